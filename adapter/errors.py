@@ -1,0 +1,185 @@
+"""Every error of Fastpath, in one tree. Nothing else defines an exception class.
+
+FastpathError
+├── InputError                 what a person gave is wrong: faults with place, value and what was expected; exit status 2
+├── RunError                   a command could not do its work; exit status 1
+├── TemplateError              a query or label template failed while it was rendered
+├── NamingError                a rule has no label for a resource that was asked for
+├── UnsupportedSelectorError   a selector requirement that PromQL cannot express
+├── NotSeparableError          why the questions of a rule may not be merged; never leaves rules.separable
+├── SourceError                a source of values or objects could not be read; never shown to API callers
+│   ├── PrometheusError        Prometheus: unreachable, slow, refused, or answered what is not an answer
+│   ├── KubernetesError        the Kubernetes API server: its status and reason
+│   └── NotSyncedError         a cache that has not seen its first list yet: "not known", never "not found"
+└── StatusError                what an API caller is told: HTTP status, reason, message, details
+    ├── BadRequestError        400
+    ├── NotFoundError          404
+    ├── MethodNotAllowedError  405
+    ├── NotAcceptableError     406
+    ├── RequestTooLargeError   413
+    ├── InternalError          500 with reason: "Internal error occurred: ..."
+    ├── PlainError             500 without reason, where upstream returns a bare Go error
+    ├── UnavailableError       503
+    └── TimeoutStatusError     504
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+class FastpathError(Exception):
+    """Base of all errors raised on purpose."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that is wrong in what a person gave.
+
+    `path` is the place inside the document (``rules[3].name.matches``) or the flag, `value` what stands there (already
+    shortened for printing), `expected` one sentence without the final stop, `source` the file, `line` counted from 1, 0 when unknown.
+    """
+
+    path: str
+    value: str
+    expected: str
+    source: str = ""
+    line: int = 0
+
+    def __str__(self) -> str:
+        """Return one line: file, line, path, value, what was expected."""
+        place = f"{self.source}:{self.line}" if self.line else self.source
+        return ": ".join(part for part in (place, self.path, self.value, self.expected) if part)
+
+
+class InputError(FastpathError):
+    """What a person gave cannot be used; carries every fault found, not only the first."""
+
+    def __init__(self, faults: Sequence[Fault]) -> None:
+        self.faults = tuple(faults)
+        super().__init__("\n".join(str(fault) for fault in self.faults))
+
+
+class RunError(FastpathError):
+    """A command understood what was asked and could not do it."""
+
+
+class TemplateError(FastpathError):
+    """A template failed while it was rendered, or rendered to nothing."""
+
+
+class NamingError(FastpathError):
+    """A rule has no label for a resource: neither an override nor a template names one."""
+
+
+class UnsupportedSelectorError(FastpathError):
+    """A requirement that PromQL cannot express (``<``, ``>``); nothing is asked then."""
+
+
+class NotSeparableError(FastpathError):
+    """The first part of a query that does not keep objects apart."""
+
+
+class SourceError(FastpathError):
+    """A source could not be read. The text is for logs; callers get a generic sentence."""
+
+
+class PrometheusError(SourceError):
+    """Prometheus did not answer a query, or not in a way that can be used.
+
+    `kind` is one of ``unreachable``, ``timeout``, ``status`` (an HTTP status that is not an answer), ``query`` (Prometheus
+    refused the query: bad_data, execution), ``decode`` (the body is not the JSON of an answer), ``type`` (a result that is
+    neither vector nor scalar; `result_type` says which), ``size`` (larger than allowed) and ``worker`` (the process that
+    reads series lists ended before its time).
+    """
+
+    def __init__(self, kind: str, message: str, result_type: str = "") -> None:
+        self.kind = kind
+        self.result_type = result_type
+        super().__init__(message)
+
+
+class KubernetesError(SourceError):
+    """The Kubernetes API server refused or could not be reached (`status` 0)."""
+
+    def __init__(self, status: int, reason: str, message: str) -> None:
+        self.status = status
+        self.reason = reason
+        super().__init__(message)
+
+
+class NotSyncedError(SourceError):
+    """A cache has not seen its first list yet."""
+
+
+class StatusError(FastpathError):
+    """What an API caller is told, as a Kubernetes Status object."""
+
+    code = 500
+    reason = ""
+
+    def __init__(self, message: str, details: dict[str, object] | None = None) -> None:
+        self.message = message
+        self.details = details
+        super().__init__(message)
+
+
+class BadRequestError(StatusError):
+    """400: the request itself is wrong."""
+
+    code = 400
+    reason = "BadRequest"
+
+
+class NotFoundError(StatusError):
+    """404: no such metric, object or path."""
+
+    code = 404
+    reason = "NotFound"
+
+
+class MethodNotAllowedError(StatusError):
+    """405: only GET and HEAD exist."""
+
+    code = 405
+    reason = "MethodNotAllowed"
+
+
+class NotAcceptableError(StatusError):
+    """406: the caller does not accept JSON."""
+
+    code = 406
+    reason = "NotAcceptable"
+
+
+class RequestTooLargeError(StatusError):
+    """413: a GET with a body worth the name."""
+
+    code = 413
+    reason = "RequestEntityTooLarge"
+
+
+class InternalError(StatusError):
+    """500 in the API machinery's form; the cause is a short sentence without query text or addresses."""
+
+    reason = "InternalError"
+
+    def __init__(self, cause: str) -> None:
+        super().__init__(f"Internal error occurred: {cause}", {"causes": [{"message": cause}]})
+
+
+class PlainError(StatusError):
+    """500 without a reason: upstream returns a bare Go error here, and scripts compare the text."""
+
+
+class UnavailableError(StatusError):
+    """503: not ready to answer this yet. Never with a Retry-After: client-go would sleep on it."""
+
+    code = 503
+    reason = "ServiceUnavailable"
+
+
+class TimeoutStatusError(StatusError):
+    """504: the answer took too long."""
+
+    code = 504
+    reason = "Timeout"
