@@ -1,0 +1,117 @@
+"""The values that travel from Prometheus to an API caller, and the questions that ask for them."""
+
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from adapter.model.selectors import LabelSelector
+
+
+class GroupResource(NamedTuple):
+    """A kind of object as the API names it: API group ("" for core) and plural resource."""
+
+    group: str
+    resource: str
+
+    def __str__(self) -> str:
+        """Return the form of paths and messages: ``pods``, ``deployments.apps``."""
+        return f"{self.resource}.{self.group}" if self.group else self.resource
+
+
+class ObjectReference(msgspec.Struct, frozen=True):
+    """The object that a value describes. `namespace` is "" for cluster-scoped objects."""
+
+    kind: str
+    namespace: str
+    name: str
+    api_version: str
+
+
+class Sample(msgspec.Struct, frozen=True, gc=False):
+    """One sample of an instant query: labels (with ``__name__`` if the engine sent it), value, time in epoch seconds.
+
+    The value may be NaN or infinite: what that means is decided where samples become metric values.
+    """
+
+    labels: Mapping[str, str]
+    value: float
+    time: float
+
+
+class QueryResult(NamedTuple):
+    """The answer of one instant query. A scalar is one sample with no labels; other types are never decoded."""
+
+    type: Literal["vector", "scalar"]
+    samples: list[Sample]
+
+
+class SeriesInfo(msgspec.Struct, frozen=True):
+    """What discovery keeps of the series of one name: their label names and how many there were."""
+
+    name: str
+    labels: frozenset[str]
+    count: int
+
+
+class MetricValue(msgspec.Struct, frozen=True):
+    """A value that describes an object: `milli` in thousandths, `time` in epoch seconds."""
+
+    described: ObjectReference
+    metric: str
+    milli: int
+    time: float
+
+
+class ExternalValue(msgspec.Struct, frozen=True):
+    """A value that describes no object; `labels` is None for the answer of a scalar query."""
+
+    metric: str
+    labels: Mapping[str, str] | None
+    milli: int
+    time: float
+
+
+class CustomQuestion(NamedTuple):
+    """A request to ``custom.metrics.k8s.io``.
+
+    `resource` is spelled as in the path (``pods``, ``deployments.apps``); `namespace` is None for root-scoped requests;
+    `name` is None when all objects that match `objects` are asked for.
+    """
+
+    resource: str
+    namespace: str | None
+    name: str | None
+    metric: str
+    objects: LabelSelector
+    selector: LabelSelector
+
+
+class ExternalQuestion(NamedTuple):
+    """A request to ``external.metrics.k8s.io``; `metric` is spelled as in the path."""
+
+    namespace: str
+    metric: str
+    selector: LabelSelector
+
+
+class CustomAnswer(NamedTuple):
+    """Values in the order of the objects, usable without asking again until `fresh_until` (monotonic seconds)."""
+
+    items: tuple[MetricValue, ...]
+    fresh_until: float
+
+
+class ExternalAnswer(NamedTuple):
+    """Values in the order Prometheus sent them, usable without asking again until `fresh_until` (monotonic seconds)."""
+
+    items: tuple[ExternalValue, ...]
+    fresh_until: float
+
+
+class CustomMetricInfo(NamedTuple):
+    """An entry of the discovery document of custom metrics."""
+
+    resource: GroupResource
+    namespaced: bool
+    metric: str

@@ -1,0 +1,171 @@
+"""The REST mapper as a value: which kind of object a written resource name means in this cluster.
+
+What lives here: look-up by plural or singular name, the order of precedence among groups and versions, and a small
+built-in catalogue for work without a cluster. Not here: reading discovery documents (`clients.kubernetes`) and the
+mapping between series labels and resources (`rules`).
+
+The law: look-ups give what client-go's discovery REST mapper gives on the same documents. A catalogue never changes; a
+refresh makes a new one.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from adapter.model.metrics import GroupResource
+
+
+class APIResource(NamedTuple):
+    """One resource of one group and version, as discovery states it.
+
+    `group` is "" for core, `plural` and `singular` are lower case, `preferred` tells whether `version` is the group's
+    preferred one.
+    """
+
+    group: str
+    version: str
+    plural: str
+    singular: str
+    kind: str
+    namespaced: bool
+    verbs: frozenset[str]
+    preferred: bool
+
+    @property
+    def group_resource(self) -> GroupResource:
+        """Return what names the resource whatever its version."""
+        return GroupResource(self.group, self.plural)
+
+    @property
+    def api_version(self) -> str:
+        """Return group and version as an object's ``apiVersion`` has them: ``v1``, ``apps/v1``."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+
+class Catalogue:
+    """The resources of a cluster, in order of precedence.
+
+    Precedence is that of client-go's ``NewDiscoveryRESTMapper``: core ``v1`` first, then group by group in discovery
+    order, in each group the preferred version before the others. Sub-resources (``pods/status``) are left out.
+    """
+
+    __slots__ = ("_by_group_resource", "_by_text", "_resources")
+
+    def __init__(self, resources: Sequence[APIResource]) -> None:
+        """Take `resources` in discovery order."""
+        order: dict[str, int] = {}
+        for resource in resources:
+            order.setdefault(resource.group, len(order))
+
+        def precedence(resource: APIResource) -> tuple[bool, int, bool]:
+            is_core = not resource.group and resource.version == "v1"
+            return (not is_core, order[resource.group], not resource.preferred)
+
+        kept = (resource for resource in resources if "/" not in resource.plural)
+        self._resources = tuple(sorted(kept, key=precedence))
+        self._by_text: dict[str, list[APIResource]] = {}
+        self._by_group_resource: dict[GroupResource, APIResource] = {}
+        for resource in self._resources:
+            for text in {resource.plural, resource.singular} - {""}:
+                self._by_text.setdefault(text, []).append(resource)
+            self._by_group_resource.setdefault(resource.group_resource, resource)
+
+    def __iter__(self) -> Iterator[APIResource]:
+        return iter(self._resources)
+
+    def __len__(self) -> int:
+        return len(self._resources)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Catalogue) and self._resources == other._resources
+
+    def __hash__(self) -> int:
+        return hash(self._resources)
+
+    def lookup(self, text: str, group: str | None = None) -> APIResource | None:
+        """Return the resource that `text` means, or None.
+
+        `text` is a plural or singular name in any case; short names mean nothing. A `group` is taken as it is written:
+        groups equal to it come first, and only without one those that start with it (``storage`` finds
+        ``storage.k8s.io``). None and "" both ask in all groups, so core cannot be asked for alone.
+        """
+        candidates = self._by_text.get(text.lower(), ())
+        if not group:
+            return next(iter(candidates), None)
+        equal = (resource for resource in candidates if resource.group == group)
+        starting = (resource for resource in candidates if resource.group.startswith(group))
+        return next(equal, None) or next(starting, None)
+
+    def find(self, group_resource: GroupResource) -> APIResource | None:
+        """Return the resource of exactly this group and plural name, in the version that takes precedence, or None."""
+        return self._by_group_resource.get(group_resource)
+
+    def singular(self, group_resource: GroupResource) -> str:
+        """Return the singular name. KeyError for a resource that `find` does not find."""
+        return self._by_group_resource[group_resource].singular
+
+    def names(self) -> list[str]:
+        """Return every text that `lookup` knows without a group, sorted: for "did you mean"."""
+        return sorted(self._by_text)
+
+
+_VERBS = frozenset({"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"})
+
+
+def _build_builtin(
+    group: str, version: str, *, namespaced: dict[str, str], cluster: dict[str, str]
+) -> list[APIResource]:
+    """Return the resources of one group; the tables map plural names to kinds."""
+    return [
+        APIResource(group, version, plural, kind.lower(), kind, is_namespaced, _VERBS, preferred=True)
+        for is_namespaced, table in ((True, namespaced), (False, cluster))
+        for plural, kind in table.items()
+    ]
+
+
+#: The built-in kinds of a current cluster that series speak of. Used where no cluster can be asked.
+BUILTIN = Catalogue(
+    [
+        *_build_builtin(
+            "",
+            "v1",
+            namespaced={
+                "configmaps": "ConfigMap",
+                "endpoints": "Endpoints",
+                "events": "Event",
+                "limitranges": "LimitRange",
+                "persistentvolumeclaims": "PersistentVolumeClaim",
+                "pods": "Pod",
+                "podtemplates": "PodTemplate",
+                "replicationcontrollers": "ReplicationController",
+                "resourcequotas": "ResourceQuota",
+                "secrets": "Secret",
+                "serviceaccounts": "ServiceAccount",
+                "services": "Service",
+            },
+            cluster={"namespaces": "Namespace", "nodes": "Node", "persistentvolumes": "PersistentVolume"},
+        ),
+        *_build_builtin(
+            "apps",
+            "v1",
+            namespaced={
+                "controllerrevisions": "ControllerRevision",
+                "daemonsets": "DaemonSet",
+                "deployments": "Deployment",
+                "replicasets": "ReplicaSet",
+                "statefulsets": "StatefulSet",
+            },
+            cluster={},
+        ),
+        *_build_builtin(
+            "autoscaling", "v2", namespaced={"horizontalpodautoscalers": "HorizontalPodAutoscaler"}, cluster={}
+        ),
+        *_build_builtin("batch", "v1", namespaced={"cronjobs": "CronJob", "jobs": "Job"}, cluster={}),
+        *_build_builtin(
+            "networking.k8s.io",
+            "v1",
+            namespaced={"ingresses": "Ingress", "networkpolicies": "NetworkPolicy"},
+            cluster={"ingressclasses": "IngressClass", "ipaddresses": "IPAddress", "servicecidrs": "ServiceCIDR"},
+        ),
+        *_build_builtin("policy", "v1", namespaced={"poddisruptionbudgets": "PodDisruptionBudget"}, cluster={}),
+    ]
+)

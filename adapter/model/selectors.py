@@ -1,0 +1,377 @@
+"""Label selectors: Kubernetes' grammar, its error sentences, its matching.
+
+Here are the lexer, the parser, the value and its three forms (a predicate, canonical text, API JSON). How a selector becomes
+PromQL is `adapter.rules.query`'s business. The law is ``k8s.io/apimachinery/pkg/labels``, byte for byte in its messages,
+because clients print them and scripts compare them.
+"""
+
+import enum
+import operator
+import re
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple, NoReturn
+
+from adapter import errors
+from adapter.model.quoting import quote
+
+
+class Operator(enum.StrEnum):
+    """How a requirement relates its key to its values; the texts are upstream's names."""
+
+    EQUALS = "="
+    DOUBLE_EQUALS = "=="
+    NOT_EQUALS = "!="
+    IN = "in"
+    NOT_IN = "notin"
+    EXISTS = "exists"
+    DOES_NOT_EXIST = "!"
+    GREATER_THAN = "gt"
+    LESS_THAN = "lt"
+
+
+_BINARY_TEXT = {
+    Operator.EQUALS: "=",
+    Operator.DOUBLE_EQUALS: "==",
+    Operator.NOT_EQUALS: "!=",
+    Operator.GREATER_THAN: ">",
+    Operator.LESS_THAN: "<",
+}
+_JSON_OPERATOR = {
+    Operator.IN: "In",
+    Operator.NOT_IN: "NotIn",
+    Operator.EXISTS: "Exists",
+    Operator.DOES_NOT_EXIST: "DoesNotExist",
+}
+
+
+class Requirement(NamedTuple):
+    """One condition on one label. `values` is sorted and free of duplicates; empty for the two existence operators."""
+
+    key: str
+    operator: Operator
+    values: tuple[str, ...]
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Tell whether `labels` meet the condition, as upstream's ``Requirement.Matches``.
+
+        An absent label meets ``!=``, ``notin`` and ``!`` and nothing else. ``gt`` and ``lt`` hold only between integers of
+        64 bits; any other label value does not match.
+        """
+        value = labels.get(self.key)
+        match self.operator:
+            case Operator.EQUALS | Operator.DOUBLE_EQUALS | Operator.IN:
+                return value in self.values
+            case Operator.NOT_EQUALS | Operator.NOT_IN:
+                return value not in self.values
+            case Operator.EXISTS:
+                return value is not None
+            case Operator.DOES_NOT_EXIST:
+                return value is None
+            case _:
+                actual, limit = _int64(value), _int64(self.values[0])
+                if actual is None or limit is None:
+                    return False
+                return actual > limit if self.operator is Operator.GREATER_THAN else actual < limit
+
+    def __str__(self) -> str:
+        """Return upstream's text: ``a=b``, ``a in (b,c)``, ``a``, ``!a``, ``a>1``."""
+        match self.operator:
+            case Operator.EXISTS:
+                return self.key
+            case Operator.DOES_NOT_EXIST:
+                return f"!{self.key}"
+            case Operator.IN | Operator.NOT_IN:
+                return f"{self.key} {self.operator} ({','.join(self.values)})"
+            case _:
+                return f"{self.key}{_BINARY_TEXT[self.operator]}{self.values[0]}"
+
+
+class LabelSelector(NamedTuple):
+    """Requirements that must all hold, sorted by key; equal keys keep the order in which they were written."""
+
+    requirements: tuple[Requirement, ...]
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Tell whether `labels` meet every requirement; a selector without requirements selects everything."""
+        return all(requirement.matches(labels) for requirement in self.requirements)
+
+    def __str__(self) -> str:
+        """Return the canonical text, joined with commas and no blanks; "" for everything."""
+        return ",".join(map(str, self.requirements))
+
+
+EVERYTHING = LabelSelector(())
+
+
+def parse_selector(text: str) -> LabelSelector:
+    """Parse the text of a ``labelSelector`` parameter; empty text selects everything.
+
+    Raise `errors.BadRequestError` with upstream's sentence.
+    """
+    return LabelSelector(tuple(sorted(_Parser(text).requirements(), key=operator.attrgetter("key"))))
+
+
+def selector_to_json(selector: LabelSelector) -> dict[str, object] | None:
+    """Return the API form, ``matchLabels`` and ``matchExpressions``, each left out when empty; None for everything.
+
+    Mirrors ``metav1.ParseToLabelSelector``: both equality operators become labels (the last of one key wins), and what the
+    API form cannot say raises `errors.PlainError` with upstream's sentence.
+    """
+    labels: dict[str, str] = {}
+    expressions: list[dict[str, object]] = []
+    for requirement in selector.requirements:
+        match requirement.operator:
+            case Operator.EQUALS | Operator.DOUBLE_EQUALS:
+                labels[requirement.key] = requirement.values[0]
+            case Operator.GREATER_THAN | Operator.LESS_THAN:
+                raise errors.PlainError(f'"{requirement.operator}" isn\'t supported in label selectors')
+            case Operator.NOT_EQUALS:
+                raise errors.PlainError(f'"{requirement.operator}" is not a valid label selector operator')
+            case _:
+                expression: dict[str, object] = {
+                    "key": requirement.key,
+                    "operator": _JSON_OPERATOR[requirement.operator],
+                }
+                if requirement.values:
+                    expression["values"] = list(requirement.values)
+                expressions.append(expression)
+    document: dict[str, object] = {}
+    if labels:
+        document["matchLabels"] = labels
+    if expressions:
+        document["matchExpressions"] = expressions
+    return document or None
+
+
+# --- lexer -----------------------------------------------------------------------------------------------------------
+
+# A zero byte ends the text where a token could begin and is swallowed after one, as upstream's lexer does.
+_TOKEN = re.compile(r"[ \t\r\n]*(?:(?P<symbol>==|!=|[=!(),<>])|(?P<word>[^ \t\r\n=!(),<>\0]+))\0?")
+
+_END = ""
+_BINARY_OPERATORS = {
+    "in": Operator.IN,
+    "notin": Operator.NOT_IN,
+    "=": Operator.EQUALS,
+    "==": Operator.DOUBLE_EQUALS,
+    "!=": Operator.NOT_EQUALS,
+    ">": Operator.GREATER_THAN,
+    "<": Operator.LESS_THAN,
+}
+_EXPECTED_OPERATORS = ", ".join(_BINARY_OPERATORS.values())
+
+
+class _Token(NamedTuple):
+    """A lexeme; `word` is true for identifiers and for ``in`` and ``notin``, which are words wherever no operator may stand."""
+
+    text: str
+    word: bool
+
+
+def _tokens(text: str) -> Iterator[_Token]:
+    position = 0
+    while match := _TOKEN.match(text, position):
+        word = match["word"]
+        yield _Token(word or match["symbol"], word is not None)
+        position = match.end()
+    yield _Token(_END, word=False)
+
+
+# --- parser ----------------------------------------------------------------------------------------------------------
+
+
+class _Parser:
+    """Recursive descent over the tokens of one selector, taking upstream's decisions in upstream's order."""
+
+    def __init__(self, text: str) -> None:
+        self._tokens = list(_tokens(text))
+        self._position = 0
+
+    def requirements(self) -> Iterator[Requirement]:
+        """Yield the requirements in written order."""
+        while True:
+            token = self._peek()
+            if token == (_END, False):
+                return
+            if not (token.word or token.text == "!"):
+                _refuse(f"found '{token.text}', expected: !, identifier, or 'end of string'")
+            yield self._requirement()
+            separator = self._next()
+            if separator.text == _END:
+                return
+            if separator.text != ",":
+                _refuse(f"found '{separator.text}', expected: ',' or 'end of string'")
+            following = self._peek()
+            if not (following.word or following.text == "!"):
+                _refuse(f"found '{following.text}', expected: identifier after ','")
+
+    def _requirement(self) -> Requirement:
+        key = self._next()
+        absent = key.text == "!"
+        if absent:
+            key = self._next()
+        if not key.word:
+            _refuse_requirement(f"found '{key.text}', expected: identifier")
+        if faults := _key_faults(key.text):
+            _refuse_requirement(_invalid("<nil>", key.text, "; ".join(faults)))
+        if absent:
+            return Requirement(key.text, Operator.DOES_NOT_EXIST, ())
+        if self._peek().text in {_END, ","}:
+            return Requirement(key.text, Operator.EXISTS, ())
+        token = self._next()
+        relation = _BINARY_OPERATORS.get(token.text)
+        if relation is None:
+            _refuse_requirement(f"found '{token.text}', expected: {_EXPECTED_OPERATORS}")
+        listed = relation in {Operator.IN, Operator.NOT_IN}
+        values = self._value_list() if listed else (self._exact_value(),)
+        _check_values(key.text, relation, values)
+        return Requirement(key.text, relation, values)
+
+    def _exact_value(self) -> str:
+        """Return the value after ``=``; nothing before a comma or the end is the empty value."""
+        if self._peek().text in {_END, ","}:
+            return ""
+        token = self._next()
+        if not token.word:
+            _refuse_requirement(f"found '{token.text}', expected: identifier")
+        return token.text
+
+    def _value_list(self) -> tuple[str, ...]:
+        """Return the values between parentheses; ``()`` is one empty value, and so is each gap between commas."""
+        opening = self._next()
+        if opening.text != "(":
+            _refuse_requirement(f"found '{opening.text}' expected: '('")
+        first = self._peek()
+        if not (first.word or first.text in {",", ")"}):
+            _refuse_requirement(f"found '{first.text}', expected: ',', ')' or identifier")
+        values: set[str] = set()
+        if first.text == ")":
+            values.add("")
+        owed = False
+        while owed or self._peek().text != ")":
+            owed = self._listed_value(values)
+        self._next()
+        return tuple(sorted(values))
+
+    def _listed_value(self, values: set[str]) -> bool:
+        """Take one value, or the commas before one, into `values`; tell whether the list cannot end here.
+
+        Upstream takes two commas in one step and wants more after them: ``(a,,b)`` is read and ``(a,,)`` refused.
+        """
+        token = self._next()
+        following = self._peek()
+        if token.word:
+            values.add(token.text)
+            if following.text not in {",", ")"}:
+                _refuse_requirement(f"found '{following.text}', expected: ',' or ')'")
+        elif token.text == ",":
+            if not values or following.text in {",", ")"}:
+                values.add("")
+            if following.text == ",":
+                self._next()
+                return True
+        else:
+            _refuse_requirement(f"found '{token.text}', expected: ',', or identifier")
+        return False
+
+    def _peek(self) -> _Token:
+        return self._tokens[self._position]
+
+    def _next(self) -> _Token:
+        """Take a token; the end is never passed."""
+        token = self._tokens[self._position]
+        self._position += token.text != _END
+        return token
+
+
+def _refuse(sentence: str) -> NoReturn:
+    raise errors.BadRequestError(sentence)
+
+
+def _refuse_requirement(sentence: str) -> NoReturn:
+    _refuse(f"unable to parse requirement: {sentence}")
+
+
+# --- validation of keys and values -----------------------------------------------------------------------------------
+
+_NAME_REGEX = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
+_NAME_RULE = (
+    "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character "
+    f"(e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '{_NAME_REGEX}')"
+)
+_VALUE_REGEX = f"({_NAME_REGEX})?"
+_VALUE_RULE = (
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end "
+    f"with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '{_VALUE_REGEX}')"
+)
+_SUBDOMAIN_REGEX = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+_SUBDOMAIN_RULE = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end "
+    f"with an alphanumeric character (e.g. 'example.com', regex used for validation is '{_SUBDOMAIN_REGEX}')"
+)
+_NAME = re.compile(_NAME_REGEX)
+_SUBDOMAIN = re.compile(_SUBDOMAIN_REGEX)
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_NAME_LIMIT = 63
+_SUBDOMAIN_LIMIT = 253
+_EMPTY = "must be non-empty"
+
+
+def _too_long(text: str, limit: int) -> list[str]:
+    """Return the complaint about a text of more than `limit` bytes; upstream says characters and counts bytes."""
+    longer = len(text.encode("utf-8", "surrogatepass")) > limit
+    return [f"must be no more than {limit} characters"] if longer else []
+
+
+def _key_faults(key: str) -> list[str]:
+    """Return what is wrong with a label key: a name with an optional DNS subdomain and ``/`` before it."""
+    prefix, slash, name = key.rpartition("/")
+    if "/" in prefix:
+        return [
+            f"a qualified name {_NAME_RULE} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+        ]
+    faults: list[str] = []
+    if slash:
+        if not prefix:
+            complaints = [_EMPTY]
+        else:
+            complaints = _too_long(prefix, _SUBDOMAIN_LIMIT)
+            if not _SUBDOMAIN.fullmatch(prefix):
+                complaints.append(_SUBDOMAIN_RULE)
+        faults += [f"prefix part {complaint}" for complaint in complaints]
+    complaints = _too_long(name, _NAME_LIMIT) if name else [_EMPTY]
+    if not _NAME.fullmatch(name):
+        complaints.append(_NAME_RULE)
+    return faults + [f"name part {complaint}" for complaint in complaints]
+
+
+def _check_values(key: str, relation: Operator, values: tuple[str, ...]) -> None:
+    """Refuse values that no label can have and limits that are no integers; several complaints stand in brackets."""
+    complaints: list[str] = []
+    if relation in {Operator.GREATER_THAN, Operator.LESS_THAN} and _int64(values[0]) is None:
+        rule = "for 'Gt', 'Lt' operators, the value must be an integer"
+        complaints.append(_invalid("values[0]", values[0], rule))
+    for index, value in enumerate(values):
+        faults = _too_long(value, _NAME_LIMIT)
+        if value and not _NAME.fullmatch(value):
+            faults.append(_VALUE_RULE)
+        if faults:
+            complaints.append(_invalid(f"values[{index}][{key}]", value, "; ".join(faults)))
+    if complaints:
+        joined = ", ".join(complaints)
+        _refuse_requirement(f"[{joined}]" if len(complaints) > 1 else joined)
+
+
+def _invalid(path: str, value: str, detail: str) -> str:
+    return f"{path}: Invalid value: {quote(value)}: {detail}"
+
+
+def _int64(text: str | None) -> int | None:
+    """Return the number in a decimal text, None for anything else or more than 64 bits."""
+    if text is None or not _INTEGER.fullmatch(text):
+        return None
+    digits = text.lstrip("+-").lstrip("0")
+    if len(digits) > 19:  # no 64-bit number is longer, and `int` refuses texts of thousands of digits
+        return None
+    number = int(text)
+    return number if -(2**63) <= number < 2**63 else None

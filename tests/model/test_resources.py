@@ -1,0 +1,185 @@
+"""The REST mapper: names, groups, precedence."""
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter.model.metrics import GroupResource
+from adapter.model.resources import BUILTIN, APIResource, Catalogue
+
+
+def resource(plural: str, group: str = "", version: str = "v1", *, preferred: bool = True) -> APIResource:
+    singular = plural.removesuffix("s")
+    return APIResource(group, version, plural, singular, singular.title(), True, frozenset({"list"}), preferred)
+
+
+@pytest.mark.parametrize(
+    ("text", "group", "expected"),
+    [
+        pytest.param("pod", None, "pods", id="singular"),
+        pytest.param("pods", None, "pods", id="plural"),
+        pytest.param("Pod", None, "pods", id="capital"),
+        pytest.param("PODS", "", "pods", id="an empty group is no group"),
+        pytest.param("deployment", None, "deployments.apps", id="group is guessed"),
+        pytest.param("deployment", "apps", "deployments.apps", id="group is equal"),
+        pytest.param("deployment", "app", "deployments.apps", id="group starts so"),
+        pytest.param("ingress", None, "ingresses.networking.k8s.io", id="ingress"),
+        pytest.param("ingress", "networking", "ingresses.networking.k8s.io", id="group without its domain"),
+        pytest.param("ingress", "networking_k8s_io", None, id="group as spelled in a label"),
+        pytest.param("deployment", "Apps", None, id="the group is not lower-cased"),
+        pytest.param("deployment", "batch", None, id="another group"),
+        pytest.param("hpa", None, None, id="short name"),
+        pytest.param("horizontalpodautoscaler", None, "horizontalpodautoscalers.autoscaling", id="long name"),
+        pytest.param("", None, None, id="empty"),
+        pytest.param("deployments.apps", None, None, id="a group inside the text"),
+    ],
+)
+def test_lookup_in_builtin(text: str, group: str | None, expected: str | None) -> None:
+    found = BUILTIN.lookup(text, group)
+    assert (str(found.group_resource) if found else None) == expected
+
+
+@pytest.mark.parametrize(
+    ("resources", "group", "expected"),
+    [
+        pytest.param([resource("events", "events.k8s.io"), resource("events")], None, "v1", id="core before all"),
+        pytest.param(
+            [resource("events", "a.io"), resource("events", version="v2")],
+            None,
+            "a.io/v1",
+            id="only v1 of core is special",
+        ),
+        pytest.param([resource("jobs", "b.io"), resource("jobs", "a.io")], None, "b.io/v1", id="discovery order"),
+        pytest.param(
+            [resource("jobs", "a.io", "v2beta1", preferred=False), resource("jobs", "a.io", "v1")],
+            None,
+            "a.io/v1",
+            id="preferred version before the others",
+        ),
+        pytest.param(
+            [
+                resource("queues", "a.io", "v1"),
+                resource("jobs", "a.io", "v1beta1", preferred=False),
+                resource("jobs", "b.io", "v1"),
+            ],
+            None,
+            "a.io/v1beta1",
+            id="an earlier group's other version before a later group's preferred one",
+        ),
+        pytest.param(
+            [resource("jobs", "apps.kruise.io"), resource("jobs", "apps")],
+            "apps",
+            "apps/v1",
+            id="equal before starting",
+        ),
+        pytest.param(
+            [resource("jobs", "apps.b.io"), resource("jobs", "apps.a.io")],
+            "apps",
+            "apps.b.io/v1",
+            id="starting, in order",
+        ),
+        pytest.param(
+            [resource("sets", "apps"), resource("jobs", "apps.a.io")],
+            "apps",
+            "apps.a.io/v1",
+            id="a group of that name without that resource does not hide the others",
+        ),
+    ],
+)
+def test_precedence(resources: list[APIResource], group: str | None, expected: str) -> None:
+    plural = resources[-1].plural
+    found = Catalogue(resources).lookup(plural, group)
+    assert found is not None
+    assert found.api_version == expected
+
+
+def test_subresources_are_left_out() -> None:
+    catalogue = Catalogue([resource("pods"), resource("pods/status")])
+    assert [entry.plural for entry in catalogue] == ["pods"]
+    assert catalogue.lookup("pods/status") is None
+
+
+def test_a_resource_without_singular_name_is_found_by_its_plural_only() -> None:
+    catalogue = Catalogue([resource("pods")._replace(singular="")])
+    assert catalogue.lookup("") is None
+    assert catalogue.lookup("pods") is not None
+
+
+def test_find_is_exact() -> None:
+    assert BUILTIN.find(GroupResource("apps", "deployments")) == BUILTIN.lookup("deployment")
+    assert BUILTIN.find(GroupResource("apps", "deployment")) is None
+    assert BUILTIN.find(GroupResource("", "deployments")) is None
+
+
+def test_find_gives_the_version_of_precedence() -> None:
+    catalogue = Catalogue([resource("jobs", "a.io", "v1beta1", preferred=False), resource("jobs", "a.io", "v1")])
+    found = catalogue.find(GroupResource("a.io", "jobs"))
+    assert found is not None
+    assert found.version == "v1"
+
+
+def test_singular() -> None:
+    assert BUILTIN.singular(GroupResource("networking.k8s.io", "ingresses")) == "ingress"
+    with pytest.raises(KeyError):
+        BUILTIN.singular(GroupResource("", "ingresses"))
+
+
+def test_names_are_what_lookup_knows() -> None:
+    names = BUILTIN.names()
+    assert names == sorted(set(names))
+    assert {"pod", "pods", "ingress", "ingresses"} <= set(names)
+    assert all(BUILTIN.lookup(name) for name in names)
+
+
+def test_a_catalogue_is_a_value() -> None:
+    one, same, other = Catalogue([resource("pods")]), Catalogue([resource("pods")]), Catalogue([resource("jobs")])
+    assert one == same
+    assert hash(one) == hash(same)
+    assert one != other
+    assert one != "pods"
+    assert len(one) == 1
+
+
+def test_api_version_of_core_has_no_group() -> None:
+    pods = BUILTIN.lookup("pods")
+    assert pods is not None
+    assert pods.api_version == "v1"
+
+
+RESOURCES = st.lists(
+    st.builds(
+        resource,
+        st.sampled_from(["jobs", "queues", "pods"]),
+        st.sampled_from(["", "a.io", "a.io.b", "b.io"]),
+        st.sampled_from(["v1", "v1beta1"]),
+        preferred=st.booleans(),
+    ),
+    max_size=12,
+)
+
+
+@given(RESOURCES, st.sampled_from(["job", "Queues", "pods", "other"]), st.sampled_from([None, "a", "a.io", "b.io"]))
+def test_lookup_is_the_first_match_in_order_of_precedence(
+    resources: list[APIResource], text: str, group: str | None
+) -> None:
+    catalogue = Catalogue(resources)
+    matching = [entry for entry in catalogue if text.lower() in {entry.plural, entry.singular}]
+    expected = matching
+    if group:
+        tests: list[Callable[[str], bool]] = [group.__eq__, lambda name: name.startswith(group)]
+        expected = [entry for test in tests for entry in matching if test(entry.group)]
+    assert catalogue.lookup(text, group) == (expected[0] if expected else None)
+
+
+@given(RESOURCES)
+def test_a_groups_resources_stay_together_and_preferred_come_first(resources: list[APIResource]) -> None:
+    rest = [entry for entry in Catalogue(resources) if entry.api_version != "v1"]
+    seen = list(dict.fromkeys(entry.group for entry in resources if entry.api_version != "v1"))
+    listed = list(dict.fromkeys(entry.group for entry in rest))
+    in_discovery = [group for group in dict.fromkeys(entry.group for entry in resources) if group in seen]
+    assert listed == in_discovery
+    for group in listed:
+        flags = [entry.preferred for entry in rest if entry.group == group]
+        assert flags == sorted(flags, reverse=True)
