@@ -1,0 +1,339 @@
+"""The rules section of the prometheus-community/prometheus-adapter chart's values, turned into what the chart renders.
+
+Here: recognising values, the chart's six default rules, and its way of joining the sections. Not here: the other values
+of the chart (they become flags and manifests), the meaning of a rule (`rulesfile`).
+
+Law: the result is what Helm would have put into the ConfigMap: values are read as Helm reads them (a null deletes a
+default, a section counts by Go's truth of templates, mapping keys come out sorted, booleans and integers in their plain
+spelling; a fraction stays as written), while faults carry the paths of the values file (``rules.custom[2].name``).
+"""
+
+import re
+from collections.abc import Mapping
+
+import yaml
+
+from adapter import errors
+from adapter.config import rulesfile, yamltree
+from adapter.config.rulesfile import Parsed, RulesConfig, Sections
+
+SECTIONS = ("default", "custom", "external", "resource", "existing")
+
+CHART_KEYS = frozenset(
+    {
+        *("affinity", "certManager", "commonLabels", "customAnnotations", "customLabels", "deploymentAnnotations"),
+        *("dnsConfig", "dnsPolicy", "env", "extraArguments", "extraContainers", "extraManifests", "extraVolumeMounts"),
+        *("extraVolumes", "fullnameOverride", "hostNetwork", "image", "listenPort", "livenessProbe", "logLevel"),
+        *("metricsRelistInterval", "nameOverride", "namespaceOverride", "nodeSelector", "podAnnotations"),
+        *("podDisruptionBudget", "podLabels", "podSecurityContext", "priorityClassName", "prometheus", "psp", "rbac"),
+        *("readinessProbe", "replicas", "resources", "revisionHistoryLimit", "securityContext", "service"),
+        *("serviceAccount", "startupProbe", "strategy", "tls", "tolerations", "topologySpreadConstraints"),
+    }
+)
+"""The chart's top-level values other than `rules`, over the versions that are in use."""
+
+_SUBCHART = "prometheus-adapter"
+"""The key under which a chart that depends on this one gives its values."""
+
+_CONFIG_KEYS = {"rules": "custom", "externalRules": "external", "resourceRules": "resource"}
+
+_RULE_LIKE: Mapping[str, type[yaml.Node] | tuple[type[yaml.Node], ...]] = {
+    "rules": (yaml.MappingNode, yaml.SequenceNode),
+    "custom": yaml.SequenceNode,
+    "external": yaml.SequenceNode,
+    "externalRules": yaml.SequenceNode,
+    "resource": yaml.MappingNode,
+    "resourceRules": yaml.MappingNode,
+}
+"""What looks like rules wherever it stands."""
+
+_INT = re.compile(r"[-+]?(0b[01_]+|0x[0-9a-fA-F_]+|0o?[0-7_]+|[0-9][0-9_]*)")
+_INT_TAG = "tag:yaml.org,2002:int"
+
+_POD_OVERRIDES = {"overrides": {"namespace": {"resource": "namespace"}, "pod": {"resource": "pod"}}}
+_ANY_LABEL = {"template": "<<.Resource>>"}
+_CONTAINER = '{__name__=~"^container_.*",container!="POD",namespace!="",pod!=""}'
+_OTHER = '{namespace!="",__name__!~"^container_.*"}'
+_CONTAINER_RATE = 'sum(rate(<<.Series>>{<<.LabelMatchers>>,container!="POD"}[5m])) by (<<.GroupBy>>)'
+_CONTAINER_SUM = 'sum(<<.Series>>{<<.LabelMatchers>>,container!="POD"}) by (<<.GroupBy>>)'
+_OTHER_RATE = "sum(rate(<<.Series>>{<<.LabelMatchers>>}[5m])) by (<<.GroupBy>>)"
+_OTHER_SUM = "sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)"
+
+_DEFAULTS: tuple[tuple[str, str, str, str], ...] = (
+    (_CONTAINER, "", "^container_(.*)_seconds_total$", _CONTAINER_RATE),
+    (_CONTAINER, "^container_.*_seconds_total$", "^container_(.*)_total$", _CONTAINER_RATE),
+    (_CONTAINER, "^container_.*_total$", "^container_(.*)$", _CONTAINER_SUM),
+    (_OTHER, ".*_total$", "", _OTHER_SUM),
+    (_OTHER, ".*_seconds_total", "^(.*)_total$", _OTHER_RATE),
+    (_OTHER, "", "^(.*)_seconds_total$", _OTHER_RATE),
+)
+"""The six rules of `rules.default`: series query, what no name may match, what the name matches, metrics query."""
+
+
+def is_chart_values(text: str) -> bool:
+    """Say whether a document is chart values rather than a rules file; unreadable text is no values.
+
+    Values have `rules` as a mapping, or only keys of the `rules` section, or some key of the chart and none that only a
+    rules file has; or they stand under the key that a parent chart gives them.
+    """
+    try:
+        root = yamltree.compose(text, "")
+    except errors.InputError:
+        return False
+    return root is not None and _locate(_as_helm_reads(root, "", "", [])) is not None
+
+
+def rules_from_chart(text: str, source: str) -> Parsed:
+    """Read the rules that the chart would write for these values. Never raises, as `rulesfile.parse_rules`."""
+    try:
+        values = _Values(text, source)
+    except errors.InputError as error:
+        return Parsed(RulesConfig(), fatal=error.faults)
+    parsed = rulesfile.build(values.sections(), source)
+    return Parsed(parsed.config, (*values.faults, *parsed.faults))
+
+
+def render_config(text: str, source: str = "") -> str:
+    """Return the rules file that the chart would write for these values, "" when they say nothing.
+
+    Raises InputError when the values cannot be rendered; rules with faults inside are rendered as they are.
+    """
+    sections = _Values(text, source).sections()
+    entries: list[tuple[yaml.Node, yaml.Node]] = []
+    if sections.rules:
+        entries.append((_node("rules"), _sequence([node for _, node in sections.rules])))
+    if sections.external_rules:
+        entries.append((_node("externalRules"), _sequence([node for _, node in sections.external_rules])))
+    if sections.resource_rules:
+        entries.append((_node("resourceRules"), sections.resource_rules[1]))
+    if not entries:
+        return ""
+    root = yaml.MappingNode("tag:yaml.org,2002:map", entries)
+    written: str = yaml.serialize(root, Dumper=yaml.SafeDumper, width=1_000_000, allow_unicode=True)
+    return written
+
+
+class _Values:
+    """The rules section of one values file. Raises InputError when the chart would not render it."""
+
+    def __init__(self, text: str, source: str) -> None:
+        self.source = source
+        self.faults: list[errors.Fault] = []
+        root = yamltree.compose(text, source)
+        noted: list[errors.Fault] = []
+        top = _as_helm_reads(root, "", source, noted) if root is not None else None
+        located = _locate(top) if top is not None else None
+        if located is None:
+            expected = "expected the chart's values: a mapping `rules` of default, custom, external, resource, existing"
+            raise errors.InputError([errors.Fault("", "", expected, source, yamltree.line_of(top) if top else 0)])
+        self.path, parent, section = located
+        if section is not None and not isinstance(section, yaml.MappingNode):
+            expected = "expected a mapping of default, custom, external, resource, existing: the chart fails without it"
+            raise errors.InputError([self._fault(self.path, section, expected)])
+        self.line = yamltree.line_of(section) if section is not None else 0
+        self.given = _entries(section) if section is not None else {}
+        self.faults += [fault for fault in noted if _within(fault.path, self.path)]
+        self._look_around(parent)
+        self._check()
+
+    def sections(self) -> Sections:
+        """Return what the chart renders: default rules, then custom ones; external and resource rules if not empty."""
+        rules = self._default()
+        rules += self._list("custom")
+        resource = self.given.get("resource")
+        return Sections(
+            rules,
+            self._list("external"),
+            (yamltree.join(self.path, "resource"), resource) if resource is not None and _truth(resource) else None,
+        )
+
+    def _default(self) -> list[tuple[str, yaml.Node]]:
+        switch = self.given.get("default")
+        if switch is not None and not _truth(switch):
+            return []
+        place = yamltree.join(self.path, "default")
+        return [(yamltree.join(place, index), _default_rule(*row)) for index, row in enumerate(_DEFAULTS)]
+
+    def _list(self, key: str) -> list[tuple[str, yaml.Node]]:
+        node = self.given.get(key)
+        if not isinstance(node, yaml.SequenceNode):
+            return []
+        place = yamltree.join(self.path, key)
+        return [(yamltree.join(place, index), entry) for index, entry in enumerate(node.value)]
+
+    def _check(self) -> None:
+        """Refuse what Helm or the adapter behind it would refuse; note what Helm passes over in silence."""
+        fatal = []
+        for key, node in self.given.items():
+            place = yamltree.join(self.path, key)
+            if key not in SECTIONS:
+                meant = _CONFIG_KEYS.get(key)
+                advice = f"write {meant}" if meant else f"the section has {', '.join(SECTIONS)}"
+                self.faults.append(self._fault(place, node, f"the chart does not read this key: {advice}"))
+            elif key == "existing" and _truth(node):
+                expected = (
+                    "the chart uses the rules of this ConfigMap and nothing of this file: give its content instead"
+                )
+                fatal.append(self._fault(place, node, expected))
+            elif key in {"custom", "external"} and _truth(node) and not isinstance(node, yaml.SequenceNode):
+                fatal.append(self._fault(place, node, "expected a list of rules"))
+        if fatal:
+            raise errors.InputError(fatal)
+
+    def _look_around(self, parent: Mapping[str, yaml.Node]) -> None:
+        """Name rules that stand beside or below the wrong key: Helm drops them without a word."""
+        prefix = self.path.removesuffix("rules")
+        places = [(prefix, parent)]
+        below = parent.get("prometheus")
+        if isinstance(below, yaml.MappingNode):
+            places.append((f"{prefix}prometheus.", _entries(below)))
+        for place, entries in places:
+            for key, node in entries.items():
+                wanted = _RULE_LIKE.get(key)
+                if wanted and isinstance(node, wanted) and node is not parent.get("rules"):
+                    expected = (
+                        f"the chart does not read this key here: rules belong in {self.path}, check the indentation"
+                    )
+                    self.faults.append(self._fault(place + key, node, expected))
+
+    def _fault(self, path: str, node: yaml.Node, expected: str) -> errors.Fault:
+        return errors.Fault(path, yamltree.shown(node), expected, self.source, yamltree.line_of(node))
+
+
+def _locate(top: yaml.Node) -> tuple[str, Mapping[str, yaml.Node], yaml.Node | None] | None:
+    """Return path, surrounding mapping and node of the rules section (None: only defaults); None when these are no values."""
+    if not isinstance(top, yaml.MappingNode):
+        return None
+    given = _entries(top)
+    inner = given.get(_SUBCHART)
+    if isinstance(inner, yaml.MappingNode) and "rules" not in given:
+        below = _entries(inner)
+        return f"{_SUBCHART}.rules", below, below.get("rules")
+    if isinstance(given.get("rules"), yaml.MappingNode):
+        return "rules", given, given["rules"]
+    if given and set(given) <= set(SECTIONS):
+        return "", {}, top
+    if given.keys() & CHART_KEYS and not given.keys() & {"externalRules", "resourceRules"}:
+        rules = given.get("rules")
+        return None if isinstance(rules, yaml.SequenceNode) else ("rules", given, rules)
+    return None
+
+
+def _within(path: str, parent: str) -> bool:
+    return path == parent or not parent or path.startswith((f"{parent}.", f"{parent}["))
+
+
+def _entries(node: yaml.MappingNode) -> dict[str, yaml.Node]:
+    return {str(key.value): value for key, value in node.value if isinstance(key, yaml.ScalarNode)}
+
+
+def _truth(node: yaml.Node) -> bool:
+    """Say what Go's templates make of a value in `if`: false, 0, null and everything empty are false."""
+    if not isinstance(node, yaml.ScalarNode):
+        return bool(node.value)
+    if node.tag == yamltree.TEXT:
+        return bool(node.value)
+    return node.tag != yamltree.NULL and node.value not in ("false", "0", "0.0")
+
+
+def _as_helm_reads(node: yaml.Node, path: str, source: str, noted: list[errors.Fault]) -> yaml.Node:
+    """Return a copy with merge keys applied, keys sorted and scalars respelled; `noted` grows with what Helm hides or refuses.
+
+    A merge key is applied where it stands and replaces whole values, unlike in the strict decoding of a rules file.
+    """
+    if isinstance(node, yaml.SequenceNode):
+        copies = [
+            _as_helm_reads(entry, yamltree.join(path, index), source, noted) for index, entry in enumerate(node.value)
+        ]
+        return yaml.SequenceNode(node.tag, copies, node.start_mark, node.end_mark)
+    if isinstance(node, yaml.MappingNode):
+        found: dict[str, tuple[yaml.Node, yaml.Node]] = {}
+        _collect(node, path, source, noted, found)
+        pairs = [found[key] for key in sorted(found)]
+        return yaml.MappingNode(node.tag, pairs, node.start_mark, node.end_mark)
+    return _respelled(node)
+
+
+def _collect(
+    node: yaml.MappingNode,
+    path: str,
+    source: str,
+    noted: list[errors.Fault],
+    found: dict[str, tuple[yaml.Node, yaml.Node]],
+) -> None:
+    own: set[str] = set()
+    for key, value in node.value:
+        if yamltree.is_merge(key):
+            merged = value.value if isinstance(value, yaml.SequenceNode) else [value]
+            for mapping in reversed(merged):
+                if isinstance(mapping, yaml.MappingNode):
+                    _collect(mapping, path, source, noted, found)
+                else:
+                    expected, line = "expected a mapping or a list of mappings to merge", yamltree.line_of(mapping)
+                    noted.append(
+                        errors.Fault(yamltree.join(path, "<<"), yamltree.shown(mapping), expected, source, line)
+                    )
+            continue
+        spelled = _respelled(key)
+        text = str(spelled.value)
+        place = yamltree.join(path, text)
+        if text in own:
+            expected = "this key is given twice; Helm would silently use the last"
+            noted.append(errors.Fault(place, yamltree.shown(value), expected, source, yamltree.line_of(key)))
+        own.add(text)
+        found[text] = spelled, _as_helm_reads(value, place, source, noted)
+
+
+def _respelled(node: yaml.Node) -> yaml.Node:
+    """Return a scalar as it looks after a trip through JSON; other nodes (a list as a key) as they are."""
+    if not isinstance(node, yaml.ScalarNode):
+        return node
+    tag, text = node.tag, str(node.value)
+    truth = yamltree.boolean_of(node)
+    if truth is not None:
+        tag, text = yamltree.BOOL, str(truth).lower()
+    elif tag == yamltree.NULL:
+        text = "null"
+    elif tag == _INT_TAG and _INT.fullmatch(text):
+        text = _decimal(text)
+    elif tag == yamltree.BINARY:
+        tag, text = yamltree.TEXT, yamltree.text_of(node) or text
+    return yaml.ScalarNode(tag, text, node.start_mark, node.end_mark, style=node.style)
+
+
+def _decimal(text: str) -> str:
+    """Return an integer of YAML 1.1 in decimal; one leading zero means octal. Very long ones stay as written."""
+    digits = text.replace("_", "").lstrip("+")
+    if len(digits) > 19:
+        return text
+    body = digits.lstrip("-")
+    octal = len(body) > 1 and body[0] == "0" and body[1].isdigit()
+    try:
+        number = int(body, 8 if octal else 0)
+    except ValueError:  # 09, or a prefix without digits: text for Helm
+        return text
+    return str(-number if digits.startswith("-") else number)
+
+
+def _default_rule(query: str, without: str, matches: str, metrics_query: str) -> yaml.Node:
+    return _node(
+        {
+            "metricsQuery": metrics_query,
+            "name": {"as": "", "matches": matches},
+            "resources": _POD_OVERRIDES if query == _CONTAINER else _ANY_LABEL,
+            "seriesFilters": [{"isNot": without}] if without else [],
+            "seriesQuery": query,
+        }
+    )
+
+
+def _node(value: object) -> yaml.Node:
+    if isinstance(value, dict):
+        return yaml.MappingNode("tag:yaml.org,2002:map", [(_node(key), _node(inner)) for key, inner in value.items()])
+    if isinstance(value, list):
+        return _sequence([_node(entry) for entry in value])
+    return yaml.ScalarNode(yamltree.TEXT, str(value))
+
+
+def _sequence(nodes: list[yaml.Node]) -> yaml.SequenceNode:
+    return yaml.SequenceNode("tag:yaml.org,2002:seq", nodes)

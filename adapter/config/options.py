@@ -1,0 +1,153 @@
+"""Every setting of `fastpath serve`, as one frozen value.
+
+Here: the settings that have an effect, their units and defaults, and the checks between a setting and the rules. Not here:
+how they are written on a command line (`flags`, `flagtable`), and flags that are only accepted.
+
+Law: names and defaults are prometheus-adapter's where it has the setting; the one exception is the bind address, which is a
+loopback address as long as callers are not authenticated. Durations are seconds, sizes bytes, "" means not given.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from adapter import errors
+from adapter.config.rulesfile import RulesConfig
+from adapter.model import durations
+
+SERVABLE_GROUPS = ("custom.metrics.k8s.io", "external.metrics.k8s.io")
+"""The API groups that this version serves."""
+
+MIB = 1024 * 1024
+
+
+class NamedPair(NamedTuple):
+    """A certificate and key for some server names; without `names`, for those in the certificate."""
+
+    certificate: str
+    key: str
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The settings. Under each: unit, meaning, what the default does."""
+
+    config: tuple[str, ...] = ()
+    """Rules files and folders of them, joined in this order. The command line requires one."""
+
+    strict_config: bool = False
+    """Whether one faulty rule stops the start, as in prometheus-adapter; else it is reported and left out."""
+
+    serve_groups: tuple[str, ...] = ()
+    """API groups that are served even without a rule for them; () serves those the rules need, as prometheus-adapter."""
+
+    prometheus_url: str = field(default="https://localhost", repr=False)
+    """Base URL of Prometheus; may carry user and password, so it is never printed."""
+
+    prometheus_verb: Literal["GET", "POST"] = "GET"
+    """HTTP method of queries. A GET that would be too long goes as POST in any case."""
+
+    prometheus_headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    """Name and value of headers sent with each request to Prometheus; may be secrets, so they are never printed."""
+
+    prometheus_query_params: tuple[tuple[str, str], ...] = ()
+    """Name and value of parameters added to each request to Prometheus."""
+
+    prometheus_token_file: str = ""
+    """File with a bearer token, read again when it changes."""
+
+    prometheus_basic_auth_file: str = ""
+    """File with `user:password` on one line, read again when it changes."""
+
+    prometheus_ca_file: str = ""
+    """The only certificate authorities trusted for Prometheus; switches proxies off. "" trusts the system's."""
+
+    prometheus_client_tls_cert_file: str = ""
+    """Client certificate for Prometheus; used only with its key and a CA file."""
+
+    prometheus_client_tls_key_file: str = ""
+    """Key of the client certificate."""
+
+    prometheus_auth_incluster: bool = False
+    """Whether to use the pod's service account towards Prometheus."""
+
+    prometheus_auth_config: str = ""
+    """Kubeconfig whose credentials are used towards Prometheus."""
+
+    prometheus_timeout: float = 8.0
+    """Seconds that one API request may wait for Prometheus in all."""
+
+    prometheus_attempt_timeout: float = 5.0
+    """Seconds that one HTTP request to Prometheus may take; never more than `prometheus_timeout`."""
+
+    metrics_relist_interval: float = 600.0
+    """Seconds between the end of one discovery of series and the start of the next."""
+
+    metrics_max_age: float = 0.0
+    """Seconds that discovery looks back; 0 means the relist interval. See `look_back`."""
+
+    discovery_max_bytes: int = 256 * MIB
+    """Bytes that the list of series of one rule may have; more voids that rule's discovery."""
+
+    metrics_ttl: float = 1.0
+    """Seconds during which an answer is used again; a rule's `ttl` wins."""
+
+    metrics_max_answer_age: float = 30.0
+    """Seconds after which an answer is not given any more when Prometheus cannot be asked; a rule's `maxAge` wins."""
+
+    lister_kubeconfig: str = ""
+    """Kubeconfig for the API server; "" uses the pod's service account."""
+
+    bind_address: str = "127.0.0.1"
+    """IP address to listen on; a loopback address in this version."""
+
+    secure_port: int = 443
+    """Port to listen on; 0 takes any free one."""
+
+    cert_dir: str = "apiserver.local.config/certificates"
+    """Folder for the self-signed pair that is made when no serving certificate is given."""
+
+    tls_cert_file: str = ""
+    """Serving certificate with its chain; read again when it changes."""
+
+    tls_private_key_file: str = ""
+    """Key of the serving certificate."""
+
+    tls_cipher_suites: tuple[str, ...] = ()
+    """Go names of the suites allowed below TLS 1.3; () leaves the choice to OpenSSL. See `ciphers`."""
+
+    tls_min_version: str = ""
+    """Lowest TLS version in Go's spelling, such as VersionTLS12; "" is TLS 1.2."""
+
+    tls_sni_cert_keys: tuple[NamedPair, ...] = ()
+    """Further serving pairs, by the name the client asks for."""
+
+    permit_port_sharing: bool = False
+    """Whether several processes may listen on the port (SO_REUSEPORT)."""
+
+    permit_address_sharing: bool = False
+    """Whether the port may be taken while old connections linger (SO_REUSEADDR)."""
+
+    shutdown_delay: float = 0.0
+    """Seconds between becoming unready and closing the listener, for load balancers to notice."""
+
+    verbosity: int = 0
+    """Log level of `-v`: 6 logs each request to Prometheus, 8 its body, 10 registry misses."""
+
+    @property
+    def look_back(self) -> float:
+        """Seconds that discovery looks back, never 0."""
+        return self.metrics_max_age or self.metrics_relist_interval
+
+
+def check_max_age(options: Options, config: RulesConfig) -> errors.Fault | None:
+    """Return a fault if metrics could vanish between two discoveries.
+
+    As upstream, only custom rules are a reason: with external rules alone nothing is checked.
+    """
+    if not config.rules or options.look_back >= options.metrics_relist_interval:
+        return None
+    interval = durations.format_go_duration(options.metrics_relist_interval)
+    written = durations.format_go_duration(options.metrics_max_age)
+    expected = f"expected at least --metrics-relist-interval, which is {interval}, or metrics vanish in between"
+    return errors.Fault("--metrics-max-age", written, expected)

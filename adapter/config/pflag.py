@@ -1,0 +1,279 @@
+"""Command-line syntax as pflag reads it (the library upstream uses), over a table of flags.
+
+Here: tokens to (flag, text), and the reading of each kind of value. Not here: which flags exist (`flagtable`), what they
+mean together (`flags`).
+
+Law: `--name=value`, `--name value`, a boolean never takes the next argument, `-v 4`, `-v=4`, `-v4`, `--` ends the flags,
+underscores are not dashes, positional arguments are passed over, the last value of a single-valued flag wins. Every fault
+is found, not the first only.
+"""
+
+import csv
+import difflib
+import enum
+import ipaddress
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from adapter import errors
+from adapter.config import yamltree
+from adapter.config.options import NamedPair
+from adapter.model import durations
+
+
+class Kind(enum.Enum):
+    """What a flag takes; the value is the word that stands for it in the help text."""
+
+    BOOL = ""
+    TEXT = "string"
+    INT = "int"
+    FLOAT = "float"
+    DURATION = "duration"
+    SIZE = "bytes"
+    ADDRESS = "ip"
+    PORT = "port"
+    LIST = "strings"  # pflag's stringSlice: comma-separated as in CSV, may be repeated
+    ARRAY = "stringArray"  # one value each time, taken as it is
+    PAIRS = "name=value"  # one pair each time, split at the first =
+    CERTIFICATES = "cert,key[:names]"  # one pair of files each time
+
+
+class Effect(enum.Enum):
+    """What a flag does here."""
+
+    USED = "used"
+    NONE = "accepted, no effect here"
+    SECURITY = "accepted, callers are not authenticated in this version"
+    REMOVED = "accepted, removed from prometheus-adapter"
+    REFUSED = "refused in this version"
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """One flag: `field` is the attribute of Options that it sets, "" when it sets none; `default` as one would write it."""
+
+    name: str
+    kind: Kind
+    default: str
+    help: str
+    group: str
+    field: str = ""
+    effect: Effect = Effect.USED
+    shorthand: str = ""
+    metavar: str = ""
+
+
+class Given(NamedTuple):
+    """One use of a flag on the command line."""
+
+    flag: Flag
+    text: str
+
+
+@dataclass
+class Scanned:
+    """What stands on a command line: flags in their order, faults of syntax, and whether help was asked for."""
+
+    given: list[Given] = field(default_factory=list)
+    faults: list[errors.Fault] = field(default_factory=list)
+    help: bool = False
+
+
+def scan(argv: Sequence[str], table: Mapping[str, Flag]) -> Scanned:
+    """Read a command line without the program's name."""
+    shorthands = {flag.shorthand: flag for flag in table.values() if flag.shorthand}
+    scanned = Scanned()
+    rest = list(argv)[::-1]
+    while rest:
+        argument = rest.pop()
+        if argument == "--":
+            break
+        if argument.startswith("--"):
+            _scan_long(argument, rest, table, scanned)
+        elif argument.startswith("-") and argument != "-":
+            _scan_short(argument, rest, shorthands, table, scanned)
+    return scanned
+
+
+def _scan_long(argument: str, rest: list[str], table: Mapping[str, Flag], scanned: Scanned) -> None:
+    name, equals, text = argument[2:].partition("=")
+    if not name or name.startswith("-"):
+        scanned.faults.append(errors.Fault(_shown(argument), "", "expected --name=value or --name value"))
+        return
+    flag = table.get(name)
+    if flag is not None:
+        _take(flag, f"--{name}", text if equals else None, rest, scanned)
+    elif name == "help":
+        scanned.help = True
+    else:
+        scanned.faults.append(errors.Fault(f"--{yamltree.one_line(name)}", "", _unknown(name, table)))
+
+
+def _scan_short(
+    argument: str, rest: list[str], shorthands: Mapping[str, Flag], table: Mapping[str, Flag], scanned: Scanned
+) -> None:
+    letters = argument[1:]
+    while letters:
+        letter, letters = letters[0], letters[1:]
+        flag = shorthands.get(letter)
+        if flag is None and letter == "h":
+            scanned.help = True
+        elif flag is None:
+            name = argument[1:].partition("=")[0]
+            expected = f"unknown shorthand flag {letter!r}"
+            if name in table:
+                expected = f"expected two dashes: --{name}"
+            scanned.faults.append(errors.Fault(_shown(argument), "", expected))
+            return
+        else:
+            text = letters[1:] if letters.startswith("=") and len(letters) > 1 else letters
+            _take(flag, f"-{letter}", text or None, rest, scanned)
+            return
+
+
+def _take(flag: Flag, place: str, text: str | None, rest: list[str], scanned: Scanned) -> None:
+    if text is None and flag.kind is Kind.BOOL:
+        text = "true"
+    if text is None:
+        if not rest:
+            scanned.faults.append(errors.Fault(place, "", f"expected a value after it: {expectation(flag.kind)}"))
+            return
+        text = rest.pop()
+    scanned.given.append(Given(flag, text))
+
+
+def _unknown(name: str, table: Mapping[str, Flag]) -> str:
+    near = difflib.get_close_matches(name, table, n=1, cutoff=0.7)
+    return f"unknown flag, did you mean --{near[0]}?" if near else "unknown flag; --help lists all"
+
+
+def _shown(argument: str) -> str:
+    """Return the name part of an argument: its value may be a secret."""
+    return yamltree.one_line(argument.partition("=")[0]) or "-"
+
+
+def expectation(kind: Kind) -> str:
+    """Return what a value of this kind looks like, as the end of "expected ..."."""
+    return _READERS[kind].expected
+
+
+def read(flag: Flag, text: str) -> object:
+    """Return the value of one use of a flag; a list kind gives the tuple of what this use adds.
+
+    Raises ValueError (whose text is of no use) when the text is not of the flag's kind.
+    """
+    return _READERS[flag.kind].read(text)
+
+
+_TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
+_FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
+_GO_INT = re.compile(r"[+-]?(0[xX](_?[0-9a-fA-F])+|0[bB](_?[01])+|0[oO]?(_?[0-7])+|[1-9](_?[0-9])*|0)")
+_GO_FLOAT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_SIZE = re.compile(r"([0-9]{1,15})(B|KiB|MiB|GiB|k|M|G|Ki|Mi|Gi)?")
+_UNITS = {"": 1, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
+_DECIMAL_UNITS = {"k": 10**3, "M": 10**6, "G": 10**9}
+_HEADER_LIKE = re.compile(r"[^\x00-\x1f\x7f=]+")
+
+
+def _read_bool(text: str) -> bool:
+    if text in _TRUE:
+        return True
+    if text in _FALSE:
+        return False
+    raise ValueError(text)
+
+
+def _read_int(text: str) -> int:
+    """Read an integer as Go does with base 0: 0x, 0o and 0b prefixes, a leading 0 for octal, underscores between digits."""
+    written = text.strip()
+    if not _GO_INT.fullmatch(written) or len(written) > 70:
+        raise ValueError(text)
+    digits = written.lstrip("+-").replace("_", "")
+    octal = len(digits) > 1 and digits[0] == "0" and digits[1].isdigit()
+    number = int(digits, 8 if octal else 0)
+    if number >= 2**63:
+        raise ValueError(text)
+    return -number if written.startswith("-") else number
+
+
+def _read_port(text: str) -> int:
+    number = _read_int(text)
+    if not 0 <= number <= 65535:
+        raise ValueError(text)
+    return number
+
+
+def _read_float(text: str) -> float:
+    if not _GO_FLOAT.fullmatch(text.strip()):
+        raise ValueError(text)
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(text)
+    return number
+
+
+def _read_size(text: str) -> int:
+    match = _SIZE.fullmatch(text)
+    if match is None or not int(match[1]):
+        raise ValueError(text)
+    return int(match[1]) * (_UNITS | _DECIMAL_UNITS)[match[2] or ""]
+
+
+def _read_address(text: str) -> str:
+    return str(ipaddress.ip_address(text.strip()))
+
+
+def _read_list(text: str) -> tuple[str, ...]:
+    if not text:
+        return ()
+    try:
+        return tuple(next(csv.reader([text], strict=True)))
+    except csv.Error as error:
+        raise ValueError(text) from error
+
+
+def _read_array(text: str) -> tuple[str, ...]:
+    return (text,)
+
+
+def _read_pairs(text: str) -> tuple[tuple[str, str], ...]:
+    """Read a pair as upstream reads headers: split at the first `=`, an empty value without one."""
+    name, _, value = text.partition("=")
+    if not _HEADER_LIKE.fullmatch(name) or "\n" in value or "\r" in value:
+        raise ValueError(text)
+    return ((name, value),)
+
+
+def _read_certificates(text: str) -> tuple[NamedPair, ...]:
+    files, colon, names = text.partition(":")
+    parts = files.split(",")
+    if len(parts) != 2 or not all(parts):
+        raise ValueError(text)
+    return (NamedPair(parts[0], parts[1], tuple(names.split(",")) if colon else ()),)
+
+
+class _Reader(NamedTuple):
+    read: Callable[[str], object]
+    expected: str
+
+
+_READERS: Mapping[Kind, _Reader] = {
+    Kind.BOOL: _Reader(_read_bool, "true or false"),
+    Kind.TEXT: _Reader(str, "text"),
+    Kind.INT: _Reader(_read_int, "a whole number"),
+    Kind.FLOAT: _Reader(_read_float, "a number"),
+    Kind.DURATION: _Reader(durations.parse_go_duration, "a Go duration such as 30s or 1m30s"),
+    Kind.SIZE: _Reader(_read_size, "a size above 0 such as 256MiB or 1000000"),
+    Kind.ADDRESS: _Reader(_read_address, "an IP address such as 127.0.0.1"),
+    Kind.PORT: _Reader(_read_port, "a port from 0 to 65535"),
+    Kind.LIST: _Reader(_read_list, "a comma-separated list"),
+    Kind.ARRAY: _Reader(_read_array, "text"),
+    Kind.PAIRS: _Reader(_read_pairs, "name=value on one line"),
+    Kind.CERTIFICATES: _Reader(_read_certificates, "certificate file, comma, key file, and optionally :name,name"),
+}
+
+REPEATABLE = frozenset({Kind.LIST, Kind.ARRAY, Kind.PAIRS, Kind.CERTIFICATES})
+"""Kinds whose uses add up; the first use replaces the default."""

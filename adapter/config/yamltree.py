@@ -1,0 +1,218 @@
+"""YAML text to a node tree with line numbers, and the words for what stands in it.
+
+Nodes and not Python values, because a text field takes a number or a boolean as its literal text (`as: 123`, `as: yes`),
+and because every fault names its line. Here: reading, the limits against hostile input, naming of nodes in messages.
+Not here: which keys exist (`rulesfile`), how a tree becomes fields (`decode`).
+
+Law: the reader is YAML 1.1 as libyaml reads it (upstream's parser is a port of it), first document only; any text ends in
+a tree or in an `InputError`, never in another exception.
+"""
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Hashable
+
+import yaml
+
+from adapter import errors
+
+NULL = "tag:yaml.org,2002:null"
+BOOL = "tag:yaml.org,2002:bool"
+MERGE = "tag:yaml.org,2002:merge"
+BINARY = "tag:yaml.org,2002:binary"
+TEXT = "tag:yaml.org,2002:str"
+
+_TRUE = frozenset({"y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"})
+_FALSE = frozenset({"n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"})
+
+_ALIAS_LIMIT = 400_000
+"""How many nodes a document may gain by following its aliases; an anchor of anchors grows without bound otherwise."""
+
+_DEPTH_LIMIT = 100
+"""How deep a document may be nested, aliases followed; a rules file needs seven levels, the chart's values some more."""
+
+_TOO_DEEP = f"nested more than {_DEPTH_LIMIT} levels deep"
+
+_SHOWN = 60
+_SIMPLE_KEY = re.compile(r"[A-Za-z0-9_:-]+")
+_QUOTED_VALUE = re.compile(r'\s*(- )?[\w.-]+:\s+"')
+
+
+class _Loader(yaml.SafeLoader):
+    """PyYAML's reader with the liberties that libyaml takes and PyYAML does not, and a limit to nesting."""
+
+    _depth = 0
+
+    def scan_to_next_token(self) -> None:
+        """Skip blanks and comments, and a tab wherever no indentation can begin (JSON indented with tabs)."""
+        super().scan_to_next_token()
+        while (self.flow_level or not self.allow_simple_key) and self.peek() == "\t":
+            self.forward()
+            super().scan_to_next_token()
+
+    def compose_node(self, parent: yaml.Node | None, index: object) -> yaml.Node | None:
+        """Compose a node; an anchor defined again means the newer one from here on. Depth is refused before it costs stack."""
+        event = self.peek_event()  # type: ignore[no-untyped-call]  # the stub leaves it untyped
+        if not isinstance(event, yaml.AliasEvent):
+            self.anchors.pop(event.anchor, None)
+        if self._depth > _DEPTH_LIMIT:
+            raise yaml.composer.ComposerError(None, None, _TOO_DEEP, event.start_mark)
+        self._depth += 1
+        node = super().compose_node(parent, index)  # type: ignore[arg-type]  # the stub asks for int, mappings pass nodes
+        self._depth -= 1
+        return node
+
+
+def compose(text: str, source: str) -> yaml.Node | None:
+    """Return the root of the first document, None when there is none (an empty file, or comments only).
+
+    Raises InputError with one fault: not YAML, nested too deeply, an anchor inside itself, too many aliases.
+    """
+    try:
+        loader = _Loader(text)
+        root = loader.get_node() if loader.check_node() else None
+        if root is not None:
+            _check(root, source)
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise _unreadable(source, line, f"not YAML: the character U+{error.character:04X} is not allowed") from error
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = mark.line + 1 if mark else 0
+        problem = error.problem or error.context or "not YAML"
+        raise _unreadable(
+            source, line, f"not YAML: {one_line(problem)}{_quoting_advice(text, line, problem)}"
+        ) from error
+    except (ValueError, OverflowError) as error:  # an escape beyond Unicode, such as "\U00110000"
+        raise _unreadable(source, 0, "not YAML: an escape sequence names no Unicode character") from error
+    return root
+
+
+def _unreadable(source: str, line: int, expected: str) -> errors.InputError:
+    return errors.InputError([errors.Fault("", "", expected, source, line)])
+
+
+def _quoting_advice(text: str, line: int, problem: str) -> str:
+    """Name the two mistakes behind most unreadable rules files, when the line looks like one of them."""
+    lines = text.splitlines()
+    written = lines[line - 1] if 0 < line <= len(lines) else ""
+    if "'\\t'" in problem:
+        return "; indentation is made of blanks, not tabs"
+    if _QUOTED_VALUE.match(written) and written.count('"') > 2:
+        return "; put text that contains double quotes between single quotes"
+    if "mapping values are not allowed" in problem:
+        return "; text that contains a colon and a blank needs quotes"
+    return ""
+
+
+def _check(root: yaml.Node, source: str) -> None:
+    """Refuse what no decoder should be given: cycles, depth, exploding aliases, halves of surrogate pairs."""
+    measured: dict[int, tuple[int, int]] = {}
+    open_nodes: set[int] = set()
+
+    def measure(node: yaml.Node) -> tuple[int, int]:
+        """Return how many nodes a node stands for and how deep they go, aliases followed."""
+        known = measured.get(id(node))
+        if known is not None:
+            return known
+        if id(node) in open_nodes:
+            raise _unreadable(source, line_of(node), "an anchor contains an alias of itself")
+        if isinstance(node, yaml.ScalarNode) and any("\ud800" <= sign <= "\udfff" for sign in node.value):
+            raise _unreadable(source, line_of(node), "not YAML: an escape sequence names no Unicode character")
+        open_nodes.add(id(node))
+        size, depth = 1, 0
+        for child in children(node):
+            below = measure(child)
+            size, depth = size + below[0], max(depth, below[1] + 1)
+        open_nodes.discard(id(node))
+        measured[id(node)] = size, depth
+        return size, depth
+
+    size, depth = measure(root)
+    if depth > _DEPTH_LIMIT:
+        raise _unreadable(source, 0, _TOO_DEEP)
+    if size - len(measured) > _ALIAS_LIMIT:
+        raise _unreadable(source, 0, f"its aliases repeat more than {_ALIAS_LIMIT} nodes")
+
+
+def children(node: yaml.Node) -> list[yaml.Node]:
+    """Return the nodes directly below: entries of a list, keys and values of a mapping, nothing for a scalar."""
+    if isinstance(node, yaml.SequenceNode):
+        return list(node.value)
+    if isinstance(node, yaml.MappingNode):
+        return [side for pair in node.value for side in pair]
+    return []
+
+
+def line_of(node: yaml.Node) -> int:
+    """Return the line where a node begins, counted from 1; 0 for a node that was not read from a text."""
+    mark = node.start_mark
+    return mark.line + 1 if mark else 0
+
+
+def is_null(node: yaml.Node) -> bool:
+    """Say whether a node is null: the zero value of whatever is wanted there."""
+    return isinstance(node, yaml.ScalarNode) and node.tag == NULL
+
+
+def is_merge(key: yaml.Node) -> bool:
+    """Say whether a mapping key is the unquoted merge key."""
+    return key.tag == MERGE
+
+
+def text_of(node: yaml.ScalarNode) -> str | None:
+    """Return a scalar as text, literally as written whatever its type; None when binary content is not text."""
+    if node.tag != BINARY:
+        return str(node.value)
+    try:
+        return base64.b64decode("".join(node.value.split()), validate=True).decode()
+    except (binascii.Error, ValueError):
+        return None
+
+
+def boolean_of(node: yaml.Node) -> bool | None:
+    """Return an unquoted boolean in any of YAML 1.1's spellings, `y` and `n` included; None for anything else."""
+    if not isinstance(node, yaml.ScalarNode) or not (node.tag == BOOL or (node.style is None and node.value in "yYnN")):
+        return None
+    if node.value in _TRUE:
+        return True
+    return False if node.value in _FALSE else None
+
+
+def join(path: str, key: Hashable) -> str:
+    """Return the path one step further down: ``rules[3]``, ``rules[3].name``, ``overrides["odd label"]``."""
+    if isinstance(key, int):
+        return f"{path}[{key}]"
+    if not _SIMPLE_KEY.fullmatch(str(key)):
+        return f"{path}[{shown_text(str(key))}]"
+    return f"{path}.{key}" if path else str(key)
+
+
+def shown_text(text: str) -> str:
+    """Return text as it stands in a message: quoted, on one line, at most some sixty characters, nothing invisible."""
+    return _visible(json.dumps(text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "...", ensure_ascii=False))
+
+
+def one_line(text: str) -> str:
+    """Return foreign text on one line, cut to a length that a message can carry."""
+    joined = _visible(" ".join(text.split()))
+    return joined if len(joined) <= 160 else joined[:157] + "..."
+
+
+def _visible(text: str) -> str:
+    return "".join(sign if sign.isprintable() else f"\\u{ord(sign):04x}" for sign in text)
+
+
+def shown(node: yaml.Node) -> str:
+    """Return what stands in a node, for a message."""
+    if is_null(node):
+        return "null"
+    if isinstance(node, yaml.ScalarNode):
+        plain = node.style is None and node.tag != TEXT  # numbers and booleans stand without quotes
+        return one_line(node.value) if plain else shown_text(node.value)
+    if isinstance(node, yaml.SequenceNode):
+        return f"a list of {len(node.value)}"
+    keys = [str(key.value) for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+    return f"a mapping of {one_line(', '.join(keys[:5]))}" if keys else "an empty mapping"
