@@ -1,0 +1,163 @@
+"""From the configuration to rules that can name series and render queries, with a fault for each thing that is wrong.
+
+`config` has checked shape and types; here the templates, the regular expressions and the names of resources are read. A
+rule with a fault is left out, the others stand.
+"""
+
+import difflib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from adapter.config.rulesfile import ResourceRuleConfig, ResourceRulesConfig, ResourcesConfig, RuleConfig, RulesConfig
+from adapter.errors import Fault, TemplateError
+from adapter.model.resources import APIResource, Catalogue
+from adapter.rules import matchers, naming, separable, template
+from adapter.rules.matchers import Matcher
+from adapter.rules.naming import MetricNamer, ResourceConverter
+from adapter.rules.separable import Separability
+from adapter.rules.template import LabelTemplate, Template
+
+# Time of the oldest sample of each object; of an object's several series the oldest counts.
+_AGE = template.parse("min(timestamp(<<.Series>>{<<.LabelMatchers>>})) by (<<.GroupBy>>)")
+
+# Called with the path below the rule, the value that stands there, and what was expected.
+Report = Callable[[str, str, str], None]
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class Rule:
+    """One rule, ready to use. Two rules are never equal: a reload makes new ones.
+
+    `age` asks for the time of the oldest sample of each object, where `maxSampleAge` bounds it.
+    """
+
+    config: RuleConfig
+    namer: MetricNamer
+    converter: ResourceConverter
+    query: Template
+    age: "Rule | None" = None
+    _separability: dict[tuple[str, str], Separability] = field(default_factory=dict)
+
+    def render(self, series: str, parts: Sequence[Matcher], group_by: Sequence[str]) -> str:
+        """Return the query text; TemplateError when the template fails or gives nothing."""
+        text = self.query.render(
+            {
+                "Series": series,
+                "LabelMatchers": matchers.join(parts),
+                "LabelValuesByName": {part.label: part.value for part in parts},
+                "GroupBy": ",".join(group_by),
+                "GroupBySlice": list(group_by),
+            }
+        )
+        if not text:
+            raise TemplateError(template.empty_query(self.query.text))
+        return text
+
+    def separability(self, object_label: str, namespace_label: str) -> Separability:
+        """Return whether questions about such objects may be merged; worked out once."""
+        key = (object_label, namespace_label)
+        known = self._separability.get(key)
+        if known is None:
+            known = self._separability[key] = separable.analyse(self.query, object_label, namespace_label)
+        return known
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ruleset:
+    """The rules in force: `custom` and `external`, each in the order of the files; a later rule beats an earlier one."""
+
+    custom: tuple[Rule, ...] = ()
+    external: tuple[Rule, ...] = ()
+
+    def selectors(self) -> tuple[str, ...]:
+        """Return the distinct series selectors, in order."""
+        return tuple(dict.fromkeys(rule.config.series_query for rule in (*self.custom, *self.external)))
+
+
+def compile_rules(config: RulesConfig, catalogue: Catalogue) -> tuple[Ruleset, tuple[Fault, ...]]:
+    """Return the usable rules and every fault of the others.
+
+    Resource rules are checked here and served by no API yet.
+    """
+    faults: list[Fault] = []
+    custom = [rule for entry in config.rules if (rule := _compile_rule(entry, catalogue, faults))]
+    external = [rule for entry in config.external_rules if (rule := _compile_rule(entry, catalogue, faults))]
+    if config.resource_rules is not None:
+        for kind, entry in (("cpu", config.resource_rules.cpu), ("memory", config.resource_rules.memory)):
+            _check_resource_rule(config.resource_rules, kind, entry, catalogue, faults)
+    return Ruleset(tuple(custom), tuple(external)), tuple(faults)
+
+
+def _compile_rule(config: RuleConfig, catalogue: Catalogue, faults: list[Fault]) -> Rule | None:
+    before = len(faults)
+
+    def report(path: str, value: str, expected: str) -> None:
+        faults.append(Fault(f"{config.path}.{path}", value, expected, config.source, config.line))
+
+    converter = _compile_converter(config.resources, catalogue, report)
+    query = _parse_query(config.metrics_query, "metricsQuery", report)
+    filters = [(entry.is_ or entry.is_not, not entry.is_not) for entry in config.series_filters]
+    namer = naming.compile_namer(filters, config.name_matches, config.name_as, report)
+    if len(faults) > before or converter is None or query is None or namer is None:
+        return None
+    age = Rule(config, namer, converter, _AGE) if config.max_sample_age else None
+    return Rule(config, namer, converter, query, age)
+
+
+def _parse_query(text: str, path: str, report: Report) -> Template | None:
+    try:
+        return template.parse(text)
+    except TemplateError as error:
+        report(path, matchers.shorten(text), f"expected a Go template with << >>: {error}")
+        return None
+
+
+def _compile_converter(config: ResourcesConfig, catalogue: Catalogue, report: Report) -> ResourceConverter | None:
+    """Return the converter of a rule, or None after a report: a label template or an override that means nothing."""
+    label_template, pattern = None, None
+    good = True
+    if config.template:
+        try:
+            label_template = LabelTemplate(config.template)
+            pattern = _label_pattern(label_template)
+        except (TemplateError, ValueError) as error:
+            good = False
+            report("resources.template", config.template, f"expected a label name with <<.Resource>> in it: {error}")
+    overrides: dict[str, APIResource] = {}
+    for override in config.overrides:
+        resource = catalogue.lookup(override.resource, override.group or None)
+        if resource is None:
+            good = False
+            shown = f"{override.resource}.{override.group}" if override.group else override.resource
+            report(
+                f"resources.overrides.{override.label}",
+                shown,
+                f"expected a resource of the cluster{_nearest(override.resource, catalogue)}",
+            )
+        else:
+            overrides[override.label] = resource
+    return ResourceConverter(overrides, label_template, pattern, catalogue) if good else None
+
+
+def _label_pattern(label_template: LabelTemplate) -> Any:
+    pattern = naming.compile_expression(label_template.pattern())
+    if "resource" not in pattern.groupindex:
+        raise TemplateError(template.label_without_resource(label_template.text))
+    return pattern
+
+
+def _nearest(name: str, catalogue: Catalogue) -> str:
+    close = difflib.get_close_matches(name.lower(), catalogue.names(), n=1)
+    return f" (did you mean {close[0]}?)" if close else ", singular or plural, not a short name"
+
+
+def _check_resource_rule(
+    whole: ResourceRulesConfig, kind: str, config: ResourceRuleConfig, catalogue: Catalogue, faults: list[Fault]
+) -> None:
+    def report(below: str, value: str, expected: str) -> None:
+        faults.append(Fault(f"{whole.path}.{kind}.{below}", value, expected, whole.source, whole.line))
+
+    _compile_converter(config.resources, catalogue, report)
+    _parse_query(config.container_query, "containerQuery", report)
+    _parse_query(config.node_query, "nodeQuery", report)

@@ -1,0 +1,89 @@
+"""Label matchers: how requirements of a selector and names of objects are written in PromQL, byte for byte as upstream.
+
+A matcher here is text that will stand between braces; `Matcher` keeps the label and the value apart for templates that use
+`.LabelValuesByName`.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from adapter.errors import UnsupportedSelectorError
+from adapter.model.quoting import quote
+from adapter.model.selectors import LabelSelector, Operator
+
+_LABEL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_SHOWN = 200
+
+
+class Matcher(NamedTuple):
+    """One matcher: `label`, the PromQL operator, and the value before quoting."""
+
+    label: str
+    operator: str
+    value: str
+
+    def __str__(self) -> str:
+        """Return it as PromQL: the label verbatim (even where Prometheus will refuse it), the value quoted."""
+        return f"{self.label}{self.operator}{quote(self.value)}"
+
+
+# Selector operator to PromQL operator and to the value; a set of one is still a regular expression, as upstream.
+_TABLE: Mapping[Operator, str] = MappingProxyType(
+    {
+        Operator.EQUALS: "=",
+        Operator.DOUBLE_EQUALS: "=",
+        Operator.NOT_EQUALS: "!=",
+        Operator.IN: "=~",
+        Operator.NOT_IN: "!~",
+        Operator.EXISTS: "!=",
+        Operator.DOES_NOT_EXIST: "=",
+    }
+)
+
+
+def from_selector(selector: LabelSelector) -> tuple[Matcher, ...]:
+    """Return one matcher per requirement, in the selector's order (sorted by key). Values are not regex-escaped."""
+    made = []
+    for requirement in selector.requirements:
+        operator = _TABLE.get(requirement.operator)
+        if operator is None:
+            raise UnsupportedSelectorError(f"{requirement.key} {requirement.operator} has no form in PromQL")
+        made.append(Matcher(requirement.key, operator, "|".join(requirement.values)))
+    return tuple(made)
+
+
+def for_names(label: str, names: Iterable[str]) -> Matcher:
+    """Return the matcher of the named objects as upstream writes it: `=` for one, `=~` with a bar between for more, unescaped."""
+    listed = tuple(names)
+    return Matcher(label, "=" if len(listed) == 1 else "=~", "|".join(listed))
+
+
+def for_any_of(label: str, names: Iterable[str]) -> Matcher:
+    """Return a matcher of exactly the named objects, for merged queries: dots in names match only dots."""
+    listed = tuple(names)
+    if len(listed) == 1:
+        return Matcher(label, "=", listed[0])
+    return Matcher(label, "=~", "|".join(map(re.escape, listed)).replace("\\-", "-"))
+
+
+def present(label: str) -> Matcher:
+    """Return the matcher of every series that has the label."""
+    return Matcher(label, "!=", "")
+
+
+def join(matchers: Iterable[Matcher]) -> str:
+    """Return `.LabelMatchers`: a comma between, no blank."""
+    return ",".join(map(str, matchers))
+
+
+def is_label_name(text: str) -> bool:
+    """Whether Prometheus reads `text` as a label name without quotes."""
+    return _LABEL_NAME.match(text) is not None
+
+
+def shorten(text: str) -> str:
+    """Return foreign text on one line and cut to a fixed length."""
+    line = " ".join(text.split())
+    return line if len(line) <= _SHOWN else f"{line[:_SHOWN]}..."

@@ -1,0 +1,224 @@
+"""Names: from a series to the metric it is served as, and between series labels and Kubernetes resources.
+
+The rules of prometheus-adapter's `pkg/naming`, without its caches and its map order: where two overrides name one resource,
+the one that comes last in the file is used in queries.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import re2
+
+from adapter.errors import NamingError
+from adapter.model.metrics import GroupResource
+from adapter.model.resources import APIResource, Catalogue
+from adapter.rules.template import LabelTemplate
+
+NAMESPACES = GroupResource("", "namespaces")
+
+_QUIET = re2.Options()
+_QUIET.log_errors = False
+
+
+def compile_expression(text: str) -> Any:
+    """Return a compiled Go (RE2) regular expression; ValueError with RE2's reason when it is not one."""
+    try:
+        return re2.compile(text, options=_QUIET)
+    except re2.error as error:
+        reason = error.args[0] if error.args else ""
+        raise ValueError(reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)) from error
+
+
+@dataclass(frozen=True, slots=True)
+class MetricNamer:
+    """Which series a rule takes and what each is called.
+
+    `filters` are searched anywhere in the name: `(expression, wanted)`. `matches` gives the groups that `expansion` puts together.
+    """
+
+    filters: tuple[tuple[Any, bool], ...]
+    matches: Any
+    expansion: tuple["_Piece", ...]
+
+    def rejection(self, series: str) -> str | None:
+        """Return why a series is not taken: the filter that it does not pass, or `name.matches`; None when it is taken."""
+        for expression, wanted in self.filters:
+            if (expression.search(series) is not None) != wanted:
+                return f"seriesFilters {'is' if wanted else 'isNot'} {expression.pattern}"
+        if self.matches.search(series) is None:
+            return f"name.matches {self.matches.pattern}"
+        return None
+
+    def name(self, series: str) -> str | None:
+        """Return the metric name of a series, None when the rule does not take it."""
+        if any((expression.search(series) is not None) != wanted for expression, wanted in self.filters):
+            return None
+        match = self.matches.search(series)
+        if match is None:
+            return None
+        return "".join(
+            piece.text if piece.group is None else (match.group(piece.group) or "") for piece in self.expansion
+        )
+
+    def may_give(self, metric: str) -> bool:
+        """Whether some series could get this name: false only where the expansion is one fixed text and differs."""
+        return (
+            any(piece.group is not None for piece in self.expansion)
+            or "".join(piece.text for piece in self.expansion) == metric
+        )
+
+
+class _Piece(NamedTuple):
+    """A piece of an expansion: literal text, or a group by number."""
+
+    text: str
+    group: int | None = None
+
+
+def default_expansion(groups: int) -> str | None:
+    """Return what an empty `name.as` means for so many capture groups: the whole match, the one group, or (None) nothing sensible."""
+    return {0: "$0", 1: "$1"}.get(groups)
+
+
+def parse_expansion(text: str, groups: int, names: Mapping[str, int]) -> tuple[_Piece, ...]:
+    """Return the pieces of a `name.as`, as Go's Regexp.Expand reads it.
+
+    `$name` takes letters, digits and underscores as long as it can, so `$1x` is the group called "1x"; `${1}x` is group 1.
+    Unknown groups are empty, `$$` is a dollar, a dollar that starts no reference stays.
+    """
+    pieces: list[_Piece] = []
+    rest = text
+    while rest:
+        before, dollar, rest = rest.partition("$")
+        pieces.append(_Piece(before))
+        if not dollar:
+            break
+        if rest.startswith("$"):
+            pieces.append(_Piece("$"))
+            rest = rest[1:]
+            continue
+        name, after = _reference(rest)
+        if not name:
+            pieces.append(_Piece("$"))
+            continue
+        rest = after
+        number = _group_number(name)
+        group = names.get(name) if number is None else number
+        if group is not None and group <= groups:
+            pieces.append(_Piece("", group))
+    return tuple(piece for piece in pieces if piece.text or piece.group is not None)
+
+
+def _reference(text: str) -> tuple[str, str]:
+    """Return the group name at the start of `text` (after the dollar) and what follows; an empty name when there is none."""
+    braced = text.startswith("{")
+    body = text[1:] if braced else text
+    length = 0
+    while length < len(body) and (body[length].isalpha() or body[length].isdecimal() or body[length] == "_"):
+        length += 1
+    name, rest = body[:length], body[length:]
+    if not braced:
+        return name, rest
+    return (name, rest[1:]) if name and rest.startswith("}") else ("", text)
+
+
+def _group_number(name: str) -> int | None:
+    """Return the number that a reference means, None for a name; numbers with leading zeros are names, as in Go."""
+    if not (name.isascii() and name.isdigit()) or (name[0] == "0" and len(name) > 1) or len(name) > 9:
+        return None
+    return int(name)
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceConverter:
+    """Between series labels and resources, for one rule.
+
+    `by_label` are the overrides (label to resource), `template` the pattern for all other labels, or None.
+    """
+
+    by_label: Mapping[str, APIResource]
+    template: LabelTemplate | None
+    pattern: Any
+    catalogue: Catalogue
+    _by_resource: dict[GroupResource, str] = field(default_factory=dict, compare=False)
+    _seen: dict[str, APIResource | None] = field(default_factory=dict, compare=False)
+
+    def __post_init__(self) -> None:
+        for label, resource in self.by_label.items():
+            self._by_resource[resource.group_resource] = label  # the last in the file wins
+
+    def resource_for(self, label: str) -> APIResource | None:
+        """Return the resource that a series label names, None when it names none."""
+        override = self.by_label.get(label)
+        if override is not None:
+            return override
+        if self.pattern is None:
+            return None
+        if label not in self._seen:
+            self._seen[label] = self._match(label)
+        return self._seen[label]
+
+    def _match(self, label: str) -> APIResource | None:
+        match = self.pattern.search(label)
+        if match is None:
+            return None
+        groups = match.groupdict()
+        return self.catalogue.lookup(groups["resource"], groups.get("group") or None)
+
+    def resources_for(self, labels: Iterable[str]) -> list[APIResource]:
+        """Return the distinct resources among the labels of a series, in the order of the labels' names."""
+        found = {
+            resource.group_resource: resource for label in sorted(labels) if (resource := self.resource_for(label))
+        }
+        return list(found.values())
+
+    def label_for(self, resource: GroupResource) -> str:
+        """Return the series label that holds the names of such objects; NamingError when the rule gives none."""
+        known = self._by_resource.get(resource)
+        if known is not None:
+            return known
+        if self.template is None:
+            raise NamingError("no generic resource label form specified for this metric")
+        label = self.template.render(resource.group, self.catalogue.singular(resource))
+        self._by_resource[resource] = label
+        return label
+
+
+def compile_namer(
+    filters: Sequence[tuple[str, bool]], matches: str, expansion: str, fault: Callable[[str, str, str], None]
+) -> MetricNamer | None:
+    """Return the namer of a rule, or None after `fault(path below the rule, value, expected)` was called for each thing wrong.
+
+    `filters` are `(expression, wanted)`. An empty `matches` takes the whole name and filters nothing.
+    """
+    good = True
+    compiled = []
+    for number, (text, wanted) in enumerate(filters):
+        try:
+            compiled.append((compile_expression(text), wanted))
+        except ValueError as error:
+            good = False
+            fault(
+                f"seriesFilters[{number}].{'is' if wanted else 'isNot'}",
+                text,
+                f"expected a Go regular expression (RE2): {error}",
+            )
+    try:
+        expression = compile_expression(matches or ".*")
+    except ValueError as error:
+        fault("name.matches", matches, f"expected a Go regular expression (RE2): {error}")
+        return None
+    wanted_expansion = expansion or default_expansion(expression.groups)
+    if wanted_expansion is None:
+        fault(
+            "name.as",
+            expansion,
+            f"expected a replacement such as ${{1}}_${{2}}, because name.matches has {expression.groups} capture groups",
+        )
+        return None
+    if not good:
+        return None
+    return MetricNamer(
+        tuple(compiled), expression, parse_expansion(wanted_expansion, expression.groups, expression.groupindex)
+    )

@@ -1,0 +1,83 @@
+"""From a question to PromQL and from samples back to objects, byte for byte as prometheus-adapter writes and reads them.
+
+One `MetricQuery` is everything of a question but its objects; `rules.plan` decides which questions share a query.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from adapter.model import quantity
+from adapter.model.metrics import Sample
+from adapter.rules import matchers, separable
+from adapter.rules.compile import Rule
+from adapter.rules.matchers import Matcher
+from adapter.rules.separable import Separability
+
+
+@dataclass(frozen=True, slots=True)
+class MetricQuery:
+    """The part that questions about one metric have in common.
+
+    `selector` are the matchers of the metric selector. `namespace_label` and `object_label` are "" where the question has
+    no namespace or no object; `group_by` is what `.GroupBy` stands for.
+    """
+
+    rule: Rule
+    series: str
+    selector: tuple[Matcher, ...]
+    namespace_label: str
+    object_label: str
+
+    @property
+    def separability(self) -> Separability:
+        """Whether questions with this query may be merged; decided once per rule and label."""
+        return self.rule.separability(self.object_label, self.namespace_label)
+
+    def render(self, namespace: str | None, names: Sequence[str]) -> str:
+        """Return the query for objects of one namespace as upstream sends it; TemplateError when it cannot be made.
+
+        Matchers in upstream's order: selector by key, namespace, object.
+        """
+        parts = list(self.selector)
+        if self.namespace_label and namespace is not None:
+            parts.append(Matcher(self.namespace_label, "=", namespace))
+        if self.object_label:
+            parts.append(matchers.for_names(self.object_label, names))
+        return self.render_with(parts)
+
+    def render_with(self, parts: Sequence[Matcher]) -> str:
+        """Return the query with exactly these matchers in `.LabelMatchers`; a result of nothing is a TemplateError."""
+        return self.rule.render(self.series, parts, [self.object_label] if self.object_label else [])
+
+    def render_joined(self, parts: Sequence[Matcher]) -> str:
+        """Return the query with the namespace label in every grouping; only where `separability.joined` is given."""
+        text = self.separability.joined.replace(separable.SERIES_SLOT, self.series)
+        return text.replace(separable.MATCHERS_SLOT, matchers.join(parts))
+
+
+def index_samples(samples: Iterable[Sample], label: str) -> dict[str, Sample]:
+    """Return samples by the value of the object's label; a missing label counts as "", a later sample replaces an earlier one."""
+    return {sample.labels.get(label, ""): sample for sample in samples}
+
+
+class Dropped(str):
+    """Why a sample gives no value: the word that self-metrics count by."""
+
+    __slots__ = ()
+
+
+NAN = Dropped("nan")
+INFINITE = Dropped("infinite")
+
+
+def milli_of(value: float, *, nan_is_zero: bool) -> int | Dropped:
+    """Return thousandths of a sample's value, or why it has none. OverflowError where 64 bits do not hold it.
+
+    NaN and infinities are absences; `onNaN: zero` restores prometheus-adapter's 0 for NaN (custom metrics only, as there).
+    """
+    if math.isnan(value):
+        return 0 if nan_is_zero else NAN
+    if math.isinf(value):
+        return INFINITE
+    return quantity.milli_from_float(value)

@@ -1,0 +1,180 @@
+"""Which metrics exist, and which series and rule answers each: an immutable snapshot, and the memory it is made from.
+
+The order of prometheus-adapter decides collisions: rules in file order, series in Prometheus' order, the last one wins.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from adapter.errors import NamingError
+from adapter.model.metrics import CustomMetricInfo, GroupResource, SeriesInfo
+from adapter.model.resources import APIResource
+from adapter.rules.compile import Rule, Ruleset
+from adapter.rules.naming import NAMESPACES
+
+# prometheus-adapter calls just these root-scoped; everything else is registered under a namespace.
+ROOT_SCOPED = frozenset({NAMESPACES, GroupResource("", "nodes"), GroupResource("", "persistentvolumes")})
+
+# A series that is missing from this many answers in a row is forgotten: one blink of a target does not take its metrics away.
+_FORGOTTEN_AFTER = 2
+
+
+class CustomEntry(NamedTuple):
+    """What answers one custom metric of one kind of object. `series_count`: how many series of that name there were."""
+
+    resource: APIResource
+    series: str
+    rule: Rule
+    series_count: int
+
+
+class ExternalEntry(NamedTuple):
+    """What answers one external metric."""
+
+    series: str
+    rule: Rule
+
+
+class CustomKey(NamedTuple):
+    """How a custom metric is asked for: kind, whether under a namespace, name."""
+
+    resource: GroupResource
+    namespaced: bool
+    metric: str
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """All metrics known at one moment. `generation` grows with every new snapshot."""
+
+    generation: int
+    custom: Mapping[CustomKey, CustomEntry]
+    external: Mapping[str, ExternalEntry]
+    listed: tuple[CustomMetricInfo, ...]
+    collisions: tuple[str, ...] = ()
+
+    def resources(self) -> tuple[APIResource, ...]:
+        """Return the distinct kinds of object that a metric describes, in order of their names."""
+        kinds = {entry.resource.group_resource: entry.resource for entry in self.custom.values()}
+        return tuple(kinds[key] for key in sorted(kinds))
+
+
+EMPTY = Registry(0, {}, {}, ())
+
+
+class Known(NamedTuple):
+    """A series name that discovery has seen, in how many answers since it was missing, and its labels in the last that had it.
+
+    The labels of `series` are those of the last two answers together: a label that blinks takes no metric away either.
+    """
+
+    series: SeriesInfo
+    missed: int
+    labels: frozenset[str]
+
+
+# Per series selector: what is known, in the order in which later names win.
+Memory = Mapping[str, tuple[Known, ...]]
+
+
+def remember(
+    memory: Memory, selector: str, answer: Sequence[SeriesInfo], *, whole: bool = True
+) -> dict[str, tuple[Known, ...]]:
+    """Return the memory after one answer.
+
+    Names and labels missing from a `whole` answer live through one more; what an answer about a shorter time (`whole` false)
+    does not hold says nothing. Known-but-missing names stand before the answer's own, so that they never win over what is there.
+    """
+    seen = {series.name for series in answer}
+    earlier: dict[str, Known] = {}
+    kept = []
+    for known in memory.get(selector, ()):
+        missed = known.missed + whole
+        if known.series.name in seen:
+            earlier[known.series.name] = known
+        elif missed < _FORGOTTEN_AFTER:
+            kept.append(known._replace(missed=missed))
+    return {
+        **memory,
+        selector: (*kept, *(_seen_again(series, earlier.get(series.name), whole=whole) for series in answer)),
+    }
+
+
+def _seen_again(series: SeriesInfo, earlier: Known | None, *, whole: bool) -> Known:
+    """Return what is known of a name that an answer holds; an answer about a shorter time adds and takes nothing away."""
+    if earlier is None:
+        return Known(series, 0, series.labels)
+    if whole:
+        return Known(SeriesInfo(series.name, series.labels | earlier.labels, series.count), 0, series.labels)
+    merged = SeriesInfo(series.name, series.labels | earlier.series.labels, max(series.count, earlier.series.count))
+    return Known(merged, 0, series.labels | earlier.labels)
+
+
+def build(ruleset: Ruleset, memory: Memory, generation: int) -> Registry:
+    """Return the snapshot of what the rules make of the known series."""
+    collisions: dict[str, None] = {}
+    custom: dict[CustomKey, CustomEntry] = {}
+    for rule in ruleset.custom:
+        for series in _series_of(rule, memory):
+            metric = rule.namer.name(series.name)
+            if metric is None:
+                continue
+            for resource in rule.converter.resources_for(series.labels):
+                entry = CustomEntry(resource, series.name, rule, series.count)
+                for namespaced in _scopes(resource):
+                    key = CustomKey(resource.group_resource, namespaced, metric)
+                    _note_collision(collisions, f"{resource.group_resource}/{metric}", custom.get(key), entry)
+                    custom[key] = entry
+    external: dict[str, ExternalEntry] = {}
+    for rule in ruleset.external:
+        for series in _series_of(rule, memory):
+            metric = rule.namer.name(series.name)
+            if metric is not None:
+                found = ExternalEntry(series.name, rule)
+                _note_collision(collisions, metric, external.get(metric), found)
+                external[metric] = found
+    listed = sorted(
+        {CustomMetricInfo(key.resource, _listed_scope(key, entry), key.metric) for key, entry in custom.items()}
+    )
+    return Registry(generation, custom, external, tuple(listed), tuple(collisions))
+
+
+def _series_of(rule: Rule, memory: Memory) -> list[SeriesInfo]:
+    return [known.series for known in memory.get(rule.config.series_query, ())]
+
+
+def _scopes(resource: APIResource) -> tuple[bool, ...]:
+    """Return under which scopes a kind can be asked for.
+
+    A cluster-scoped kind that prometheus-adapter takes for a namespaced one keeps that form and gets its real one beside it.
+    """
+    if resource.group_resource in ROOT_SCOPED:
+        return (False,)
+    return (True,) if resource.namespaced else (True, False)
+
+
+def _listed_scope(key: CustomKey, entry: CustomEntry) -> bool:
+    return entry.resource.namespaced and key.namespaced
+
+
+def _note_collision(
+    collisions: dict[str, None], metric: str, old: CustomEntry | ExternalEntry | None, new: CustomEntry | ExternalEntry
+) -> None:
+    """Say once which of two rules, or of two series names of a rule, answers a metric."""
+    if old is None:
+        return
+    if old.rule is not new.rule:
+        collisions[f"{metric}: {new.rule.config.path} answers it, {old.rule.config.path} does not"] = None
+    elif old.series != new.series:
+        collisions[
+            f"{metric}: {new.rule.config.path} makes it from several series names and answers with the last, such as {new.series}"
+        ] = None
+
+
+def namespace_label(rule: Rule) -> str | None:
+    """Return the label that holds namespaces, None when the rule names none."""
+    try:
+        return rule.converter.label_for(NAMESPACES)
+    except NamingError:
+        return None

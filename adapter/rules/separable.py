@@ -1,0 +1,295 @@
+"""Whether the questions of a rule may be merged into one query, decided once per rule from its PromQL.
+
+A query is *separable* when its answer for many objects, split by the object's label, equals the answers for each object
+asked alone. The law: every part of the expression keeps objects apart. `analyse` walks the parsed query, refuses with a
+sentence the first part that does not, and prints on the way the *joined* form, in which the namespace label stands in
+every grouping so that objects of many namespaces can share a query. Nothing is asked here and no names are known here:
+names and selectors enter through a placeholder matcher.
+
+The printer is ours: promql-parser's nodes cannot be given another grouping, and its own text does not escape strings.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import promql_parser as promql
+
+from adapter.errors import NotSeparableError, TemplateError
+from adapter.model.quoting import quote
+from adapter.rules import matchers
+from adapter.rules.template import Template
+
+# What stands for the series name and for `.LabelMatchers` in the text that is analysed.
+SERIES_SLOT = "fastpath_series_slot"
+MATCHERS_SLOT = 'fastpath_matchers_slot="1"'
+_SLOT_LABEL, _SLOT_VALUE = "fastpath_matchers_slot", "1"
+
+_FIELDS = frozenset({"Series", "LabelMatchers", "GroupBy"})
+_AGGREGATIONS = frozenset({"sum", "min", "max", "avg", "count", "group", "stddev", "stdvar", "quantile"})
+_SET_OPERATORS = frozenset({"and", "or", "unless"})
+# Functions that work series by series, or, for histogram_*, group by all labels but `le`.
+_FUNCTIONS = frozenset({
+    "abs", "acos", "acosh", "asin", "asinh", "atan", "atanh",
+    "avg_over_time", "ceil", "changes", "clamp", "clamp_max", "clamp_min", "cos",
+    "cosh", "count_over_time", "day_of_month", "day_of_week", "day_of_year", "days_in_month", "deg",
+    "delta", "deriv", "double_exponential_smoothing", "exp", "first_over_time", "floor", "histogram_avg",
+    "histogram_count", "histogram_fraction", "histogram_quantile", "histogram_stddev", "histogram_stdvar", "histogram_sum", "hour",
+    "idelta", "increase", "irate", "last_over_time", "ln", "log10", "log2",
+    "mad_over_time", "max_over_time", "min_over_time", "minute", "month", "predict_linear", "present_over_time",
+    "quantile_over_time", "rad", "rate", "resets", "round", "sgn", "sin",
+    "sinh", "sqrt", "stddev_over_time", "stdvar_over_time", "sum_over_time", "tan", "tanh",
+    "timestamp", "year",
+})  # fmt: skip
+_SCALAR_FUNCTIONS = frozenset({"pi", "time"})
+# Labels that functions take away without saying so.
+_FLEETING = frozenset({"__name__", "le"})
+
+
+@dataclass(frozen=True, slots=True)
+class Separability:
+    """The verdict on one query for one kind of object.
+
+    `reason` says why the questions of this rule are asked alone; empty when they may be merged. `joined` is the query with the namespace
+    label in every grouping and the two slots still in it; empty when namespaces may not share a query, and then `join_reason` says why.
+    """
+
+    reason: str = ""
+    joined: str = ""
+    join_reason: str = ""
+
+    @property
+    def separable(self) -> bool:
+        """Whether questions of one namespace may be merged."""
+        return not self.reason
+
+
+class _Part(NamedTuple):
+    """A part of the query: its joined text, whether it is a scalar, and whether its result has the namespace label only in the joined form."""
+
+    text: str
+    scalar: bool = False
+    added: bool = False
+
+
+def analyse(template: Template, object_label: str, namespace_label: str) -> Separability:
+    """Decide for the objects named by `object_label`; `namespace_label` is "" for objects without a namespace."""
+    if not template.is_plain():
+        return Separability(reason="the template has actions other than a plain variable")
+    foreign = sorted(set(template.fields()) - _FIELDS)
+    if foreign:
+        return Separability(reason=f"the template uses .{foreign[0]}")
+    try:
+        text = template.render({"Series": SERIES_SLOT, "LabelMatchers": MATCHERS_SLOT, "GroupBy": object_label})
+        expression = promql.parse(text)
+    except (TemplateError, ValueError) as error:
+        return Separability(reason=f"the query does not parse: {matchers.shorten(str(error))}")
+    if fleeting := sorted(_FLEETING & {object_label, namespace_label}):
+        return Separability(reason=f"{fleeting[0]} names the objects, and functions drop it")
+    walk = _Walk(object_label, namespace_label)
+    try:
+        part = walk.visit(expression)
+        if part.scalar:
+            return Separability(reason="the query is a scalar")
+    except NotSeparableError as error:
+        return Separability(reason=str(error))
+    if not namespace_label:
+        return Separability()
+    if walk.join_fault:
+        return Separability(join_reason=walk.join_fault)
+    return Separability(joined=part.text)
+
+
+class _Walk:
+    """One pass over a query: refuses what mixes objects, prints the joined form, remembers why namespaces may not be joined."""
+
+    def __init__(self, object_label: str, namespace_label: str) -> None:
+        self.object_label = object_label
+        self.namespace_label = namespace_label
+        self.own_labels = {object_label, namespace_label} - {""}
+        self.join_fault = ""
+
+    def visit(self, node: Any) -> _Part:
+        """Return the joined text of `node` and what its result carries; raise NotSeparableError with a sentence."""
+        visitor = _VISITORS.get(type(node))
+        if visitor is None:
+            raise NotSeparableError("a text stands where a value is expected")
+        return visitor(self, node)
+
+    def number(self, node: Any) -> _Part:
+        return _Part(_number(node.val), scalar=True)
+
+    def paren(self, node: Any) -> _Part:
+        inner = self.visit(node.expr)
+        return inner._replace(text=f"({inner.text})")
+
+    def unary(self, node: Any) -> _Part:
+        inner = self.visit(node.expr)
+        return inner._replace(text=f"-{inner.text}")
+
+    def selector(self, node: Any) -> _Part:
+        return _Part(f"{self._selector_text(node)}{_modifiers(node)}")
+
+    def matrix(self, node: Any) -> _Part:
+        inner = node.vector_selector
+        return _Part(f"{self._selector_text(inner)}[{promql.display_duration(node.range)}]{_modifiers(inner)}")
+
+    def subquery(self, node: Any) -> _Part:
+        inner = self.visit(node.expr)
+        step = promql.display_duration(node.step) if node.step else ""
+        return inner._replace(text=f"{inner.text}[{promql.display_duration(node.range)}:{step}]{_modifiers(node)}")
+
+    def call(self, node: Any) -> _Part:
+        name = node.func.name
+        if name in _SCALAR_FUNCTIONS:
+            return _Part(f"{name}()", scalar=True)
+        if name not in _FUNCTIONS:
+            raise NotSeparableError(f"{name}() does not work object by object")
+        arguments = [self.visit(argument) for argument in node.args]
+        vectors = [argument for argument in arguments if not argument.scalar]
+        if not vectors:
+            raise NotSeparableError(f"{name}() reads no series")
+        return _Part(f"{name}({', '.join(argument.text for argument in arguments)})", added=vectors[0].added)
+
+    def aggregate(self, node: Any) -> _Part:
+        operator = str(node.op)
+        if operator not in _AGGREGATIONS:
+            raise NotSeparableError(f"{operator} looks at several objects at once")
+        if node.modifier is None:
+            raise NotSeparableError(f"{operator} without a grouping adds all objects up")
+        by = node.modifier.type == promql.AggModifierType.By
+        labels = list(node.modifier.labels)
+        inner = self.visit(node.expr)
+        parameter = ""
+        if node.param is not None:
+            value = self.visit(node.param)
+            if not value.scalar:
+                raise NotSeparableError(f"the parameter of {operator} is not a number")
+            parameter = f"{value.text}, "
+        added = inner.added
+        if by:
+            if self.object_label not in labels:
+                raise NotSeparableError(f"{operator} by ({', '.join(labels)}) does not name {self.object_label}")
+            if self.namespace_label and self.namespace_label not in labels:
+                labels.append(self.namespace_label)
+                added = True
+        elif dropped := sorted(self.own_labels & set(labels)):
+            raise NotSeparableError(f"{operator} without ({', '.join(labels)}) drops {dropped[0]}")
+        grouping = f"{'by' if by else 'without'} ({', '.join(map(_label, labels))})"
+        return _Part(f"{operator} {grouping} ({parameter}{inner.text})", added=added)
+
+    def binary(self, node: Any) -> _Part:
+        left, right = self.visit(node.lhs), self.visit(node.rhs)
+        operator = str(node.op).strip()
+        modifier = node.modifier
+        returns_bool = " bool" if modifier is not None and modifier.return_bool else ""
+        if left.scalar or right.scalar:
+            vector = right if left.scalar else left
+            text = f"{left.text} {operator}{returns_bool} {right.text}"
+            return _Part(text, scalar=left.scalar and right.scalar, added=vector.added)
+        if modifier is not None and (modifier.fill_values.lhs is not None or modifier.fill_values.rhs is not None):
+            raise NotSeparableError("fill values stand in for objects that have no series")
+        matching = modifier.matching if modifier is not None else None
+        if matching is None:
+            if left.added != right.added:
+                self.join_fault = f"the sides of {operator} differ in the label {self.namespace_label}"
+            return _Part(f"{left.text} {operator}{returns_bool} {right.text}", added=left.added)
+        if matching.type != promql.LabelModifierType.Include:
+            raise NotSeparableError("ignoring() may match objects with one another")
+        return self._matched_on(left, right, f"{operator}{returns_bool}", operator, modifier)
+
+    def _matched_on(self, left: _Part, right: _Part, shown: str, operator: str, modifier: Any) -> _Part:
+        """Join two vectors matched with on(...): the object's label must be among the labels; the namespace's is added."""
+        labels = list(modifier.matching.labels)
+        if self.object_label not in labels:
+            raise NotSeparableError(f"on ({', '.join(labels)}) does not name {self.object_label}")
+        carried = list(modifier.group_labels or ())
+        if copied := sorted(self.own_labels & set(carried)):
+            raise NotSeparableError(f"the group modifier copies {copied[0]} from one object to another")
+        names_namespace = self.namespace_label in labels
+        if names_namespace and left.added != right.added:
+            self.join_fault = f"the sides of {operator} differ in the label {self.namespace_label}"
+        if self.namespace_label and not names_namespace:
+            labels.append(self.namespace_label)
+        group = ""
+        if modifier.card == promql.VectorMatchCardinality.ManyToOne:
+            group, added = f" group_left ({', '.join(map(_label, carried))})", left.added
+        elif modifier.card == promql.VectorMatchCardinality.OneToMany:
+            group, added = f" group_right ({', '.join(map(_label, carried))})", right.added
+        elif operator in _SET_OPERATORS:
+            if operator == "or" and left.added != right.added:
+                self.join_fault = f"the sides of or differ in the label {self.namespace_label}"
+            added = left.added
+        else:  # one to one: the result has just the labels of on()
+            added = left.added if names_namespace else bool(self.namespace_label)
+        return _Part(f"{left.text} {shown} on ({', '.join(map(_label, labels))}){group} {right.text}", added=added)
+
+    def _selector_text(self, node: Any) -> str:
+        """Return the selector; it must hold the whole of `.LabelMatchers` and no matcher of its own on our labels."""
+        if node.matchers.or_matchers:
+            raise NotSeparableError("a selector joins matchers with or")
+        shown = node.name or "{...}"
+        slots = 0
+        texts = []
+        for matcher in node.matchers.matchers:
+            if matcher.name == _SLOT_LABEL:
+                slots += 1
+            elif matcher.name in self.own_labels:
+                raise NotSeparableError(f"{shown} has a matcher of its own on {matcher.name}")
+            elif _SLOT_LABEL in matcher.value:
+                raise NotSeparableError(f"{shown} has <<.LabelMatchers>> inside a text")
+            texts.append(f"{_label(matcher.name)}{_OPERATORS[str(matcher.op)]}{quote(matcher.value)}")
+        if slots != 1:
+            raise NotSeparableError(f"{shown} is selected without <<.LabelMatchers>>")
+        return f"{node.name or ''}{{{','.join(texts)}}}"
+
+
+_OPERATORS: Mapping[str, str] = MappingProxyType(
+    {
+        str(promql.MatchOp.Equal): "=",
+        str(promql.MatchOp.NotEqual): "!=",
+        str(promql.MatchOp.Re): "=~",
+        str(promql.MatchOp.NotRe): "!~",
+    }
+)
+
+_VISITORS: Mapping[type, Callable[[_Walk, Any], _Part]] = MappingProxyType(
+    {
+        promql.NumberLiteral: _Walk.number,
+        promql.ParenExpr: _Walk.paren,
+        promql.UnaryExpr: _Walk.unary,
+        promql.VectorSelector: _Walk.selector,
+        promql.MatrixSelector: _Walk.matrix,
+        promql.SubqueryExpr: _Walk.subquery,
+        promql.Call: _Walk.call,
+        promql.AggregateExpr: _Walk.aggregate,
+        promql.BinaryExpr: _Walk.binary,
+    }
+)
+
+
+def _number(value: float) -> str:
+    """Return a float as PromQL reads it back: Python's shortest form, `Inf` and `NaN` by name."""
+    text = repr(value)
+    return {"inf": "Inf", "-inf": "-Inf", "nan": "NaN"}.get(text, text)
+
+
+def _label(name: str) -> str:
+    """Return a label name as it stands in a grouping or matcher; names outside the classic set are quoted."""
+    if SERIES_SLOT in name:
+        raise NotSeparableError("<<.Series>> is part of a label's name")
+    return name if matchers.is_label_name(name) else quote(name)
+
+
+def _modifiers(node: Any) -> str:
+    """Return ` offset ...` and ` @ ...` of a selector or subquery."""
+    text = ""
+    if node.at is not None:
+        at = {promql.AtModifierType.Start: "start()", promql.AtModifierType.End: "end()"}.get(node.at.type)
+        text += f" @ {at or f'{node.at.at.timestamp():.3f}'}"
+    if node.offset is not None:
+        sign = "-" if node.offset < timedelta(0) else ""
+        text += f" offset {sign}{promql.display_duration(abs(node.offset))}"
+    return text
