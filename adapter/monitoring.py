@@ -1,0 +1,321 @@
+"""What Fastpath says about itself: every self-metric in one table, the log's form, and faults that are said once.
+
+Not here: who counts what and when; the HTTP route. The law: a metric exists only as a row of `METRICS`, its name carries its
+unit, its label values are bounded (by the row, or by the kinds and groups of the cluster), and nothing is global: each
+`Monitoring` has a registry of its own. Names that dashboards know from API servers and from prometheus-adapter are kept.
+"""
+
+import itertools
+import json
+import logging
+import platform
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Literal, NamedTuple, TextIO
+
+import prometheus_client
+from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client import Metric as Family
+from prometheus_client.registry import Collector
+
+from adapter.model.clock import Clock
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+_REQUEST = ("verb", "group", "version", "resource", "subresource", "scope")
+_REQUEST_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.5, 3, 5, 8, 15, 30, 60)
+_QUERY_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 3, 5, 8, 10)
+_DASHBOARD_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+_LAG_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
+_FRESHNESS_BUCKETS = tuple(round(1.364**step, 3) for step in range(20))
+
+QUERY_KINDS = ("alone", "merged", "sweep", "age")
+OUTCOMES = ("success", "unreachable", "timeout", "status", "query", "decode", "type", "size", "cancelled")
+
+
+class Metric(NamedTuple):
+    """A row of the table.
+
+    `attribute` is where `Monitoring` holds it. `values` lists the values of each label where they are known beforehand, so
+    that the series exist from the start at zero; an empty tuple means the label is bounded by the cluster, not by us.
+    """
+
+    attribute: str
+    type: Literal["counter", "gauge", "histogram"]
+    name: str
+    help: str
+    labels: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = ()
+    values: tuple[tuple[str, ...], ...] = ()
+
+
+METRICS: tuple[Metric, ...] = (
+    # the metrics APIs
+    Metric("requests", "counter", "apiserver_request_total", "Requests to the metrics APIs by their answer; resource and subresource are always * to bound the series.", (*_REQUEST, "code")),
+    Metric("request_duration", "histogram", "apiserver_request_duration_seconds", "Time from reading a request to writing its answer.", _REQUEST, _REQUEST_BUCKETS),
+    Metric("inflight", "gauge", "apiserver_current_inflight_requests", "Requests being answered now.", ("request_kind",), values=(("readOnly", "mutating"),)),
+    Metric("freshness", "histogram", "metrics_apiserver_metric_freshness_seconds", "Age of the values served, from their timestamp to the answer.", ("group",), _FRESHNESS_BUCKETS),
+    Metric("answers", "counter", "fastpath_answers_total", "Questions answered, by where the answer came from: a query of its own, one already in flight, an answer kept, a sweep, or the last answer while Prometheus fails.", ("source",), values=(("query", "joined", "cache", "sweep", "stale"),)),
+    Metric("dropped", "counter", "fastpath_values_dropped_total", "Samples that were left out of an answer, by reason; never served as zero.", ("reason",), values=(("nan", "infinite", "overflow", "stale", "duplicate", "histogram"),)),
+    # Prometheus
+    Metric("queries", "counter", "fastpath_prometheus_queries_total", "Instant queries by kind and outcome.", ("kind", "outcome"), values=(QUERY_KINDS, OUTCOMES)),
+    Metric("query_duration", "histogram", "fastpath_prometheus_query_duration_seconds", "Time of an instant query from asking for a connection to the decoded answer.", (), _QUERY_BUCKETS),
+    Metric("client_duration", "histogram", "prometheus_adapter_prometheus_client_request_duration_seconds", "Time of a request to Prometheus until its body is read, under the name prometheus-adapter gives it.", ("path", "server"), _DASHBOARD_BUCKETS),
+    Metric("query_retries", "counter", "fastpath_prometheus_query_retries_total", "Queries sent again because Prometheus had closed the idle connection they were sent on."),
+    Metric("query_posts", "counter", "fastpath_prometheus_query_long_total", "Queries sent as POST because the GET would have been too long."),
+    Metric("query_warnings", "counter", "fastpath_prometheus_query_warnings_total", "Warnings and infos in the answers of Prometheus; the values are used."),
+    Metric("connections_waiting", "gauge", "fastpath_prometheus_queries_waiting", "Queries waiting for a free connection."),
+    # discovery
+    Metric("discovery_attempt", "gauge", "fastpath_discovery_last_attempt_timestamp_seconds", "When the series were last asked for, successfully or not."),
+    Metric("discovery_success", "gauge", "fastpath_discovery_last_success_timestamp_seconds", "When all series lists were last read without a failure."),
+    Metric("discovery_duration", "gauge", "fastpath_discovery_duration_seconds", "How long the last discovery took."),
+    Metric("discovery_failures", "counter", "fastpath_discovery_failures_total", "Series lists that could not be read.", ("kind",), values=(("unreachable", "timeout", "status", "query", "decode", "size", "worker"),)),
+    Metric("discovery_series", "gauge", "fastpath_discovery_series", "Series in the last discovery."),
+    Metric("discovery_bytes", "gauge", "fastpath_discovery_bytes", "Bytes of the series lists in the last discovery."),
+    Metric("discovery_worker_memory", "gauge", "fastpath_discovery_worker_peak_memory_bytes", "Largest resident memory of the last discovery worker."),
+    Metric("discovery_voided", "gauge", "fastpath_discovery_rules_voided", "Rules whose series could not be refreshed by the last discovery."),
+    # configuration
+    Metric("rules_loaded", "gauge", "fastpath_rules_loaded", "Rules in force.", ("api",), values=(("custom", "external", "resource"),)),
+    Metric("rules_skipped", "gauge", "fastpath_rules_skipped", "Rules left out because of a fault.", ("api",), values=(("custom", "external", "resource"),)),
+    Metric("config_faults", "gauge", "fastpath_config_faults", "Faults in the configuration in force."),
+    Metric("config_reloads", "counter", "fastpath_config_reloads_total", "Changed configuration files, by what became of them.", ("outcome",), values=(("applied", "refused"),)),
+    Metric("config_success", "gauge", "fastpath_config_last_success_timestamp_seconds", "When the configuration in force was loaded."),
+    # the object index
+    Metric("informer_objects", "gauge", "fastpath_informer_objects", "Objects in the index.", ("resource",)),
+    Metric("informer_synced", "gauge", "fastpath_informer_synced", "1 when the first list is in, else 0.", ("resource",)),
+    Metric("informer_relists", "counter", "fastpath_informer_relists_total", "Lists read, the first included.", ("resource",)),
+    Metric("informer_event", "gauge", "fastpath_informer_last_event_timestamp_seconds", "When the watch last delivered an event or a bookmark; the age of the watch is the time since.", ("resource",)),
+    Metric("informer_errors", "counter", "fastpath_informer_errors_total", "Lists and watches that failed or ended before their time.", ("resource", "reason")),
+    # the process
+    Metric("faults", "counter", "fastpath_faults_total", "Faults met, each time they are met; the log says each once.", ("fault",)),
+    Metric("faults_active", "gauge", "fastpath_faults_active", "Faults that have not ended.", ("fault",)),
+    Metric("loop_lag", "histogram", "fastpath_event_loop_lag_seconds", "How much later than asked the event loop wakes a timer.", (), _LAG_BUCKETS),
+    Metric("build", "gauge", "fastpath_build_info", "Always 1; the labels say what runs.", ("version", "python")),
+)  # fmt: skip
+
+
+class Monitoring:
+    """The self-metrics of one process (or one test): an attribute for each row of `METRICS`, all in a registry of its own."""
+
+    requests: Counter
+    request_duration: Histogram
+    inflight: Gauge
+    freshness: Histogram
+    answers: Counter
+    dropped: Counter
+    queries: Counter
+    query_duration: Histogram
+    client_duration: Histogram
+    query_retries: Counter
+    query_posts: Counter
+    query_warnings: Counter
+    connections_waiting: Gauge
+    discovery_attempt: Gauge
+    discovery_success: Gauge
+    discovery_duration: Gauge
+    discovery_failures: Counter
+    discovery_series: Gauge
+    discovery_bytes: Gauge
+    discovery_worker_memory: Gauge
+    discovery_voided: Gauge
+    rules_loaded: Gauge
+    rules_skipped: Gauge
+    config_faults: Gauge
+    config_reloads: Counter
+    config_success: Gauge
+    informer_objects: Gauge
+    informer_synced: Gauge
+    informer_relists: Counter
+    informer_event: Gauge
+    informer_errors: Counter
+    faults: Counter
+    faults_active: Gauge
+    loop_lag: Histogram
+    build: Gauge
+
+    def __init__(self, version: str = "unknown") -> None:
+        self.registry = prometheus_client.CollectorRegistry(auto_describe=False)
+        for row in METRICS:
+            setattr(self, row.attribute, _build_metric(row, self.registry))
+        prometheus_client.ProcessCollector(registry=self.registry)
+        self.build.labels(version=version, python=platform.python_version()).set(1)
+
+    def exposition(self) -> str:
+        """Return all metrics in the text format of `CONTENT_TYPE`, without the creation times prometheus_client adds."""
+        return prometheus_client.generate_latest(_WithoutCreated(self.registry)).decode()
+
+
+class _WithoutCreated(Collector):
+    """A registry as Prometheus' text format wants it: `_created` would be one more gauge for every series."""
+
+    def __init__(self, registry: prometheus_client.CollectorRegistry) -> None:
+        self._registry = registry
+
+    def collect(self) -> Iterator[Family]:
+        for family in self._registry.collect():
+            family.samples = [sample for sample in family.samples if not sample.name.endswith("_created")]
+            yield family
+
+
+def _build_metric(row: Metric, registry: prometheus_client.CollectorRegistry) -> Counter | Gauge | Histogram:
+    metric: Counter | Gauge | Histogram
+    if row.type == "counter":
+        metric = Counter(row.name, row.help, row.labels, registry=registry)
+    elif row.type == "gauge":
+        metric = Gauge(row.name, row.help, row.labels, registry=registry)
+    else:
+        metric = Histogram(row.name, row.help, row.labels, registry=registry, buckets=row.buckets)
+    if row.values:
+        for combination in itertools.product(*row.values):
+            metric.labels(*combination)
+    return metric
+
+
+# -- the log ---------------------------------------------------------------------------------------------------------
+
+
+def facts(**values: object) -> dict[str, dict[str, object]]:
+    """Return the `extra` of a log call: ``log.info("series read", extra=facts(series=12, selector=text))``."""
+    return {"facts": values}
+
+
+def _facts_of(record: logging.LogRecord) -> Mapping[str, object]:
+    found = getattr(record, "facts", None)
+    return found if isinstance(found, dict) else {}
+
+
+def _moment(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+class TextFormatter(logging.Formatter):
+    """One line a record: time, level, logger, constant message, facts as ``key=value``; a traceback follows on its own lines.
+
+    A value with blanks, quotes, an equals sign or control characters is quoted as JSON, so foreign text cannot fake a line.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Render a record."""
+        parts = [_moment(record.created), record.levelname, f"{record.name}:", record.getMessage()]
+        parts += [f"{key}={_render_fact(value)}" for key, value in _facts_of(record).items()]
+        line = " ".join(parts)
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+class JSONFormatter(logging.Formatter):
+    """One JSON object a record: ``time``, ``level``, ``logger``, ``message``, ``exception``, and the facts under ``facts``."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Render a record."""
+        entry: dict[str, object] = {
+            "time": _moment(record.created),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if found := _facts_of(record):
+            entry["facts"] = dict(found)
+        if record.exc_info:
+            entry["exception"] = self.formatException(record.exc_info)
+        return json.dumps(entry, default=str, ensure_ascii=False)
+
+
+def _render_fact(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    text = str(value)
+    plain = text.isprintable() and text.isascii() and not any(mark in text for mark in " \"'=")
+    return text if plain and text else json.dumps(text, ensure_ascii=not text.isprintable())
+
+
+TRACE = 5
+"""The level of bodies and registry misses, below DEBUG."""
+
+
+def level_of(verbosity: int) -> int:
+    """Return the level of the flag ``--v`` as prometheus-adapter's users know it: 6 shows every request, 8 and up all."""
+    if verbosity >= 8:
+        return TRACE
+    return logging.DEBUG if verbosity >= 6 else logging.INFO
+
+
+def configure_logging(verbosity: int, json: bool = False, stream: TextIO | None = None) -> None:  # noqa: FBT001, FBT002 - the flag's own name
+    """Send the log of the whole process to `stream` (standard error if None); other packages speak from WARNING up.
+
+    Called again it replaces its own handler, and no other.
+    """
+    logging.addLevelName(TRACE, "TRACE")
+    handler = _OwnHandler(stream or sys.stderr)
+    handler.setFormatter(JSONFormatter() if json else TextFormatter())
+    root = logging.getLogger()
+    root.handlers = [each for each in root.handlers if not isinstance(each, _OwnHandler)]
+    root.addHandler(handler)
+    root.setLevel(logging.WARNING)
+    logging.getLogger("adapter").setLevel(level_of(verbosity))
+
+
+class _OwnHandler(logging.StreamHandler[TextIO]):
+    """Marks the handler that `configure_logging` may replace."""
+
+
+# -- faults that are said once ------------------------------------------------------------------------------------------
+
+_TEXTS_REMEMBERED = 16
+
+
+@dataclass(slots=True)
+class _ActiveFault:
+    since: float
+    message: str
+    latest: str
+    count: int = 0
+    texts: set[str] = field(default_factory=set)
+
+
+class FaultLog:
+    """Says a fault when it starts, when its text is one not yet said of it, and when it ends; counts it every time.
+
+    A fault is known by `fault` (one of few words, the metric's label) and `subject` (which rule, selector, kind; "" if there
+    is only one). At most 16 texts are said of one fault, so a text with a changing part cannot flood the log.
+    """
+
+    def __init__(self, monitoring: Monitoring, clock: Clock, logger: logging.Logger | None = None) -> None:
+        self._monitoring = monitoring
+        self._clock = clock
+        self._logger = logger or logging.getLogger("adapter.faults")
+        self._active: dict[tuple[str, str], _ActiveFault] = {}
+
+    def met(self, fault: str, message: str, text: str, *, subject: str = "", **details: object) -> None:
+        """Note that the fault is there: `message` is constant, `text` is what a change is judged by, `details` are facts."""
+        self._monitoring.faults.labels(fault).inc()
+        key = (fault, subject)
+        active = self._active.get(key)
+        if active is None:
+            active = self._active[key] = _ActiveFault(self._clock.monotonic(), message, text)
+            self._monitoring.faults_active.labels(fault).inc()
+        active.count += 1
+        active.latest = text
+        if text in active.texts or len(active.texts) >= _TEXTS_REMEMBERED:
+            return
+        active.texts.add(text)
+        self._logger.warning(message, extra=facts(fault=fault, **_subject(subject), error=text, **details))
+
+    def ended(self, fault: str, *, subject: str = "") -> None:
+        """Note that the fault is not there (any more); says so if it was, with its length and how often it was met."""
+        active = self._active.pop((fault, subject), None)
+        if active is None:
+            return
+        self._monitoring.faults_active.labels(fault).dec()
+        seconds = round(self._clock.monotonic() - active.since, 3)
+        what = facts(fault=fault, **_subject(subject), was=active.message, seconds=seconds, times=active.count)
+        self._logger.info("fault ended", extra=what)
+
+    def active(self) -> dict[tuple[str, str], str]:
+        """Return the latest text of every fault that has not ended, by fault and subject, oldest first."""
+        return {key: active.latest for key, active in self._active.items()}
+
+
+def _subject(subject: str) -> dict[str, object]:
+    return {"subject": subject} if subject else {}
