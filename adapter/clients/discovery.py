@@ -1,0 +1,205 @@
+"""Which series exist: lists of names and label names, read in a worker process that lives as long as one run.
+
+Not here: reading and decoding (`discovery_worker`), when to ask and what to make of it (the provider). The law: every
+selector gets a result or an error of its own, the run ends at its deadline whatever the worker does, and no step on the event
+loop grows with the number of series.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+import sysconfig
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+import adapter
+from adapter.clients import envelope, serieswire, target
+from adapter.clients.connection import Connection
+from adapter.clients.serieswire import WorkerLine, WorkerRequest
+from adapter.errors import PrometheusError
+from adapter.model.metrics import SeriesInfo
+from adapter.monitoring import FaultLog, Monitoring
+
+MAX_BYTES = 256 * 1024 * 1024
+"""How large the answer to one selector may be unless told otherwise: about a million series."""
+
+TIMEOUT_SECONDS = 60.0
+"""How long one run may take unless told otherwise."""
+
+_CONNECTIONS = 4  # lists read at once: each costs Prometheus a look at all its matching series
+_LONGEST_LINE = 64 * 1024 * 1024
+_COMPLAINT_BYTES = 64 * 1024
+
+_LINE = msgspec.json.Decoder(WorkerLine)
+
+
+class SeriesLister:
+    """Reads series lists from where `origin` leads. It holds no connection, so there is nothing to close.
+
+    `max_bytes` bounds the answer to one selector, `timeout` a whole run in seconds.
+    """
+
+    def __init__(
+        self,
+        origin: Connection,
+        monitoring: Monitoring,
+        faults: FaultLog,
+        *,
+        max_bytes: int = MAX_BYTES,
+        timeout: float = TIMEOUT_SECONDS,
+    ) -> None:
+        self._origin = origin
+        self._monitoring = monitoring
+        self._faults = faults
+        self._max_bytes = max_bytes
+        self._timeout = timeout
+
+    async def series(
+        self, selectors: Sequence[str], start: float
+    ) -> Mapping[str, tuple[SeriesInfo, ...] | PrometheusError]:
+        """Return for each selector, sent verbatim, the names of its series with samples since `start` (epoch seconds).
+
+        One entry for each name, with the label names of all its series, in the order in which the names last appear in
+        Prometheus' answer: upstream lets the last one win. There is no end time, as upstream sends none. Selectors whose
+        lists were complete when the run was cut off keep them.
+        """
+        wanted = list(dict.fromkeys(selectors))
+        if not wanted:
+            return {}
+        request = WorkerRequest(
+            target=self._origin.target,
+            trust=self._origin.trust,
+            headers=await self._origin.request_headers(),
+            proxy=self._origin.proxy,
+            selectors=wanted,
+            start=target.format_time(start),
+            max_bytes=self._max_bytes,
+            timeout=self._timeout,
+            connections=_CONNECTIONS,
+        )
+        collected = _Collected(wanted)
+        ending = await self._run(msgspec.json.encode(request), collected)
+        if any(
+            isinstance(each, PrometheusError) and str(each) == "HTTP status 401" for each in collected.results.values()
+        ):
+            self._origin.authorization.refuse()
+        self._monitoring.discovery_bytes.set(collected.size)
+        self._monitoring.discovery_worker_memory.set(collected.peak)
+        return {selector: collected.results.get(selector, ending) for selector in wanted}
+
+    async def _run(self, request: bytes, collected: "_Collected") -> PrometheusError:
+        """Run a worker to its end or to the deadline; return the error of the selectors it said nothing final about."""
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-P", "-m", serieswire.MODULE),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                limit=_LONGEST_LINE,
+                env=_environment(),
+            )
+        except OSError as error:
+            return self._complain(f"the discovery worker cannot be started: {error.strerror}", "")
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        complaints = asyncio.create_task(_read_start(process.stderr), name="discovery-worker-complaints")
+        in_time = True
+        try:
+            async with asyncio.timeout(self._timeout):
+                await _send(process.stdin, request)
+                async for line in process.stdout:
+                    collected.add(line)
+                    await asyncio.sleep(0)  # the next line may be here already
+                await process.wait()
+        except TimeoutError:
+            in_time = False
+        finally:
+            await _end(process, complaints)
+        words = complaints.result()
+        if not in_time:
+            return PrometheusError("timeout", f"no series list in {self._timeout:g} s")
+        if process.returncode == 0 and not words:
+            self._faults.ended("discovery-worker")
+            return PrometheusError("worker", "the discovery worker gave no answer")
+        return self._complain(f"the discovery worker ended with {_status(process.returncode)}", words)
+
+    def _complain(self, text: str, words: str) -> PrometheusError:
+        self._faults.met("discovery-worker", "the discovery worker is not well", text, words=words)
+        return PrometheusError("worker", text)
+
+
+class _Collected:
+    """What the worker has said so far, by selector; `size` in bytes over all selectors, `peak` of the worker's memory."""
+
+    def __init__(self, selectors: Sequence[str]) -> None:
+        self.results: dict[str, tuple[SeriesInfo, ...] | PrometheusError] = {}
+        self.size = 0
+        self.peak = 0
+        self._selectors = selectors
+        self._parts: dict[int, list[SeriesInfo]] = {}
+
+    def add(self, text: bytes) -> None:
+        try:
+            line = _LINE.decode(text)
+        except msgspec.DecodeError:
+            return  # cut off in the middle, at the worker's death
+        if line.selector < 0:
+            self.peak = line.peak
+            return
+        selector = self._selectors[line.selector]
+        part = self._parts.setdefault(line.selector, [])
+        part.extend(line.series)
+        self.size += line.bytes
+        if line.kind:
+            self.results[selector] = PrometheusError(line.kind, line.text)
+        elif line.done:
+            self.results[selector] = tuple(part)
+
+
+async def _send(stdin: asyncio.StreamWriter, request: bytes) -> None:
+    try:
+        stdin.write(request)
+        await stdin.drain()
+        stdin.close()
+        await stdin.wait_closed()
+    except ConnectionError:
+        return  # it died before it read; its status says more
+
+
+async def _read_start(stream: asyncio.StreamReader) -> str:
+    """Read a stream to its end; return the end of what it began with, as one line."""
+    kept = b""
+    while chunk := await stream.read(_COMPLAINT_BYTES):
+        kept = (kept + chunk)[-_COMPLAINT_BYTES:]
+    lines = kept.decode(errors="replace").strip().splitlines()
+    return envelope.shorten(lines[-1]) if lines else ""
+
+
+async def _end(process: asyncio.subprocess.Process, complaints: asyncio.Task[str]) -> None:
+    """See that the process is gone and its pipes are read out."""
+    if process.returncode is None:
+        process.kill()
+    assert process.stdout is not None
+    while await process.stdout.read(_COMPLAINT_BYTES):
+        pass
+    await asyncio.wait([complaints])
+    await process.wait()
+
+
+def _status(returncode: int | None) -> str:
+    if returncode is not None and returncode < 0:
+        name = signal.Signals(-returncode).name
+        return f"{name}, as when memory runs out" if name == "SIGKILL" else name
+    return f"exit status {returncode}"
+
+
+def _environment() -> dict[str, str]:
+    """Return our environment, in which the worker finds this same package where it is not installed."""
+    root = str(Path(adapter.__file__).parent.parent)
+    if root in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}:
+        return dict(os.environ)
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH", ""))))}

@@ -1,0 +1,406 @@
+"""The Kubernetes API server over HTTP: get, list, watch.
+
+What lives here: one function that sends, the verbs on top of it, retries, and the translation of everything that goes wrong
+into `errors.KubernetesError`. Not here: where the server is (`credentials`), what its objects look like (`objectlist`),
+when to list and when to watch (`informer`). The law: a retry happens here or nowhere, and no exception of a library leaves.
+
+kubernetes-asyncio gives configuration, TLS, proxies and the session; its typed models and its watch are not used.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from types import TracebackType
+from typing import NamedTuple, Self, TypeVar
+
+import aiohttp
+import msgspec
+from aiohttp import http_exceptions
+from kubernetes_asyncio.client import Configuration, exceptions, rest
+from kubernetes_asyncio.config import ConfigException
+
+from adapter import errors
+from adapter.clients import apidiscovery, credentials, objectlist
+from adapter.model.resources import APIResource, Catalogue
+from adapter.model.selectors import EVERYTHING, LabelSelector
+
+FOREIGN = (
+    aiohttp.ClientError,
+    http_exceptions.HttpProcessingError,
+    exceptions.OpenApiException,
+    ConfigException,
+    msgspec.MsgspecError,
+    TimeoutError,
+    OSError,
+    ValueError,
+)
+"""What sending, reading and decoding may raise. ValueError: a header that cannot be sent, a host that is no name."""
+
+ATTEMPTS = 3
+RETRY_SECONDS = 0.2
+RETRY_AFTER_LIMIT = 10.0
+"""A longer Retry-After is an answer, not something to wait for."""
+
+_MESSAGE_LENGTH = 500
+_STATUS_BYTES = 64 * 1024
+_PAGE = 500
+_JSON = "application/json"
+_LIST_ACCEPT = f"{_JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,{_JSON}"
+_WATCH_ACCEPT = f"{_JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1,{_JSON}"
+
+Parameters = Mapping[str, str]
+_T = TypeVar("_T")
+
+
+class Body(NamedTuple):
+    """An answer as it came; `content_type` in lower case with its parameters."""
+
+    content_type: str
+    content: bytes
+
+
+class _Request(NamedTuple):
+    """What is sent. `what` names verb and resource in errors; `patient` asks again after faults that may pass."""
+
+    what: str
+    path: str
+    parameters: Parameters
+    accept: str
+    timeout: aiohttp.ClientTimeout
+    patient: bool
+
+
+class _Refusal(NamedTuple):
+    """A request that failed, and after how many seconds the server says to ask again (None: it does not say)."""
+
+    error: errors.KubernetesError
+    retry_after: float | None
+
+
+class KubernetesClient:
+    """One API server, one session. Made by `connect`; closed by `close` or as a context manager.
+
+    `timeout` bounds a call in seconds: all of a get, each silence within a list or watch that has no limit of its own.
+    """
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        session: rest.RESTClientObject,
+        *,
+        sleep: Callable[[float], Awaitable[None]],
+        random: Callable[[], float],
+        timeout: float,
+    ) -> None:
+        self._configuration = configuration
+        self._session = session
+        self._sleep = sleep
+        self._random = random
+        self._timeout = timeout
+        self._closed = False
+
+    async def close(self) -> None:
+        """Close the session; calls in flight fail with `errors.KubernetesError`."""
+        self._closed = True
+        await self._session.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # -- verbs ---------------------------------------------------------------------------------------------------------
+
+    async def get(self, path: str, *, accept: str = _JSON) -> Body:
+        """Return what the server has at `path`. Faults that may pass are tried again, up to three attempts."""
+        request = _Request(f"get {path}", path, {}, accept, aiohttp.ClientTimeout(total=self._timeout), patient=True)
+        async with self._send(request) as response:
+            with _translated(request.what):
+                content = await response.read()
+            return Body(response.headers.get("Content-Type", "").lower(), content)
+
+    async def fetch_catalogue(self, known: Catalogue | None = None) -> Catalogue:
+        """Return the resources of the cluster; `known` stands in for groups that cannot be read now."""
+        return (await apidiscovery.fetch_discovery(self.get, known)).catalogue
+
+    async def list_objects(
+        self,
+        resource: APIResource,
+        deliver: Callable[[list[objectlist.ObjectMeta]], None],
+        *,
+        namespace: str = "",
+        selector: LabelSelector = EVERYTHING,
+        resource_version: str = "0",
+    ) -> str:
+        """Hand every object to `deliver`, a bounded number at a time; return the version of the list.
+
+        `resource_version` "0" takes what the server's cache has, "" what is stored now, another what is not older. When
+        the server loses its place between two pages all objects are handed over once more, in one page.
+        """
+        what = f"list {resource.group_resource}"
+        chosen = {"labelSelector": str(selector)} if selector.requirements else {}
+        page: Parameters = chosen | _version_parameters(resource_version)
+        listed = ""
+        while True:
+            try:
+                found = await self._list_page(what, _path_of(resource, namespace), page, deliver)
+            except errors.KubernetesError as error:
+                if error.status != 410 or not listed:
+                    raise
+                listed, page = "", chosen
+                continue
+            listed = listed or found.resource_version
+            if not found.continue_:
+                return listed
+            page = chosen | {"limit": str(_PAGE), "continue": found.continue_}
+
+    async def _list_page(
+        self, what: str, path: str, parameters: Parameters, deliver: Callable[[list[objectlist.ObjectMeta]], None]
+    ) -> objectlist.ListMeta:
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout, sock_read=self._timeout)
+        request = _Request(what, path, parameters, _LIST_ACCEPT, timeout, patient=False)
+        decoder = objectlist.ListDecoder()
+        async with self._send(request) as response:
+            while piece := await _read_piece(response, what):
+                for objects in _decoding(what, decoder.feed(piece)):
+                    deliver(objects)
+                    await asyncio.sleep(0)
+        with _translated(what):
+            objects, meta = decoder.finish()
+        deliver(objects)
+        return meta
+
+    @contextlib.asynccontextmanager
+    async def watch_objects(
+        self,
+        resource: APIResource,
+        *,
+        namespace: str = "",
+        resource_version: str,
+        duration: float,
+        silence: float,
+    ) -> AsyncIterator["Watch"]:
+        """Open a watch of what happens after `resource_version`.
+
+        The server ends it after `duration` seconds; `silence` is how many seconds without a word mean that it is lost.
+        Entering raises what the server refuses, 410 (Expired) among it.
+        """
+        what = f"watch {resource.group_resource}"
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout, sock_read=silence)
+        parameters = {
+            "watch": "true",
+            "resourceVersion": resource_version,
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(round(duration)),
+        }
+        path = _path_of(resource, namespace)
+        async with self._send(_Request(what, path, parameters, _WATCH_ACCEPT, timeout, patient=False)) as response:
+            yield Watch(response, what)
+
+    # -- sending -------------------------------------------------------------------------------------------------------
+
+    @contextlib.asynccontextmanager
+    async def _send(self, request: _Request) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Send, again if that may help, and give the answer with its body unread; closed on leaving."""
+        attempt = 1
+        while isinstance(answer := await self._attempt(request), _Refusal):
+            attempt += 1
+            wait = self._wait_before(attempt, answer, request)
+            if wait is None:
+                raise answer.error
+            await self._sleep(wait)
+        try:
+            yield answer
+        finally:
+            # a connection whose body was read has gone back to the pool already; any other is of no more use
+            answer.close()
+
+    def _wait_before(self, attempt: int, refusal: _Refusal, request: _Request) -> float | None:
+        """Return how many seconds to wait before the attempt of that number, None to give up."""
+        if attempt > ATTEMPTS:
+            return None
+        if refusal.retry_after is not None:
+            return refusal.retry_after if refusal.retry_after <= RETRY_AFTER_LIMIT else None
+        if not request.patient or self._closed or refusal.error.status not in {0, 500, 502, 503, 504}:
+            return None
+        return RETRY_SECONDS * (attempt - 1) * (1 + self._random())
+
+    async def _attempt(self, request: _Request) -> aiohttp.ClientResponse | _Refusal:
+        try:
+            with _translated(request.what):
+                response = await self._request(request)
+            if response.status < 300:
+                return response
+            try:
+                with _translated(request.what):
+                    text = await _read_at_most(response, _STATUS_BYTES)
+            finally:
+                response.close()
+        except errors.KubernetesError as error:
+            return _Refusal(error, None)
+        return _Refusal(_build_error(request.what, response, text), _parse_retry_after(response))
+
+    async def _request(self, request: _Request) -> aiohttp.ClientResponse:
+        # identity: inside a cluster the network is cheaper than packing on their side and unpacking in our event loop
+        headers = {"Accept": request.accept, "Accept-Encoding": "identity", "User-Agent": "fastpath-adapter"}
+        if authorization := await credentials.fetch_authorization(self._configuration):
+            headers["Authorization"] = authorization
+        if self._closed:
+            raise self._closed_error(request)
+        try:
+            response: aiohttp.ClientResponse = await self._session.request(
+                "GET",
+                f"{self._configuration.host}{request.path}",
+                query_params=dict(request.parameters),
+                headers=headers,
+                _preload_content=False,
+                _request_timeout=request.timeout,
+            )
+        except (AssertionError, RuntimeError) as error:  # aiohttp's, of a session closed under a request
+            if not self._closed:
+                raise
+            raise self._closed_error(request) from error
+        return response
+
+    @staticmethod
+    def _closed_error(request: _Request) -> errors.KubernetesError:
+        return errors.KubernetesError(0, "Closed", f"cannot {request.what}: the client is closed")
+
+
+class Watch:
+    """An open watch: iterate to get events, a bounded number at a time. Ends when the server ends it.
+
+    `errors.KubernetesError` when it breaks: what an ERROR line says (status 410: list again), reason ``Timeout`` for silence.
+    """
+
+    def __init__(self, response: aiohttp.ClientResponse, what: str) -> None:
+        self._response = response
+        self._what = what
+        self._decoder = objectlist.WatchDecoder()
+        self._decoded: Iterator[list[objectlist.WatchEvent] | objectlist.Status] = iter(())
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> list[objectlist.WatchEvent]:
+        while True:
+            for events in _decoding(self._what, self._decoded):
+                if isinstance(events, objectlist.Status):
+                    raise _build_status_error(self._what, events)
+                await asyncio.sleep(0)
+                return events
+            piece = await _read_piece(self._response, self._what)
+            if not piece:
+                with _translated(self._what):
+                    self._decoder.finish()
+                raise StopAsyncIteration
+            self._decoded = self._decoder.feed(piece)
+
+
+async def connect(
+    configuration: Configuration,
+    *,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    random: Callable[[], float],
+    timeout: float = 30.0,  # noqa: ASYNC109 - bounds each later call, not this one
+) -> KubernetesClient:
+    """Return a client for what `credentials` loaded; no request is sent yet.
+
+    `random` gives numbers in [0, 1) that spread retries. `errors.InputError` if certificates cannot be used.
+    """
+    try:
+        session = rest.RESTClientObject(configuration)
+    except (OSError, ValueError) as error:
+        fault = errors.Fault(credentials.FLAG, "", f"certificates that can be used ({error})")
+        raise errors.InputError([fault]) from error
+    return KubernetesClient(configuration, session, sleep=sleep, random=random, timeout=timeout)
+
+
+def _version_parameters(resource_version: str) -> dict[str, str]:
+    """Return the first page's parameters. A limit would turn "not older than" into "exactly", as in client-go's reflector."""
+    if resource_version in {"", "0"}:
+        limit = {"limit": str(_PAGE)}
+        return limit | {"resourceVersion": resource_version} if resource_version else limit
+    return {"resourceVersion": resource_version}
+
+
+def _path_of(resource: APIResource, namespace: str) -> str:
+    root = f"/apis/{resource.group}" if resource.group else "/api"
+    within = f"/namespaces/{namespace}" if namespace else ""
+    return f"{root}/{resource.version}{within}/{resource.plural}"
+
+
+async def _read_piece(response: aiohttp.ClientResponse, what: str) -> bytes:
+    """Return what has arrived, b"" at the end."""
+    with _translated(what):
+        return await response.content.readany()
+
+
+async def _read_at_most(response: aiohttp.ClientResponse, limit: int) -> bytes:
+    text = b""
+    while len(text) < limit and (piece := await response.content.read(limit - len(text))):
+        text += piece
+    return text
+
+
+def _decoding(what: str, decoded: Iterator[_T]) -> Iterator[_T]:
+    while True:
+        with _translated(what):
+            batch = next(decoded, None)
+        if batch is None:
+            return
+        yield batch
+
+
+@contextlib.contextmanager
+def _translated(what: str) -> Iterator[None]:
+    """Turn what libraries raise into `errors.KubernetesError` with status 0."""
+    try:
+        yield
+    except FOREIGN as error:
+        reason = _reason_of(error)
+        text = str(error) or type(error).__name__
+        raise errors.KubernetesError(0, reason, f"cannot {what}: {reason}: {text[:_MESSAGE_LENGTH]}") from error
+
+
+def _reason_of(error: BaseException) -> str:
+    """Return one word for a foreign exception; the order matters, for some are of several kinds."""
+    if isinstance(error, msgspec.MsgspecError):
+        return "Decode"
+    if isinstance(error, TimeoutError):
+        return "Timeout"
+    if isinstance(error, ConfigException):
+        return "Credentials"
+    if isinstance(
+        error, aiohttp.ClientPayloadError | aiohttp.ClientResponseError | http_exceptions.HttpProcessingError
+    ):
+        return "Broken"
+    return "Unreachable"
+
+
+def _build_error(what: str, response: aiohttp.ClientResponse, text: bytes) -> errors.KubernetesError:
+    try:
+        status = objectlist.STATUS.decode(text)
+    except msgspec.MsgspecError:
+        status = objectlist.Status()
+    message = status.message or text.decode(errors="replace").strip()
+    return _build_status_error(
+        what, objectlist.Status(response.status, status.reason or response.reason or "Unknown", message)
+    )
+
+
+def _build_status_error(what: str, status: objectlist.Status) -> errors.KubernetesError:
+    message = status.message[:_MESSAGE_LENGTH]
+    text = f"cannot {what}: {status.code} {status.reason}" + (f": {message}" if message else "")
+    return errors.KubernetesError(status.code, status.reason, text)
+
+
+def _parse_retry_after(response: aiohttp.ClientResponse) -> float | None:
+    """Return the seconds that an overloaded server asks for; a date is not understood, as in client-go."""
+    if response.status != 429 and response.status < 500:
+        return None
+    value = response.headers.get("Retry-After", "")
+    return float(value) if value.isascii() and value.isdigit() else None

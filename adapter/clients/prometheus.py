@@ -1,0 +1,260 @@
+"""Instant queries to Prometheus.
+
+Not here: how Prometheus is reached (`connection`), what its JSON means (`envelope`), which queries are worth sending and
+what kind they are (the query plan, which counts them by kind). The law: an answer or a `PrometheusError`, never another
+exception but the caller's own cancellation; nothing is kept and nothing is repeated, save a query whose idle connection
+Prometheus had closed before it arrived.
+"""
+
+import asyncio
+import logging
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Protocol, Self
+
+import aiohttp
+from aiohttp import http_exceptions
+from yarl import URL
+
+from adapter.clients import connection, envelope, target
+from adapter.clients.connection import Connection, PrometheusSettings
+from adapter.errors import PrometheusError
+from adapter.model.clock import Clock
+from adapter.model.metrics import QueryResult
+from adapter.monitoring import FaultLog, Monitoring, facts
+
+__all__ = ["PrometheusClient", "PrometheusSettings", "Querier"]
+
+ENDPOINT = "/api/v1/query"
+
+_MAX_REDIRECTS = 10  # as Go's client
+_KEEP_ALIVE_SECONDS = 90.0  # as Go's transport; Prometheus itself closes after five minutes
+
+_log = logging.getLogger(__name__)
+
+Handler = Callable[[aiohttp.ClientRequest], Awaitable[aiohttp.ClientResponse]]
+
+
+class Querier(Protocol):
+    """What answers instant queries: the client below, and whatever stands before it."""
+
+    async def query(self, promql: str, time: float) -> QueryResult:
+        """Return the samples of `promql` evaluated at `time` (epoch seconds); raises `PrometheusError`."""
+        ...
+
+
+class PrometheusClient:
+    """A pool of keep-alive connections to one Prometheus; open it with `open`, and `close` it."""
+
+    def __init__(
+        self,
+        origin: Connection,
+        session: aiohttp.ClientSession,
+        tls: ssl.SSLContext,
+        clock: Clock,
+        monitoring: Monitoring,
+    ) -> None:
+        self.origin = origin
+        """How it is reached; discovery connects in the same way."""
+        self._settings = origin.settings
+        self._session = session
+        self._tls = tls
+        self._clock = clock
+        self._monitoring = monitoring
+        self._free = asyncio.Semaphore(origin.settings.max_connections)
+        self._duration = monitoring.client_duration.labels(path=ENDPOINT, server=origin.target.base)
+
+    @classmethod
+    async def open(cls, settings: PrometheusSettings, clock: Clock, monitoring: Monitoring, faults: FaultLog) -> Self:
+        """Return a client; files are read now, Prometheus is not asked. Raises `errors.InputError` for unusable settings."""
+        origin = await connection.open_connection(settings, clock, faults)
+        tls = origin.ssl_context()
+        trace = aiohttp.TraceConfig()
+        trace.on_connection_reuseconn.append(_note_reuse)
+        session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=settings.max_connections, keepalive_timeout=_KEEP_ALIVE_SECONDS),
+            timeout=aiohttp.ClientTimeout(total=None),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            trace_configs=[trace],
+        )
+        return cls(origin, session, tls, clock, monitoring)
+
+    async def close(self) -> None:
+        """Close all connections; a query under way fails."""
+        await self._session.close()
+
+    async def query(self, promql: str, time: float) -> QueryResult:
+        """Return the samples of `promql` at `time` (epoch seconds).
+
+        The order is Prometheus' own; native histograms are left out and counted. A vector may be empty. Raises
+        `PrometheusError`; a result of another type has kind ``type`` and its name in `result_type`.
+        """
+        started = self._clock.monotonic()
+        try:
+            async with self._slot():
+                left = self._settings.request_timeout - (self._clock.monotonic() - started)
+                answer = await self._attempt(promql, time, min(self._settings.attempt_timeout, left))
+        finally:
+            self._monitoring.query_duration.observe(self._clock.monotonic() - started)
+        if answer.histograms:
+            self._monitoring.dropped.labels("histogram").inc(answer.histograms)
+        if answer.warnings:
+            self._monitoring.query_warnings.inc(answer.warnings)
+        return answer.result
+
+    @asynccontextmanager
+    async def _slot(self) -> AsyncIterator[None]:
+        """Wait for one of the connections, at most as long as a whole request may take."""
+        if self._free.locked():
+            self._monitoring.connections_waiting.inc()
+            try:
+                async with asyncio.timeout(self._settings.request_timeout):
+                    await self._free.acquire()
+            except TimeoutError as error:
+                text = f"no connection became free in {self._settings.request_timeout:g} s"
+                raise PrometheusError("timeout", text) from error
+            finally:
+                self._monitoring.connections_waiting.dec()
+        else:
+            await self._free.acquire()
+        try:
+            yield
+        finally:
+            self._free.release()
+
+    async def _attempt(self, promql: str, time: float, within: float) -> envelope.Answer:
+        """Ask once, in `within` seconds, which Prometheus is told too so that it stops when we do."""
+        started = self._clock.monotonic()
+        params = [
+            ("query", promql),
+            ("time", target.format_time(time)),
+            ("timeout", target.format_time(max(within, 0.001))),
+        ]
+        if self._session.closed:
+            raise PrometheusError("unreachable", "the client is closed")
+        request = self.origin.target.request(ENDPOINT, params)
+        if request.method != self._settings.verb:
+            self._monitoring.query_posts.inc()
+        try:
+            async with asyncio.timeout(within):
+                answer = await self._fetch(request)
+        except TimeoutError as error:
+            raise PrometheusError("timeout", f"no answer in {within:.3g} s") from error
+        except (aiohttp.ClientError, http_exceptions.HttpProcessingError, OSError) as error:
+            raise map_error(error) from error
+        finally:
+            seconds = self._clock.monotonic() - started
+            self._duration.observe(seconds)
+            if _log.isEnabledFor(logging.DEBUG):
+                _log.debug("query sent", extra=facts(method=request.method, query=promql, time=time, seconds=seconds))
+        return answer
+
+    async def _fetch(self, request: target.Request) -> envelope.Answer:
+        headers = await self.origin.request_headers()
+        if request.body is not None:
+            headers["Content-Type"] = "application/x-www-form-urlencoded"
+        reuse = _Reuse()
+        async with self._session.request(
+            request.method,
+            URL(request.url, encoded=True),
+            data=request.body,
+            headers=headers,
+            ssl=self._tls,
+            server_hostname=self.origin.trust.server_name or None,
+            proxy=self.origin.proxy or None,
+            max_redirects=_MAX_REDIRECTS,
+            trace_request_ctx=reuse,
+            middlewares=(self._once_more(reuse),),
+        ) as response:
+            if response.status not in envelope.ENVELOPE_STATUSES:
+                if response.status == 401:
+                    self.origin.authorization.refuse()
+                raise PrometheusError("status", f"HTTP status {response.status}")
+            return await self._read(response)
+
+    async def _read(self, response: aiohttp.ClientResponse) -> envelope.Answer:
+        limit = self._settings.max_answer_bytes
+        decoder = envelope.AnswerDecoder()
+        size = response.content_length or 0
+        if size <= limit:
+            size = 0
+            async for chunk in response.content.iter_any():
+                size += len(chunk)
+                if size > limit:
+                    break
+                decoder.feed(chunk)
+                while decoder.step():  # noqa: ASYNC110 - nothing to wait for: others run between the pieces of a long answer
+                    await asyncio.sleep(0)
+        if size > limit:
+            raise PrometheusError("size", f"the answer is larger than {limit} bytes")
+        try:
+            return decoder.finish()
+        except PrometheusError as error:
+            if error.kind == "decode" and response.status >= 400:  # a page of something in front of Prometheus
+                raise PrometheusError("status", f"HTTP status {response.status}") from error
+            raise
+
+    def _once_more(
+        self, reuse: "_Reuse"
+    ) -> Callable[[aiohttp.ClientRequest, Handler], Awaitable[aiohttp.ClientResponse]]:
+        """Return the step around sending that repeats a query lost on a connection the server closed while it lay idle.
+
+        aiohttp itself would repeat any GET whose connection broke, and no POST.
+        """
+
+        async def send(request: aiohttp.ClientRequest, handler: Handler) -> aiohttp.ClientResponse:
+            repeated = False
+            while True:
+                reuse.idle = False
+                try:
+                    return await handler(request)
+                except aiohttp.ClientConnectorError:
+                    raise
+                except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
+                    if repeated or not reuse.idle:
+                        raise map_error(error) from error
+                repeated = True
+                self._monitoring.query_retries.inc()
+
+        return send
+
+
+def map_error(error: Exception) -> PrometheusError:
+    """Return our error for one of aiohttp's or of the socket's; never with the query or a password in it."""
+    kind, text = "unreachable", str(error)
+    match error:
+        case TimeoutError():
+            kind = "timeout"
+        case aiohttp.ClientConnectorCertificateError():
+            text = f"certificate not accepted: {error.certificate_error}"
+        case aiohttp.ClientHttpProxyError():
+            text = f"the proxy answered HTTP status {error.status}"
+        case aiohttp.ClientConnectorError():
+            text = f"cannot connect: {error.os_error.strerror or error.os_error}"
+        case aiohttp.TooManyRedirects() | aiohttp.InvalidURL() | aiohttp.NonHttpUrlClientError():
+            kind, text = "status", "redirected too often or to nowhere"
+        case aiohttp.ClientResponseError():
+            kind, text = "status", f"not an answer of HTTP: {error.message}"
+        case http_exceptions.HttpProcessingError():
+            kind, text = "status", f"not an answer of HTTP: {error.message}"
+        case aiohttp.ServerDisconnectedError():
+            text = "the connection was closed before the answer"
+        case aiohttp.ClientPayloadError():
+            text = "the connection broke within the answer"
+        case _:
+            pass
+    return PrometheusError(kind, envelope.shorten(text or type(error).__name__))
+
+
+class _Reuse:
+    """Whether the connection of a request had been used before."""
+
+    idle = False
+
+
+async def _note_reuse(
+    _: aiohttp.ClientSession, context: SimpleNamespace, __: aiohttp.TraceConnectionReuseconnParams
+) -> None:
+    context.trace_request_ctx.idle = True

@@ -1,0 +1,367 @@
+"""Questions to Prometheus: equal ones share a query, mergeable ones leave together, answers live for a while.
+
+`rules.plan` says what may be merged and how the query reads; here is when it leaves. The law:
+
+- No timers. A question leaves at once; while a query of its lane (one metric, one metric selector, one kind of object) is on its
+  way, further questions collect and leave together when it is back.
+- A lane that sent a query within the last TTL is busy: its next query takes along, as far as it has room, the questions that were
+  asked longest ago and will be asked again first. Where over half of a metric's objects are asked for, one sweep answers all.
+- A caller that goes away cancels nothing that others wait for. Failures are shared by those who wait and never kept.
+- When Prometheus fails, the last answer to the very same question stands in while it is younger than `max_age`.
+"""
+
+import asyncio
+import itertools
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Self, TypeVar
+from weakref import WeakKeyDictionary, WeakSet
+
+from adapter.clients.answers import Answers, Freshness, ObjectAnswer, SweepAnswer, TextAnswer
+from adapter.clients.lanes import STANDING, Lane
+from adapter.clients.prometheus import Querier
+from adapter.errors import PrometheusError
+from adapter.model.clock import Clock
+from adapter.model.metrics import QueryResult, Sample
+from adapter.monitoring import Monitoring, facts
+from adapter.rules import plan
+from adapter.rules.compile import Rule
+from adapter.rules.plan import Objects, PlannedQuery
+from adapter.rules.query import MetricQuery, index_samples
+
+__all__ = ["Freshness", "ObjectAnswer", "QueryCache", "TextAnswer"]
+
+_log = logging.getLogger(__name__)
+
+MERGE_PAUSE = 60.0
+"""After a merged query failed, the questions of its rule are asked alone for so many seconds."""
+
+LANES = 10_000
+"""How many lanes are remembered at most."""
+
+_Key = TypeVar("_Key")
+Answer = TypeVar("Answer", TextAnswer, ObjectAnswer)
+
+
+class QueryCache:
+    """The one way to Prometheus for values. Use as an async context manager: it owns the queries it sends."""
+
+    def __init__(self, querier: Querier, clock: Clock, monitoring: Monitoring, *, timeout: float = 8.0) -> None:
+        """`timeout`: seconds a caller waits at most, the time spent collecting included."""
+        self._querier = querier
+        self._clock = clock
+        self._monitoring = monitoring
+        self._timeout = timeout
+        self._texts: Answers[str, TextAnswer] = Answers(clock)
+        self._objects: Answers[tuple[MetricQuery, Objects], ObjectAnswer] = Answers(clock)
+        self._sweeps: Answers[MetricQuery, SweepAnswer] = Answers(clock)
+        self._lanes: OrderedDict[MetricQuery, Lane] = OrderedDict()  # by the time last used
+        self._unmergeable: WeakSet[Rule] = WeakSet()
+        self._paused: WeakKeyDictionary[Rule, float] = WeakKeyDictionary()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._closed = True
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def ask(self, promql: str, freshness: Freshness) -> TextAnswer:
+        """Return the answer to a query; PrometheusError when there is none and no last one young enough."""
+        kept = self._texts.get(promql)
+        if kept is not None and self._clock.monotonic() - kept.asked < freshness.ttl:
+            self._count("cache")
+            return kept
+        flight = self._texts.flights.get(promql)
+        self._count("joined" if flight else "query")
+        if flight is None:
+            flight = opened = self._texts.open(promql)
+            work = self._answer_text(promql, freshness, opened)
+            self._spawn(work, f"query {promql[:40]}", lambda: _give_up([opened]))
+        return await self._landing(self._texts, promql, flight, freshness)
+
+    async def ask_objects(
+        self, query: MetricQuery, objects: Objects, freshness: Freshness, expected: int = 0
+    ) -> ObjectAnswer:
+        """Return the samples of `objects`; errors as `ask`, and TemplateError when the query cannot be rendered.
+
+        `expected` is about how many objects have the metric, as discovery counted its series.
+        """
+        if not query.separability.separable:
+            return await self._ask_unmergeable(query, objects, freshness)
+        now = self._clock.monotonic()
+        key = (query, objects)
+        lane = self._lane(query, expected, now)
+        lane.note(objects, now)
+        lane.freshness = freshness
+        kept = self._objects.get(key)
+        if kept is not None and now - kept.asked < freshness.ttl:
+            self._count("cache")
+            return kept
+        swept = self._from_sweep(lane, objects, now)
+        if swept is not None:
+            self._count("sweep")
+            return swept
+        flight = self._objects.flights.get(key)
+        self._count("joined" if flight else "query")
+        if flight is None:
+            flight = self._board(lane, objects, now)
+        return await self._landing(self._objects, key, flight, freshness)
+
+    async def _ask_unmergeable(self, query: MetricQuery, objects: Objects, freshness: Freshness) -> ObjectAnswer:
+        """Ask a question that can only be asked as it is; equal texts still share a query."""
+        answer = await self.ask(plan.ask_alone(query, objects).promql, freshness)
+        return ObjectAnswer(_pick(query, objects, answer.result), answer.asked)
+
+    def _board(self, lane: Lane, objects: Objects, now: float) -> asyncio.Future[ObjectAnswer]:
+        """Return the flight of a question that nobody has asked: at once and alone, or with the lane's next departure."""
+        flight = self._objects.open((lane.query, objects))
+        if not self._may_merge(lane.query.rule, now):
+            work = self._answer_alone(lane, objects, flight)
+            self._spawn(work, f"question {lane.query.series}", lambda: _give_up([flight]))
+            return flight
+        lane.waiting[objects] = flight
+        if not lane.draining:
+            lane.draining = True
+            self._spawn(self._drain(lane), f"lane {lane.query.series}", lambda: _abandon(lane))
+        return flight
+
+    async def _landing(
+        self, store: Answers[_Key, Answer], key: _Key, flight: asyncio.Future[Answer], freshness: Freshness
+    ) -> Answer:
+        """Wait for a flight without owning it; fall back on the last answer while it is young enough."""
+        try:
+            async with asyncio.timeout(self._timeout):
+                return await asyncio.shield(flight)
+        except TimeoutError:
+            failure = PrometheusError("timeout", f"no answer within {self._timeout:g} s, waiting included")
+        except PrometheusError as error:
+            failure = error
+        kept = store.get(key)
+        if kept is not None and self._clock.monotonic() - kept.asked < freshness.max_age:
+            self._count("stale")
+            return kept
+        raise failure
+
+    def _from_sweep(self, lane: Lane, objects: Objects, now: float) -> ObjectAnswer | None:
+        """Return the answer that a fresh sweep holds, kept from now on as the question's own."""
+        swept = self._sweeps.get(lane.query)
+        if swept is None or now - swept.asked >= lane.freshness.ttl:
+            return None
+        answer = swept.pick(objects.namespace or "", objects.names)
+        self._keep(lane, objects, answer)
+        return answer
+
+    def _keep(self, lane: Lane, objects: Objects, answer: ObjectAnswer) -> None:
+        self._objects.keep((lane.query, objects), answer, max(lane.freshness))
+
+    # What follows runs in tasks of the cache.
+
+    async def _answer_text(self, promql: str, freshness: Freshness, flight: asyncio.Future[TextAnswer]) -> None:
+        asked = self._clock.monotonic()
+        result = await self._send(promql, plan.Kind.ALONE)
+        if isinstance(result, PrometheusError):
+            _fail(flight, result)
+            return
+        answer = TextAnswer(result, asked)
+        self._texts.keep(promql, answer, max(freshness))
+        _land(flight, answer)
+
+    async def _drain(self, lane: Lane) -> None:
+        """Send what waits, until nothing does."""
+        while lane.waiting:
+            lane.departing, lane.waiting = lane.waiting, {}
+            self._settle(lane)
+            if lane.departing:
+                await self._depart(lane, lane.departing)
+        lane.departing, lane.draining = {}, False
+
+    def _settle(self, lane: Lane) -> None:
+        """Answer what the last departure brought along: a question may have come while its answer was on its way."""
+        now = self._clock.monotonic()
+        for objects, flight in list(lane.departing.items()):
+            answer = self._objects.get((lane.query, objects))
+            if answer is None or now - answer.asked >= lane.freshness.ttl:
+                answer = self._from_sweep(lane, objects, now)
+            if answer is not None:
+                _land(flight, answer)
+                del lane.departing[objects]
+
+    async def _depart(self, lane: Lane, flights: Mapping[Objects, asyncio.Future[ObjectAnswer]]) -> None:
+        """Send the questions of `flights` with what rides along, and give each its answer."""
+        now = self._clock.monotonic()
+        busy = now - lane.departed < lane.freshness.ttl
+        lane.departed = now
+        wanted = list(flights)
+        if not self._may_merge(lane.query.rule, now):
+            await self._depart_alone(lane, flights)
+            return
+        riding: list[Objects] = []
+        if busy and lane.worth_sweeping():
+            planned = [plan.sweep(lane.query)]
+        else:
+            if busy:
+                riding = plan.companions(lane.query, wanted, self._due(lane, flights, now))
+            planned = plan.merge(lane.query, [*wanted, *riding])
+        results = await asyncio.gather(*(self._send(query.promql, query.kind) for query in planned))
+        failure = next((result for result in results if isinstance(result, PrometheusError)), None)
+        if failure is not None:
+            await self._recover(lane, flights, planned, failure)
+            return
+        placed, doubled = _place(lane.query, planned, results)
+        if doubled and any(query.kind is not plan.Kind.ALONE for query in planned):
+            self._monitoring.dropped.labels(reason="duplicate").inc()
+            self._unmergeable.add(lane.query.rule)
+            await self._depart_alone(lane, flights)
+            return
+        answers = SweepAnswer(placed, now, size=1 + sum(map(len, placed.values())))
+        if planned[0].kind is plan.Kind.SWEEP:
+            self._sweeps.keep(lane.query, answers, lane.freshness.ttl)
+            lane.objects_seen = answers.size - 1
+        for objects in (*wanted, *riding):
+            answer = answers.pick(objects.namespace or "", objects.names)
+            self._keep(lane, objects, answer)
+            if objects in flights:
+                _land(flights[objects], answer)
+
+    def _due(self, lane: Lane, flights: Mapping[Objects, object], now: float) -> Iterator[Objects]:
+        """Yield the standing questions whose answers are not fresh, those asked longest ago first."""
+        for objects in lane.standing:
+            kept = self._objects.get((lane.query, objects))
+            if objects not in flights and (kept is None or now - kept.asked >= lane.freshness.ttl):
+                yield objects
+
+    async def _recover(
+        self,
+        lane: Lane,
+        flights: Mapping[Objects, asyncio.Future[ObjectAnswer]],
+        planned: Sequence[PlannedQuery],
+        failure: PrometheusError,
+    ) -> None:
+        """After a failure: a merged query is asked again separately, once; a server that is not there is not asked n times."""
+        merged = any(query.kind is not plan.Kind.ALONE for query in planned)
+        if not merged or failure.kind == "unreachable":
+            for flight in flights.values():
+                _fail(flight, failure)
+            return
+        self._paused[lane.query.rule] = self._clock.monotonic() + MERGE_PAUSE
+        _log.info(
+            "merged query failed, asking separately", extra=facts(rule=lane.query.rule.config.path, error=str(failure))
+        )
+        await self._depart_alone(lane, flights)
+
+    async def _depart_alone(self, lane: Lane, flights: Mapping[Objects, asyncio.Future[ObjectAnswer]]) -> None:
+        await asyncio.gather(*(self._answer_alone(lane, objects, flight) for objects, flight in flights.items()))
+
+    async def _answer_alone(self, lane: Lane, objects: Objects, flight: asyncio.Future[ObjectAnswer]) -> None:
+        asked = self._clock.monotonic()
+        planned = plan.ask_alone(lane.query, objects)
+        result = await self._send(planned.promql, planned.kind)
+        if isinstance(result, PrometheusError):
+            _fail(flight, result)
+            return
+        try:
+            answer = ObjectAnswer(_pick(lane.query, objects, result), asked)
+        except PrometheusError as error:
+            _fail(flight, error)
+            return
+        self._keep(lane, objects, answer)
+        _land(flight, answer)
+
+    async def _send(self, promql: str, kind: plan.Kind) -> QueryResult | PrometheusError:
+        """Ask Prometheus; a failure is a value here, because several share it."""
+        try:
+            result = await self._querier.query(promql, self._clock.wall())
+        except PrometheusError as error:
+            self._monitoring.queries.labels(kind=kind, outcome=error.kind).inc()
+            return error
+        self._monitoring.queries.labels(kind=kind, outcome="success").inc()
+        return result
+
+    def _may_merge(self, rule: Rule, now: float) -> bool:
+        return rule not in self._unmergeable and self._paused.get(rule, float("-inf")) <= now
+
+    def _lane(self, query: MetricQuery, expected: int, now: float) -> Lane:
+        """Return the lane of a query; those that nobody has used for long are forgotten on the way."""
+        lane = self._lanes.get(query)
+        if lane is None:
+            lane = self._lanes[query] = Lane(query, expected)
+            lane.used = now
+            for oldest in list(itertools.islice(self._lanes.values(), 2)):
+                # a lane on its way keeps itself until it has landed
+                if oldest is not lane and (now - oldest.used > STANDING or len(self._lanes) > LANES):
+                    del self._lanes[oldest.query]
+        self._lanes.move_to_end(query)
+        return lane
+
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str, abandon: Callable[[], None]) -> None:
+        """Run `work` in a task of the cache; call `abandon` if it does not reach its end: the cache is closed, or has a defect."""
+        if self._closed:
+            work.close()
+            abandon()
+            return
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+
+        def finished(done: asyncio.Task[None]) -> None:
+            self._tasks.discard(done)
+            if done.cancelled():
+                abandon()
+            elif (defect := done.exception()) is not None:
+                _log.error("query task failed", exc_info=defect)
+                abandon()
+
+        task.add_done_callback(finished)
+
+    def _count(self, source: str) -> None:
+        self._monitoring.answers.labels(source=source).inc()
+
+
+def _pick(query: MetricQuery, objects: Objects, result: QueryResult) -> dict[str, Sample]:
+    """Return the samples of the objects asked for; PrometheusError for an answer that is not a vector."""
+    if result.type != "vector":
+        raise PrometheusError("type", f"expected a vector, got a {result.type}")
+    found = index_samples(result.samples, query.object_label)
+    return {name: found[name] for name in objects.names if name in found}
+
+
+def _place(
+    query: MetricQuery, planned: Sequence[PlannedQuery], results: Sequence[QueryResult | PrometheusError]
+) -> tuple[dict[str, dict[str, Sample]], bool]:
+    """Return the samples by namespace and name, and whether some object had two."""
+    placed: dict[str, dict[str, Sample]] = {}
+    doubled = False
+    for one, result in zip(planned, results, strict=True):
+        assert isinstance(result, QueryResult)  # failures were dealt with before
+        for (namespace, name), sample in plan.place_samples(query, one, result.samples):
+            names = placed.setdefault(namespace, {})
+            doubled = doubled or name in names
+            names[name] = sample
+    return placed, doubled
+
+
+def _land(flight: asyncio.Future[Answer], answer: Answer) -> None:
+    if not flight.done():
+        flight.set_result(answer)
+
+
+def _fail(flight: asyncio.Future[Any], failure: PrometheusError) -> None:
+    if not flight.done():
+        flight.set_exception(failure)
+
+
+def _give_up(flights: Iterable[asyncio.Future[Any]]) -> None:
+    """Tell those who still wait that their query has ended without an answer: the cache was closed, or has a defect."""
+    for flight in flights:
+        _fail(flight, PrometheusError("unreachable", "the query was given up"))
+
+
+def _abandon(lane: Lane) -> None:
+    """After the task of a lane broke off: nobody waits any more, and the next question starts another."""
+    _give_up([*lane.departing.values(), *lane.waiting.values()])
+    lane.departing, lane.waiting, lane.draining = {}, {}, False

@@ -1,0 +1,325 @@
+"""One kind of object, mirrored: list, then watch from that version.
+
+What lives here: `Reflector`, its periods, and what it says of itself. Not here: HTTP (`kubernetes`), the index (`objectstore`),
+which kinds are mirrored (`informer`). The law: once the first list is in, the store is never emptied because the API server
+cannot be read; `status` tells how old it is.
+
+Periods are client-go's unless their docstring says otherwise.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, Protocol
+
+from adapter import errors
+from adapter.clients.kubernetes import Watch
+from adapter.clients.objectlist import ObjectMeta, WatchEvent
+from adapter.clients.objectstore import Store
+from adapter.model.clock import Clock
+from adapter.model.metrics import GroupResource
+from adapter.model.resources import APIResource
+from adapter.monitoring import FaultLog, Monitoring, facts
+
+_log = logging.getLogger(__name__)
+
+_PASSING = frozenset({0, 429, 500, 502, 503, 504})
+"""What a watch may fail with although its version is still good."""
+
+_VERSION_OF_NO_USE = frozenset({410, 504})
+"""Too old for the server's log, or (504) from the future: another server, or one put back to an earlier state."""
+
+_DENIED = frozenset({403, 405})
+"""What a watch is answered where it is not allowed, or not served."""
+
+_SWEEP_STEP = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Periods:
+    """How often and how long, in seconds."""
+
+    watch: float = 300.0
+    """A watch lasts this long at least, twice that at most."""
+
+    silence: float = 120.0
+    """A watch without a word for so long is lost. Servers send a bookmark about every minute; client-go pings instead."""
+
+    short_watch: float = 1.0
+    """A watch that ends sooner and empty is a failure, else a broken server would be asked in a tight loop."""
+
+    backoff: float = 0.8
+    """The pause after a failure; doubled by each further one, and stretched by chance up to twice its length."""
+
+    backoff_limit: float = 30.0
+
+    backoff_reset: float = 120.0
+    """So long after the last failure the pauses start anew."""
+
+    relist: float = 30.0
+    """Where watching is not allowed: how often the kind is listed while it is asked for. Our own."""
+
+    watch_again: float = 300.0
+    """Where watching is not allowed: how often to try whether it is by now. Our own."""
+
+    stale: float = 180.0
+    """Without word from the API server for so long a cache is called stale; it is read nevertheless. Our own."""
+
+    first_list: float = 5.0
+    """How long a question waits for the first list of its kind. Our own."""
+
+
+class ReflectorStatus(NamedTuple):
+    """What a reflector says of itself.
+
+    `age` is seconds since the API server last spoke of this kind (list, event, bookmark; None: never), `stale` whether that is
+    too long. `mode` is ``list`` where watching is not allowed. `last_error` is "" while all is well.
+    """
+
+    resource: GroupResource
+    synced: bool
+    mode: Literal["watch", "list"]
+    age: float | None
+    stale: bool
+    last_error: str
+    objects: int
+
+
+class ObjectClient(Protocol):
+    """How objects are listed and watched; `kubernetes.KubernetesClient` says what the arguments mean."""
+
+    async def list_objects(
+        self, resource: APIResource, deliver: Callable[[list[ObjectMeta]], None], *, resource_version: str
+    ) -> str:
+        """Hand every object to `deliver`; return the version of the list."""
+        ...
+
+    def watch_objects(
+        self, resource: APIResource, *, resource_version: str, duration: float, silence: float
+    ) -> contextlib.AbstractAsyncContextManager[Watch]:
+        """Open a watch."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What every reflector works with. `random` gives numbers in [0, 1)."""
+
+    client: ObjectClient
+    clock: Clock
+    monitoring: Monitoring
+    faults: FaultLog
+    random: Callable[[], float]
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    periods: Periods = Periods()
+
+
+class Reflector:
+    """Keeps `store` equal to what the API server has of one kind, for as long as `run` runs."""
+
+    def __init__(self, resource: APIResource, surroundings: Surroundings) -> None:
+        self.resource = resource
+        self.store = Store()
+        self.synced = False
+        """Whether the first list is in."""
+        self.attempted = asyncio.Event()
+        """Set once the first list is in or has failed."""
+        self.error: errors.KubernetesError | None = None
+        """What the last list or watch failed with; None while all is well."""
+        self._around = surroundings
+        self._periods = surroundings.periods
+        self._name = str(resource.group_resource)
+        self._watchable = "watch" in resource.verbs
+        self._mode: Literal["watch", "list"] = "watch" if self._watchable else "list"
+        self._watch_denied = 0.0
+        self._version = "0"
+        self._heard: float | None = None
+        self._failures = 0
+        self._failed_at = 0.0
+        self._asked = asyncio.Event()
+        self._listed = asyncio.Event()
+        monitoring = surroundings.monitoring
+        self._objects_gauge = monitoring.informer_objects.labels(self._name)
+        self._event_gauge = monitoring.informer_event.labels(self._name)
+        self._synced_gauge = monitoring.informer_synced.labels(self._name)
+        self._relists_counter = monitoring.informer_relists.labels(self._name)
+
+    def status(self) -> ReflectorStatus:
+        """Return what is known of this cache now."""
+        age = None if self._heard is None else self._around.clock.monotonic() - self._heard
+        error = str(self.error) if self.error else ""
+        stale = age is None or age > self._periods.stale
+        resource = self.resource.group_resource
+        return ReflectorStatus(resource, self.synced, self._mode, age, stale, error, len(self.store))
+
+    async def freshen(self) -> None:
+        """Note that the kind is asked for. Where it cannot be watched, wait for a list if the last one is too old."""
+        if self._mode == "watch" or self._heard is None:
+            return
+        self._asked.set()
+        age = self._around.clock.monotonic() - self._heard
+        if self.error is not None or age <= 2 * self._periods.relist:
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._periods.first_list):
+                await self._listed.wait()
+
+    # -- the loop ------------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """List and watch until cancelled."""
+        if not self._watchable:
+            _log.info("this kind cannot be watched; it is listed instead", extra=facts(resource=self._name))
+        to_list = True
+        while True:
+            try:
+                if to_list:
+                    await self._list()
+                if self._mode == "watch":
+                    to_list = False
+                    await self._watch()
+                else:
+                    to_list = True
+                    await self._wait_to_list_again()
+            except errors.KubernetesError as error:
+                # a server that is away comes back with the same versions; any other refusal says that ours is of no use
+                to_list = to_list or error.status not in _PASSING
+                await self._fail(error)
+
+    async def _list(self) -> None:
+        """Bring the store up to a list; what is not in it any more goes last."""
+        seen: dict[str, set[str]] | None = {} if len(self.store) else None
+
+        def deliver(objects: list[ObjectMeta]) -> None:
+            for each in objects:
+                self.store.put(each.namespace, each.name, each.labels)
+                if seen is not None:
+                    seen.setdefault(each.namespace, set()).add(each.name)
+
+        list_objects = self._around.client.list_objects
+        self._version = await list_objects(self.resource, deliver, resource_version=self._version)
+        if seen is not None:
+            await self._sweep(seen)
+        self._relists_counter.inc()
+        self._hear()
+        if not self.synced:
+            self.synced = True
+            self._synced_gauge.set(1)
+            _log.info("first list is in", extra=facts(resource=self._name, objects=len(self.store)))
+        self.attempted.set()
+        self._listed.set()
+        if self._mode == "list":
+            self._recover()
+
+    async def _sweep(self, seen: dict[str, set[str]]) -> None:
+        for namespace, names in self.store.listing():
+            kept = seen.get(namespace, set())
+            for count, name in enumerate(names, 1):
+                if name not in kept:
+                    self.store.remove(namespace, name)
+                if count % _SWEEP_STEP == 0:
+                    await asyncio.sleep(0)
+
+    async def _watch(self) -> None:
+        """Follow one watch to its end. Returns when the next one may begin where it ended; raises what else befell it."""
+        clock, periods = self._around.clock, self._periods
+        started = clock.monotonic()
+        heard = self._heard
+        watching = self._around.client.watch_objects(
+            self.resource,
+            resource_version=self._version,
+            duration=periods.watch * (1 + self._around.random()),
+            silence=periods.silence,
+        )
+        settling: asyncio.TimerHandle | None = None
+        try:
+            async with watching as watch:
+                self._hear()
+                heard = self._heard
+                settling = asyncio.get_running_loop().call_later(periods.short_watch, self._recover)
+                async for events in watch:
+                    for event in events:
+                        self._apply(event)
+                    self._hear()
+        except errors.KubernetesError as error:
+            if error.status in _DENIED and settling is None:
+                self._deny_watch(error)
+                return
+            lived = self._heard != heard or clock.monotonic() - started >= periods.short_watch
+            if error.status or settling is None or not lived:
+                raise
+            # cut, or silent for too long
+            self._count(error)
+            _log.info("watch lost", extra=facts(resource=self._name, error=str(error)))
+            return
+        finally:
+            if settling is not None:
+                settling.cancel()
+        if self._heard == heard and clock.monotonic() - started < periods.short_watch:
+            raise errors.KubernetesError(0, "ShortWatch", f"cannot watch {self._name}: it ended at once and empty")
+
+    def _apply(self, event: WatchEvent) -> None:
+        meta = event.object
+        if event.type == "DELETED":
+            self.store.remove(meta.namespace, meta.name)
+        elif event.type != "BOOKMARK":
+            self.store.put(meta.namespace, meta.name, meta.labels)
+        self._version = meta.resource_version or self._version
+
+    def _deny_watch(self, error: errors.KubernetesError) -> None:
+        self._mode = "list"
+        self._watch_denied = self._around.clock.monotonic()
+        self._recover()
+        self._count(error)
+        message = "this kind may not be watched; it is listed instead"
+        self._around.faults.met("watch", message, str(error), subject=self._name)
+
+    async def _wait_to_list_again(self) -> None:
+        """Pause between lists of a kind that cannot be watched: `relist` seconds, and until somebody asks."""
+        self._asked.clear()
+        self._listed.clear()
+        await self._around.sleep(self._periods.relist)
+        await self._asked.wait()
+        denied_for = self._around.clock.monotonic() - self._watch_denied
+        if self._watchable and denied_for >= self._periods.watch_again:
+            self._mode = "watch"
+
+    # -- what happened -------------------------------------------------------------------------------------------------
+
+    def _hear(self) -> None:
+        self._heard = self._around.clock.monotonic()
+        self._event_gauge.set(self._around.clock.wall())
+        self._objects_gauge.set(len(self.store))
+
+    def _recover(self) -> None:
+        """Note that all is well: a list where we list, a watch that lives where we watch."""
+        self.error = None
+        self._around.faults.ended("informer", subject=self._name)
+        if self._mode == "watch":
+            self._around.faults.ended("watch", subject=self._name)
+
+    def _count(self, error: errors.KubernetesError) -> None:
+        self._around.monitoring.informer_errors.labels(self._name, error.reason).inc()
+
+    async def _fail(self, error: errors.KubernetesError) -> None:
+        """Note a failed list or watch, choose the version to go on from, pause."""
+        self._count(error)
+        now = self._around.clock.monotonic()
+        if now - self._failed_at > self._periods.backoff_reset:
+            self._failures = 0
+        pause = min(self._periods.backoff * 2.0**self._failures, self._periods.backoff_limit)
+        self._failures += 1
+        self._failed_at = now
+        if error.status in _VERSION_OF_NO_USE:
+            self._version = ""
+            if self.synced and self._failures == 1:
+                _log.info("watch expired; listing again", extra=facts(resource=self._name))
+                return
+        self.error = error
+        self._around.faults.met(
+            "informer", "objects cannot be read; the cache stays as it is", str(error), subject=self._name
+        )
+        self.attempted.set()
+        await self._around.sleep(pause * (1 + self._around.random()))

@@ -1,0 +1,76 @@
+"""The rules files on disk: read at start, looked at again while the process runs.
+
+Parsing is `config`'s, what becomes of a change `provider.rules`'. Files are looked at rather than watched: a ConfigMap is swapped by
+a symbolic link, which a watch on the file does not see, and a look costs some microseconds.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from adapter.config import rulesfile
+from adapter.config.rulesfile import Parsed
+from adapter.errors import Fault
+
+_SUFFIXES = (".yaml", ".yml", ".json")
+_FLAG = "--config"
+
+
+class RulesFiles:
+    """The files that `--config` names: each a file, or a folder of .yaml, .yml and .json files in the order of their names."""
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        self._paths = tuple(map(Path, paths))
+        self._seen: object = None
+
+    def read(self) -> Parsed:
+        """Return what all files say together; a file that cannot be read is a fatal fault of the whole."""
+        self._seen = self._signature()
+        parsed = []
+        fatal: list[Fault] = []
+        for path in self._files(fatal):
+            try:
+                text = path.read_text(encoding="utf-8")
+            except (OSError, UnicodeDecodeError) as error:
+                fatal.append(Fault(_FLAG, str(path), f"expected a readable file: {_reason(error)}"))
+                continue
+            parsed.append(rulesfile.parse_rules(text, str(path)))
+        merged, doubled = rulesfile.merge([one.config for one in parsed])
+        faults = tuple(fault for one in parsed for fault in one.faults)
+        fatal += [fault for one in parsed for fault in one.fatal]
+        return Parsed(merged, (*faults, *doubled), tuple(fatal))
+
+    def poll(self) -> Parsed | None:
+        """Return what the files say when one is another than when last read, else None."""
+        return self.read() if self._signature() != self._seen else None
+
+    def _files(self, fatal: list[Fault]) -> list[Path]:
+        files = []
+        for path in self._paths:
+            if not path.is_dir():
+                files.append(path)
+                continue
+            found = sorted(
+                entry for entry in path.iterdir() if entry.suffix in _SUFFIXES and not entry.name.startswith(".")
+            )
+            if not found:
+                fatal.append(
+                    Fault(_FLAG, str(path), f"expected a folder with at least one {', '.join(_SUFFIXES)} file")
+                )
+            files += found
+        return files
+
+    def _signature(self) -> object:
+        """Return what differs when a file does; links are followed, a missing file is a state like any other."""
+        return tuple((str(path), _stat(path)) for path in self._files([]))
+
+
+def _stat(path: Path) -> object:
+    try:
+        status = path.stat()
+    except OSError as error:
+        return error.errno
+    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+def _reason(error: Exception) -> str:
+    return (error.strerror or str(error)) if isinstance(error, OSError) else "it is not UTF-8 text"

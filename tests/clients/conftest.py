@@ -1,0 +1,101 @@
+"""A scripted Prometheus over real HTTP for the tests of this folder."""
+
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import NamedTuple
+from urllib.parse import parse_qsl
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from adapter.monitoring import FaultLog, Monitoring
+from tests.support.clock import FakeClock
+
+EMPTY_VECTOR = {"status": "success", "data": {"resultType": "vector", "result": []}}
+
+
+class Seen(NamedTuple):
+    """A request as it arrived."""
+
+    method: str
+    target: str
+    body: str
+    headers: dict[str, str]
+
+    @property
+    def form(self) -> dict[str, str]:
+        return dict(parse_qsl(self.body or self.target.partition("?")[2], keep_blank_values=True))
+
+
+class Scripted:
+    """Answers every path with `respond`, an empty vector unless a test sets another."""
+
+    def __init__(self) -> None:
+        self.seen: list[Seen] = []
+        self.respond: Callable[[web.Request], Awaitable[web.StreamResponse]] = self._respond_empty
+        self.url = ""
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        body = (await request.read()).decode()
+        self.seen.append(
+            Seen(
+                request.method, request.raw_path, body, {name.lower(): value for name, value in request.headers.items()}
+            )
+        )
+        return await self.respond(request)
+
+    @staticmethod
+    async def _respond_empty(_: web.Request) -> web.StreamResponse:
+        return web.json_response(EMPTY_VECTOR)
+
+    def answer(self, status: int, text: str | bytes, **headers: str) -> None:
+        body = text.encode() if isinstance(text, str) else text
+
+        async def respond(_: web.Request) -> web.StreamResponse:
+            return web.Response(status=status, body=body, headers=headers)
+
+        self.respond = respond
+
+
+Start = Callable[..., Awaitable[Scripted]]
+
+
+@pytest.fixture
+async def start_scripted() -> AsyncIterator[Start]:
+    """Return a function that starts a scripted server, with TLS when it is given a context."""
+    servers: list[TestServer] = []
+
+    async def start(tls: ssl.SSLContext | None = None) -> Scripted:
+        scripted = Scripted()
+        app = web.Application(client_max_size=1 << 24)
+        app.router.add_route("*", "/{path:.*}", scripted.handle)
+        server = TestServer(app, host="127.0.0.1", scheme="https" if tls else "http")
+        await server.start_server(ssl=tls, shutdown_timeout=0.1)
+        servers.append(server)
+        scripted.url = str(server.make_url("")).rstrip("/")
+        return scripted
+
+    yield start
+    for server in servers:
+        await server.close()
+
+
+@pytest.fixture
+async def scripted(start_scripted: Start) -> Scripted:
+    return await start_scripted()
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def monitoring() -> Monitoring:
+    return Monitoring()
+
+
+@pytest.fixture
+def faults(monitoring: Monitoring, clock: FakeClock) -> FaultLog:
+    return FaultLog(monitoring, clock)

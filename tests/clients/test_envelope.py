@@ -1,0 +1,205 @@
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter.clients import envelope
+from adapter.clients.envelope import Answer, AnswerDecoder
+from adapter.errors import PrometheusError
+from adapter.model.metrics import QueryResult, Sample
+
+
+def decode(body: bytes, chunk: int = 1 << 20) -> Answer:
+    decoder = AnswerDecoder()
+    for start in range(0, len(body), chunk):
+        decoder.feed(body[start : start + chunk])
+        while decoder.step():
+            pass
+    return decoder.finish()
+
+
+def answer(kind: str, result: object, **more: object) -> bytes:
+    return json.dumps({"status": "success", "data": {"resultType": kind, "result": result}, **more}).encode()
+
+
+def test_vector() -> None:
+    body = answer(
+        "vector",
+        [
+            {"metric": {"__name__": "up", "pod": "a"}, "value": [1700000000.5, "1"]},
+            {"metric": {}, "value": [1700000000, "-2.5e-3"]},
+        ],
+    )
+    assert decode(body) == Answer(
+        QueryResult(
+            "vector", [Sample({"__name__": "up", "pod": "a"}, 1.0, 1700000000.5), Sample({}, -0.0025, 1700000000.0)]
+        ),
+        0,
+        0,
+    )
+
+
+def test_scalar_is_one_sample_without_labels() -> None:
+    assert decode(answer("scalar", [1700000000, "9"])).result == QueryResult("scalar", [Sample({}, 9.0, 1700000000.0)])
+
+
+@pytest.mark.parametrize("result", [[], None], ids=["empty", "null"])
+def test_an_empty_vector_is_an_answer(result: object) -> None:
+    assert decode(answer("vector", result)).result == QueryResult("vector", [])
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("1e3", 1000.0), ("+Inf", math.inf), ("-Inf", -math.inf), ("0", 0.0), ("-0", -0.0), ("1.7976931348623157e+308", 1.7976931348623157e308), ("5e-324", 5e-324), ("1e999", math.inf)],
+)  # fmt: skip
+def test_values_are_texts(text: str, value: float) -> None:
+    (sample,) = decode(answer("vector", [{"metric": {}, "value": [1, text]}])).result.samples
+    assert sample.value == value
+    assert math.copysign(1, sample.value) == math.copysign(1, value)
+
+
+def test_nan_stays_nan() -> None:
+    (sample,) = decode(answer("vector", [{"metric": {}, "value": [1, "NaN"]}])).result.samples
+    assert math.isnan(sample.value)
+
+
+def test_histograms_are_left_out_and_counted_never_zero() -> None:
+    histogram = {"count": "3", "sum": "4", "buckets": [[0, "1", "2", "3"]]}
+    body = answer(
+        "vector",
+        [
+            {"metric": {"pod": "a"}, "value": [1, "7"]},
+            {"metric": {"pod": "b"}, "histogram": [1, histogram]},
+            {"metric": {"pod": "c"}, "histogram": [1, histogram]},
+        ],
+    )
+    assert decode(body) == Answer(QueryResult("vector", [Sample({"pod": "a"}, 7.0, 1.0)]), 2, 0)
+
+
+def test_warnings_and_infos_are_counted_and_change_nothing() -> None:
+    body = answer(
+        "vector", [], warnings=["partial response", "slow"], infos=["a rate of a gauge"], isPartial=True, stats={"x": 1}
+    )
+    assert decode(body) == Answer(QueryResult("vector", []), 0, 3)
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "text"),
+    [
+        ({"status": "error", "errorType": "bad_data", "error": "parse error"}, "query", "bad_data: parse error"),
+        ({"status": "error", "errorType": "execution", "error": "found duplicate series"}, "query", "execution: found duplicate series"),
+        ({"status": "error", "errorType": "timeout", "error": "query timed out"}, "timeout", "timeout: query timed out"),
+        ({"status": "error", "errorType": "unavailable", "error": "not ready"}, "status", "unavailable: not ready"),
+        ({"status": "error", "errorType": "bad_data", "error": "x" * 500}, "query", "bad_data: " + "x" * 187 + "..."),
+        ({"status": "error", "errorType": "bad_data", "error": "one\ntwo\x1b[31m"}, "query", "bad_data: one two [31m"),
+        ({"status": "error", "data": {"resultType": "vector", "result": []}}, "status", ":"),
+        ({"status": "success"}, "decode", "the answer holds no data"),
+        ({"status": "success", "data": None}, "decode", "the answer holds no data"),
+        ({"status": "success", "data": {}}, "decode", None),
+        ({"status": "success", "data": {"resultType": "vector", "result": {}}}, "decode", None),
+        ({"status": "success", "data": {"resultType": "vector", "result": [{"metric": {}}]}}, "decode", "a sample has neither value nor histogram"),
+        ({"status": "success", "data": {"resultType": "vector", "result": [{"metric": {}, "value": [1, 2]}]}}, "decode", None),
+        ({"status": "success", "data": {"resultType": "vector", "result": [{"metric": {}, "value": [1, "2", "3"]}]}}, "decode", None),
+        ({"status": "success", "data": {"resultType": "vector", "result": [{"metric": {"a": 1}, "value": [1, "2"]}]}}, "decode", None),
+        ({"status": "success", "data": {"resultType": "vector", "result": [{"metric": {}, "value": [1, "two"]}]}}, "decode", "a sample's value is not a number: 'two'"),
+        ({"status": "success", "data": {"resultType": "scalar", "result": []}}, "decode", None),
+        ([], "decode", None),
+        ("text", "decode", None),
+        (None, "decode", None),
+    ],
+)  # fmt: skip
+def test_what_is_not_an_answer(body: object, kind: str, text: str | None) -> None:
+    with pytest.raises(PrometheusError) as caught:
+        decode(json.dumps(body).encode())
+    assert caught.value.kind == kind
+    if text is not None:
+        assert str(caught.value) == text
+
+
+@pytest.mark.parametrize("kind", ["matrix", "string"])
+def test_other_types_are_refused_by_name(kind: str) -> None:
+    result = [{"metric": {}, "values": [[1, "2"]]}] if kind == "matrix" else [1, "text"]
+    with pytest.raises(PrometheusError) as caught:
+        decode(answer(kind, result))
+    assert (caught.value.kind, caught.value.result_type) == ("type", kind)
+
+
+def test_upstream_reads_any_status_but_error_as_success() -> None:
+    assert decode(b'{"data":{"resultType":"vector","result":[]}}').result.samples == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b'{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1,"2"]}',
+        b'{"status":"\xff"}',
+        b"[" * 100_000,
+    ],
+)
+def test_broken_json(body: bytes) -> None:
+    with pytest.raises(PrometheusError) as caught:
+        decode(body, 1000)
+    assert caught.value.kind == "decode"
+
+
+def long_vector(count: int) -> bytes:
+    elements = ",".join(
+        f'{{"metric":{{"__name__":"m","pod":"pod-{number}","text":"}},{{"}},"value":[1700000000.1,"{number}"]}}'
+        for number in range(count)
+    )
+    return f'{{"status":"success","data":{{"resultType":"vector","result":[{elements}]}},"warnings":["w"]}}'.encode()
+
+
+@pytest.mark.parametrize("chunk", [1000, 65_536, 1 << 30])
+def test_a_long_vector_is_decoded_in_steps_in_its_order(chunk: int) -> None:
+    body = long_vector(10_000)
+    decoder, steps = AnswerDecoder(), 0
+    for start in range(0, len(body), chunk):
+        decoder.feed(body[start : start + chunk])
+        while decoder.step():
+            steps += 1
+    result, _, warnings = decoder.finish()
+    assert [sample.value for sample in result.samples] == list(range(10_000))
+    assert warnings == 1
+    assert steps > len(body) // (3 * envelope.PIECE_BYTES)
+
+
+def test_a_long_vector_cut_off_is_no_answer() -> None:
+    with pytest.raises(PrometheusError) as caught:
+        decode(long_vector(10_000)[:-1000], 65_536)
+    assert caught.value.kind == "decode"
+
+
+@given(st.binary() | st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(["status", "data", "resultType", "result", "metric", "value"]), inner)).map(lambda value: json.dumps(value).encode()))  # fmt: skip
+def test_any_input_is_an_answer_or_our_error(body: bytes) -> None:
+    caught: PrometheusError | None = None
+    try:
+        decode(body, 16)
+    except PrometheusError as error:
+        caught = error
+    assert caught is None or (
+        caught.kind in {"decode", "status", "query", "timeout", "type"} and len(str(caught)) <= 300
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind", "text"),
+    [
+        (
+            400,
+            b'{"status":"error","errorType":"bad_data","error":"invalid parameter"}',
+            "query",
+            "bad_data: invalid parameter",
+        ),
+        (503, b"no healthy upstream", "status", "HTTP status 503"),
+        (404, b"", "status", "HTTP status 404"),
+        (400, b'{"status":"success"}', "status", "HTTP status 400"),
+    ],
+)
+def test_refusals(status: int, body: bytes, kind: str, text: str) -> None:
+    error = envelope.refuse_body(status, body)
+    assert (error.kind, str(error)) == (kind, text)

@@ -1,0 +1,570 @@
+import asyncio
+import gzip
+import json
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import aiohttp
+import pytest
+from aiohttp import http_exceptions, web
+from yarl import URL
+
+from adapter.clients import prometheus
+from adapter.clients.prometheus import PrometheusClient, PrometheusSettings
+from adapter.errors import PrometheusError
+from adapter.model.metrics import Sample
+from adapter.monitoring import FaultLog, Monitoring
+from tests.clients.conftest import EMPTY_VECTOR, Scripted, Start
+from tests.support.clock import WALL, FakeClock
+from tests.support.prometheus import PrometheusFactory
+from tests.support.tls import Authority
+
+Open = Callable[..., Awaitable[PrometheusClient]]
+
+
+@pytest.fixture
+async def open_client(clock: FakeClock, monitoring: Monitoring, faults: FaultLog) -> AsyncIterator[Open]:
+    """Return a function that opens a client to a URL with further settings; all are closed at the end."""
+    clients: list[PrometheusClient] = []
+
+    async def start(url: str, **settings: object) -> PrometheusClient:
+        clients.append(await PrometheusClient.open(PrometheusSettings(url, **settings), clock, monitoring, faults))  # type: ignore[arg-type]  # a table of settings
+        return clients[-1]
+
+    yield start
+    for client in clients:
+        await client.close()
+
+
+async def refused(asked: Awaitable[object]) -> tuple[str, str]:
+    with pytest.raises(PrometheusError) as caught:
+        await asked
+    return caught.value.kind, str(caught.value)
+
+
+async def test_a_query_by_get(scripted: Scripted, open_client: Open) -> None:
+    scripted.answer(
+        200,
+        json.dumps(
+            {
+                "status": "success",
+                "data": {"resultType": "vector", "result": [{"metric": {"pod": "a"}, "value": [WALL, "2.5"]}]},
+            }
+        ),
+    )
+    client = await open_client(f"{scripted.url}/prom/?dropped=1")
+    result = await client.query('sum(x{a="b c"}[1m])', WALL + 0.25)
+    assert result == ("vector", [Sample({"pod": "a"}, 2.5, WALL)])
+    (seen,) = scripted.seen
+    assert (seen.method, seen.body) == ("GET", "")
+    assert seen.target == "/prom/api/v1/query?query=sum%28x%7Ba%3D%22b+c%22%7D%5B1m%5D%29&time=1700000000.25&timeout=5"
+
+
+async def test_a_query_by_post(scripted: Scripted, open_client: Open) -> None:
+    client = await open_client(f"{scripted.url}/prom?kept=1", verb="POST", params=(("tenant", "t"),))
+    await client.query("a+b", WALL)
+    (seen,) = scripted.seen
+    assert (seen.method, seen.target) == ("POST", "/prom/api/v1/query?kept=1&tenant=t")
+    assert seen.body == "query=a%2Bb&time=1700000000&timeout=5"
+    assert seen.headers["content-type"] == "application/x-www-form-urlencoded"
+
+
+async def test_a_query_too_long_for_get_is_posted(
+    scripted: Scripted, open_client: Open, monitoring: Monitoring
+) -> None:
+    client = await open_client(scripted.url)
+    query = f'up{{pod=~"{"|".join(f"pod-{number}" for number in range(2000))}"}}'
+    await client.query(query, WALL)
+    (seen,) = scripted.seen
+    assert (seen.method, seen.form["query"]) == ("POST", query)
+    assert "fastpath_prometheus_query_long_total 1.0" in monitoring.exposition()
+
+
+async def test_headers_and_authorization(scripted: Scripted, open_client: Open, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("abc\n")
+    client = await open_client(scripted.url, headers=(("X-Scope-OrgID", "team-1"),), token_file=str(tmp_path / "token"))
+    await client.query("up", WALL)
+    headers = scripted.seen[0].headers
+    assert (headers["x-scope-orgid"], headers["authorization"], headers["accept-encoding"]) == (
+        "team-1",
+        "Bearer abc",
+        "identity",
+    )
+
+
+async def test_a_refused_token_is_looked_at_for_the_next_query(
+    scripted: Scripted, open_client: Open, tmp_path: Path
+) -> None:
+    (tmp_path / "token").write_text("old")
+    client = await open_client(scripted.url, token_file=str(tmp_path / "token"))
+    (tmp_path / "token").write_text("newer")
+    scripted.answer(401, "who?")
+    assert await refused(client.query("up", WALL)) == ("status", "HTTP status 401")
+    await refused(client.query("up", WALL))
+    assert [seen.headers["authorization"] for seen in scripted.seen] == ["Bearer old", "Bearer newer"]
+
+
+@pytest.mark.parametrize("status", [200, 201, 299, 400, 422, 503])
+async def test_statuses_whose_bodies_are_answers(status: int, scripted: Scripted, open_client: Open) -> None:
+    scripted.answer(status, json.dumps(EMPTY_VECTOR))
+    assert (await (await open_client(scripted.url)).query("up", WALL)).samples == []
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 405, 414, 429, 500, 502, 504])
+async def test_statuses_whose_bodies_are_not_read(status: int, scripted: Scripted, open_client: Open) -> None:
+    scripted.answer(status, json.dumps(EMPTY_VECTOR))
+    assert await refused((await open_client(scripted.url)).query("up", WALL)) == ("status", f"HTTP status {status}")
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "error"),
+    [
+        (400, '{"status":"error","errorType":"bad_data","error":"parse error"}', ("query", "bad_data: parse error")),
+        (200, '{"status":"error","errorType":"execution","error":"late"}', ("query", "execution: late")),
+        (503, '{"status":"error","errorType":"timeout","error":"late"}', ("timeout", "timeout: late")),
+        (503, "no healthy upstream", ("status", "HTTP status 503")),
+        (204, "", ("decode", "not an answer of Prometheus: Input data was truncated")),
+    ],
+)
+async def test_errors_of_prometheus(
+    status: int, body: str, error: tuple[str, str], scripted: Scripted, open_client: Open
+) -> None:
+    scripted.answer(status, body)
+    assert await refused((await open_client(scripted.url)).query("up", WALL)) == error
+
+
+async def test_other_result_types_keep_their_name(scripted: Scripted, open_client: Open) -> None:
+    scripted.answer(200, '{"status":"success","data":{"resultType":"matrix","result":[]}}')
+    with pytest.raises(PrometheusError) as caught:
+        await (await open_client(scripted.url)).query("up[1m]", WALL)
+    assert (caught.value.kind, caught.value.result_type) == ("type", "matrix")
+
+
+async def test_histograms_and_warnings_are_counted(
+    scripted: Scripted, open_client: Open, monitoring: Monitoring
+) -> None:
+    scripted.answer(
+        200,
+        '{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"histogram":[1,{}]}]},"warnings":["a","b"]}',
+    )
+    assert (await (await open_client(scripted.url)).query("h", WALL)).samples == []
+    exposition = monitoring.exposition()
+    assert 'fastpath_values_dropped_total{reason="histogram"} 1.0' in exposition
+    assert "fastpath_prometheus_query_warnings_total 2.0" in exposition
+
+
+async def test_compressed_answers_are_read(scripted: Scripted, open_client: Open) -> None:
+    scripted.answer(200, gzip.compress(json.dumps(EMPTY_VECTOR).encode()), **{"Content-Encoding": "gzip"})
+    assert (await (await open_client(scripted.url)).query("up", WALL)).samples == []
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+async def test_an_answer_that_is_too_large(chunked: bool, scripted: Scripted, open_client: Open) -> None:  # noqa: FBT001 - a table's column
+    body = json.dumps(EMPTY_VECTOR).encode()
+
+    async def respond(request: web.Request) -> web.StreamResponse:
+        if not chunked:
+            return web.Response(body=body)
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for start in range(0, len(body), 10):
+            await response.write(body[start : start + 10])
+        return response
+
+    scripted.respond = respond
+    client = await open_client(scripted.url, max_answer_bytes=len(body) - 1)
+    assert await refused(client.query("up", WALL)) == ("size", f"the answer is larger than {len(body) - 1} bytes")
+    client = await open_client(scripted.url, max_answer_bytes=len(body))
+    assert (await client.query("up", WALL)).samples == []
+
+
+async def test_a_bomb_is_measured_unpacked(scripted: Scripted, open_client: Open) -> None:
+    scripted.answer(200, gzip.compress(b" " * 3_000_000), **{"Content-Encoding": "gzip"})
+    client = await open_client(scripted.url, max_answer_bytes=1_000_000)
+    assert (await refused(client.query("up", WALL)))[0] == "size"
+
+
+async def test_a_slow_answer(scripted: Scripted, open_client: Open, monitoring: Monitoring) -> None:
+    gone = asyncio.Event()
+
+    async def respond(_: web.Request) -> web.StreamResponse:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            gone.set()
+        raise AssertionError
+
+    scripted.respond = respond
+    client = await open_client(scripted.url, attempt_timeout=0.05)
+    assert await refused(client.query("up", WALL)) == ("timeout", "no answer in 0.05 s")
+    assert scripted.seen[0].form["timeout"] == "0.05"
+    await gone.wait()
+    assert "fastpath_prometheus_query_duration_seconds_count 1.0" in monitoring.exposition()
+
+
+async def test_a_caller_who_leaves_takes_the_request_along(scripted: Scripted, open_client: Open) -> None:
+    begun, gone = asyncio.Event(), asyncio.Event()
+
+    async def respond(_: web.Request) -> web.StreamResponse:
+        begun.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            gone.set()
+        raise AssertionError
+
+    scripted.respond = respond
+    client = await open_client(scripted.url, max_connections=1)
+    asking = asyncio.create_task(client.query("up", WALL))
+    await begun.wait()
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    await gone.wait()
+    scripted.answer(200, json.dumps(EMPTY_VECTOR))
+    await client.query("up", WALL)  # the one connection is free again
+
+
+async def test_no_more_connections_than_allowed_and_waiting_is_bounded(
+    scripted: Scripted, open_client: Open, monitoring: Monitoring
+) -> None:
+    running = most = 0
+    go = asyncio.Event()
+
+    async def respond(_: web.Request) -> web.StreamResponse:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await go.wait()
+        running -= 1
+        return web.json_response(EMPTY_VECTOR)
+
+    scripted.respond = respond
+    client = await open_client(scripted.url, max_connections=2, request_timeout=0.3)
+    asking = [asyncio.create_task(client.query("up", WALL)) for _ in range(3)]
+    while running < 2 or "fastpath_prometheus_queries_waiting 1.0" not in monitoring.exposition():  # noqa: ASYNC110 - a state of another
+        await asyncio.sleep(0.001)
+    assert await refused(asking[2]) == ("timeout", "no connection became free in 0.3 s")
+    asking[2] = asyncio.create_task(client.query("up", WALL))
+    go.set()
+    outcomes = await asyncio.gather(*asking, return_exceptions=True)
+    assert most == 2
+    assert outcomes[2] == ("vector", [])
+    assert "fastpath_prometheus_queries_waiting 0.0" in monitoring.exposition()
+
+
+async def test_the_time_left_is_what_prometheus_is_told(
+    scripted: Scripted, open_client: Open, clock: FakeClock
+) -> None:
+    go = asyncio.Event()
+
+    async def respond(_: web.Request) -> web.StreamResponse:
+        await go.wait()
+        return web.json_response(EMPTY_VECTOR)
+
+    scripted.respond = respond
+    client = await open_client(scripted.url, max_connections=1)
+    first = asyncio.create_task(client.query("one", WALL))
+    while not scripted.seen:  # noqa: ASYNC110 - a state of the server
+        await asyncio.sleep(0.001)
+    second = asyncio.create_task(client.query("two", WALL))
+    await asyncio.sleep(0)
+    clock.advance(6.5)
+    go.set()
+    await asyncio.gather(first, second)
+    assert [seen.form["timeout"] for seen in scripted.seen] == ["5", "1.5"]
+
+
+async def test_connections_are_kept(scripted: Scripted, open_client: Open) -> None:
+    ports = set()
+
+    async def respond(request: web.Request) -> web.StreamResponse:
+        assert request.transport is not None
+        ports.add(request.transport.get_extra_info("peername")[1])
+        return web.json_response(EMPTY_VECTOR)
+
+    scripted.respond = respond
+    client = await open_client(scripted.url)
+    for _ in range(3):
+        await client.query("up", WALL)
+    assert len(ports) == 1
+
+
+# -- connections that break -------------------------------------------------------------------------------------------
+
+ANSWER = json.dumps(EMPTY_VECTOR).encode()
+WHOLE = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(ANSWER), ANSWER)
+
+
+class Raw:
+    """A server below HTTP: for each connection a script of what to do with each request; None closes without a word."""
+
+    def __init__(self, scripts: list[list[bytes | None]]) -> None:
+        self._scripts = scripts
+        self.requests = 0
+        self.url = ""
+
+    async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            for step in self._scripts.pop(0) if self._scripts else []:
+                head = await reader.readuntil(b"\r\n\r\n")
+                for line in head.split(b"\r\n"):
+                    if line.lower().startswith(b"content-length:"):
+                        await reader.readexactly(int(line.split(b":")[1]))
+                self.requests += 1
+                if step is None:
+                    break
+                writer.write(step)
+                await writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+
+StartRaw = Callable[[list[list[bytes | None]]], Awaitable[Raw]]
+
+
+@pytest.fixture
+async def start_raw() -> AsyncIterator[StartRaw]:
+    servers: list[asyncio.Server] = []
+
+    async def start(scripts: list[list[bytes | None]]) -> Raw:
+        raw = Raw(scripts)
+        server = await asyncio.start_server(raw.handle, "127.0.0.1", 0)
+        servers.append(server)
+        raw.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        return raw
+
+    yield start
+    for server in servers:
+        server.close()
+        await server.wait_closed()
+
+
+@pytest.mark.parametrize("verb", ["GET", "POST"])
+async def test_a_query_lost_on_an_idle_connection_is_sent_again_once(
+    verb: str, start_raw: StartRaw, open_client: Open, monitoring: Monitoring
+) -> None:
+    raw = await start_raw([[WHOLE, None], [WHOLE]])
+    client = await open_client(raw.url, verb=verb)
+    await client.query("one", WALL)
+    assert (await client.query("two", WALL)).samples == []
+    assert raw.requests == 3
+    assert "fastpath_prometheus_query_retries_total 1.0" in monitoring.exposition()
+
+
+@pytest.mark.parametrize("verb", ["GET", "POST"])
+async def test_a_query_lost_on_a_fresh_connection_is_not_sent_again(
+    verb: str, start_raw: StartRaw, open_client: Open
+) -> None:
+    raw = await start_raw([[None], [WHOLE]])
+    client = await open_client(raw.url, verb=verb)
+    assert await refused(client.query("one", WALL)) == ("unreachable", "the connection was closed before the answer")
+    assert raw.requests == 1
+
+
+@pytest.mark.parametrize("verb", ["GET", "POST"])
+async def test_a_query_lost_twice_is_not_sent_a_third_time(verb: str, start_raw: StartRaw, open_client: Open) -> None:
+    raw = await start_raw([[WHOLE, None], [None], [WHOLE]])
+    client = await open_client(raw.url, verb=verb)
+    await client.query("one", WALL)
+    assert (await refused(client.query("two", WALL)))[0] == "unreachable"
+    assert raw.requests == 3
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        (WHOLE[:-10], "unreachable"),
+        (b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{"sta', "unreachable"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n", "status"),
+        (b"SSH-2.0-OpenSSH_9\r\n\r\n", "status"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n", "status"),
+        (b"HTTP/1.1 302 Found\r\nLocation: ftp://elsewhere/\r\nContent-Length: 0\r\n\r\n", "status"),
+        (b"HTTP/1.1 302 Found\r\nLocation: http://\r\nContent-Length: 0\r\n\r\n", "status"),
+        (b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\nxxxx", "unreachable"),
+        (b"HTTP/1.1 200 OK\r\nX: " + b"x" * 100_000 + b"\r\n\r\n", "status"),
+    ],
+    ids=["short body", "short chunk", "bad chunk", "not http", "bad length", "ftp", "nowhere", "not gzip", "long header"],
+)  # fmt: skip
+async def test_answers_that_break_off_or_are_not_http(
+    answer: bytes, kind: str, start_raw: StartRaw, open_client: Open
+) -> None:
+    raw = await start_raw([[answer], []])
+    found, text = await refused((await open_client(raw.url)).query("secret_query", WALL))
+    assert found in {kind, "unreachable"}
+    assert "secret_query" not in text
+    assert len(text) <= 200
+
+
+async def test_redirects_are_followed_not_for_ever(scripted: Scripted, open_client: Open) -> None:
+    async def respond(_: web.Request) -> web.StreamResponse:
+        raise web.HTTPFound("/again")
+
+    scripted.respond = respond
+    assert await refused((await open_client(scripted.url)).query("up", WALL)) == (
+        "status",
+        "redirected too often or to nowhere",
+    )
+    assert len(scripted.seen) == 10
+
+
+async def test_nobody_there(open_client: Open, unused_port: int) -> None:
+    client = await open_client(f"http://127.0.0.1:{unused_port}")
+    kind, text = await refused(client.query("up", WALL))
+    assert kind == "unreachable"
+    assert text.startswith("cannot connect: ")
+    assert "0x" not in text
+
+
+@pytest.fixture
+async def unused_port() -> int:
+    server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
+    port: int = server.sockets[0].getsockname()[1]
+    server.close()
+    await server.wait_closed()
+    return port
+
+
+async def test_closed(scripted: Scripted, open_client: Open) -> None:
+    client = await open_client(scripted.url)
+    await client.close()
+    assert await refused(client.query("up", WALL)) == ("unreachable", "the client is closed")
+
+
+async def test_closed_while_it_asks(scripted: Scripted, open_client: Open) -> None:
+    begun = asyncio.Event()
+
+    async def respond(_: web.Request) -> web.StreamResponse:
+        begun.set()
+        await asyncio.sleep(60)
+        raise AssertionError
+
+    scripted.respond = respond
+    client = await open_client(scripted.url)
+    asking = asyncio.create_task(client.query("up", WALL))
+    await begun.wait()
+    await client.close()
+    assert (await refused(asking))[0] == "unreachable"
+
+
+def _example(kind: type[Exception]) -> Exception:
+    """Return an instance of one of aiohttp's exceptions, however many arguments it wants."""
+    info = aiohttp.RequestInfo(URL("http://p/?query=secret"), "GET", None, URL("http://p/?query=secret"))  # type: ignore[arg-type]  # headers are not looked at
+    key = aiohttp.client_reqrep.ConnectionKey("p", 80, False, False, None, None, None)
+    if issubclass(kind, aiohttp.ClientConnectorCertificateError):
+        return kind(key, ssl.SSLCertVerificationError("self-signed"))
+    if kind.__name__ == "UnixClientConnectorError":
+        return kind("/socket", key, OSError(111, "Connection refused"))
+    if issubclass(kind, aiohttp.ClientConnectorError):
+        return kind(key, OSError(111, "Connection refused"))
+    if issubclass(kind, aiohttp.ClientResponseError):
+        return kind(info, (), message="m")
+    if issubclass(kind, aiohttp.ServerFingerprintMismatch):
+        return kind(b"a", b"b", "p", 80)
+    if issubclass(kind, aiohttp.InvalidURL | aiohttp.NonHttpUrlClientError):
+        return kind("http://p/?query=secret")
+    return kind("text")
+
+
+def _below(kind: type[Exception]) -> set[type[Exception]]:
+    return {kind}.union(*(_below(each) for each in kind.__subclasses__()))
+
+
+@pytest.mark.parametrize(
+    "kind",
+    sorted(_below(aiohttp.ClientError) | {TimeoutError, OSError, ConnectionResetError}, key=str),
+    ids=lambda kind: kind.__name__,
+)
+def test_every_exception_of_aiohttp_is_mapped(kind: type[Exception]) -> None:
+    assert issubclass(kind, aiohttp.ClientError | OSError | http_exceptions.HttpProcessingError)  # what a query catches
+    error = prometheus.map_error(_example(kind))
+    assert error.kind in {"unreachable", "timeout", "status"}
+    assert str(error)
+    assert "secret" not in str(error)
+    assert (error.kind == "timeout") == issubclass(kind, TimeoutError)
+
+
+# -- TLS --------------------------------------------------------------------------------------------------------------
+
+
+async def test_only_the_given_ca_is_trusted(
+    start_scripted: Start, open_client: Open, authority: Authority, other_authority: Authority
+) -> None:
+    server = await start_scripted(authority.server_context())
+    await (await open_client(server.url, ca_file=str(authority.file))).query("up", WALL)
+    for settings in ({}, {"ca_file": str(other_authority.file)}):
+        kind, text = await refused((await open_client(server.url, **settings)).query("up", WALL))
+        assert kind == "unreachable"
+        assert text.startswith("certificate not accepted: ")
+    assert len(server.seen) == 1
+
+
+async def test_the_certificate_must_name_the_host(
+    start_scripted: Start, open_client: Open, authority: Authority
+) -> None:
+    server = await start_scripted(authority.server_context(authority.issue("elsewhere.example")))
+    kind, text = await refused((await open_client(server.url, ca_file=str(authority.file))).query("up", WALL))
+    assert kind == "unreachable"
+    assert "127.0.0.1" in text
+
+
+async def test_a_client_certificate_is_shown(start_scripted: Start, open_client: Open, authority: Authority) -> None:
+    server = await start_scripted(authority.server_context(client_certificates=True))
+    pair = authority.issue(common_name="fastpath")
+    client = await open_client(
+        server.url, ca_file=str(authority.file), cert_file=str(pair.certificate), key_file=str(pair.key)
+    )
+    await client.query("up", WALL)
+    assert (await refused((await open_client(server.url, ca_file=str(authority.file))).query("up", WALL)))[
+        0
+    ] == "unreachable"
+
+
+async def test_tls_older_than_1_2_is_refused(open_client: Open, authority: Authority) -> None:
+    client = await open_client("https://127.0.0.1", ca_file=str(authority.file))
+    assert client.origin.ssl_context().minimum_version == ssl.TLSVersion.TLSv1_2
+
+
+async def test_a_proxy_from_the_environment_is_asked(
+    scripted: Scripted, open_client: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", scripted.url)
+    client = await open_client("http://prometheus.example:9090")
+    await client.query("up", WALL)
+    assert scripted.seen[0].target.startswith("http://prometheus.example:9090/api/v1/query?")
+
+
+# -- the real one -----------------------------------------------------------------------------------------------------
+
+SAMPLES = f"""
+# TYPE queue_len gauge
+queue_len{{namespace="web",pod="a"}} 3 {WALL:.0f}
+queue_len{{namespace="web",pod="b"}} NaN {WALL:.0f}
+queue_len{{namespace="web",pod="c"}} +Inf {WALL:.0f}
+"""
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(60)
+async def test_a_real_prometheus(prometheus_server: PrometheusFactory, open_client: Open) -> None:
+    server = await asyncio.to_thread(prometheus_server, samples=SAMPLES)
+    for verb in ("GET", "POST"):
+        client = await open_client(f"{server.url}//", verb=verb)
+        result = await client.query('queue_len{namespace="web"}', WALL + 0.5)
+        values = {sample.labels["pod"]: str(sample.value) for sample in result.samples}
+        assert values == {"a": "3.0", "b": "nan", "c": "inf"}
+        assert {sample.time for sample in result.samples} == {WALL + 0.5}
+        assert await client.query("scalar(vector(1e3))", WALL) == ("scalar", [Sample({}, 1000.0, WALL)])
+        assert (await client.query(f'queue_len{{pod=~"{"|".join(["a"] * 5000)}"}}', WALL)).samples[0].value == 3
+        assert (await client.query("absent_series", WALL)).samples == []
+        assert (await refused(client.query("sum(", WALL)))[0] == "query"
+        assert (await refused(client.query("queue_len * on (namespace) queue_len", WALL)))[0] == "query"
+        assert (await refused(client.query("queue_len[5m]", WALL)))[0] == "type"
+        assert (await refused(client.query('"text"', WALL)))[0] == "type"
+    await asyncio.to_thread(server.kill)
+    assert (await refused(client.query("up", WALL)))[0] == "unreachable"
+    await asyncio.to_thread(server.start)
+    assert (await client.query("queue_len", WALL)).samples
