@@ -1,0 +1,189 @@
+"""Discovery over time: asks for series lists, keeps what is known, and makes the registry that requests read.
+
+How a list is fetched is the business of `clients.discovery`, what it means that of `rules.registry`. The law: a failed list
+voids only the refresh of its own rules; nothing known is lost by a failure; readiness waits for the first attempt, not for success.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from cachetools import TTLCache
+
+from adapter.errors import PrometheusError
+from adapter.model.clock import Clock
+from adapter.model.metrics import SeriesInfo
+from adapter.monitoring import FaultLog, Monitoring, facts
+from adapter.rules import registry
+from adapter.rules.compile import Rule, Ruleset
+from adapter.rules.registry import Memory, Registry
+
+_log = logging.getLogger(__name__)
+
+# A metric that is asked for and not known is looked up at most so often, all names together, and the same name so often; seconds.
+_LOOKUP_GAP = 15.0
+_SAME_NAME_GAP = 60.0
+# A look-up asks for the series of so many last seconds only: Prometheus finds those without its disk.
+_LOOKUP_WINDOW = 300.0
+# Longest a request waits for a look-up or for the first discovery.
+_LOOKUP_WAIT = 8.0
+_NAMES_REMEMBERED = 10_000
+
+Lists = Mapping[str, tuple[SeriesInfo, ...] | PrometheusError]
+
+
+class Lister(Protocol):
+    """Asks Prometheus which series there are."""
+
+    async def series(self, selectors: Sequence[str], start: float) -> Lists:
+        """Return, for each selector, the series with samples since `start` (epoch seconds), or why there is no answer."""
+        ...
+
+
+class Relister:
+    """Owns the registry. `run` is its one task; `adopt` gives it other rules."""
+
+    def __init__(
+        self, lister: Lister, clock: Clock, monitoring: Monitoring, faults: FaultLog, *, interval: float, max_age: float
+    ) -> None:
+        """`interval`: seconds between the end of a relist and the next; `max_age`: how far back a relist looks."""
+        self._lister = lister
+        self._clock = clock
+        self._monitoring = monitoring
+        self._faults = faults
+        self._interval = interval
+        self._max_age = max_age
+        self._ruleset = Ruleset()
+        self._memory: Memory = {}
+        self._wake = asyncio.Event()
+        self._listing = asyncio.Lock()
+        self._looking_up: dict[object, asyncio.Event] = {}
+        self._asked_names: TTLCache[object, bool] = TTLCache(_NAMES_REMEMBERED, _SAME_NAME_GAP, timer=clock.monotonic)
+        self._looked_up = float("-inf")
+        self._failing: frozenset[str] = frozenset()
+        self.registry: Registry = registry.EMPTY
+        self.attempted = asyncio.Event()
+        """Set when the first relist of the first rules has ended, well or not."""
+
+    @property
+    def ruleset(self) -> Ruleset:
+        """The rules in force."""
+        return self._ruleset
+
+    def adopt(self, ruleset: Ruleset) -> None:
+        """Take other rules: what is known of their selectors serves at once, the rest is asked for now."""
+        self._ruleset = ruleset
+        selectors = frozenset(ruleset.selectors())
+        self._memory = {selector: known for selector, known in self._memory.items() if selector in selectors}
+        self._asked_names.clear()
+        self._rebuild()
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Relist for ever: at once when rules come, then an interval after the end of each relist."""
+        while True:
+            await self._wake.wait()
+            while True:
+                self._wake.clear()
+                await self._relist(self._ruleset.selectors(), self._max_age, whole=True)
+                self.attempted.set()
+                try:
+                    async with asyncio.timeout(self._interval):
+                        await self._wake.wait()
+                except TimeoutError:
+                    continue
+                break
+
+    async def look_up(self, name: str, rules: Sequence[Rule]) -> bool:
+        """Ask now for a metric that a request wants and nobody knows; whether the registry may have it since.
+
+        Rate-limited, and bounded in time. Rules that can never give the name are not asked.
+        """
+        try:
+            async with asyncio.timeout(_LOOKUP_WAIT):
+                if not self.attempted.is_set():
+                    await self.attempted.wait()
+                    return True
+                return await self._look_up(name, rules)
+        except TimeoutError:
+            return False
+
+    async def _look_up(self, name: str, rules: Sequence[Rule]) -> bool:
+        selectors = tuple(dict.fromkeys(rule.config.series_query for rule in rules if rule.namer.may_give(name)))
+        key = (name, selectors)
+        under_way = self._looking_up.get(key)
+        if under_way is not None:
+            await under_way.wait()
+            return True
+        now = self._clock.monotonic()
+        if not selectors or key in self._asked_names or now - self._looked_up < _LOOKUP_GAP:
+            return False
+        self._asked_names[key] = True
+        self._looked_up = now
+        done = self._looking_up[key] = asyncio.Event()
+        try:
+            await self._relist(selectors, min(_LOOKUP_WINDOW, self._max_age), whole=False)
+        finally:
+            del self._looking_up[key]
+            done.set()
+        return True
+
+    async def _relist(self, selectors: Sequence[str], age: float, *, whole: bool) -> None:
+        """Ask for the lists, one run at a time, and make the next snapshot."""
+        async with self._listing:
+            begun = self._clock.monotonic()
+            wall = self._clock.wall()
+            lists = await self._lister.series(selectors, wall - age) if selectors else {}
+            memory = dict(self._memory)
+            for selector, answer in lists.items():
+                if not isinstance(answer, PrometheusError):
+                    memory = registry.remember(memory, selector, answer, whole=whole)
+            current = frozenset(self._ruleset.selectors())  # the rules may have changed meanwhile
+            self._memory = {selector: known for selector, known in memory.items() if selector in current}
+            self._rebuild()
+            if whole:
+                self._report(lists, self._clock.monotonic() - begun, wall)
+
+    def _rebuild(self) -> None:
+        old = self.registry
+        made = registry.build(self._ruleset, self._memory, old.generation + 1)
+        if (made.custom, made.external) == (old.custom, old.external) and old.generation:
+            return
+        for collision in made.collisions:
+            if collision not in old.collisions:
+                _log.warning("two sources for one metric", extra=facts(metric=collision))
+        self.registry = made
+
+    def _report(self, lists: Lists, seconds: float, wall: float) -> None:
+        """Count what the relist gave and say once which selectors fail."""
+        failed = {selector: answer for selector, answer in lists.items() if isinstance(answer, PrometheusError)}
+        metrics = self._monitoring
+        metrics.discovery_attempt.set(wall)
+        metrics.discovery_duration.set(seconds)
+        metrics.discovery_voided.set(sum(rule.config.series_query in failed for rule in self._rules()))
+        metrics.discovery_series.set(
+            sum(
+                series.count
+                for answer in lists.values()
+                if not isinstance(answer, PrometheusError)
+                for series in answer
+            )
+        )
+        if not failed:
+            metrics.discovery_success.set(wall)
+        for selector, error in failed.items():
+            metrics.discovery_failures.labels(kind=error.kind).inc()
+            rules = ", ".join(rule.config.path for rule in self._rules() if rule.config.series_query == selector)
+            self._faults.met("discovery", "series list failed", str(error), subject=selector, rules=rules)
+        for selector in self._failing - failed.keys():
+            self._faults.ended("discovery", subject=selector)
+        self._failing = frozenset(failed)
+
+    def _rules(self) -> tuple[Rule, ...]:
+        return (*self._ruleset.custom, *self._ruleset.external)
+
+    def status(self) -> str:
+        """Return one informational line: how many metrics are known, how many rules could not be refreshed."""
+        failing = f", {len(self._failing)} series lists failing" if self._failing else ""
+        return f"{len(self.registry.custom)} custom and {len(self.registry.external)} external metrics{failing}"

@@ -1,0 +1,149 @@
+"""The rules in force: compiled when the cluster's resources are known, compiled again when files or resources change.
+
+The law: what cannot be used never replaces what can. At start a faulty rule is left out and reported; later any fault leaves all rules as
+they were, because taking a rule away from a running cluster is worse than keeping its older version.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+
+from adapter.clients.rulesfiles import RulesFiles
+from adapter.config.rulesfile import Parsed, RulesConfig
+from adapter.errors import Fault, InputError, KubernetesError, NotSyncedError
+from adapter.model.clock import Clock
+from adapter.model.resources import Catalogue
+from adapter.monitoring import FaultLog, Monitoring, facts
+from adapter.provider.provider import Resources
+from adapter.provider.relist import Relister
+from adapter.rules import compile as compiler
+
+_log = logging.getLogger(__name__)
+
+# How often files and resources are looked at, in seconds.
+_PERIOD = 1.0
+
+
+class RuleSource:
+    """Gives the relister its rules. `run` is its one task."""
+
+    def __init__(
+        self,
+        files: RulesFiles,
+        parsed: Parsed,
+        resources: Resources,
+        relister: Relister,
+        clock: Clock,
+        monitoring: Monitoring,
+        faults: FaultLog,
+        *,
+        strict: bool,
+        check: Callable[[RulesConfig], Fault | None] = lambda _: None,
+        adopted: Callable[[RulesConfig], None] = lambda _: None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        """Start from `parsed`, the first reading of `files`; with `strict` any fault ends `run` with an InputError.
+
+        `check` looks for faults between the rules and other settings; `adopted` is told of each configuration that takes effect.
+        """
+        self._files = files
+        self._parsed = parsed
+        self._resources = resources
+        self._relister = relister
+        self._clock = clock
+        self._monitoring = monitoring
+        self._fault_log = faults
+        self._strict = strict
+        self._check = check
+        self._adopted = adopted
+        self._sleep = sleep
+        self._catalogue: Catalogue | None = None
+        self.faults: tuple[Fault, ...] = parsed.faults
+        """What is wrong in the configuration in force: the rules left out, and why."""
+        self.refused: tuple[Fault, ...] = ()
+        """What is wrong in the files as they are now, when they are not in force; empty when they are."""
+
+    async def run(self) -> None:
+        """Wait for the cluster's resources, put the rules in force, and follow every change."""
+        self._catalogue = await self._first_catalogue()
+        ruleset, compile_faults = compiler.compile_rules(self._parsed.config, self._catalogue)
+        faults = (*self._parsed.faults, *compile_faults)
+        if self._strict and faults:
+            raise InputError(faults)
+        self._adopt(self._parsed.config, ruleset, faults)
+        while True:
+            await self._sleep(_PERIOD)
+            parsed = self._files.poll()
+            if parsed is not None:
+                self._reload(parsed)
+            else:
+                self._follow_resources()
+
+    async def _first_catalogue(self) -> Catalogue:
+        while True:
+            try:
+                return await self._resources.refresh()
+            except (KubernetesError, NotSyncedError):
+                await self._sleep(_PERIOD)  # said by the catalogue itself
+
+    def _reload(self, parsed: Parsed) -> None:
+        """Take changed files when nothing is wrong with them; else keep what is in force and say why."""
+        assert self._catalogue is not None
+        ruleset, compile_faults = compiler.compile_rules(parsed.config, self._catalogue)
+        other = self._check(parsed.config)
+        faults = (*parsed.fatal, *parsed.faults, *compile_faults, *((other,) if other else ()))
+        if faults:
+            self.refused = faults
+            self._monitoring.config_reloads.labels(outcome="refused").inc()
+            self._report("config-reload", "changed configuration refused, the old one stays", faults)
+            return
+        self._fault_log.ended("config-reload")
+        self._monitoring.config_reloads.labels(outcome="applied").inc()
+        self._parsed = parsed
+        self._adopt(parsed.config, ruleset, ())
+
+    def _follow_resources(self) -> None:
+        """Compile again when the cluster has other resources: an override may name a kind that was installed since."""
+        current = self._resources.current()
+        if current == self._catalogue:
+            return
+        self._catalogue = current
+        ruleset, compile_faults = compiler.compile_rules(self._parsed.config, current)
+        self._adopt(self._parsed.config, ruleset, (*self._parsed.faults, *compile_faults))
+
+    def _adopt(self, config: RulesConfig, ruleset: compiler.Ruleset, faults: Sequence[Fault]) -> None:
+        self.faults = tuple(faults)
+        self.refused = ()
+        if faults:
+            self._report("config", "rules left out", faults)
+        else:
+            self._fault_log.ended("config")
+        metrics = self._monitoring
+        metrics.config_faults.set(len(faults))
+        metrics.config_success.set(self._clock.wall())
+        for api, entries, usable in (
+            ("custom", config.rules, ruleset.custom),
+            ("external", config.external_rules, ruleset.external),
+        ):
+            metrics.rules_loaded.labels(api=api).set(len(usable))
+            metrics.rules_skipped.labels(api=api).set(self._skipped(api) + len(entries) - len(usable))
+        _log.info(
+            "rules in force",
+            extra=facts(custom=len(ruleset.custom), external=len(ruleset.external), faults=len(faults)),
+        )
+        self._relister.adopt(ruleset)
+        self._adopted(config)
+
+    def _skipped(self, api: str) -> int:
+        """Return how many rules did not even parse: their faults name them, `rules[3]` or `externalRules[3]`."""
+        prefix = "rules[" if api == "custom" else "externalRules["
+        return len(
+            {
+                (fault.source, fault.path.partition("]")[0])
+                for fault in self._parsed.faults
+                if fault.path.startswith(prefix)
+            }
+        )
+
+    def _report(self, fault: str, message: str, found: Sequence[Fault]) -> None:
+        self._fault_log.met(fault, message, "; ".join(map(str, found)), faults=len(found))
