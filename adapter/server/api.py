@@ -1,0 +1,233 @@
+"""From a raw request target to the question it asks, and the seam through which questions are answered.
+
+Here: the paths and query parameters of the metrics APIs. Not here: the JSON of answers (`bodies`), the documents that
+list what there is (`documents`), HTTP (`serving`).
+
+Its law: the raw path is split first and each segment decoded exactly once. Whoever else needs the parts of a path (an
+authorizer above all) takes the `MetricPath` from here, so that nobody can be asked about other values than are served.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Literal, NamedTuple, Protocol
+from urllib.parse import unquote_to_bytes
+
+from adapter import errors
+from adapter.model import durations, selectors
+from adapter.model.metrics import CustomAnswer, CustomMetricInfo, CustomQuestion, ExternalAnswer, ExternalQuestion
+
+CUSTOM_GROUP = "custom.metrics.k8s.io"
+EXTERNAL_GROUP = "external.metrics.k8s.io"
+VERSIONS = {CUSTOM_GROUP: ("v1beta1", "v1beta2"), EXTERNAL_GROUP: ("v1beta1",)}
+"""The versions of each group, the preferred one first. Upstream's group document prefers v1beta1 of custom metrics."""
+
+WILDCARD = "*"
+
+_ESCAPE_CUT_SHORT = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_TRUE_WORDS = frozenset({"1", "t", "T", "TRUE", "true", "True"})
+_FALSE_WORDS = frozenset({"0", "false"})
+
+
+class MetricsProvider(Protocol):
+    """Who answers questions. Errors meant for callers are `errors.StatusError`; all others become a bare 500."""
+
+    @property
+    def generation(self) -> int:
+        """Return a number that changes whenever what there is to ask for has changed."""
+        ...
+
+    async def custom(self, question: CustomQuestion) -> CustomAnswer:
+        """Answer a question about objects; for a named object exactly one item, or an error."""
+        ...
+
+    async def external(self, question: ExternalQuestion) -> ExternalAnswer:
+        """Answer a question about no object. Metric names match whatever their case: client-go lower-cases them."""
+        ...
+
+    def custom_metrics(self) -> Sequence[CustomMetricInfo]:
+        """Return what the discovery documents of custom metrics list."""
+        ...
+
+    def external_metrics(self) -> Sequence[str]:
+        """Return what the discovery document of external metrics lists."""
+        ...
+
+
+class MetricPath(NamedTuple):
+    """The decoded parts of a metric path.
+
+    `form` is ``object`` (R/NAME/M, in a namespace or at the root), ``namespace`` (``namespaces/N/metrics/M``: `resource`
+    is ``namespaces``, `namespace` None, `name` the namespace described) or ``external`` (`resource` ""). `name` is None
+    for the wildcard and for external metrics.
+    """
+
+    form: Literal["object", "namespace", "external"]
+    group: str
+    version: str
+    namespace: str | None
+    resource: str
+    name: str | None
+    metric: str
+
+
+class Parameters(NamedTuple):
+    """The query parameters that mean something here: of each, the first value.
+
+    `pretty` is None when it was not given or empty; `timeout` is in seconds, None when not given or not positive.
+    """
+
+    label_selector: str = ""
+    metric_label_selector: str = ""
+    pretty: bool | None = None
+    timeout: float | None = None
+    watch: bool = False
+
+
+def split_target(target: str) -> tuple[str, str]:
+    """Return raw path and raw query of a request target, which may be in absolute form. Raises BadRequestError."""
+    if not target.isascii():
+        raise _invalid_path()
+    path, _, query = target.partition("?")
+    if not path.startswith("/"):
+        scheme, separator, rest = path.partition("://")
+        if not separator or scheme.lower() not in {"http", "https"}:
+            raise _invalid_path()
+        _, slash, below = rest.partition("/")
+        path = slash + below or "/"
+    return path, query
+
+
+def decode_segments(path: str) -> tuple[str, ...]:
+    """Split a raw path at its slashes and decode each segment once; ``/`` gives one empty segment.
+
+    Raises BadRequestError for an escape that is none, for what is not UTF-8, and for segments that Kubernetes clients
+    refuse to build: ``.``, ``..`` and those that hold a slash, a percent sign or NUL. Empty segments are left to
+    `parse_metric_path`.
+    """
+    segments = tuple(_decode_segment(segment) for segment in path[1:].split("/"))
+    if any(segment in {".", ".."} or "/" in segment or "%" in segment or "\0" in segment for segment in segments):
+        raise _invalid_path()
+    return segments
+
+
+def parse_metric_path(group: str, version: str, rest: Sequence[str]) -> MetricPath:
+    """Parse the decoded segments that follow ``/apis/GROUP/VERSION``.
+
+    Raises BadRequestError where upstream says ``invalid request path``, and NotFoundError for what no route matches.
+    """
+    if not all(rest):
+        raise _invalid_path()
+    if group == EXTERNAL_GROUP:
+        match rest:
+            case ["namespaces", namespace, metric] if namespace != WILDCARD:
+                return MetricPath("external", group, version, namespace, "", None, metric)
+            case ["namespaces", _, _]:
+                raise _invalid_path()
+        raise path_not_found()
+    match rest:
+        case ["namespaces", namespace, "metrics", metric]:
+            return MetricPath("namespace", group, version, None, "namespaces", _name(namespace), metric)
+        case ["namespaces", _, _]:
+            raise _invalid_path()
+        case ["namespaces", namespace, resource, name, metric] if resource != "metrics":
+            if namespace == WILDCARD:
+                raise _invalid_path()
+            return MetricPath("object", group, version, namespace, resource, _name(name), metric)
+        case [resource, name, metric]:
+            return MetricPath("object", group, version, None, resource, _name(name), metric)
+    raise path_not_found()
+
+
+def parse_parameters(query: str) -> Parameters:
+    """Parse a raw query as Go's net/url does: pairs that do not decode or hold a semicolon are dropped.
+
+    Raises BadRequestError for a `timeout` that is no Go duration.
+    """
+    first: dict[str, str] = {}
+    for key, value in _pairs(query):
+        first.setdefault(key, value)
+    pretty = first.get("pretty", "")
+    return Parameters(
+        label_selector=first.get("labelSelector", ""),
+        metric_label_selector=first.get("metricLabelSelector", ""),
+        pretty=pretty in _TRUE_WORDS if pretty else None,
+        timeout=_timeout(first.get("timeout", "")),
+        watch="watch" in first and first["watch"].lower() not in _FALSE_WORDS,
+    )
+
+
+def build_question(path: MetricPath, parameters: Parameters) -> CustomQuestion | ExternalQuestion:
+    """Return the question of a request.
+
+    A bad `labelSelector` is a 400 even where it selects nothing (a name is given); a bad `metricLabelSelector` is a
+    500 without reason, as upstream. Watching external metrics is a 405.
+    """
+    selector = selectors.parse_selector(parameters.label_selector)
+    if path.form == "external":
+        if parameters.watch:
+            message = f'watch is not supported on resources of kind "*.{path.group}"'
+            raise errors.MethodNotAllowedError(message, {"group": path.group, "kind": "*"})
+        assert path.namespace is not None
+        return ExternalQuestion(path.namespace, path.metric, selector)
+    try:
+        metric_selector = selectors.parse_selector(parameters.metric_label_selector)
+    except errors.BadRequestError as error:
+        raise errors.PlainError(error.message) from error
+    objects = selector if path.name is None else selectors.EVERYTHING
+    return CustomQuestion(path.resource, path.namespace, path.name, path.metric, objects, metric_selector)
+
+
+def path_not_found() -> errors.NotFoundError:
+    """Return the error of a path inside a served API version that no route matches."""
+    return errors.NotFoundError("the server could not find the requested resource", {})
+
+
+def query_values(query: str, name: str) -> list[str]:
+    """Return all values of one query parameter, in order."""
+    return [value for key, value in _pairs(query) if key == name]
+
+
+def parameter_names(query: str) -> set[str]:
+    """Return the names of all query parameters, those without a value included."""
+    return {key for key, _ in _pairs(query)}
+
+
+def _name(segment: str) -> str | None:
+    return None if segment == WILDCARD else segment
+
+
+def _timeout(text: str) -> float | None:
+    """Parse `timeout`; zero and less mean no wish, as upstream."""
+    if not text:
+        return None
+    try:
+        seconds = durations.parse_go_duration(text)
+    except ValueError as error:
+        raise errors.BadRequestError(f"invalid timeout specified in the request URL - {error}") from error
+    return seconds if seconds > 0 else None
+
+
+def _pairs(query: str) -> Iterator[tuple[str, str]]:
+    for part in query.split("&"):
+        if part and ";" not in part and not _ESCAPE_CUT_SHORT.search(part):
+            key, _, value = part.partition("=")
+            yield _decode_form(key), _decode_form(value)
+
+
+def _decode_form(text: str) -> str:
+    return unquote_to_bytes(text.replace("+", " ")).decode(errors="replace")
+
+
+def _decode_segment(segment: str) -> str:
+    if "%" not in segment:
+        return segment
+    if _ESCAPE_CUT_SHORT.search(segment):
+        raise _invalid_path()
+    try:
+        return unquote_to_bytes(segment).decode()
+    except UnicodeDecodeError as error:
+        raise _invalid_path() from error
+
+
+def _invalid_path() -> errors.BadRequestError:
+    return errors.BadRequestError("invalid request path")

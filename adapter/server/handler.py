@@ -1,0 +1,300 @@
+"""From one HTTP request to its answer: bodies kept as bytes, deadline, failures, self-metrics.
+
+`Handler.handle` is all that aiohttp's low-level server calls. There is no router and there are no middlewares: at
+thousands of small requests a second they cost more than the answers. Who may ask is to be decided before `_answer`, on
+the `Route` that `_answer` works from.
+
+A body is kept until its values are no longer fresh or the registry has changed; who asks the same in the same form
+within that time gets the same bytes. Failures are never kept.
+"""
+
+import asyncio
+import gzip
+import logging
+import uuid
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from aiohttp import web
+from cachetools import LRUCache
+from multidict import CIMultiDict
+from prometheus_client import Counter, Histogram
+
+from adapter import errors, monitoring
+from adapter.model.clock import Clock
+from adapter.model.metrics import CustomQuestion, ExternalQuestion
+from adapter.server import bodies, negotiation, routing
+from adapter.server.api import MetricsProvider
+from adapter.server.documents import Documents
+from adapter.server.health import Health
+from adapter.server.routing import Labels, Route
+
+log = logging.getLogger(__name__)
+
+_TEXT = "text/plain; charset=utf-8"
+_ALLOWED = "GET, HEAD"
+_ROUTES_KEPT = 16_384
+_LONGEST_KEY = 4096  # bytes of a target that is remembered; also what an entry counts for beside its body
+
+_NOT_ALLOWED = errors.MethodNotAllowedError("the server does not allow this method on the requested resource", {})
+_NOT_ACCEPTABLE = errors.NotAcceptableError(f"only the following media types are accepted: {negotiation.JSON}")
+_UNEXPECTED = errors.PlainError("Internal Server Error")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one server takes upon itself."""
+
+    request_timeout: float = 60.0
+    """Seconds a caller waits at most; a smaller `timeout` of the request wins."""
+    in_flight: int = 400
+    """Questions that may wait for the provider at a time; callers of more are told to come again."""
+    request_body_bytes: int = 8192
+    """A GET has no use for a body; one announced as longer is refused."""
+    kept_bytes: int = 64 * 1024 * 1024
+    """Memory for bodies kept. Each counts for 4 KiB more than it is long, so there are at most 16,384."""
+
+
+class Reply(NamedTuple):
+    """An answer before it becomes a response. An empty content type goes with an empty body."""
+
+    status: int
+    body: bytes
+    content_type: str = negotiation.JSON
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+class _Form(NamedTuple):
+    pretty: bool
+    compressed: bool
+
+
+class _Kept(NamedTuple):
+    reply: Reply
+    generation: int
+    fresh_until: float
+
+
+_Key = tuple[str, _Form]
+
+
+class Handler:
+    """Answers requests; `stopping` asks callers to close their connections, so that they find another server."""
+
+    def __init__(
+        self,
+        provider: MetricsProvider,
+        documents: Documents,
+        health: Health,
+        *,
+        own_metrics: monitoring.Monitoring,
+        clock: Clock,
+        limits: Limits = Limits(),
+    ) -> None:
+        self.stopping = False
+        self._provider = provider
+        self._documents = documents
+        self._health = health
+        self._monitoring = own_metrics
+        self._clock = clock
+        self._limits = limits
+        self._routes: LRUCache[str, Route] = LRUCache(_ROUTES_KEPT)
+        self._routed = documents.served_groups
+        self._kept: LRUCache[_Key, _Kept] = LRUCache(
+            limits.kept_bytes, getsizeof=lambda kept: len(kept.reply.body) + _LONGEST_KEY
+        )
+        self._asking = 0
+        self._inflight = own_metrics.inflight.labels("readOnly")
+        self._counters: dict[tuple[Labels, int], Counter] = {}
+        self._durations: dict[Labels, Histogram] = {}
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer one request. Raises nothing but cancellation."""
+        started = self._clock.monotonic()
+        target = request.raw_path
+        served = self._documents.served_groups
+        if served is not self._routed:  # a path may mean something now that it did not mean before
+            self._routed = served
+            self._routes.clear()
+        route = self._routes.get(target)
+        if route is None:
+            route = routing.find_route(target, served)
+            if len(target) <= _LONGEST_KEY:
+                self._routes[target] = route
+        try:
+            reply = await self._answer(request, target, route)
+        except Exception as error:  # noqa: BLE001 - the one place where failures become answers
+            reply = _fail(_status_of(error, route), _form(request, route))
+        self._count(route.labels, reply.status, self._clock.monotonic() - started)
+        return self._respond(request, reply)
+
+    async def _answer(self, request: web.BaseRequest, target: str, route: Route) -> Reply:
+        if request.method not in {"GET", "HEAD"}:
+            reply = _fail(_NOT_ALLOWED, _form(request, route))
+            return reply._replace(headers=(("Allow", _ALLOWED),))
+        if request.body_exists and (request.content_length or 0) > self._limits.request_body_bytes:
+            raise errors.RequestTooLargeError(f"Request entity too large: limit is {self._limits.request_body_bytes}")
+        if route.error is not None:
+            return _fail(route.error, _form(request, route))
+        if route.kind == "metrics":
+            return await self._answer_metrics(request, target, route)
+        if route.kind == "document":
+            return await self._answer_document(request, route)
+        if route.kind == "monitoring":
+            return Reply(200, self._monitoring.exposition().encode(), monitoring.CONTENT_TYPE)
+        answer = self._health.answer(route.segments, route.query)
+        return _not_found() if answer is None else Reply(answer.status, answer.text.encode(), _TEXT)
+
+    async def _answer_metrics(self, request: web.BaseRequest, target: str, route: Route) -> Reply:
+        if not negotiation.accepts_json(request.headers.get("Accept", "")):
+            raise _NOT_ACCEPTABLE
+        form = _form(request, route)
+        kept = self._find_kept((target, form))
+        if kept is not None:
+            return kept
+        if self._asking >= self._limits.in_flight:
+            return _too_many()
+        limit = min(self._limits.request_timeout, route.parameters.timeout or self._limits.request_timeout)
+        generation = self._provider.generation  # before asking: an answer may be older than the registry it ends in
+        self._asking += 1
+        self._inflight.inc()
+        try:
+            async with asyncio.timeout(limit):
+                body, fresh_until = await self._ask(route)
+        finally:
+            self._asking -= 1
+            self._inflight.dec()
+        reply = await _shape(body, form)
+        self._keep((target, form), _Kept(reply, generation, fresh_until))
+        return reply
+
+    async def _ask(self, route: Route) -> tuple[bytes, float]:
+        """Put the question to the provider; returns the body and until when it may be kept."""
+        question, version = route.question, route.labels.version
+        if isinstance(question, CustomQuestion):
+            custom = await self._provider.custom(question)
+            times = {item.time for item in custom.items}
+            body, fresh_until = bodies.encode_custom(version, question, custom), custom.fresh_until
+        else:
+            assert isinstance(question, ExternalQuestion)
+            external = await self._provider.external(question)
+            times = {item.time for item in external.items}
+            body, fresh_until = bodies.encode_external(version, external), external.fresh_until
+        freshness = self._monitoring.freshness.labels(route.labels.group)
+        now = self._clock.wall()
+        for time in times:
+            freshness.observe(now - time)
+        return body, fresh_until
+
+    async def _answer_document(self, request: web.BaseRequest, route: Route) -> Reply:
+        accept = request.headers.get("Accept", "")
+        is_root = route.document == "/apis"
+        if is_root:
+            media_type = negotiation.choose_discovery(accept)
+            acceptable, aggregated = media_type is not None, media_type == "aggregated"
+        else:
+            acceptable, aggregated = negotiation.accepts_json(accept), False
+        generation = self._provider.generation  # before asking: a document may be older than the registry it ends in
+        document = await self._documents.find(route.document, aggregated=aggregated)
+        if document is None:
+            return _not_found()
+        if not acceptable:
+            raise _NOT_ACCEPTABLE
+        headers = [("Vary", "Accept")] if is_root else []
+        if document.etag:
+            headers.append(("ETag", document.etag))
+            if negotiation.matches_etag(request.headers.get("If-None-Match", ""), document.etag):
+                return Reply(304, b"", "", tuple(headers))
+        form = _form(request, route)
+        key = (f"{route.document} {document.content_type}", form)  # a blank: no target has one
+        kept = self._find_kept(key)
+        if kept is None:
+            kept = await _shape(document.body, form)
+            self._keep(key, _Kept(kept, generation, float("inf")))
+        return kept._replace(content_type=document.content_type, headers=(*kept.headers, *headers))
+
+    def _find_kept(self, key: _Key) -> Reply | None:
+        kept = self._kept.get(key)
+        if kept is None or kept.generation != self._provider.generation:
+            return None
+        return kept.reply if self._clock.monotonic() < kept.fresh_until else None
+
+    def _keep(self, key: _Key, kept: _Kept) -> None:
+        too_large = len(kept.reply.body) + _LONGEST_KEY > self._limits.kept_bytes
+        if not too_large and len(key[0]) <= _LONGEST_KEY and self._clock.monotonic() < kept.fresh_until:
+            self._kept[key] = kept
+
+    def _count(self, labels: Labels, status: int, seconds: float) -> None:
+        """Note a request. Children are looked up once: finding them costs more than counting."""
+        counter = self._counters.get((labels, status))
+        if counter is None:
+            counter = self._counters[labels, status] = self._monitoring.requests.labels(*labels, str(status))
+            self._durations[labels] = self._monitoring.request_duration.labels(*labels)
+        counter.inc()
+        self._durations[labels].observe(seconds)
+
+    def _respond(self, request: web.BaseRequest, reply: Reply) -> web.Response:
+        audit_id = request.headers.get("Audit-Id", "")
+        if not negotiation.is_audit_id(audit_id):
+            audit_id = str(uuid.uuid4())
+        headers = CIMultiDict(reply.headers)
+        headers["Audit-Id"] = audit_id
+        headers["Cache-Control"] = "no-cache, private"
+        headers["Server"] = "fastpath"
+        headers["X-Content-Type-Options"] = "nosniff"
+        if reply.content_type:
+            headers["Content-Type"] = reply.content_type
+        response = web.Response(status=reply.status, body=reply.body, headers=headers)
+        if self.stopping or reply.status == errors.RequestTooLargeError.code:
+            response.force_close()
+        return response
+
+
+def _status_of(error: Exception, route: Route) -> errors.StatusError:
+    """Return what the caller of a failed request is told. What nobody expected is logged here, and only named in the log."""
+    if isinstance(error, errors.StatusError):
+        return error
+    if isinstance(error, TimeoutError):
+        return errors.TimeoutStatusError("Timeout: request did not complete within the allotted timeout", {})
+    facts = monitoring.facts(path=route.path, document=route.document)
+    if isinstance(error, errors.SourceError):
+        log.warning("a source failed while a request was answered", extra=facts, exc_info=error)
+        if isinstance(error, errors.NotSyncedError):
+            return errors.UnavailableError("the object cache is not synced yet")
+        if isinstance(error, errors.KubernetesError):
+            return errors.InternalError("unable to list matching resources")
+        return errors.InternalError("unable to fetch metrics")
+    log.error("unexpected error while a request was answered", extra=facts, exc_info=error)
+    return _UNEXPECTED
+
+
+def _form(request: web.BaseRequest, route: Route) -> _Form:
+    pretty = route.parameters.pretty
+    if pretty is None:
+        pretty = negotiation.is_pretty_agent(request.headers.get("User-Agent", ""))
+    return _Form(pretty, negotiation.accepts_gzip(request.headers.get("Accept-Encoding", "")))
+
+
+def _fail(error: errors.StatusError, form: _Form) -> Reply:
+    body = bodies.encode_status(error)
+    return Reply(error.code, bodies.indent(body) if form.pretty else body)
+
+
+async def _shape(body: bytes, form: _Form) -> Reply:
+    """Return a body in the form asked for; what is large is worked on in a thread."""
+    is_large = len(body) > negotiation.COMPRESS_ABOVE
+    if form.pretty:
+        body = await asyncio.to_thread(bodies.indent, body) if is_large else bodies.indent(body)
+    if form.compressed and is_large:
+        body = await asyncio.to_thread(gzip.compress, body, compresslevel=1, mtime=0)
+        return Reply(200, body, headers=(("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding")))
+    return Reply(200, body)
+
+
+def _not_found() -> Reply:
+    """Return the answer for a path outside the API groups, which in Kubernetes' API servers is no Status."""
+    return Reply(404, b"404 page not found\n", _TEXT)
+
+
+def _too_many() -> Reply:
+    return Reply(429, b"Too many requests, please try again later.\n", _TEXT, (("Retry-After", "1"),))

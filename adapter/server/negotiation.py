@@ -1,0 +1,97 @@
+"""What a request header allows the answer to be: media type, indentation, compression. Pure functions of header text.
+
+Only JSON is spoken. Entries that ask for a transformation (``as=Table``) or another encoding are passed over; they are
+no error as long as another entry takes plain JSON.
+"""
+
+import functools
+import re
+from typing import Literal, NamedTuple
+
+JSON = "application/json"
+AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+COMPRESS_ABOVE = 128 * 1024
+"""Bodies longer than this many bytes are compressed for callers that accept it, as Go servers do."""
+
+_JSON_RANGES = frozenset({JSON, "application/*", "*/*"})
+_AUDIT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/+=-]{0,127}")
+_PRETTY_AGENTS = ("curl", "Wget", "Mozilla/5.0")
+
+MediaType = Literal["json", "aggregated"]
+
+
+class _Range(NamedTuple):
+    media_type: str
+    parameters: dict[str, str]
+    quality: float
+
+
+@functools.lru_cache(maxsize=256)
+def accepts_json(accept: str) -> bool:
+    """Return whether plain JSON satisfies an Accept header; an empty one accepts everything."""
+    return not accept.strip() or any(_takes_json(entry) for entry in _ranges(accept))
+
+
+@functools.lru_cache(maxsize=256)
+def choose_discovery(accept: str) -> MediaType | None:
+    """Return the form of ``/apis`` that an Accept header likes best, None when it takes neither.
+
+    Ranges of equal quality count in the order written. Of aggregated discovery only v2 is served.
+    """
+    if not accept.strip():
+        return "json"
+    for entry in sorted(_ranges(accept), key=lambda entry: -entry.quality):
+        if _takes_json(entry):
+            return "json"
+        if entry.quality > 0 and entry.media_type == JSON and _asks_aggregated(entry.parameters):
+            return "aggregated"
+    return None
+
+
+def is_pretty_agent(user_agent: str) -> bool:
+    """Return whether a person is likely to read the answer, as upstream guesses it."""
+    return user_agent.startswith(_PRETTY_AGENTS)
+
+
+@functools.lru_cache(maxsize=256)
+def accepts_gzip(accept_encoding: str) -> bool:
+    """Return whether an Accept-Encoding header names gzip with a quality above zero."""
+    return any(entry.media_type == "gzip" and entry.quality > 0 for entry in _ranges(accept_encoding))
+
+
+def is_audit_id(text: str) -> bool:
+    """Return whether a caller's Audit-Id may be echoed; it is anyone's text."""
+    return _AUDIT_ID.fullmatch(text) is not None
+
+
+def matches_etag(if_none_match: str, etag: str) -> bool:
+    """Return whether an If-None-Match header names `etag` (quoted); weak validators compare as strong ones."""
+    return any(part.strip().removeprefix("W/") in {"*", etag} for part in if_none_match.split(","))
+
+
+def _takes_json(entry: _Range) -> bool:
+    return entry.quality > 0 and entry.media_type in _JSON_RANGES and "as" not in entry.parameters
+
+
+def _asks_aggregated(parameters: dict[str, str]) -> bool:
+    wanted = {"g": "apidiscovery.k8s.io", "v": "v2", "as": "APIGroupDiscoveryList"}
+    return all(parameters.get(name) == value for name, value in wanted.items())
+
+
+def _ranges(header: str) -> list[_Range]:
+    found = []
+    for part in header.split(","):
+        media_type, *rest = (piece.strip() for piece in part.split(";"))
+        parameters = {}
+        for piece in rest:
+            name, _, value = piece.partition("=")
+            parameters[name.strip().lower()] = value.strip().strip('"')
+        quality = _quality(parameters.pop("q", "1"))
+        if media_type:
+            found.append(_Range(media_type.lower(), parameters, quality))
+    return found
+
+
+def _quality(text: str) -> float:
+    """Parse a q-value; one that is none counts as 1, as in Go's parser."""
+    return float(text) if re.fullmatch(r"[01](\.[0-9]{0,3})?", text) else 1.0

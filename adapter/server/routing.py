@@ -1,0 +1,99 @@
+"""What a raw request target asks for, worked out once: the kind of answer, its parts, and its labels in the self-metrics.
+
+A pure function of the target and the groups that are served. Nothing is decided here about who may ask.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from adapter import errors
+from adapter.model.metrics import CustomQuestion, ExternalQuestion
+from adapter.server import api
+from adapter.server.api import MetricPath, Parameters
+
+HEALTH_ENDPOINTS = ("healthz", "livez", "readyz")
+
+_NO_PARAMETERS = Parameters()
+
+
+class Labels(NamedTuple):
+    """The bounded labels of a request in the self-metrics, in the order of their table."""
+
+    verb: str
+    group: str = ""
+    version: str = ""
+    resource: str = ""
+    subresource: str = ""
+    scope: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """What a target means. `path` and `question` are set for metrics, `document` for documents.
+
+    `error` is what the caller is told instead of an answer: the target itself is wrong. It is never raised, since one
+    object serves many requests.
+    """
+
+    kind: Literal["metrics", "document", "health", "monitoring", "unknown"]
+    labels: Labels
+    segments: tuple[str, ...] = ()
+    query: str = ""
+    document: str = ""
+    path: MetricPath | None = None
+    parameters: Parameters = _NO_PARAMETERS
+    question: CustomQuestion | ExternalQuestion | None = None
+    error: errors.StatusError | None = None
+
+
+_UNKNOWN = Labels("GET")
+
+
+def find_route(target: str, served_groups: Collection[str]) -> Route:
+    """Return what `target` (the text of the request line) asks for."""
+    try:
+        path, query = api.split_target(target)
+        segments = api.decode_segments(path)
+    except errors.BadRequestError as error:
+        return Route("unknown", _UNKNOWN, error=error)
+    match segments:
+        case ["apis", group, version, *rest] if group in served_groups and version in api.VERSIONS[group]:
+            if rest not in ([], [""]):
+                return _metrics_route(group, version, rest, query)
+            labels = Labels("GET", group, version)
+            return _document_route(f"/apis/{group}/{version}", labels, query)
+        case ["metrics"]:
+            return Route("monitoring", Labels("GET", subresource="/metrics"), segments, query)
+        case [endpoint, *_] if endpoint in HEALTH_ENDPOINTS:
+            return Route("health", Labels("GET", subresource=f"/{endpoint}"), segments, query)
+    has_slash_at_end = len(segments) > 1 and segments[0] != "" and segments[-1] == ""
+    document = "/" + "/".join(segments[:-1] if has_slash_at_end else segments)
+    return _document_route(document, Labels("GET", subresource=_bounded(segments)), query)
+
+
+def _metrics_route(group: str, version: str, rest: Sequence[str], query: str) -> Route:
+    labels = Labels("LIST", group, version, "*", "*", "cluster")
+    parameters = _NO_PARAMETERS
+    try:
+        parameters = api.parse_parameters(query)
+        path = api.parse_metric_path(group, version, rest)
+        if path.form == "namespace" or (path.form == "object" and path.namespace is not None):
+            labels = labels._replace(scope="resource")
+        question = api.build_question(path, parameters)
+    except errors.StatusError as error:
+        return Route("metrics", labels, parameters=parameters, error=error)
+    return Route("metrics", labels, path=path, parameters=parameters, question=question)
+
+
+def _document_route(document: str, labels: Labels, query: str) -> Route:
+    try:
+        parameters = api.parse_parameters(query)
+    except errors.BadRequestError as error:
+        return Route("document", labels, document=document, error=error)
+    return Route("document", labels, document=document, parameters=parameters)
+
+
+def _bounded(segments: Sequence[str]) -> str:
+    """Return the label of a path without a group: its first segment where we know it."""
+    return f"/{segments[0]}" if segments[0] in {"apis", "openapi", "version"} else ""

@@ -1,0 +1,250 @@
+"""The certificate the server shows: given files or a self-signed pair, and their replacement while connections stay.
+
+A changed pair is taken for new handshakes only when certificate and key belong together; until then the old one stays.
+A new pair means a new `ssl.SSLContext`, switched to in the handshake, since a context cannot give up what it once loaded.
+"""
+
+import asyncio
+import contextlib
+import ipaddress
+import logging
+import os
+import ssl
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import NamedTuple
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from adapter import errors, monitoring
+from adapter.model.clock import Clock
+
+log = logging.getLogger(__name__)
+
+RELOAD_PERIOD = 10.0
+"""Seconds between two looks at the files. Upstream takes up to a minute."""
+
+_VALID = timedelta(days=365)
+_RENEW_BEFORE = timedelta(days=30)
+_BACKDATED = timedelta(hours=1)  # for clients whose clock is behind
+_OWN_ISSUER = "fastpath-self-signed-ca"
+
+
+class Pair(NamedTuple):
+    """Where a certificate chain and its private key are, both PEM."""
+
+    certificate: Path
+    key: Path
+
+
+class ServingCertificate:
+    """The server's TLS context, which follows the files of a pair.
+
+    `context` is what a listener is given, once; each handshake ends in the context of the pair in force then. Raises
+    `errors.InputError` when the pair cannot be used at the start.
+    """
+
+    def __init__(self, pair: Pair, build: Callable[[Pair], ssl.SSLContext] | None = None) -> None:
+        self._pair = pair
+        self._build = build or build_context
+        self._tried = self._signature()
+        try:
+            self._current = self._build(pair)
+        except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+            raise errors.InputError([_fault(pair, error)]) from error
+        self.context = self._build(pair)
+        self.context.sni_callback = self._switch
+
+    def reload_if_changed(self) -> bool:
+        """Take a changed pair; returns whether a new one is in force. A bad one is logged once and looked at again."""
+        signature = self._signature()
+        if signature == self._tried:
+            return False
+        try:
+            context = self._build(self._pair)
+        except (OSError, ValueError) as error:
+            if self._signature() == signature:  # else it is being replaced right now: look again
+                self._tried = signature
+            found = monitoring.facts(certificate=self._pair.certificate, error=_reason(error))
+            log.warning("the changed serving certificate cannot be used, the old one stays", extra=found)
+            return False
+        self._tried = signature
+        self._current = context
+        log.info("serving certificate reloaded", extra=monitoring.facts(certificate=self._pair.certificate))
+        return True
+
+    async def follow(self, period: float = RELOAD_PERIOD) -> None:
+        """Look at the files for ever; ends by cancellation."""
+        while True:
+            await asyncio.sleep(period)
+            self.reload_if_changed()
+
+    def _switch(self, connection: ssl.SSLObject | ssl.SSLSocket, _name: str | None, _first: ssl.SSLContext) -> None:
+        connection.context = self._current
+
+    def _signature(self) -> tuple[tuple[int, ...] | None, ...]:
+        """Return what changes when a file does; None for one that is not there."""
+        found: list[tuple[int, ...] | None] = []
+        for path in self._pair:
+            try:
+                status = path.stat()
+            except OSError:
+                found.append(None)
+            else:
+                found.append((status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns))
+        return tuple(found)
+
+
+def build_context(pair: Pair) -> ssl.SSLContext:
+    """Return a server context for `pair`: TLS 1.2 or newer, HTTP/1.1 only. Raises OSError when it does not fit."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    context.load_cert_chain(pair.certificate, pair.key, password=_no_password)
+    return context
+
+
+def ensure_self_signed(
+    directory: Path, clock: Clock, *, names: Sequence[str] = (), addresses: Sequence[str] = ("127.0.0.1",)
+) -> Pair:
+    """Return ``apiserver.crt`` and ``apiserver.key`` of `directory`, made there when missing or no longer good.
+
+    As upstream, they are for localhost plus `names` and `addresses`, last 365 days, and the certificate file ends with
+    the authority that issued it. A pair that someone else put there is used as it is, and never overwritten: one that
+    does not work is an `errors.InputError`.
+    """
+    pair = Pair(directory / "apiserver.crt", directory / "apiserver.key")
+    wanted = {"localhost", *names, *(str(ipaddress.ip_address(address)) for address in addresses)}
+    now = datetime.fromtimestamp(clock.wall(), UTC)
+    try:
+        if not pair.certificate.exists() and not pair.key.exists():
+            _write_pair(pair, wanted, now)
+        elif _is_own(pair):
+            if not _is_good(pair, wanted, now):
+                _write_pair(pair, wanted, now)
+        else:
+            build_context(pair)
+    except (OSError, ValueError) as error:
+        raise errors.InputError([_fault(pair, error, "--cert-dir")]) from error
+    return pair
+
+
+def _is_own(pair: Pair) -> bool:
+    """Return whether we made the certificate; one whose text is no certificate is not ours to replace."""
+    if not pair.certificate.exists():
+        return False
+    names = _leaf(pair).issuer.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return any(str(name.value).startswith(f"{_OWN_ISSUER}@") for name in names)
+
+
+def _is_good(pair: Pair, wanted: set[str], now: datetime) -> bool:
+    leaf = _leaf(pair)
+    if not leaf.not_valid_before_utc <= now < leaf.not_valid_after_utc - _RENEW_BEFORE:
+        return False
+    alternate = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    named = set(alternate.get_values_for_type(x509.DNSName))
+    named |= {str(address) for address in alternate.get_values_for_type(x509.IPAddress)}
+    try:
+        build_context(pair)
+    except OSError:
+        return False
+    return wanted <= named
+
+
+def _leaf(pair: Pair) -> x509.Certificate:
+    return x509.load_pem_x509_certificates(pair.certificate.read_bytes())[0]
+
+
+def _write_pair(pair: Pair, wanted: set[str], now: datetime) -> None:
+    """Make an authority that is forgotten at once and a leaf of it, and write both; the key is ours alone to read."""
+    authority_key, leaf_key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+    stamp = int(now.timestamp())
+    authority_name, leaf_name = _name(f"{_OWN_ISSUER}@{stamp}"), _name(f"localhost@{stamp}")
+
+    def certificate(subject: x509.Name, key: ec.EllipticCurvePrivateKey, *, ca: bool) -> x509.CertificateBuilder:
+        return (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(authority_name)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - _BACKDATED)
+            .not_valid_after(now + _VALID)
+            .add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()), critical=False
+            )
+            .add_extension(_key_usage(ca=ca), critical=True)
+        )
+
+    alternate = x509.SubjectAlternativeName([_alternate(name) for name in sorted(wanted)])
+    leaf = (
+        certificate(leaf_name, leaf_key, ca=False)
+        .add_extension(alternate, critical=False)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .sign(authority_key, hashes.SHA256())
+    )
+    authority = certificate(authority_name, authority_key, ca=True).sign(authority_key, hashes.SHA256())
+    pem = serialization.Encoding.PEM
+    key = leaf_key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    pair.certificate.parent.mkdir(parents=True, exist_ok=True)
+    _write(pair.key, key, 0o600)
+    _write(pair.certificate, leaf.public_bytes(pem) + authority.public_bytes(pem), 0o644)
+
+
+def _write(path: Path, content: bytes, mode: int) -> None:
+    """Replace a file at once, so that nobody reads half of it."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    with contextlib.suppress(FileNotFoundError):
+        draft.unlink()
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+        file.write(content)
+    draft.replace(path)
+
+
+def _key_usage(*, ca: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=True,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=ca,
+        crl_sign=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _name(common: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
+
+
+def _alternate(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
+
+
+def _no_password() -> str:
+    raise ValueError("the private key is encrypted")
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ssl.SSLError):
+        if error.reason == "KEY_VALUES_MISMATCH":
+            return "certificate and key do not belong together"
+        return f"not usable PEM files ({error.reason or error})"
+    if isinstance(error, OSError) and error.filename:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
+
+
+def _fault(pair: Pair, error: Exception, flag: str = "--tls-cert-file") -> errors.Fault:
+    return errors.Fault(flag, str(pair.certificate), f"expected a certificate and its private key: {_reason(error)}")

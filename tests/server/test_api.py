@@ -1,0 +1,323 @@
+"""Paths and query parameters of the metrics APIs: every form, and every way to be wrong."""
+
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter import errors
+from adapter.model import selectors
+from adapter.model.metrics import CustomQuestion, ExternalQuestion
+from adapter.server import api
+from adapter.server.api import CUSTOM_GROUP, EXTERNAL_GROUP, MetricPath, Parameters
+
+EVERYTHING = selectors.EVERYTHING
+WEB = selectors.parse_selector("app=web")
+
+
+def parse(rest: str, group: str = CUSTOM_GROUP, version: str = "v1beta2") -> MetricPath:
+    return api.parse_metric_path(group, version, api.decode_segments(f"/apis/{group}/{version}/{rest}")[3:])
+
+
+def custom(form: str, namespace: str | None, resource: str, name: str | None, metric: str = "m") -> MetricPath:
+    return MetricPath(form, CUSTOM_GROUP, "v1beta2", namespace, resource, name, metric)  # type: ignore[arg-type]  # a table's text
+
+
+@pytest.mark.parametrize(
+    ("rest", "expected"),
+    [
+        pytest.param("namespaces/ns/pods/web-1/m", custom("object", "ns", "pods", "web-1"), id="named"),
+        pytest.param("namespaces/ns/pods/*/m", custom("object", "ns", "pods", None), id="wildcard"),
+        pytest.param("namespaces/ns/pods/%2A/m", custom("object", "ns", "pods", None), id="wildcard_escaped"),
+        pytest.param("namespaces/ns/pods/%2a/m", custom("object", "ns", "pods", None), id="wildcard_escaped_lower"),
+        pytest.param("n%61mespaces/ns/pods/a/m", custom("object", "ns", "pods", "a"), id="keyword_escaped"),
+        pytest.param(
+            "namespaces/ns/ingresses.networking.k8s.io/a/m",
+            custom("object", "ns", "ingresses.networking.k8s.io", "a"),
+            id="group_after_first_dot",
+        ),
+        pytest.param("namespaces/ns/pod/a/m", custom("object", "ns", "pod", "a"), id="singular_as_spelled"),
+        pytest.param("nodes/n1/m", custom("object", None, "nodes", "n1"), id="root_named"),
+        pytest.param("nodes/*/m", custom("object", None, "nodes", None), id="root_wildcard"),
+        pytest.param("metrics/a/m", custom("object", None, "metrics", "a"), id="metrics_is_a_resource_at_the_root"),
+        pytest.param("namespaces/ns/metrics/m", custom("namespace", None, "namespaces", "ns"), id="namespace"),
+        pytest.param("namespaces/%2A/metrics/m", custom("namespace", None, "namespaces", None), id="all_namespaces"),
+        pytest.param("namespaces/*/metrics/m", custom("namespace", None, "namespaces", None), id="all_namespaces_bare"),
+        pytest.param(
+            "namespaces/ns/pods/a/CamelCase:x",
+            custom("object", "ns", "pods", "a", "CamelCase:x"),
+            id="case_of_metric_kept",
+        ),
+        pytest.param("namespaces/ns/pods/a/gr%C3%BC%C3%9Fe", custom("object", "ns", "pods", "a", "grüße"), id="utf8"),
+        pytest.param("namespaces/ns/pods/a+b/m", custom("object", "ns", "pods", "a+b"), id="plus_is_itself_in_a_path"),
+    ],
+)
+def test_custom_path(rest: str, expected: MetricPath) -> None:
+    assert parse(rest) == expected
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        pytest.param("namespaces/ns/foo", id="two_segments"),
+        pytest.param("namespaces/ns/status", id="namespace_subresource"),
+        pytest.param("namespaces/*/foo", id="two_segments_wildcard"),
+        pytest.param("namespaces/*/pods/a/m", id="wildcard_namespace"),
+        pytest.param("namespaces/%2A/pods/*/m", id="wildcard_namespace_escaped"),
+        pytest.param("namespaces//pods/a/m", id="empty_segment"),
+        pytest.param("namespaces/ns/pods/a/m/", id="trailing_slash"),
+        pytest.param("/nodes/n1/m", id="leading_slash"),
+        pytest.param("namespaces/ns/pods/./m", id="dot"),
+        pytest.param("namespaces/ns/pods/../m", id="dots"),
+        pytest.param("namespaces/ns/pods/%2e%2E/m", id="dots_escaped"),
+        pytest.param("namespaces/ns/pods/a%2Fb/m", id="slash_escaped"),
+        pytest.param("namespaces/ns/pods/a%252Fb/m", id="escaped_twice"),
+        pytest.param("namespaces/ns/pods/a%25/m", id="percent"),
+        pytest.param("namespaces/ns/pods/a%2/m", id="escape_cut_short"),
+        pytest.param("namespaces/ns/pods/%zz/m", id="escape_not_hex"),
+        pytest.param("namespaces/ns/pods/%ff/m", id="not_utf8"),
+        pytest.param("namespaces/ns/pods/a%00/m", id="nul"),
+    ],
+)
+def test_custom_path_refused(rest: str) -> None:
+    with pytest.raises(errors.BadRequestError) as caught:
+        parse(rest)
+    assert caught.value.message == "invalid request path"
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        pytest.param("nodes", id="one"),
+        pytest.param("nodes/foo", id="no_metric"),
+        pytest.param("namespaces", id="namespaces"),
+        pytest.param("namespaces/ns", id="namespace_only"),
+        pytest.param("namespaces/ns/pods/a", id="namespaced_without_metric"),
+        pytest.param("namespaces/ns/pods/a/m/extra", id="too_deep"),
+        pytest.param("namespaces/ns/metrics/a/m", id="metrics_is_no_resource_in_a_namespace"),
+        pytest.param("a/b/c/d", id="four_at_the_root"),
+    ],
+)
+def test_custom_path_not_found(rest: str) -> None:
+    with pytest.raises(errors.NotFoundError) as caught:
+        parse(rest)
+    assert caught.value.message == "the server could not find the requested resource"
+
+
+@pytest.mark.parametrize(
+    ("rest", "metric"),
+    [
+        pytest.param("namespaces/ns/queue_depth", "queue_depth", id="plain"),
+        pytest.param("namespaces/ns/Queue%5FDepth", "Queue_Depth", id="as_spelled"),
+        pytest.param("namespaces/ns/metrics", "metrics", id="no_reserved_word"),
+    ],
+)
+def test_external_path(rest: str, metric: str) -> None:
+    expected = MetricPath("external", EXTERNAL_GROUP, "v1beta1", "ns", "", None, metric)
+    assert parse(rest, EXTERNAL_GROUP, "v1beta1") == expected
+
+
+@pytest.mark.parametrize(
+    ("rest", "error"),
+    [
+        pytest.param("namespaces/*/m", errors.BadRequestError, id="wildcard_namespace"),
+        pytest.param("namespaces/ns/a%2Fb", errors.BadRequestError, id="slash"),
+        pytest.param("namespaces/ns/m/", errors.BadRequestError, id="trailing_slash"),
+        pytest.param("m", errors.NotFoundError, id="root"),
+        pytest.param("namespaces/ns", errors.NotFoundError, id="no_metric"),
+        pytest.param("namespaces/ns/pods/m", errors.NotFoundError, id="deeper"),
+        pytest.param("nodes/n1/m", errors.NotFoundError, id="root_object"),
+    ],
+)
+def test_external_path_refused(rest: str, error: type[errors.StatusError]) -> None:
+    with pytest.raises(error):
+        parse(rest, EXTERNAL_GROUP, "v1beta1")
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        pytest.param("/a/b?c=d", ("/a/b", "c=d"), id="origin"),
+        pytest.param("/", ("/", ""), id="root"),
+        pytest.param("/a?b?c", ("/a", "b?c"), id="second_question_mark"),
+        pytest.param("https://host:6443/a/b?c", ("/a/b", "c"), id="absolute"),
+        pytest.param("HTTPS://host", ("/", ""), id="absolute_without_path"),
+    ],
+)
+def test_split_target(target: str, expected: tuple[str, str]) -> None:
+    assert api.split_target(target) == expected
+
+
+@pytest.mark.parametrize("target", ["*", "", "host:443", "ftp://host/a", "/grü", "apis"])
+def test_split_target_refused(target: str) -> None:
+    with pytest.raises(errors.BadRequestError):
+        api.split_target(target)
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        pytest.param("", Parameters(), id="none"),
+        pytest.param("labelSelector=app%3Dweb%2Ctier+in+%28a%2Cb%29", Parameters("app=web,tier in (a,b)"), id="form"),
+        pytest.param("labelSelector=a&labelSelector=b", Parameters("a"), id="first_wins"),
+        pytest.param("labelSelector=&labelSelector=b", Parameters(), id="first_wins_though_empty"),
+        pytest.param("metricLabelSelector=a%3Db", Parameters(metric_label_selector="a=b"), id="metric_selector"),
+        pytest.param("label%53elector=a", Parameters("a"), id="name_escaped"),
+        pytest.param("labelSelector=a=b", Parameters("a=b"), id="equals_in_value"),
+        pytest.param("labelSelector=%zz&labelSelector=b", Parameters("b"), id="undecodable_pair_dropped"),
+        pytest.param("labelSelector=a;b", Parameters(), id="semicolon_dropped"),
+        pytest.param("&&limit=5&continue=x&resourceVersion=0&x", Parameters(), id="unknown_ignored"),
+        pytest.param("pretty=1", Parameters(pretty=True), id="pretty_1"),
+        pytest.param("pretty=true", Parameters(pretty=True), id="pretty_true"),
+        pytest.param("pretty=0", Parameters(pretty=False), id="pretty_0"),
+        pytest.param("pretty=yes", Parameters(pretty=False), id="pretty_not_a_bool"),
+        pytest.param("pretty", Parameters(), id="pretty_empty"),
+        pytest.param("timeout=32s", Parameters(timeout=32.0), id="timeout"),
+        pytest.param("timeout=1m30.5s", Parameters(timeout=90.5), id="timeout_compound"),
+        pytest.param("timeout=0s", Parameters(), id="timeout_zero_is_no_wish"),
+        pytest.param("timeout=-5s", Parameters(), id="timeout_negative_is_no_wish"),
+        pytest.param("watch=true", Parameters(watch=True), id="watch"),
+        pytest.param("watch", Parameters(watch=True), id="watch_empty_is_true"),
+        pytest.param("watch=FALSE", Parameters(), id="watch_false"),
+        pytest.param("watch=0", Parameters(), id="watch_0"),
+    ],
+)
+def test_parameters(query: str, expected: Parameters) -> None:
+    assert api.parse_parameters(query) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        pytest.param("abc", 'time: invalid duration "abc"', id="word"),
+        pytest.param("5", 'time: missing unit in duration "5"', id="no_unit"),
+        pytest.param("5x", 'time: unknown unit "x" in duration "5x"', id="unknown_unit"),
+    ],
+)
+def test_bad_timeout(text: str, sentence: str) -> None:
+    with pytest.raises(errors.BadRequestError) as caught:
+        api.parse_parameters(f"timeout={text}")
+    assert caught.value.message == f"invalid timeout specified in the request URL - {sentence}"
+
+
+@pytest.mark.parametrize(
+    ("rest", "parameters", "expected"),
+    [
+        pytest.param(
+            "namespaces/ns/pods/*/m",
+            Parameters("app=web", "verb=GET"),
+            CustomQuestion("pods", "ns", None, "m", WEB, selectors.parse_selector("verb=GET")),
+            id="wildcard",
+        ),
+        pytest.param(
+            "namespaces/ns/pods/a/m",
+            Parameters("app=web"),
+            CustomQuestion("pods", "ns", "a", "m", EVERYTHING, EVERYTHING),
+            id="label_selector_ignored_with_a_name",
+        ),
+        pytest.param(
+            "nodes/*/m", Parameters("app=web"), CustomQuestion("nodes", None, None, "m", WEB, EVERYTHING), id="root"
+        ),
+        pytest.param(
+            "namespaces/ns/metrics/m",
+            Parameters(),
+            CustomQuestion("namespaces", None, "ns", "m", EVERYTHING, EVERYTHING),
+            id="namespace",
+        ),
+        pytest.param(
+            "namespaces/*/metrics/m",
+            Parameters("app=web"),
+            CustomQuestion("namespaces", None, None, "m", WEB, EVERYTHING),
+            id="all_namespaces",
+        ),
+        pytest.param(
+            "nodes/n/m",
+            Parameters(watch=True),
+            CustomQuestion("nodes", None, "n", "m", EVERYTHING, EVERYTHING),
+            id="watch_means_nothing_here",
+        ),
+    ],
+)
+def test_custom_question(rest: str, parameters: Parameters, expected: CustomQuestion) -> None:
+    assert api.build_question(parse(rest), parameters) == expected
+
+
+def test_external_question() -> None:
+    path = parse("namespaces/ns/Depth", EXTERNAL_GROUP, "v1beta1")
+    assert api.build_question(path, Parameters("app=web", "((")) == ExternalQuestion("ns", "Depth", WEB)
+
+
+PARSER_TEXT = "unable to parse requirement: found 'b' expected: '('"
+
+
+@pytest.mark.parametrize(
+    ("group", "rest", "parameters", "kind", "code", "reason"),
+    [
+        pytest.param(
+            CUSTOM_GROUP, "nodes/*/m", Parameters("a in b"), errors.BadRequestError, 400, "BadRequest", id="labels"
+        ),
+        pytest.param(
+            CUSTOM_GROUP,
+            "nodes/n/m",
+            Parameters("a in b"),
+            errors.BadRequestError,
+            400,
+            "BadRequest",
+            id="labels_unused",
+        ),
+        pytest.param(
+            CUSTOM_GROUP,
+            "nodes/n/m",
+            Parameters("", "a in b"),
+            errors.PlainError,
+            500,
+            "",
+            id="metric_labels_plain_500",
+        ),
+        pytest.param(
+            EXTERNAL_GROUP,
+            "namespaces/n/m",
+            Parameters("a in b", watch=True),
+            errors.BadRequestError,
+            400,
+            "BadRequest",
+            id="external_labels_before_watch",
+        ),
+    ],
+)
+def test_bad_selector(
+    group: str, rest: str, parameters: Parameters, kind: type[errors.StatusError], code: int, reason: str
+) -> None:
+    path = parse(rest, group, "v1beta1")
+    with pytest.raises(kind) as caught:
+        api.build_question(path, parameters)
+    assert (caught.value.message, caught.value.code, caught.value.reason) == (PARSER_TEXT, code, reason)
+
+
+def test_watching_external_metrics() -> None:
+    path = parse("namespaces/ns/m", EXTERNAL_GROUP, "v1beta1")
+    with pytest.raises(errors.MethodNotAllowedError) as caught:
+        api.build_question(path, Parameters(watch=True))
+    assert caught.value.message == 'watch is not supported on resources of kind "*.external.metrics.k8s.io"'
+    assert caught.value.details == {"group": "external.metrics.k8s.io", "kind": "*"}
+
+
+@given(st.text(alphabet=st.characters(codec="ascii")))
+def test_any_target_is_a_path_or_a_bad_request(text: str) -> None:
+    try:
+        path, query = api.split_target(f"/apis/{CUSTOM_GROUP}/v1beta1/{text}")
+        segments = api.decode_segments(path)
+        found = api.parse_metric_path(CUSTOM_GROUP, "v1beta1", segments[3:])
+        api.build_question(found, api.parse_parameters(query))
+    except (errors.BadRequestError, errors.NotFoundError, errors.PlainError):
+        return
+    else:
+        parts = (found.namespace, found.resource, found.name, found.metric)
+        assert not any(part in {"", ".", ".."} or "/" in part or "%" in part for part in parts if part is not None)
+
+
+@given(st.text())
+def test_any_query_is_parsed_or_a_bad_request(query: str) -> None:
+    with contextlib.suppress(errors.BadRequestError):
+        assert isinstance(api.parse_parameters(query), Parameters)

@@ -1,0 +1,117 @@
+"""Health texts, word for word."""
+
+import logging
+
+import pytest
+
+from adapter.server.health import Check, Health, HealthAnswer
+
+
+class Faulty:
+    """A check whose state a test sets."""
+
+    def __init__(self, fault: str | None) -> None:
+        self.fault = fault
+
+    def __call__(self) -> str | None:
+        return self.fault
+
+
+def broken() -> str | None:
+    raise RuntimeError("a bug")
+
+
+GOOD, BAD = Check("trust", lambda: None), Check("caches", lambda: "pods not synced: http://secret")
+INFO = Check("prometheus", lambda: "refused", informational=True)
+
+
+def answer(checks: list[Check], target: str) -> HealthAnswer | None:
+    path, _, query = target.partition("?")
+    return Health(readyz=checks, livez=[GOOD]).answer(path.split("/"), query)
+
+
+@pytest.mark.parametrize(
+    ("checks", "target", "status", "text"),
+    [
+        pytest.param([GOOD], "readyz", 200, "ok", id="ok"),
+        pytest.param([GOOD], "readyz?verbose", 200, "[+]ping ok\n[+]trust ok\nreadyz check passed\n", id="verbose"),
+        pytest.param([], "livez?verbose=", 200, "[+]ping ok\n[+]trust ok\nlivez check passed\n", id="livez"),
+        pytest.param([BAD], "healthz?verbose", 200, "[+]ping ok\n[+]trust ok\nhealthz check passed\n", id="healthz"),
+        pytest.param(
+            [GOOD, BAD],
+            "readyz",
+            500,
+            "[+]ping ok\n[+]trust ok\n[-]caches failed: reason withheld\nreadyz check failed\n",
+            id="failed_is_always_verbose",
+        ),
+        pytest.param([BAD], "readyz?exclude=caches", 200, "ok", id="excluded"),
+        pytest.param(
+            [GOOD, BAD],
+            "readyz?verbose&exclude=caches&exclude=trust",
+            200,
+            "[+]ping ok\n[+]trust excluded: ok\n[+]caches excluded: ok\nreadyz check passed\n",
+            id="several_excluded",
+        ),
+        pytest.param(
+            [GOOD],
+            "readyz?verbose&exclude=no&exclude=a%22",
+            200,
+            "[+]ping ok\n[+]trust ok\n"
+            'warn: some health checks cannot be excluded: no matches for "a\\"","no"\nreadyz check passed\n',
+            id="unknown_excluded",
+        ),
+        pytest.param(
+            [INFO],
+            "readyz?verbose",
+            200,
+            "[+]ping ok\n[-]prometheus failed: reason withheld (informational)\nreadyz check passed\n",
+            id="informational_fails_nothing",
+        ),
+        pytest.param([INFO], "readyz", 200, "ok", id="informational_quiet"),
+        pytest.param([GOOD, BAD], "readyz/trust", 200, "ok", id="one"),
+        pytest.param([], "readyz/ping", 200, "ok", id="ping"),
+        pytest.param(
+            [BAD], "readyz/caches", 500, "internal server error: pods not synced: http://secret\n", id="one_failed"
+        ),
+        pytest.param([INFO], "readyz/prometheus", 500, "internal server error: refused\n", id="one_informational"),
+        pytest.param(
+            [Check("x", broken)],
+            "readyz?verbose",
+            500,
+            "[+]ping ok\n[-]x failed: reason withheld\nreadyz check failed\n",
+            id="a_check_that_breaks_fails",
+        ),
+    ],
+)
+def test_answer(checks: list[Check], target: str, status: int, text: str) -> None:
+    assert answer(checks, target) == HealthAnswer(status, text)
+
+
+@pytest.mark.parametrize("target", ["readyz/nothing", "readyz/", "statusz", "livez/caches"])
+def test_unknown(target: str) -> None:
+    assert answer([BAD], target) is None
+
+
+def test_reasons_are_logged_when_they_change(caplog: pytest.LogCaptureFixture) -> None:
+    state = Faulty("not synced")
+    other = Faulty(None)
+    health = Health(readyz=[Check("caches", state), Check("other", other)])
+
+    def logged() -> list[tuple[str, str]]:
+        health.answer(["readyz"], "")
+        found = [(record.message, record.facts.get("reason", "")) for record in caplog.records]  # type: ignore[attr-defined]  # our extra
+        caplog.clear()
+        return found
+
+    with caplog.at_level(logging.INFO, "adapter.server.health"):
+        assert logged() == [("health check failed", "not synced")]
+        assert logged() == [], "said once"
+        health.answer(["readyz"], "exclude=caches")
+        assert logged() == [], "a partial look changes nothing"
+        state.fault = "watch forbidden"
+        assert logged() == [("health check failed", "watch forbidden")]
+        other.fault = "also"
+        assert logged() == [("health check failed", "also")], "what was said is not said again"
+        other.fault = state.fault = None
+        assert sorted(logged()) == [("health check passed again", "")] * 2
+        assert logged() == []

@@ -1,0 +1,257 @@
+"""The serving pair: made, reused, replaced, and refused with the reason."""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import ssl
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+
+from adapter import errors
+from adapter.server import tls
+from tests.support.clock import FakeClock
+from tests.support.tls import Authority
+
+DAY = 86_400.0
+
+
+def leaf(pair: tls.Pair) -> x509.Certificate:
+    return x509.load_pem_x509_certificates(pair.certificate.read_bytes())[0]
+
+
+def shown(context: ssl.SSLContext) -> int:
+    """Return the serial number of the certificate that a handshake with `context` shows."""
+    client_in, client_out, server_in, server_out = (ssl.MemoryBIO() for _ in range(4))
+    trust = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    trust.check_hostname = False
+    trust.verify_mode = ssl.CERT_NONE
+    client = trust.wrap_bio(client_in, client_out)
+    server = context.wrap_bio(server_in, server_out, server_side=True)
+    for _ in range(4):
+        for side in (client, server):
+            with contextlib.suppress(ssl.SSLWantReadError):
+                side.do_handshake()
+            server_in.write(client_out.read())
+            client_in.write(server_out.read())
+    der = client.getpeercert(binary_form=True)
+    assert der is not None
+    return x509.load_der_x509_certificate(der).serial_number
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+def test_made_when_missing(tmp_path: Path, clock: FakeClock) -> None:
+    directory = tmp_path / "a" / "b"
+    pair = tls.ensure_self_signed(directory, clock, names=["adapter.metrics.svc"], addresses=["127.0.0.1", "::1"])
+    assert pair == (directory / "apiserver.crt", directory / "apiserver.key")
+    certificate = leaf(pair)
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert names.get_values_for_type(x509.DNSName) == ["adapter.metrics.svc", "localhost"]
+    assert [str(address) for address in names.get_values_for_type(x509.IPAddress)] == ["127.0.0.1", "::1"]
+    assert (certificate.not_valid_after_utc.timestamp() - clock.wall()) == 365 * DAY
+    assert certificate.not_valid_before_utc.timestamp() < clock.wall()
+    assert pair.key.stat().st_mode & 0o777 == 0o600
+    assert sorted(path.name for path in directory.iterdir()) == ["apiserver.crt", "apiserver.key"]
+
+
+async def test_its_file_is_its_own_authority(tmp_path: Path) -> None:
+    class Now(FakeClock):
+        def __init__(self) -> None:
+            super().__init__(wall=tmp_path.stat().st_mtime)  # checked by OpenSSL against the system's clock
+
+    pair = tls.ensure_self_signed(tmp_path / "pair", Now())
+    certificate = tls.ServingCertificate(pair)
+    server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0, ssl=certificate.context)
+    trust = ssl.create_default_context(cafile=str(pair.certificate))
+    for name in ("127.0.0.1", "localhost"):
+        _, writer = await asyncio.open_connection(
+            "127.0.0.1", server.sockets[0].getsockname()[1], ssl=trust, server_hostname=name
+        )
+        writer.transport.abort()
+    server.close()
+    await server.wait_closed()
+
+
+def test_reused_while_good(tmp_path: Path, clock: FakeClock) -> None:
+    first = leaf(tls.ensure_self_signed(tmp_path, clock, names=["a", "b"])).serial_number
+    clock.advance(300 * DAY)
+    assert leaf(tls.ensure_self_signed(tmp_path, clock, names=["a"])).serial_number == first
+
+
+@pytest.mark.parametrize("days", [336, 400, -2], ids=["ends_soon", "ended", "clock_went_back"])
+def test_made_again_when_its_time_is_over(tmp_path: Path, clock: FakeClock, days: int) -> None:
+    first = leaf(tls.ensure_self_signed(tmp_path, clock)).serial_number
+    clock.set_wall(clock.wall() + days * DAY)
+    assert leaf(tls.ensure_self_signed(tmp_path, clock)).serial_number != first
+
+
+def test_made_again_for_another_name(tmp_path: Path, clock: FakeClock) -> None:
+    first = leaf(tls.ensure_self_signed(tmp_path, clock)).serial_number
+    assert leaf(tls.ensure_self_signed(tmp_path, clock, names=["other"])).serial_number != first
+
+
+def test_made_again_when_the_key_is_another(tmp_path: Path, clock: FakeClock, authority: Authority) -> None:
+    pair = tls.ensure_self_signed(tmp_path, clock)
+    shutil.copy(authority.issue().key, pair.key)
+    first = leaf(pair).serial_number
+    again = tls.ensure_self_signed(tmp_path, clock)
+    assert leaf(again).serial_number != first
+    tls.build_context(again)
+
+
+def test_a_pair_of_someone_else_is_used_and_kept(tmp_path: Path, clock: FakeClock, authority: Authority) -> None:
+    issued = authority.issue("elsewhere.test")
+    shutil.copy(issued.certificate, tmp_path / "apiserver.crt")
+    shutil.copy(issued.key, tmp_path / "apiserver.key")
+    clock.advance(10_000 * DAY)
+    pair = tls.ensure_self_signed(tmp_path, clock, names=["other"])
+    assert pair.certificate.read_bytes() == issued.certificate.read_bytes()
+
+
+@pytest.mark.parametrize("broken", ["crt_missing", "key_missing", "key_other", "crt_text", "crt_empty"])
+def test_a_broken_pair_of_someone_else_is_refused(
+    tmp_path: Path, clock: FakeClock, authority: Authority, broken: str
+) -> None:
+    issued = authority.issue()
+    shutil.copy(issued.certificate, tmp_path / "apiserver.crt")
+    shutil.copy(issued.key, tmp_path / "apiserver.key")
+    if broken == "crt_missing":
+        (tmp_path / "apiserver.crt").unlink()
+    elif broken == "key_missing":
+        (tmp_path / "apiserver.key").unlink()
+    elif broken == "key_other":
+        shutil.copy(authority.issue().key, tmp_path / "apiserver.key")
+    else:
+        (tmp_path / "apiserver.crt").write_text("not a certificate" if broken == "crt_text" else "")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(errors.InputError) as caught:
+        tls.ensure_self_signed(tmp_path, clock)
+    [fault] = caught.value.faults
+    assert fault.path == "--cert-dir"
+    assert "\n" not in str(fault)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before, "never overwritten"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
+def test_a_directory_that_cannot_be_written(tmp_path: Path, clock: FakeClock) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(errors.InputError, match="Permission denied"):
+        tls.ensure_self_signed(tmp_path, clock)
+
+
+def test_a_directory_that_is_a_file(tmp_path: Path, clock: FakeClock) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(errors.InputError, match="--cert-dir"):
+        tls.ensure_self_signed(tmp_path / "file", clock)
+
+
+def test_a_pair_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(errors.InputError, match=r"--tls-cert-file.*expected a certificate and its private key"):
+        tls.ServingCertificate(tls.Pair(tmp_path / "tls.crt", tmp_path / "tls.key"))
+
+
+def test_halves_that_do_not_match(authority: Authority) -> None:
+    pair = tls.Pair(authority.issue().certificate, authority.issue().key)
+    with pytest.raises(errors.InputError, match="certificate and key do not belong together"):
+        tls.ServingCertificate(pair)
+
+
+def test_a_key_with_a_password(tmp_path: Path, authority: Authority) -> None:
+    issued = authority.issue()
+    key = serialization.load_pem_private_key(issued.key.read_bytes(), None)
+    locked = tmp_path / "locked.key"
+    locked.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.BestAvailableEncryption(b"x"),
+        )
+    )
+    with pytest.raises(errors.InputError, match="the private key is encrypted"):
+        tls.ServingCertificate(tls.Pair(issued.certificate, locked))
+
+
+@pytest.fixture
+def changing(tmp_path: Path, authority: Authority) -> tls.Pair:
+    """Return a pair of links that a test points elsewhere, as the kubelet does with a Secret."""
+    issued = authority.issue()
+    for name, source in (("tls.crt", issued.certificate), ("tls.key", issued.key)):
+        (tmp_path / name).symlink_to(source)
+    return tls.Pair(tmp_path / "tls.crt", tmp_path / "tls.key")
+
+
+def point(link: Path, target: Path) -> None:
+    draft = link.with_suffix(".new")
+    draft.symlink_to(target)
+    draft.replace(link)
+
+
+def test_reload(changing: tls.Pair, authority: Authority) -> None:
+    serving = tls.ServingCertificate(changing)
+    first = shown(serving.context)
+    assert first == leaf(changing).serial_number
+    assert not serving.reload_if_changed()
+    fresh = authority.issue()
+    point(changing.certificate, fresh.certificate)
+    assert not serving.reload_if_changed(), "the key is still the old one"
+    assert shown(serving.context) == first
+    point(changing.key, fresh.key)
+    assert serving.reload_if_changed()
+    assert shown(serving.context) == leaf(changing).serial_number != first
+    assert not serving.reload_if_changed()
+
+
+def test_a_bad_pair_is_said_once_and_keeps_the_old_one(
+    changing: tls.Pair, authority: Authority, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    serving = tls.ServingCertificate(changing)
+    first = shown(serving.context)
+    (tmp_path / "rubbish").write_text("rubbish")
+    point(changing.certificate, tmp_path / "rubbish")
+    for _ in range(3):
+        assert not serving.reload_if_changed()
+    changing.key.unlink()
+    for _ in range(3):
+        assert not serving.reload_if_changed()
+    assert shown(serving.context) == first
+    assert [record.message for record in caplog.records] == [
+        "the changed serving certificate cannot be used, the old one stays"
+    ] * 2
+
+
+def test_files_that_change_while_they_are_read_are_read_again(changing: tls.Pair, authority: Authority) -> None:
+    fresh, starting = authority.issue(), True
+
+    def build(pair: tls.Pair) -> ssl.SSLContext:
+        try:
+            return tls.build_context(pair)
+        finally:
+            if not starting:
+                point(changing.key, fresh.key)
+
+    serving = tls.ServingCertificate(changing, build)
+    starting = False
+    point(changing.certificate, fresh.certificate)
+    assert not serving.reload_if_changed()
+    assert serving.reload_if_changed()
+    assert shown(serving.context) == leaf(changing).serial_number
+
+
+async def test_follow(changing: tls.Pair, authority: Authority) -> None:
+    serving = tls.ServingCertificate(changing)
+    following = asyncio.create_task(serving.follow(period=0.005))
+    fresh = authority.issue()
+    point(changing.certificate, fresh.certificate)
+    point(changing.key, fresh.key)
+    while shown(serving.context) != leaf(changing).serial_number:  # noqa: ASYNC110 - files make no events
+        await asyncio.sleep(0.005)
+    following.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await following
