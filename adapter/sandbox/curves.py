@@ -1,0 +1,72 @@
+"""Load curves: a value as a function of time, and its total, so that a gauge and a counter can follow the same load.
+
+What lives here: a few curves with exact integrals, and how to combine them. Its law: a curve is a pure function of epoch seconds;
+the total between two times is what a counter grows by when the curve is its rate.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+
+class Curve(NamedTuple):
+    """`value` at a time in epoch seconds, and `total`, its integral up to then (only differences mean anything)."""
+
+    value: Callable[[float], float]
+    total: Callable[[float], float]
+
+    def __call__(self, now: float) -> float:
+        """Return the value at `now`."""
+        return self.value(now)
+
+
+def constant(level: float) -> Curve:
+    """Return a load that never changes."""
+    return Curve(lambda _: level, lambda now: level * now)
+
+
+def wave(mean: float, amplitude: float, period: float, phase: float = 0.0) -> Curve:
+    """Return a sine around `mean`; `period` and `phase` in seconds, highest a quarter period after `phase`."""
+    speed = 2 * math.pi / period
+
+    def value(now: float) -> float:
+        return mean + amplitude * math.sin(speed * (now - phase))
+
+    def total(now: float) -> float:
+        return mean * now - amplitude / speed * math.cos(speed * (now - phase))
+
+    return Curve(value, total)
+
+
+def steps(levels: Sequence[tuple[float, float]], before: float = 0.0) -> Curve:
+    """Return a load that jumps to each level at its time; `levels` are (epoch seconds, level) in order of time."""
+
+    def value(now: float) -> float:
+        level = before
+        for start, after in levels:
+            if now < start:
+                break
+            level = after
+        return level
+
+    def total(now: float) -> float:
+        origin = levels[0][0] if levels else 0.0
+        if now < origin or not levels:
+            return before * (now - origin)
+        ends = [start for start, _ in levels[1:]] + [math.inf]
+        return sum(
+            level * (min(now, end) - start) for (start, level), end in zip(levels, ends, strict=True) if start <= now
+        )
+
+    return Curve(value, total)
+
+
+def share(curve: Curve, factor: float) -> Curve:
+    """Return a fixed share of a load, as one of several pods gets it."""
+    return Curve(lambda now: factor * curve.value(now), lambda now: factor * curve.total(now))
+
+
+def counter(rate: Curve, since: float) -> Callable[[float], float]:
+    """Return a counter that starts at zero at `since` and grows at `rate` a second."""
+    start = rate.total(since)
+    return lambda now: rate.total(now) - start

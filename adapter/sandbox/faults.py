@@ -1,0 +1,71 @@
+"""What a test can make go wrong, and the record of what clients asked.
+
+What lives here: rules that forbid, delays, and the flags that the HTTP face obeys. What does not: sockets and streams, which
+belong to the cluster. Its law: with no fault set the cluster behaves as if this file did not exist.
+"""
+
+from typing import NamedTuple
+
+
+class Request(NamedTuple):
+    """One request as it came in. `verb` is the API's (list, watch, deletecollection); "" where the path names no resource."""
+
+    method: str
+    path: str
+    query: dict[str, str]
+    user_agent: str
+    user: str
+    verb: str
+    resource: str
+    namespace: str
+    name: str
+    accept: str
+
+
+class _Rule(NamedTuple):
+    verb: str
+    resource: str
+    namespace: str | None
+
+    def covers(self, verb: str, resources: tuple[str, ...], namespace: str) -> bool:
+        return (
+            self.verb in {"*", verb}
+            and (self.resource == "*" or self.resource in resources)
+            and self.namespace in {None, namespace}
+        )
+
+
+class Faults:
+    """The faults now in force."""
+
+    def __init__(self) -> None:
+        self._forbidden: list[_Rule] = []
+        self._delays: list[tuple[_Rule, float]] = []
+        self.stale: set[tuple[str, str]] = set()
+        self.unavailable = False
+
+    def forbid(self, verb: str, resource: str, namespace: str | None = None) -> None:
+        """Answer 403 from now on. `resource` is plural, ``plural.group`` or ``plural/subresource``; "*" stands for all.
+
+        `namespace` None covers every request; "" only those across all namespaces.
+        """
+        self._forbidden.append(_Rule(verb, resource, namespace))
+
+    def allow(self, verb: str, resource: str, namespace: str | None = None) -> None:
+        """Take back one `forbid` with the same arguments; raises ValueError when there is none."""
+        self._forbidden.remove(_Rule(verb, resource, namespace))
+
+    def delay(self, seconds: float, verb: str = "*", resource: str = "*") -> None:
+        """Let matching requests wait before they are answered; 0 takes the delay back."""
+        rule = _Rule(verb, resource, None)
+        self._delays = [(other, wait) for other, wait in self._delays if other != rule]
+        if seconds:
+            self._delays.append((rule, seconds))
+
+    def is_forbidden(self, verb: str, resources: tuple[str, ...], namespace: str) -> bool:
+        """Say whether a rule forbids the request; `resources` are the spellings of its resource."""
+        return any(rule.covers(verb, resources, namespace) for rule in self._forbidden)
+
+    def wait_of(self, verb: str, resources: tuple[str, ...], namespace: str) -> float:
+        """Return how many seconds the request has to wait."""
+        return sum(wait for rule, wait in self._delays if rule.covers(verb, resources, namespace))

@@ -1,0 +1,88 @@
+"""A socket that can go away and come back at the same address.
+
+What lives here: starting, stopping, losing and regaining the address of one HTTP server. Its law: when it is down connections are
+refused and open ones are cut; when it is up again the address is the same.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Awaitable, Callable
+
+from aiohttp import StreamReader, web
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.http_parser import RawRequestMessage
+
+Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+
+
+MAX_BODY = 16 * 1024 * 1024
+"""Bytes of a request's body that are read: more than an API server or Prometheus takes."""
+
+
+def _make_request(
+    message: RawRequestMessage,
+    payload: StreamReader,
+    protocol: web.RequestHandler,
+    writer: AbstractStreamWriter,
+    task: asyncio.Task[None],
+) -> web.BaseRequest:
+    loop = asyncio.get_running_loop()
+    return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=MAX_BODY)
+
+
+class Listener:
+    """One HTTP server on `host`; port 0 lets the system choose and is known after `start`."""
+
+    def __init__(self, handler: Handler, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
+        self._handler = handler
+        self._host = host
+        self._port = port
+        self._tls = tls
+        self._server: web.Server | None = None
+        self._runner: web.ServerRunner | None = None
+        self._site: web.TCPSite | None = None
+
+    @property
+    def address(self) -> str:
+        """Return host and port as a client writes them."""
+        return f"{self._host}:{self._port}"
+
+    @property
+    def url(self) -> str:
+        """Return the base URL, without a slash at its end."""
+        return f"{'https' if self._tls else 'http'}://{self.address}"
+
+    async def start(self) -> None:
+        """Begin to listen."""
+        self._server = web.Server(
+            self._handler, request_factory=_make_request, handler_cancellation=True, access_log=None
+        )
+        self._runner = web.ServerRunner(self._server, shutdown_timeout=1.0)
+        await self._runner.setup()
+        await self.up()
+
+    async def stop(self) -> None:
+        """End everything: open connections are cut and handlers cancelled."""
+        await self.down()
+        assert self._runner is not None
+        await self._runner.cleanup()
+
+    async def down(self) -> None:
+        """Refuse connections from now on and cut those that are open."""
+        if self._site is not None:
+            await self._site.stop()
+            self._site = None
+        assert self._server is not None
+        for connection in list(self._server.connections):
+            if connection.transport is not None:
+                connection.transport.abort()
+
+    async def up(self) -> None:
+        """Listen again, at the same address as before; nothing happens when it does already."""
+        if self._site is not None:
+            return
+        assert self._runner is not None
+        self._site = web.TCPSite(self._runner, self._host, self._port, ssl_context=self._tls)
+        await self._site.start()
+        if not self._port:
+            self._port = self._runner.addresses[0][1]

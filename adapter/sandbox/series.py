@@ -1,0 +1,106 @@
+"""Programmable series: labels, and values computed from time.
+
+What lives here: one series, a set of them, and the samples that a scrape at a fixed interval would have taken. Its law: nothing is
+recorded; the same question about the same time has the same answer however often it is asked.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Literal, NamedTuple
+
+NAME = "__name__"
+LabelSet = tuple[tuple[str, str], ...]
+
+
+class Point(NamedTuple):
+    """One sample: epoch seconds and value."""
+
+    time: float
+    value: float
+
+
+class Series:
+    """A series whose value at a time is `curve(time)`, while it exists: from `start` until before `end`, in epoch seconds.
+
+    A curve may return None where there is nothing to scrape. `end` may be set later: a pod that is deleted.
+    """
+
+    __slots__ = ("curve", "end", "help", "labels", "name", "start", "type")
+
+    def __init__(
+        self,
+        name: str,
+        labels: Mapping[str, str],
+        curve: Callable[[float], float | None],
+        *,
+        type: Literal["gauge", "counter", "untyped"] = "gauge",  # noqa: A002  # the exposition format's word
+        start: float = -math.inf,
+        end: float = math.inf,
+        help: str = "",  # noqa: A002  # the exposition format's word
+    ) -> None:
+        self.name = name
+        self.labels: LabelSet = tuple(sorted((key, value) for key, value in ({**labels, NAME: name}).items() if value))
+        self.curve = curve
+        self.type = type
+        self.start = start
+        self.end = end
+        self.help = help
+
+    def at(self, now: float) -> float | None:
+        """Return the value that a scrape at `now` reads, or None."""
+        return self.curve(now) if self.start <= now < self.end else None
+
+
+class SeriesSet:
+    """The series of one scraped world. `interval` is the scrape interval in seconds; scrapes happen at its multiples."""
+
+    def __init__(self, series: Iterable[Series] = (), *, interval: float = 15.0) -> None:
+        self._series: dict[LabelSet, Series] = {}
+        self.interval = interval
+        for one in series:
+            self.add(one)
+
+    def __iter__(self) -> Iterator[Series]:
+        """Iterate over the series in the order in which they were added."""
+        return iter(list(self._series.values()))
+
+    def add(self, series: Series) -> Series:
+        """Add a series; one with the same labels is replaced."""
+        self._series[series.labels] = series
+        return series
+
+    def remove(self, series: Series) -> None:
+        """Forget a series with its past. To let it end and keep its past set its `end`."""
+        del self._series[series.labels]
+
+    def samples(self, series: Series, start: float, end: float) -> list[Point]:
+        """Return the samples of scrapes from `start` to `end`, both included."""
+        points = []
+        for number in range(math.ceil(start / self.interval), math.floor(end / self.interval) + 1):
+            time = number * self.interval
+            value = series.at(time)
+            if value is not None:
+                points.append(Point(time, value))
+        return points
+
+    def has_samples(self, series: Series, start: float, end: float) -> bool:
+        """Say whether a scrape from `start` to `end` found the series; beyond the last 10,000 scrapes nothing is known."""
+        last = math.floor(min(end, max(series.end, start)) / self.interval)
+        first = max(start, series.start)
+        for number in range(last, last - 10_000, -1):
+            if number * self.interval < first:
+                return False
+            if series.at(number * self.interval) is not None:
+                return True
+        return False
+
+    def latest(self, series: Series, now: float, lookback: float) -> Point | None:
+        """Return the newest sample not older than `lookback` seconds; None as well when the last scrape did not find the series.
+
+        That is what a stale marker does: a series that is gone is gone at the next scrape and not five minutes later.
+        """
+        time = math.floor(now / self.interval) * self.interval
+        if time < now - lookback:
+            return None
+        value = series.at(time)
+        return Point(time, value) if value is not None else None

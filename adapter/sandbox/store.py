@@ -1,0 +1,228 @@
+"""A versioned object store with a watch log: what etcd and the watch cache are to a real API server.
+
+What lives here: objects by kind and key, one version counter over all of them, the log of changes a watch reads, snapshots of
+earlier versions. What does not: HTTP, defaults, validation, time. Its law: a stored object is never changed in place; every write
+is a new record with a higher version than all before it.
+"""
+
+import bisect
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+JSON = dict[str, Any]
+KindKey = tuple[str, str]
+"""Group and plural: the versions of a group share their objects."""
+
+
+def key_of(namespace: str, name: str) -> str:
+    """Return the key that lists are sorted by: as in etcd the whole path, so ``a-b/x`` stands before ``a/x``."""
+    return f"{namespace}/{name}" if namespace else name
+
+
+class Record:
+    """One version of one object, encoded at most once. `document` must not be changed."""
+
+    __slots__ = ("_metadata", "_rest", "document", "key", "labels", "name", "namespace", "version")
+
+    def __init__(self, document: JSON, version: int) -> None:
+        metadata = document["metadata"]
+        metadata["resourceVersion"] = str(version)
+        self.document = document
+        self.version = version
+        self.name: str = metadata["name"]
+        self.namespace: str = metadata.get("namespace", "")
+        self.key = key_of(self.namespace, self.name)
+        self.labels: dict[str, str] = metadata.get("labels") or {}
+        self._metadata: bytes | None = None
+        self._rest: bytes | None = None
+
+    @property
+    def metadata(self) -> bytes:
+        """Return the encoded metadata."""
+        if self._metadata is None:
+            self._metadata = msgspec.json.encode(self.document["metadata"])
+        return self._metadata
+
+    @property
+    def body(self) -> bytes:
+        """Return what follows kind and apiVersion in the encoded object: metadata and all else, without the outer braces."""
+        if self._rest is None:
+            rest = {
+                field: value
+                for field, value in self.document.items()
+                if field not in ("kind", "apiVersion", "metadata")
+            }
+            self._rest = b"," + msgspec.json.encode(rest)[1:-1] if rest else b""
+        return b'"metadata":' + self.metadata + self._rest
+
+    def at(self, version: int) -> "Record":
+        """Return the same object under another version, as the events of a deletion carry it."""
+        return Record(self.document | {"metadata": dict(self.document["metadata"])}, version)
+
+
+class Change(NamedTuple):
+    """One entry of the log. `old` is None when the object was added, `new` when it was deleted; never both.
+
+    A deletion keeps the last record as it was; its event carries ``old.at(version)``.
+    """
+
+    version: int
+    old: Record | None
+    new: Record | None
+
+
+Subscriber = Callable[[Change], None]
+
+
+class _Shelf:
+    """The objects of one kind, their log and those who watch it."""
+
+    def __init__(self, log_size: int, horizon: int) -> None:
+        self.records: dict[str, Record] = {}
+        self.keys: list[str] = []
+        self.log: deque[Change] = deque(maxlen=log_size)
+        self.horizon = horizon
+        self.subscribers: dict[int, Subscriber] = {}
+
+
+class Store:
+    """All objects of a cluster. `log_size` is how many changes of one kind are kept for watches that start in the past."""
+
+    def __init__(self, log_size: int) -> None:
+        self.version = 0
+        self._log_size = log_size
+        self._compacted = 0
+        self._shelves: dict[KindKey, _Shelf] = {}
+        self._subscriptions = 0
+        self._dependents: dict[str, set[tuple[KindKey, str]]] = {}
+
+    def _shelf(self, kind: KindKey) -> _Shelf:
+        shelf = self._shelves.get(kind)
+        if shelf is None:
+            shelf = self._shelves[kind] = _Shelf(self._log_size, self._compacted)
+        return shelf
+
+    def get(self, kind: KindKey, namespace: str, name: str) -> Record | None:
+        """Return the current record, or None."""
+        return self._shelf(kind).records.get(key_of(namespace, name))
+
+    def put(self, kind: KindKey, document: JSON) -> Record:
+        """Store `document` under the next version. The store owns it from here on."""
+        shelf = self._shelf(kind)
+        self.version += 1
+        record = Record(document, self.version)
+        old = shelf.records.get(record.key)
+        if old is None:
+            bisect.insort(shelf.keys, record.key)
+        else:
+            self._disown(kind, old)
+        shelf.records[record.key] = record
+        for owner in document["metadata"].get("ownerReferences") or ():
+            self._dependents.setdefault(owner["uid"], set()).add((kind, record.key))
+        self._append(shelf, Change(self.version, old, record))
+        return record
+
+    def remove(self, kind: KindKey, record: Record) -> Record:
+        """Delete an object; returns its last state under the version of the deletion."""
+        shelf = self._shelf(kind)
+        self.version += 1
+        del shelf.records[record.key]
+        del shelf.keys[bisect.bisect_left(shelf.keys, record.key)]
+        self._disown(kind, record)
+        self._append(shelf, Change(self.version, record, None))
+        return record.at(self.version)
+
+    def _disown(self, kind: KindKey, record: Record) -> None:
+        for owner in record.document["metadata"].get("ownerReferences") or ():
+            dependents = self._dependents.get(owner["uid"])
+            if dependents is not None:
+                dependents.discard((kind, record.key))
+                if not dependents:
+                    del self._dependents[owner["uid"]]
+
+    def _append(self, shelf: _Shelf, change: Change) -> None:
+        if len(shelf.log) == self._log_size:
+            shelf.horizon = shelf.log[0].version if self._log_size else change.version
+        shelf.log.append(change)
+        for subscriber in list(shelf.subscribers.values()):
+            subscriber(change)
+
+    def dependents(self, uid: str) -> list[tuple[KindKey, Record]]:
+        """Return the objects that name `uid` as an owner."""
+        return [(kind, self._shelf(kind).records[key]) for kind, key in sorted(self._dependents.get(uid, ()))]
+
+    def records(self, kind: KindKey, namespace: str = "", after: str = "") -> Iterator[Record]:
+        """Yield the records of a kind in list order; of one namespace if given; only those behind the key `after`."""
+        shelf = self._shelf(kind)
+        return _select(shelf.records, shelf.keys, namespace, after)
+
+    def records_at(self, kind: KindKey, version: int, namespace: str = "", after: str = "") -> Iterator[Record] | None:
+        """Yield the records as they were at `version`, or return None when the log no longer reaches back that far."""
+        shelf = self._shelf(kind)
+        if version >= (shelf.log[-1].version if shelf.log else shelf.horizon):
+            return self.records(kind, namespace, after)
+        if version < shelf.horizon:
+            return None
+        past = dict(shelf.records)
+        for change in reversed(shelf.log):
+            if change.version <= version:
+                break
+            if change.old is not None:
+                past[change.old.key] = change.old
+            elif change.new is not None:
+                del past[change.new.key]
+        return _select(past, sorted(past), namespace, after)
+
+    def kinds_in(self, namespace: str) -> list[tuple[KindKey, list[Record]]]:
+        """Return all objects of a namespace by kind."""
+        found = ((kind, list(self.records(kind, namespace))) for kind in list(self._shelves))
+        return [(kind, records) for kind, records in found if records]
+
+    def changes_since(self, kind: KindKey, version: int) -> list[Change] | None:
+        """Return the changes after `version`, or None when some of them are forgotten."""
+        shelf = self._shelf(kind)
+        if version < shelf.horizon:
+            return None
+        newer = []
+        for change in reversed(shelf.log):
+            if change.version <= version:
+                break
+            newer.append(change)
+        newer.reverse()
+        return newer
+
+    def horizon(self, kind: KindKey) -> int:
+        """Return the oldest version from which a watch may start."""
+        return self._shelf(kind).horizon
+
+    def compact(self) -> None:
+        """Forget the whole log: any watch or continued list from before now is told that it is too old."""
+        self._compacted = self.version
+        for shelf in self._shelves.values():
+            shelf.log.clear()
+            shelf.horizon = self.version
+
+    def subscribe(self, kind: KindKey, subscriber: Subscriber) -> Callable[[], None]:
+        """Call `subscriber` at every later change of a kind, in order, until the returned function is called."""
+        shelf = self._shelf(kind)
+        self._subscriptions += 1
+        number = self._subscriptions
+        shelf.subscribers[number] = subscriber
+
+        def unsubscribe() -> None:
+            shelf.subscribers.pop(number, None)
+
+        return unsubscribe
+
+
+def _select(records: dict[str, Record], keys: list[str], namespace: str, after: str) -> Iterator[Record]:
+    prefix = f"{namespace}/" if namespace else ""
+    start = max(bisect.bisect_left(keys, prefix), bisect.bisect_right(keys, after) if after else 0)
+    for position in range(start, len(keys)):
+        key = keys[position]
+        if not key.startswith(prefix):
+            return
+        yield records[key]
