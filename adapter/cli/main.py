@@ -1,0 +1,53 @@
+"""The command `fastpath`: finds the verb, runs it, turns errors into one line each and an exit status.
+
+0: done; 1: the work could not be done; 2: what was given is wrong.
+"""
+
+import difflib
+import importlib
+import sys
+from collections.abc import Sequence
+
+from adapter.cli.version import version
+from adapter.errors import FastpathError, InputError
+
+# Each verb is the module of its name, loaded only when asked for: `serve` starts without what the demo needs.
+_VERBS = {
+    "serve": "serve the metrics APIs; takes every prometheus-adapter flag",
+    "check": "validate a rules file, show what each rule asks and serves, explain an absent metric",
+    "demo": "run everything in one process on an embedded cluster, live in the terminal",
+}
+
+
+def usage() -> str:
+    """Return the text of `fastpath --help`."""
+    verbs = "\n".join(f"  {name:<8}{about}" for name, about in _VERBS.items())
+    return f"usage: fastpath VERB [ARGUMENTS]\n\n{verbs}\n\n`fastpath VERB --help` lists the flags of a verb; `fastpath --version` prints the version.\n"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command line and return its exit status."""
+    argv = list(sys.argv[1:] if arguments is None else arguments)
+    if not argv or argv[0] in {"-h", "--help", "help"}:
+        print(usage(), end="")
+        return 0 if argv else 2
+    if argv[0] in {"--version", "version"}:
+        print(f"fastpath {version()}")
+        return 0
+    if argv[0] not in _VERBS:
+        close = difflib.get_close_matches(argv[0], _VERBS, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"expected one of {', '.join(_VERBS)}"
+        print(f"fastpath: {argv[0]}: no such verb: {hint}", file=sys.stderr)
+        return 2
+    try:
+        status: int = importlib.import_module(f"adapter.cli.{argv[0]}").main(argv[1:])
+    except InputError as error:
+        for fault in error.faults:
+            print(f"fastpath {argv[0]}: {fault}", file=sys.stderr)
+        return 2
+    except (FastpathError, OSError) as error:
+        print(f"fastpath {argv[0]}: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return status

@@ -1,0 +1,37 @@
+"""`fastpath serve`: the adapter, with prometheus-adapter's command line."""
+
+import asyncio
+import logging
+import signal
+from collections.abc import Sequence
+
+import uvloop
+
+from adapter import app, monitoring
+from adapter.cli.version import version
+from adapter.config import flags
+from adapter.config.options import Options
+
+_log = logging.getLogger(__name__)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Serve until SIGTERM or SIGINT; 0 after an orderly end. InputError for a wrong command line or rules file."""
+    if flags.asks_for_help(arguments):
+        print(flags.render_help(), end="")
+        return 0
+    options, notices = flags.parse_flags(arguments)
+    monitoring.configure_logging(options.verbosity)
+    for notice in notices:
+        _log.warning("flag", extra=monitoring.facts(notice=notice))
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_serve(options))
+    return 0
+
+
+async def _serve(options: Options) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    await app.run(options, version(), stop)

@@ -1,0 +1,18 @@
+"""Fixtures and guards of all tests. What they are made of lives in tests/support."""
+
+import os
+
+import hypothesis
+
+pytest_plugins = [
+    "tests.support.guards",
+    "tests.support.prometheus",
+    "tests.support.kubectl",
+    "tests.support.tls",
+    "tests.support.serving",
+]
+
+hypothesis.settings.register_profile("quick", deadline=None, max_examples=50)
+hypothesis.settings.register_profile("ci", deadline=None, max_examples=100, derandomize=True, database=None)
+hypothesis.settings.register_profile("thorough", deadline=None, max_examples=2000)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "quick"))

@@ -1,0 +1,242 @@
+"""A real Prometheus on loopback, started by tests, with exactly the samples a test gives it.
+
+All methods block; a test that runs an event loop calls them with `asyncio.to_thread`.
+"""
+
+import contextlib
+import http.client
+import json
+import shutil
+import socket
+import subprocess
+import time
+import types
+import urllib.parse
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.support import remotewrite, tools
+
+START_SECONDS = 20.0
+"""How long a start, a stop or an awaited answer may take; on an idle machine a start takes 0.3 s."""
+
+_POLL_SECONDS = 0.02
+
+
+class PrometheusServer:
+    """One Prometheus with its own directory and port; the port stays the same over restarts."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        targets: Mapping[str, Sequence[str]],
+        scrape_interval: str,
+        flags: Sequence[str],
+    ) -> None:
+        self._program = tools.require("prometheus", "prometheus")
+        self._directory = directory
+        self._flags = tuple(flags)
+        self._process: subprocess.Popen[bytes] | None = None
+        self.port = _free_port()
+        directory.mkdir(parents=True, exist_ok=True)
+        config = {
+            "global": {"scrape_interval": scrape_interval, "scrape_timeout": scrape_interval},
+            "scrape_configs": [
+                {"job_name": job, "static_configs": [{"targets": list(addresses)}]}
+                for job, addresses in targets.items()
+            ],
+        }
+        (directory / "prometheus.yml").write_text(yaml.safe_dump(config))
+
+    @property
+    def url(self) -> str:
+        """The base URL, without a slash at its end."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def load_samples(self, openmetrics: str) -> None:
+        """Write samples with their own timestamps (OpenMetrics text, seconds, `# EOF` is added) before the start.
+
+        For exact data: Prometheus itself adds no labels to them, and queries name the evaluation time.
+        """
+        assert self._process is None, "samples are loaded before the start"
+        promtool = tools.require("promtool", "prometheus")
+        text = openmetrics.strip().removesuffix("# EOF").rstrip()
+        source = self._directory / "samples.om"
+        source.write_text(f"{text}\n# EOF\n")
+        command = [promtool, "tsdb", "create-blocks-from", "openmetrics", str(source), str(self._directory / "tsdb")]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"promtool refused the samples: {done.stderr or done.stdout}"
+
+    def start(self) -> None:
+        """Start it and wait until it says it is ready; another port is taken when this one is lost to someone else."""
+        assert self._process is None, "it is running"
+        for _ in range(5):
+            with (self._directory / "log").open("wb") as log:
+                self._process = subprocess.Popen(
+                    [
+                        self._program,
+                        f"--config.file={self._directory / 'prometheus.yml'}",
+                        f"--storage.tsdb.path={self._directory / 'tsdb'}",
+                        "--storage.tsdb.retention.time=100y",  # loaded samples may be of any time
+                        "--web.enable-remote-write-receiver",
+                        f"--web.listen-address=127.0.0.1:{self.port}",
+                        *self._flags,
+                    ],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                )
+            if self._wait_ready():
+                return
+            self._process = None
+            if "address already in use" not in self.log():
+                break
+            self.port = _free_port()
+        pytest.fail(f"Prometheus did not start:\n{self.log()}", pytrace=False)
+
+    def stop(self) -> None:
+        """End it in order, as Kubernetes would; nothing happens when it does not run."""
+        self._end(subprocess.Popen.terminate)
+
+    def kill(self) -> None:
+        """End it at once; connections break. Nothing happens when it does not run."""
+        self._end(subprocess.Popen.kill)
+
+    def restart(self) -> None:
+        """Stop and start it with what it has stored."""
+        self.stop()
+        self.start()
+
+    def query(self, promql: str, at: float | None = None) -> list[dict[str, Any]]:
+        """Return `data.result` of an instant query, evaluated at `at` (epoch seconds) or now."""
+        parameters = {"query": promql} | ({} if at is None else {"time": repr(at)})
+        status, body = self._request("GET", f"/api/v1/query?{urllib.parse.urlencode(parameters)}")
+        assert status == 200, body
+        result: list[dict[str, Any]] = json.loads(body)["data"]["result"]
+        return result
+
+    def write(self, *samples: remotewrite.Written) -> None:
+        """Add samples to the running server; they can be queried when this returns.
+
+        The times must not lie more than an hour before the newest sample written or scraped so far.
+        """
+        body = remotewrite.encode(samples)
+        headers = {"Content-Type": "application/x-protobuf", "Content-Encoding": "snappy"}
+        status, answer = self._request("POST", "/api/v1/write", body, headers)
+        assert status == 204, answer
+
+    def wait_for(self, promql: str, accept: Callable[[list[dict[str, Any]]], bool] = bool) -> list[dict[str, Any]]:
+        """Ask until `accept` says yes to the result (by default: until it is not empty) and return it.
+
+        Prometheus looks for targets 5 s after its start and not before; what is only to be stored is written.
+        """
+        deadline = time.monotonic() + START_SECONDS  # noqa: TID251  # waits for a real program
+        while True:
+            result = self.query(promql)
+            if accept(result):
+                return result
+            if time.monotonic() > deadline:  # noqa: TID251  # see above
+                pytest.fail(f"Prometheus never gave what {promql} was to give; last: {result}", pytrace=False)
+            time.sleep(_POLL_SECONDS)
+
+    def log(self) -> str:
+        """Return what the last start has printed so far."""
+        return (self._directory / "log").read_text(errors="replace")
+
+    def _wait_ready(self) -> bool:
+        assert self._process is not None
+        deadline = time.monotonic() + START_SECONDS  # noqa: TID251  # waits for a real program
+        while self._process.poll() is None:
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                if self._request("GET", "/-/ready")[0] == 200:
+                    return True
+            if time.monotonic() > deadline:  # noqa: TID251  # see above
+                self.kill()
+                return False
+            time.sleep(_POLL_SECONDS)
+        return False
+
+    def _request(
+        self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] = types.MappingProxyType({})
+    ) -> tuple[int, str]:
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)) as connection:
+            connection.request(method, path, body, headers)
+            with connection.getresponse() as response:
+                return response.status, response.read().decode()
+
+    def _end(self, signal: Callable[[subprocess.Popen[bytes]], None]) -> None:
+        if self._process is None:
+            return
+        process, self._process = self._process, None
+        signal(process)
+        try:
+            process.wait(START_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise
+
+
+class PrometheusFactory:
+    """Makes servers that end with the fixture; see `prometheus_server`."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._servers: list[PrometheusServer] = []
+
+    def __call__(
+        self,
+        *,
+        targets: Mapping[str, Sequence[str]] | None = None,
+        scrape_interval: str = "200ms",
+        samples: str = "",
+        flags: Sequence[str] = (),
+        start: bool = True,
+    ) -> PrometheusServer:
+        """Return a server, ready unless `start` is false.
+
+        `targets` maps job names to addresses (``host:port``) scraped at ``/metrics``; `samples` is OpenMetrics text as
+        for `PrometheusServer.load_samples`; `flags` are added to Prometheus' command line.
+        """
+        directory = self._directory / f"prometheus-{len(self._servers)}"
+        server = PrometheusServer(directory, targets=targets or {}, scrape_interval=scrape_interval, flags=flags)
+        self._servers.append(server)
+        if samples:
+            server.load_samples(samples)
+        if start:
+            server.start()
+        return server
+
+    def close(self) -> None:
+        """Kill what still runs and remove what was stored."""
+        for server in self._servers:
+            server.kill()
+        shutil.rmtree(self._directory)
+
+
+@pytest.fixture
+def prometheus_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrometheusFactory]:
+    """Return a maker of real Prometheus servers that end with the test. Needs the marks integration and timeout."""
+    factory = PrometheusFactory(tmp_path_factory.mktemp("prometheus"))
+    yield factory
+    factory.close()
+
+
+@pytest.fixture(scope="module")
+def module_prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrometheusFactory]:
+    """Return a maker as `prometheus_server` whose servers end with the module, for data that many tests only read."""
+    factory = PrometheusFactory(tmp_path_factory.mktemp("prometheus"))
+    yield factory
+    factory.close()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,236 @@
+"""The API server of a test: real TLS on loopback, a provider that answers what the test says, and raw requests."""
+
+import asyncio
+import json
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+import pytest
+
+from adapter import monitoring
+from adapter.model.metrics import (
+    CustomAnswer,
+    CustomMetricInfo,
+    CustomQuestion,
+    ExternalAnswer,
+    ExternalQuestion,
+    ExternalValue,
+    MetricValue,
+    ObjectReference,
+)
+from adapter.server import tls
+from adapter.server.api import CUSTOM_GROUP, EXTERNAL_GROUP
+from adapter.server.documents import Documents
+from adapter.server.handler import Handler, Limits
+from adapter.server.health import Check, Health
+from adapter.server.serving import MetricsServer, Shutdown
+from tests.support.clock import FakeClock
+from tests.support.tls import Authority
+
+
+class Provider:
+    """Meets `adapter.server.api.MetricsProvider`: remembers the questions, answers what was set or what `answer` makes."""
+
+    def __init__(self) -> None:
+        self.generation = 1
+        self.questions: list[CustomQuestion | ExternalQuestion] = []
+        self.metrics: list[CustomMetricInfo] = []
+        self.external_names: list[str] = []
+        self.items: tuple[MetricValue, ...] = ()
+        self.external_items: tuple[ExternalValue, ...] = ()
+        self.fresh_until = 0.0
+        self.error: Exception | None = None
+        self.before: Callable[[], Awaitable[None]] | None = None
+        self.while_listing: Callable[[], None] | None = None
+
+    async def custom(self, question: CustomQuestion) -> CustomAnswer:
+        await self._meet(question)
+        return CustomAnswer(self.items, self.fresh_until)
+
+    async def external(self, question: ExternalQuestion) -> ExternalAnswer:
+        await self._meet(question)
+        return ExternalAnswer(self.external_items, self.fresh_until)
+
+    def custom_metrics(self) -> list[CustomMetricInfo]:
+        return self.metrics
+
+    def external_metrics(self) -> list[str]:
+        names = list(self.external_names)
+        if self.while_listing is not None:
+            self.while_listing()
+        return names
+
+    async def _meet(self, question: CustomQuestion | ExternalQuestion) -> None:
+        self.questions.append(question)
+        if self.before is not None:
+            await self.before()
+        if self.error is not None:
+            raise self.error
+
+
+def pod_value(name: str, milli: int, *, time: float = 1_700_000_000.0, metric: str = "http_requests") -> MetricValue:
+    """Return a value of a pod in the namespace default."""
+    return MetricValue(ObjectReference("Pod", "default", name, "/v1"), metric, milli, time)
+
+
+class Answer(NamedTuple):
+    """An HTTP response as it came, header names in lower case, the last of equal names kept."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def text(self) -> str:
+        return self.body.decode()
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+class Connection:
+    """One TLS connection that sends requests as they are written, without normalizing them."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    async def request(
+        self, target: str, method: str = "GET", headers: Mapping[str, str] | None = None, body: bytes = b""
+    ) -> Answer:
+        """Send a request and read its response."""
+        lines = [f"{method} {target} HTTP/1.1", "Host: localhost"]
+        lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
+        self.writer.write("\r\n".join([*lines, "", ""]).encode() + body)
+        return await self.read_answer(head=method == "HEAD")
+
+    async def read_answer(self, *, head: bool = False) -> Answer:
+        """Read one response; of a HEAD request it has no body."""
+        status_line, *lines = (await self.reader.readuntil(b"\r\n\r\n")).decode().strip().split("\r\n")
+        headers = {}
+        for line in lines:
+            name, _, value = line.partition(": ")
+            headers[name.lower()] = value
+        length = 0 if head else int(headers.get("content-length", "0"))
+        return Answer(int(status_line.split()[1]), headers, await self.reader.readexactly(length))
+
+    async def closed(self) -> bool:
+        """Wait for the server to close the connection; true when it sent nothing more."""
+        return await self.reader.read() == b""
+
+    async def close(self) -> None:
+        self.writer.close()
+        await self.writer.wait_closed()
+
+
+class Served:
+    """A running server and everything it was made of."""
+
+    def __init__(
+        self,
+        server: MetricsServer,
+        handler: Handler,
+        provider: Provider,
+        clock: FakeClock,
+        own_metrics: monitoring.Monitoring,
+        certificate: tls.ServingCertificate,
+        trust: ssl.SSLContext,
+    ) -> None:
+        self.server = server
+        self.handler = handler
+        self.provider = provider
+        self.clock = clock
+        self.monitoring = own_metrics
+        self.certificate = certificate
+        self.trust = trust
+        self._connections: list[Connection] = []
+
+    @property
+    def url(self) -> str:
+        return f"https://127.0.0.1:{self.server.port}"
+
+    async def connect(self, trust: ssl.SSLContext | None = None) -> Connection:
+        """Open a connection that ends with the fixture."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.server.port, ssl=trust or self.trust)
+        connection = Connection(reader, writer)
+        self._connections.append(connection)
+        return connection
+
+    async def get(
+        self, target: str, method: str = "GET", headers: Mapping[str, str] | None = None, body: bytes = b""
+    ) -> Answer:
+        """Send one request on a connection of its own."""
+        connection = await self.connect()
+        return await connection.request(target, method, headers, body)
+
+    async def close(self) -> None:
+        for connection in self._connections:
+            connection.writer.transport.abort()
+        await self.server.stop()
+
+
+class ServerFactory:
+    """Starts servers that end with the fixture; see `serve`."""
+
+    def __init__(self, authority: Authority) -> None:
+        self._authority = authority
+        self._started: list[Served] = []
+
+    async def __call__(
+        self,
+        *,
+        groups: Iterable[str] = (CUSTOM_GROUP, EXTERNAL_GROUP),
+        limits: Limits | None = None,
+        readyz: Iterable[Check] = (),
+        livez: Iterable[Check] = (),
+        pair: tls.Pair | None = None,
+        shutdown_delay: float = 0.0,
+        drain_timeout: float = 1.0,
+    ) -> Served:
+        """Start a server on a free port of loopback."""
+        if pair is None:
+            issued = self._authority.issue()
+            pair = tls.Pair(issued.certificate, issued.key)
+        provider, clock, shutdown = Provider(), FakeClock(), Shutdown()
+        own_metrics, certificate = monitoring.Monitoring(), tls.ServingCertificate(pair)
+        handler = Handler(
+            provider,
+            Documents(provider, groups, "1.2.3"),
+            Health(livez=list(livez), readyz=[*readyz, shutdown.check]),
+            own_metrics=own_metrics,
+            clock=clock,
+            limits=limits or Limits(),
+        )
+        server = MetricsServer(
+            handler,
+            certificate,
+            shutdown,
+            host="127.0.0.1",
+            port=0,
+            shutdown_delay=shutdown_delay,
+            drain_timeout=drain_timeout,
+        )
+        await server.start()
+        served = Served(server, handler, provider, clock, own_metrics, certificate, self._authority.client_context())
+        self._started.append(served)
+        return served
+
+    async def close(self) -> None:
+        for served in self._started:
+            await served.close()
+
+
+@pytest.fixture
+async def serve(authority: Authority) -> AsyncIterator[ServerFactory]:
+    """Return a starter of API servers."""
+    factory = ServerFactory(authority)
+    yield factory
+    await factory.close()
+
+
+@pytest.fixture
+async def served(serve: ServerFactory) -> Served:
+    """Return a running API server that serves both groups, with default limits."""
+    return await serve()

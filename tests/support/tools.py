@@ -1,0 +1,20 @@
+"""Finds the real programs that integration tests start."""
+
+import os
+import shutil
+
+import pytest
+
+REQUIRED = os.environ.get("FASTPATH_REQUIRE_TOOLS") == "1"
+"""Set in CI, where a missing program is a failure: a test skipped there would never run anywhere."""
+
+
+def require(program: str, package: str) -> str:
+    """Return the program's path; where it is not installed the test is skipped, and in CI it fails."""
+    path = shutil.which(program)
+    if path is None:
+        reason = f"{program} is not installed; Debian's package {package} has it"
+        if REQUIRED:
+            pytest.fail(reason, pytrace=False)
+        pytest.skip(reason)
+    return path

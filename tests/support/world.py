@@ -1,0 +1,233 @@
+"""The real provider, registry and query cache between a Prometheus, a cluster and series lists that a test makes up."""
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+
+from adapter.clients.querycache import Freshness, QueryCache
+from adapter.config import rulesfile
+from adapter.errors import PrometheusError
+from adapter.model import resources
+from adapter.model.metrics import CustomQuestion, ExternalQuestion, QueryResult, Sample, SeriesInfo
+from adapter.model.resources import APIResource, Catalogue
+from adapter.model.selectors import LabelSelector
+from adapter.monitoring import FaultLog, Monitoring
+from adapter.provider.provider import Provider
+from adapter.provider.relist import Relister
+from adapter.rules.compile import Rule, Ruleset, compile_rules
+from adapter.server import api
+from tests.support.clock import FakeClock
+
+FRESHNESS = Freshness(ttl=1.0, max_age=30.0)
+
+Outcome = QueryResult | PrometheusError
+Labels = Mapping[str, str]
+
+
+def vector(*samples: tuple[Labels, float], time: float = 0.0) -> QueryResult:
+    """Return a vector of samples given as labels and value."""
+    return QueryResult("vector", [Sample(dict(labels), value, time) for labels, value in samples])
+
+
+def scalar(value: float, time: float = 0.0) -> QueryResult:
+    return QueryResult("scalar", [Sample({}, value, time)])
+
+
+class FakeQuerier:
+    """Answers from a function of the query, at once or when `gate` is opened; remembers what was asked."""
+
+    def __init__(self, answer: Callable[[str], Outcome]) -> None:
+        self.answer = answer
+        self.asked: list[str] = []
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def query(self, promql: str, time: float) -> QueryResult:
+        self.asked.append(promql)
+        await self.gate.wait()
+        outcome = self.answer(promql)
+        if isinstance(outcome, PrometheusError):
+            raise outcome
+        return QueryResult(
+            outcome.type, [Sample(sample.labels, sample.value, sample.time or time) for sample in outcome.samples]
+        )
+
+
+class FakeLister:
+    """Returns series lists from a table that the test may change; remembers selectors and start of each call."""
+
+    def __init__(self, lists: Mapping[str, Sequence[SeriesInfo] | PrometheusError]) -> None:
+        self.lists = dict(lists)
+        self.asked: list[tuple[tuple[str, ...], float]] = []
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def series(
+        self, selectors: Sequence[str], start: float
+    ) -> Mapping[str, tuple[SeriesInfo, ...] | PrometheusError]:
+        self.asked.append((tuple(selectors), start))
+        await self.gate.wait()
+        return {selector: self._list(selector) for selector in selectors}
+
+    def _list(self, selector: str) -> tuple[SeriesInfo, ...] | PrometheusError:
+        found = self.lists.get(selector, ())
+        return found if isinstance(found, PrometheusError) else tuple(found)
+
+
+class FakeNames:
+    """Returns the same names for every question, or raises."""
+
+    def __init__(self, names: Sequence[str] | Exception = ()) -> None:
+        self.names_or_error = names
+        self.asked: list[tuple[str, str | None, str]] = []
+
+    async def names(self, resource: APIResource, namespace: str | None, selector: LabelSelector) -> tuple[str, ...]:
+        self.asked.append((str(resource.group_resource), namespace, str(selector)))
+        if isinstance(self.names_or_error, Exception):
+            raise self.names_or_error
+        return tuple(self.names_or_error)
+
+
+class FakeResources:
+    """A catalogue that becomes `later` when it is read again."""
+
+    def __init__(
+        self,
+        catalogue: Catalogue | Exception = resources.BUILTIN,
+        later: Catalogue | Exception | None = None,
+    ) -> None:
+        self._catalogue = catalogue
+        self._later = later
+        self.refreshed = 0
+
+    def current(self) -> Catalogue:
+        if isinstance(self._catalogue, Exception):
+            raise self._catalogue
+        return self._catalogue
+
+    async def refresh(self) -> Catalogue:
+        self.refreshed += 1
+        if self._later is not None:
+            self._catalogue = self._later
+        return self.current()
+
+
+class World:
+    """Everything a question passes through, and the fakes at its ends."""
+
+    def __init__(
+        self,
+        *,
+        querier: FakeQuerier,
+        lister: FakeLister,
+        names: FakeNames,
+        resources: FakeResources,
+        clock: FakeClock,
+        interval: float,
+    ) -> None:
+        self.querier = querier
+        self.lister = lister
+        self.names = names
+        self.clock = clock
+        self.monitoring = Monitoring()
+        self.faults = FaultLog(self.monitoring, clock)
+        self.cache = QueryCache(querier, clock, self.monitoring)
+        self.relister = Relister(lister, clock, self.monitoring, self.faults, interval=interval, max_age=600.0)
+        self.provider = Provider(
+            resources,
+            names,
+            self.cache,
+            self.relister,
+            clock,
+            self.monitoring,
+            self.faults,
+            freshness=FRESHNESS,
+        )
+
+    def metric(self, name: str, **labels: str) -> float:
+        """Return a self-metric's value, 0 when it was never touched."""
+        return self.monitoring.registry.get_sample_value(name, labels) or 0.0
+
+
+@asynccontextmanager
+async def world(
+    rules: str | Ruleset,
+    *,
+    answer: Callable[[str], Outcome] = lambda _: vector(),
+    lists: Mapping[str, Sequence[SeriesInfo] | PrometheusError] | None = None,
+    names: Sequence[str] | Exception = (),
+    resources: FakeResources | None = None,
+    clock: FakeClock | None = None,
+    interval: float = 600.0,
+) -> AsyncIterator[World]:
+    """Run the provider on a rules file (or rules) until the end of the block; the first discovery has ended."""
+    made = World(
+        querier=FakeQuerier(answer),
+        lister=FakeLister(lists or {}),
+        names=FakeNames(names),
+        resources=resources or FakeResources(),
+        clock=clock or FakeClock(),
+        interval=interval,
+    )
+    made.relister.adopt(compile_text(rules) if isinstance(rules, str) else rules)
+    async with made.cache:
+        relisting = asyncio.create_task(made.relister.run())
+        try:
+            await made.relister.attempted.wait()
+            yield made
+        finally:
+            relisting.cancel()
+            await asyncio.gather(relisting, return_exceptions=True)
+
+
+def compile_text(text: str, catalogue: Catalogue = resources.BUILTIN) -> Ruleset:
+    """Return the rules of a file that has no fault."""
+    parsed = rulesfile.parse_rules(text, "rules.yaml")
+    assert not parsed.fatal
+    assert not parsed.faults
+    ruleset, faults = compile_rules(parsed.config, catalogue)
+    assert not faults
+    return ruleset
+
+
+def compile_rule(text: str) -> Rule:
+    """Return the one rule of a file, custom or external."""
+    ruleset = compile_text(text)
+    (rule,) = (*ruleset.custom, *ruleset.external)
+    return rule
+
+
+def series(*given: Labels) -> tuple[SeriesInfo, ...]:
+    """Return what discovery keeps of series: names in the order of their last appearance, with all their labels."""
+    kept: dict[str, SeriesInfo] = {}
+    for labels in given:
+        name = labels["__name__"]
+        before = kept.pop(name, SeriesInfo(name, frozenset(), 0))
+        kept[name] = SeriesInfo(name, before.labels | (labels.keys() - {"__name__"}), before.count + 1)
+    return tuple(kept.values())
+
+
+def question(kind: str, request: str) -> CustomQuestion | ExternalQuestion:
+    """Return what a request below ``/apis/GROUP/v1beta1`` asks, as the server reads it."""
+    group = {"custom": api.CUSTOM_GROUP, "external": api.EXTERNAL_GROUP}[kind]
+    path, query = api.split_target(request)
+    parsed = api.parse_metric_path(group, "v1beta1", api.decode_segments(path))
+    return api.build_question(parsed, api.parse_parameters(query))
+
+
+def custom_question(request: str) -> CustomQuestion:
+    asked = question("custom", request)
+    assert isinstance(asked, CustomQuestion)
+    return asked
+
+
+def external_question(request: str) -> ExternalQuestion:
+    asked = question("external", request)
+    assert isinstance(asked, ExternalQuestion)
+    return asked
+
+
+def parse_value(text: str) -> float:
+    """Return a sample's value from Prometheus' text."""
+    return math.nan if text == "NaN" else float(text)
