@@ -1,0 +1,142 @@
+"""What all benchmarks share: which core runs what, how figures are taken together, and how a result is printed.
+
+Every benchmark prints a table for people and, as its last line, one JSON object for programs. A goal that is missed is a
+figure like any other: no benchmark fails for being slow.
+"""
+
+import argparse
+import importlib.metadata
+import json
+import os
+import platform
+import statistics
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+_CORES = sorted(os.sched_getaffinity(0))
+
+SERVER_CORE = _CORES[0]
+"""Where the program that is measured runs, with its children."""
+
+LOAD_CORE = _CORES[-1]
+"""Where all else runs: the load generator, Prometheus, the sandbox cluster. The same core where there is only one."""
+
+_LIBRARIES = ("aiohttp", "uvloop", "msgspec", "prometheus-client", "promql-parser")
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """A figure that is to be reached: at most `limit`, or at least where `at_least`."""
+
+    what: str
+    limit: float
+    unit: str
+    at_least: bool = False
+
+    def reached(self, measured: float) -> bool:
+        """Say whether a measured figure is good enough."""
+        return measured >= self.limit if self.at_least else measured <= self.limit
+
+
+@dataclass(slots=True)
+class Report:
+    """What one benchmark found. `figures` has names that carry their unit; `goals` has the goals some of them must reach."""
+
+    benchmark: str
+    settings: Mapping[str, object]
+    goals: Mapping[str, Goal]
+    figures: dict[str, float] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)
+
+    def add(self, **figures: float) -> None:
+        """Take figures in, rounded to what a reader can use."""
+        self.figures.update({name: round(value, 4) for name, value in figures.items()})
+
+    def show(self) -> None:
+        """Print the table and the JSON line."""
+        print(f"\n{self.benchmark}: {', '.join(f'{name} {value}' for name, value in self.settings.items())}")
+        print_table(("figure", "measured", "goal", ""), [self._row(name) for name in self.figures])
+        judged = {
+            name: {"limit": goal.limit, "at_least": goal.at_least, "reached": goal.reached(self.figures[name])}
+            for name, goal in self.goals.items()
+        }
+        result = {
+            "benchmark": self.benchmark,
+            "settings": self.settings,
+            "machine": describe_machine(),
+            "figures": self.figures,
+            "goals": judged,
+            "notes": self.notes,
+        }
+        print(json.dumps(result), flush=True)
+
+    def _row(self, name: str) -> tuple[str, ...]:
+        measured = f"{self.figures[name]:,.4g}" if self.figures[name] < 1000 else f"{self.figures[name]:,.0f}"
+        goal = self.goals.get(name)
+        if goal is None:
+            return name, measured, "", ""
+        sign = ">=" if goal.at_least else "<="
+        verdict = "reached" if goal.reached(self.figures[name]) else "missed"
+        return name, measured, f"{sign} {goal.limit:,g} {goal.unit}", verdict
+
+
+def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print columns, the first to the left and the others to the right."""
+    widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
+    for row in (head, *rows):
+        cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
+        print("  " + "  ".join(cells).rstrip())
+
+
+def describe_machine() -> dict[str, object]:
+    """Return what the figures depend on beside our code; `load` is the machine's load average of the last minute."""
+    text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    model = next((line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("model name")), "")
+    return {
+        "cpu": model,
+        "cores": len(_CORES),
+        "load": round(os.getloadavg()[0], 2),
+        "python": platform.python_version(),
+        **{name: importlib.metadata.version(name) for name in _LIBRARIES},
+        "prometheus": _version_of("prometheus"),
+    }
+
+
+def _version_of(program: str) -> str:
+    try:
+        done = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return "not installed"
+    words = (done.stdout or done.stderr).split()
+    return words[2] if len(words) > 2 else "unknown"
+
+
+def median_of(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Return the median of each figure over several runs of the same."""
+    return {name: statistics.median(run[name] for run in runs) for name in runs[0]}
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """Return the smallest value that `share` (0 to 1) of the values do not exceed."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def parse_sizes(about: str, arguments: Sequence[str] | None = None, **defaults: float) -> argparse.Namespace:
+    """Return the sizes of a benchmark: its defaults, each of which is an option of the command line."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    for name, value in defaults.items():
+        parser.add_argument(f"--{name.replace('_', '-')}", type=type(value), default=value, help=" ")
+    return parser.parse_args(arguments)
+
+
+def stay_on_load_core() -> None:
+    """Move this process, and what it will start, off the server's core."""
+    os.sched_setaffinity(0, {LOAD_CORE})
+
+
+def on_server_core(command: Sequence[str]) -> list[str]:
+    """Return the command that starts `command` on the server's core."""
+    return ["taskset", "--cpu-list", str(SERVER_CORE), *command]

@@ -1,0 +1,161 @@
+"""Callers: one lean HTTP client of our own, and wrk where it is installed. Every connection is kept alive.
+
+Requests carry the headers that kube-apiserver's aggregator sends along, since reading them is part of the work.
+"""
+
+import asyncio
+import json
+import shutil
+import ssl
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple, Self
+
+import uvloop
+
+from benchmarks import common
+
+HEADERS = {
+    "User-Agent": "kube-controller-manager/v1.36.0 (linux/amd64) kubernetes/0000000/system:serviceaccount:kube-system:horizontal-pod-autoscaler",
+    "Accept": "application/json, */*",
+    "Accept-Encoding": "gzip",
+    "Audit-Id": "6b1f7f5a-7f0f-4d53-9b6a-6f6dbd0f3c11",
+    "X-Forwarded-For": "10.0.0.1",
+    "X-Remote-Group": "system:authenticated",
+    "X-Remote-User": "system:serviceaccount:kube-system:horizontal-pod-autoscaler",
+}
+
+_WRK_SCRIPT = Path(__file__).with_name("requests.lua")
+
+
+class Load(NamedTuple):
+    """What a closed loop of requests gave: each connection asks again as soon as it is answered."""
+
+    requests_per_second: float
+    p50_ms: float
+    p99_ms: float
+    errors: int
+
+
+class Reply(NamedTuple):
+    """An answer, its body as sent."""
+
+    status: int
+    body: bytes
+
+
+class Connection(asyncio.Protocol):
+    """One connection with one request at a time. Open it with `open`."""
+
+    def __init__(self) -> None:
+        self._transport: asyncio.Transport | None = None
+        self._received = b""
+        self._reply: asyncio.Future[Reply] | None = None
+
+    @classmethod
+    async def open(cls, port: int, tls: ssl.SSLContext | None = None) -> Self:
+        """Connect to loopback."""
+        name = "localhost" if tls else None
+        _, connection = await asyncio.get_running_loop().create_connection(
+            cls, "127.0.0.1", port, ssl=tls, server_hostname=name
+        )
+        return connection
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def get(self, request: bytes) -> asyncio.Future[Reply]:
+        """Send a whole request, as `render` makes it; the answer comes with the future."""
+        assert self._transport is not None
+        self._reply = asyncio.get_running_loop().create_future()
+        self._transport.write(request)
+        return self._reply
+
+    def data_received(self, data: bytes) -> None:
+        """Hand over the answer when it is whole; both ways of framing that the servers here use."""
+        received = self._received = self._received + data if self._received else data
+        head = received.find(b"\r\n\r\n") + 4
+        if head < 4:
+            return
+        length = received.find(b"Content-Length: ", 0, head)
+        if length >= 0:
+            whole = len(received) - head >= int(received[length + 16 : received.index(b"\r", length)])
+        else:
+            whole = received.endswith(b"\r\n0\r\n\r\n")
+        if whole and self._reply is not None:
+            self._received = b""
+            self._reply.set_result(Reply(int(received[9:12]), received[head:]))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Fail who still waits."""
+        if self._reply is not None and not self._reply.done():
+            self._reply.set_exception(exc or ConnectionResetError("the server closed the connection"))
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._transport is not None:
+            self._transport.close()
+
+
+def render(path: str) -> bytes:
+    """Return the bytes of a GET request."""
+    lines = [f"GET {path} HTTP/1.1", "Host: localhost", *(f"{name}: {value}" for name, value in HEADERS.items())]
+    return "\r\n".join([*lines, "", ""]).encode()
+
+
+def run_closed_loop(
+    port: int, tls: ssl.SSLContext, paths: Sequence[str], connections: int, seconds: float, directory: Path
+) -> Load:
+    """Ask for the paths in turn over some connections, with wrk where there is one."""
+    if shutil.which("wrk") is None:
+        return uvloop.run(_run_own(port, tls, paths, connections, seconds))
+    listed = directory / "paths"
+    listed.write_text("".join(f"{path}\n" for path in paths), encoding="utf-8")
+    command = ["taskset", "--cpu-list", str(common.LOAD_CORE), "wrk", "--threads", "1"]
+    command += ["--connections", str(connections), "--duration", f"{max(1, round(seconds))}s", "--timeout", "10s"]
+    command += [part for name, value in HEADERS.items() for part in ("--header", f"{name}: {value}")]
+    command += ["--script", str(_WRK_SCRIPT), f"https://localhost:{port}", "--", str(listed)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    found = json.loads(done.stdout.strip().splitlines()[-1])
+    return Load(
+        found["requests"] / (found["microseconds"] / 1e6), found["p50"] / 1000, found["p99"] / 1000, found["errors"]
+    )
+
+
+def generator() -> str:
+    """Return the name of what `run_closed_loop` uses."""
+    return "wrk" if shutil.which("wrk") else "benchmarks/load.py"
+
+
+async def _run_own(
+    port: int, tls: ssl.SSLContext, paths: Sequence[str], connections: int, seconds: float
+) -> Load:
+    requests = [render(path) for path in paths]
+    took: list[float] = []
+    errors = 0
+    turn = 0
+    begun = time.perf_counter()
+    end = begun + seconds
+
+    async def caller() -> None:
+        nonlocal errors, turn
+        connection = await Connection.open(port, tls)
+        try:
+            while (sent := time.perf_counter()) < end:
+                turn += 1
+                reply = await connection.get(requests[turn % len(requests)])
+                took.append(time.perf_counter() - sent)
+                errors += reply.status != 200
+        finally:
+            connection.close()
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(connections):
+            group.create_task(caller())
+    elapsed = time.perf_counter() - begun
+    p50, p99 = (common.percentile(took, share) * 1000 for share in (0.5, 0.99))
+    return Load(len(took) / elapsed, p50, p99, errors)

@@ -1,0 +1,52 @@
+"""A server whose series list is as long as one likes: `python -m benchmarks.longlist PORT_FILE SERIES NAMES`.
+
+It answers `/api/v1/series` alone, as Prometheus would: series with the labels that a scraped pod's have, sorted by name.
+"""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import uvloop
+from aiohttp import web
+
+_BLOCK = 2000
+
+
+async def main(port: Path, series: int, names: int) -> None:
+    per_name = -(-series // names)
+
+    async def handle(request: web.BaseRequest) -> web.StreamResponse:
+        if request.path != "/api/v1/series":
+            return web.Response(status=404)
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        await response.prepare(request)
+        await response.write(b'{"status":"success","data":[')
+        for start in range(0, series, _BLOCK):
+            block = ",".join(_series(number, per_name) for number in range(start, min(start + _BLOCK, series)))
+            await response.write((("," if start else "") + block).encode())
+        await response.write(b"]}")
+        return response
+
+    runner = web.ServerRunner(web.Server(handle, access_log=None))
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    new = port.with_suffix(".new")
+    new.write_text(str(runner.addresses[0][1]), encoding="ascii")
+    os.replace(new, port)  # noqa: PTH105 - whole or not at all
+    await asyncio.Event().wait()
+
+
+def _series(number: int, per_name: int) -> str:
+    """Return about 200 bytes, what a series of a scraped pod takes."""
+    name, which = divmod(number, per_name)
+    return (
+        f'{{"__name__":"component_{name:05}_requests_total","code":"200","container":"main",'
+        f'"instance":"10.{which >> 16 & 255}.{which >> 8 & 255}.{which & 255}:8080","job":"pods",'
+        f'"namespace":"team-{which % 100:04}","pod":"app-{which % 100:04}-7c9f8d6b5-{which:05}"}}'
+    )
+
+
+if __name__ == "__main__":
+    uvloop.run(main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])))

@@ -1,0 +1,232 @@
+"""The real programs around a measurement: Prometheus, the sandbox cluster, `fastpath serve`, a bare server.
+
+All on loopback, each a process of its own, ended with the stage. What runs where is `common`'s.
+"""
+
+import contextlib
+import http.client
+import json
+import re
+import shutil
+import ssl
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple, Self
+
+import trustme
+
+from benchmarks import common
+from tests.support.prometheus import PrometheusServer
+from tests.support.remotewrite import Written
+
+ROOT = Path(__file__).resolve().parent.parent
+START_SECONDS = 120.0
+_POLL_SECONDS = 0.01
+_BATCH = 10_000
+_STEP = 15.0
+_PAST = 150.0
+_FUTURE = 540.0  # Prometheus refuses what lies ten minutes ahead
+
+
+class App(NamedTuple):
+    """A workload of the sandbox cluster: what one HorizontalPodAutoscaler scales. `metric` is its counter."""
+
+    namespace: str
+    name: str
+    pods: tuple[str, ...]
+    metric: str
+
+
+def make_apps(count: int, pods_per_app: int, metrics: Sequence[str] = ("http_requests_total",)) -> list[App]:
+    """Return apps over namespaces of 10, always the same; they take the metrics in turn."""
+    return [
+        App(
+            f"team-{number // 10:04}",
+            f"app-{number:05}",
+            tuple(f"app-{number:05}-7c9f8d6b5-{pod:05}" for pod in range(pods_per_app)),
+            metrics[number % len(metrics)],
+        )
+        for number in range(count)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Adapter:
+    """A running `fastpath serve`."""
+
+    port: int
+    pid: int
+    start_seconds: float
+    """From starting the process to the first `readyz` that says yes."""
+
+    def memory(self, field: str = "VmRSS") -> float:
+        """Return a line of its status (VmRSS: resident now, VmHWM: the most so far) in MiB."""
+        text = Path(f"/proc/{self.pid}/status").read_text(encoding="ascii")
+        found = re.search(rf"^{field}:\s+(\d+) kB", text, re.MULTILINE)
+        assert found is not None
+        return int(found[1]) / 1024
+
+
+class Stage:
+    """Starts programs, and ends them all when the ``with`` block is left."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._started = 0
+        self.directory = Path()
+        self.tls = ssl.create_default_context()
+
+    def __enter__(self) -> Self:
+        self.directory = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="fastpath-benchmark-")))
+        authority = trustme.CA()
+        self.tls = ssl.create_default_context()
+        authority.configure_trust(self.tls)
+        pair = authority.issue_cert("localhost", "127.0.0.1")
+        pair.cert_chain_pems[0].write_to_path(str(self.directory / "tls.crt"))
+        pair.private_key_pem.write_to_path(str(self.directory / "tls.key"))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def start_cluster(self, count: int, pods_per_app: int) -> Path:
+        """Start the sandbox cluster with the pods of `make_apps`; returns its kubeconfig."""
+        kubeconfig = self.directory / f"kubeconfig-{self._started}"
+        self._start("cluster", ["benchmarks.cluster", str(kubeconfig), str(count), str(pods_per_app)], kubeconfig.exists)
+        return kubeconfig
+
+    def start_prometheus(self, apps: Iterable[App] = ()) -> PrometheusServer:
+        """Start a real Prometheus with a counter of every pod.
+
+        The samples reach from two minutes ago to nine minutes ahead, so that nothing has to be written while something
+        is measured.
+        """
+        if shutil.which("prometheus") is None:
+            sys.exit("this benchmark needs Prometheus; Debian's package prometheus has it")
+        server = PrometheusServer(self.directory / "prometheus", targets={}, scrape_interval="15s", flags=())
+        self._stack.callback(server.kill)
+        server.start()
+        pending: list[Written] = []
+        for sample in _samples(apps, time.time()):
+            pending.append(sample)
+            if len(pending) == _BATCH:
+                server.write(*pending)
+                pending.clear()
+        if pending:
+            server.write(*pending)
+        return server
+
+    def start_adapter(self, kubeconfig: Path, prometheus_url: str, rules: object, *flags: str) -> Adapter:
+        """Start `fastpath serve` on the server's core and wait until it is ready."""
+        config = self.directory / f"rules-{self._started}.yaml"
+        config.write_text(json.dumps(rules), encoding="utf-8")  # JSON is YAML
+        port: list[int] = []
+
+        def ready() -> bool:
+            if not port:
+                found = re.search(rb"serving .*\bport=(\d+)", log.read_bytes())
+                if found is None:
+                    return False
+                port.append(int(found[1]))
+            return self.fetch(port[0], "/readyz")[0] == 200
+
+        command = [
+            *("adapter", "serve", "--config", str(config), "--secure-port", "0"),
+            *("--lister-kubeconfig", str(kubeconfig), "--prometheus-url", prometheus_url),
+            *("--tls-cert-file", str(self.directory / "tls.crt")),
+            *("--tls-private-key-file", str(self.directory / "tls.key")),
+            *flags,
+        ]
+        log = self.directory / f"adapter-{self._started}.log"
+        begun = time.perf_counter()
+        pid = self._start("adapter", command, ready, pinned=True)
+        return Adapter(port[0], pid, time.perf_counter() - begun)
+
+    def start_bare(self, body: bytes) -> int:
+        """Start aiohttp alone, over the same TLS on the same core, with one answer for everything; returns its port."""
+        answer = self.directory / f"answer-{self._started}"
+        answer.write_bytes(body)
+        port = self.directory / f"port-{self._started}"
+        command = ["benchmarks.bare", str(answer), str(port)]
+        pair = [str(self.directory / "tls.crt"), str(self.directory / "tls.key")]
+        self._start("bare", [*command, *pair], port.exists, pinned=True)
+        return int(port.read_text(encoding="ascii"))
+
+    def start_long_list(self, series: int, names: int) -> str:
+        """Start a server with one endless-looking series list; returns its base URL."""
+        port = self.directory / f"port-{self._started}"
+        self._start("longlist", ["benchmarks.longlist", str(port), str(series), str(names)], port.exists)
+        return f"http://127.0.0.1:{port.read_text(encoding='ascii')}"
+
+    def fetch(self, port: int, path: str) -> tuple[int, bytes]:
+        """Return status and body of one request to the adapter or the bare server."""
+        with contextlib.closing(http.client.HTTPSConnection("127.0.0.1", port, timeout=10, context=self.tls)) as caller:
+            caller.request("GET", path)
+            with caller.getresponse() as response:
+                return response.status, response.read()
+
+    def _start(self, name: str, module: Sequence[str], ready: Callable[[], bool], *, pinned: bool = False) -> int:
+        """Start a module of Python as a process and wait until `ready`; returns its id."""
+        log = self.directory / f"{name}-{self._started}.log"
+        self._started += 1
+        command = [sys.executable, "-m", *module]
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                common.on_server_core(command) if pinned else command,
+                cwd=ROOT,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+        self._stack.callback(_end, process)
+        deadline = time.perf_counter() + START_SECONDS
+        while not ready():
+            if process.poll() is not None or time.perf_counter() > deadline:
+                sys.exit(f"{name} did not start:\n{log.read_text(encoding='utf-8', errors='replace')}")
+            time.sleep(_POLL_SECONDS)
+        return process.pid
+
+
+def queries_of(server: PrometheusServer) -> float:
+    """Return how many instant queries Prometheus says it was asked so far."""
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)) as caller:
+        caller.request("GET", "/metrics")
+        with caller.getresponse() as response:
+            text = response.read().decode()
+    pattern = r'^prometheus_http_requests_total\{[^}]*handler="/api/v1/query"[^}]*\} (\S+)$'
+    return sum(float(value) for value in re.findall(pattern, text, re.MULTILINE))
+
+
+def _samples(apps: Iterable[App], now: float) -> Iterator[Written]:
+    """Yield the counters of all pods, sample times outside: Prometheus wants each series in the order of time."""
+    apps = list(apps)
+    for step in range(int((_PAST + _FUTURE) / _STEP)):
+        moment = now - _PAST + step * _STEP
+        for app in apps:
+            for number, pod in enumerate(app.pods):
+                labels = {
+                    "__name__": app.metric,
+                    "job": "apps",
+                    "instance": f"10.0.0.{number}:8080",
+                    "namespace": app.namespace,
+                    "pod": pod,
+                }
+                yield Written(labels, (1 + number) * _STEP * step, moment)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
