@@ -6,6 +6,7 @@ All on loopback, each a process of its own, ended with the stage. What runs wher
 import contextlib
 import http.client
 import json
+import os
 import re
 import shutil
 import ssl
@@ -72,6 +73,11 @@ class Adapter:
         found = re.search(rf"^{field}:\s+(\d+) kB", text, re.MULTILINE)
         assert found is not None
         return int(found[1]) / 1024
+
+    def cpu_seconds(self) -> float:
+        """Return the processor time it has used so far."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 class Stage:

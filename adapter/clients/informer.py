@@ -43,7 +43,9 @@ class ObjectLister:
             task.cancel()
         self._tasks.clear()
         assert group is not None
-        await group.__aexit__(kind, value, traceback)
+        # the group would wrap the block's own exception; only of a cancellation it needs to know, which may be its own
+        cancelled = isinstance(value, asyncio.CancelledError)
+        await group.__aexit__(kind if cancelled else None, value if cancelled else None, None)
 
     async def run(self) -> None:
         """Mirror until cancelled. A reflector that breaks, which only a mistake of ours can do, ends it with that exception."""

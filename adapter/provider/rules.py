@@ -66,18 +66,20 @@ class RuleSource:
     async def run(self) -> None:
         """Wait for the cluster's resources, put the rules in force, and follow every change."""
         self._catalogue = await self._first_catalogue()
-        ruleset, compile_faults = compiler.compile_rules(self._parsed.config, self._catalogue)
+        ruleset, compile_faults = await asyncio.to_thread(
+            compiler.compile_rules, self._parsed.config, self._catalogue
+        )
         faults = (*self._parsed.faults, *compile_faults)
         if self._strict and faults:
             raise InputError(faults)
         self._adopt(self._parsed.config, ruleset, faults)
         while True:
             await self._sleep(_PERIOD)
-            parsed = self._files.poll()
+            parsed = await asyncio.to_thread(self._files.poll)  # reading a thousand rules takes half a second
             if parsed is not None:
-                self._reload(parsed)
+                await self._reload(parsed)
             else:
-                self._follow_resources()
+                await self._follow_resources()
 
     async def _first_catalogue(self) -> Catalogue:
         while True:
@@ -86,10 +88,10 @@ class RuleSource:
             except (KubernetesError, NotSyncedError):
                 await self._sleep(_PERIOD)  # said by the catalogue itself
 
-    def _reload(self, parsed: Parsed) -> None:
+    async def _reload(self, parsed: Parsed) -> None:
         """Take changed files when nothing is wrong with them; else keep what is in force and say why."""
         assert self._catalogue is not None
-        ruleset, compile_faults = compiler.compile_rules(parsed.config, self._catalogue)
+        ruleset, compile_faults = await asyncio.to_thread(compiler.compile_rules, parsed.config, self._catalogue)
         other = self._check(parsed.config)
         faults = (*parsed.fatal, *parsed.faults, *compile_faults, *((other,) if other else ()))
         if faults:
@@ -102,13 +104,13 @@ class RuleSource:
         self._parsed = parsed
         self._adopt(parsed.config, ruleset, ())
 
-    def _follow_resources(self) -> None:
+    async def _follow_resources(self) -> None:
         """Compile again when the cluster has other resources: an override may name a kind that was installed since."""
         current = self._resources.current()
         if current == self._catalogue:
             return
         self._catalogue = current
-        ruleset, compile_faults = compiler.compile_rules(self._parsed.config, current)
+        ruleset, compile_faults = await asyncio.to_thread(compiler.compile_rules, self._parsed.config, current)
         self._adopt(self._parsed.config, ruleset, (*self._parsed.faults, *compile_faults))
 
     def _adopt(self, config: RulesConfig, ruleset: compiler.Ruleset, faults: Sequence[Fault]) -> None:

@@ -11,7 +11,7 @@ from adapter.model.quoting import quote
 _INT64 = range(-(2**63), 2**63)
 _ESCAPE = re.compile(
     r"\\(?:(?P<named>[abfnrtv\\'\"])|x(?P<byte>[0-9a-fA-F]{2})|(?P<octal>[0-7]{3})"
-    r"|u(?P<short>[0-9a-fA-F]{4})|U(?P<long>[0-9a-fA-F]{8}))|\\"
+    r"|u(?P<short>[0-9a-fA-F]{4})|U(?P<long>[0-9a-fA-F]{8}))|\\(?s:.)"
 )
 _NAMED = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 _OCTAL = re.compile(r"(?P<sign>[+-]?)0(?P<digits>[0-9_]+)")

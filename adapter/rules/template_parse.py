@@ -269,7 +269,7 @@ class _Parser:
                     )
                 return nodes.Function(token.text, token.offset)
             case Kind.OPEN:
-                return self._pipeline("parentheses", Kind.CLOSE)
+                return self._pipeline("parentheses", Kind.CLOSE)._replace(at=token.offset)
             case _:
                 return self._literal(token)
 

@@ -6,10 +6,11 @@ the total between two times is what a counter grows by when the curve is its rat
 
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
 
-class Curve(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Curve:
     """`value` at a time in epoch seconds, and `total`, its integral up to then (only differences mean anything)."""
 
     value: Callable[[float], float]

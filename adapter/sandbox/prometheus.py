@@ -186,7 +186,7 @@ class Prometheus:
             else:
                 kind = "range vector" if answer.type == "matrix" else answer.type
                 message = f'invalid expression type "{kind}" for range query, must be Scalar or instant Vector'
-                raise _invalid("query", message)
+                raise QueryFailure("bad_data", message)
         rows = [{"metric": dict(labels), "values": values} for labels, values in sorted(found.items())]
         return {"resultType": "matrix", "result": rows}
 
@@ -276,7 +276,7 @@ def _result(answer: promql.Answer, time: float) -> Any:
         return [
             {"metric": dict(labels), "values": [_sample(*point) for point in points]} for labels, points in value.series
         ]
-    return [_timestamp(time), value] if isinstance(value, str) else _sample(time, value)
+    return [_timestamp(time), value if isinstance(value, str) else format_value(value, exponents=False)]
 
 
 def _sample(time: float, value: float) -> list[Any]:
@@ -287,14 +287,17 @@ def _timestamp(time: float) -> float | int:
     return int(time) if time == int(time) else round(time, 3)
 
 
-def format_value(value: float) -> str:
-    """Return a sample's value as Prometheus writes it: the shortest digits, without exponent from 1e-6 up to 1e21."""
+def format_value(value: float, *, exponents: bool = True) -> str:
+    """Return a value as Prometheus writes it: the shortest digits.
+
+    Samples have exponents below 1e-6 and from 1e21 up; a scalar result never has (`exponents` False).
+    """
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
         return "+Inf" if value > 0 else "-Inf"
     text = repr(float(value))
-    if value and not 1e-6 <= abs(value) < 1e21:
+    if exponents and value and not 1e-6 <= abs(value) < 1e21:
         return text  # repr writes these with an exponent too, in Go's form
     plain = format(Decimal(text), "f")
     return plain.removesuffix(".0")

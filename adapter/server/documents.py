@@ -1,8 +1,9 @@
+# ruff: noqa: N815 - the fields are named as they are sent
 """The documents that say what is served: discovery, OpenAPI roots, version, the list of paths.
 
 Answering them asks nobody: each is built from the provider's lists when it is first wanted after the provider's
-`generation` changed, and kept as bytes. It is built in a thread, since ten thousand metrics take longer than the event
-loop may stand still. kube-aggregator reads them all the time, and what it cannot read or convert it
+`generation` changed, and kept as bytes. It is built in a thread, and there parent by parent: one sort or one encoding of
+ten thousand metrics is a single call that holds the interpreter longer than the event loop may stand still. kube-aggregator reads them all the time, and what it cannot read or convert it
 publishes as stale for the whole cluster; hence two laws. Every served group-version is in every list, with a fixed
 entry where there is no metric. And all metrics of one parent resource have one scope, or the conversion of the whole
 group-version fails: where scopes clash, the namespaced ones stay.
@@ -17,16 +18,52 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from adapter.model.metrics import CustomMetricInfo, GroupResource
+import msgspec
+
+from adapter.model.metrics import CustomMetricInfo
 from adapter.server import bodies, negotiation
 from adapter.server.api import CUSTOM_GROUP, EXTERNAL_GROUP, VERSIONS, MetricsProvider
 
 # What upstream's library lists when a provider has nothing: clients warn about an empty list, or fail on it.
-_EMPTY_CUSTOM = (CustomMetricInfo(GroupResource("", ""), namespaced=False, metric="custommetrics"),)
-_EMPTY_EXTERNAL = ("externalmetrics",)
+_EMPTY_CUSTOM_METRIC = "custommetrics"
+_EMPTY_EXTERNAL = "externalmetrics"
 
 _LIST_KINDS = {CUSTOM_GROUP: "MetricValueList", EXTERNAL_GROUP: "ExternalMetricValueList"}
 _HEALTH_PATHS = ("/healthz", "/livez", "/readyz")
+
+
+class Parent(NamedTuple):
+    """A resource and the metrics that describe it."""
+
+    name: str
+    namespaced: bool
+    metrics: list[str]
+
+
+_EMPTY_CUSTOM = Parent("", namespaced=False, metrics=[_EMPTY_CUSTOM_METRIC])
+_GET = msgspec.Raw(b'["get"]')
+
+
+class _Resource(msgspec.Struct, gc=False):
+    name: str
+    singularName: str
+    namespaced: bool
+    kind: str
+    verbs: msgspec.Raw
+
+
+class _Subresource(msgspec.Struct, gc=False):
+    subresource: str
+    responseKind: msgspec.Raw
+    verbs: msgspec.Raw
+
+
+class _ExternalResource(msgspec.Struct, gc=False):
+    resource: str
+    responseKind: msgspec.Raw
+    scope: str
+    singularResource: str
+    verbs: msgspec.Raw
 
 
 class Document(NamedTuple):
@@ -147,11 +184,14 @@ class Documents:
         return _plain({"swagger": "2.0", "info": info, "paths": {}, "definitions": {}}, with_etag=True)
 
 
-def one_scope(metrics: Iterable[CustomMetricInfo]) -> list[CustomMetricInfo]:
-    """Return the metrics sorted by name, without duplicates and with one scope per parent: namespaced wins."""
-    unique = sorted(set(metrics), key=lambda info: (str(info.resource), info.metric))
-    namespaced = {info.resource for info in unique if info.namespaced}
-    return [info for info in unique if info.namespaced or info.resource not in namespaced]
+def group_by_parent(metrics: Iterable[CustomMetricInfo]) -> list[Parent]:
+    """Return the metrics by the resource they describe, all sorted by name, with one scope each: namespaced wins."""
+    found: dict[str, tuple[set[str], set[str]]] = {}
+    for info in metrics:
+        found.setdefault(str(info.resource), (set(), set()))[info.namespaced].add(info.metric)
+    return [
+        Parent(name, bool(found[name][True]), sorted(found[name][True] or found[name][False])) for name in sorted(found)
+    ]
 
 
 def _group_entry(group: str) -> dict[str, object]:
@@ -163,59 +203,53 @@ def _group_document(group: str, _: _Listed) -> Document:
     return _plain({"kind": "APIGroup", "apiVersion": "v1", **_group_entry(group)})
 
 
-def _custom(listed: _Listed) -> Sequence[CustomMetricInfo]:
-    return one_scope(listed.custom) or _EMPTY_CUSTOM
+def _parents(listed: _Listed) -> list[Parent]:
+    return group_by_parent(listed.custom) or [_EMPTY_CUSTOM]
 
 
-def _external(listed: _Listed) -> Sequence[str]:
-    return sorted(set(listed.external)) or _EMPTY_EXTERNAL
+def _external(listed: _Listed) -> list[str]:
+    return sorted(set(listed.external)) or [_EMPTY_EXTERNAL]
 
 
 def _resources(group: str, version: str, listed: _Listed) -> Document:
-    if group == CUSTOM_GROUP:
-        entries = [(f"{info.resource}/{info.metric}", info.namespaced) for info in _custom(listed)]
-    else:
-        entries = [(metric, True) for metric in _external(listed)]
     kind = _LIST_KINDS[group]
-    resources = [
-        {"name": name, "singularName": "", "namespaced": namespaced, "kind": kind, "verbs": ["get"]}
-        for name, namespaced in entries
-    ]
+    if group == CUSTOM_GROUP:
+        parts = [
+            [_Resource(f"{parent.name}/{metric}", "", parent.namespaced, kind, _GET) for metric in parent.metrics]
+            for parent in _parents(listed)
+        ]
+    else:
+        parts = [[_Resource(metric, "", True, kind, _GET) for metric in _external(listed)]]
+    resources = msgspec.Raw(b"[" + b",".join(msgspec.json.encode(part)[1:-1] for part in parts) + b"]")
     document = {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": f"{group}/{version}"}
     return _plain({**document, "resources": resources})
 
 
 def _aggregated_custom(version: str, listed: _Listed) -> list[dict[str, object]]:
-    kind = {"group": CUSTOM_GROUP, "version": version, "kind": _LIST_KINDS[CUSTOM_GROUP]}
-    parents: dict[str, tuple[bool, list[dict[str, object]]]] = {}
-    for info in _custom(listed):
-        _, metrics = parents.setdefault(str(info.resource), (info.namespaced, []))
-        metrics.append({"subresource": info.metric, "responseKind": kind, "verbs": ["get"]})
+    kind = _response_kind(CUSTOM_GROUP, version)
     return [
         {
-            "resource": parent,
+            "resource": parent.name,
             "responseKind": {"group": "", "version": "", "kind": ""},  # clients of 0.26 crash without it
-            "scope": "Namespaced" if namespaced else "Cluster",
+            "scope": "Namespaced" if parent.namespaced else "Cluster",
             "singularResource": "",
             "verbs": [],
-            "subresources": metrics,
+            "subresources": msgspec.Raw(
+                msgspec.json.encode([_Subresource(metric, kind, _GET) for metric in parent.metrics])
+            ),
         }
-        for parent, (namespaced, metrics) in parents.items()
+        for parent in _parents(listed)
     ]
 
 
-def _aggregated_external(version: str, listed: _Listed) -> list[dict[str, object]]:
-    kind = {"group": EXTERNAL_GROUP, "version": version, "kind": _LIST_KINDS[EXTERNAL_GROUP]}
-    return [
-        {
-            "resource": metric,
-            "responseKind": kind,
-            "scope": "Namespaced",
-            "singularResource": "",
-            "verbs": ["get"],
-        }
-        for metric in _external(listed)
-    ]
+def _aggregated_external(version: str, listed: _Listed) -> msgspec.Raw:
+    kind = _response_kind(EXTERNAL_GROUP, version)
+    entries = [_ExternalResource(metric, kind, "Namespaced", "", _GET) for metric in _external(listed)]
+    return msgspec.Raw(msgspec.json.encode(entries))
+
+
+def _response_kind(group: str, version: str) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode({"group": group, "version": version, "kind": _LIST_KINDS[group]}))
 
 
 def _version_document(version: str) -> dict[str, object]:

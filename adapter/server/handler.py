@@ -1,7 +1,7 @@
 """From one HTTP request to its answer: bodies kept as bytes, deadline, failures, self-metrics.
 
-`Handler.handle` is all that aiohttp's low-level server calls. There is no router and there are no middlewares: at
-thousands of small requests a second they cost more than the answers. Who may ask is to be decided before `_answer`, on
+`Handler.handle` is all that aiohttp's low-level server calls: the same handler behind an `Application`'s router takes
+about a quarter more CPU for a kept answer. Who may ask is to be decided before `_answer`, on
 the `Route` that `_answer` works from.
 
 A body is kept until its values are no longer fresh or the registry has changed; who asks the same in the same form

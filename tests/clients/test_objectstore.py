@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Mapping
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
@@ -59,12 +59,12 @@ class StoreMachine(RuleBasedStateMachine):
         self.store.put(namespace, name, labels)
         self.objects[namespace, name] = labels
 
-    @rule(namespace=st.sampled_from(NAMESPACES), labels=LABELS, names=st.sets(st.sampled_from(NAMES)))
+    @rule(namespace=st.sampled_from(NAMESPACES), labels=LABELS, names=st.sets(st.sampled_from(NAMES), max_size=40))
     def put_alike(self, namespace: str, labels: dict[str, str], names: set[str]) -> None:
         for name in names:
             self.put(namespace, name, labels)
 
-    @rule(namespace=st.sampled_from(NAMESPACES), names=st.sets(st.sampled_from(NAMES)))
+    @rule(namespace=st.sampled_from(NAMESPACES), names=st.sets(st.sampled_from(NAMES), max_size=40))
     def remove(self, namespace: str, names: set[str]) -> None:
         for name in names:
             self.store.remove(namespace, name)
@@ -86,7 +86,8 @@ class StoreMachine(RuleBasedStateMachine):
         assert listed == set(self.objects)
 
 
-TestStore = StoreMachine.TestCase
+StoreMachine.TestCase.settings = settings(stateful_step_count=20)
+TestStore = pytest.mark.timeout(30)(StoreMachine.TestCase)  # thousands of steps, each of them quick
 
 
 @given(st.dictionaries(st.tuples(st.sampled_from(NAMESPACES), st.sampled_from(NAMES)), LABELS), SELECTORS)

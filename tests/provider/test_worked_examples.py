@@ -104,43 +104,55 @@ BODIES = {
     "core kind has /v1": (
         6,
         "v1beta1",
-        '{"kind":"MetricValueList","apiVersion":"custom.metrics.k8s.io/v1beta1","metadata":{},"items":[{"describedObject":'
-        '{"kind":"Service","namespace":"somens","name":"somesvc","apiVersion":"/v1"},"metricName":"ingress_hits",'
-        '"timestamp":"2025-04-01T12:00:00Z","value":"1","selector":{"matchLabels":{"param1":"value1"}}}]}\n',
+        (
+            '{"kind":"MetricValueList","apiVersion":"custom.metrics.k8s.io/v1beta1","metadata":{},"items":[{"describedObject":'
+            '{"kind":"Service","namespace":"somens","name":"somesvc","apiVersion":"/v1"},"metricName":"ingress_hits",'
+            '"timestamp":"2025-04-01T12:00:00Z","value":"1","selector":{"matchLabels":{"param1":"value1"}}}]}\n'
+        ),
     ),
     "v1beta2 has name and selector under metric": (
         6,
         "v1beta2",
-        '{"kind":"MetricValueList","apiVersion":"custom.metrics.k8s.io/v1beta2","metadata":{},"items":[{"describedObject":'
-        '{"kind":"Service","namespace":"somens","name":"somesvc","apiVersion":"/v1"},"metric":{"name":"ingress_hits",'
-        '"selector":{"matchLabels":{"param1":"value1"}}},"timestamp":"2025-04-01T12:00:00Z","value":"1"}]}\n',
+        (
+            '{"kind":"MetricValueList","apiVersion":"custom.metrics.k8s.io/v1beta2","metadata":{},"items":[{"describedObject":'
+            '{"kind":"Service","namespace":"somens","name":"somesvc","apiVersion":"/v1"},"metric":{"name":"ingress_hits",'
+            '"selector":{"matchLabels":{"param1":"value1"}}},"timestamp":"2025-04-01T12:00:00Z","value":"1"}]}\n'
+        ),
     ),
     "root-scoped object has no namespace": (
         8,
         "v1beta1",
-        '{"kind":"MetricValueList","apiVersion":"custom.metrics.k8s.io/v1beta1","metadata":{},"items":[{"describedObject":'
-        '{"kind":"Node","name":"somenode","apiVersion":"/v1"},"metricName":"node_gigawatts",'
-        '"timestamp":"2025-04-01T12:00:00Z","value":"1210m","selector":null}]}\n',
+        (
+            '{"kind":"MetricValueList","apiVersion":"custom.metrics.k8s.io/v1beta1","metadata":{},"items":[{"describedObject":'
+            '{"kind":"Node","name":"somenode","apiVersion":"/v1"},"metricName":"node_gigawatts",'
+            '"timestamp":"2025-04-01T12:00:00Z","value":"1210m","selector":null}]}\n'
+        ),
     ),
     "a namespace is an object at the root": (
         10,
         "v1beta1",
-        '{"kind":"MetricValueList","apiVersion":"custom.metrics.k8s.io/v1beta1","metadata":{},"items":[{"describedObject":'
-        '{"kind":"Namespace","name":"somens","apiVersion":"/v1"},"metricName":"some_usage",'
-        '"timestamp":"2025-04-01T12:00:00Z","value":"10500m","selector":null}]}\n',
+        (
+            '{"kind":"MetricValueList","apiVersion":"custom.metrics.k8s.io/v1beta1","metadata":{},"items":[{"describedObject":'
+            '{"kind":"Namespace","name":"somens","apiVersion":"/v1"},"metricName":"some_usage",'
+            '"timestamp":"2025-04-01T12:00:00Z","value":"10500m","selector":null}]}\n'
+        ),
     ),
     "other kinds have group and version": (
         27,
         "v1beta1",
-        '{"kind":"MetricValueList","apiVersion":"custom.metrics.k8s.io/v1beta1","metadata":{},"items":[{"describedObject":'
-        '{"kind":"Deployment","namespace":"shop","name":"cart","apiVersion":"apps/v1"},"metricName":"requests_per_workload",'
-        '"timestamp":"2025-04-01T12:00:00Z","value":"33333m","selector":null}]}\n',
+        (
+            '{"kind":"MetricValueList","apiVersion":"custom.metrics.k8s.io/v1beta1","metadata":{},"items":[{"describedObject":'
+            '{"kind":"Deployment","namespace":"shop","name":"cart","apiVersion":"apps/v1"},"metricName":"requests_per_workload",'
+            '"timestamp":"2025-04-01T12:00:00Z","value":"33333m","selector":null}]}\n'
+        ),
     ),
     "external": (
         28,
         "v1beta1",
-        '{"kind":"ExternalMetricValueList","apiVersion":"external.metrics.k8s.io/v1beta1","metadata":{},"items":'
-        '[{"metricName":"queue_consumer_lag","metricLabels":{"name":"q1"},"timestamp":"2025-04-01T12:00:00Z","value":"42"}]}\n',
+        (
+            '{"kind":"ExternalMetricValueList","apiVersion":"external.metrics.k8s.io/v1beta1","metadata":{},"items":'
+            '[{"metricName":"queue_consumer_lag","metricLabels":{"name":"q1"},"timestamp":"2025-04-01T12:00:00Z","value":"42"}]}\n'
+        ),
     ),
 }
 

@@ -42,7 +42,10 @@ RENDERED = [
     ("<<(.LabelValuesByName.missing).deeper>>", "<no value>"),
     ("<<.LabelValuesByName.missing.deeper `argument`>>", "<no value>"),
     ("<<true>> <<false>> <<1>> <<1.5>> <<'a'>> <<`r`>>", "true false 1 1.5 97 r"),
-    ("<<.>>", '{http_requests_total namespace="web",pod=~"a|b" map[empty: namespace:web pod:a|b] pod,container [pod container]}'),
+    (
+        "<<.>>",
+        '{http_requests_total namespace="web",pod=~"a|b" map[empty: namespace:web pod:a|b] pod,container [pod container]}',
+    ),
     ("<<and nil 1>>", "<no value>"),
     ("<<print nil>>", "<nil>"),
     # variables
@@ -119,7 +122,10 @@ def test_assigning_range_variables_change_those_outside() -> None:
 
 
 REFUSED = [
-    ("<<.Nope>>", "1:3: unknown variable .Nope, expected one of .Series, .LabelMatchers, .LabelValuesByName, .GroupBy, .GroupBySlice"),
+    (
+        "<<.Nope>>",
+        "1:3: unknown variable .Nope, expected one of .Series, .LabelMatchers, .LabelValuesByName, .GroupBy, .GroupBySlice",
+    ),
     ("a\n  <<$.Nope.x>>", "2:5: unknown variable .Nope, expected one of "),
     ("<<.LabelMatchersByName>>", "1:3: unknown variable .LabelMatchersByName"),
     ("<<.Series.x>>", "1:3: text has no field .x"),

@@ -20,9 +20,15 @@ RENDERED = [
     ("<<2 | and 1>> <<0 | or 0>> <<1 | or>>", "2 0 1"),
     ("<<not 0>> <<not .Series>> <<not nil>> <<not .LabelValuesByName.gone>> <<not .>>", "true false true true false"),
     # comparison
-    ("<<eq 1 1>> <<eq 1 2>> <<eq 1 2 1>> <<eq `a` `a`>> <<eq true true>> <<eq 1.5 1.5>>", "true false true true true true"),
+    (
+        "<<eq 1 1>> <<eq 1 2>> <<eq 1 2 1>> <<eq `a` `a`>> <<eq true true>> <<eq 1.5 1.5>>",
+        "true false true true true true",
+    ),
     ("<<eq .GroupBy `pod` `x`>> <<`pod` | eq .GroupBy>>", "true true"),
-    ("<<eq .LabelValuesByName.gone `x`>> <<eq `x` nil>> <<eq nil nil>> <<eq .LabelValuesByName nil>>", "false false true false"),
+    (
+        "<<eq .LabelValuesByName.gone `x`>> <<eq `x` nil>> <<eq nil nil>> <<eq .LabelValuesByName nil>>",
+        "false false true false",
+    ),
     ("<<eq (index .GroupBy 0) 112>>", "true"),
     ("<<ne 1 1>> <<ne `a` `b`>> <<ne .LabelValuesByName.gone `x`>>", "false true true"),
     ("<<lt 1 2>> <<lt 2 1>> <<lt `a` `b`>> <<lt 1.5 2.5>>", "true false true true"),
@@ -31,15 +37,24 @@ RENDERED = [
     ("<<ge 1 1>> <<ge 1 2>>", "true false"),
     # index
     ("<<index .LabelValuesByName `pod`>>|<<index .LabelValuesByName `gone`>>|", "p||"),
-    ("<<index .GroupBySlice 1>> <<index .GroupBySlice 0 0>> <<index .Series 2>> <<index .Series>>", "container 112 195 größe_total"),
+    (
+        "<<index .GroupBySlice 1>> <<index .GroupBySlice 0 0>> <<index .Series 2>> <<index .Series>>",
+        "container 112 195 größe_total",
+    ),
     # slice
     ("<<slice .GroupBy>> <<slice .GroupBy 1>> <<slice .GroupBy 1 2>>|<<slice .GroupBy 3>>", "pod od o|"),
     ("<<slice .Series 0 4>> <<slice .Series 4>>", "grö ße_total"),
-    ("<<slice .GroupBySlice>> <<slice .GroupBySlice 1>> <<slice .GroupBySlice 0 1>> <<slice .GroupBySlice 0 1 2>>", "[pod container x] [container x] [pod] [pod]"),
+    (
+        "<<slice .GroupBySlice>> <<slice .GroupBySlice 1>> <<slice .GroupBySlice 0 1>> <<slice .GroupBySlice 0 1 2>>",
+        "[pod container x] [container x] [pod] [pod]",
+    ),
     # len
     ("<<len .Series>> <<len .GroupBySlice>> <<len .LabelValuesByName>> <<len ``>>", "13 3 2 0"),
     # print, println
-    ("<<print>>|<<print 1 2>>|<<print 1 `a` 2>>|<<print `a` `b`>>|<<print nil true 1.5>>", "|1 2|1a2|ab|<nil> true 1.5"),
+    (
+        "<<print>>|<<print 1 2>>|<<print 1 `a` 2>>|<<print `a` `b`>>|<<print nil true 1.5>>",
+        "|1 2|1a2|ab|<nil> true 1.5",
+    ),
     ("<<print .GroupBySlice .LabelValuesByName>>", "[pod container x] map[empty: pod:p]"),
     ("<<println>>|<<println `a` `b` 1>>|", "\n|a b 1\n|"),
     # printf

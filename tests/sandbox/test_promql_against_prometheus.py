@@ -5,6 +5,7 @@ import math
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Callable
 from typing import Any
 
 import aiohttp
@@ -22,6 +23,10 @@ NOW = START + 1207.0
 """Between two scrapes, so that extrapolation has both ends to reach for."""
 
 
+def _saw(period: float) -> Callable[[float], float]:
+    return lambda now: (now - START) % period - 30
+
+
 def world() -> SeriesSet:
     """Return counters with resets, gauges with NaN and infinities, series that begin late and that ended long ago."""
     made = SeriesSet()
@@ -31,7 +36,7 @@ def world() -> SeriesSet:
         rate = curves.wave(10 + number, 8, 300, phase=40 * number)
         count = curves.counter(rate, start)
         made.add(Series("requests_total", labels, count, type="counter", start=start))
-        made.add(Series("temp", labels, lambda now, n=number: (now - START) % (90 + n) - 30, start=START))
+        made.add(Series("temp", labels, _saw(90 + number), start=START))
     reset = curves.counter(curves.constant(3), START)
     made.add(Series("resetting_total", {"pod": "r"}, lambda now: reset(now) % 400, type="counter", start=START))
     odd = {
@@ -44,7 +49,7 @@ def world() -> SeriesSet:
         "zero": 0.0,
     }
     for name, value in odd.items():
-        made.add(Series("odd", {"kind": name}, lambda _, v=value: v, start=START))
+        made.add(Series("odd", {"kind": name}, curves.constant(value), start=START))
     made.add(Series("limit", {"namespace": "ns0", "pod": "pod-0"}, lambda _: 4.0, start=START))
     made.add(Series("limit", {"namespace": "ns0", "pod": "pod-2"}, lambda _: 0.0, start=START))
     made.add(Series("quota", {"namespace": "ns0"}, lambda _: 20.0, start=START))
@@ -183,9 +188,9 @@ QUERIES = [
     "NaN",
 ]
 REFUSED = [
-    'max_over_time({__name__=~"temp|limit"}[2m])',
-    '-{__name__=~"temp|limit"}',
-    '{__name__=~"temp|limit"} * 2',
+    'max_over_time({__name__=~"temp|requests_total"}[2m])',
+    '-{__name__=~"temp|requests_total"}',
+    '{__name__=~"temp|requests_total"} * 2',
     "temp / on (app) temp",
     "sum(",
     "",
@@ -293,8 +298,9 @@ async def test_refusals(real: PrometheusServer, query: str) -> None:
     ],
 )
 async def test_numbers_are_written_alike(real: PrometheusServer, value: str) -> None:
-    parameters = {"query": value, "time": repr(NOW)}
-    assert await ask_sandbox("/api/v1/query", parameters) == ask_real(real, "/api/v1/query", parameters)
+    for query in (value, f"vector({value})"):
+        parameters = {"query": query, "time": repr(NOW)}
+        assert await ask_sandbox("/api/v1/query", parameters) == ask_real(real, "/api/v1/query", parameters)
 
 
 @pytest.mark.parametrize("time", [repr(NOW), "2023-11-14T22:33:20Z", "2023-11-14T23:33:20.5+01:00", f"{NOW:.0f}", "x"])
@@ -324,6 +330,9 @@ async def test_times_are_read_alike(real: PrometheusServer, time: str) -> None:
         ("/api/v1/query_range", {"query": "temp", "start": "0", "end": "10", "step": "0"}),
         ("/api/v1/query_range", {"query": "temp[1m]", "start": "0", "end": "10", "step": "1"}),
         ("/api/v1/query", {"query": "1", "timeout": "x"}),
+        ("/api/v1/query", {"query": "1", "timeout": "1m30s", "time": "10"}),
+        ("/api/v1/query_range", {"query": '"x"', "start": "0", "end": "10", "step": "1"}),
+        ("/api/v1/query_range", {"query": "1", "start": "0", "end": "100000", "step": "1"}),
     ],
 )
 async def test_other_endpoints(real: PrometheusServer, path: str, parameters: Any) -> None:

@@ -9,7 +9,7 @@ import pytest
 from adapter.model.metrics import CustomMetricInfo, GroupResource
 from adapter.server import documents, negotiation
 from adapter.server.api import CUSTOM_GROUP, EXTERNAL_GROUP
-from adapter.server.documents import Document, Documents
+from adapter.server.documents import Document, Documents, Parent
 from tests.support.serving import Provider
 
 BOTH = (EXTERNAL_GROUP, CUSTOM_GROUP)
@@ -163,15 +163,25 @@ def test_one_scope_for_each_parent() -> None:
     clash = [
         info(PODS, "b", namespaced=False),
         info(NODES, "x", namespaced=False),
+        info(PODS, "c"),
         info(PODS, "a"),
         info(PODS, "a"),
         info(INGRESSES, "b", namespaced=False),
     ]
-    assert documents.one_scope(clash) == [
-        info(INGRESSES, "b", namespaced=False),
-        info(NODES, "x", namespaced=False),
-        info(PODS, "a"),
+    assert documents.group_by_parent(clash) == [
+        Parent("ingresses.networking.k8s.io", namespaced=False, metrics=["b"]),
+        Parent("nodes", namespaced=False, metrics=["x"]),
+        Parent("pods", namespaced=True, metrics=["a", "c"]),
     ]
+
+
+async def test_names_are_escaped_as_go_does(provider: Provider) -> None:
+    provider.metrics, provider.external_names = [info(PODS, 'a<b>&"')], ["x<y"]
+    served = Documents(provider, BOTH, "1.2.3")
+    for path, aggregated in ((f"/apis/{CUSTOM_GROUP}/v1beta1", False), ("/apis", True)):
+        body = (await find(served, path, aggregated=aggregated)).body
+        assert b'a\\u003cb\\u003e\\u0026\\"' in body
+        assert not {b"<", b">", b"&"} & {body[at : at + 1] for at in range(len(body))}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,106 @@
+"""How long the event loop is held up while a million series are discovered.
+
+A process like the adapter's, on the server's core, relists through the adapter's own relister and lister, registry included,
+while a timer of one millisecond says how late it is woken. The worker process of discovery runs on the same core, as it
+does where the adapter is given one. `idle` is the same timer with nothing to do, before the discovery: what the machine adds.
+"""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+
+import uvloop
+
+from adapter.app import SystemClock
+from adapter.clients.connection import PrometheusSettings
+from adapter.clients.discovery import SeriesLister
+from adapter.clients.prometheus import PrometheusClient
+from adapter.config import rulesfile
+from adapter.model.resources import BUILTIN
+from adapter.monitoring import FaultLog, Monitoring
+from adapter.provider.relist import Relister
+from adapter.rules.compile import compile_rules
+from benchmarks import common
+from benchmarks.common import Goal, Report
+from benchmarks.hpas import rules
+from benchmarks.stage import ROOT, Stage
+
+_TICK = 0.001
+_IDLE_SECONDS = 2.0
+
+
+async def watch_lag(lags: list[float]) -> None:
+    """Note for ever how late a timer of a millisecond is woken."""
+    loop = asyncio.get_running_loop()
+    while True:
+        due = loop.time() + _TICK
+        await asyncio.sleep(_TICK)
+        lags.append(loop.time() - due)
+
+
+async def relist(url: str) -> dict[str, float]:
+    """Relist once from nothing and return what it took."""
+    clock, monitoring = SystemClock(), Monitoring()
+    faults = FaultLog(monitoring, clock)
+    parsed = rulesfile.parse_rules(json.dumps(rules(['{__name__=~"component_.*"}'])), "rules")
+    ruleset, found = compile_rules(parsed.config, BUILTIN)
+    assert not (parsed.faults or parsed.fatal or found)
+    client = await PrometheusClient.open(PrometheusSettings(url=url), clock, monitoring, faults)
+    lister = SeriesLister(client.origin, monitoring, faults)
+    relister = Relister(lister, clock, monitoring, faults, interval=600, max_age=600)
+    idle: list[float] = []
+    busy: list[float] = []
+    loop = asyncio.get_running_loop()
+    ticker = asyncio.create_task(watch_lag(idle))
+    await asyncio.sleep(_IDLE_SECONDS)
+    ticker.cancel()
+    ticker = asyncio.create_task(watch_lag(busy))
+    begun = loop.time()
+    running = asyncio.create_task(relister.run())
+    relister.adopt(ruleset)
+    await relister.attempted.wait()
+    took = loop.time() - begun
+    running.cancel()
+    ticker.cancel()
+    await asyncio.gather(running, ticker, return_exceptions=True)
+    await client.close()
+    if faults.active():
+        sys.exit(f"discovery failed: {faults.active()}")
+    samples = {metric.name: sample.value for metric in monitoring.registry.collect() for sample in metric.samples}
+    return {
+        "idle_lag_p99_ms": common.percentile(idle, 0.99) * 1000,
+        "idle_lag_max_ms": max(idle) * 1000,
+        "lag_p50_ms": common.percentile(busy, 0.5) * 1000,
+        "lag_p99_ms": common.percentile(busy, 0.99) * 1000,
+        "lag_max_ms": max(busy) * 1000,
+        "seconds": took,
+        "series": samples["fastpath_discovery_series"],
+        "metrics": float(len(relister.registry.custom)),
+        "answer_mib": samples["fastpath_discovery_bytes"] / 2**20,
+        "worker_peak_mib": samples["fastpath_discovery_worker_peak_memory_bytes"] / 2**20,
+    }
+
+
+def main() -> None:
+    if len(sys.argv) == 3 and sys.argv[1] == "relist":
+        print(json.dumps(uvloop.run(relist(sys.argv[2]))))
+        return
+    sizes = common.parse_sizes(__doc__, series=1_000_000, names=2000, runs=3)
+    common.stay_on_load_core()
+    runs = []
+    with Stage() as stage:
+        url = stage.start_long_list(sizes.series, sizes.names)
+        for _ in range(sizes.runs):
+            command = common.on_server_core([sys.executable, "-m", "benchmarks.discovery", "relist", url])
+            done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True, env=dict(os.environ))
+            runs.append(json.loads(done.stdout))
+    report = Report("discovery", vars(sizes), {"lag_max_ms": Goal("lag", 50, "ms")})
+    report.add(**common.median_of(runs))
+    report.add(lag_max_of_all_runs_ms=max(run["lag_max_ms"] for run in runs))
+    report.show()
+
+
+if __name__ == "__main__":
+    main()

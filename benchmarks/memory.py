@@ -1,0 +1,58 @@
+"""Resident memory of `fastpath serve` and its time from start to ready, at two numbers of watched pods.
+
+Ready is the first `readyz` that says yes: pods listed, series discovered. Memory is read then, and again after every
+autoscaler has asked once; the most of all that time is the peak.
+"""
+
+import sys
+
+from benchmarks import common
+from benchmarks.common import Goal, Report
+from benchmarks.hpas import rules
+from benchmarks.serve import path_of
+from benchmarks.stage import Stage, make_apps
+
+_ASKING = 200
+_METRIC = "http_requests_total"
+
+
+def run_case(pods: int, pods_per_app: int) -> dict[str, float]:
+    """Return the figures at one number of pods; only the first few apps have series and ask."""
+    count = -(-pods // pods_per_app)
+    apps = make_apps(min(_ASKING, count), pods_per_app)
+    with Stage() as stage:
+        prometheus = stage.start_prometheus(apps)
+        adapter = stage.start_adapter(stage.start_cluster(count, pods_per_app), prometheus.url, rules([_METRIC]))
+        ready = adapter.memory()
+        for app in apps:
+            status, body = stage.fetch(adapter.port, path_of(app, "http_requests_per_second"))
+            if status != 200 or body.count(b'"describedObject"') != pods_per_app:
+                sys.exit(f"HTTP status {status}: {body.decode()}")
+        return {
+            "start_seconds": adapter.start_seconds,
+            "ready_mib": ready,
+            "asked_mib": adapter.memory(),
+            "peak_mib": adapter.memory("VmHWM"),
+        }
+
+
+def main() -> None:
+    sizes = common.parse_sizes(__doc__, small=10_000, large=100_000, pods=10, runs=3)
+    common.stay_on_load_core()
+    report = Report(
+        "memory",
+        vars(sizes),
+        {
+            "small_start_seconds": Goal("start", 3, "s"),
+            "large_asked_mib": Goal("memory", 400, "MiB"),
+            "large_peak_mib": Goal("memory", 400, "MiB"),
+        },
+    )
+    for case, pods in (("small", sizes.small), ("large", sizes.large)):
+        found = common.median_of([run_case(pods, sizes.pods) for _ in range(sizes.runs)])
+        report.add(**{f"{case}_{name}": value for name, value in found.items()})
+    report.show()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,100 @@
+import pytest
+import re2
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter.errors import UnsupportedSelectorError
+from adapter.model.selectors import parse_selector
+from adapter.rules import matchers
+from adapter.rules.matchers import Matcher
+
+REQUIREMENTS = {
+    "equals": ("k=v", 'k="v"'),
+    "double equals": ("k==v", 'k="v"'),
+    "not equals": ("k!=v", 'k!="v"'),
+    "in one value is a regex match": ("k in (v)", 'k=~"v"'),
+    "in sorts and removes duplicates": ("k in (b,a,a)", 'k=~"a|b"'),
+    "in nothing is the empty value": ("k in ()", 'k=~""'),
+    "notin one value": ("k notin (v)", 'k!~"v"'),
+    "notin several": ("k notin (b,a)", 'k!~"a|b"'),
+    "exists": ("k", 'k!=""'),
+    "does not exist": ("!k", 'k=""'),
+    "sorted by key": ("z=1,a=2,m", 'a="2",m!="",z="1"'),
+    "the same key twice gives two": ("k=a,k!=b", 'k="a",k!="b"'),
+    "a key that Prometheus refuses is copied": ("app.io/name=a", 'app.io/name="a"'),
+    "dots are not escaped": ("v in (1.2)", 'v=~"1.2"'),
+    "nothing": ("", ""),
+}
+
+
+@pytest.mark.parametrize(("selector", "expected"), REQUIREMENTS.values(), ids=REQUIREMENTS)
+def test_from_selector(selector: str, expected: str) -> None:
+    assert matchers.join(matchers.from_selector(parse_selector(selector))) == expected
+
+
+@pytest.mark.parametrize("selector", ["k>5", "a=b,k<5"])
+def test_comparisons_have_no_form(selector: str) -> None:
+    with pytest.raises(UnsupportedSelectorError, match=r"k (gt|lt) has no form in PromQL"):
+        matchers.from_selector(parse_selector(selector))
+
+
+NAMES = {
+    "one": (["a.b"], 'pod="a.b"'),
+    "several, in their order, twice where given twice, unescaped": (["b.c", "a", "b.c"], 'pod=~"b.c|a|b.c"'),
+    "quotes and backslashes are those of Go": (['a"\\\n\x7f'], r'pod="a\"\\\n\x7f"'),
+}
+
+
+@pytest.mark.parametrize(("names", "expected"), NAMES.values(), ids=NAMES)
+def test_names_as_upstream(names: list[str], expected: str) -> None:
+    assert str(matchers.for_names("pod", names)) == expected
+
+
+ANY_OF = {
+    "one": (["a.b"], 'pod="a.b"'),
+    "dots match only dots, hyphens stay": (["a.b-1", "c"], r'pod=~"a\\.b-1|c"'),
+}
+
+
+@pytest.mark.parametrize(("names", "expected"), ANY_OF.values(), ids=ANY_OF)
+def test_any_of(names: list[str], expected: str) -> None:
+    assert str(matchers.for_any_of("pod", names)) == expected
+
+
+def _selects(matcher: Matcher, value: str) -> bool:
+    """Do what Prometheus does with a matcher: a regular expression is anchored at both ends."""
+    if matcher.operator == "=":
+        return value == matcher.value
+    assert matcher.operator == "=~"
+    return re2.fullmatch(f"(?s:{matcher.value})", value) is not None
+
+
+kubernetes_names = st.from_regex(r"\A[a-z0-9]([-a-z0-9.]{0,5}[a-z0-9])?\Z")
+path_segments = st.text(st.characters(codec="utf-8", exclude_characters="/%\0"), min_size=1, max_size=6)
+
+
+@given(names=st.lists(kubernetes_names | path_segments, min_size=1, max_size=5), other=kubernetes_names | path_segments)
+def test_any_of_selects_exactly_the_named(names: list[str], other: str) -> None:
+    matcher = matchers.for_any_of("pod", names)
+    assert all(_selects(matcher, name) for name in names)
+    assert _selects(matcher, other) == (other in names)
+
+
+def test_present() -> None:
+    assert str(matchers.present("pod")) == 'pod!=""'
+
+
+LABEL_NAMES = {"pod": True, "_a1": True, "1a": False, "a.b": False, "a-b": False, "": False, "a\n": False, "é": False}
+
+
+@pytest.mark.parametrize(("text", "expected"), LABEL_NAMES.items(), ids=repr)
+def test_label_names(text: str, expected: bool) -> None:  # noqa: FBT001 - a table's column
+    assert matchers.is_label_name(text) is expected
+
+
+SHORTENED = {"one line": ("a\n  b\tc ", "a b c"), "cut": ("x" * 201, "x" * 200 + "..."), "just": ("x" * 200, "x" * 200)}
+
+
+@pytest.mark.parametrize(("text", "expected"), SHORTENED.values(), ids=SHORTENED)
+def test_shorten(text: str, expected: str) -> None:
+    assert matchers.shorten(text) == expected

@@ -1,0 +1,252 @@
+import re
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter.errors import NamingError, TemplateError
+from adapter.model.metrics import GroupResource
+from adapter.model.resources import BUILTIN
+from adapter.rules import naming
+from adapter.rules.naming import MetricNamer, ResourceConverter
+from adapter.rules.template import LabelTemplate
+
+Reported = tuple[str, str, str]
+
+
+def compile_namer(
+    matches: str = "", expansion: str = "", filters: tuple[tuple[str, bool], ...] = ()
+) -> tuple[MetricNamer | None, list[Reported]]:
+    reports: list[Reported] = []
+    namer = naming.compile_namer(filters, matches, expansion, lambda *report: reports.append(report))
+    return namer, reports
+
+
+def namer(matches: str = "", expansion: str = "", filters: tuple[tuple[str, bool], ...] = ()) -> MetricNamer:
+    made, reports = compile_namer(matches, expansion, filters)
+    assert made is not None
+    assert not reports
+    return made
+
+
+NAMES = {
+    "no matches: the whole name": ("", "", "a_total", "a_total"),
+    "no group: the match": ("_total$", "", "a_total", "_total"),
+    "one group": ("^(.*)_total$", "", "a_total", "a"),
+    "text outside the match is dropped": ("b(c)", "<${1}>", "abcd", "<c>"),
+    "leftmost match": ("[0-9]", "", "a1b2", "1"),
+    "braces end a name": ("^(.*)_total$", "${1}_per_second", "a_total", "a_per_second"),
+    "without braces the name goes on": ("^(.*)_total$", "$1_per_second", "a_total", ""),
+    "letters belong to the name": ("^(.*)_total$", "$1x", "a_total", ""),
+    "a hyphen ends a name": ("^(.*)_total$", "$1-x", "a_total", "a-x"),
+    "named group": ("^(?P<base>.*)_total$", "$base", "a_total", "a"),
+    "named group in Go's other form": ("^(?<base>.*)_total$", "${base}s", "a_total", "as"),
+    "a named group counts as group": ("^(?P<base>.*)_total$", "", "a_total", "a"),
+    "group that did not take part": ("^(x)?(.*)$", "${1}${2}", "a", "a"),
+    "unknown group": ("^(.*)$", "${nope}$2", "a", ""),
+    "group 0": ("b+", "$0$0", "abbc", "bbbb"),
+    "two dollars": ("^(.*)$", "$$1", "a", "$1"),
+    "dollar before nothing": ("^(.*)$", "a$", "x", "a$"),
+    "dollar before a sign": ("^(.*)$", "$-$1", "x", "$-x"),
+    "empty braces": ("^(.*)$", "${}$1", "x", "${}x"),
+    "open braces": ("^(.*)$", "${1", "x", "${1"),
+    "braces with a sign in them": ("^(.*)$", "${1-}", "x", "${1-}"),
+    "leading zero is a name": ("^(.*)$", "${01}", "x", ""),
+    "a group called by digits and a leading zero": ("^(?P<01>.*)$", "${01}", "x", "x"),
+    "nine digits are a number": ("^(.*)$", "${999999999}", "x", ""),
+    "ten digits are a name": ("^(.*)$", "${1000000000}", "x", ""),
+    "letters of any script": ("^(.*)$", "$é-$1", "x", "-x"),
+    "digits of any script make a name": ("^(.*)$", "$1٣", "x", ""),
+    "POSIX class": ("^([[:alpha:]]+)", "", "ab1", "ab"),
+    "swapped greediness": ("(?U)^(a+)", "", "aaa", "a"),
+    "quoted text": (r"^\Qa.b\E(.*)", "", "a.bc", "c"),
+    "end of text": (r"a\z", "", "ba", "a"),
+    "colons stay": ("^app:([^:]*):([^:]*)$", "${1}_${2}", "app:orders:backlog", "orders_backlog"),
+    "fixed name": (".*", "always", "x", "always"),
+    "empty name": ("^x(.*)$", "", "x", ""),
+}
+
+
+@pytest.mark.parametrize(("matches", "expansion", "series", "expected"), NAMES.values(), ids=NAMES)
+def test_name(matches: str, expansion: str, series: str, expected: str) -> None:
+    assert namer(matches, expansion).name(series) == expected
+    assert namer(matches, expansion).rejection(series) is None
+
+
+REJECTED = {
+    "matches": ("^container_", (), "node_load", "name.matches ^container_"),
+    "is": ("", (("^container_", True),), "node_load", "seriesFilters is ^container_"),
+    "isNot": ("", (("_total$", False),), "a_total", "seriesFilters isNot _total$"),
+    "second filter": ("", (("a", True), ("b", False)), "ab", "seriesFilters isNot b"),
+    "dollar is only the very end": ("a$", (), "a\n", "name.matches a$"),
+}
+
+
+@pytest.mark.parametrize(("matches", "filters", "series", "reason"), REJECTED.values(), ids=REJECTED)
+def test_rejection(matches: str, filters: tuple[tuple[str, bool], ...], series: str, reason: str) -> None:
+    made = namer(matches, filters=filters)
+    assert made.name(series) is None
+    assert made.rejection(series) == reason
+
+
+def test_filters_are_searched_anywhere() -> None:
+    made = namer(filters=(("b", True), ("^b", False)))
+    assert made.name("abc") == "abc"
+    assert made.rejection("abc") is None
+
+
+FAULTS = {
+    "bad filter": ("", "", (("a", True), ("(", False)), [("seriesFilters[1].isNot", "(")]),
+    "bad filter of the other kind": ("", "", (("[", True),), [("seriesFilters[0].is", "[")]),
+    "bad matches": ("*", "", (), [("name.matches", "*")]),
+    "look-around does not exist": ("(?=a)", "", (), [("name.matches", "(?=a)")]),
+    "back references do not exist": (r"(a)\1", "", (), [("name.matches", r"(a)\1")]),
+    "two groups and no replacement": ("(a)(b)", "", (), [("name.as", "")]),
+    "all at once": ("(a", "", (("b(", True),), [("seriesFilters[0].is", "b("), ("name.matches", "(a")]),
+}
+
+
+@pytest.mark.parametrize(("matches", "expansion", "filters", "expected"), FAULTS.values(), ids=FAULTS)
+def test_faults(
+    matches: str, expansion: str, filters: tuple[tuple[str, bool], ...], expected: list[tuple[str, str]]
+) -> None:
+    made, reports = compile_namer(matches, expansion, filters)
+    assert made is None
+    assert [report[:2] for report in reports] == expected
+    assert all(report[2].startswith("expected a ") for report in reports)
+
+
+def test_two_groups_with_a_replacement() -> None:
+    assert namer("(a)(b)", "${2}${1}").name("ab") == "ba"
+
+
+def test_the_reason_of_a_bad_expression_is_said() -> None:
+    with pytest.raises(ValueError, match="missing \\)"):
+        naming.compile_expression("(a")
+
+
+MAY_GIVE = {
+    "fixed and equal": ("", "queue", "queue", True),
+    "fixed and different": ("", "queue", "other", False),
+    "from a group": ("^(.*)$", "", "other", True),
+}
+
+
+@pytest.mark.parametrize(("matches", "expansion", "metric", "expected"), MAY_GIVE.values(), ids=MAY_GIVE)
+def test_may_give(matches: str, expansion: str, metric: str, expected: bool) -> None:  # noqa: FBT001 - a table's column
+    assert namer(matches, expansion).may_give(metric) is expected
+
+
+def go_expand(template: str, groups: list[str | None], names: Mapping[str, int]) -> str:
+    """Do what Go's Regexp.Expand says it does, told by its documentation rather than by its steps."""
+    reference = re.compile(r"\$(?:\$|\{(\w+)\}|(\w+))", re.ASCII)
+
+    def replace(found: re.Match[str]) -> str:
+        if found[0] == "$$":
+            return "$"
+        name: str = found[1] or found[2]
+        if re.fullmatch(r"0|[1-9][0-9]{0,8}", name):
+            number = int(name)
+            return (groups[number] or "") if number < len(groups) else ""
+        return (groups[names[name]] or "") if name in names else ""
+
+    return reference.sub(replace, template)
+
+
+@given(template=st.text(st.sampled_from("$${}01239_abx-"), max_size=12))
+def test_expansion_is_that_of_go(template: str) -> None:
+    expression = naming.compile_expression("^(?P<a>a)?(?P<b>b*)(c)(?P<a1>d)$")
+    match = expression.search("bbcd")
+    pieces = naming.parse_expansion(template, expression.groups, expression.groupindex)
+    expanded = "".join(piece.text if piece.group is None else (match.group(piece.group) or "") for piece in pieces)
+    assert expanded == go_expand(template, ["bbcd", None, "bb", "c", "d"], {"a": 1, "b": 2, "a1": 4})
+
+
+# Labels and resources.
+
+PODS = GroupResource("", "pods")
+INGRESSES = GroupResource("networking.k8s.io", "ingresses")
+DEPLOYMENTS = GroupResource("apps", "deployments")
+
+
+def converter(template: str = "", **overrides: str) -> ResourceConverter:
+    by_label = {}
+    for label, text in overrides.items():
+        name, _, group = text.partition(".")
+        resource = BUILTIN.lookup(name, group)
+        assert resource is not None
+        by_label[label] = resource
+    label_template = LabelTemplate(template) if template else None
+    pattern = naming.compile_expression(label_template.pattern()) if label_template else None
+    return ResourceConverter(by_label, label_template, pattern, BUILTIN)
+
+
+LABELS = {
+    "override": ("", "pod_name", "pods"),
+    "no template": ("", "pod", None),
+    "override before template": ("<<.Resource>>_name", "pod_name", "pods"),
+    "template": ("kube_<<.Resource>>", "kube_pod", "pods"),
+    "template, plural": ("kube_<<.Resource>>", "kube_pods", "pods"),
+    "template, capitals": ("kube_<<.Resource>>", "kube_Pod", "pods"),
+    "short names mean nothing": ("<<.Resource>>", "po", None),
+    "anchored at the start": ("kube_<<.Resource>>", "x_kube_pod", None),
+    "anchored at the end": ("<<.Resource>>_name", "pod_name_x", None),
+    "at least one character": ("kube_<<.Resource>>", "kube_", None),
+    "a dot matches anything": ("kube.<<.Resource>>", "kube_pod", "pods"),
+    "group guessed": ("<<.Resource>>", "ingress", "ingresses.networking.k8s.io"),
+    "group as written": ("kube_<<.Group>>_<<.Resource>>", "kube_apps_deployment", "deployments.apps"),
+    "group by its beginning": (
+        "kube_<<.Group>>_<<.Resource>>",
+        "kube_networking_ingress",
+        "ingresses.networking.k8s.io",
+    ),
+    "no group of that spelling": ("kube_<<.Group>>_<<.Resource>>", "kube_networking_k8s_io_ingress", None),
+    "core never matches a group": ("kube_<<.Group>>_<<.Resource>>", "kube__pod", None),
+    "unknown resource": ("<<.Resource>>", "job_name", None),
+}
+
+
+@pytest.mark.parametrize(("template", "label", "expected"), LABELS.values(), ids=LABELS)
+def test_resource_for(template: str, label: str, expected: str | None) -> None:
+    made = converter(template, pod_name="pod")
+    for _ in range(2):  # the second time from memory
+        found = made.resource_for(label)
+        assert (str(found.group_resource) if found else None) == expected
+
+
+def test_resources_for_names_each_once_in_the_order_of_labels() -> None:
+    made = converter("<<.Resource>>", a_pod="pod")
+    found = made.resources_for(["service", "pod", "a_pod", "le", "namespace"])
+    assert [str(resource.group_resource) for resource in found] == ["pods", "namespaces", "services"]
+
+
+RESOURCE_LABELS = {
+    "override": ("", PODS, "pod_name"),
+    "override before template": ("kube_<<.Resource>>", PODS, "pod_name"),
+    "template has the singular": ("kube_<<.Resource>>", DEPLOYMENTS, "kube_deployment"),
+    "group with underscores": ("<<.Group>>_<<.Resource>>", INGRESSES, "networking_k8s_io_ingress"),
+    "core group is empty": ("<<.Group>>_<<.Resource>>", naming.NAMESPACES, "_namespace"),
+}
+
+
+@pytest.mark.parametrize(("template", "resource", "expected"), RESOURCE_LABELS.values(), ids=RESOURCE_LABELS)
+def test_label_for(template: str, resource: GroupResource, expected: str) -> None:
+    made = converter(template, pod_name="pod")
+    assert [made.label_for(resource), made.label_for(resource)] == [expected, expected]
+
+
+def test_of_two_overrides_the_last_is_used_in_queries() -> None:
+    made = converter(pod="pod", pod_name="pod")
+    assert made.label_for(PODS) == "pod_name"
+    assert made.resource_for("pod") == made.resource_for("pod_name")
+
+
+def test_no_label() -> None:
+    with pytest.raises(NamingError, match="^no generic resource label form specified for this metric$"):
+        converter(pod="pod").label_for(naming.NAMESPACES)
+
+
+def test_empty_label() -> None:
+    with pytest.raises(TemplateError, match="empty label"):
+        converter("<<if .Group>><<.Resource>><<end>>").label_for(PODS)

@@ -1,0 +1,184 @@
+import pytest
+import re2
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter import errors
+from adapter.rules import template
+
+VARIABLES: dict[str, template.Value] = {
+    "Series": "http_requests_total",
+    "LabelMatchers": 'namespace="web",pod="a"',
+    "LabelValuesByName": {"namespace": "web", "pod": "a"},
+    "GroupBy": "pod",
+    "GroupBySlice": ["pod"],
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "output"),
+    [
+        pytest.param(
+            "sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)",
+            'sum(rate(http_requests_total{namespace="web",pod="a"}[2m])) by (pod)',
+            id="the usual query",
+        ),
+        pytest.param("sum by(namespace) (a:b)", "sum by(namespace) (a:b)", id="a bare expression"),
+        pytest.param("<<.LabelValuesByName>> <<.GroupBySlice>>", "map[namespace:web pod:a] [pod]", id="not only text"),
+        pytest.param("<<.Series>>", "http_requests_total", id="a variable alone"),
+        pytest.param("", "", id="nothing"),
+    ],
+)
+def test_plain_templates(text: str, output: str) -> None:
+    parsed = template.parse(text)
+    assert parsed.is_plain()
+    assert parsed.text == text
+    assert parsed.render(VARIABLES) == output
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<<.>>",
+        "<<$.Series>>",
+        "<<.Series | print>>",
+        "<<print .Series>>",
+        "<<(.Series)>>",
+        "<<.LabelValuesByName.pod>>",
+        "<<if .Series>>x<<end>>",
+        "<<$x := .Series>>",
+        "<<define `a`>><<end>><<template `a`>>",
+    ],
+)
+def test_everything_else_is_not_plain(text: str) -> None:
+    assert not template.parse(text).is_plain()
+
+
+@given(
+    st.lists(st.one_of(st.sampled_from(sorted(VARIABLES)), st.text(alphabet="ab {}()=\n").map(lambda text: f" {text}")))
+)
+def test_the_plain_path_renders_what_the_evaluator_does(parts: list[str]) -> None:
+    text = "".join(f"<<.{part}>>" if part in VARIABLES else part for part in parts)
+    plain = template.parse(text)
+    assert plain.is_plain()
+    evaluated = template.parse(f"{text}<<if false>><<end>>")
+    assert not evaluated.is_plain()
+    assert plain.render(VARIABLES) == evaluated.render(VARIABLES)
+
+
+def test_an_unknown_variable_fails_when_rendered() -> None:
+    parsed = template.parse("a\n<<.Serie>>")
+    with pytest.raises(errors.TemplateError) as caught:
+        parsed.render(VARIABLES)
+    assert str(caught.value) == (
+        "2:3: unknown variable .Serie, expected one of .Series, .LabelMatchers, .LabelValuesByName, .GroupBy, .GroupBySlice"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "fields"),
+    [
+        pytest.param("text", (), id="none"),
+        pytest.param("<<.Series>><<.GroupBy>><<.Series>>", ("Series", "GroupBy"), id="order of first use, once"),
+        pytest.param("<<.LabelValuesByName.pod>>", ("LabelValuesByName",), id="only the first of a chain"),
+        pytest.param("<<$.A>><<$x := .B>><<$x.C>><<(.D).E>><<print.F>>", ("A", "B", "D"), id="operands"),
+        pytest.param("<<print .A (print .B | len) | index .C>>", ("A", "B", "C"), id="arguments"),
+        pytest.param("<<if .A>><<.B>><<else if .C>><<.D>><<else>><<.E>><<end>>", ("A", "B", "C", "D", "E"), id="if"),
+        pytest.param("<<with .A>><<.b>><<$.C>><<else>><<.D>><<end>>", ("A", "C", "D"), id="with"),
+        pytest.param("<<range .A>><<.b>><<if .c>><<$.D>><<end>><<else>><<.E>><<end>>", ("A", "D", "E"), id="range"),
+        pytest.param("<<template `t` .>><<define `t`>><<.A>><<$.B>><<end>>", ("A", "B"), id="template with the dot"),
+        pytest.param("<<template `t` $>><<define `t`>><<.A>><<end>>", ("A",), id="template with the dollar"),
+        pytest.param("<<template `t` .A>><<define `t`>><<.b>><<end>>", ("A",), id="template with a value"),
+        pytest.param("<<template `t`>><<define `t`>><<.b>><<end>>", (), id="template without a value"),
+        pytest.param("<<template `t` .>>", (), id="template that does not exist"),
+        pytest.param(
+            "<<define `t`>><<.A>><<template `t` .>><<end>><<template `t` .>>", ("A",), id="template that calls itself"
+        ),
+        pytest.param("<<with .A>><<template `t` .>><<end>><<define `t`>><<.b>><<end>>", ("A",), id="another dot"),
+        pytest.param("<<.>>", (), id="the variables as a whole"),
+    ],
+)
+def test_fields(text: str, fields: tuple[str, ...]) -> None:
+    assert template.parse(text).fields() == fields
+
+
+def test_repr_shows_the_text() -> None:
+    assert repr(template.parse("<<.Series>>")) == "Template('<<.Series>>')"
+
+
+# --- label templates -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "group", "resource", "label"),
+    [
+        pytest.param("<<.Resource>>", "", "pod", "pod", id="resource"),
+        pytest.param("kube_<<.Resource>>", "networking.k8s.io", "ingress", "kube_ingress", id="prefix"),
+        pytest.param(
+            "<<.Group>>_<<.Resource>>", "my-group.k8s.io", "thing", "my_group_k8s_io_thing", id="group cleaned"
+        ),
+        pytest.param("<<.Group>>_<<.Resource>>", "", "pod", "_pod", id="core group"),
+        pytest.param("<<if .Group>><<.Group>>_<<end>><<.Resource>>", "apps", "deployment", "apps_deployment", id="if"),
+        pytest.param("<<.>>", "apps", "deployment", "deployment.apps", id="the resource as a whole"),
+        pytest.param("<<printf `%v` .>>", "", "pod", "pod", id="the core resource as a whole"),
+        pytest.param("<<printf `%q %d` . .>>", "", "pod", '"pod" {%!d(string=) %!d(string=pod)}', id="other verbs"),
+    ],
+)
+def test_label_of_a_resource(text: str, group: str, resource: str, label: str) -> None:
+    assert template.LabelTemplate(text).render(group, resource) == label
+
+
+@pytest.mark.parametrize(
+    ("text", "pattern"),
+    [
+        ("<<.Resource>>", "^(?P<resource>.+?)$"),
+        ("kube_<<.Group>>_<<.Resource>>", "^kube_(?P<group>.+?)_(?P<resource>.+?)$"),
+        ("a.b_<<.Resource>>", "^a.b_(?P<resource>.+?)$"),
+        ("<<if .Group>><<.Group>>_<<end>><<.Resource>>", "^(?P<group>.+?)_(?P<resource>.+?)$"),
+        ("<<.Group>>", "^(?P<group>.+?)$"),
+        ("x(<<.Resource>>", "^x((?P<resource>.+?)$"),
+    ],
+)
+def test_pattern_of_labels(text: str, pattern: str) -> None:
+    assert template.LabelTemplate(text).pattern() == pattern
+
+
+@pytest.mark.parametrize(
+    ("label", "groups"),
+    [
+        ("kube_apps_deployment", {"group": "apps", "resource": "deployment"}),
+        ("kube_networking_k8s_io_ingress", {"group": "networking", "resource": "k8s_io_ingress"}),
+        ("kube__pod", None),
+        ("xkube_apps_deployment", None),
+    ],
+)
+def test_the_pattern_recognizes_labels_lazily(label: str, groups: dict[str, str] | None) -> None:
+    match = re2.compile(template.LabelTemplate("kube_<<.Group>>_<<.Resource>>").pattern()).search(label)
+    assert (match.groupdict() if match else None) == groups
+
+
+def test_a_label_template_that_renders_to_nothing() -> None:
+    labels = template.LabelTemplate("<<if false>>x<<end>>")
+    sentence = 'empty label produced by label template "<<if false>>x<<end>>"'
+    with pytest.raises(errors.TemplateError) as caught:
+        labels.pattern()
+    assert str(caught.value) == sentence
+    with pytest.raises(errors.TemplateError) as caught:
+        labels.render("", "pod")
+    assert str(caught.value) == sentence
+
+
+def test_a_label_template_with_other_variables_fails() -> None:
+    with pytest.raises(errors.TemplateError) as caught:
+        template.LabelTemplate("<<.Name>>").pattern()
+    assert str(caught.value) == "1:3: unknown variable .Name, expected one of .Group, .Resource"
+
+
+def test_a_label_template_must_parse() -> None:
+    with pytest.raises(errors.TemplateError, match="^1:3: unknown function"):
+        template.LabelTemplate("<<Resource>>")
+
+
+def test_sentences() -> None:
+    assert template.empty_query("<<``>>") == 'empty query produced by metrics query template "<<``>>"'
+    assert template.label_without_resource("x") == 'label template "x" must include at least <<.Resource>>'

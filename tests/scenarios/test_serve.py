@@ -1,0 +1,238 @@
+"""The adapter as its users meet it: real Prometheus, real TLS, kubectl, a cluster over real HTTP."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from adapter.sandbox.cluster import Cluster
+from tests.support import adapter as support
+from tests.support.kubectl import Kubectl
+from tests.support.prometheus import PrometheusFactory, PrometheusServer
+from tests.support.remotewrite import Written
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
+
+RULES = """
+rules:
+- seriesQuery: 'http_requests_total{namespace!="",pod!=""}'
+  resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}
+  name: {matches: '^(.*)_total$', as: '${1}_per_second'}
+  metricsQuery: 'sum(rate(<<.Series>>{<<.LabelMatchers>>}[1m])) by (<<.GroupBy>>)'
+- seriesQuery: 'hits{namespace!="",ingress!=""}'
+  resources: {template: '<<.Resource>>'}
+  metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)'
+- seriesQuery: 'load{namespace!="",pod!=""}'
+  resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}
+  metricsQuery: '<<.Series>>{<<.LabelMatchers>>}'
+  maxAge: 500ms
+externalRules:
+- seriesQuery: 'queue_depth'
+  resources: {overrides: {namespace: {resource: namespace}}}
+  metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>}) by (queue)'
+"""
+PODS = {"web-0": 10.0, "web-1": 20.0, "web-2": 30.0}
+
+
+def _loads(now: float) -> list[Written]:
+    return [Written({"__name__": "load", "namespace": "shop", "pod": pod}, rate, now) for pod, rate in PODS.items()]
+
+
+def _write_loads(prometheus: PrometheusServer) -> None:
+    prometheus.write(*_loads(time.time()))  # noqa: TID251  # a real Prometheus looks at real time
+
+
+def _write(prometheus: PrometheusServer) -> None:
+    """Write what the rules ask for: counters that grew by rates in PODS, gauges, queues."""
+    now = time.time()  # noqa: TID251  # a real Prometheus looks at real time
+    samples = _loads(now)
+    for pod, rate in PODS.items():
+        labels = {"__name__": "http_requests_total", "namespace": "shop", "pod": pod}
+        samples += [Written(labels, rate * (60 - age), now - age) for age in (60, 45, 30, 15, 0)]
+    samples.append(Written({"__name__": "hits", "namespace": "shop", "ingress": "main", "service": "web"}, 7.5, now))
+    for queue, depth in {"mail": 5, "orders": 9, "": 3}.items():
+        labels = {"__name__": "queue_depth", "namespace": "shop"} | ({"queue": queue} if queue else {})
+        samples.append(Written(labels, depth, now))
+    prometheus.write(*samples)
+
+
+def _pod(name: str, **labels: str) -> dict[str, object]:
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "shop", "labels": labels}}
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[Cluster]:
+    async with Cluster() as cluster:
+        cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
+        for name in PODS:
+            cluster.create(_pod(name, app="web"))
+        cluster.create(_pod("other-0", app="other"))
+        yield cluster
+
+
+@pytest.fixture
+async def prometheus(prometheus_server: PrometheusFactory) -> PrometheusServer:
+    server = await asyncio.to_thread(prometheus_server)
+    await asyncio.to_thread(_write, server)
+    return server
+
+
+@pytest.fixture
+def rules(tmp_path: Path) -> Path:
+    path = tmp_path / "rules.yaml"
+    path.write_text(RULES)
+    return path
+
+
+async def test_what_kubectl_reads(
+    tmp_path: Path, rules: Path, cluster: Cluster, prometheus: PrometheusServer, kubectl: Kubectl
+) -> None:
+    async with support.running(tmp_path, cluster, prometheus.url) as adapter:
+        custom = "/apis/custom.metrics.k8s.io/v1beta2"
+        pods = await kubectl.get_raw(
+            adapter.url, f"{custom}/namespaces/shop/pods/*/http_requests_per_second?labelSelector=app%3Dweb"
+        )
+        values = {item["describedObject"]["name"]: item["value"] for item in pods["items"]}
+        assert values.keys() == PODS.keys()
+        for name, rate in PODS.items():
+            assert float(values[name].removesuffix("m")) / (1000 if values[name].endswith("m") else 1) == pytest.approx(
+                rate, rel=0.2
+            )
+        for path in ("ingresses.networking.k8s.io/main", "services/web", "metrics"):
+            found = await kubectl.get_raw(adapter.url, f"{custom}/namespaces/shop/{path}/hits")
+            assert [item["value"] for item in found["items"]] == ["7500m"], path
+        described = (await kubectl.get_raw(adapter.url, f"{custom}/namespaces/shop/services/web/hits"))["items"][0]
+        assert described["describedObject"] == {
+            "kind": "Service",
+            "namespace": "shop",
+            "name": "web",
+            "apiVersion": "/v1",
+        }
+
+
+@pytest.mark.parametrize(
+    ("selector", "depths"),
+    [
+        ("queue=mail", {"mail": "5"}),
+        ("queue in (mail,orders)", {"mail": "5", "orders": "9"}),
+        ("queue notin (mail)", {"orders": "9", "": "3"}),
+        ("queue", {"mail": "5", "orders": "9"}),
+        ("!queue", {"": "3"}),
+        ("queue!=mail", {"orders": "9", "": "3"}),
+    ],
+)
+async def test_external_selectors(
+    tmp_path: Path,
+    rules: Path,
+    cluster: Cluster,
+    prometheus: PrometheusServer,
+    kubectl: Kubectl,
+    selector: str,
+    depths: dict[str, str],
+) -> None:
+    async with support.running(tmp_path, cluster, prometheus.url) as adapter:
+        path = "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/queue_depth"
+        answer = await kubectl.get_raw(adapter.url, f"{path}?labelSelector={quote(selector)}")
+        assert {item["metricLabels"].get("queue", ""): item["value"] for item in answer["items"]} == depths
+
+
+async def test_a_changed_file_takes_effect_and_a_faulty_one_does_not(
+    tmp_path: Path, rules: Path, cluster: Cluster, prometheus: PrometheusServer
+) -> None:
+    async with support.running(tmp_path, cluster, prometheus.url) as adapter:
+        assert (await adapter.pods("shop", "load")).status == 200
+        rules.write_text(RULES.replace("seriesFilters", "x").replace("metricsQuery", "metricsQeury", 1))
+        refused = await adapter.wait_for("/readyz?verbose", lambda answer: "[-]config-reload" in answer.body)
+        assert refused.status == 200  # said, and never a reason to be unready
+        assert (await adapter.pods("shop", "load")).values == {"web-0": "10", "web-1": "20", "web-2": "30"}
+        assert (await adapter.metric_lines("fastpath_config_reloads_total"))[
+            'fastpath_config_reloads_total{outcome="refused"}'
+        ] == 1
+        renamed = RULES.replace("- seriesQuery: 'load", "- name: {as: pressure}\n  seriesQuery: 'load")
+        rules.write_text(renamed)
+        path = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/pods/web-1/pressure"
+        assert (await adapter.wait_for(path, lambda answer: answer.status == 200)).values == {"web-1": "20"}
+        assert (await adapter.pods("shop", "load")).status == 404
+        assert "[+]config-reload ok" in (await adapter.get("/readyz?verbose")).body
+
+
+async def test_the_last_rule_of_a_group_may_go_and_the_group_stays(
+    tmp_path: Path, rules: Path, cluster: Cluster, prometheus: PrometheusServer
+) -> None:
+    async with support.running(tmp_path, cluster, prometheus.url) as adapter:
+        rules.write_text(RULES.partition("externalRules")[0])
+        document = await adapter.wait_for(
+            "/apis/external.metrics.k8s.io/v1beta1", lambda answer: "queue_depth" not in str(answer.body)
+        )
+        assert document.status == 200
+        assert [entry["name"] for entry in document.body["resources"]] == ["externalmetrics"]
+
+
+async def test_a_rule_added_to_an_unserved_group_serves_it(
+    tmp_path: Path, rules: Path, cluster: Cluster, prometheus: PrometheusServer
+) -> None:
+    rules.write_text(RULES.partition("externalRules")[0])
+    async with support.running(tmp_path, cluster, prometheus.url) as adapter:
+        path = "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/queue_depth?labelSelector=queue%3Dmail"
+        assert (await adapter.get(path)).status == 404
+        rules.write_text(RULES)
+        assert (await adapter.wait_for(path, lambda answer: answer.status == 200)).body["items"][0]["value"] == "5"
+
+
+async def test_prometheus_dies_and_comes_back_under_load(
+    tmp_path: Path, rules: Path, cluster: Cluster, prometheus: PrometheusServer
+) -> None:
+    """No wrong number and no zero at any moment; the fault is visible while it lasts; recovery needs nobody."""
+    right = {"web-0": "10", "web-1": "20", "web-2": "30"}
+    seen: list[support.Answer] = []
+    stop = asyncio.Event()
+
+    async def ask() -> None:
+        while not stop.is_set():
+            seen.append(await adapter.pods("shop", "load", "app=web"))
+
+    async with support.running(tmp_path, cluster, prometheus.url) as adapter:
+        assert (await adapter.pods("shop", "load", "app=web")).values == right
+        askers = [asyncio.create_task(ask(), name=f"asker {number}") for number in range(4)]
+        try:
+            await asyncio.to_thread(prometheus.kill)
+            path = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/pods/%2A/load?labelSelector=app%3Dweb"
+            failed = await adapter.wait_for(path, lambda answer: answer.status == 500)
+            assert failed.body["message"] == "Internal error occurred: unable to fetch metrics"
+            verbose = await adapter.get("/readyz?verbose")
+            assert verbose.status == 200
+            assert "[-]prometheus failed" in verbose.body
+            assert (await adapter.metric_lines("fastpath_faults_active"))[
+                'fastpath_faults_active{fault="prometheus"}'
+            ] == 1
+            await asyncio.to_thread(prometheus.start)
+            await asyncio.to_thread(_write_loads, prometheus)
+            await adapter.wait_for(path, lambda answer: answer.status == 200 and answer.values == right)
+            assert "[+]prometheus ok" in (await adapter.get("/readyz?verbose")).body
+        finally:
+            stop.set()
+            await asyncio.gather(*askers)
+    assert {answer.status for answer in seen} == {200, 500}
+    assert all(answer.values == right for answer in seen if answer.status == 200)
+
+
+async def test_the_watch_is_cut_under_load(
+    tmp_path: Path, rules: Path, cluster: Cluster, prometheus: PrometheusServer
+) -> None:
+    """Reads go on from the cache; pods that come and go meanwhile are there when the watch is back."""
+    right = {"web-0": "10", "web-1": "20", "web-2": "30"}
+    async with support.running(tmp_path, cluster, prometheus.url) as adapter:
+        assert (await adapter.pods("shop", "load", "app=web")).values == right
+        await cluster.down()
+        for _ in range(20):
+            assert (await adapter.pods("shop", "load", "app=web")).values == right
+        await adapter.wait_for("/readyz?verbose", lambda answer: "[-]objects failed" in answer.body)
+        await cluster.up()
+        cluster.compact()
+        cluster.delete("Pod", "web-1", "shop")
+        path = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/pods/%2A/load?labelSelector=app%3Dweb"
+        await adapter.wait_for(path, lambda answer: answer.values == {"web-0": "10", "web-2": "30"})
+        await adapter.wait_for("/readyz?verbose", lambda answer: "[+]objects ok" in answer.body)

@@ -1,0 +1,97 @@
+"""A whole adapter in the test's own process: `app.run` with real HTTPS, against a sandbox cluster and whatever Prometheus."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+import aiohttp
+
+from adapter import app
+from adapter.config import flags
+from adapter.sandbox.cluster import Cluster
+from adapter.server.serving import MetricsServer
+
+
+class Answer(NamedTuple):
+    """Status and decoded body (text where it is not JSON)."""
+
+    status: int
+    body: Any
+
+    @property
+    def values(self) -> dict[str, str]:
+        """Return the values of a custom metric by object name."""
+        return {item["describedObject"]["name"]: item["value"] for item in self.body["items"]}
+
+
+class RunningAdapter:
+    """Talks to a running adapter."""
+
+    def __init__(self, url: str, session: aiohttp.ClientSession) -> None:
+        self.url = url
+        self._session = session
+
+    async def get(self, path: str) -> Answer:
+        """Return what the adapter answers to `path`."""
+        async with self._session.get(f"{self.url}{path}", ssl=False) as response:
+            text = await response.text()
+            is_json = response.content_type == "application/json"
+            return Answer(response.status, json.loads(text) if is_json else text)
+
+    async def pods(self, namespace: str, metric: str, selector: str = "") -> Answer:
+        """Ask as an autoscaler does for a Pods metric."""
+        query = f"?labelSelector={quote(selector)}" if selector else ""
+        return await self.get(f"/apis/custom.metrics.k8s.io/v1beta2/namespaces/{namespace}/pods/%2A/{metric}{query}")
+
+    async def wait_for(self, path: str, accept: Any, seconds: float = 30.0) -> Answer:
+        """Ask until `accept(answer)` holds; fails with the last answer."""
+        answer = Answer(0, None)
+        try:
+            async with asyncio.timeout(seconds):
+                while True:
+                    answer = await self.get(path)
+                    if accept(answer):
+                        return answer
+                    await asyncio.sleep(0.02)
+        except TimeoutError:
+            raise AssertionError(f"{path} never answered as expected; last: {answer}") from None
+
+    async def metric_lines(self, name: str) -> dict[str, float]:
+        """Return the samples of one self-metric, by the text before the value."""
+        text = (await self.get("/metrics")).body
+        lines = (line.rpartition(" ") for line in text.splitlines() if line.startswith(name))
+        return {series: float(value) for series, _, value in lines}
+
+
+@contextlib.asynccontextmanager
+async def running(directory: Path, cluster: Cluster, prometheus: str, *arguments: str) -> AsyncIterator[RunningAdapter]:
+    """Run an adapter on free port of loopback until the block ends; `directory`/rules.yaml holds its rules."""
+    options, _ = flags.parse_flags(
+        [
+            f"--config={directory / 'rules.yaml'}",
+            f"--prometheus-url={prometheus}",
+            f"--lister-kubeconfig={cluster.kubeconfig(directory / 'kubeconfig')}",
+            f"--cert-dir={directory / 'certificates'}",
+            *arguments,
+        ]
+    )
+    options = replace(options, secure_port=0)
+    listening: asyncio.Future[MetricsServer] = asyncio.get_running_loop().create_future()
+    stop = asyncio.Event()
+    run = asyncio.create_task(app.run(options, "test", stop, started=listening.set_result), name="adapter")
+    try:
+        await asyncio.wait([run, listening], return_when=asyncio.FIRST_COMPLETED)
+        if run.done():
+            await run  # says why it did not start
+        async with aiohttp.ClientSession() as session:
+            adapter = RunningAdapter(f"https://127.0.0.1:{listening.result().port}", session)
+            await adapter.wait_for("/readyz", lambda answer: answer.status == 200)
+            yield adapter
+    finally:
+        stop.set()
+        await run
