@@ -15,9 +15,10 @@ from adapter.clients import credentials, kubernetes
 from adapter.clients.apidiscovery import CatalogueSource
 from adapter.clients.connection import PrometheusSettings
 from adapter.clients.discovery import SeriesLister
-from adapter.clients.informer import ObjectLister, Surroundings
+from adapter.clients.informer import ObjectLister
 from adapter.clients.prometheus import PrometheusClient
 from adapter.clients.querycache import Freshness, QueryCache
+from adapter.clients.reflector import Surroundings
 from adapter.clients.rulesfiles import RulesFiles
 from adapter.config.options import Options, check_max_age
 from adapter.config.rulesfile import Parsed, RulesConfig
@@ -226,10 +227,8 @@ def _readiness(
             sources.resources.current()
         except NotSyncedError as error:
             return str(error)
-        waiting = [
-            str(status.resource) for status in sources.objects.status() if not status.synced and not status.last_error
-        ]
-        return f"first list of {', '.join(waiting)} is not in" if waiting else None
+        waiting = ", ".join(map(str, sources.objects.unsynced()))
+        return f"first list of {waiting} is not in" if waiting else None
 
     return [
         Check("listener", lambda: None if listening() else "not listening"),

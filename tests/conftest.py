@@ -3,6 +3,7 @@
 import os
 
 import hypothesis
+from hypothesis import strategies
 
 pytest_plugins = [
     "tests.support.guards",
@@ -16,3 +17,9 @@ hypothesis.settings.register_profile("quick", deadline=None, max_examples=50)
 hypothesis.settings.register_profile("ci", deadline=None, max_examples=100, derandomize=True, database=None)
 hypothesis.settings.register_profile("thorough", deadline=None, max_examples=2000)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "quick"))
+
+
+def pytest_collection_finish() -> None:
+    """Have hypothesis build its table of characters now: on a fresh machine that alone takes longer than a test may."""
+    settings = hypothesis.settings(database=None)
+    hypothesis.find(strategies.text(), lambda _text: True, settings=settings)

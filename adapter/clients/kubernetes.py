@@ -372,8 +372,6 @@ def _reason_of(error: BaseException) -> str:
         return "Decode"
     if isinstance(error, TimeoutError):
         return "Timeout"
-    if isinstance(error, ConfigException):
-        return "Credentials"
     if isinstance(
         error, aiohttp.ClientPayloadError | aiohttp.ClientResponseError | http_exceptions.HttpProcessingError
     ):

@@ -226,7 +226,7 @@ class Reflector:
         """Follow one watch to its end. Returns when the next one may begin where it ended; raises what else befell it."""
         clock, periods = self._around.clock, self._periods
         started = clock.monotonic()
-        heard = self._heard
+        spoke = False
         watching = self._around.client.watch_objects(
             self.resource,
             resource_version=self._version,
@@ -237,9 +237,9 @@ class Reflector:
         try:
             async with watching as watch:
                 self._hear()
-                heard = self._heard
                 settling = asyncio.get_running_loop().call_later(periods.short_watch, self._recover)
                 async for events in watch:
+                    spoke = True
                     for event in events:
                         self._apply(event)
                     self._hear()
@@ -247,7 +247,7 @@ class Reflector:
             if error.status in _DENIED and settling is None:
                 self._deny_watch(error)
                 return
-            lived = self._heard != heard or clock.monotonic() - started >= periods.short_watch
+            lived = spoke or clock.monotonic() - started >= periods.short_watch
             if error.status or settling is None or not lived:
                 raise
             # cut, or silent for too long
@@ -257,7 +257,7 @@ class Reflector:
         finally:
             if settling is not None:
                 settling.cancel()
-        if self._heard == heard and clock.monotonic() - started < periods.short_watch:
+        if not spoke and clock.monotonic() - started < periods.short_watch:
             raise errors.KubernetesError(0, "ShortWatch", f"cannot watch {self._name}: it ended at once and empty")
 
     def _apply(self, event: WatchEvent) -> None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import promql_parser as promql
 
 from adapter.model.metrics import Sample
-from adapter.rules import matchers
+from adapter.rules import matchers, separable
 from adapter.rules.matchers import Matcher
 
 
@@ -46,21 +46,24 @@ def age_query(query: str, series: str, parts: Sequence[Matcher]) -> AgeQuery:
 
 
 def _grouping(query: str) -> tuple[str, ...] | None:
+    """Return the labels that the items of a query are grouped by, None for all labels of its one selector."""
     try:
         node = promql.parse(query)
     except ValueError:
         return ()
+    loses_le = False
     while isinstance(node, promql.ParenExpr | promql.Call):
-        vectors = (
-            [argument for argument in node.args if not isinstance(argument, promql.NumberLiteral)]
-            if isinstance(node, promql.Call)
-            else [node.expr]
-        )
-        if len(vectors) != 1:
+        if isinstance(node, promql.ParenExpr):
+            node = node.expr
+            continue
+        name = node.func.name
+        vectors = [argument for argument in node.args if not isinstance(argument, promql.NumberLiteral)]
+        if len(vectors) != 1 or name not in separable.SERIES_FUNCTIONS:
             return ()
+        loses_le = loses_le or name.startswith("histogram_")
         node = vectors[0]
     if isinstance(node, promql.VectorSelector | promql.MatrixSelector):
-        return None
+        return () if loses_le else None
     if (
         isinstance(node, promql.AggregateExpr)
         and node.modifier is not None

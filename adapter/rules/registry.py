@@ -166,7 +166,7 @@ def _note_collision(
         return
     if old.rule is not new.rule:
         collisions[f"{metric}: {new.rule.config.path} answers it, {old.rule.config.path} does not"] = None
-    elif old.series != new.series:
+    else:
         collisions[
             f"{metric}: {new.rule.config.path} makes it from several series names and answers with the last, such as {new.series}"
         ] = None

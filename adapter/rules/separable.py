@@ -31,7 +31,7 @@ _FIELDS = frozenset({"Series", "LabelMatchers", "GroupBy"})
 _AGGREGATIONS = frozenset({"sum", "min", "max", "avg", "count", "group", "stddev", "stdvar", "quantile"})
 _SET_OPERATORS = frozenset({"and", "or", "unless"})
 # Functions that work series by series, or, for histogram_*, group by all labels but `le`.
-_FUNCTIONS = frozenset({
+SERIES_FUNCTIONS = frozenset({
     "abs", "acos", "acosh", "asin", "asinh", "atan", "atanh",
     "avg_over_time", "ceil", "changes", "clamp", "clamp_max", "clamp_min", "cos",
     "cosh", "count_over_time", "day_of_month", "day_of_week", "day_of_year", "days_in_month", "deg",
@@ -145,7 +145,7 @@ class _Walk:
         name = node.func.name
         if name in _SCALAR_FUNCTIONS:
             return _Part(f"{name}()", scalar=True)
-        if name not in _FUNCTIONS:
+        if name not in SERIES_FUNCTIONS:
             raise NotSeparableError(f"{name}() does not work object by object")
         arguments = [self.visit(argument) for argument in node.args]
         vectors = [argument for argument in arguments if not argument.scalar]
@@ -164,10 +164,7 @@ class _Walk:
         inner = self.visit(node.expr)
         parameter = ""
         if node.param is not None:
-            value = self.visit(node.param)
-            if not value.scalar:
-                raise NotSeparableError(f"the parameter of {operator} is not a number")
-            parameter = f"{value.text}, "
+            parameter = f"{self.visit(node.param).text}, "  # the parser takes numbers only
         added = inner.added
         if by:
             if self.object_label not in labels:

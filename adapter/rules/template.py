@@ -13,6 +13,8 @@ from adapter.rules import template_eval, template_format, template_parse
 from adapter.rules import template_nodes as nodes
 from adapter.rules.template_format import Struct, Value
 
+__all__ = ["LabelTemplate", "Template", "Value", "empty_label", "empty_query", "label_without_resource", "parse"]
+
 
 class Template:
     """A parsed template. It never changes and may be rendered any number of times.
@@ -32,9 +34,12 @@ class Template:
 
         Raise `errors.TemplateError` for an unknown variable and for a function that fails.
         """
-        if self._pieces is not None and all(field in variables for field in self._fields):
+        if self._pieces is not None:
             show = template_format.show
-            return "".join([text if field is None else show(variables[field]) for text, field in self._pieces])
+            try:
+                return "".join([text if field is None else show(variables[field]) for text, field in self._pieces])
+            except KeyError:  # said by the evaluator, with the place
+                pass
         return template_eval.render(self._tree, Struct(variables))
 
     def fields(self) -> tuple[str, ...]:

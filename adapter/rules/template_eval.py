@@ -223,8 +223,9 @@ class _Rendering:
         signature = template_functions.signature(name)
         count = len(arguments) + (final is not _ABSENT)
         if count < signature.least or (signature.most is not None and count > signature.most):
-            wanted = f"{signature.least}" if signature.most is not None else f"at least {signature.least}"
-            self._refuse(function.at, f"{name} takes {wanted} arguments, not {count}")
+            wanted = f"{'at least ' if signature.most is None else ''}{signature.least}"
+            plural = "" if signature.least == 1 else "s"
+            self._refuse(function.at, f"{name} takes {wanted} argument{plural}, not {count}")
         values: list[Value] = []
         for argument in arguments:
             value = self._operand(argument, dot)

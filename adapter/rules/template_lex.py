@@ -193,7 +193,7 @@ def _number(text: str, position: int) -> Token:
     assert match is not None  # every part of the pattern may be empty
     following = text[match.end() : match.end() + 1]
     if match[0].endswith("i") or following in {"+", "-"}:
-        raise fault(text, position, f"complex numbers are not supported, found {quote(match[0] + following)}")
+        raise fault(text, position, f"complex numbers are not supported, found {quote(match[0])}")
     if _is_alphanumeric(following):
         raise fault(text, position, f"{quote(match[0] + following)} does not begin a number")
     return Token(Kind.NUMBER, match[0], position)

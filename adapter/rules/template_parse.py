@@ -81,7 +81,7 @@ class _Parser:
                 case "define":
                     if not top:
                         self._refuse(word, '"define" is allowed only outside of other actions')
-                    self._define()
+                    self._define(word)
                 case _:
                     body.append(self._control(word))
 
@@ -133,8 +133,7 @@ class _Parser:
             case _:
                 return nodes.Range(pipeline, body, otherwise)
 
-    def _define(self) -> None:
-        word = self._peek_solid()
+    def _define(self, word: Token) -> None:
         name = self._template_name(word)
         self._expect_close("the name of the template")
         self._separate_body(word, name)
@@ -208,7 +207,7 @@ class _Parser:
         return variables, False
 
     def _command(self) -> nodes.Command:
-        """Return operands up to the pipe, which is consumed, or to the end of the pipeline, which is not."""
+        """Return operands, at least the one seen ahead, up to the pipe, which is taken, or the end of the pipeline, which is not."""
         at = self._peek_solid().offset
         operands: list[nodes.Operand] = []
         while True:
@@ -224,8 +223,6 @@ class _Parser:
                 self._next_solid()
                 break
             self._unexpected(token, "a blank between operands")
-        if not operands:
-            self._refuse(token, "a command without a value")
         return nodes.Command(tuple(operands), at)
 
     def _operand(self) -> nodes.Operand | None:

@@ -25,7 +25,7 @@ from adapter.sandbox.listener import Listener
 from adapter.sandbox.objects import Objects, store_key, timestamp
 from adapter.sandbox.patches import merge
 from adapter.sandbox.reviews import Reviews
-from adapter.sandbox.store import JSON, Record, Store
+from adapter.sandbox.store import JSON, Record, Store, clone
 
 EPOCH = 1_767_225_600.0
 _VERSION = {
@@ -311,7 +311,7 @@ class Cluster:
 
 
 def _copy(record: Record) -> JSON:
-    copied: JSON = msgspec.json.decode(msgspec.json.encode(record.document))
+    copied: JSON = clone(record.document)
     return copied
 
 

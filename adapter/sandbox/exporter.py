@@ -4,6 +4,7 @@ What lives here: the text exposition format and a server of it. Its law: a scrap
 their values then; the format is the one that Prometheus documents.
 """
 
+import itertools
 import ssl
 from collections.abc import Callable
 from types import TracebackType
@@ -19,17 +20,15 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 def render(series: SeriesSet, now: float) -> str:
     """Return the exposition of all series at `now` (epoch seconds), the series of one name together."""
-    names: dict[str, list[Series]] = {}
-    for one in series:
-        names.setdefault(one.name, []).append(one)
     lines = []
-    for name, group in names.items():
-        rows = [(one, value) for one in group if (value := one.at(now)) is not None]
+    for name, grouped in itertools.groupby(series, key=lambda one: one.name):
+        rows = [(one, value) for one in grouped if (value := one.at(now)) is not None]
         if not rows:
             continue
-        if group[0].help:
-            lines.append(f"# HELP {name} {_escape(group[0].help)}")
-        lines.append(f"# TYPE {name} {group[0].type}")
+        first = rows[0][0]
+        if first.help:
+            lines.append(f"# HELP {name} {_escape(first.help)}")
+        lines.append(f"# TYPE {name} {first.type}")
         lines += [f"{name}{_labels(one)} {float(value)!r}" for one, value in rows]
     return "".join(f"{line}\n" for line in lines)
 

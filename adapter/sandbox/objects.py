@@ -5,7 +5,6 @@ versions, generations, the split of spec and status, finalizers, garbage collect
 Its law: a write either stores one new version or raises a Status; a write that changes nothing stores nothing.
 """
 
-import copy
 import datetime as dt
 import re
 from collections.abc import Callable
@@ -13,7 +12,7 @@ from typing import Any
 
 from adapter.sandbox import status
 from adapter.sandbox.kinds import Kind, KindTable
-from adapter.sandbox.store import JSON, KindKey, Record, Store
+from adapter.sandbox.store import JSON, KindKey, Record, Store, clone
 
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _SUBDOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
@@ -70,7 +69,7 @@ class Objects:
 
         A `trusted` create (from Python, never from HTTP) keeps the status it is given and makes the namespace if it is missing.
         """
-        document = self._checked(kind, namespace, copy.deepcopy(document))
+        document = self._checked(kind, namespace, clone(document))
         metadata = document["metadata"]
         if "name" not in metadata and metadata.get("generateName"):
             self._suffixes += 1
@@ -102,7 +101,7 @@ class Objects:
         self, kind: Kind, namespace: str, name: str, document: JSON, subresource: str = "", *, dry_run: bool = False
     ) -> tuple[Record, bool]:
         """Replace an object, or its status only; returns the record and whether it was created (kinds that PUT may create)."""
-        document = self._checked(kind, namespace, copy.deepcopy(document))
+        document = self._checked(kind, namespace, clone(document))
         given = document["metadata"].setdefault("name", name)
         if given != name:
             raise status.bad_request(f"the name of the object ({given}) does not match the name on the URL ({name})")
@@ -129,7 +128,7 @@ class Objects:
     ) -> Record:
         """Replace an object by what `change` makes of it; `change` must not alter its argument."""
         current = self.read(kind, namespace, name)
-        document = self._checked(kind, namespace, copy.deepcopy(change(current.document)))
+        document = self._checked(kind, namespace, clone(change(current.document)))
         if document["metadata"].get("name") != name:
             raise status.bad_request(
                 f"the name of the object ({document['metadata'].get('name', '')}) does not match the name on the URL ({name})"
@@ -251,7 +250,7 @@ class Objects:
         version = metadata.get("resourceVersion", "")
         if version and version != str(record.version):
             raise status.conflict(kind, record.name)
-        document = copy.deepcopy(record.document)
+        document = clone(record.document)
         document.setdefault("spec", {})["replicas"] = replicas
         return self._write(kind, record, document, "", dry_run=dry_run)
 

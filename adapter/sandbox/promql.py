@@ -60,7 +60,9 @@ def parse_selector(text: str) -> list[Matcher]:
 
 def select(series: SeriesSet, matchers: list[Matcher]) -> list[Series]:
     """Return the series that match, in the order of their labels."""
-    found = [one for one in series if all(matcher.holds(one.labels) for matcher in matchers)]
+    name = next((matcher.exact for matcher in matchers if matcher.name == NAME), None)
+    candidates = series if name is None else series.named(name)
+    found = [one for one in candidates if all(matcher.holds(one.labels) for matcher in matchers)]
     return sorted(found, key=lambda one: one.labels)
 
 

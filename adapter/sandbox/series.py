@@ -55,23 +55,27 @@ class SeriesSet:
     """The series of one scraped world. `interval` is the scrape interval in seconds; scrapes happen at its multiples."""
 
     def __init__(self, series: Iterable[Series] = (), *, interval: float = 15.0) -> None:
-        self._series: dict[LabelSet, Series] = {}
+        self._names: dict[str, dict[LabelSet, Series]] = {}
         self.interval = interval
         for one in series:
             self.add(one)
 
     def __iter__(self) -> Iterator[Series]:
-        """Iterate over the series in the order in which they were added."""
-        return iter(list(self._series.values()))
+        """Iterate over the series, those of one name together, otherwise in the order in which they were added."""
+        return iter([one for group in self._names.values() for one in group.values()])
+
+    def named(self, name: str) -> list[Series]:
+        """Return the series of one metric name."""
+        return list(self._names.get(name, {}).values())
 
     def add(self, series: Series) -> Series:
         """Add a series; one with the same labels is replaced."""
-        self._series[series.labels] = series
+        self._names.setdefault(series.name, {})[series.labels] = series
         return series
 
     def remove(self, series: Series) -> None:
         """Forget a series with its past. To let it end and keep its past set its `end`."""
-        del self._series[series.labels]
+        del self._names[series.name][series.labels]
 
     def samples(self, series: Series, start: float, end: float) -> list[Point]:
         """Return the samples of scrapes from `start` to `end`, both included."""

@@ -22,6 +22,11 @@ def key_of(namespace: str, name: str) -> str:
     return f"{namespace}/{name}" if namespace else name
 
 
+def clone(document: Any) -> Any:
+    """Return a deep copy by way of JSON: quicker than copy.deepcopy, and what is not JSON fails here and not in a client."""
+    return msgspec.json.decode(msgspec.json.encode(document))
+
+
 class Record:
     """One version of one object, encoded at most once. `document` must not be changed."""
 

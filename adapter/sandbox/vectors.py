@@ -14,6 +14,9 @@ import re2
 from adapter.sandbox.rangefunctions import total
 from adapter.sandbox.series import NAME, LabelSet
 
+_REGULAR = re2.Options()
+_REGULAR.log_errors = False
+
 
 class QueryFailure(Exception):  # noqa: N818  # Prometheus calls it an error type and an error
     """A query was refused; `type` is ``bad_data`` (it cannot be read) or ``execution`` (it cannot be evaluated)."""
@@ -31,10 +34,11 @@ class Element(NamedTuple):
 
 
 class Matcher(NamedTuple):
-    """One label matcher; an absent label has the value ""."""
+    """One label matcher; an absent label has the value "". `exact` is the one value that can match, or None."""
 
     name: str
     test: Callable[[str], bool]
+    exact: str | None = None
 
     def holds(self, labels: LabelSet) -> bool:
         """Say whether the labels match."""
@@ -44,11 +48,11 @@ class Matcher(NamedTuple):
 def matcher(name: str, sign: str, value: str) -> Matcher:
     """Return the matcher of ``=``, ``!=``, ``=~`` or ``!~``; regular expressions are RE2 and match whole values."""
     if sign == "=":
-        return Matcher(name, lambda found: found == value)
+        return Matcher(name, lambda found: found == value, value)
     if sign == "!=":
         return Matcher(name, lambda found: found != value)
     try:
-        pattern = re2.compile(value)
+        pattern = re2.compile(value, _REGULAR)
     except re2.error as cause:
         raise QueryFailure("bad_data", f"parse error: error parsing regexp: {cause}") from None
     if sign == "=~":

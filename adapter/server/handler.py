@@ -194,7 +194,8 @@ class Handler:
             acceptable, aggregated = media_type is not None, media_type == "aggregated"
         else:
             acceptable, aggregated = negotiation.accepts_json(accept), False
-        generation = self._provider.generation  # before asking: a document may be older than the registry it ends in
+        # before asking: a document may be older than the registry and the groups it ends in
+        generation, served = self._provider.generation, ",".join(self._documents.served_groups)
         document = await self._documents.find(route.document, aggregated=aggregated)
         if document is None:
             return _not_found()
@@ -206,7 +207,7 @@ class Handler:
             if negotiation.matches_etag(request.headers.get("If-None-Match", ""), document.etag):
                 return Reply(304, b"", "", tuple(headers))
         form = _form(request, route)
-        key = (f"{route.document} {document.content_type}", form)  # a blank: no target has one
+        key = (f"{route.document} {document.content_type} {served}", form)  # a blank: no target has one
         kept = self._find_kept(key)
         if kept is None:
             kept = await _shape(document.body, form)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from adapter import errors
-from adapter.clients import credentials, kubernetes
+from adapter.clients import credentials, kubernetes, objectstore
 from adapter.clients.informer import ObjectLister
 from adapter.clients.objectlist import ObjectMeta, WatchEvent
 from adapter.clients.reflector import Periods, Reflector, ReflectorStatus, Surroundings
@@ -122,6 +122,28 @@ async def test_names_come_from_the_cache() -> None:
             assert await cache.names(None, "", NODES) == ["n1"]
             assert await cache.names("", "", NODES) == ["n1"]
             assert verbs(cluster) == ["list", "watch"], "questions cost the API server nothing"
+
+
+async def test_a_long_answer_leaves_room_for_other_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(objectstore, "_STEP", 10)
+    async with Cluster() as cluster:
+        for number in range(100):
+            cluster.create(pod(f"pod-{number:03}", app="web", number=str(number)))
+        async with caching(cluster, PODS) as cache:
+            await cache.names("nowhere")
+            steps = 0
+
+            async def count() -> None:
+                nonlocal steps
+                while True:
+                    steps += 1
+                    await asyncio.sleep(0)
+
+            counting = asyncio.create_task(count(), name="other work")
+            await asyncio.sleep(0)
+            assert await cache.names("default", "app=web") == [f"pod-{number:03}" for number in range(100)]
+            assert steps >= 10
+            counting.cancel()
 
 
 async def test_changes_arrive() -> None:
@@ -453,6 +475,7 @@ class Script:
         self.durations: list[float] = []
         self.pauses: list[float] = []
         self.done = asyncio.Event()
+        self.watched = 0.0
 
     async def next(self) -> Step:
         step = next(self.steps, None)
@@ -485,7 +508,7 @@ class Script:
         async def events() -> AsyncIterator[list[WatchEvent]]:
             if step:
                 yield step
-            self.clock.advance(5.0 if step else 0.0)
+                self.clock.advance(self.watched)
 
         yield events()
 
@@ -495,9 +518,12 @@ class Script:
         await asyncio.sleep(0)
 
 
-async def play(*steps: Step, random: Callable[[], float] = lambda: 0.0) -> tuple[Script, Reflector, FaultLog]:
+async def play(
+    *steps: Step, random: Callable[[], float] = lambda: 0.0, watched: float = 0.0
+) -> tuple[Script, Reflector, FaultLog]:
     clock = FakeClock()
     script = Script(clock, *steps)
+    script.watched = watched
     monitoring = Monitoring()
     faults = FaultLog(monitoring, clock)
     sleep: Callable[[float], Awaitable[None]] = script.sleep
@@ -551,13 +577,12 @@ async def test_pauses_are_stretched_by_chance() -> None:
 
 
 async def test_pauses_start_anew_after_a_time_without_failures() -> None:
-    watched: list[Step] = [[event(number)] for number in range(8, 33)]  # five seconds each
-    script, _, _ = await play(failure(0), failure(0), "7", *watched, failure(0))
+    script, _, _ = await play(failure(0), failure(0), "7", [event(8)], failure(0), watched=121.0)
     assert script.pauses == [0.8, 1.6, 0.8]
 
 
 async def test_pauses_go_on_after_a_short_success() -> None:
-    script, _, _ = await play(failure(0), failure(0), "7", [event(8)], failure(0))
+    script, _, _ = await play(failure(0), failure(0), "7", [event(8)], failure(0), watched=60.0)
     assert script.pauses == [0.8, 1.6, 3.2]
 
 

@@ -20,7 +20,7 @@ def document(number: int, **annotations: str) -> dict[str, Any]:
             "labels": {"app": "web", "number": str(number)},
             "resourceVersion": str(number),
             "annotations": annotations,
-            "ownerReferences": [{"kind": "ReplicaSet", "metadata": 1}, {"kind": "Other"}],
+            "nested": [{"metadata": {"name": "x"}}, {"metadata": {"name": "y"}}, {"metadata": 1}],
         }
     }
 
@@ -61,6 +61,7 @@ def test_list_in_any_pieces(layout: Any, size: int, monkeypatch: pytest.MonkeyPa
     assert steps >= 10, "the list was not decoded in slices"
 
 
+@pytest.mark.timeout(30)
 @given(st.lists(st.text(max_size=30), max_size=12), st.integers(1, 400), st.sampled_from(list(LAYOUTS)))
 def test_list_with_any_annotations(texts: list[str], size: int, layout: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -122,6 +123,7 @@ def test_endless_body_without_items_is_refused() -> None:
         list(decoder.feed(b"x" * 100_000))
 
 
+@pytest.mark.timeout(30)
 @given(st.binary(max_size=200), st.integers(1, 50))
 def test_list_decoder_survives_any_input(body: bytes, size: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -192,6 +194,7 @@ def test_what_is_no_watch_is_refused(body: bytes) -> None:
         watch(body, 5)
 
 
+@pytest.mark.timeout(30)
 @given(st.binary(max_size=300), st.integers(1, 50))
 def test_watch_decoder_survives_any_input(body: bytes, size: int) -> None:
     try:

@@ -90,6 +90,7 @@ StoreMachine.TestCase.settings = settings(stateful_step_count=20)
 TestStore = pytest.mark.timeout(30)(StoreMachine.TestCase)  # thousands of steps, each of them quick
 
 
+@pytest.mark.timeout(30)
 @given(st.dictionaries(st.tuples(st.sampled_from(NAMESPACES), st.sampled_from(NAMES)), LABELS), SELECTORS)
 def test_many_matches_are_walked_in_order(
     objects: dict[tuple[str, str], dict[str, str]], selector: LabelSelector
@@ -185,3 +186,15 @@ def test_a_change_between_two_steps_spoils_nothing(monkeypatch: pytest.MonkeyPat
     assert stayed <= set(found) <= stayed | {"n3", "n7", "m3", "m7"}
     assert store.known("a", selector) is None
     assert set(store.names("a", selector)) == stayed | {"m3", "m7"}
+
+
+def test_many_alike() -> None:
+    store = Store()
+    names = [f"n{number:03}" for number in range(100)]
+    selector = parse_selector("app=web")
+    for name in reversed(names):
+        store.put("a", name, {"app": "web"})
+    assert store.names("a", selector) == tuple(names)
+    for name in names[::2]:
+        store.remove("a", name)
+    assert store.names("a", selector) == tuple(names[1::2])

@@ -122,7 +122,7 @@ def test_two_groups_with_a_replacement() -> None:
 
 
 def test_the_reason_of_a_bad_expression_is_said() -> None:
-    with pytest.raises(ValueError, match="missing \\)"):
+    with pytest.raises(ValueError, match=r"missing \)"):
         naming.compile_expression("(a")
 
 

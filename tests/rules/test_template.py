@@ -175,7 +175,7 @@ def test_a_label_template_with_other_variables_fails() -> None:
 
 
 def test_a_label_template_must_parse() -> None:
-    with pytest.raises(errors.TemplateError, match="^1:3: unknown function"):
+    with pytest.raises(errors.TemplateError, match=r"^1:3: unknown function"):
         template.LabelTemplate("<<Resource>>")
 
 

@@ -704,3 +704,178 @@ async def test_many_requests_at_once(cluster: Cluster, http: aiohttp.ClientSessi
     posted = await asyncio.gather(*(ask(http, "POST", PODS, json=pod(f"p{number}")) for number in range(50)))
     versions = [int(body["metadata"]["resourceVersion"]) for _, body in posted]
     assert sorted(versions) == list(range(3, 53))
+
+
+@pytest.mark.parametrize(
+    ("document", "kind", "cells"),
+    [
+        (
+            deployment("web", 3) | {"status": {"readyReplicas": 2, "updatedReplicas": 3, "availableReplicas": 2}},
+            DEPLOYMENTS,
+            ["web", "2/3", 3, 2, "0s"],
+        ),
+        (
+            {
+                "kind": "HorizontalPodAutoscaler",
+                "apiVersion": "autoscaling/v2",
+                "metadata": {"name": "web"},
+                "spec": {"scaleTargetRef": {"kind": "Deployment", "name": "web"}, "maxReplicas": 9},
+            },
+            "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers",
+            ["web", "Deployment/web", 1, 9, 0, "0s"],
+        ),
+        (
+            {
+                "kind": "Node",
+                "apiVersion": "v1",
+                "metadata": {"name": "n"},
+                "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+            },
+            "/api/v1/nodes",
+            ["n", "Ready", "0s"],
+        ),
+        (
+            {
+                "kind": "Event",
+                "apiVersion": "v1",
+                "metadata": {"name": "e"},
+                "involvedObject": {"kind": "Pod", "name": "a"},
+                "reason": "Started",
+                "type": "Normal",
+                "message": "m",
+            },
+            "/api/v1/namespaces/default/events",
+            ["e", "Normal", "Started", "pod/a", "m", "0s"],
+        ),
+        (
+            {"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "c"}, "data": {"a": "b"}},
+            "/api/v1/namespaces/default/configmaps",
+            ["c", 1, "0s"],
+        ),
+        (lease("l", holderIdentity="me"), LEASES, ["l", "me", "0s"]),
+        (
+            {"kind": "Ingress", "apiVersion": "networking.k8s.io/v1", "metadata": {"name": "i"}},
+            "/apis/networking.k8s.io/v1/namespaces/default/ingresses",
+            ["i", "0s"],
+        ),
+    ],
+    ids=lambda value: value["kind"] if isinstance(value, dict) else None,
+)
+async def test_cells_of_tables(
+    cluster: Cluster, http: aiohttp.ClientSession, document: JSON, kind: str, cells: list[Any]
+) -> None:
+    cluster.create(document)
+    _, table = await ask(http, "GET", kind, headers=TABLE)
+    assert table["rows"][0]["cells"] == cells
+    assert len(table["columnDefinitions"]) == len(cells)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "age"), [(119, "119s"), (120, "2m"), (7199, "119m"), (7200, "2h"), (172_799, "47h"), (172_800, "2d")]
+)
+async def test_ages(seconds: float, age: str) -> None:
+    now = EPOCH
+    async with Cluster(now=lambda: now) as cluster, aiohttp.ClientSession(cluster.url) as http:
+        cluster.create(pod("a"))
+        now += seconds
+        _, table = await ask(http, "GET", PODS, headers=TABLE)
+        assert table["rows"][0]["cells"][-1] == age
+
+
+async def test_a_scale_shows_the_whole_selector(cluster: Cluster, http: aiohttp.ClientSession) -> None:
+    expressions = [
+        {"key": "tier", "operator": "In", "values": ["b", "a"]},
+        {"key": "x", "operator": "NotIn", "values": ["y"]},
+        {"key": "on", "operator": "Exists"},
+        {"key": "off", "operator": "DoesNotExist"},
+    ]
+    body = deployment("web")
+    body["spec"]["selector"]["matchExpressions"] = expressions
+    cluster.create(body)
+    _, scale = await ask(http, "GET", f"{DEPLOYMENTS}/web/scale")
+    assert scale["status"]["selector"] == "!off,app=web,on,tier in (a,b),x notin (y)"
+
+
+async def test_an_object_with_another_owner_stays(cluster: Cluster) -> None:
+    first, second = (cluster.create(deployment(name))["metadata"]["uid"] for name in ("one", "two"))
+    owned = pod("owned")
+    owned["metadata"]["ownerReferences"] = [{"uid": first, "name": "one"}, {"uid": second, "name": "two"}]
+    cluster.create(owned)
+    cluster.delete("deployments", "one")
+    assert [owner["name"] for owner in cluster.get("pods", "owned")["metadata"]["ownerReferences"]] == ["two"]
+    cluster.delete("deployments", "two")
+    assert cluster.list("pods") == []
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "code", "part"),
+    [
+        (PODS, {"metadata": {"name": "Web_1"}}, 422, "a lowercase RFC 1123 subdomain must consist of"),
+        (
+            PODS,
+            {"metadata": {"name": "a", "resourceVersion": "1"}},
+            400,
+            "resourceVersion should not be set on objects to be created",
+        ),
+        (PODS, {"metadata": []}, 400, "cannot unmarshal metadata"),
+        (
+            PODS,
+            {"kind": "Service", "metadata": {"name": "a"}},
+            400,
+            'Service in version "v1" cannot be handled as a Pod',
+        ),
+        (PODS, {"apiVersion": "v2", "metadata": {"name": "a"}}, 400, 'Pod in version "v2" cannot be handled as a Pod'),
+    ],
+)
+async def test_objects_that_cannot_be_created(
+    http: aiohttp.ClientSession, path: str, body: JSON, code: int, part: str
+) -> None:
+    status, answer = await ask(http, "POST", path, json=body)
+    assert status == code
+    assert part in answer["message"]
+
+
+async def test_a_put_for_another_uid(cluster: Cluster, http: aiohttp.ClientSession) -> None:
+    made = cluster.create(pod("a"))
+    made["metadata"]["uid"] = "other"
+    status, answer = await ask(http, "PUT", f"{PODS}/a", json=made)
+    assert (status, answer["reason"]) == (409, "Conflict")
+    assert "Precondition failed: UID in precondition: other" in answer["message"]
+
+
+async def test_a_scale_of_something_else(cluster: Cluster, http: aiohttp.ClientSession) -> None:
+    cluster.create(deployment("web"))
+    for scale in ({"metadata": {"name": "other"}}, {"spec": {"replicas": "three"}}):
+        assert (await ask(http, "PUT", f"{DEPLOYMENTS}/web/scale", json=scale))[0] == 400
+
+
+async def test_openapi_and_other_methods(http: aiohttp.ClientSession) -> None:
+    assert (await ask(http, "GET", "/openapi/v2"))[1]["swagger"] == "2.0"
+    assert (await ask(http, "GET", "/openapi/v3"))[1] == {"paths": {}}
+    async with http.post("/version") as response:
+        assert response.status == 404
+
+
+async def test_a_kubeconfig_without_authority(tmp_path: Path, authority: Authority) -> None:
+    async with Cluster(tls=authority.server_context()) as cluster:
+        config = yaml.safe_load(cluster.kubeconfig(tmp_path / "config").read_text())
+        assert config["clusters"][0]["cluster"]["insecure-skip-tls-verify"] is True
+        assert config["users"][0]["user"] == {}
+
+
+async def test_a_read_back_of_all_kinds(cluster: Cluster, http: aiohttp.ClientSession) -> None:
+    """Every stored kind can be created, listed in all forms, read and deleted."""
+    for kind in [kind for kind in cluster.kinds if kind.stored]:
+        base = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
+        path = f"{base}/namespaces/default/{kind.plural}" if kind.namespaced else f"{base}/{kind.plural}"
+        status, made = await ask(http, "POST", path, json={"metadata": {"name": "some"}})
+        assert status == 201, made
+        for headers in ({}, PARTIAL_LIST, TABLE):
+            status, listed = await ask(
+                http, "GET", path, headers=headers, params={"fieldSelector": "metadata.name=some"}
+            )
+            assert status == 200
+            assert len(listed.get("items") or listed["rows"]) == 1
+        assert (await ask(http, "GET", f"{path}/some"))[1] == made
+        assert (await ask(http, "DELETE", f"{path}/some"))[0] == 200
+        assert (await ask(http, "GET", f"{path}/some"))[0] == 404

@@ -59,6 +59,10 @@ def _write(prometheus: PrometheusServer) -> None:
     prometheus.write(*samples)
 
 
+def _rewrite(rules: Path, text: str) -> None:
+    rules.write_text(text)
+
+
 def _pod(name: str, **labels: str) -> dict[str, object]:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "shop", "labels": labels}}
 
@@ -144,7 +148,7 @@ async def test_a_changed_file_takes_effect_and_a_faulty_one_does_not(
 ) -> None:
     async with support.running(tmp_path, cluster, prometheus.url) as adapter:
         assert (await adapter.pods("shop", "load")).status == 200
-        rules.write_text(RULES.replace("seriesFilters", "x").replace("metricsQuery", "metricsQeury", 1))
+        _rewrite(rules, RULES.replace("seriesFilters", "x").replace("metricsQuery", "metricsQeury", 1))
         refused = await adapter.wait_for("/readyz?verbose", lambda answer: "[-]config-reload" in answer.body)
         assert refused.status == 200  # said, and never a reason to be unready
         assert (await adapter.pods("shop", "load")).values == {"web-0": "10", "web-1": "20", "web-2": "30"}
@@ -152,7 +156,7 @@ async def test_a_changed_file_takes_effect_and_a_faulty_one_does_not(
             'fastpath_config_reloads_total{outcome="refused"}'
         ] == 1
         renamed = RULES.replace("- seriesQuery: 'load", "- name: {as: pressure}\n  seriesQuery: 'load")
-        rules.write_text(renamed)
+        _rewrite(rules, renamed)
         path = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/pods/web-1/pressure"
         assert (await adapter.wait_for(path, lambda answer: answer.status == 200)).values == {"web-1": "20"}
         assert (await adapter.pods("shop", "load")).status == 404
@@ -163,7 +167,7 @@ async def test_the_last_rule_of_a_group_may_go_and_the_group_stays(
     tmp_path: Path, rules: Path, cluster: Cluster, prometheus: PrometheusServer
 ) -> None:
     async with support.running(tmp_path, cluster, prometheus.url) as adapter:
-        rules.write_text(RULES.partition("externalRules")[0])
+        _rewrite(rules, RULES.partition("externalRules")[0])
         document = await adapter.wait_for(
             "/apis/external.metrics.k8s.io/v1beta1", lambda answer: "queue_depth" not in str(answer.body)
         )
@@ -174,11 +178,11 @@ async def test_the_last_rule_of_a_group_may_go_and_the_group_stays(
 async def test_a_rule_added_to_an_unserved_group_serves_it(
     tmp_path: Path, rules: Path, cluster: Cluster, prometheus: PrometheusServer
 ) -> None:
-    rules.write_text(RULES.partition("externalRules")[0])
+    _rewrite(rules, RULES.partition("externalRules")[0])
     async with support.running(tmp_path, cluster, prometheus.url) as adapter:
         path = "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/queue_depth?labelSelector=queue%3Dmail"
         assert (await adapter.get(path)).status == 404
-        rules.write_text(RULES)
+        _rewrite(rules, RULES)
         assert (await adapter.wait_for(path, lambda answer: answer.status == 200)).body["items"][0]["value"] == "5"
 
 

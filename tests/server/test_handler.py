@@ -519,3 +519,17 @@ async def test_many_requests_on_one_connection(served: Served) -> None:
     served.provider.items = (pod_value("web-1", 1500),)
     statuses = [(await connection.request(target)).status for target in (PODS, "/nothing", CUSTOM, PODS, "/readyz")]
     assert statuses == [200, 404, 200, 200, 200]
+
+
+async def test_a_group_served_later(serve: ServerFactory) -> None:
+    served = await serve(groups=[CUSTOM_GROUP])
+    target = f"{EXTERNAL}/namespaces/ns/m"
+    for accept in ("application/json", V2):
+        assert EXTERNAL_GROUP not in (await served.get("/apis", headers={"Accept": accept})).text
+    assert (await served.get(target)).status == 404
+    served.documents.serve([EXTERNAL_GROUP])
+    assert (await served.get(target)).status == 200
+    for accept in ("application/json", V2):
+        answer = await served.get("/apis", headers={"Accept": accept})
+        assert EXTERNAL_GROUP in answer.text, "no new generation is needed for it"
+        assert CUSTOM_GROUP in answer.text

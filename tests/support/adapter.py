@@ -85,7 +85,8 @@ async def running(directory: Path, cluster: Cluster, prometheus: str, *arguments
     stop = asyncio.Event()
     run = asyncio.create_task(app.run(options, "test", stop, started=listening.set_result), name="adapter")
     try:
-        await asyncio.wait([run, listening], return_when=asyncio.FIRST_COMPLETED)
+        first: list[asyncio.Future[Any]] = [run, listening]
+        await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
         if run.done():
             await run  # says why it did not start
         async with aiohttp.ClientSession() as session:

@@ -132,6 +132,7 @@ class Served:
         self,
         server: MetricsServer,
         handler: Handler,
+        documents: Documents,
         provider: Provider,
         clock: FakeClock,
         own_metrics: monitoring.Monitoring,
@@ -140,6 +141,7 @@ class Served:
     ) -> None:
         self.server = server
         self.handler = handler
+        self.documents = documents
         self.provider = provider
         self.clock = clock
         self.monitoring = own_metrics
@@ -195,9 +197,10 @@ class ServerFactory:
             pair = tls.Pair(issued.certificate, issued.key)
         provider, clock, shutdown = Provider(), FakeClock(), Shutdown()
         own_metrics, certificate = monitoring.Monitoring(), tls.ServingCertificate(pair)
+        documents = Documents(provider, groups, "1.2.3")
         handler = Handler(
             provider,
-            Documents(provider, groups, "1.2.3"),
+            documents,
             Health(livez=list(livez), readyz=[*readyz, shutdown.check]),
             own_metrics=own_metrics,
             clock=clock,
@@ -213,7 +216,9 @@ class ServerFactory:
             drain_timeout=drain_timeout,
         )
         await server.start()
-        served = Served(server, handler, provider, clock, own_metrics, certificate, self._authority.client_context())
+        served = Served(
+            server, handler, documents, provider, clock, own_metrics, certificate, self._authority.client_context()
+        )
         self._started.append(served)
         return served
 

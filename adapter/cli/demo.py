@@ -1,0 +1,39 @@
+"""`fastpath demo`: everything in one process on an embedded cluster, live in the terminal."""
+
+import argparse
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from rich.console import Console
+
+from adapter.cli.version import version
+from adapter.demo import run
+from adapter.errors import Fault, InputError
+from adapter.model import durations
+
+DESCRIPTION = """\
+Run a small cluster, a Prometheus, three workloads with changing load and the adapter, and show what an autoscaler reads.
+
+A real Prometheus is used where one is installed, else the sandbox's small one. Nothing outside this machine is contacted and nothing
+stays behind. Ctrl-C ends it.
+"""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the demo; 0 when it ends by itself or by Ctrl-C, 1 when a bounded run saw no value change."""
+    parser = argparse.ArgumentParser(
+        "fastpath demo", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--for", dest="length", metavar="DURATION", help="end after this time, such as 20s or 5m")
+    parser.add_argument("--port", type=int, default=0, help="port of the adapter (default: any free one)")
+    own = parser.parse_args(arguments)
+    seconds = None
+    if own.length is not None:
+        try:
+            seconds = durations.parse_go_duration(own.length)
+        except ValueError as error:
+            raise InputError([Fault("--for", own.length, f"expected a duration such as 20s: {error}")]) from error
+    logging.basicConfig(level=logging.ERROR, format="%(levelname)s %(name)s: %(message)s")
+    asyncio.run(run.run(version(), seconds=seconds, port=own.port, console=Console()))
+    return 0

@@ -1,0 +1,40 @@
+import io
+import os
+
+import pytest
+from rich.console import Console
+
+from adapter.cli import demo as verb
+from adapter.demo import run
+from adapter.demo.run import QUESTIONS, Seen
+from adapter.demo.view import Reading
+from adapter.errors import InputError
+from tests.support import tools
+
+
+def test_a_bad_duration_is_refused() -> None:
+    with pytest.raises(InputError, match="--for: 20: expected a duration such as 20s"):
+        verb.main(["--for", "20"])
+
+
+def test_a_value_that_never_changes_is_noticed() -> None:
+    seen = Seen()
+    for value in ("1", "1", "2"):
+        seen.add([Reading({"x": "5"}) if number else Reading({"x": value}) for number in range(len(QUESTIONS))])
+    assert seen.unchanged() == [question.subject for question in QUESTIONS[1:]]
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("real", [True, False], ids=["real Prometheus", "small Prometheus"])
+async def test_values_change_and_nothing_stays_behind(monkeypatch: pytest.MonkeyPatch, *, real: bool) -> None:
+    if real:
+        tools.require("prometheus", "prometheus")
+    else:
+        monkeypatch.setenv("PATH", os.devnull)
+    console = Console(file=io.StringIO(), width=120)
+    await run.run("test", seconds=14.0, port=0, console=console)  # raises when no value changed
+    assert isinstance(console.file, io.StringIO)
+    screen = console.file.getvalue()
+    assert "http_requests_per_second" in screen
+    assert ("sandbox's small Prometheus" in screen) is not real

@@ -1,0 +1,125 @@
+import pytest
+
+from adapter.config import rulesfile
+from adapter.model.resources import BUILTIN
+from adapter.rules.compile import Ruleset, compile_rules
+from tests.support.world import compile_rule, compile_text
+
+
+def faults_of(text: str) -> tuple[Ruleset, list[str]]:
+    parsed = rulesfile.parse_rules(text, "rules.yaml")
+    assert not parsed.fatal
+    assert not parsed.faults
+    ruleset, faults = compile_rules(parsed.config, BUILTIN)
+    return ruleset, [str(fault) for fault in faults]
+
+
+FAULTS = {
+    "template does not parse": (
+        "{resources: {template: 'kube_<<.Resource'}, metricsQuery: x}",
+        ["resources.template: kube_<<.Resource: expected a label name with <<.Resource>> in it"],
+    ),
+    "template without the resource": (
+        "{resources: {template: 'kube_<<.Group>>'}}",
+        ["resources.template: kube_<<.Group>>: expected a label name with <<.Resource>> in it: label template"],
+    ),
+    "template renders to nothing": (
+        "{resources: {template: '<<if false>><<.Resource>><<end>>'}}",
+        ["resources.template: "],
+    ),
+    "template that is no regular expression": (
+        "{resources: {template: '(<<.Resource>>'}}",
+        ["resources.template: (<<.Resource>>: expected a label name with <<.Resource>> in it"],
+    ),
+    "unknown resource, near one": (
+        "{resources: {overrides: {p: {resource: deploymnet}}}}",
+        ["resources.overrides.p: deploymnet: expected a resource of the cluster (did you mean deployment?)"],
+    ),
+    "unknown resource, near none": (
+        "{resources: {overrides: {p: {resource: hpa}}}}",
+        ["resources.overrides.p: hpa: expected a resource of the cluster, singular or plural, not a short name"],
+    ),
+    "resource of another group": (
+        "{resources: {overrides: {p: {resource: deployment, group: batch}}}}",
+        ["resources.overrides.p: deployment.batch: expected a resource of the cluster (did you mean deployment?)"],
+    ),
+    "query does not parse": (
+        "{metricsQuery: 'sum(<<.Series)'}",
+        ["metricsQuery: sum(<<.Series): expected a Go template with << >>"],
+    ),
+    "filter and matches": (
+        "{seriesFilters: [{is: '('}], name: {matches: '*'}}",
+        ["seriesFilters[0].is: (: expected a Go regular expression", "name.matches: *: expected a Go regular"],
+    ),
+    "groups without replacement": (
+        "{name: {matches: '(a)(b)'}}",
+        ["name.as: expected a replacement such as ${1}_${2}, because name.matches has 2 capture groups"],
+    ),
+    "all at once": (
+        "{resources: {template: 'x', overrides: {a: {resource: apps}}}, metricsQuery: '<<', name: {matches: '('}}",
+        ["resources.template: x", "resources.overrides.a: apps", "metricsQuery: <<", "name.matches: ("],
+    ),
+}
+
+
+@pytest.mark.parametrize(("rule", "expected"), FAULTS.values(), ids=FAULTS)
+@pytest.mark.parametrize("section", ["rules", "externalRules"])
+def test_faults(section: str, rule: str, expected: list[str]) -> None:
+    ruleset, faults = faults_of(f"{section}:\n- {{seriesQuery: good, metricsQuery: good}}\n- {rule}\n")
+    assert len(faults) == len(expected)
+    for fault, part in zip(faults, expected, strict=True):
+        assert fault.startswith(f"rules.yaml:3: {section}[1].{part}")
+    assert [rule.config.path for rule in (*ruleset.custom, *ruleset.external)] == [f"{section}[0]"]
+
+
+def test_faults_of_resource_rules_have_their_place() -> None:
+    _, faults = faults_of(
+        """
+resourceRules:
+  cpu: {containerQuery: '<<', resources: {overrides: {p: {resource: apps}}}}
+  memory: {nodeQuery: '<<end>>'}
+"""
+    )
+    assert [fault.partition(": expected")[0] for fault in faults] == [
+        "rules.yaml:3: resourceRules.cpu.resources.overrides.p: apps",
+        "rules.yaml:3: resourceRules.cpu.containerQuery: <<",
+        "rules.yaml:3: resourceRules.memory.nodeQuery: <<end>>",
+    ]
+
+
+def test_order_and_distinct_selectors() -> None:
+    ruleset = compile_text(
+        """
+rules: [{seriesQuery: b}, {seriesQuery: a}, {seriesQuery: b}]
+externalRules: [{seriesQuery: c}, {seriesQuery: a}]
+"""
+    )
+    assert ruleset.selectors() == ("b", "a", "c")
+    assert [rule.config.path for rule in ruleset.custom] == ["rules[0]", "rules[1]", "rules[2]"]
+
+
+def test_no_rules() -> None:
+    assert compile_text("").selectors() == ()
+
+
+def test_rules_are_never_equal() -> None:
+    text = "rules: [{seriesQuery: a}]"
+    assert compile_rule(text) != compile_rule(text)
+
+
+def test_a_rule_without_a_query_loads() -> None:
+    assert compile_rule("rules: [{seriesQuery: a}]").query.text == ""
+
+
+def test_age() -> None:
+    rule = compile_rule("rules: [{seriesQuery: a, metricsQuery: b, maxSampleAge: 15s}]")
+    assert rule.age is not None
+    assert rule.age.render("hits", [], ["pod"]) == "min(timestamp(hits{})) by (pod)"
+    assert rule.age.separability("pod", "namespace").separable
+    assert compile_rule("rules: [{seriesQuery: a, metricsQuery: b}]").age is None
+
+
+def test_separability_is_worked_out_once() -> None:
+    rule = compile_rule("rules: [{seriesQuery: a, metricsQuery: 'sum(x{<<.LabelMatchers>>}) by (<<.GroupBy>>)'}]")
+    assert rule.separability("pod", "namespace") is rule.separability("pod", "namespace")
+    assert rule.separability("pod", "namespace") != rule.separability("service", "namespace")

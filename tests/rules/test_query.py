@@ -1,0 +1,107 @@
+import math
+from typing import Any
+
+import pytest
+import yaml
+
+from adapter.errors import TemplateError
+from adapter.model.metrics import Sample
+from adapter.model.selectors import parse_selector
+from adapter.rules import matchers
+from adapter.rules.query import INFINITE, NAN, Dropped, MetricQuery, index_samples, milli_of
+from tests.support.world import compile_rule
+
+QUERY = "sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)"
+
+
+def metric_query(template: str = QUERY, **parts: Any) -> MetricQuery:
+    rule = compile_rule(yaml.safe_dump({"rules": [{"seriesQuery": "x", "metricsQuery": template}]}))
+    selector = matchers.from_selector(parse_selector(parts.pop("selector", "")))
+    return MetricQuery(rule, "hits", selector, parts.get("namespace_label", "ns"), parts.get("object_label", "pod"))
+
+
+RENDERED = {
+    "one object": (metric_query(), "web", ["a"], 'sum(hits{ns="web",pod="a"}) by (pod)'),
+    "several": (metric_query(), "web", ["b", "a"], 'sum(hits{ns="web",pod=~"b|a"}) by (pod)'),
+    "selector first": (
+        metric_query(selector="z in (2,1),a=1"),
+        "web",
+        ["a"],
+        'sum(hits{a="1",z=~"1|2",ns="web",pod="a"}) by (pod)',
+    ),
+    "no namespace": (
+        metric_query(namespace_label="", object_label="node"),
+        None,
+        ["n"],
+        'sum(hits{node="n"}) by (node)',
+    ),
+    "neither namespace nor object": (
+        metric_query(namespace_label="", object_label="", selector="a=1"),
+        None,
+        [],
+        'sum(hits{a="1"}) by ()',
+    ),
+    "a namespaced question about a kind whose rule has a namespace label": (
+        metric_query(),
+        None,
+        ["a"],
+        'sum(hits{pod="a"}) by (pod)',
+    ),
+    "values by name": (
+        metric_query("<<.LabelValuesByName>><<.GroupBySlice>>"),
+        "web",
+        ["a", "b"],
+        "map[ns:web pod:a|b][pod]",
+    ),
+    "of two values for one label the last": (
+        metric_query("<<index .LabelValuesByName `ns`>>", selector="ns=x"),
+        "web",
+        ["a"],
+        "web",
+    ),
+    "newlines stay": (metric_query("a\n\nb"), "web", ["a"], "a\n\nb"),
+}
+
+
+@pytest.mark.parametrize(("query", "namespace", "names", "expected"), RENDERED.values(), ids=RENDERED)
+def test_render(query: MetricQuery, namespace: str | None, names: list[str], expected: str) -> None:
+    assert query.render(namespace, names) == expected
+
+
+FAILING = {"empty output": "<<if false>>x<<end>>", "empty template": "", "unknown field": "<<.LabelMatchersByName>>"}
+
+
+@pytest.mark.parametrize("template", FAILING.values(), ids=FAILING)
+def test_render_fails(template: str) -> None:
+    with pytest.raises(TemplateError):
+        metric_query(template).render("web", ["a"])
+
+
+def test_joined_has_the_namespace_in_its_grouping() -> None:
+    query = metric_query()
+    parts = [matchers.for_any_of("ns", ["a", "b"]), matchers.for_any_of("pod", ["p.1"])]
+    assert query.separability.separable
+    assert query.render_joined(parts) == 'sum by (pod, ns) (hits{ns=~"a|b",pod="p.1"})'
+
+
+def test_a_later_sample_wins_and_a_missing_label_is_empty() -> None:
+    first, second, other = Sample({"pod": "a"}, 1, 0), Sample({"pod": "a", "q": "y"}, 2, 0), Sample({}, 3, 0)
+    assert index_samples([first, other, second], "pod") == {"a": second, "": other}
+
+
+MILLI: dict[float, int | Dropped] = {64.1: 64099, 2.01: 2009, -1.5: -1500, math.nan: NAN, math.inf: INFINITE, -math.inf: INFINITE}  # fmt: skip
+
+
+@pytest.mark.parametrize(("value", "expected"), MILLI.items(), ids=map(str, MILLI))
+def test_milli(value: float, expected: int | Dropped) -> None:
+    assert milli_of(value, nan_is_zero=False) == expected
+
+
+def test_nan_as_zero() -> None:
+    assert milli_of(math.nan, nan_is_zero=True) == 0
+    assert milli_of(math.inf, nan_is_zero=True) == INFINITE
+
+
+def test_more_than_64_bits() -> None:
+    with pytest.raises(OverflowError):
+        milli_of(9.3e15, nan_is_zero=False)

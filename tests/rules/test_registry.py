@@ -1,0 +1,190 @@
+import pytest
+
+from adapter.model.metrics import GroupResource, SeriesInfo
+from adapter.model.resources import BUILTIN, APIResource, Catalogue
+from adapter.rules import registry
+from adapter.rules.registry import CustomKey, Memory, Registry
+from tests.support.world import compile_rule, compile_text
+
+PODS = GroupResource("", "pods")
+SERVICES = GroupResource("", "services")
+NODES = GroupResource("", "nodes")
+WIDGETS = GroupResource("example.com", "widgets")
+
+
+def info(name: str, *labels: str, count: int = 1) -> SeriesInfo:
+    return SeriesInfo(name, frozenset(labels), count)
+
+
+def build(text: str, catalogue: Catalogue = BUILTIN, **lists: list[SeriesInfo]) -> Registry:
+    memory: Memory = {}
+    for selector, answer in lists.items():
+        memory = registry.remember(memory, selector, answer)
+    return registry.build(compile_text(text, catalogue), memory, 1)
+
+
+def answers(built: Registry) -> dict[str, tuple[str, str]]:
+    """Return what answers each custom metric: the series and the rule."""
+    return {
+        f"{key.resource}/{key.metric}{'' if key.namespaced else '@root'}": (entry.series, entry.rule.config.path)
+        for key, entry in built.custom.items()
+    }
+
+
+TEMPLATE = "resources: {template: <<.Resource>>}"
+
+
+def test_every_resource_among_the_labels() -> None:
+    built = build(
+        f"rules: [{{seriesQuery: s, {TEMPLATE}}}]", s=[info("hits", "namespace", "pod", "service", "node", "le")]
+    )
+    assert answers(built) == {
+        "namespaces/hits@root": ("hits", "rules[0]"),
+        "nodes/hits@root": ("hits", "rules[0]"),
+        "pods/hits": ("hits", "rules[0]"),
+        "services/hits": ("hits", "rules[0]"),
+    }
+    assert [(str(each.resource), each.namespaced, each.metric) for each in built.listed] == [
+        ("namespaces", False, "hits"),
+        ("nodes", False, "hits"),
+        ("pods", True, "hits"),
+        ("services", True, "hits"),
+    ]
+    assert [str(kind.group_resource) for kind in built.resources()] == ["namespaces", "nodes", "pods", "services"]
+
+
+def test_series_without_resource_or_name_are_listed_nowhere() -> None:
+    built = build(
+        f"rules: [{{seriesQuery: s, {TEMPLATE}, seriesFilters: [{{isNot: ^b}}]}}]",
+        s=[info("a", "le"), info("b", "pod")],
+    )
+    assert built.custom == {}
+    assert built.listed == ()
+
+
+def test_a_later_rule_wins() -> None:
+    built = build(
+        f"""
+rules:
+- {{seriesQuery: s, {TEMPLATE}, metricsQuery: one}}
+- {{seriesQuery: s, {TEMPLATE}, metricsQuery: two}}
+externalRules: [{{seriesQuery: s}}, {{seriesQuery: s}}]
+""",
+        s=[info("hits", "pod")],
+    )
+    assert answers(built) == {"pods/hits": ("hits", "rules[1]")}
+    assert built.external["hits"].rule.config.path == "externalRules[1]"
+    assert built.collisions == (
+        "pods/hits: rules[1] answers it, rules[0] does not",
+        "hits: externalRules[1] answers it, externalRules[0] does not",
+    )
+
+
+def test_of_several_series_names_the_last_wins() -> None:
+    rule = f"{{seriesQuery: s, {TEMPLATE}, name: {{as: fixed}}}}"
+    built = build(f"rules: [{rule}]\nexternalRules: [{rule}]", s=[info("b", "pod"), info("a", "pod", count=7)])
+    assert answers(built) == {"pods/fixed": ("a", "rules[0]")}
+    assert built.custom[CustomKey(PODS, namespaced=True, metric="fixed")].series_count == 7
+    assert built.external["fixed"].series == "a"
+    assert built.collisions == (
+        "pods/fixed: rules[0] makes it from several series names and answers with the last, such as a",
+        "fixed: externalRules[0] makes it from several series names and answers with the last, such as a",
+    )
+
+
+def test_two_labels_for_one_resource_are_no_collision() -> None:
+    built = build(
+        "rules: [{seriesQuery: s, resources: {overrides: {pod: {resource: pod}, pod_name: {resource: pod}}}}]",
+        s=[info("hits", "pod", "pod_name")],
+    )
+    assert answers(built) == {"pods/hits": ("hits", "rules[0]")}
+    assert built.collisions == ()
+
+
+def test_external_rules_filter() -> None:
+    built = build("externalRules: [{seriesQuery: s, seriesFilters: [{is: ^a}]}]", s=[info("a"), info("b")])
+    assert list(built.external) == ["a"]
+
+
+def test_a_selector_never_answered_gives_nothing() -> None:
+    assert build(f"rules: [{{seriesQuery: s, {TEMPLATE}}}]").custom == {}
+
+
+def test_cluster_scoped_custom_resources_keep_upstreams_form_and_get_their_own() -> None:
+    widget = APIResource(
+        "example.com", "v1", "widgets", "widget", "Widget", namespaced=False, verbs=frozenset(), preferred=True
+    )
+    built = build(f"rules: [{{seriesQuery: s, {TEMPLATE}}}]", Catalogue([*BUILTIN, widget]), s=[info("hits", "widget")])
+    assert set(answers(built)) == {"widgets.example.com/hits", "widgets.example.com/hits@root"}
+    assert [(each.resource, each.namespaced) for each in built.listed] == [(WIDGETS, False)]
+
+
+# What is remembered between answers.
+
+SEEN = (info("a", "pod"), info("b", "pod"))
+
+
+def names(memory: Memory) -> list[str]:
+    return [known.series.name for known in memory["s"]]
+
+
+def labels(memory: Memory, name: str) -> set[str]:
+    return next(set(known.series.labels) for known in memory["s"] if known.series.name == name)
+
+
+def test_a_name_that_blinks_once_stays() -> None:
+    first = registry.remember({}, "s", SEEN)
+    second = registry.remember(first, "s", [info("b", "pod")])
+    assert names(second) == ["a", "b"]
+    assert names(registry.remember(second, "s", SEEN)) == ["a", "b"]
+
+
+def test_a_name_missing_twice_is_forgotten() -> None:
+    memory = registry.remember(registry.remember({}, "s", SEEN), "s", [])
+    assert names(memory) == ["a", "b"]
+    assert names(registry.remember(memory, "s", [])) == []
+
+
+def test_missing_twice_means_twice_in_a_row() -> None:
+    memory: Memory = {}
+    for answer in (SEEN, SEEN[1:], SEEN, SEEN[1:]):
+        memory = registry.remember(memory, "s", answer)
+    assert names(memory) == ["a", "b"]
+
+
+def test_a_missing_name_never_wins_over_one_that_is_there() -> None:
+    memory = registry.remember(registry.remember({}, "s", SEEN), "s", SEEN[:1])
+    assert names(memory) == ["b", "a"]
+
+
+def test_a_label_that_blinks_once_stays() -> None:
+    memory = registry.remember({}, "s", [info("a", "pod", "service")])
+    memory = registry.remember(memory, "s", [info("a", "pod")])
+    assert labels(memory, "a") == {"pod", "service"}
+    assert labels(registry.remember(memory, "s", [info("a", "pod")]), "a") == {"pod"}
+
+
+def test_an_answer_about_a_shorter_time_adds_and_takes_nothing() -> None:
+    memory = registry.remember({}, "s", [info("a", "pod", "service", count=5), info("b", "pod")])
+    for _ in range(3):
+        memory = registry.remember(memory, "s", [info("a", "pod", "node", count=2), info("c", "pod")], whole=False)
+    assert names(memory) == ["b", "a", "c"]
+    assert labels(memory, "a") == {"pod", "service", "node"}
+    assert memory["s"][1].series.count == 5
+
+
+def test_selectors_are_remembered_apart() -> None:
+    memory = registry.remember(registry.remember({}, "s", SEEN), "t", [info("c")])
+    assert set(memory) == {"s", "t"}
+
+
+NAMESPACE_LABELS = {
+    "override": ("{overrides: {ns: {resource: namespace}}}", "ns"),
+    "template": ("{template: kube_<<.Resource>>}", "kube_namespace"),
+    "none": ("{overrides: {pod: {resource: pod}}}", None),
+}
+
+
+@pytest.mark.parametrize(("resources", "expected"), NAMESPACE_LABELS.values(), ids=NAMESPACE_LABELS)
+def test_namespace_label(resources: str, expected: str | None) -> None:
+    assert registry.namespace_label(compile_rule(f"rules: [{{seriesQuery: s, resources: {resources}}}]")) == expected
