@@ -4,7 +4,9 @@
 """
 
 import asyncio
+import functools
 import random
+import ssl
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -20,6 +22,7 @@ from adapter.clients.prometheus import PrometheusClient
 from adapter.clients.querycache import Freshness, QueryCache
 from adapter.clients.reflector import Surroundings
 from adapter.clients.rulesfiles import RulesFiles
+from adapter.config.ciphers import openssl_cipher_list
 from adapter.config.options import Options, check_max_age
 from adapter.config.rulesfile import Parsed, RulesConfig
 from adapter.errors import InputError, NotSyncedError
@@ -39,6 +42,8 @@ from adapter.server.serving import MetricsServer, Shutdown
 # How often the event loop is asked how late it wakes, in seconds.
 _LAG_PERIOD = 0.1
 _PODS = GroupResource("", "pods")
+# OpenSSL's security level refuses TLS 1.0 and 1.1 anyway; asking for them gets 1.2.
+_MIN_VERSIONS = {"VersionTLS13": ssl.TLSVersion.TLSv1_3}
 
 
 class SystemClock:
@@ -79,7 +84,7 @@ async def run(
     monitoring = Monitoring(version)
     faults = FaultLog(monitoring, clock)
     files, parsed = _read_rules(options)
-    certificate = tls.ServingCertificate(_serving_pair(options, clock))
+    certificate = _serving_certificate(options, clock)
     async with AsyncExitStack() as stack:
         sources = await _open_sources(options, clock, monitoring, faults, stack)
         documents = Documents(sources.provider, _groups(options, parsed.config), version)
@@ -111,6 +116,8 @@ async def run(
             host=options.bind_address,
             port=options.secure_port,
             shutdown_delay=options.shutdown_delay,
+            share_port=options.permit_port_sharing,
+            share_address=options.permit_address_sharing,
         )
         await server.start()
         stack.push_async_callback(server.stop)
@@ -198,10 +205,20 @@ def prometheus_settings(options: Options) -> PrometheusSettings:
     )
 
 
-def _serving_pair(options: Options, clock: Clock) -> tls.Pair:
+def _serving_certificate(options: Options, clock: Clock) -> tls.ServingCertificate:
+    """Return the pair given, or the self-signed one of `--cert-dir`, and beside it those for further server names."""
+    minimum = _MIN_VERSIONS.get(options.tls_min_version, ssl.TLSVersion.TLSv1_2)
+    ciphers = openssl_cipher_list(options.tls_cipher_suites)
+    build = functools.partial(tls.build_context, minimum=minimum, ciphers=ciphers)
+    named = []
+    for each in options.tls_sni_cert_keys:
+        pair = tls.Pair(Path(each.certificate), Path(each.key))
+        named.append((each.names or tls.names_of(pair), tls.ServingCertificate(pair, build)))
     if options.tls_cert_file:
-        return tls.Pair(Path(options.tls_cert_file), Path(options.tls_private_key_file))
-    return tls.ensure_self_signed(Path(options.cert_dir), clock, addresses=["127.0.0.1", options.bind_address])
+        own = tls.Pair(Path(options.tls_cert_file), Path(options.tls_private_key_file))
+    else:
+        own = tls.ensure_self_signed(Path(options.cert_dir), clock, addresses=["127.0.0.1", options.bind_address])
+    return tls.ServingCertificate(own, build, named)
 
 
 def _groups(options: Options, config: RulesConfig) -> set[str]:

@@ -1,4 +1,4 @@
-"""Every error of Fastpath, in one tree. Nothing else defines an exception class.
+"""Every error of Fastpath, in one tree. Nothing but the sandbox, which shares no code, defines other exceptions.
 
 FastpathError
 ├── InputError                 what a person gave is wrong: faults with place, value and what was expected; exit status 2

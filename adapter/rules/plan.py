@@ -18,7 +18,7 @@ MAX_QUERY_LENGTH = 15_000
 
 
 class Objects(NamedTuple):
-    """The objects of one question; `namespace` is None for kinds without one."""
+    """The objects of one question, at least one; `namespace` is None for kinds without one."""
 
     namespace: str | None
     names: tuple[str, ...]
@@ -60,13 +60,14 @@ def merge(query: MetricQuery, questions: Sequence[Objects], limit: int = MAX_QUE
     wanted: dict[str | None, dict[str, None]] = {}
     for question in questions:
         wanted.setdefault(question.namespace, {}).update(dict.fromkeys(question.names))
+    room = _room(query, limit)
     if len(wanted) == 1 or not query.separability.joined:
         return [
             _in_namespace(query, namespace, chunk, kind)
             for namespace, names in wanted.items()
-            for chunk in _chunks(query, names, limit)
+            for chunk in _chunks(names, room - _cost(namespace or ""))
         ]
-    return [_across(query, chunk) for chunk in _packs(query, wanted, limit)]
+    return [_across(query, pack) for pack in _packs(wanted, room)]
 
 
 def sweep(query: MetricQuery) -> PlannedQuery:
@@ -123,14 +124,16 @@ def _across(query: MetricQuery, wanted: dict[str | None, list[str]]) -> PlannedQ
 
 def _room(query: MetricQuery, limit: int) -> int:
     """Return how many characters of names a query of `limit` has room for: every selector repeats the names."""
-    slots = max(1, query.rule.config.metrics_query.count(".LabelMatchers"))
-    base = len(query.render_with([*query.selector, Matcher(query.object_label, "=~", "")]))
+    slots = query.rule.query.text.count(".LabelMatchers")
+    parts = [Matcher(label, "=~", "") for label in (query.namespace_label, query.object_label) if label]
+    base = len(query.render_with([*query.selector, *parts]))
+    if query.separability.joined:
+        base = max(base, len(query.render_joined([*query.selector, *parts])))
     return max(1, (limit - base) // slots)
 
 
-def _chunks(query: MetricQuery, names: Iterable[str], limit: int) -> Iterator[list[str]]:
+def _chunks(names: Iterable[str], room: int) -> Iterator[list[str]]:
     """Yield runs of names that fit a query; always at least one name."""
-    room = _room(query, limit)
     chunk: list[str] = []
     used = 0
     for name in names:
@@ -140,15 +143,11 @@ def _chunks(query: MetricQuery, names: Iterable[str], limit: int) -> Iterator[li
             chunk, used = [], 0
         chunk.append(name)
         used += cost
-    if chunk:
-        yield chunk
+    yield chunk
 
 
-def _packs(
-    query: MetricQuery, wanted: dict[str | None, dict[str, None]], limit: int
-) -> Iterator[dict[str | None, list[str]]]:
+def _packs(wanted: dict[str | None, dict[str, None]], room: int) -> Iterator[dict[str | None, list[str]]]:
     """Yield namespaces with runs of their names that fit a query together."""
-    room = _room(query, limit)
     pack: dict[str | None, list[str]] = {}
     used = 0
     for namespace, names in wanted.items():
@@ -160,8 +159,7 @@ def _packs(
                 cost = _cost(name) + _cost(namespace or "")
             pack.setdefault(namespace, []).append(name)
             used += cost
-    if pack:
-        yield pack
+    yield pack
 
 
 def _cost(name: str) -> int:

@@ -284,8 +284,10 @@ def _modifiers(node: Any) -> str:
     """Return ` offset ...` and ` @ ...` of a selector or subquery."""
     text = ""
     if node.at is not None:
-        at = {promql.AtModifierType.Start: "start()", promql.AtModifierType.End: "end()"}.get(node.at.type)
-        text += f" @ {at or f'{node.at.at.timestamp():.3f}'}"
+        if node.at.type == promql.AtModifierType.At:
+            text += f" @ {node.at.at.timestamp():.3f}"
+        else:
+            text += " @ start()" if node.at.type == promql.AtModifierType.Start else " @ end()"
     if node.offset is not None:
         sign = "-" if node.offset < timedelta(0) else ""
         text += f" offset {sign}{promql.display_duration(abs(node.offset))}"

@@ -79,7 +79,10 @@ class MetricsServer:
         port: int,
         shutdown_delay: float = 0.0,
         drain_timeout: float = 60.0,
+        share_port: bool = False,
+        share_address: bool = False,
     ) -> None:
+        """Take the settings; nothing is opened. `share_port` is SO_REUSEPORT, `share_address` SO_REUSEADDR."""
         self._handler = handler
         self._certificate = certificate
         self._shutdown = shutdown
@@ -87,6 +90,8 @@ class MetricsServer:
         self.port = port
         self._shutdown_delay = shutdown_delay
         self._drain_timeout = drain_timeout
+        self._share_port = share_port
+        self._share_address = share_address
         self._runner: web.ServerRunner | None = None
         self._follower: asyncio.Task[None] | None = None
 
@@ -109,7 +114,14 @@ class MetricsServer:
         runner = web.ServerRunner(server, shutdown_timeout=self._drain_timeout)
         await runner.setup()
         try:
-            site = web.TCPSite(runner, self._host, self.port, ssl_context=self._certificate.context)
+            site = web.TCPSite(
+                runner,
+                self._host,
+                self.port,
+                ssl_context=self._certificate.context,
+                reuse_port=self._share_port or None,
+                reuse_address=self._share_address or None,
+            )
             await site.start()
         except BaseException:
             await runner.cleanup()

@@ -44,13 +44,20 @@ class Pair(NamedTuple):
 class ServingCertificate:
     """The server's TLS context, which follows the files of a pair.
 
-    `context` is what a listener is given, once; each handshake ends in the context of the pair in force then. Raises
-    `errors.InputError` when the pair cannot be used at the start.
+    `context` is what a listener is given, once; each handshake ends in the context of the pair in force then. `named` are
+    further certificates, each for the server names it is listed with (a name may begin with ``*.``); a client that asks for
+    one of those names gets that pair, any other the first. Raises `errors.InputError` when a pair cannot be used at the start.
     """
 
-    def __init__(self, pair: Pair, build: Callable[[Pair], ssl.SSLContext] | None = None) -> None:
+    def __init__(
+        self,
+        pair: Pair,
+        build: Callable[[Pair], ssl.SSLContext] | None = None,
+        named: Sequence[tuple[Sequence[str], "ServingCertificate"]] = (),
+    ) -> None:
         self._pair = pair
         self._build = build or build_context
+        self._named = {name.lower(): certificate for names, certificate in named for name in names}
         self._tried = self._signature()
         try:
             self._current = self._build(pair)
@@ -81,10 +88,16 @@ class ServingCertificate:
         """Look at the files for ever; ends by cancellation."""
         while True:
             await asyncio.sleep(period)
-            self.reload_if_changed()
+            for certificate in (self, *dict.fromkeys(self._named.values())):
+                certificate.reload_if_changed()
 
-    def _switch(self, connection: ssl.SSLObject | ssl.SSLSocket, _name: str | None, _first: ssl.SSLContext) -> None:
-        connection.context = self._current
+    def _switch(self, connection: ssl.SSLObject | ssl.SSLSocket, name: str | None, _first: ssl.SSLContext) -> None:
+        chosen = self
+        if name and self._named:
+            wanted = name.lower().rstrip(".")
+            wildcard = f"*.{wanted.partition('.')[2]}"
+            chosen = self._named.get(wanted) or self._named.get(wildcard) or self
+        connection.context = chosen._current  # noqa: SLF001 - one of our own kind
 
     def _signature(self) -> tuple[tuple[int, ...] | None, ...]:
         """Return what changes when a file does; None for one that is not there."""
@@ -99,13 +112,29 @@ class ServingCertificate:
         return tuple(found)
 
 
-def build_context(pair: Pair) -> ssl.SSLContext:
-    """Return a server context for `pair`: TLS 1.2 or newer, HTTP/1.1 only. Raises OSError when it does not fit."""
+def build_context(pair: Pair, *, minimum: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2, ciphers: str = "") -> ssl.SSLContext:
+    """Return a server context for `pair`, HTTP/1.1 only. Raises OSError when it does not fit.
+
+    `ciphers` is OpenSSL's list of suites below TLS 1.3, "" for its own choice.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.minimum_version = minimum
+    if ciphers:
+        context.set_ciphers(ciphers)
     context.set_alpn_protocols(["http/1.1"])
     context.load_cert_chain(pair.certificate, pair.key, password=_no_password)
     return context
+
+
+def names_of(pair: Pair) -> tuple[str, ...]:
+    """Return the DNS names that a certificate is for. Raises `errors.InputError` when it cannot be read."""
+    try:
+        found = _leaf(pair).extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    except x509.ExtensionNotFound:
+        return ()
+    except (OSError, ValueError) as error:
+        raise errors.InputError([_fault(pair, error, "--tls-sni-cert-key")]) from error
+    return tuple(found.value.get_values_for_type(x509.DNSName))
 
 
 def ensure_self_signed(

@@ -243,7 +243,7 @@ def test_of_two_overrides_the_last_is_used_in_queries() -> None:
 
 
 def test_no_label() -> None:
-    with pytest.raises(NamingError, match="^no generic resource label form specified for this metric$"):
+    with pytest.raises(NamingError, match=r"^no generic resource label form specified for this metric$"):
         converter(pod="pod").label_for(naming.NAMESPACES)
 
 

@@ -274,3 +274,18 @@ async def test_a_document_older_than_the_registry_is_not_kept(provider: Provider
     path = f"/apis/{EXTERNAL_GROUP}/v1beta1"
     names = [(await read(served, path))["resources"][0]["name"] for _ in range(2)]
     assert names == ["old", "new"]
+
+
+async def test_what_was_built_for_an_older_registry_replaces_nothing(provider: Provider) -> None:
+    served = Documents(provider, BOTH, "1.2.3")
+    path = f"/apis/{EXTERNAL_GROUP}/v1beta1"
+
+    def reload() -> None:
+        provider.while_listing = None
+        provider.generation += 1
+        provider.external_names = ["new"]
+        served._find_built(path, aggregated=False)  # another caller sees the new generation while the old is built
+
+    provider.external_names, provider.while_listing = ["old"], reload
+    names = [(await read(served, path))["resources"][0]["name"] for _ in range(2)]
+    assert names == ["old", "new"]

@@ -2,9 +2,12 @@
 
 import asyncio
 import contextlib
+import functools
 import os
 import shutil
+import socket
 import ssl
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -157,6 +160,12 @@ def test_a_pair_that_is_not_there(tmp_path: Path) -> None:
         tls.ServingCertificate(tls.Pair(tmp_path / "tls.crt", tmp_path / "tls.key"))
 
 
+def test_tls_1_2_or_newer(authority: Authority) -> None:
+    issued = authority.issue()
+    context = tls.build_context(tls.Pair(issued.certificate, issued.key))
+    assert context.minimum_version is ssl.TLSVersion.TLSv1_2, "whatever OpenSSL's own settings allow"
+
+
 def test_halves_that_do_not_match(authority: Authority) -> None:
     pair = tls.Pair(authority.issue().certificate, authority.issue().key)
     with pytest.raises(errors.InputError, match="certificate and key do not belong together"):
@@ -255,3 +264,61 @@ async def test_follow(changing: tls.Pair, authority: Authority) -> None:
     following.cancel()
     with pytest.raises(asyncio.CancelledError):
         await following
+
+
+def _handshake(
+    certificate: tls.ServingCertificate, authority: Authority, name: str, **limits: object
+) -> tuple[str, str]:
+    """Return the first DNS name of the certificate that a client asking for `name` is shown, and the suite agreed on."""
+    client_side, server_side = socket.socketpair()
+    client_context = authority.client_context()
+    for attribute, value in limits.items():
+        setattr(client_context, attribute, value)
+    with client_side, server_side, ThreadPoolExecutor(1) as pool:
+        serving = pool.submit(_accept, certificate.context, server_side)
+        with client_context.wrap_socket(client_side, server_hostname=name) as connection:
+            der = connection.getpeercert(binary_form=True)
+            suite = connection.cipher()
+        serving.result()
+    assert der is not None
+    assert suite is not None
+    names = x509.load_der_x509_certificate(der).extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    return names.value.get_values_for_type(x509.DNSName)[0], suite[0]
+
+
+def _accept(context: ssl.SSLContext, raw: socket.socket) -> None:
+    with contextlib.suppress(OSError), context.wrap_socket(raw, server_side=True) as connection:
+        connection.recv(1)
+
+
+@pytest.mark.parametrize(
+    ("asked", "shown"),
+    [("first.example", "first.example"), ("second.example", "second.example"), ("a.wild.example", "*.wild.example")],
+)
+def test_a_pair_for_the_name_a_client_asks_for(authority: Authority, asked: str, shown: str) -> None:
+    pairs = {name: authority.issue(name) for name in ("first.example", "second.example", "*.wild.example")}
+    made = {name: tls.ServingCertificate(tls.Pair(pair.certificate, pair.key)) for name, pair in pairs.items()}
+    own = pairs["first.example"]
+    certificate = tls.ServingCertificate(
+        tls.Pair(own.certificate, own.key),
+        named=[([name], made[name]) for name in ("second.example", "*.wild.example")],
+    )
+    assert _handshake(certificate, authority, asked)[0] == shown
+
+
+def test_the_names_a_certificate_is_for(authority: Authority) -> None:
+    pair = authority.issue("a.example", "b.example")
+    assert tls.names_of(tls.Pair(pair.certificate, pair.key)) == ("a.example", "b.example")
+
+
+def test_suites_and_versions_are_those_asked_for(authority: Authority) -> None:
+    issued = authority.issue("first.example")
+    pair = tls.Pair(issued.certificate, issued.key)
+    wanted = "ECDHE-ECDSA-AES256-GCM-SHA384"
+    build = functools.partial(tls.build_context, ciphers=wanted)
+    certificate = tls.ServingCertificate(pair, build)
+    suite = _handshake(certificate, authority, "first.example", maximum_version=ssl.TLSVersion.TLSv1_2)[1]
+    assert suite == wanted
+    modern = tls.ServingCertificate(pair, functools.partial(tls.build_context, minimum=ssl.TLSVersion.TLSv1_3))
+    with pytest.raises(ssl.SSLError):
+        _handshake(modern, authority, "first.example", maximum_version=ssl.TLSVersion.TLSv1_2)

@@ -16,6 +16,9 @@ y{namespace="n1",pod="b"} 5 1700000000
 # TYPE z gauge
 z{namespace="n1",pod="a",q="map[namespace:n1 pod:a]"} 7 1700000000
 z{namespace="n1",pod="a",q="namespace=\\"n1\\",pod=\\"a\\""} 8 1700000000
+# TYPE u gauge
+u{namespace="n1",pod="a",instance="1",team="b"} 1 1700000000
+u{namespace="n1",pod="b",instance="2",team="b"} 2 1700000000
 # TYPE v gauge
 v{namespace="n1",pod="1"} 1 1700000000
 v{namespace="n1",pod="2"} 1 1700000000
@@ -160,14 +163,14 @@ REFUSALS = {
     "sort": Refusal("sort(x{<<.LabelMatchers>>})", "sort() does not work object by object"),
     "sort_desc": Refusal("sort_desc(x{<<.LabelMatchers>>})", "sort_desc() does not work object by object"),
     "label_replace": Refusal(
-        'sum by (pod) (label_replace(x{<<.LabelMatchers>>}, "pod", "b", "pod", "a"))',
+        'sum by (pod) (label_replace(u{<<.LabelMatchers>>}, "pod", "b", "pod", "a"))',
         "label_replace() does not work object by object",
-        f'sum by (pod) (label_replace(x{{{IN_ONE}}}, "pod", "b", "pod", "a"))',
+        f'sum by (pod) (label_replace(u{{{IN_ONE}}}, "pod", "b", "pod", "a"))',
     ),
     "label_join": Refusal(
-        'sum by (pod) (label_join(x{<<.LabelMatchers>>}, "pod", "", "team"))',
+        'sum by (pod) (label_join(u{<<.LabelMatchers>>}, "pod", "", "team"))',
         "label_join() does not work object by object",
-        f'sum by (pod) (label_join(x{{{IN_ONE}}}, "pod", "", "team"))',
+        f'sum by (pod) (label_join(u{{{IN_ONE}}}, "pod", "", "team"))',
     ),
     "no series": Refusal("x{<<.LabelMatchers>>} * on (pod) minute()", "minute() reads no series"),
     "ignoring": Refusal(
