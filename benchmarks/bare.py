@@ -14,8 +14,7 @@ import uvloop
 from aiohttp import web
 
 
-async def main(answer: Path, port: Path, certificate: str, key: str) -> None:
-    body = answer.read_bytes()
+async def main(body: bytes, port: Path, certificate: str, key: str) -> None:
     headers = {"Content-Type": "application/json"}
 
     async def handle(_: web.BaseRequest) -> web.StreamResponse:
@@ -33,4 +32,4 @@ async def main(answer: Path, port: Path, certificate: str, key: str) -> None:
 
 
 if __name__ == "__main__":
-    uvloop.run(main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], sys.argv[4]))
+    uvloop.run(main(Path(sys.argv[1]).read_bytes(), Path(sys.argv[2]), sys.argv[3], sys.argv[4]))

@@ -36,7 +36,9 @@ def rules(metrics: Sequence[str]) -> dict[str, object]:
     }
 
 
-async def ask_all(stage: Stage, port: int, apps: Sequence[App], pods: int, period: float, seconds: float) -> list[float]:
+async def ask_all(
+    stage: Stage, port: int, apps: Sequence[App], pods: int, period: float, seconds: float
+) -> list[float]:
     """Let every app's autoscaler ask once a `period` for some seconds; returns how long each request took, in order."""
     requests = [load.render(path_of(app, app.metric.replace("_total", "_per_second"))) for app in apps]
     free: asyncio.Queue[Connection] = asyncio.Queue()
@@ -72,7 +74,9 @@ def run_case(count: int, pods: int, metrics: Sequence[str], period: float, secon
         uvloop.run(ask_all(stage, adapter.port, apps, pods, period, period))
         before = queries_of(prometheus), adapter.cpu_seconds()
         took = uvloop.run(ask_all(stage, adapter.port, apps, pods, period, seconds))
-        queries, cpu = (after - first for after, first in zip((queries_of(prometheus), adapter.cpu_seconds()), before, strict=True))
+        queries, cpu = (
+            after - first for after, first in zip((queries_of(prometheus), adapter.cpu_seconds()), before, strict=True)
+        )
     return {
         "queries_per_second": queries / seconds,
         "requests_per_second": len(took) / seconds,

@@ -130,9 +130,7 @@ def generator() -> str:
     return "wrk" if shutil.which("wrk") else "benchmarks/load.py"
 
 
-async def _run_own(
-    port: int, tls: ssl.SSLContext, paths: Sequence[str], connections: int, seconds: float
-) -> Load:
+async def _run_own(port: int, tls: ssl.SSLContext, paths: Sequence[str], connections: int, seconds: float) -> Load:
     requests = [render(path) for path in paths]
     took: list[float] = []
     errors = 0

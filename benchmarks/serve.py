@@ -12,6 +12,7 @@ import urllib.parse
 
 import uvloop
 
+from adapter.app import SystemClock
 from benchmarks import common, load
 from benchmarks.common import Goal, Report
 from benchmarks.load import Connection, Load
@@ -46,7 +47,9 @@ def path_of(app: App, metric: str) -> str:
     return f"/apis/custom.metrics.k8s.io/v1beta2/namespaces/{app.namespace}/pods/*/{metric}?labelSelector={selector}"
 
 
-async def measure_overhead(stage: Stage, port: int, prometheus_port: int, apps: list[App], seconds: float) -> dict[str, float]:
+async def measure_overhead(
+    stage: Stage, port: int, prometheus_port: int, apps: list[App], seconds: float
+) -> dict[str, float]:
     """Return the medians of cold requests and of their queries alone, asked in turn."""
     ours = await Connection.open(port, stage.tls)
     direct = await Connection.open(prometheus_port)
@@ -62,7 +65,7 @@ async def measure_overhead(stage: Stage, port: int, prometheus_port: int, apps: 
     while time.perf_counter() < end:
         cold, promql = pairs[turn % len(pairs)]
         turn += 1
-        parameters = urllib.parse.urlencode({"query": promql, "time": f"{time.time():.3f}"})
+        parameters = urllib.parse.urlencode({"query": promql, "time": f"{SystemClock().wall():.3f}"})
         query = load.render(f"/api/v1/query?{parameters}")
         for name, connection, request in (
             ("prometheus_alone", direct, query),

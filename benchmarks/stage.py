@@ -23,6 +23,7 @@ from typing import NamedTuple, Self
 
 import trustme
 
+from adapter.app import SystemClock
 from benchmarks import common
 from tests.support.prometheus import PrometheusServer
 from tests.support.remotewrite import Written
@@ -107,7 +108,9 @@ class Stage:
     def start_cluster(self, count: int, pods_per_app: int) -> Path:
         """Start the sandbox cluster with the pods of `make_apps`; returns its kubeconfig."""
         kubeconfig = self.directory / f"kubeconfig-{self._started}"
-        self._start("cluster", ["benchmarks.cluster", str(kubeconfig), str(count), str(pods_per_app)], kubeconfig.exists)
+        self._start(
+            "cluster", ["benchmarks.cluster", str(kubeconfig), str(count), str(pods_per_app)], kubeconfig.exists
+        )
         return kubeconfig
 
     def start_prometheus(self, apps: Iterable[App] = ()) -> PrometheusServer:
@@ -122,7 +125,7 @@ class Stage:
         self._stack.callback(server.kill)
         server.start()
         pending: list[Written] = []
-        for sample in _samples(apps, time.time()):
+        for sample in _samples(apps, SystemClock().wall()):
             pending.append(sample)
             if len(pending) == _BATCH:
                 server.write(*pending)

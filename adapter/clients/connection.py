@@ -200,7 +200,7 @@ async def open_connection(settings: PrometheusSettings, clock: Clock, faults: Fa
         if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name) or re.search(r"[\r\n\0]", value):
             raise _refuse("--prometheus-header", name, "name=value, a header of HTTP without line ends")
     explicit = [value for name, value in settings.headers if name.lower() == "authorization"]
-    trust, cluster = await _resolve_trust(settings, clock, faults)
+    trust, cluster, cluster_proxy = await _resolve_trust(settings, clock, faults)
     authorization: Authorization
     if explicit:
         authorization = Fixed(explicit[-1])
@@ -221,14 +221,15 @@ async def open_connection(settings: PrometheusSettings, clock: Clock, faults: Fa
         target=Target(base, split.query, settings.verb, settings.params),
         headers=_merge_headers(settings.headers),
         trust=trust,
-        proxy="" if settings.ca_file else _proxy_of(base, split.hostname or ""),
+        proxy="" if settings.ca_file else cluster_proxy or _proxy_of(base, split.hostname or ""),
         authorization=authorization,
     )
 
 
 async def _resolve_trust(
     settings: PrometheusSettings, clock: Clock, faults: FaultLog
-) -> tuple[Trust, Authorization | None]:
+) -> tuple[Trust, Authorization | None, str]:
+    """Return whom to trust, the credentials of the cluster that apply, and the proxy that comes with them."""
     if settings.auth_incluster and settings.kubeconfig:
         raise _refuse("--prometheus-auth-config", settings.kubeconfig, "not together with --prometheus-auth-incluster")
     own = Trust(settings.ca_file)
@@ -237,10 +238,10 @@ async def _resolve_trust(
     elif settings.cert_file or settings.key_file:
         _log.warning("a client certificate and its key are used together only; neither is used")
     if settings.ca_file:
-        return own, None
+        return own, None, ""
     if settings.auth_incluster:
         token = FromFile(f"{settings.service_account}/token", _bearer, "--prometheus-auth-incluster", clock, faults)
-        return Trust(f"{settings.service_account}/ca.crt", own.cert_file, own.key_file), token
+        return Trust(f"{settings.service_account}/ca.crt", own.cert_file, own.key_file), token, ""
     if settings.kubeconfig:
         try:
             found = await credentials.load_configuration(Path(settings.kubeconfig), clock, faults)
@@ -254,8 +255,8 @@ async def _resolve_trust(
             bool(found.verify_ssl),
             found.tls_server_name or "",
         )
-        return trust, FromKubeconfig(found)
-    return own, None
+        return trust, FromKubeconfig(found), found.proxy or ""
+    return own, None, ""
 
 
 def _merge_headers(headers: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:

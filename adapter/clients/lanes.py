@@ -22,26 +22,33 @@ STANDING_QUESTIONS = 10_000
 
 
 class Lane:
-    """The questions of one `MetricQuery`. `expected` is about how many objects have the metric."""
+    """The questions of one `MetricQuery`. `expected` is about how many objects have the metric.
+
+    `used` is when it was last asked, and `used_before` when it was asked before that.
+    """
 
     def __init__(self, query: MetricQuery, expected: int) -> None:
         self.query = query
         self.waiting: dict[Objects, asyncio.Future[ObjectAnswer]] = {}
         self.departing: dict[Objects, asyncio.Future[ObjectAnswer]] = {}
         self.draining = False
-        self.departed = float("-inf")
         self.used = float("-inf")
+        self.used_before = float("-inf")
         self.freshness = Freshness(0.0, 0.0)
         self.standing: OrderedDict[Objects, float] = OrderedDict()  # by the time last asked, oldest first
+        self.named = 0  # objects that the standing questions name together
         self.objects_seen = expected
 
     def note(self, objects: Objects, now: float) -> None:
         """Remember that a question was asked."""
-        self.used = now
+        self.used_before, self.used = self.used, now
+        if objects not in self.standing:
+            self.named += len(objects.names)
         self.standing[objects] = now
         self.standing.move_to_end(objects)
         while len(self.standing) > STANDING_QUESTIONS or now - next(iter(self.standing.values())) > STANDING:
-            self.standing.popitem(last=False)
+            forgotten, _ = self.standing.popitem(last=False)
+            self.named -= len(forgotten.names)
 
     def worth_sweeping(self) -> bool:
         """Whether the standing questions name over half of the objects last seen, and those are not too many.
@@ -50,9 +57,4 @@ class Lane:
         """
         if not 0 < self.objects_seen < SWEEP_LIMIT or not plan.may_sweep(self.query):
             return False
-        named = 0
-        for objects in self.standing:
-            named += len(objects.names)
-            if named * 2 > self.objects_seen:
-                return True
-        return False
+        return self.named * 2 > self.objects_seen

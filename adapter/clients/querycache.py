@@ -2,10 +2,11 @@
 
 `rules.plan` says what may be merged and how the query reads; here is when it leaves. The law:
 
-- No timers. A question leaves at once; while a query of its lane (one metric, one metric selector, one kind of object) is on its
-  way, further questions collect and leave together when it is back.
-- A lane that sent a query within the last TTL is busy: its next query takes along, as far as it has room, the questions that were
-  asked longest ago and will be asked again first. Where over half of a metric's objects are asked for, one sweep answers all.
+- No timers. A question leaves at once; while a query of its lane (one metric, one metric selector, one kind of object; one
+  namespace too where namespaces cannot share a query) is on its way, further questions collect and leave together when it is back.
+- A lane that had another question within the last TTL is busy: its next query takes along, as far as it has room, the questions
+  that were asked longest ago and will be asked again first. Where over half of a metric's objects are asked for, one sweep
+  answers all.
 - A caller that goes away cancels nothing that others wait for. Failures are shared by those who wait and never kept.
 - When Prometheus fails, the last answer to the very same question stands in while it is younger than `max_age`.
 """
@@ -40,6 +41,12 @@ MERGE_PAUSE = 60.0
 LANES = 10_000
 """How many lanes are remembered at most."""
 
+FRESH_PASSED = 64
+"""How many questions with fresh answers are passed over in search of those to take along. What stands behind more of them was
+asked so lately that it would be out of date before it is asked again, and looking at all would cost more than the query."""
+
+_SOURCES = ("query", "joined", "cache", "sweep", "stale")
+
 _Key = TypeVar("_Key")
 Answer = TypeVar("Answer", TextAnswer, ObjectAnswer)
 
@@ -53,10 +60,13 @@ class QueryCache:
         self._clock = clock
         self._monitoring = monitoring
         self._timeout = timeout
+        # children are looked up once: finding one costs more than counting
+        self._sources = {source: monitoring.answers.labels(source=source) for source in _SOURCES}
+        self._succeeded = {kind: monitoring.queries.labels(kind=kind, outcome="success") for kind in plan.Kind}
         self._texts: Answers[str, TextAnswer] = Answers(clock)
         self._objects: Answers[tuple[MetricQuery, Objects], ObjectAnswer] = Answers(clock)
         self._sweeps: Answers[MetricQuery, SweepAnswer] = Answers(clock)
-        self._lanes: OrderedDict[MetricQuery, Lane] = OrderedDict()  # by the time last used
+        self._lanes: OrderedDict[tuple[MetricQuery, str | None], Lane] = OrderedDict()  # by the time last used
         self._unmergeable: WeakSet[Rule] = WeakSet()
         self._paused: WeakKeyDictionary[Rule, float] = WeakKeyDictionary()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -96,7 +106,7 @@ class QueryCache:
             return await self._ask_unmergeable(query, objects, freshness)
         now = self._clock.monotonic()
         key = (query, objects)
-        lane = self._lane(query, expected, now)
+        lane = self._lane(query, objects, expected, now)
         lane.note(objects, now)
         lane.freshness = freshness
         kept = self._objects.get(key)
@@ -195,8 +205,7 @@ class QueryCache:
     async def _depart(self, lane: Lane, flights: Mapping[Objects, asyncio.Future[ObjectAnswer]]) -> None:
         """Send the questions of `flights` with what rides along, and give each its answer."""
         now = self._clock.monotonic()
-        busy = now - lane.departed < lane.freshness.ttl
-        lane.departed = now
+        busy = now - lane.used_before < lane.freshness.ttl
         wanted = list(flights)
         if not self._may_merge(lane.query.rule, now):
             await self._depart_alone(lane, flights)
@@ -208,7 +217,10 @@ class QueryCache:
             if busy:
                 riding = plan.companions(lane.query, wanted, self._due(lane, flights, now))
             planned = plan.merge(lane.query, [*wanted, *riding])
-        results = await asyncio.gather(*(self._send(query.promql, query.kind) for query in planned))
+        if len(planned) == 1:  # as nearly always: spares a task
+            results = [await self._send(planned[0].promql, planned[0].kind)]
+        else:
+            results = await asyncio.gather(*(self._send(query.promql, query.kind) for query in planned))
         failure = next((result for result in results if isinstance(result, PrometheusError)), None)
         if failure is not None:
             await self._recover(lane, flights, planned, failure)
@@ -231,9 +243,14 @@ class QueryCache:
 
     def _due(self, lane: Lane, flights: Mapping[Objects, object], now: float) -> Iterator[Objects]:
         """Yield the standing questions whose answers are not fresh, those asked longest ago first."""
+        fresh = 0
         for objects in lane.standing:
             kept = self._objects.get((lane.query, objects))
-            if objects not in flights and (kept is None or now - kept.asked >= lane.freshness.ttl):
+            if kept is not None and now - kept.asked < lane.freshness.ttl:
+                fresh += 1
+                if fresh > FRESH_PASSED:
+                    return
+            elif objects not in flights:
                 yield objects
 
     async def _recover(
@@ -280,23 +297,23 @@ class QueryCache:
         except PrometheusError as error:
             self._monitoring.queries.labels(kind=kind, outcome=error.kind).inc()
             return error
-        self._monitoring.queries.labels(kind=kind, outcome="success").inc()
+        self._succeeded[kind].inc()
         return result
 
     def _may_merge(self, rule: Rule, now: float) -> bool:
         return rule not in self._unmergeable and self._paused.get(rule, float("-inf")) <= now
 
-    def _lane(self, query: MetricQuery, expected: int, now: float) -> Lane:
-        """Return the lane of a query; those that nobody has used for long are forgotten on the way."""
-        lane = self._lanes.get(query)
+    def _lane(self, query: MetricQuery, objects: Objects, expected: int, now: float) -> Lane:
+        """Return the lane of a question; those that nobody has used for long are forgotten on the way."""
+        key = (query, None if plan.may_sweep(query) else objects.namespace)
+        lane = self._lanes.get(key)
         if lane is None:
-            lane = self._lanes[query] = Lane(query, expected)
-            lane.used = now
-            for oldest in list(itertools.islice(self._lanes.values(), 2)):
+            for oldest, unused in list(itertools.islice(self._lanes.items(), 2)):
                 # a lane on its way keeps itself until it has landed
-                if oldest is not lane and (now - oldest.used > STANDING or len(self._lanes) > LANES):
-                    del self._lanes[oldest.query]
-        self._lanes.move_to_end(query)
+                if now - unused.used > STANDING or len(self._lanes) >= LANES:
+                    del self._lanes[oldest]
+            lane = self._lanes[key] = Lane(query, expected)
+        self._lanes.move_to_end(key)
         return lane
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str, abandon: Callable[[], None]) -> None:
@@ -319,7 +336,7 @@ class QueryCache:
         task.add_done_callback(finished)
 
     def _count(self, source: str) -> None:
-        self._monitoring.answers.labels(source=source).inc()
+        self._sources[source].inc()
 
 
 def _pick(query: MetricQuery, objects: Objects, result: QueryResult) -> dict[str, Sample]:

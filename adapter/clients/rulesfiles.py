@@ -4,7 +4,7 @@ Parsing is `config`'s, what becomes of a change `provider.rules`'. Files are loo
 a symbolic link, which a watch on the file does not see, and a look costs some microseconds.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from adapter.config import rulesfile
@@ -16,28 +16,38 @@ _FLAG = "--config"
 
 
 class RulesFiles:
-    """The files that `--config` names: each a file, or a folder of .yaml, .yml and .json files in the order of their names."""
+    """The files that a command line names: each a file, or a folder of .yaml, .yml and .json files in the order of their names."""
 
-    def __init__(self, paths: Sequence[str]) -> None:
+    def __init__(
+        self,
+        paths: Sequence[str],
+        *,
+        parse: Callable[[str, str], Parsed] = rulesfile.parse_rules,
+        flag: str = _FLAG,
+    ) -> None:
+        """`parse` reads a text, given the name of its file; `flag` is what faults say that the paths come from."""
         self._paths = tuple(map(Path, paths))
+        self._parse = parse
+        self._flag = flag
         self._seen: object = None
 
     def read(self) -> Parsed:
         """Return what all files say together; a file that cannot be read is a fatal fault of the whole."""
         self._seen = self._signature()
-        parsed = []
         fatal: list[Fault] = []
-        for path in self._files(fatal):
-            try:
-                text = path.read_text(encoding="utf-8")
-            except (OSError, UnicodeDecodeError) as error:
-                fatal.append(Fault(_FLAG, str(path), f"expected a readable file: {_reason(error)}"))
-                continue
-            parsed.append(rulesfile.parse_rules(text, str(path)))
+        parsed = [self._parse(text, source) for source, text in self.texts(fatal)]
         merged, doubled = rulesfile.merge([one.config for one in parsed])
         faults = tuple(fault for one in parsed for fault in one.faults)
         fatal += [fault for one in parsed for fault in one.fatal]
         return Parsed(merged, (*faults, *doubled), tuple(fatal))
+
+    def texts(self, fatal: list[Fault]) -> Iterator[tuple[str, str]]:
+        """Yield name and text of each file; `fatal` grows with those that cannot be read."""
+        for path in self._files(fatal):
+            try:
+                yield str(path), path.read_text(encoding="utf-8")
+            except (OSError, UnicodeDecodeError) as error:
+                fatal.append(Fault(self._flag, str(path), f"expected a readable file: {_reason(error)}"))
 
     def poll(self) -> Parsed | None:
         """Return what the files say when one is another than when last read, else None."""
@@ -54,7 +64,7 @@ class RulesFiles:
             )
             if not found:
                 fatal.append(
-                    Fault(_FLAG, str(path), f"expected a folder with at least one {', '.join(_SUFFIXES)} file")
+                    Fault(self._flag, str(path), f"expected a folder with at least one {', '.join(_SUFFIXES)} file")
                 )
             files += found
         return files

@@ -10,7 +10,7 @@ refused or said once, never passed over in silence; all faults are reported toge
 import difflib
 import ipaddress
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,7 +19,7 @@ from adapter import errors
 from adapter.config import ciphers, pflag, yamltree
 from adapter.config.flagtable import TABLE
 from adapter.config.options import SERVABLE_GROUPS, Options
-from adapter.config.pflag import Effect, Flag, Given, Kind
+from adapter.config.pflag import Effect, Flag, Given, Kind, Scanned
 from adapter.model import durations
 
 _SECRET = frozenset({"prometheus-url", "prometheus-header", "prometheus-query-param"})
@@ -38,7 +38,11 @@ def parse_flags(argv: Sequence[str]) -> tuple[Options, tuple[str, ...]]:
 
     Raises InputError with every fault.
     """
-    scanned = pflag.scan(argv, TABLE)
+    return build_options(pflag.scan(argv, TABLE))
+
+
+def build_options(scanned: Scanned) -> tuple[Options, tuple[str, ...]]:
+    """Return the settings and notices of a command line that was split into flags of `TABLE`; as `parse_flags`."""
     faults = list(scanned.faults)
     values: dict[str, Any] = {}
     for given in scanned.given:
@@ -227,9 +231,9 @@ def _notices(given: Iterable[Given], options: Options) -> tuple[str, ...]:
     return tuple(notices)
 
 
-def _groups_of_flags() -> dict[str, list[Flag]]:
+def _groups_of_flags(table: Mapping[str, Flag]) -> dict[str, list[Flag]]:
     groups: dict[str, list[Flag]] = {}
-    for flag in TABLE.values():
+    for flag in table.values():
         groups.setdefault(flag.group, []).append(flag)
     return groups
 
@@ -246,29 +250,29 @@ def _has_default(flag: Flag) -> bool:
 
 def render_help() -> str:
     """Return the text of `fastpath serve --help`."""
-    lines = ["Usage: fastpath serve --config=PATH [flags]", ""]
-    for group, flags in _groups_of_flags().items():
+    return "\n".join(["Usage: fastpath serve --config=PATH [flags]", "", *help_lines(TABLE)])
+
+
+def help_lines(table: Mapping[str, Flag]) -> list[str]:
+    """Return flags with their help texts, one block for each group."""
+    lines: list[str] = []
+    for group, flags in _groups_of_flags(table).items():
         lines.append(f"{group}:")
         for flag in flags:
             text = flag.help + (f" (default {flag.default})" if _has_default(flag) else "")
             lines.append(f"  {_usage(flag)}")
             lines += textwrap.wrap(text, _WIDTH, initial_indent=" " * 8, subsequent_indent=" " * 8)
         lines.append("")
-    return "\n".join(lines)
+    return lines
 
 
-def render_markdown() -> str:
-    """Return the flags as tables in Markdown, one for each group."""
+def render_markdown(table: Mapping[str, Flag] = TABLE) -> str:
+    """Return flags as tables in Markdown, one for each group; by default those of `fastpath serve`."""
     lines = []
-    for group, flags in _groups_of_flags().items():
+    for group, flags in _groups_of_flags(table).items():
         lines += [f"## {group}", "", "| flag | default | meaning |", "| --- | --- | --- |"]
         for flag in flags:
             default = f"`{flag.default}`" if flag.default else ""
             lines.append(f"| `{_usage(flag)}` | {default} | {flag.help.replace('|', chr(92) + '|')} |")
         lines.append("")
     return "\n".join(lines)
-
-
-def names_with_values() -> frozenset[str]:
-    """Return the names of the flags whose value may stand in the next argument."""
-    return frozenset(flag.name for flag in TABLE.values() if flag.kind is not Kind.BOOL)

@@ -4,7 +4,7 @@ Here: tokens to (flag, text), and the reading of each kind of value. Not here: w
 mean together (`flags`).
 
 Law: `--name=value`, `--name value`, a boolean never takes the next argument, `-v 4`, `-v=4`, `-v4`, `--` ends the flags,
-underscores are not dashes, positional arguments are passed over, the last value of a single-valued flag wins. Every fault
+underscores are not dashes, arguments may stand between flags, the last value of a single-valued flag wins. Every fault
 is found, not the first only.
 """
 
@@ -75,11 +75,12 @@ class Given(NamedTuple):
 
 @dataclass
 class Scanned:
-    """What stands on a command line: flags in their order, faults of syntax, and whether help was asked for."""
+    """What stands on a command line: flags in their order, faults of syntax, whether help was asked for, and other arguments."""
 
     given: list[Given] = field(default_factory=list)
     faults: list[errors.Fault] = field(default_factory=list)
     help: bool = False
+    positional: list[str] = field(default_factory=list)
 
 
 def scan(argv: Sequence[str], table: Mapping[str, Flag]) -> Scanned:
@@ -90,11 +91,14 @@ def scan(argv: Sequence[str], table: Mapping[str, Flag]) -> Scanned:
     while rest:
         argument = rest.pop()
         if argument == "--":
+            scanned.positional += rest[::-1]
             break
         if argument.startswith("--"):
             _scan_long(argument, rest, table, scanned)
         elif argument.startswith("-") and argument != "-":
             _scan_short(argument, rest, shorthands, table, scanned)
+        else:
+            scanned.positional.append(argument)
     return scanned
 
 

@@ -1,153 +1,150 @@
 """Warnings: what loads and would still surprise its author. Each is a mistake met in public configurations.
 
-A warning has a place, a value and a sentence, as a fault has; unlike a fault it stops nothing.
+A warning has a place, a value and a sentence, as a fault has; unlike a fault it stops nothing. Here: names, labels, objects, and
+rules beside one another. What is wrong with the PromQL itself: `lint_query`.
 """
 
 import re
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-import promql_parser as promql
-
-from adapter.errors import Fault, NamingError
-from adapter.rules import matchers
+from adapter.config.rulesfile import OnNaN
+from adapter.errors import Fault, NamingError, TemplateError
+from adapter.rules import lint_query
 from adapter.rules.compile import Rule, Ruleset
 from adapter.rules.naming import NAMESPACES
-from adapter.rules.sketch import Sketch, named_series, sketch_custom, sketch_external
+from adapter.rules.registry import ROOT_SCOPED
+from adapter.rules.sketch import Sketch, sketch
 
-# A rate needs two samples; four scrapes leave room for one lost scrape and for the offset between window and scrapes.
-SCRAPES_IN_WINDOW = 4
-_RATES = frozenset({"rate", "irate", "increase", "delta", "idelta", "deriv"})
-_REFERENCE = re.compile(r"\$([A-Za-z0-9_]+)")
+# From here on a rule's metrics are worth a word: every one is an entry of the discovery document for each kind of object.
+MANY_METRICS = 1000
 
+_REFERENCE = re.compile(r"\$(?:\{([A-Za-z0-9_]+)\}|([A-Za-z0-9_]+))")
 
-def lint(ruleset: Ruleset, sketches: Iterable[Sketch], scrape_interval: float) -> list[Fault]:
-    """Return the warnings for rules and what they would do; `scrape_interval` in seconds."""
-    external = set(ruleset.external)
-    found: list[Fault] = []
-    by_metric: dict[tuple[bool, str], Rule] = {}
-    for sketch in sketches:
-        rule, is_external = sketch.rule, sketch.rule in external
-        found += _name_warnings(rule, sketch.metrics, is_external=is_external)
-        found += _query_warnings(sketch, scrape_interval, is_external=is_external)
-        for metric in sketch.metrics:
-            earlier = by_metric.setdefault((is_external, metric), rule)
-            if earlier is not rule and _share_resources(earlier, rule, is_external=is_external):
-                found.append(_warning(rule, "name", metric, f"{earlier.config.path} makes the same metric; the later rule answers where both could"))
-                by_metric[is_external, metric] = rule
-    return list(dict.fromkeys(found))  # what is true for pods is often true for namespaces too
+# What a check says of one sketch: path below the rule, value, sentence.
+Finding = tuple[str, str, str]
 
 
 def sketches(ruleset: Ruleset) -> list[Sketch]:
     """Return what all rules would do, told from their text alone."""
-    return [*(sketch_custom(rule, None) for rule in ruleset.custom), *(sketch_external(rule, None) for rule in ruleset.external)]
+    return [
+        *(sketch(rule, None, external=False) for rule in ruleset.custom),
+        *(sketch(rule, None, external=True) for rule in ruleset.external),
+    ]
 
 
-def _share_resources(first: Rule, second: Rule, *, is_external: bool) -> bool:
-    if is_external:
-        return True
-    known = [{each.resource for each in sketch_custom(rule, None).examples} for rule in (first, second)]
-    return bool(known[0] & known[1]) or not (known[0] and known[1])
+def lint(made: Iterable[Sketch], scrape_interval: float) -> list[Fault]:
+    """Return the warnings for rules in the order of the files; `scrape_interval` in seconds."""
+    found: list[Fault] = []
+    earlier: list[Sketch] = []
+    for each in made:
+        for check in _CHECKS:
+            found += [warning(each.rule, *finding) for finding in check(each)]
+        found += [warning(each.rule, *finding) for finding in lint_query.check(each, scrape_interval)]
+        found += [warning(each.rule, *finding) for finding in _collisions(each, earlier)]
+        earlier.append(each)
+    return list(dict.fromkeys(found))  # what is true for pods is often true for namespaces too
 
 
-def _name_warnings(rule: Rule, metrics: Iterable[str], *, is_external: bool) -> Iterator[Fault]:
-    expansion = rule.config.name_as
+def warning(rule: Rule, path: str, value: str, sentence: str) -> Fault:
+    """Return a warning about a place below a rule."""
+    return Fault(f"{rule.config.path}.{path}", value, sentence, rule.config.source, rule.config.line)
+
+
+def _collisions(made: Sketch, earlier: Sequence[Sketch]) -> Iterator[Finding]:
+    """Yield the metrics that an earlier rule of the same API makes too, for objects that both may find."""
+    kinds = {example.resource for example in made.examples}
+    for metric in made.metrics:
+        for other in reversed(earlier):
+            if other.external is not made.external or metric not in other.metrics:
+                continue
+            if made.external or kinds & {example.resource for example in other.examples}:
+                path = other.rule.config.path
+                yield "name", metric, f"{path} makes the same metric; the later rule answers where both could"
+                break
+
+
+def _names(made: Sketch) -> Iterator[Finding]:
+    rule, metrics = made.rule, set(made.metrics)
     if rule.namer.expansion and all(piece.group is None for piece in rule.namer.expansion):
-        metrics = {*metrics, "".join(piece.text for piece in rule.namer.expansion)}
+        metrics.add("".join(piece.text for piece in rule.namer.expansion))
     for metric in sorted(metrics):
         if not metric:
-            yield _warning(rule, "name.as", expansion, "the metric name comes out empty and can never be asked for")
+            yield "name.as", rule.config.name_as, "the metric name comes out empty and can never be asked for"
         if "/" in metric:
-            yield _warning(rule, "name.as", metric, "a name with a slash can never be asked for")
-        if is_external and metric != metric.lower():
-            yield _warning(rule, "name.as", metric, "HorizontalPodAutoscalers ask for external metrics in lower case and never find a name with capitals")
-    for reference in _REFERENCE.findall(expansion):
-        if not reference.isdigit() and reference not in rule.namer.matches.groupindex:
-            yield _warning(rule, "name.as", f"${reference}", f"there is no such group, so this is empty: write ${{{_leading_number(reference)}}} to end the name of the group")
+            yield "name.as", metric, "a name with a slash can never be asked for"
+        if made.external and metric != metric.lower():
+            sentence = "autoscalers ask for external metrics in lower case and never find a name with capitals"
+            yield "name.as", metric, sentence
+    if len(metrics) >= MANY_METRICS:
+        sentence = "each is listed for every kind of object; seriesFilters or a narrower seriesQuery keep the list short"
+        yield "seriesQuery", f"{len(metrics)} metrics", sentence
 
 
-def _leading_number(reference: str) -> str:
-    digits = re.match(r"\d+", reference)
-    return digits[0] if digits else reference
-
-
-def _query_warnings(sketch: Sketch, scrape_interval: float, *, is_external: bool) -> Iterator[Fault]:
-    rule = sketch.rule
-    query = rule.config.metrics_query
-    yield from _label_warnings(rule, is_external=is_external)
-    if not query:
-        yield _warning(rule, "metricsQuery", "", "there is no query, so every request for this metric fails")
-        return
-    if is_external and "GroupBy" in rule.query.fields():
-        yield _warning(rule, "metricsQuery", "<<.GroupBy>>", "external metrics describe no object, so this is empty and the query is summed to one value")
-    fixed = named_series(rule.config.series_query)
-    if "Series" not in rule.query.fields() and fixed is None and len(sketch.series) != 1:
-        yield _warning(rule, "metricsQuery", "", "the query does not use <<.Series>> although seriesQuery may match several names")
-    for example in sketch.examples:
-        if not example.promql:
-            yield _warning(rule, "resources", str(example.resource.group_resource) if example.resource else "namespaces", f"requests fail: {example.fault}")
+def _references(made: Sketch) -> Iterator[Finding]:
+    """Yield the references of `name.as` to groups that `name.matches` does not have."""
+    expression = made.rule.namer.matches
+    for braced, bare in _REFERENCE.findall(made.rule.config.name_as.replace("$$", "")):
+        name = braced or bare
+        known = int(name) <= expression.groups if name.isdecimal() else name in expression.groupindex
+        if known:
             continue
-        try:
-            parsed = promql.parse(example.promql)
-        except ValueError as error:
-            yield _warning(rule, "metricsQuery", matchers.shorten(example.promql), f"this PromQL does not parse: {matchers.shorten(str(error))}")
-            return
-        yield from _window_warnings(rule, parsed, scrape_interval)
-        if example.resource is not None and _loses_label(parsed, rule.converter.label_for(example.resource.group_resource)):
-            label = rule.converter.label_for(example.resource.group_resource)
-            yield _warning(rule, "metricsQuery", "", f"the result has no label {label}, so {example.resource.group_resource} are never found: group by it")
+        number = re.match(r"[0-9]+(?=[A-Za-z_])", bare)
+        advice = f": write ${{{number[0]}}} to end the name of the group" if number else ""
+        yield "name.as", f"${{{name}}}" if braced else f"${name}", f"there is no such group, so this is empty{advice}"
 
 
-def _label_warnings(rule: Rule, *, is_external: bool) -> Iterator[Fault]:
-    resources = rule.config.resources
-    if not is_external and not resources.namespaced:
-        yield _warning(rule, "resources.namespaced", "false", "this has an effect on externalRules only")
-    try:
-        rule.converter.label_for(NAMESPACES)
-    except NamingError:
-        if is_external and resources.namespaced:
-            yield _warning(rule, "resources", "", "no label for namespaces, so every request fails: add an override for namespace, or namespaced: false")
-        elif not is_external and rule.converter.by_label:
-            yield _warning(rule, "resources.overrides", "", "no label for namespaces, so objects in namespaces cannot be asked for: add an override for namespace")
-    if not is_external and not rule.converter.by_label and rule.converter.template is None:
-        yield _warning(rule, "resources", "", "neither overrides nor a template: no object is ever found on the series, and the metric is not listed")
+def _extensions(made: Sketch) -> Iterator[Finding]:
+    if made.external and made.rule.config.on_nan is OnNaN.ZERO:
+        yield "onNaN", "zero", "this has an effect on rules only: an external value that is NaN is always left out"
+
+
+def _series(made: Sketch) -> Iterator[Finding]:
+    """Yield what the series that exist say; nothing when nobody asked for them."""
+    if made.known is None:
+        return
+    if not made.known:
+        yield "seriesQuery", "", "no series matches now, so the rule serves nothing"
+    elif not made.series:
+        names = len(made.known)
+        yield "seriesFilters", "", f"all {names} names are dropped by seriesFilters or name.matches: --why METRIC says how"
+    else:
+        for label, resource in made.rule.converter.by_label.items():
+            # of an external rule's labels only the one for namespaces is ever used
+            used = resource.group_resource == NAMESPACES and made.rule.config.resources.namespaced
+            if label not in made.labels and (used or not made.external):
+                yield f"resources.overrides.{label}", "", "no series of this rule has the label"
+
+
+def _labels(made: Sketch) -> Iterator[Finding]:
+    rule, resources = made.rule, made.rule.config.resources
+    if not made.external and not resources.namespaced:
+        yield "resources.namespaced", "false", "this has an effect on externalRules only"
+    if made.external:
+        if resources.namespaced and not _names_namespaces(rule):
+            sentence = "no label for namespaces, so every request fails: add an override for namespace, or namespaced: false"
+            yield "resources", "", sentence
+    elif not rule.converter.by_label and rule.converter.template is None:
+        sentence = "neither overrides nor a template: no object is ever found on the series, and the metric is not listed"
+        yield "resources", "", sentence
+    elif made.known is not None and made.series and not made.examples:
+        yield "resources", "", "no label of the series names a kind of object, so the metric is not listed"
+    elif not _names_namespaces(rule) and not all(each.group_resource in ROOT_SCOPED for each in rule.converter.by_label.values()):
+        sentence = "no label for namespaces, so objects in namespaces cannot be asked for: add an override for namespace"
+        yield "resources.overrides", "", sentence
     seen: dict[object, str] = {}
     for label, resource in rule.converter.by_label.items():
         earlier = seen.setdefault(resource.group_resource, label)
         if earlier != label:
-            yield _warning(rule, f"resources.overrides.{label}", str(resource.group_resource), f"{earlier} names the same resource; queries use {label}, the one that comes last")
+            sentence = f"{earlier} names the same resource; queries use the label that comes last"
+            yield f"resources.overrides.{label}", str(resource.group_resource), sentence
 
 
-def _window_warnings(rule: Rule, node: Any, scrape_interval: float) -> Iterator[Fault]:
-    found: dict[str, None] = {}
-
-    def look(part: Any) -> bool:
-        if isinstance(part, promql.Call) and part.func.name in _RATES:
-            for argument in part.args:
-                if isinstance(argument, promql.MatrixSelector) and argument.range.total_seconds() < SCRAPES_IN_WINDOW * scrape_interval:
-                    found[promql.display_duration(argument.range)] = None
-        return True
-
-    promql.walk(node, look)
-    for window in found:
-        yield _warning(rule, "metricsQuery", f"[{window}]", f"shorter than {SCRAPES_IN_WINDOW} scrapes of {scrape_interval:g} s: the value comes and goes with a single lost scrape")
-
-
-def _loses_label(node: Any, label: str) -> bool:
-    """Whether an aggregation at the top drops the label that names the objects."""
-    while isinstance(node, promql.ParenExpr | promql.UnaryExpr):
-        node = node.expr
-    if isinstance(node, promql.Call) and node.func.name in {"scalar", "vector", "time"}:
-        return True
-    if not isinstance(node, promql.AggregateExpr) or str(node.op) in {"topk", "bottomk", "limitk", "limit_ratio"}:
+def _names_namespaces(rule: Rule) -> bool:
+    try:
+        rule.converter.label_for(NAMESPACES)
+    except (NamingError, TemplateError):
         return False
-    if node.modifier is None:
-        return True
-    by = node.modifier.type == promql.AggModifierType.By
-    return (label in node.modifier.labels) is not by
+    return True
 
 
-def _warning(rule: Rule, path: str, value: str, sentence: str) -> Fault:
-    return Fault(f"{rule.config.path}.{path}", value, sentence, rule.config.source, rule.config.line)
-
-
+_CHECKS: tuple[Callable[[Sketch], Iterator[Finding]], ...] = (_names, _references, _extensions, _series, _labels)

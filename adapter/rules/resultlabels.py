@@ -39,8 +39,8 @@ def _call(node: Any, label: str) -> str:
         return f"{name}()"
     if name in {"label_replace", "label_join"} and node.args[1].val == label:
         return ""
-    vectors = [argument for argument in node.args if not isinstance(argument, promql.NumberLiteral)]
-    return loses(vectors[-1] if name.startswith("histogram_") else vectors[0], label) if vectors else ""
+    vectors = [part for part in node.args if not isinstance(part, promql.StringLiteral) and not is_scalar(part)]
+    return loses(vectors[0], label) if vectors else ""
 
 
 def _aggregate(node: Any, label: str) -> str:
@@ -60,9 +60,9 @@ def _aggregate(node: Any, label: str) -> str:
 def _binary(node: Any, label: str) -> str:
     operator = str(node.op).strip()
     left, right = loses(node.lhs, label), loses(node.rhs, label)
-    if _is_scalar(node.lhs):
+    if is_scalar(node.lhs):
         return right
-    if _is_scalar(node.rhs) or operator in {"and", "unless"}:
+    if is_scalar(node.rhs) or operator in {"and", "unless"}:
         return left
     if operator == "or":
         return left and right
@@ -78,11 +78,12 @@ def _binary(node: Any, label: str) -> str:
     return left or right
 
 
-def _is_scalar(node: Any) -> bool:
+def is_scalar(node: Any) -> bool:
+    """Tell whether a parsed query gives a scalar, which has no labels at all."""
     while isinstance(node, promql.ParenExpr | promql.UnaryExpr):
         node = node.expr
     if isinstance(node, promql.BinaryExpr):
-        return _is_scalar(node.lhs) and _is_scalar(node.rhs)
+        return is_scalar(node.lhs) and is_scalar(node.rhs)
     return isinstance(node, promql.NumberLiteral) or (
         isinstance(node, promql.Call) and node.func.name in {"scalar", "time", "pi"}
     )

@@ -1,69 +1,136 @@
-"""Why a metric is in Prometheus and not in the API: what each rule makes of the series that exist, step by step.
+"""What becomes of the series on their way to a metric: matched by which rule, dropped by which filter, named what, about which objects.
 
-Pure: series lists come in, sentences go out. Asking Prometheus is the caller's.
+Pure: series lists come in, steps come out. What the steps amount to is `verdict`'s, asking Prometheus the caller's.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from adapter.errors import PrometheusError
 from adapter.model.metrics import SeriesInfo
-from adapter.rules.compile import Rule
+from adapter.model.resources import APIResource
+from adapter.rules.compile import Rule, Ruleset
+from adapter.rules.sketch import named_series
 
-_SHOWN = 5
+SHOWN = 5
+
+# Per series selector: the series that it matches, or why nobody knows.
+Lists = Mapping[str, tuple[SeriesInfo, ...] | PrometheusError]
 
 
-class RuleTrace(NamedTuple):
-    """What one rule makes of its series. `gives` are the series names that become the metric asked about; `steps` the sentences."""
+class Rejected(NamedTuple):
+    """A series that a rule does not take: why, and which name it would have had otherwise (None: `name.matches` does not match)."""
+
+    series: SeriesInfo
+    reason: str
+    otherwise: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RuleTrace:
+    """What one rule makes of its series, seen from the metric that somebody misses.
+
+    `gives` become the metric, `rejected` are dropped, `others` get the other names. `mapped` are the labels of `gives` that name
+    kinds of objects, `plain` those that name none. `error` says why the list was not read; then all else is empty.
+    """
 
     rule: Rule
+    external: bool
+    matched: tuple[SeriesInfo, ...]
+    error: str
     gives: tuple[SeriesInfo, ...]
-    steps: tuple[str, ...]
+    rejected: tuple[Rejected, ...]
+    others: Mapping[str, tuple[SeriesInfo, ...]]
+    mapped: tuple[tuple[str, APIResource], ...]
+    plain: tuple[str, ...]
+
+    @property
+    def place(self) -> str:
+        """The rule's path, which is how people find it."""
+        return self.rule.config.path
+
+    def fixed_name(self, metric: str) -> str | None:
+        """Return the one series name that the rule asks for, if it would become the metric."""
+        name = named_series(self.rule.config.series_query)
+        return name if name is not None and self.rule.namer.name(name) == metric else None
 
 
-def trace_rule(rule: Rule, known: Sequence[SeriesInfo], metric: str, *, external: bool) -> RuleTrace:
-    """Return what became of each series: matched, rejected by which filter, named what, mapped to which kinds of object."""
-    if not known:
-        return RuleTrace(rule, (), ("seriesQuery matches no series",))
-    steps = [f"seriesQuery matches {_names(known)}"]
-    rejected: dict[str, list[SeriesInfo]] = {}
-    named: dict[str, list[SeriesInfo]] = {}
+def trace_rules(ruleset: Ruleset, lists: Lists, metric: str) -> tuple[RuleTrace, ...]:
+    """Return what every rule makes of its series, custom rules first."""
+    return (
+        *(_trace(rule, lists[rule.config.series_query], metric, external=False) for rule in ruleset.custom),
+        *(_trace(rule, lists[rule.config.series_query], metric, external=True) for rule in ruleset.external),
+    )
+
+
+def _trace(rule: Rule, known: Sequence[SeriesInfo] | PrometheusError, metric: str, *, external: bool) -> RuleTrace:
+    if isinstance(known, PrometheusError):
+        return RuleTrace(rule, external, (), str(known), (), (), {}, (), ())
+    rejected: list[Rejected] = []
+    named: dict[str, tuple[SeriesInfo, ...]] = {}
+    unfiltered = replace(rule.namer, filters=())
     for series in known:
         reason = rule.namer.rejection(series.name)
         if reason is not None:
-            rejected.setdefault(reason, []).append(series)
+            rejected.append(Rejected(series, reason, unfiltered.name(series.name)))
         else:
-            named.setdefault(rule.namer.name(series.name) or "", []).append(series)
-    steps += [f"{_names(dropped)}: dropped by {reason}" for reason, dropped in rejected.items()]
-    given = named.pop(metric, [])
-    steps += [f"{_names(others)}: named {name}" for name, others in list(named.items())[:_SHOWN]]
-    if len(named) > _SHOWN:
-        steps.append(f"... and {len(named) - _SHOWN} other metric names")
-    if not given:
-        return RuleTrace(rule, (), (*steps, f"no series becomes {metric}"))
-    steps.append(f"{_names(given)}: named {metric}")
-    if not external:
-        steps += _mapping(rule, given)
-    return RuleTrace(rule, tuple(given), tuple(steps))
-
-
-def _mapping(rule: Rule, given: Sequence[SeriesInfo]) -> list[str]:
-    """Say which labels name objects; a series without any is listed nowhere."""
-    labels = sorted(frozenset().union(*(series.labels for series in given)) - {"__name__"})
+            name = rule.namer.name(series.name)
+            assert name is not None  # nothing rejected it
+            named[name] = (*named.get(name, ()), series)
+    gives = named.pop(metric, ())
+    labels = sorted(frozenset[str]().union(*(series.labels for series in gives)))
     mapped = [(label, resource) for label in labels if (resource := rule.converter.resource_for(label)) is not None]
-    steps = [f"label {label} names {resource.group_resource}" for label, resource in mapped]
-    plain = [label for label in labels if label not in {label for label, _ in mapped}]
-    if plain:
-        steps.append(f"labels that name no object: {_listed(plain)}")
-    if not mapped:
-        steps.append("no label names an object, so the metric is listed nowhere: add an override or a template")
-    return steps
+    plain = [label for label in labels if label not in dict(mapped)]
+    return RuleTrace(
+        rule, external, tuple(known), "", gives, tuple(rejected), named, tuple(mapped), tuple(plain)
+    )
+
+
+def steps(traced: RuleTrace) -> list[str]:
+    """Return the sentences of one rule, in the order in which things happen."""
+    if traced.error:
+        return [f"the series could not be read: {traced.error}"]
+    if not traced.matched:
+        return ["matches no series"]
+    told = [f"matches {_names(traced.matched)}"]
+    reasons = dict.fromkeys(each.reason for each in traced.rejected)
+    for reason in reasons:
+        told.append(f"dropped by {reason}: {_names([each.series for each in traced.rejected if each.reason == reason])}")
+    for name, series in list(traced.others.items())[:SHOWN]:
+        told.append(f"becomes {name or '(a name without a character)'}: {_names(series)}")
+    if len(traced.others) > SHOWN:
+        told.append(f"and {len(traced.others) - SHOWN} metrics more")
+    if traced.gives:
+        told.append(f"becomes the metric: {_names(traced.gives)}")
+        if not traced.external:
+            told += _label_steps(traced)
+    return told
+
+
+def _label_steps(traced: RuleTrace) -> list[str]:
+    told = [f"label {label} names {resource.group_resource}" for label, resource in traced.mapped]
+    if traced.plain:
+        told.append(f"labels that name no kind of object: {listed(traced.plain)}")
+    return told
 
 
 def _names(series: Sequence[SeriesInfo]) -> str:
-    shown = _listed([f"{each.name} ({each.count} series)" if each.count != 1 else f"{each.name} (1 series)" for each in series])
-    return shown
+    return listed([f"{each.name} ({counted(each.count, 'series', 'series')})" for each in series])
 
 
-def _listed(texts: Sequence[str]) -> str:
-    more = f" and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
-    return f"{', '.join(texts[:_SHOWN])}{more}"
+def listed(texts: Iterable[str]) -> str:
+    """Return the first texts and how many more there are."""
+    every = list(texts)
+    more = f" and {len(every) - SHOWN} more" if len(every) > SHOWN else ""
+    return f"{', '.join(every[:SHOWN])}{more}"
+
+
+def counted(number: int, one: str, several: str) -> str:
+    """Return a number with its noun."""
+    return f"{number} {one if number == 1 else several}"
+
+
+def label_names(series: Iterable[SeriesInfo], name: str) -> frozenset[str]:
+    """Return the labels of the series of one name."""
+    return frozenset[str]().union(*(each.labels for each in series if each.name == name))

@@ -1,5 +1,6 @@
 import base64
 import os
+import ssl
 from pathlib import Path
 
 import pytest
@@ -217,6 +218,20 @@ async def test_kubeconfig_credentials(tmp_path: Path, authority: Authority, cloc
     )
     assert (await origin.request_headers())["Authorization"] == "Bearer from-kubeconfig"
     assert origin.target.base == "https://p"
+
+
+async def test_what_else_a_kubeconfig_says_of_the_connection(
+    tmp_path: Path, clock: FakeClock, faults: FaultLog
+) -> None:
+    file = write_kubeconfig(
+        tmp_path / "config",
+        {"username": "me", "password": "secret"},
+        {"insecure-skip-tls-verify": True, "proxy-url": "http://proxy:1"},
+    )
+    origin = await connection.open_connection(PrometheusSettings("https://p", kubeconfig=file), clock, faults)
+    assert origin.proxy == "http://proxy:1"
+    assert (await origin.request_headers())["Authorization"] == basic("me:secret")
+    assert origin.ssl_context().verify_mode == ssl.CERT_NONE
 
 
 async def test_a_ca_file_wins_over_the_clusters_credentials_silently(

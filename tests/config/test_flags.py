@@ -479,12 +479,6 @@ def test_help_and_documentation_name_every_flag() -> None:
     assert all(line.count(" | ") == 2 for line in page.splitlines() if line.startswith("| `"))
 
 
-def test_booleans_never_take_the_next_argument() -> None:
-    names = flags.names_with_values()
-    assert {"config", "v", "prometheus-header"} <= names
-    assert not names & {"strict-config", "profiling", "logtostderr"}
-
-
 # --- a setting and the rules -------------------------------------------------------------------------------------
 
 

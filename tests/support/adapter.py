@@ -6,15 +6,23 @@ import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote
 
 import aiohttp
 
 from adapter import app
 from adapter.config import flags
-from adapter.sandbox.cluster import Cluster
+from adapter.model.clock import Clock
 from adapter.server.serving import MetricsServer
+
+
+class Reachable(Protocol):
+    """A cluster that an adapter can be pointed at."""
+
+    def kubeconfig(self, path: Path) -> Path:
+        """Write a kubeconfig to `path` and return it."""
+        ...
 
 
 class Answer(NamedTuple):
@@ -30,7 +38,7 @@ class Answer(NamedTuple):
 
 
 class RunningAdapter:
-    """Talks to a running adapter."""
+    """Talks to a running adapter. `url` is where it listens."""
 
     def __init__(self, url: str, session: aiohttp.ClientSession) -> None:
         self.url = url
@@ -69,8 +77,18 @@ class RunningAdapter:
 
 
 @contextlib.asynccontextmanager
-async def running(directory: Path, cluster: Cluster, prometheus: str, *arguments: str) -> AsyncIterator[RunningAdapter]:
-    """Run an adapter on free port of loopback until the block ends; `directory`/rules.yaml holds its rules."""
+async def running(
+    directory: Path,
+    cluster: Reachable,
+    prometheus: str,
+    *arguments: str,
+    clock: Clock | None = None,
+    until_ready: bool = True,
+) -> AsyncIterator[RunningAdapter]:
+    """Run an adapter on a free port of loopback until the block ends; `directory`/rules.yaml holds its rules.
+
+    The block begins when the adapter is ready, or with `until_ready` False as soon as it listens.
+    """
     options, _ = flags.parse_flags(
         [
             f"--config={directory / 'rules.yaml'}",
@@ -83,7 +101,7 @@ async def running(directory: Path, cluster: Cluster, prometheus: str, *arguments
     options = replace(options, secure_port=0)
     listening: asyncio.Future[MetricsServer] = asyncio.get_running_loop().create_future()
     stop = asyncio.Event()
-    run = asyncio.create_task(app.run(options, "test", stop, started=listening.set_result), name="adapter")
+    run = asyncio.create_task(app.run(options, "test", stop, started=listening.set_result, clock=clock), name="adapter")
     try:
         first: list[asyncio.Future[Any]] = [run, listening]
         await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
@@ -91,7 +109,8 @@ async def running(directory: Path, cluster: Cluster, prometheus: str, *arguments
             await run  # says why it did not start
         async with aiohttp.ClientSession() as session:
             adapter = RunningAdapter(f"https://127.0.0.1:{listening.result().port}", session)
-            await adapter.wait_for("/readyz", lambda answer: answer.status == 200)
+            if until_ready:
+                await adapter.wait_for("/readyz", lambda answer: answer.status == 200)
             yield adapter
     finally:
         stop.set()

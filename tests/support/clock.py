@@ -1,4 +1,6 @@
-"""A clock that stands still until a test moves it."""
+"""Clocks that a test moves: one that stands still until then, and the machine's own with a shift."""
+
+import time
 
 WALL = 1_700_000_000.0
 """The time of day at which a `FakeClock` starts unless told: 2023-11-14 22:13:20 UTC."""
@@ -26,3 +28,22 @@ class FakeClock:
     def set_wall(self, wall: float) -> None:
         """Jump: the time of day is set, as by NTP or a person, and the monotonic reading stays."""
         self._wall = wall
+
+
+class ShiftedClock:
+    """The machine's clock, both of whose readings a test may move away: for a whole process that must go on running."""
+
+    def __init__(self) -> None:
+        self.wall_shift = 0.0
+        self.monotonic_shift = 0.0
+
+    def wall(self) -> float:
+        return time.time() + self.wall_shift  # noqa: TID251 - stands in for app.py's own clock
+
+    def monotonic(self) -> float:
+        return time.monotonic() + self.monotonic_shift  # noqa: TID251 - see above
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass at once."""
+        self.wall_shift += seconds
+        self.monotonic_shift += seconds

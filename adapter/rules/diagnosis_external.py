@@ -1,0 +1,65 @@
+"""Why an external metric that is served has no value: one sentence that names the cause and the remedy.
+
+As `diagnosis`, for metrics that describe no object: only the namespace of the autoscaler and its selector can be wrong.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from adapter.model.metrics import Sample
+from adapter.rules import matchers
+from adapter.rules.diagnosis import Followups, Value, namespace_guess, query_gives_nothing
+from adapter.rules.matchers import Matcher
+from adapter.rules.registry import ExternalEntry
+from adapter.rules.trace import counted, listed
+
+
+def build_followups(series: str, label: str, namespace: str, selector: Sequence[Matcher]) -> Followups:
+    """Return the queries that count the series of a selector in any namespace, and those of the namespace with any labels."""
+    around = matchers.join([Matcher(label, "=", namespace)] if label else [])
+    return Followups(
+        f"count by ({label}) ({series}{{{matchers.join(selector)}}})",
+        f"count ({series}{{{around}}})",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    """An external metric without a sample in a namespace, and what the follow-ups found."""
+
+    entry: ExternalEntry
+    label: str
+    namespace: str
+    selector: str
+    named: Sequence[Sample]
+    around: Sequence[Sample]
+    labels: frozenset[str]
+    look_back: str
+
+
+def explain_nothing(case: Nothing) -> str:
+    """Return the sentence for an external metric without a sample."""
+    series, place = case.entry.series, case.entry.rule.config.path
+    spaces = sorted({sample.labels.get(case.label, "") for sample in case.named})
+    if case.named and (not case.label or case.namespace in spaces):
+        return query_gives_nothing(place, series)
+    if case.named:
+        have = f"{case.label}={listed(map(repr, spaces))}" if any(spaces) else f"no label {case.label}"
+        return (
+            f"{series} has {have}, and an external metric is read in the namespace of the autoscaler ({case.namespace}): map the "
+            f"label that holds it{namespace_guess(case.labels, case.label)}, or set resources.namespaced: false on {place}"
+        )
+    if case.around and case.selector:
+        return f"no series of {series} passes the selector {case.selector}: compare it with the labels ({listed(sorted(case.labels))})"
+    return f"{series} was there in the last {case.look_back} but has no sample now: check that its targets are up"
+
+
+def total(values: Sequence[Value], metric: str) -> str:
+    """Return the sentence for an external metric with values."""
+    if metric != metric.lower():
+        return (
+            f"{metric} is served, but autoscalers ask for external metrics in lower case and never find it: give it a lower-case "
+            "name through name.as"
+        )
+    adds = ", which an autoscaler adds up" if len(values) > 1 else ""
+    return f"{metric} is served: {counted(len(values), 'value', 'values')}{adds}"
