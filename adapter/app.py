@@ -126,6 +126,7 @@ async def run(
             "API discovery": sources.resources.run(),
             "rules": rules.run(),
             "relist": sources.relister.run(),
+            "faults": sources.provider.run(),
             "event-loop lag": _watch_lag(monitoring),
         }
         try:
@@ -257,7 +258,9 @@ def _readiness(
         ),
         Check("prometheus", lambda: active("prometheus"), informational=True),
         Check("queries", lambda: active("query", "render"), informational=True),
-        Check("discovery", lambda: active("discovery"), informational=True),
+        Check("values", lambda: active("value"), informational=True),
+        Check("discovery", lambda: active("discovery", "discovery-worker"), informational=True),
+        Check("credentials", lambda: active("credentials"), informational=True),
         Check("objects", lambda: active("informer", "watch", "list"), informational=True),
         Check("api-discovery", lambda: active("api-discovery", "api-group"), informational=True),
         Check("rules", lambda: "; ".join(map(str, rules.faults)) or None, informational=True),

@@ -17,6 +17,7 @@ FastpathError
     ├── MethodNotAllowedError  405
     ├── NotAcceptableError     406
     ├── RequestTooLargeError   413
+    ├── InvalidError           422 with every cause
     ├── InternalError          500 with reason: "Internal error occurred: ..."
     ├── PlainError             500 without reason, where upstream returns a bare Go error
     ├── UnavailableError       503
@@ -25,6 +26,7 @@ FastpathError
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
 class FastpathError(Exception):
@@ -156,6 +158,27 @@ class RequestTooLargeError(StatusError):
 
     code = 413
     reason = "RequestEntityTooLarge"
+
+
+class Cause(NamedTuple):
+    """One reason of a refusal: its name in the API, its sentence, the field it is about."""
+
+    reason: str
+    message: str
+    field: str
+
+
+class InvalidError(StatusError):
+    """422: parameters that are well-formed and may not be so; in the API machinery's form, with all causes."""
+
+    code = 422
+    reason = "Invalid"
+
+    def __init__(self, group: str, kind: str, causes: Sequence[Cause]) -> None:
+        sentences = [f"{cause.field}: {cause.message}" for cause in causes]
+        said = sentences[0] if len(sentences) == 1 else f"[{', '.join(sentences)}]"
+        listed = [cause._asdict() for cause in causes]
+        super().__init__(f'{kind}.{group} "" is invalid: {said}', {"group": group, "kind": kind, "causes": listed})
 
 
 class InternalError(StatusError):

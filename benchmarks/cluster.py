@@ -1,6 +1,7 @@
-"""The sandbox cluster as a process: `python -m benchmarks.cluster KUBECONFIG APPS PODS_PER_APP`.
+"""The sandbox cluster as a process: `python -m benchmarks.cluster KUBECONFIG APPS PODS_PER_APP OWNER`.
 
-Writes the kubeconfig when all pods are there, and runs until it is ended.
+The pods have the labels that pods of OWNER, a Deployment or a StatefulSet, have; the latter each one of their own. Writes
+the kubeconfig when all pods are there, and runs until it is ended.
 """
 
 import asyncio
@@ -14,32 +15,38 @@ from adapter.sandbox.cluster import Cluster
 from benchmarks.stage import App, make_apps
 
 
-async def main(kubeconfig: Path, apps: int, pods_per_app: int) -> None:
+async def main(kubeconfig: Path, apps: int, pods_per_app: int, owner: str) -> None:
     cluster = Cluster(log_size=1000)
     for app in make_apps(apps, pods_per_app):
         for pod in app.pods:
-            cluster.create(_pod(app, pod))
+            cluster.create(_pod(app, pod, owner))
     async with cluster:
         written = cluster.kubeconfig(kubeconfig.with_suffix(".new"))
         os.replace(written, kubeconfig)  # noqa: PTH105 - whole or not at all
         await asyncio.Event().wait()
 
 
-def _pod(app: App, name: str) -> dict[str, object]:
-    """Return a pod with the metadata that pods of a Deployment have."""
+def _pod(app: App, name: str, owner: str) -> dict[str, object]:
+    """Return a pod with the metadata that pods of its owner have."""
     labels = {
         "app": app.name,
         "app.kubernetes.io/instance": app.name,
         "app.kubernetes.io/name": "app",
         "app.kubernetes.io/version": "1.4.2",
-        "pod-template-hash": "7c9f8d6b5",
     }
-    owner = {
+    if owner == "StatefulSet":
+        owner_kind, owner_name = "StatefulSet", app.name
+        labels["controller-revision-hash"] = f"{app.name}-7c9f8d6b5"
+        labels["statefulset.kubernetes.io/pod-name"] = name
+    else:
+        owner_kind, owner_name = "ReplicaSet", f"{app.name}-7c9f8d6b5"
+        labels["pod-template-hash"] = "7c9f8d6b5"
+    reference = {
         "apiVersion": "apps/v1",
         "blockOwnerDeletion": True,
         "controller": True,
-        "kind": "ReplicaSet",
-        "name": f"{app.name}-7c9f8d6b5",
+        "kind": owner_kind,
+        "name": owner_name,
         "uid": "6f4b1f9c-5f7e-4a55-9a3c-0d8f2b7f0a11",
     }
     metadata = {
@@ -47,10 +54,10 @@ def _pod(app: App, name: str) -> dict[str, object]:
         "namespace": app.namespace,
         "labels": labels,
         "annotations": {"prometheus.io/scrape": "true", "prometheus.io/port": "8080"},
-        "ownerReferences": [owner],
+        "ownerReferences": [reference],
     }
     return {"kind": "Pod", "apiVersion": "v1", "metadata": metadata, "spec": {}}
 
 
 if __name__ == "__main__":
-    uvloop.run(main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])))
+    uvloop.run(main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]))

@@ -46,8 +46,8 @@ async def relist(url: str) -> dict[str, float]:
     faults = FaultLog(monitoring, clock)
     parsed = rulesfile.parse_rules(json.dumps(rules(['{__name__=~"component_.*"}'])), "rules")
     ruleset, found = compile_rules(parsed.config, BUILTIN)
-    assert not (parsed.faults or parsed.fatal)
-    assert not found
+    faulty = (*parsed.faults, *parsed.fatal, *found)
+    assert not faulty
     client = await PrometheusClient.open(PrometheusSettings(url=url), clock, monitoring, faults)
     lister = SeriesLister(client.origin, monitoring, faults)
     relister = Relister(lister, clock, monitoring, faults, interval=600, max_age=600)

@@ -6,8 +6,10 @@ Requests carry the headers that kube-apiserver's aggregator sends along, since r
 import asyncio
 import json
 import shutil
+import socket
 import ssl
 import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,6 +29,7 @@ HEADERS = {
     "X-Remote-User": "system:serviceaccount:kube-system:horizontal-pod-autoscaler",
 }
 
+_CHUNK = 256 * 1024
 _WRK_SCRIPT = Path(__file__).with_name("requests.lua")
 
 
@@ -75,19 +78,12 @@ class Connection(asyncio.Protocol):
         return self._reply
 
     def data_received(self, data: bytes) -> None:
-        """Hand over the answer when it is whole; both ways of framing that the servers here use."""
-        received = self._received = self._received + data if self._received else data
-        head = received.find(b"\r\n\r\n") + 4
-        if head < 4:
-            return
-        length = received.find(b"Content-Length: ", 0, head)
-        if length >= 0:
-            whole = len(received) - head >= int(received[length + 16 : received.index(b"\r", length)])
-        else:
-            whole = received.endswith(b"\r\n0\r\n\r\n")
-        if whole and self._reply is not None:
+        """Hand over the answer when it is whole."""
+        self._received = self._received + data if self._received else data
+        reply = parse_reply(self._received)
+        if reply is not None and self._reply is not None:
             self._received = b""
-            self._reply.set_result(Reply(int(received[9:12]), received[head:]))
+            self._reply.set_result(reply)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Fail who still waits."""
@@ -100,6 +96,45 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
 
+class Caller:
+    """One connection that blocks, for taking the time of single requests: it adds the least of its own."""
+
+    def __init__(self, port: int, tls: ssl.SSLContext | None = None) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=10)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if tls is not None:
+            self._socket = tls.wrap_socket(self._socket, server_hostname="localhost")
+
+    def time(self, request: bytes) -> float:
+        """Return the seconds from sending to the whole answer; what is not answered with 200 ends the program."""
+        begun = time.perf_counter()
+        self._socket.sendall(request)
+        received = self._socket.recv(_CHUNK)
+        while (reply := parse_reply(received)) is None:
+            received += self._socket.recv(_CHUNK)
+        took = time.perf_counter() - begun
+        if reply.status != 200:
+            sys.exit(f"HTTP status {reply.status}: {reply.body.decode()}")
+        return took
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._socket.close()
+
+
+def parse_reply(received: bytes) -> Reply | None:
+    """Return the answer when it is whole; both ways of framing that the servers here use."""
+    head = received.find(b"\r\n\r\n") + 4
+    if head < 4:
+        return None
+    length = received.find(b"Content-Length: ", 0, head)
+    if length >= 0:
+        whole = len(received) - head >= int(received[length + 16 : received.index(b"\r", length)])
+    else:
+        whole = received.endswith(b"\r\n0\r\n\r\n")
+    return Reply(int(received[9:12]), received[head:]) if whole else None
+
+
 def render(path: str) -> bytes:
     """Return the bytes of a GET request."""
     lines = [f"GET {path} HTTP/1.1", "Host: localhost", *(f"{name}: {value}" for name, value in HEADERS.items())]
@@ -109,13 +144,13 @@ def render(path: str) -> bytes:
 def run_closed_loop(
     port: int, tls: ssl.SSLContext, paths: Sequence[str], connections: int, seconds: float, directory: Path
 ) -> Load:
-    """Ask for the paths in turn over some connections, with wrk where there is one."""
-    if shutil.which("wrk") is None:
+    """Ask for the paths in turn over some connections, with `generator(seconds)`."""
+    if generator(seconds) != "wrk":
         return uvloop.run(_run_own(port, tls, paths, connections, seconds))
     listed = directory / "paths"
     listed.write_text("".join(f"{path}\n" for path in paths), encoding="utf-8")
     command = ["taskset", "--cpu-list", str(common.LOAD_CORE), "wrk", "--threads", "1"]
-    command += ["--connections", str(connections), "--duration", f"{max(1, round(seconds))}s", "--timeout", "10s"]
+    command += ["--connections", str(connections), "--duration", f"{round(seconds)}s", "--timeout", "10s"]
     command += [part for name, value in HEADERS.items() for part in ("--header", f"{name}: {value}")]
     command += ["--script", str(_WRK_SCRIPT), f"https://localhost:{port}", "--", str(listed)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -125,9 +160,9 @@ def run_closed_loop(
     )
 
 
-def generator() -> str:
-    """Return the name of what `run_closed_loop` uses."""
-    return "wrk" if shutil.which("wrk") else "benchmarks/load.py"
+def generator(seconds: float) -> str:
+    """Return what makes the load for so long: wrk, where it is installed, knows whole seconds only."""
+    return "wrk" if seconds >= 1 and shutil.which("wrk") else "benchmarks/load.py"
 
 
 async def _run_own(port: int, tls: ssl.SSLContext, paths: Sequence[str], connections: int, seconds: float) -> Load:

@@ -1,5 +1,8 @@
 """Resident memory of `fastpath serve` and its time from start to ready, at two numbers of watched pods.
 
+The pods are those of Deployments, which share their labels; the large number is repeated with pods of StatefulSets, each
+of which has a label of its own.
+
 Ready is the first `readyz` that says yes: pods listed, series discovered. Memory is read then, and again after every
 autoscaler has asked once; the most of all that time is the peak.
 """
@@ -16,13 +19,13 @@ _ASKING = 200
 _METRIC = "http_requests_total"
 
 
-def run_case(pods: int, pods_per_app: int) -> dict[str, float]:
+def run_case(pods: int, pods_per_app: int, owner: str) -> dict[str, float]:
     """Return the figures at one number of pods; only the first few apps have series and ask."""
     count = -(-pods // pods_per_app)
     apps = make_apps(min(_ASKING, count), pods_per_app)
     with Stage() as stage:
         prometheus = stage.start_prometheus(apps)
-        adapter = stage.start_adapter(stage.start_cluster(count, pods_per_app), prometheus.url, rules([_METRIC]))
+        adapter = stage.start_adapter(stage.start_cluster(count, pods_per_app, owner), prometheus.url, rules([_METRIC]))
         ready = adapter.memory()
         for app in apps:
             status, body = stage.fetch(adapter.port, path_of(app, "http_requests_per_second"))
@@ -46,10 +49,15 @@ def main() -> None:
             "small_start_seconds": Goal("start", 3, "s"),
             "large_asked_mib": Goal("memory", 400, "MiB"),
             "large_peak_mib": Goal("memory", 400, "MiB"),
+            "large_stateful_peak_mib": Goal("memory", 400, "MiB"),
         },
     )
-    for case, pods in (("small", sizes.small), ("large", sizes.large)):
-        found = common.median_of([run_case(pods, sizes.pods) for _ in range(sizes.runs)])
+    for case, pods, owner in (
+        ("small", sizes.small, "Deployment"),
+        ("large", sizes.large, "Deployment"),
+        ("large_stateful", sizes.large, "StatefulSet"),
+    ):
+        found = common.median_of([run_case(pods, sizes.pods, owner) for _ in range(sizes.runs)])
         report.add(**{f"{case}_{name}": value for name, value in found.items()})
     report.show()
 

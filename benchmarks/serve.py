@@ -10,12 +10,10 @@ import sys
 import time
 import urllib.parse
 
-import uvloop
-
 from adapter.app import SystemClock
 from benchmarks import common, load
 from benchmarks.common import Goal, Report
-from benchmarks.load import Connection, Load
+from benchmarks.load import Caller, Load
 from benchmarks.stage import App, Stage, make_apps
 
 _QUERY = "sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)"
@@ -47,39 +45,33 @@ def path_of(app: App, metric: str) -> str:
     return f"/apis/custom.metrics.k8s.io/v1beta2/namespaces/{app.namespace}/pods/*/{metric}?labelSelector={selector}"
 
 
-async def measure_overhead(
+def measure_overhead(
     stage: Stage, port: int, prometheus_port: int, apps: list[App], seconds: float
 ) -> dict[str, float]:
     """Return the medians of cold requests and of their queries alone, asked in turn."""
-    ours = await Connection.open(port, stage.tls)
-    direct = await Connection.open(prometheus_port)
+    ours, direct = Caller(port, stage.tls), Caller(prometheus_port)
     pairs = []
     for app in apps:
         matchers = f'namespace="{app.namespace}",pod=~"{"|".join(app.pods)}"'
         promql = _QUERY.replace("<<.Series>>", app.metric).replace("<<.LabelMatchers>>", matchers)
-        promql = promql.replace("<<.GroupBy>>", "pod")
-        pairs.append((load.render(path_of(app, _COLD)), promql))
-    took: dict[str, list[float]] = {"cold_interleaved": [], "prometheus_alone": []}
+        pairs.append((load.render(path_of(app, _COLD)), promql.replace("<<.GroupBy>>", "pod")))
+    clock = SystemClock()
+    cold: list[float] = []
+    alone: list[float] = []
     end = time.perf_counter() + seconds
-    turn = 0
     while time.perf_counter() < end:
-        cold, promql = pairs[turn % len(pairs)]
-        turn += 1
-        parameters = urllib.parse.urlencode({"query": promql, "time": f"{SystemClock().wall():.3f}"})
-        query = load.render(f"/api/v1/query?{parameters}")
-        for name, connection, request in (
-            ("prometheus_alone", direct, query),
-            ("cold_interleaved", ours, cold),
-        ):
-            sent = time.perf_counter()
-            reply = await connection.get(request)
-            took[name].append(time.perf_counter() - sent)
-            if reply.status != 200:
-                sys.exit(f"{name}: HTTP status {reply.status}: {reply.body.decode()}")
+        request, promql = pairs[len(cold) % len(pairs)]
+        parameters = urllib.parse.urlencode({"query": promql, "time": f"{clock.wall():.3f}"})
+        alone.append(direct.time(load.render(f"/api/v1/query?{parameters}")))
+        cold.append(ours.time(request))
     ours.close()
     direct.close()
-    medians = {f"{name}_p50_ms": common.percentile(each, 0.5) * 1000 for name, each in took.items()}
-    return {**medians, "cold_overhead_p50_ms": medians["cold_interleaved_p50_ms"] - medians["prometheus_alone_p50_ms"]}
+    cold_p50, alone_p50 = (common.percentile(took, 0.5) * 1000 for took in (cold, alone))
+    return {
+        "cold_interleaved_p50_ms": cold_p50,
+        "prometheus_alone_p50_ms": alone_p50,
+        "cold_overhead_p50_ms": cold_p50 - alone_p50,
+    }
 
 
 def _named(name: str, found: Load) -> dict[str, float]:
@@ -110,21 +102,20 @@ def main() -> None:
         runs = []
         for number in range(sizes.runs + 1):
             figures: dict[str, float] = {}
+            seconds = sizes.seconds if number else min(1.0, sizes.seconds)  # the first lap only warms up
             for connections in (1, 16):
                 for name, port, asked in (
                     ("bare", bare, paths[_WARM]),
                     ("warm", adapter.port, paths[_WARM]),
                     ("cold", adapter.port, paths[_COLD]),
                 ):
-                    seconds = sizes.seconds if number else 1.0
                     found = load.run_closed_loop(port, stage.tls, asked, connections, seconds, stage.directory)
                     figures |= _named(f"{name}_{connections}", found)
-            seconds = sizes.seconds if number else 1.0
-            figures |= uvloop.run(measure_overhead(stage, adapter.port, prometheus.port, apps, seconds))
-            if number:  # the first lap warms everything up
+            figures |= measure_overhead(stage, adapter.port, prometheus.port, apps, seconds)
+            if number:
                 runs.append(figures)
         memory = adapter.memory()
-    settings = {**vars(sizes), "load": load.generator()}
+    settings = {**vars(sizes), "load": load.generator(sizes.seconds)}
     report = Report("serve", settings, GOALS)
     report.add(**common.median_of(runs))
     for connections in (1, 16):

@@ -105,11 +105,11 @@ class Stage:
     ) -> None:
         self._stack.close()
 
-    def start_cluster(self, count: int, pods_per_app: int) -> Path:
-        """Start the sandbox cluster with the pods of `make_apps`; returns its kubeconfig."""
+    def start_cluster(self, count: int, pods_per_app: int, owner: str = "Deployment") -> Path:
+        """Start the sandbox cluster with the pods of `make_apps`, labelled as those of `owner`; returns its kubeconfig."""
         kubeconfig = self.directory / f"kubeconfig-{self._started}"
         self._start(
-            "cluster", ["benchmarks.cluster", str(kubeconfig), str(count), str(pods_per_app)], kubeconfig.exists
+            "cluster", ["benchmarks.cluster", str(kubeconfig), str(count), str(pods_per_app), owner], kubeconfig.exists
         )
         return kubeconfig
 

@@ -1,8 +1,11 @@
 """Fixtures and guards of all tests. What they are made of lives in tests/support."""
 
+import logging
 import os
+from collections.abc import Iterator
 
 import hypothesis
+import pytest
 from hypothesis import strategies
 
 pytest_plugins = [
@@ -23,3 +26,13 @@ def pytest_collection_finish() -> None:
     """Have hypothesis build its table of characters now: on a fresh machine that alone takes longer than a test may."""
     settings = hypothesis.settings(database=None)
     hypothesis.find(strategies.text(), lambda _text: True, settings=settings)
+
+
+@pytest.fixture(autouse=True)
+def _log_levels() -> Iterator[None]:
+    """Put back the levels of the process' log, which a command under test sets."""
+    loggers = [logging.getLogger(), logging.getLogger("adapter")]
+    levels = [logger.level for logger in loggers]
+    yield
+    for logger, level in zip(loggers, levels, strict=True):
+        logger.setLevel(level)

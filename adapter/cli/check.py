@@ -1,185 +1,130 @@
 """`fastpath check`: what a rules file would do, what is wrong with it, and why a metric is absent.
 
-Reads files, asks Prometheus and the API server when told where they are, prints. What rules mean is `rules`' business.
+The order of work, and what is printed where: the report on standard output, faults one a line on standard error. What rules mean
+is `rules`' business, asking that of `evidence`.
 """
 
-import argparse
 import asyncio
-import random
+import logging
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
-from pathlib import Path
 
-from adapter import app
-from adapter.cli import report
-from adapter.clients import credentials, kubernetes
-from adapter.clients.discovery import SeriesLister
-from adapter.clients.prometheus import PrometheusClient
-from adapter.config import chart, flags, rulesfile
-from adapter.config.options import Options
-from adapter.config.rulesfile import Parsed, RuleConfig, RulesConfig
-from adapter.errors import Fault, InputError, PrometheusError
-from adapter.model.metrics import SeriesInfo
-from adapter.model.resources import BUILTIN, APIResource, Catalogue
+import msgspec
+
+from adapter import app, monitoring
+from adapter.cli import evidence, report, why
+from adapter.config import checkflags
+from adapter.config.checkflags import CheckOptions
+from adapter.errors import Fault, KubernetesError, PrometheusError
 from adapter.monitoring import FaultLog, Monitoring
+from adapter.rules import absence, diagnosis, faults, lint, sketch
 from adapter.rules import compile as compiler
-from adapter.rules import lint, sketch
-from adapter.rules.compile import Ruleset
+from adapter.rules.compile import Rule, Ruleset
+from adapter.rules.sketch import Sketch
+from adapter.rules.trace import Lists
 
-DESCRIPTION = """\
-Validate rules files (or the rules in the prometheus-community chart's values) and print what each rule asks and serves.
-
-With --prometheus-url the series are read and the queries asked for real; every connection flag of `fastpath serve` works here too.
-With --lister-kubeconfig the resources are those of the cluster, else the built-in kinds of Kubernetes.
-"""
-
-_SCRAPE_INTERVAL = 15.0
+# A query for all objects of a metric with more series than this is not asked for the sake of an example.
+_EXAMPLE_SERIES = 20_000
 
 
 def main(arguments: Sequence[str]) -> int:
     """Check files; 0 when all is well (warnings included), 2 for faults, 1 when Prometheus or the API server cannot be asked."""
-    parser = argparse.ArgumentParser("fastpath check", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("files", nargs="+", metavar="FILE", help="rules file, chart values, or folder of rules files")
-    parser.add_argument("--print-config", action="store_true", help="print the rules file that the chart would make of FILE, and nothing else")
-    parser.add_argument("--why", metavar="METRIC", help="explain step by step why METRIC is served or is not (needs --prometheus-url)")
-    parser.add_argument("--object", metavar="KIND/NS/NAME", help="with --why: ask for this object; KIND/NAME at the root, NS alone for an external metric")
-    parser.add_argument("--scrape-interval", type=float, default=_SCRAPE_INTERVAL, metavar="SECONDS", help="how often your Prometheus scrapes (default %(default)s)")
-    own, connection = _split(parser, arguments)
-    if own.print_config:
-        return _print_config(own.files)
-    options, _ = flags.parse_flags([*connection, *(f"--config={name}" for name in own.files)])
-    asks = options.prometheus_url != Options().prometheus_url
-    if own.why and not asks:
-        raise InputError([Fault("--why", own.why, "expected --prometheus-url too: the answer lies in Prometheus")])
-    if own.object and not own.why:
-        raise InputError([Fault("--object", own.object, "expected --why METRIC too")])
-    return asyncio.run(_check(own, options, asks=asks))
+    if checkflags.asks_for_help(arguments):
+        print(checkflags.render_help(), end="")
+        return 0
+    options, notices = checkflags.parse_check(arguments)
+    for notice in notices:
+        print(f"fastpath check: {notice}", file=sys.stderr)
+    if options.print_config:
+        print(evidence.render_config(options.files), end="")
+        return 0
+    question = why.parse_question(options) if options.why else None
+    monitoring.configure_logging(options.options.verbosity)
+    if options.options.verbosity < 6:
+        logging.getLogger("adapter").setLevel(logging.ERROR)  # what goes wrong is in the report
+    return asyncio.run(_check(options, question))
 
 
-def _split(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
-    """Return check's own arguments, and the flags of `serve` among the rest, `--name value` made one word."""
-    joined: list[str] = []
-    pending = list(arguments)
-    own_flags = {option for action in parser._actions for option in action.option_strings}  # noqa: SLF001 - argparse has no public list
-    takes_value = flags.names_with_values()
-    foreign: list[str] = []
-    while pending:
-        word = pending.pop(0)
-        name = word.split("=", 1)[0]
-        if not word.startswith("-") or name in own_flags:
-            joined.append(word)
-        elif "=" not in word and name.lstrip("-") in takes_value and pending:
-            foreign.append(f"{word}={pending.pop(0)}")
-        else:
-            foreign.append(word)
-    return parser.parse_args(joined), foreign
-
-
-def _print_config(files: Sequence[str]) -> int:
-    for name in files:
-        text = _read(name)
-        sys.stdout.write(chart.render_config(text, name) if chart.is_chart_values(text) else text)
-    return 0
-
-
-def _read(name: str) -> str:
-    try:
-        return Path(name).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise InputError([Fault(name, "", f"expected a readable file: {reason}")]) from error
-
-
-def _parse(files: Sequence[str]) -> Parsed:
-    """Return what the files say together, charts converted; nothing is thrown away."""
-    parsed = []
-    for name in files:
-        path = Path(name)
-        for each in sorted(path.glob("*.y*ml")) if path.is_dir() else [path]:
-            text = _read(str(each))
-            parsed.append(chart.rules_from_chart(text, str(each)) if chart.is_chart_values(text) else rulesfile.parse_rules(text, str(each)))
-    merged, doubled = rulesfile.merge([one.config for one in parsed])
-    faults = tuple(fault for one in parsed for fault in one.faults)
-    return Parsed(merged, (*faults, *doubled), tuple(fault for one in parsed for fault in one.fatal))
-
-
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """What Prometheus said: series by selector (or why not), and how to ask more. None where nobody was asked."""
-
-    series: Mapping[str, tuple[SeriesInfo, ...] | PrometheusError]
-    client: PrometheusClient
-    now: float
-
-
-async def _check(own: argparse.Namespace, options: Options, *, asks: bool) -> int:
-    parsed = _parse(own.files)
+async def _check(options: CheckOptions, question: why.Question | None) -> int:
+    parsed = evidence.parse(options.files)
     clock = app.SystemClock()
-    monitoring = Monitoring()
-    fault_log = FaultLog(monitoring, clock)
+    own_metrics = Monitoring()
+    fault_log = FaultLog(own_metrics, clock)
+    unreachable: list[str] = []
     async with AsyncExitStack() as stack:
-        catalogue, notes = await _catalogue(options, parsed.config, clock, fault_log, stack)
-        ruleset, compile_faults = compiler.compile_rules(parsed.config, catalogue)
-        faults = (*parsed.fatal, *parsed.faults, *compile_faults)
-        evidence = None
-        if asks:
-            client = await PrometheusClient.open(app.prometheus_settings(options), clock, monitoring, fault_log)
-            stack.push_async_callback(client.close)
-            lister = SeriesLister(client.origin, monitoring, fault_log, max_bytes=options.discovery_max_bytes)
-            series = await lister.series(ruleset.selectors(), clock.wall() - options.look_back)
-            evidence = Evidence(series, client, clock.wall())
-        if own.why:
-            assert evidence is not None
-            await report.explain(ruleset, evidence.series, evidence.client, evidence.now, own.why, own.object)
+        cluster = await evidence.open_cluster(options.options, clock, fault_log, stack)
+        catalogue, notes = evidence.assumed_catalogue(parsed.config)
+        if cluster is not None:
+            try:
+                catalogue, notes = await cluster.catalogue(), ()
+            except KubernetesError as error:
+                unreachable.append(f"the API server cannot be asked, built-in kinds are taken for its own: {error}")
+        ruleset, _ = compiler.compile_rules(parsed.config, catalogue)
+        all_faults = faults.collect(parsed, catalogue)
+        prometheus = None
+        if options.asks_prometheus:
+            prometheus = await evidence.open_prometheus(options.options, clock, own_metrics, fault_log, stack)
+        if question is not None:
+            assert prometheus is not None  # the command line refuses the one without the other
+            left_out = absence.rules_of(fault.path for fault in all_faults)
+            story = await why.explain(question, prometheus, cluster, catalogue, ruleset, left_out)
+            print(_encode(story.document()) if options.output == "json" else story.text(), end="")
+            unreachable += story.unreachable
         else:
-            await _print_all(own, ruleset, evidence, [*notes])
-    for fault in faults:
-        print(f"fastpath check: {fault}", file=sys.stderr)
-    if faults:
+            reports, failures = await _reports(options, ruleset, prometheus, notes)
+            unreachable += failures
+            document = report.build_document(reports, all_faults)
+            text = report.render_text(reports, parsed.config.resource_rules)
+            print(_encode(document) if options.output == "json" else text, end="")
+    for line in (*map(str, all_faults), *dict.fromkeys(unreachable)):
+        print(f"fastpath check: {line}", file=sys.stderr)
+    if all_faults:
         return 2
-    return 1 if evidence and any(isinstance(answer, PrometheusError) for answer in evidence.series.values()) else 0
+    return 1 if unreachable else 0
 
 
-async def _print_all(own: argparse.Namespace, ruleset: Ruleset, evidence: Evidence | None, notes: list[Fault]) -> None:
-    sketches = []
-    for rules, make in ((ruleset.custom, sketch.sketch_custom), (ruleset.external, sketch.sketch_external)):
-        for rule in rules:
-            answer = evidence.series.get(rule.config.series_query) if evidence else None
-            known = None if isinstance(answer, PrometheusError) else answer
-            sketches.append(make(rule, known))
-    warnings = [*notes, *lint.lint(ruleset, sketches, own.scrape_interval)]
-    for made in sketches:
-        mine = [warning for warning in warnings if warning.path.startswith(f"{made.rule.config.path}.") and warning.source == made.rule.config.source]
-        answer = evidence.series.get(made.rule.config.series_query) if evidence else None
-        await report.print_rule(made, answer, evidence.client if evidence else None, evidence.now if evidence else 0.0, mine)
-    print(f"{len(ruleset.custom)} rules, {len(ruleset.external)} external rules, {len(warnings)} warnings")
+async def _reports(
+    options: CheckOptions, ruleset: Ruleset, prometheus: evidence.Prometheus | None, notes: Sequence[Fault]
+) -> tuple[list[report.RuleReport], list[str]]:
+    """Return the report on each rule, and what could not be asked."""
+    lists = await prometheus.lists(ruleset.selectors()) if prometheus else {}
+    made = [_sketch(rule, lists, external=False) for rule in ruleset.custom]
+    made += [_sketch(rule, lists, external=True) for rule in ruleset.external]
+    warnings = [*notes, *lint.lint(made, options.scrape_interval)]
+    reports, failures = [], []
+    for each in made:
+        config = each.rule.config
+        mine = tuple(
+            warning
+            for warning in warnings
+            if warning.path.startswith(f"{config.path}.") and warning.source == config.source
+        )
+        answer = lists.get(config.series_query)
+        unread = str(answer) if isinstance(answer, PrometheusError) else ""
+        asked = await _ask_example(each, prometheus) if prometheus and not unread else None
+        failed = [
+            error
+            for error in (answer, asked)
+            if isinstance(error, PrometheusError) and error.kind not in diagnosis.OF_THE_QUERY
+        ]
+        failures += [f"Prometheus cannot be asked: {error}" for error in failed]
+        reports.append(report.RuleReport(each, mine, unread, asked))
+    return reports, failures
 
 
-async def _catalogue(
-    options: Options, config: RulesConfig, clock: app.SystemClock, faults: FaultLog, stack: AsyncExitStack
-) -> tuple[Catalogue, list[Fault]]:
-    """Return the kinds of the cluster, or the built-in ones and those that the rules name besides, with a note on each of these."""
-    if options.lister_kubeconfig:
-        configuration = await credentials.load_configuration(Path(options.lister_kubeconfig), clock, faults)
-        client = await stack.enter_async_context(await kubernetes.connect(configuration, random=random.random))
-        return await client.fetch_catalogue(), []
-    unknown = [
-        (rule, override)
-        for rule in (*config.rules, *config.external_rules)
-        for override in rule.resources.overrides
-        if override.group and BUILTIN.lookup(override.resource, override.group) is None
-    ]
-    added = [
-        APIResource(override.group, "v1", override.resource.lower(), override.resource.lower(), override.resource, True, frozenset(), True)  # noqa: FBT003
-        for _, override in unknown
-    ]
-    return Catalogue([*BUILTIN, *dict.fromkeys(added)]), [_unverified(rule, override.label, f"{override.resource}.{override.group}") for rule, override in unknown]
+def _sketch(rule: Rule, lists: Lists, *, external: bool) -> Sketch:
+    answer = lists.get(rule.config.series_query)
+    return sketch.sketch(rule, None if isinstance(answer, PrometheusError) else answer, external=external)
 
 
-def _unverified(rule: RuleConfig, label: str, resource: str) -> Fault:
-    sentence = "not a built-in kind of Kubernetes: give --lister-kubeconfig to see whether your cluster has it"
-    return Fault(f"{rule.path}.resources.overrides.{label}", resource, sentence, rule.source, rule.line)
+async def _ask_example(made: Sketch, prometheus: evidence.Prometheus) -> report.Answer | None:
+    """Ask for all objects of the main example, if there are series to ask for, and not too many."""
+    if made.main is None or not made.main.promql or not made.series:
+        return None
+    count = sum(each.count for each in made.known or () if each.name == made.series[-1])
+    return await prometheus.ask(made.main.everything) if count <= _EXAMPLE_SERIES else None
 
 
+def _encode(document: object) -> str:
+    return msgspec.json.format(msgspec.json.encode(document)).decode() + "\n"

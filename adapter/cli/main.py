@@ -5,6 +5,7 @@
 
 import difflib
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 
@@ -29,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit status."""
     argv = list(sys.argv[1:] if arguments is None else arguments)
     if not argv or argv[0] in {"-h", "--help", "help"}:
-        print(usage(), end="")
+        print(usage(), end="", file=sys.stdout if argv else sys.stderr)
         return 0 if argv else 2
     if argv[0] in {"--version", "version"}:
         print(f"fastpath {version()}")
@@ -41,13 +42,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     try:
         status: int = importlib.import_module(f"adapter.cli.{argv[0]}").main(argv[1:])
+        sys.stdout.flush()
     except InputError as error:
         for fault in error.faults:
             print(f"fastpath {argv[0]}: {fault}", file=sys.stderr)
         return 2
+    except BrokenPipeError:  # whoever read the output has gone, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter complains when it ends
+        return 1
     except (FastpathError, OSError) as error:
-        print(f"fastpath {argv[0]}: {error}", file=sys.stderr)
+        print(f"fastpath {argv[0]}: {_sentence(error)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
     return status
+
+
+def _sentence(error: Exception) -> str:
+    """Return an error as people read it: of the system's errors the reason and the file, not the number."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return str(error)

@@ -1,194 +1,181 @@
-"""What `fastpath check` prints: a block of lines a rule, and the steps from Prometheus to a value."""
+"""What `fastpath check` prints of each rule: one value, shown as a block of lines or as JSON."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
-from adapter.clients.prometheus import PrometheusClient
-from adapter.errors import Fault, InputError, NamingError, PrometheusError, TemplateError
-from adapter.model.metrics import QueryResult, SeriesInfo
-from adapter.model.selectors import EVERYTHING
-from adapter.rules import matchers, registry, trace
-from adapter.rules.compile import Rule, Ruleset
-from adapter.rules.matchers import Matcher
-from adapter.rules.naming import NAMESPACES
-from adapter.rules.query import Dropped, MetricQuery, milli_of
-from adapter.rules.registry import CustomEntry, CustomKey
+from adapter.config.rulesfile import ResourceRulesConfig
+from adapter.errors import Fault, PrometheusError
+from adapter.model.metrics import QueryResult, Sample
+from adapter.rules import diagnosis
 from adapter.rules.sketch import Example, Sketch
+from adapter.rules.trace import counted, listed
 
-_SHOWN = 5
-Lists = Mapping[str, tuple[SeriesInfo, ...] | PrometheusError]
+_SHOWN_VALUES = 3
 
-
-def _line(label: str, text: str) -> None:
-    print(f"  {label:<9} {text}")
+Answer = QueryResult | PrometheusError
 
 
-async def print_rule(
-    made: Sketch, answer: tuple[SeriesInfo, ...] | PrometheusError | None, client: PrometheusClient | None, now: float, warnings: Sequence[Fault]
-) -> None:
-    """Print what one rule asks and serves; with a client its example is asked for real."""
-    config = made.rule.config
-    print(f"{config.path}  ({config.source}:{config.line})")
-    _line("series", config.series_query or "(none)")
-    if isinstance(answer, PrometheusError):
-        _line("", f"not read: {answer}")
-    elif answer is not None:
-        _line("", f"{sum(series.count for series in answer)} series of {len(answer)} names, {len(made.series)} names taken")
-    _line("metrics", _listed(made.metrics) or ("none" if answer is not None else f"what {config.name_matches or '.*'} makes of the names found"))
-    if made.examples and made.examples[0].resource is not None:
-        _line("objects", _listed([str(example.resource.group_resource) for example in made.examples if example.resource]))
-    for example in _examples_to_show(made):
-        await _print_example(example, client, now)
-    for warning in warnings:
-        value = f"{warning.value}: " if warning.value else ""
-        _line("warning", f"{warning.path.removeprefix(config.path + '.')}: {value}{warning.expected}")
-    print()
+class RuleReport(NamedTuple):
+    """One rule: what it would do, its warnings, and with Prometheus what that said.
+
+    `unread` says why the series were not read. `answer` is the answer to the main example for all objects; None where it was not asked.
+    """
+
+    made: Sketch
+    warnings: tuple[Fault, ...]
+    unread: str = ""
+    answer: Answer | None = None
 
 
-def _examples_to_show(made: Sketch) -> Sequence[Example]:
-    """Return the first example that is not about namespaces, else the first."""
-    others = [example for example in made.examples if example.resource is None or example.resource.group_resource != NAMESPACES]
-    return (others or list(made.examples))[:1]
+def render_text(reports: Sequence[RuleReport], resource_rules: ResourceRulesConfig | None) -> str:
+    """Return the report for people: a block for each rule, and a line that counts."""
+    blocks = ["\n".join(_block(report)) for report in reports]
+    if resource_rules is not None:
+        place = place_of(resource_rules.source, resource_rules.line)
+        blocks.append(f"{resource_rules.path}  ({place})\n  checked only: this version does not serve metrics.k8s.io")
+    custom = sum(not report.made.external for report in reports)
+    warnings = sum(len(report.warnings) for report in reports)
+    blocks.append(
+        f"{counted(custom, 'rule', 'rules')}, {counted(len(reports) - custom, 'external rule', 'external rules')}, "
+        f"{counted(warnings, 'warning', 'warnings')}"
+    )
+    return "\n\n".join(blocks) + "\n"
 
 
-async def _print_example(example: Example, client: PrometheusClient | None, now: float) -> None:
+def _block(report: RuleReport) -> list[str]:
+    made, config = report.made, report.made.rule.config
+    lines = [
+        f"{config.path}  ({place_of(config.source, config.line)})",
+        _line("series", one_line(config.series_query) or "none"),
+    ]
+    if report.unread:
+        lines.append(_line("", f"not read: {report.unread}"))
+    elif made.known is not None:
+        found = counted(sum(each.count for each in made.known), "series", "series")
+        names = counted(len(made.known), "name", "names")
+        lines.append(_line("", f"{found} of {names}, {counted(len(made.series), 'name', 'names')} taken"))
+    lines.append(_line("metrics", _metrics(made)))
+    if not made.external:
+        lines.append(_line("objects", _objects(made)))
+    if made.main is not None:
+        lines += _example(made.main, report.answer)
+    for warning in report.warnings:
+        below = warning.path.removeprefix(f"{config.path}.")
+        lines.append(_line("warning", ": ".join(part for part in (below, warning.value, warning.expected) if part)))
+    return lines
+
+
+def _line(label: str, text: str) -> str:
+    return f"  {label:<9} {text}"
+
+
+def place_of(source: str, line: int) -> str:
+    """Return file and line; the line alone is left out where it is not known, as for the chart's own rules."""
+    return f"{source}:{line}" if line else source
+
+
+def one_line(text: str) -> str:
+    """Return a query on one line."""
+    return " ".join(text.split())
+
+
+def _metrics(made: Sketch) -> str:
+    if made.metrics:
+        return listed(metric or '""' for metric in made.metrics)
+    return (
+        "none" if made.known is not None else f"what {made.rule.config.name_matches or '.*'} makes of the names found"
+    )
+
+
+def _objects(made: Sketch) -> str:
+    kinds = listed(str(example.resource.group_resource) for example in made.examples if example.resource)
+    template = made.rule.config.resources.template
+    if made.known is None and template:
+        return f"{kinds or 'none'}, and what {template} finds among the labels"
+    return kinds or "none"
+
+
+def _example(example: Example, answer: Answer | None) -> list[str]:
     if not example.promql:
-        _line("asks", f"nothing: {example.fault}")
-        return
-    _line("asks", " ".join(example.promql.split()))
+        return [_line("asks", f"nothing: {example.fault}")]
+    lines = [_line("asks", one_line(example.promql))]
     if example.separability is not None:
-        verdict = example.separability
-        if not verdict.separable:
-            _line("merged", f"no, asked alone: {verdict.reason}")
-        elif verdict.join_reason:
-            _line("merged", f"yes, within a namespace: {verdict.join_reason}")
-        else:
-            _line("merged", "yes")
-    if client is not None:
-        try:
-            result = await client.query(example.promql, now)
-        except PrometheusError as error:
-            _line("answer", f"refused: {error}")
-        else:
-            _line("answer", "the query is accepted" if not result.samples else f"{len(result.samples)} samples")
+        lines.append(_line("separable", _verdict(example)))
+    if isinstance(answer, PrometheusError):
+        lines.append(_line("answer", f"refused: {answer}"))
+    elif answer is not None:
+        shown = ", ".join(show_sample(sample, example.label) for sample in answer.samples[:_SHOWN_VALUES])
+        more = f": {shown}" if shown else ""
+        lines.append(_line("answer", f"{counted(len(answer.samples), 'sample', 'samples')} for all objects{more}"))
+    return lines
 
 
-async def explain(ruleset: Ruleset, lists: Lists, client: PrometheusClient, now: float, metric: str, wanted: str | None) -> None:
-    """Print the way of a metric from the series to the value of the object `wanted`, or where it ends."""
-    found = False
-    for rules, external in ((ruleset.custom, False), (ruleset.external, True)):
-        for rule in rules:
-            answer = lists.get(rule.config.series_query, ())
-            print(f"{rule.config.path}  {rule.config.series_query}")
-            if isinstance(answer, PrometheusError):
-                print(f"  series could not be read: {answer}")
-                continue
-            traced = trace.trace_rule(rule, answer, metric, external=external)
-            for step in traced.steps:
-                print(f"  {step}")
-            found = found or bool(traced.gives)
-    memory: dict[str, tuple[registry.Known, ...]] = {}
-    for selector, answer in lists.items():
-        if not isinstance(answer, PrometheusError):
-            memory = registry.remember(memory, selector, answer)
-    known = registry.build(ruleset, memory, 1)
-    kinds = sorted({str(key.resource) for key in known.custom if key.metric == metric})
-    external_entry = known.external.get(metric)
-    print()
-    if kinds:
-        print(f"{metric} is served for {_listed(kinds)} (custom.metrics.k8s.io)")
-    if external_entry is not None:
-        print(f"{metric} is served by {external_entry.rule.config.path} (external.metrics.k8s.io)")
-    if not kinds and external_entry is None:
-        print(f"{metric} is not served: {'its series name no object' if found else 'no rule makes it of the series there are'}")
-        return
-    if wanted is not None:
-        await _ask_object(known, client, now, metric, wanted)
+def _verdict(example: Example) -> str:
+    verdict = example.separability
+    assert verdict is not None
+    if not verdict.separable:
+        return f"no: {verdict.reason}"
+    return f"yes, within a namespace: {verdict.join_reason}" if verdict.join_reason else "yes"
 
 
-async def _ask_object(known: registry.Registry, client: PrometheusClient, now: float, metric: str, wanted: str) -> None:
-    """Ask for one object as the API would, and say what came back."""
-    parts = wanted.split("/")
-    if len(parts) == 1:
-        entry = known.external.get(metric)
-        if entry is None:
-            raise InputError([Fault("--object", wanted, f"expected KIND/NAMESPACE/NAME: {metric} is not an external metric")])
-        await _ask_external(entry.rule, entry.series, client, now, parts[0])
-        return
-    kind, namespace, name = (parts[0], None, parts[1]) if len(parts) == 2 else (parts[0], parts[1], "/".join(parts[2:]))
-    custom = _find(known, kind, namespace, metric)
-    if custom is None:
-        kinds = sorted({str(key.resource) for key in known.custom if key.metric == metric})
-        raise InputError([Fault("--object", wanted, f"expected one of {', '.join(kinds)} as KIND, with a namespace unless it has none")])
-    try:
-        converter = custom.rule.converter
-        label = converter.label_for(custom.resource.group_resource)
-        query = MetricQuery(custom.rule, custom.series, matchers.from_selector(EVERYTHING), converter.label_for(NAMESPACES) if namespace else "", label)
-        promql = query.render(namespace, [name])
-    except (NamingError, TemplateError) as error:
-        print(f"no query can be made: {error}")
-        return
-    result = await _ask(client, promql, now)
-    if result is None:
-        return
-    named = [sample for sample in result.samples if sample.labels.get(label) == name]
-    if result.type != "vector":
-        print(f"  the answer is a {result.type}, and a vector is needed")
-    elif not result.samples:
-        print(f"  no sample: nothing in Prometheus now has {label}={name!r}" + (f" in namespace {namespace!r}" if namespace else ""))
-    elif not named:
-        have = sorted({sample.labels.get(label, "(no such label)") for sample in result.samples})
-        print(f"  no sample belongs to {name}: the label {label} of the answer is {_listed(have)}")
-    else:
-        print(f"  value {_value(named[-1].value)}" + (f", the last of {len(named)} samples" if len(named) > 1 else ""))
+def show_sample(sample: Sample, label: str) -> str:
+    """Return a sample's object (or all its labels, where `label` is "") and value."""
+    if label:
+        return f"{sample.labels.get(label, f'(no label {label})')} {diagnosis.show_number(sample.value)}"
+    return f"{show_labels(sample)} {diagnosis.show_number(sample.value)}"
 
 
-def _find(known: registry.Registry, kind: str, namespace: str | None, metric: str) -> CustomEntry | None:
-    """Return the entry whose kind is written `kind`, plural or singular, with or without its group."""
-    name, _, group = kind.lower().partition(".")
-    for key, entry in known.custom.items():
-        resource = entry.resource
-        if (
-            key == CustomKey(key.resource, namespace is not None, metric)
-            and name in {resource.plural, resource.singular}
-            and group in {"", resource.group}
-        ):
-            return entry
-    return None
+def show_labels(sample: Sample) -> str:
+    """Return the labels of a sample but for its name."""
+    labels = ",".join(f"{name}={value}" for name, value in sorted(sample.labels.items()) if name != "__name__")
+    return f"{{{labels}}}"
 
 
-async def _ask_external(rule: Rule, series: str, client: PrometheusClient, now: float, namespace: str) -> None:
-    try:
-        parts = [] if not rule.config.resources.namespaced else [Matcher(rule.converter.label_for(NAMESPACES), "=", namespace)]
-        promql = rule.render(series, parts, [])
-    except (NamingError, TemplateError) as error:
-        print(f"no query can be made: {error}")
-        return
-    result = await _ask(client, promql, now)
-    for sample in result.samples[:_SHOWN] if result else ():
-        print(f"  value {_value(sample.value)} {dict(sample.labels)}")
-    if result and not result.samples:
-        print("  no sample")
+def build_document(reports: Sequence[RuleReport], faults: Sequence[Fault]) -> dict[str, Any]:
+    """Return the same report for programs, and the faults with it."""
+    return {
+        "rules": [_rule_document(report) for report in reports],
+        "faults": [_fault_document(fault) for fault in faults],
+    }
 
 
-async def _ask(client: PrometheusClient, promql: str, now: float) -> QueryResult | None:
-    print(f"asked     {' '.join(promql.split())}")
-    try:
-        result = await client.query(promql, now)
-    except PrometheusError as error:
-        print(f"  refused: {error}")
-        return None
-    print(f"  {len(result.samples)} samples")
-    return result
+def _rule_document(report: RuleReport) -> dict[str, Any]:
+    made, config = report.made, report.made.rule.config
+    document: dict[str, Any] = {
+        "path": config.path,
+        "file": config.source,
+        "line": config.line,
+        "api": "external.metrics.k8s.io" if made.external else "custom.metrics.k8s.io",
+        "seriesQuery": config.series_query,
+        "series": list(made.series),
+        "metrics": list(made.metrics),
+        "examples": [_example_document(example) for example in made.examples],
+        "warnings": [_fault_document(warning) for warning in report.warnings],
+    }
+    if report.unread:
+        document["unread"] = report.unread
+    if isinstance(report.answer, PrometheusError):
+        document["refused"] = str(report.answer)
+    elif report.answer is not None:
+        document["samples"] = len(report.answer.samples)
+    return document
 
 
-def _value(value: float) -> str:
-    try:
-        milli = milli_of(value, nan_is_zero=False)
-    except OverflowError as error:
-        return str(error)
-    return f"{value}: left out" if isinstance(milli, Dropped) else f"{value}"
+def _example_document(example: Example) -> dict[str, Any]:
+    document: dict[str, Any] = {"resource": str(example.resource.group_resource) if example.resource else None}
+    if not example.promql:
+        return {**document, "fault": example.fault}
+    document["promql"] = example.promql
+    if example.separability is not None:
+        document |= {"separable": example.separability.separable, "reason": example.separability.reason}
+    return document
 
 
-def _listed(texts: Sequence[str]) -> str:
-    more = f" and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
-    return f"{', '.join(texts[:_SHOWN])}{more}"
+def _fault_document(fault: Fault) -> dict[str, Any]:
+    return {
+        "file": fault.source,
+        "line": fault.line,
+        "path": fault.path,
+        "value": fault.value,
+        "sentence": fault.expected,
+    }

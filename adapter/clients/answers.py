@@ -10,6 +10,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from cachetools import TLRUCache
 
+from adapter.errors import PrometheusError
 from adapter.model.clock import Clock
 from adapter.model.metrics import QueryResult, Sample
 
@@ -25,10 +26,11 @@ class Freshness(NamedTuple):
 
 
 class TextAnswer(NamedTuple):
-    """The answer to a query asked as text. `asked` is monotonic."""
+    """The answer to a query asked as text. `asked` is monotonic; `failure` is why an older answer stands in, None where none does."""
 
     result: QueryResult
     asked: float
+    failure: PrometheusError | None = None
 
     @property
     def size(self) -> int:
@@ -37,10 +39,11 @@ class TextAnswer(NamedTuple):
 
 
 class ObjectAnswer(NamedTuple):
-    """The samples of the objects asked for, by name; objects without one are absent. `asked` is monotonic."""
+    """The samples of the objects asked for, by name; objects without one are absent. The rest as for `TextAnswer`."""
 
     samples: Mapping[str, Sample]
     asked: float
+    failure: PrometheusError | None = None
 
     @property
     def size(self) -> int:
@@ -98,7 +101,5 @@ class Answers(Generic[Key, Answer]):
         return flight
 
     def _land(self, key: Key, flight: asyncio.Future[Answer]) -> None:
-        if self.flights.get(key) is flight:
-            del self.flights[key]
-        if not flight.cancelled():
-            flight.exception()  # read here: every caller may have gone away
+        del self.flights[key]
+        flight.exception()  # read here: every caller may have gone away

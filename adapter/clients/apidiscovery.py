@@ -27,6 +27,7 @@ _ACCEPT = ",".join(
     ]
 )
 _PARALLEL = 8
+_FIRST_DISTANCE = 1.0  # seconds between two readings while there was none that succeeded: nobody can be answered yet
 
 METRIC_GROUPS = frozenset({"custom.metrics.k8s.io", "external.metrics.k8s.io"})
 """What these list are names of metrics, ours among them. They describe no objects, so no label may resolve to them."""
@@ -313,7 +314,8 @@ class CatalogueSource:
         return self.current()
 
     def _is_due(self) -> bool:
-        return self._attempted is None or self._clock.monotonic() - self._attempted >= self._distance
+        distance = self._distance if self.synced else min(self._distance, _FIRST_DISTANCE)
+        return self._attempted is None or self._clock.monotonic() - self._attempted >= distance
 
     async def _read(self) -> None:
         """Read once. A reading that is cancelled counts for nothing: who waits for it begins another."""

@@ -5,7 +5,7 @@ value is left out and counted, never zero. As upstream, only `status: error` is 
 """
 
 import re
-from typing import NamedTuple, TypeVar
+from typing import Annotated, NamedTuple, TypeVar
 
 import msgspec
 
@@ -29,8 +29,12 @@ _CONTROL = re.compile(r"[^\x20-\x7e\xa0-\uffff]+")
 _ABSENT = msgspec.Raw(b"null")
 
 
+# Years 1 to 9999, which is what an answer of ours can say.
+_Time = Annotated[float, msgspec.Meta(ge=-62_135_596_800, lt=253_402_300_800)]
+
+
 class _Point(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False):
-    time: float
+    time: _Time
     text: str
 
 

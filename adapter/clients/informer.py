@@ -28,6 +28,7 @@ class ObjectLister:
         self._kinds = {resource.group_resource: resource for resource in kinds}
         self._reflectors: dict[GroupResource, Reflector] = {}
         self._tasks: dict[GroupResource, asyncio.Task[None]] = {}
+        self._required: set[GroupResource] = set()
         self._group: asyncio.TaskGroup | None = None
 
     async def __aenter__(self) -> Self:
@@ -58,6 +59,7 @@ class ObjectLister:
         Before the lister runs this adds to the kinds it starts with.
         """
         for resource in kinds:
+            self._required.add(resource.group_resource)
             if self._group is None:
                 self._kinds[resource.group_resource] = resource
             else:
@@ -118,14 +120,15 @@ class ObjectLister:
         return tuple(reflector.status() for reflector in self._reflectors.values())
 
     def unsynced(self) -> tuple[GroupResource, ...]:
-        """Return the kinds whose first list is neither in nor refused: what readiness waits for.
+        """Return the kinds of `start` whose first list is neither in nor refused: what readiness waits for.
 
-        A refused kind fails its own questions only; waiting for it would take all others down with it.
+        A refused kind, and one mirrored only because somebody asked for it, fails its own questions; waiting for it would take
+        all others down with it.
         """
         return tuple(
             key
             for key, reflector in self._reflectors.items()
-            if not reflector.synced and not (reflector.error and _is_refusal(reflector.error))
+            if key in self._required and not reflector.synced and not (reflector.error and _is_refusal(reflector.error))
         )
 
 

@@ -23,6 +23,7 @@ _STEP = 1_000
 
 _FEW = 32
 _REMEMBERED_NAMES = 1_000_000
+_ANSWER_WEIGHT = 32  # what an answer counts for beside its names: its selector takes room too
 
 _EQUALITY = frozenset({Operator.EQUALS, Operator.DOUBLE_EQUALS, Operator.IN})
 
@@ -148,7 +149,7 @@ class Store:
         self._size = 0
         self._version = 0
         self._answers: cachetools.LRUCache[tuple[str | None, LabelSelector], tuple[int, tuple[str, ...]]] = (
-            cachetools.LRUCache(_REMEMBERED_NAMES, getsizeof=lambda answer: 1 + len(answer[1]))
+            cachetools.LRUCache(_REMEMBERED_NAMES, getsizeof=lambda answer: _ANSWER_WEIGHT + len(answer[1]))
         )
 
     def __len__(self) -> int:
@@ -226,7 +227,7 @@ class Store:
                 done = len(names)
                 yield
         answer = tuple(names)
-        if version == self._version_of(namespace) and len(answer) < _REMEMBERED_NAMES:
+        if version == self._version_of(namespace) and len(answer) + _ANSWER_WEIGHT <= _REMEMBERED_NAMES:
             self._answers[namespace, selector] = version, answer
         return answer
 

@@ -126,7 +126,7 @@ class QueryCache:
     async def _ask_unmergeable(self, query: MetricQuery, objects: Objects, freshness: Freshness) -> ObjectAnswer:
         """Ask a question that can only be asked as it is; equal texts still share a query."""
         answer = await self.ask(plan.ask_alone(query, objects).promql, freshness)
-        return ObjectAnswer(_pick(query, objects, answer.result), answer.asked)
+        return ObjectAnswer(_pick(query, objects, answer.result), answer.asked, answer.failure)
 
     def _board(self, lane: Lane, objects: Objects, now: float) -> asyncio.Future[ObjectAnswer]:
         """Return the flight of a question that nobody has asked: at once and alone, or with the lane's next departure."""
@@ -155,7 +155,7 @@ class QueryCache:
         kept = store.get(key)
         if kept is not None and self._clock.monotonic() - kept.asked < freshness.max_age:
             self._count("stale")
-            return kept
+            return kept._replace(failure=failure)
         raise failure
 
     def _from_sweep(self, lane: Lane, objects: Objects, now: float) -> ObjectAnswer | None:
@@ -180,7 +180,7 @@ class QueryCache:
             return
         answer = TextAnswer(result, asked)
         self._texts.keep(promql, answer, max(freshness))
-        _land(flight, answer)
+        flight.set_result(answer)
 
     async def _drain(self, lane: Lane) -> None:
         """Send what waits, until nothing does."""
@@ -199,7 +199,7 @@ class QueryCache:
             if answer is None or now - answer.asked >= lane.freshness.ttl:
                 answer = self._from_sweep(lane, objects, now)
             if answer is not None:
-                _land(flight, answer)
+                flight.set_result(answer)
                 del lane.departing[objects]
 
     async def _depart(self, lane: Lane, flights: Mapping[Objects, asyncio.Future[ObjectAnswer]]) -> None:
@@ -221,7 +221,7 @@ class QueryCache:
             results = [await self._send(planned[0].promql, planned[0].kind)]
         else:
             results = await asyncio.gather(*(self._send(query.promql, query.kind) for query in planned))
-        failure = next((result for result in results if isinstance(result, PrometheusError)), None)
+        failure = next(filter(None, map(_failure_of, results)), None)
         if failure is not None:
             await self._recover(lane, flights, planned, failure)
             return
@@ -239,7 +239,7 @@ class QueryCache:
             answer = answers.pick(objects.namespace or "", objects.names)
             self._keep(lane, objects, answer)
             if objects in flights:
-                _land(flights[objects], answer)
+                flights[objects].set_result(answer)
 
     def _due(self, lane: Lane, flights: Mapping[Objects, object], now: float) -> Iterator[Objects]:
         """Yield the standing questions whose answers are not fresh, those asked longest ago first."""
@@ -288,7 +288,7 @@ class QueryCache:
             _fail(flight, error)
             return
         self._keep(lane, objects, answer)
-        _land(flight, answer)
+        flight.set_result(answer)
 
     async def _send(self, promql: str, kind: plan.Kind) -> QueryResult | PrometheusError:
         """Ask Prometheus; a failure is a value here, because several share it."""
@@ -339,10 +339,18 @@ class QueryCache:
         self._sources[source].inc()
 
 
+def _failure_of(result: QueryResult | PrometheusError) -> PrometheusError | None:
+    """Return why a result says nothing about objects: it is a failure, or no vector."""
+    if isinstance(result, PrometheusError) or result.type == "vector":
+        return result if isinstance(result, PrometheusError) else None
+    return PrometheusError("type", f"expected a vector, got a {result.type}")
+
+
 def _pick(query: MetricQuery, objects: Objects, result: QueryResult) -> dict[str, Sample]:
     """Return the samples of the objects asked for; PrometheusError for an answer that is not a vector."""
-    if result.type != "vector":
-        raise PrometheusError("type", f"expected a vector, got a {result.type}")
+    failure = _failure_of(result)
+    if failure is not None:
+        raise failure
     found = index_samples(result.samples, query.object_label)
     return {name: found[name] for name in objects.names if name in found}
 
@@ -360,11 +368,6 @@ def _place(
             doubled = doubled or name in names
             names[name] = sample
     return placed, doubled
-
-
-def _land(flight: asyncio.Future[Answer], answer: Answer) -> None:
-    if not flight.done():
-        flight.set_result(answer)
 
 
 def _fail(flight: asyncio.Future[Any], failure: PrometheusError) -> None:

@@ -4,7 +4,7 @@ Parsing is `config`'s, what becomes of a change `provider.rules`'. Files are loo
 a symbolic link, which a watch on the file does not see, and a look costs some microseconds.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from adapter.config import rulesfile
@@ -18,16 +18,9 @@ _FLAG = "--config"
 class RulesFiles:
     """The files that a command line names: each a file, or a folder of .yaml, .yml and .json files in the order of their names."""
 
-    def __init__(
-        self,
-        paths: Sequence[str],
-        *,
-        parse: Callable[[str, str], Parsed] = rulesfile.parse_rules,
-        flag: str = _FLAG,
-    ) -> None:
-        """`parse` reads a text, given the name of its file; `flag` is what faults say that the paths come from."""
+    def __init__(self, paths: Sequence[str], *, flag: str = _FLAG) -> None:
+        """`flag` is what faults say that the paths come from."""
         self._paths = tuple(map(Path, paths))
-        self._parse = parse
         self._flag = flag
         self._seen: object = None
 
@@ -35,7 +28,10 @@ class RulesFiles:
         """Return what all files say together; a file that cannot be read is a fatal fault of the whole."""
         self._seen = self._signature()
         fatal: list[Fault] = []
-        parsed = [self._parse(text, source) for source, text in self.texts(fatal)]
+        return self._parse(list(self.texts(fatal)), fatal)
+
+    def _parse(self, texts: Sequence[tuple[str, str]], fatal: list[Fault]) -> Parsed:
+        parsed = [rulesfile.parse_rules(text, source) for source, text in texts]
         merged, doubled = rulesfile.merge([one.config for one in parsed])
         faults = tuple(fault for one in parsed for fault in one.faults)
         fatal += [fault for one in parsed for fault in one.fatal]
@@ -50,18 +46,32 @@ class RulesFiles:
                 fatal.append(Fault(self._flag, str(path), f"expected a readable file: {_reason(error)}"))
 
     def poll(self) -> Parsed | None:
-        """Return what the files say when one is another than when last read, else None."""
-        return self.read() if self._signature() != self._seen else None
+        """Return what the files say when one is another than when last read, else None.
+
+        A file that has become empty is a fatal fault: half written, more likely than meant. `rules: []` says that none are wanted.
+        """
+        signature = self._signature()
+        if signature == self._seen:
+            return None
+        self._seen = signature
+        fatal: list[Fault] = []
+        texts = list(self.texts(fatal))
+        expected = "expected rules; the file is empty now (to remove all rules write: rules: [])"
+        fatal += [Fault(self._flag, source, expected) for source, text in texts if not text.strip()]
+        return self._parse(texts, fatal)
 
     def _files(self, fatal: list[Fault]) -> list[Path]:
         files = []
         for path in self._paths:
-            if not path.is_dir():
-                files.append(path)
+            try:
+                if not path.is_dir():
+                    files.append(path)
+                    continue
+                entries = list(path.iterdir())
+            except OSError as error:
+                fatal.append(Fault(self._flag, str(path), f"expected a readable file or folder: {_reason(error)}"))
                 continue
-            found = sorted(
-                entry for entry in path.iterdir() if entry.suffix in _SUFFIXES and not entry.name.startswith(".")
-            )
+            found = sorted(entry for entry in entries if entry.suffix in _SUFFIXES and not entry.name.startswith("."))
             if not found:
                 fatal.append(
                     Fault(self._flag, str(path), f"expected a folder with at least one {', '.join(_SUFFIXES)} file")

@@ -10,6 +10,7 @@ spelling; a fraction stays as written), while faults carry the paths of the valu
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 
 import yaml
 
@@ -90,7 +91,7 @@ def rules_from_chart(text: str, source: str) -> Parsed:
     except errors.InputError as error:
         return Parsed(RulesConfig(), fatal=error.faults)
     parsed = rulesfile.build(values.sections(), source)
-    return Parsed(parsed.config, (*values.faults, *parsed.faults))
+    return replace(parsed, faults=(*values.faults, *parsed.faults))
 
 
 def render_config(text: str, source: str = "") -> str:

@@ -69,7 +69,9 @@ OWN: Mapping[str, Flag] = {
             "Print the rules file that the prometheus-community chart makes of its values, and nothing else.",
             _GROUP,
         ),
-        Flag("output", Kind.TEXT, "text", "text, or json for one JSON document.", _GROUP, shorthand="o", metavar="format"),
+        Flag(
+            "output", Kind.TEXT, "text", "text, or json for one JSON document.", _GROUP, shorthand="o", metavar="format"
+        ),
     )
 }
 """The flags that only `fastpath check` has."""

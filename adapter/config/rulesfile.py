@@ -10,7 +10,7 @@ around the rules makes the file unusable. An empty file is a configuration witho
 
 import enum
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import yaml
@@ -110,11 +110,15 @@ class RulesConfig:
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """The rules that are usable, the faults of those that are not, and the faults that make the whole file unusable."""
+    """The rules that are usable, the faults of those that are not, and the faults that make the whole file unusable.
+
+    `readable` has the unusable rules too, as far as they could be read: whoever reports faults looks for more of them there.
+    """
 
     config: RulesConfig
     faults: tuple[errors.Fault, ...] = ()
     fatal: tuple[errors.Fault, ...] = ()
+    readable: RulesConfig = field(default_factory=RulesConfig, compare=False)
 
 
 class Sections(NamedTuple):
@@ -230,7 +234,7 @@ def parse_rules(text: str, source: str) -> Parsed:
     if decoder.faults:
         # Rules under a broken top are still read, so that one run shows every fault of the file.
         inner = build(sections, source)
-        return Parsed(RulesConfig(), inner.faults, tuple(decoder.faults))
+        return Parsed(RulesConfig(), inner.faults, tuple(decoder.faults), inner.readable)
     return build(sections, source)
 
 
@@ -251,28 +255,33 @@ def _entries(decoder: Decoder, node: yaml.Node | None, path: str) -> list[tuple[
 def build(sections: Sections, source: str) -> Parsed:
     """Read the entries of a document whose outer shape is sound; the faults of an entry leave out that entry only."""
     faults: list[errors.Fault] = []
-    rules = _rules(sections.rules, source, faults)
-    external_rules = _rules(sections.external_rules, source, faults)
-    resource_rules = None
+    rules, all_rules = _rules(sections.rules, source, faults)
+    external_rules, all_external_rules = _rules(sections.external_rules, source, faults)
+    resource_rules = all_resource_rules = None
     if sections.resource_rules:
         path, node = sections.resource_rules
         decoder = Decoder(source, VOCABULARY)
         fields = decoder.decode(node, _RESOURCE_RULES, path)
-        found = _resource_rules(fields, decoder)
-        resource_rules = None if decoder.faults else found
+        all_resource_rules = _resource_rules(fields, decoder)
+        resource_rules = None if decoder.faults else all_resource_rules
         faults += decoder.faults
-    return Parsed(RulesConfig(rules, external_rules, resource_rules), tuple(faults))
+    readable = RulesConfig(all_rules, all_external_rules, all_resource_rules)
+    return Parsed(RulesConfig(rules, external_rules, resource_rules), tuple(faults), readable=readable)
 
 
-def _rules(entries: Iterable[tuple[str, yaml.Node]], source: str, faults: list[errors.Fault]) -> tuple[RuleConfig, ...]:
-    rules = []
+def _rules(
+    entries: Iterable[tuple[str, yaml.Node]], source: str, faults: list[errors.Fault]
+) -> tuple[tuple[RuleConfig, ...], tuple[RuleConfig, ...]]:
+    """Return the rules without a fault, and all of them."""
+    good, every = [], []
     for path, node in entries:
         decoder = Decoder(source, VOCABULARY)
         rule = _rule(decoder.decode(node, _RULE, path), decoder)
+        every.append(rule)
         if not decoder.faults:
-            rules.append(rule)
+            good.append(rule)
         faults += decoder.faults
-    return tuple(rules)
+    return tuple(good), tuple(every)
 
 
 def _rule(fields: Fields, decoder: Decoder) -> RuleConfig:

@@ -13,6 +13,7 @@ import binascii
 import json
 import re
 from collections.abc import Hashable
+from typing import ClassVar
 
 import yaml
 
@@ -35,13 +36,24 @@ _DEPTH_LIMIT = 100
 
 _TOO_DEEP = f"nested more than {_DEPTH_LIMIT} levels deep"
 
+# Characters of a plain scalar up to the blank, break or indicator that may end it; a colon ends it only before a blank.
+_BLANK_OR_END = r"\0 \t\r\n\x85\u2028\u2029"
+_PLAIN_IN_BLOCK = re.compile(rf"(?:[^{_BLANK_OR_END}:]|:(?![{_BLANK_OR_END}]))*")
+_PLAIN_IN_FLOW = re.compile(rf"(?:[^{_BLANK_OR_END}:,?\[\]{{}}]|:(?![{_BLANK_OR_END}]))*")
+
 _SHOWN = 60
 _SIMPLE_KEY = re.compile(r"[A-Za-z0-9_:-]+")
 _QUOTED_VALUE = re.compile(r'\s*(- )?[\w.-]+:\s+"')
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's reader with the liberties that libyaml takes and PyYAML does not, and a limit to nesting."""
+    """PyYAML's reader made to read as libyaml's port in Go does, and a limit to nesting."""
+
+    # In Go's port an escaped slash is none and an escaped single quote is one.
+    ESCAPE_REPLACEMENTS: ClassVar = {  # type: ignore[misc]  # the stub calls it final; the scanner reads it from the class
+        **{sign: text for sign, text in yaml.SafeLoader.ESCAPE_REPLACEMENTS.items() if sign != "/"},
+        "'": "'",
+    }
 
     _depth = 0
 
@@ -51,6 +63,46 @@ class _Loader(yaml.SafeLoader):
         while (self.flow_level or not self.allow_simple_key) and self.peek() == "\t":
             self.forward()
             super().scan_to_next_token()
+
+    def scan_directive(self) -> yaml.DirectiveToken:
+        """Scan a directive: only `%YAML 1.1` and `%TAG` are known."""
+        token = super().scan_directive()
+        if token.name == "YAML" and token.value != (1, 1):
+            raise yaml.scanner.ScannerError(None, None, "only YAML 1.1 is read", token.start_mark)
+        if token.name not in {"YAML", "TAG"}:
+            raise yaml.scanner.ScannerError(None, None, "unknown directive", token.start_mark)
+        return token
+
+    def scan_plain(self) -> yaml.ScalarToken:
+        """Scan an unquoted scalar, in which tabs are blanks, and a colon before a bracket or comma is no indicator."""
+        run = _PLAIN_IN_FLOW if self.flow_level else _PLAIN_IN_BLOCK
+        start = end = self.get_mark()
+        pieces: list[str] = []
+        between: list[str] = []
+        while self.peek() != "#":
+            found = run.match(self.buffer, self.pointer)
+            length = len(found[0]) if found else 0
+            if not length:
+                break
+            self.allow_simple_key = False
+            pieces += (*between, self.prefix(length))
+            self.forward(length)
+            end = self.get_mark()
+            between = self.scan_plain_spaces(self.indent + 1, start)
+            if not between or not (self.flow_level or self.column > self.indent):
+                break
+        return yaml.ScalarToken("".join(pieces), True, start, end)
+
+    def scan_plain_spaces(self, indent: int, start_mark: yaml.Mark) -> list[str]:
+        """Return what joins the parts of an unquoted scalar: the blanks between them, or folded line breaks."""
+        length = 0
+        while self.peek(length) in " \t":
+            length += 1
+        blanks = self.prefix(length)
+        self.forward(length)
+        if self.peek() in "\r\n\x85\u2028\u2029":
+            return super().scan_plain_spaces(indent, start_mark) or []
+        return [blanks] if blanks else []
 
     def compose_node(self, parent: yaml.Node | None, index: object) -> yaml.Node | None:
         """Compose a node; an anchor defined again means the newer one from here on. Depth is refused before it costs stack."""

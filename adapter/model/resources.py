@@ -100,8 +100,13 @@ class Catalogue:
         return self._by_group_resource.get(group_resource)
 
     def singular(self, group_resource: GroupResource) -> str:
-        """Return the singular name. KeyError for a resource that `find` does not find."""
-        return self._by_group_resource[group_resource].singular
+        """Return the singular name, as client-go's ``ResourceSingularizer``: by the plural alone, whatever the group.
+
+        Of several groups with one plural the first says it: ``pods`` of ``metrics.k8s.io`` is ``pod``, as in core. KeyError for a
+        resource that `find` does not find.
+        """
+        plural = self._by_group_resource[group_resource].plural
+        return next(resource.singular for resource in self._by_text[plural] if resource.plural == plural)
 
     def names(self) -> list[str]:
         """Return every text that `lookup` knows without a group, sorted: for "did you mean"."""

@@ -9,7 +9,7 @@ import functools
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeVar
 
-from adapter.clients.querycache import Freshness, ObjectAnswer, QueryCache
+from adapter.clients.querycache import Freshness, ObjectAnswer, QueryCache, TextAnswer
 from adapter.config.rulesfile import OnNaN
 from adapter.errors import (
     InternalError,
@@ -54,6 +54,7 @@ _UNFETCHED = "unable to fetch metrics"
 _OF_THE_QUERY = frozenset({"query", "type", "decode", "size", "timeout"})
 # A fault of one rule or kind is over when nobody has met it for so long: others may do well meanwhile; seconds.
 _QUIET = 60.0
+_QUIET_LOOK = 5.0
 _UNLISTED = "unable to list matching resources"
 # The faults that are known by a rule's path.
 _OF_A_RULE = ("render", "query", "value")
@@ -118,19 +119,29 @@ class Provider:
         """Return the names of the external API's discovery document, sorted."""
         return sorted(self._relister.registry.external)
 
+    async def run(self) -> None:
+        """End, for ever, the faults of rules and kinds that nobody has met lately: who met them may not ask again."""
+        while True:
+            await asyncio.sleep(_QUIET_LOOK)
+            for fault, subject in list(self._last_met):
+                if fault != "prometheus":  # over when it answers
+                    self._quiet(fault, subject)
+
     async def custom(self, question: CustomQuestion) -> CustomAnswer:
         """Return the values of one object or of all that match; StatusError as prometheus-adapter answers.
 
         Objects without a value are left out of a list; a single object without one is not found.
         """
         resource = await self._resource(question)
-        if question.name is not None:
-            names: tuple[str, ...] = (question.name,)
-        else:
-            names = await self._list(resource, question)
-            if not names:
-                raise _unknown(question)
+        if resource is None:
+            raise _unknown(question) if question.name is not None else InternalError(_UNLISTED)
+        if question.name is None and question.namespace is not None and not resource.namespaced:
+            raise InternalError(_UNLISTED)  # there is no such list in a namespace, and upstream lists before all else
+        # before the list: a kind that no metric describes is not worth mirroring
         entry = await self._custom_entry(resource, question)
+        names = (question.name,) if question.name is not None else await self._list(resource, question)
+        if not names:
+            raise _unknown(question)
         try:
             query = _metric_query(entry, question)
             answer = await self._samples(entry, query, Objects(question.namespace, names))
@@ -166,6 +177,7 @@ class Provider:
                     answer.result.samples, ages.result.samples, self._clock.wall() - rule.config.max_sample_age
                 )
                 self._drop("stale", len(answer.result.samples) - len(samples))
+                answer = answer._replace(failure=answer.failure or ages.failure)
         except (NamingError, TemplateError, UnsupportedSelectorError) as error:
             self._met("render", "query cannot be made", str(error), rule.config.path)
             raise InternalError(_UNFETCHED) from error
@@ -174,7 +186,7 @@ class Provider:
             if error.result_type == "matrix":
                 raise PlainError("encountered an unexpected query result type") from error
             raise self._unfetched(error, rule) from error
-        self._answered(rule, answer.asked)
+        self._answered(rule, answer)
         scalar = answer.result.type == "scalar"
         items = tuple(
             ExternalValue(question.metric, None if scalar else sample.labels, milli, sample.time)
@@ -188,34 +200,31 @@ class Provider:
     async def _resource(self, question: CustomQuestion) -> APIResource | None:
         """Return the kind that a path names; a name that is not known has the catalogue read again, rate-limited."""
         name, _, group = question.resource.partition(".")
+        known = True
         try:
             found = self._resources.current().lookup(name, group or None)
         except NotSyncedError:
-            found = None
+            found, known = None, False
         if found is not None:
             return found
         try:
             return (await self._resources.refresh()).lookup(name, group or None)
-        except KubernetesError:
-            return None  # said by the catalogue itself; what was known before does not have the name
-        except NotSyncedError as error:
+        except (KubernetesError, NotSyncedError) as error:
+            if known:
+                return None  # said by the catalogue itself; what was known before does not have the name
             raise InternalError(_UNLISTED if question.name is None else _UNFETCHED) from error
 
-    async def _list(self, resource: APIResource | None, question: CustomQuestion) -> tuple[str, ...]:
-        if resource is None:
-            raise InternalError(_UNLISTED)
+    async def _list(self, resource: APIResource, question: CustomQuestion) -> tuple[str, ...]:
         kind = str(resource.group_resource)
         try:
             names = await self._objects.names(resource, question.namespace, question.objects)
         except (KubernetesError, NotSyncedError) as error:
             self._met("list", "objects cannot be listed", str(error), kind)
             raise InternalError(_UNLISTED) from error
-        self._quiet("list", kind)
+        self._quiet("list", kind, after=0.0)  # what fails is the kind, whoever asks
         return names
 
-    async def _custom_entry(self, resource: APIResource | None, question: CustomQuestion) -> CustomEntry:
-        if resource is None:
-            raise _unknown(question)
+    async def _custom_entry(self, resource: APIResource, question: CustomQuestion) -> CustomEntry:
         key = CustomKey(resource.group_resource, question.namespace is not None, question.metric)
         entry = await self._known(
             lambda: self._relister.registry.custom.get(key), question.metric, self._relister.ruleset.custom
@@ -241,6 +250,10 @@ class Provider:
         entry = read()
         if entry is None and rules and await self._relister.look_up(metric, rules):
             entry = read()
+        if entry is None and not self._relister.attempted.is_set():
+            raise InternalError(
+                _UNFETCHED
+            )  # rules are not in force, or their series not listed: "not known", never "not found"
         return entry
 
     # From the entry to samples and values.
@@ -266,8 +279,8 @@ class Provider:
                 if name in ages.samples and ages.samples[name].value >= limit
             }
             self._drop("stale", len(answer.samples) - len(fresh))
-            answer = ObjectAnswer(fresh, min(answer.asked, ages.asked))
-        self._answered(entry.rule, answer.asked)
+            answer = ObjectAnswer(fresh, min(answer.asked, ages.asked), answer.failure or ages.failure)
+        self._answered(entry.rule, answer)
         return answer
 
     def _custom_values(
@@ -300,6 +313,7 @@ class Provider:
             milli = milli_of(sample.value, nan_is_zero=nan_is_zero)
         except OverflowError as error:
             self._drop("overflow", 1)
+            self._met("value", "value refused", "overflow", rule.config.path, query=matchers.shorten(render()))
             raise InternalError(f"a value of {rule.config.path} is beyond 9.2e15, which no quantity holds") from error
         if isinstance(milli, Dropped):
             self._drop(milli, 1)
@@ -316,10 +330,13 @@ class Provider:
         ttl = self._freshness.ttl if config.ttl is None else config.ttl
         return Freshness(ttl, self._freshness.max_age if config.max_age is None else config.max_age)
 
-    def _answered(self, rule: Rule, asked: float) -> None:
-        """Note that Prometheus answers again, if the answer was asked for (monotonic) after the last failure."""
+    def _answered(self, rule: Rule, answer: ObjectAnswer | TextAnswer) -> None:
+        """Note that Prometheus answers again, if the answer was asked for after the last failure; or that an older one stands in."""
+        if answer.failure is not None:
+            self._fails(answer.failure, rule)
+            return
         failed = self._last_met.get(("prometheus", ""))
-        if failed is not None and asked > failed:
+        if failed is not None and answer.asked > failed:
             del self._last_met["prometheus", ""]
             self._faults.ended("prometheus")
         for fault in _OF_A_RULE:
@@ -329,20 +346,23 @@ class Provider:
         self._last_met[fault, subject] = self._clock.monotonic()
         self._faults.met(fault, message, text, subject=subject, **details)
 
-    def _quiet(self, fault: str, subject: str) -> None:
-        """End a fault that nobody has met lately."""
+    def _quiet(self, fault: str, subject: str, after: float = _QUIET) -> None:
+        """End a fault that nobody has met for longer than `after` seconds."""
         met = self._last_met.get((fault, subject))
-        if met is not None and self._clock.monotonic() - met > _QUIET:
+        if met is not None and self._clock.monotonic() - met > after:
             del self._last_met[fault, subject]
             self._faults.ended(fault, subject=subject)
 
     def _unfetched(self, error: PrometheusError, rule: Rule) -> InternalError:
         """Say it once in the log; the caller gets a sentence without query or address."""
+        self._fails(error, rule)
+        return InternalError(_UNFETCHED)
+
+    def _fails(self, error: PrometheusError, rule: Rule) -> None:
         if error.kind in _OF_THE_QUERY:
             self._met("query", "query failed", str(error), rule.config.path, kind=error.kind)
         else:
             self._met("prometheus", "Prometheus does not answer", str(error), kind=error.kind)
-        return InternalError(_UNFETCHED)
 
 
 def _unknown(question: CustomQuestion) -> NotFoundError:

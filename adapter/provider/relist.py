@@ -5,6 +5,7 @@ voids only the refresh of its own rules; nothing known is lost by a failure; rea
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -29,6 +30,8 @@ _LOOKUP_WINDOW = 300.0
 # Longest a request waits for a look-up or for the first discovery.
 _LOOKUP_WAIT = 8.0
 _NAMES_REMEMBERED = 10_000
+# Lists that failed are asked for again so many seconds later, then after twice as long, and so on until the next relist of all.
+_RETRY = 2.0
 
 Lists = Mapping[str, tuple[SeriesInfo, ...] | PrometheusError]
 
@@ -62,6 +65,7 @@ class Relister:
         self._asked_names: TTLCache[object, bool] = TTLCache(_NAMES_REMEMBERED, _SAME_NAME_GAP, timer=clock.monotonic)
         self._looked_up = float("-inf")
         self._failing: frozenset[str] = frozenset()
+        self._counts: dict[str, int] = {}
         self.registry: Registry = registry.EMPTY
         self.attempted = asyncio.Event()
         """Set when the first relist of the first rules has ended, well or not."""
@@ -81,19 +85,27 @@ class Relister:
         self._wake.set()
 
     async def run(self) -> None:
-        """Relist for ever: at once when rules come, then an interval after the end of each relist."""
+        """Relist for ever: at once when rules come, then an interval after the end of each relist; sooner what failed."""
+        await self._wake.wait()
         while True:
-            await self._wake.wait()
-            while True:
-                self._wake.clear()
-                await self._relist(self._ruleset.selectors(), self._max_age, whole=True)
-                self.attempted.set()
-                try:
-                    async with asyncio.timeout(self._interval):
-                        await self._wake.wait()
-                except TimeoutError:
-                    continue
-                break
+            self._wake.clear()
+            await self._relist(self._ruleset.selectors(), self._max_age, whole=True)
+            self.attempted.set()
+            await self._rest()
+
+    async def _rest(self) -> None:
+        """Wait until rules come or the interval is over, and meanwhile ask again, ever less often, for the lists that failed."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self._interval
+        pause = _RETRY
+        while (left := end - loop.time()) > 0:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(left, pause) if self._failing else left):
+                    await self._wake.wait()
+                    return
+            if self._failing and pause < left:
+                await self._relist(sorted(self._failing), self._max_age, whole=True)
+            pause *= 2
 
     async def look_up(self, name: str, rules: Sequence[Rule]) -> bool:
         """Ask now for a metric that a request wants and nobody knows; whether the registry may have it since.
@@ -124,6 +136,9 @@ class Relister:
         done = self._looking_up[key] = asyncio.Event()
         try:
             await self._relist(selectors, min(_LOOKUP_WINDOW, self._max_age), whole=False)
+        except asyncio.CancelledError:
+            self._asked_names.pop(key, None)  # nobody knows yet; the gap between look-ups is limit enough
+            raise
         finally:
             del self._looking_up[key]
             done.set()
@@ -162,14 +177,10 @@ class Relister:
         metrics.discovery_attempt.set(wall)
         metrics.discovery_duration.set(seconds)
         metrics.discovery_voided.set(sum(rule.config.series_query in failed for rule in self._rules()))
-        metrics.discovery_series.set(
-            sum(
-                series.count
-                for answer in lists.values()
-                if not isinstance(answer, PrometheusError)
-                for series in answer
-            )
-        )
+        self._counts = {selector: self._counts.get(selector, 0) for selector in self._ruleset.selectors()}
+        for selector, answer in lists.items():
+            self._counts[selector] = 0 if isinstance(answer, PrometheusError) else sum(each.count for each in answer)
+        metrics.discovery_series.set(sum(self._counts.values()))
         if not failed:
             metrics.discovery_success.set(wall)
         for selector, error in failed.items():

@@ -66,9 +66,7 @@ class RuleSource:
     async def run(self) -> None:
         """Wait for the cluster's resources, put the rules in force, and follow every change."""
         self._catalogue = await self._first_catalogue()
-        ruleset, compile_faults = await asyncio.to_thread(
-            compiler.compile_rules, self._parsed.config, self._catalogue
-        )
+        ruleset, compile_faults = await asyncio.to_thread(compiler.compile_rules, self._parsed.config, self._catalogue)
         faults = (*self._parsed.faults, *compile_faults)
         if self._strict and faults:
             raise InputError(faults)
@@ -99,6 +97,7 @@ class RuleSource:
             self._monitoring.config_reloads.labels(outcome="refused").inc()
             self._report("config-reload", "changed configuration refused, the old one stays", faults)
             return
+        self.refused = ()
         self._fault_log.ended("config-reload")
         self._monitoring.config_reloads.labels(outcome="applied").inc()
         self._parsed = parsed
@@ -115,7 +114,6 @@ class RuleSource:
 
     def _adopt(self, config: RulesConfig, ruleset: compiler.Ruleset, faults: Sequence[Fault]) -> None:
         self.faults = tuple(faults)
-        self.refused = ()
         if faults:
             self._report("config", "rules left out", faults)
         else:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from adapter.errors import PrometheusError
 from adapter.rules.registry import Registry
-from adapter.rules.sketch import demanded_labels, named_series
+from adapter.rules.sketch import demanded_labels, may_name
 from adapter.rules.trace import Lists, RuleTrace, counted, listed
 
 # Kinds that labels are called after, with whatever exporters put before or behind.
@@ -52,7 +52,7 @@ def explain(case: Case) -> str:
 
 
 def _unmapped(case: Case) -> str:
-    """Series become the metric and name no object."""
+    """Judge series that become the metric and name no object."""
     for traced in case.traces:
         if traced.gives and not traced.external and not traced.mapped:
             labels = f"none of its labels ({listed(traced.plain)})" if traced.plain else "it has no label that"
@@ -68,7 +68,7 @@ def _unmapped(case: Case) -> str:
 
 def guess_overrides(labels: Iterable[str]) -> list[str]:
     """Return overrides for labels that are called after a kind, as one would write them."""
-    guesses = {}
+    guesses: dict[str, str] = {}
     for label in labels:
         words = label.lower().split("_")
         kind = next((kind for kind in _KINDS if kind in words), None)
@@ -78,7 +78,7 @@ def guess_overrides(labels: Iterable[str]) -> list[str]:
 
 
 def _dropped(case: Case) -> str:
-    """A filter takes away the series that would become the metric, or the one that has its name."""
+    """Judge a filter that takes away the series that would become the metric, or the one that has its name."""
     for traced in case.traces:
         for rejected in traced.rejected:
             if case.metric in {rejected.otherwise, rejected.series.name}:
@@ -90,7 +90,7 @@ def _dropped(case: Case) -> str:
 
 
 def _renamed(case: Case) -> str:
-    """The metric asked for is the name of a series, and a rule serves it under another."""
+    """Judge a metric that is the name of a series which a rule serves under another."""
     for traced in case.traces:
         for name, series in traced.others.items():
             if any(each.name == case.metric for each in series):
@@ -99,7 +99,10 @@ def _renamed(case: Case) -> str:
 
 
 def _unread(case: Case) -> str:
-    """The series of a rule that could give the metric were not read."""
+    """Judge a rule that could give the metric and whose series were not read."""
+    reasons = {traced.error for traced in case.traces}
+    if len(case.traces) > 1 and len(reasons) == 1 and "" not in reasons:
+        return f"no series could be read ({reasons.pop()}): check the address of Prometheus, and that it is up"
     for traced in case.traces:
         if traced.error and traced.rule.namer.may_give(case.metric):
             return f"the series of {traced.place} could not be read ({traced.error}): mend its seriesQuery or the connection"
@@ -107,7 +110,7 @@ def _unread(case: Case) -> str:
 
 
 def _missing(case: Case) -> str:
-    """A rule makes the metric of one series name, and its selector matches none now."""
+    """Judge a rule that makes the metric of one series name and matches none now."""
     for traced in case.traces:
         name = None if traced.matched else traced.fixed_name(case.metric)
         if name is None:
@@ -137,7 +140,7 @@ def _label(names: Sequence[str]) -> str:
 
 
 def _other_case(case: Case) -> str:
-    """Autoscalers ask for external metrics in lower case."""
+    """Judge an external metric with capitals, which autoscalers ask for in lower case."""
     for name in case.registry.external:
         if name.lower() == case.metric.lower():
             return (
@@ -155,7 +158,7 @@ def _left_out(case: Case) -> str:
 
 
 def _unclaimed(case: Case) -> str:
-    """Prometheus has series of this very name, and no rule asks for them."""
+    """Judge series of this very name that no rule asks for."""
     found = case.probes.get(case.metric, ())
     if isinstance(found, PrometheusError) or not found:
         return ""
@@ -164,13 +167,12 @@ def _unclaimed(case: Case) -> str:
     lacking: list[tuple[int, str]] = []
     for traced in case.traces:
         demanded = sorted(demanded_labels(traced.rule.config.series_query) - labels)
-        if demanded and named_series(traced.rule.config.series_query) in {None, case.metric}:
-            lacking.append((len(demanded), f"{traced.place} would, if they had {_label(demanded)}"))
-    nearest = f" ({min(lacking)[1]})" if lacking else ""
-    return (
-        f"Prometheus has {case.metric} ({number}), and no rule's seriesQuery matches it{nearest}: add a rule for it, or the "
-        "labels that a rule demands"
-    )
+        if demanded and may_name(traced.rule.config.series_query, case.metric):
+            lacking.append(
+                (len(demanded), f", {traced.place} for want of {_label(demanded)}: add that, or a rule for it")
+            )
+    remedy = min(lacking)[1] if lacking else ": add a rule for it"
+    return f"Prometheus has {case.metric} ({number}), and no rule's seriesQuery matches it{remedy}"
 
 
 def _misspelt(case: Case) -> str:

@@ -93,7 +93,7 @@ def _compile_rule(config: RuleConfig, catalogue: Catalogue, faults: list[Fault])
     before = len(faults)
 
     def report(path: str, value: str, expected: str) -> None:
-        faults.append(Fault(f"{config.path}.{path}", value, expected, config.source, config.line))
+        faults.append(Fault(f"{config.path}.{path}", matchers.shorten(value), expected, config.source, config.line))
 
     converter = _compile_converter(config.resources, catalogue, report)
     query = _parse_query(config.metrics_query, "metricsQuery", report)
@@ -109,7 +109,7 @@ def _parse_query(text: str, path: str, report: Report) -> Template | None:
     try:
         return template.parse(text)
     except TemplateError as error:
-        report(path, matchers.shorten(text), f"expected a Go template with << >>: {error}")
+        report(path, text, f"expected a Go template with << >>: {error}")
         return None
 
 
@@ -156,7 +156,8 @@ def _check_resource_rule(
     whole: ResourceRulesConfig, kind: str, config: ResourceRuleConfig, catalogue: Catalogue, faults: list[Fault]
 ) -> None:
     def report(below: str, value: str, expected: str) -> None:
-        faults.append(Fault(f"{whole.path}.{kind}.{below}", value, expected, whole.source, whole.line))
+        place = f"{whole.path}.{kind}.{below}"
+        faults.append(Fault(place, matchers.shorten(value), expected, whole.source, whole.line))
 
     _compile_converter(config.resources, catalogue, report)
     _parse_query(config.container_query, "containerQuery", report)

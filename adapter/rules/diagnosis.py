@@ -6,11 +6,12 @@ apart, and what their answers mean. Asking is the caller's. Why a metric is not 
 """
 
 import difflib
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from adapter.errors import Fault, InputError, NamingError, TemplateError
+from adapter.errors import Fault, InputError, NamingError, PrometheusError, TemplateError
 from adapter.model import quantity
 from adapter.model.metrics import QueryResult, Sample
 from adapter.model.resources import APIResource, Catalogue
@@ -23,6 +24,9 @@ from adapter.rules.registry import CustomEntry, CustomKey, Registry
 from adapter.rules.trace import listed
 
 ALL = "*"
+
+# Kinds of PrometheusError that are about the query and not about the way to Prometheus.
+OF_THE_QUERY = frozenset({"query", "type"})
 
 
 class Wanted(NamedTuple):
@@ -44,7 +48,9 @@ def parse_wanted(text: str) -> Wanted:
     """Read ``KIND/NAMESPACE/NAME``, ``KIND/NAME`` at the root, or a namespace alone for an external metric."""
     parts = text.split("/")
     if not all(parts) or len(parts) > 3:
-        expected = "expected KIND/NAMESPACE/NAME, KIND/NAME for a kind without namespaces, or NAMESPACE for an external metric"
+        expected = (
+            "expected KIND/NAMESPACE/NAME, KIND/NAME for a kind without namespaces, or NAMESPACE for an external metric"
+        )
         raise InputError([Fault("--object", text, expected)])
     if len(parts) == 1:
         return Wanted("", parts[0], "")
@@ -128,36 +134,71 @@ class Value(NamedTuple):
     fault: str = ""
 
 
+def show_number(value: float) -> str:
+    """Return a sample's value as Prometheus prints it, shortened to ten digits."""
+    return {"nan": "NaN", "inf": "+Inf", "-inf": "-Inf"}.get(text := f"{value:.10g}", text)
+
+
 def value_of(sample: Sample, *, nan_is_zero: bool) -> Value:
     """Return what a sample is served as."""
     try:
         milli = milli_of(sample.value, nan_is_zero=nan_is_zero)
     except OverflowError:
-        return Value("", f"{sample.value} is beyond 9.2e15, which no quantity holds: requests fail")
+        return Value("", f"{show_number(sample.value)} is beyond 9.2e15, which no quantity holds: requests fail")
     if isinstance(milli, Dropped):
-        return Value("", f"{sample.value} is no number to scale by and is left out")
+        return Value("", f"{show_number(sample.value)} is no number to scale by and is left out")
     return Value(quantity.format_milli(milli))
 
 
+def refused(error: PrometheusError) -> str:
+    """Return the sentence for a query without an answer."""
+    if error.kind == "type":
+        return f"{error}, so every request fails: let metricsQuery give one sample for each object"
+    if error.kind == "query":
+        return f"Prometheus refuses the query ({error}): mend metricsQuery, or what the selector puts into it"
+    return f"Prometheus does not answer the query ({error}): check its address and its load"
+
+
 def unusable(query: MetricQuery, result: QueryResult, name: str) -> str:
-    """Return the sentence for an answer that has samples and none of the object; "" when there is no sample at all."""
+    """Return the sentence for an answer that is no vector, or that has samples and none of the object."""
     label = query.object_label
     place = query.rule.config.path
     if result.type != "vector":
         return f"the metricsQuery of {place} gives a {result.type}, which belongs to no object: let it keep the label {label}"
-    if not result.samples:
-        return ""
     have = sorted({sample.labels[label] for sample in result.samples if label in sample.labels})
     if not have:
         return f"the result of {place} has no label {label}, so no sample finds its object: group it by (<<.GroupBy>>)"
     return f"the result of {place} is about {listed(have)} and not about {name}: use <<.LabelMatchers>> in every selector of it"
 
 
-def no_number(metric: str, wanted: object, value: str, *, custom: bool) -> str:
+def no_number(metric: str, wanted: object, value: float, *, custom: bool) -> str:
     """Return the sentence for a value that is NaN or infinite."""
-    remedy = "let metricsQuery return a number or nothing where it divides by zero"
-    zero = ", or set onNaN: zero on the rule" if custom and value == "nan" else ""
-    return f"the value of {metric} for {wanted} is {value} and left out, never served as zero: {remedy}{zero}"
+    zero = ", or set onNaN: zero on the rule" if custom and math.isnan(value) else ""
+    return (
+        f"the value of {metric} for {wanted} is {show_number(value)} and left out, never served as zero: let metricsQuery return a number, or "
+        f"nothing, where it divides by zero{zero}"
+    )
+
+
+def no_query(place: str, error: TemplateError) -> str:
+    """Return the sentence for a query that its template does not give."""
+    return f"{place} gives no query, so every request fails: {error}"
+
+
+def no_object(wanted: Wanted) -> str:
+    """Return the sentence for a value that describes nothing the cluster has."""
+    return (
+        f"Prometheus has a value for {wanted} and the cluster has no such object: autoscalers list objects first and never ask for "
+        "it, so check the name"
+    )
+
+
+def too_old(place: str, names: Sequence[str], age: str, allowed: str) -> str:
+    """Return the sentence for samples older than the rule allows."""
+    return (
+        f"the samples of {listed(names)} are {age} old and left out: {place} allows maxSampleAge {allowed}, so have them scraped more "
+        "often or allow more"
+    )
 
 
 class Followups(NamedTuple):
@@ -218,7 +259,11 @@ def explain_nothing(case: Nothing) -> str:
     names = sorted({sample.labels.get(label, "") for sample in case.around} - {""})
     place = f" in namespace {namespace}" if query.namespace_label else ""
     if names:
-        there = "it is in the cluster, so check that it is scraped" if case.exists else "check the name, and that it is scraped"
+        there = (
+            "it is in the cluster, so check that it is scraped"
+            if case.exists
+            else "check the name, and that it is scraped"
+        )
         return f"{series} has other {case.resource.plural}{place} ({listed(names)}) and not {case.name}: {there}"
     return (
         f"{series} was there in the last {case.look_back} but has no sample now{place}: check that its targets are up"

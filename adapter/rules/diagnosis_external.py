@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from adapter.model.metrics import Sample
 from adapter.rules import matchers
-from adapter.rules.diagnosis import Followups, Value, namespace_guess, query_gives_nothing
+from adapter.rules.diagnosis import Followups, namespace_guess, query_gives_nothing
 from adapter.rules.matchers import Matcher
 from adapter.rules.registry import ExternalEntry
 from adapter.rules.trace import counted, listed
@@ -54,12 +54,20 @@ def explain_nothing(case: Nothing) -> str:
     return f"{series} was there in the last {case.look_back} but has no sample now: check that its targets are up"
 
 
-def total(values: Sequence[Value], metric: str) -> str:
-    """Return the sentence for an external metric with values."""
+def served(metric: str, number: int) -> str:
+    """Return the sentence for an external metric with `number` values."""
     if metric != metric.lower():
         return (
             f"{metric} is served, but autoscalers ask for external metrics in lower case and never find it: give it a lower-case "
             "name through name.as"
         )
-    adds = ", which an autoscaler adds up" if len(values) > 1 else ""
-    return f"{metric} is served: {counted(len(values), 'value', 'values')}{adds}"
+    adds = ", which an autoscaler adds up" if number > 1 else ""
+    return f"{metric} is served: {counted(number, 'value', 'values')}{adds}"
+
+
+def no_namespace_label(place: str) -> str:
+    """Return the sentence for a namespaced rule without a label for namespaces."""
+    return (
+        f"{place} names no label for namespaces, so every request fails: add an override for namespace, or set "
+        "resources.namespaced: false"
+    )

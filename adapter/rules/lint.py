@@ -76,7 +76,9 @@ def _names(made: Sketch) -> Iterator[Finding]:
             sentence = "autoscalers ask for external metrics in lower case and never find a name with capitals"
             yield "name.as", metric, sentence
     if len(metrics) >= MANY_METRICS:
-        sentence = "each is listed for every kind of object; seriesFilters or a narrower seriesQuery keep the list short"
+        sentence = (
+            "each is listed for every kind of object; seriesFilters or a narrower seriesQuery keep the list short"
+        )
         yield "seriesQuery", f"{len(metrics)} metrics", sentence
 
 
@@ -106,7 +108,11 @@ def _series(made: Sketch) -> Iterator[Finding]:
         yield "seriesQuery", "", "no series matches now, so the rule serves nothing"
     elif not made.series:
         names = len(made.known)
-        yield "seriesFilters", "", f"all {names} names are dropped by seriesFilters or name.matches: --why METRIC says how"
+        yield (
+            "seriesFilters",
+            "",
+            f"all {names} names are dropped by seriesFilters or name.matches: --why METRIC says how",
+        )
     else:
         for label, resource in made.rule.converter.by_label.items():
             # of an external rule's labels only the one for namespaces is ever used
@@ -121,15 +127,23 @@ def _labels(made: Sketch) -> Iterator[Finding]:
         yield "resources.namespaced", "false", "this has an effect on externalRules only"
     if made.external:
         if resources.namespaced and not _names_namespaces(rule):
-            sentence = "no label for namespaces, so every request fails: add an override for namespace, or namespaced: false"
+            sentence = (
+                "no label for namespaces, so every request fails: add an override for namespace, or namespaced: false"
+            )
             yield "resources", "", sentence
     elif not rule.converter.by_label and rule.converter.template is None:
-        sentence = "neither overrides nor a template: no object is ever found on the series, and the metric is not listed"
+        sentence = (
+            "neither overrides nor a template: no object is ever found on the series, and the metric is not listed"
+        )
         yield "resources", "", sentence
     elif made.known is not None and made.series and not made.examples:
         yield "resources", "", "no label of the series names a kind of object, so the metric is not listed"
-    elif not _names_namespaces(rule) and not all(each.group_resource in ROOT_SCOPED for each in rule.converter.by_label.values()):
-        sentence = "no label for namespaces, so objects in namespaces cannot be asked for: add an override for namespace"
+    elif not _names_namespaces(rule) and not all(
+        each.group_resource in ROOT_SCOPED for each in rule.converter.by_label.values()
+    ):
+        sentence = (
+            "no label for namespaces, so objects in namespaces cannot be asked for: add an override for namespace"
+        )
         yield "resources.overrides", "", sentence
     seen: dict[object, str] = {}
     for label, resource in rule.converter.by_label.items():

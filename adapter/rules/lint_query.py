@@ -32,7 +32,8 @@ def check(made: Sketch, scrape_interval: float) -> Iterator[Finding]:
         yield "metricsQuery", "", "there is no query, so every request for this metric fails"
         return
     yield from _check_template(made)
-    for example in made.examples:
+    main_first = sorted(made.examples, key=lambda example: example is not made.main)
+    for example in main_first:
         if not example.promql:
             if example.fault_path == "metricsQuery":  # a missing label is said where labels are looked at
                 yield "metricsQuery", "", f"requests fail: {example.fault}"
@@ -40,7 +41,11 @@ def check(made: Sketch, scrape_interval: float) -> Iterator[Finding]:
         try:
             parsed = promql.parse(example.promql)
         except ValueError as error:
-            yield "metricsQuery", matchers.shorten(example.promql), f"this PromQL does not parse: {_unparsed(example, error)}"
+            yield (
+                "metricsQuery",
+                matchers.shorten(example.promql),
+                f"this PromQL does not parse: {_unparsed(example, error)}",
+            )
             return
         yield from _check_expressions(parsed, "metricsQuery")
         yield from _check_windows(parsed, scrape_interval)
@@ -85,7 +90,9 @@ def _unparsed(example: Example, error: ValueError) -> str:
     if _LEADING_COMMA.search(example.promql):
         return "nothing stands before a comma; put <<.LabelMatchers>> last between the braces, for it may be empty"
     reason = matchers.shorten(str(error))
-    return f"{reason} (a range such as [5m] belongs inside a function such as rate)" if "got matrix" in reason else reason
+    return (
+        f"{reason} (a range such as [5m] belongs inside a function such as rate)" if "got matrix" in reason else reason
+    )
 
 
 def _check_expressions(parsed: Any, path: str) -> Iterator[Finding]:
@@ -123,7 +130,9 @@ def _check_windows(parsed: Any, scrape_interval: float) -> Iterator[Finding]:
 
     promql.walk(parsed, look)
     for window in found:
-        sentence = f"shorter than {SCRAPES_IN_WINDOW} scrapes of {scrape_interval:g} s: one lost scrape and the value is gone"
+        sentence = (
+            f"shorter than {SCRAPES_IN_WINDOW} scrapes of {scrape_interval:g} s: one lost scrape and the value is gone"
+        )
         yield "metricsQuery", f"[{window}]", sentence
 
 
@@ -139,10 +148,16 @@ def _check_result(made: Sketch, example: Example, parsed: Any) -> Iterator[Findi
         return
     elif resultlabels.is_scalar(core):
         yield "metricsQuery", "", "the result is a scalar, which belongs to no object, so every request fails"
-    elif (culprit := resultlabels.loses(core, example.label)) and (example is made.main or not _about_namespaces(example)):
+    elif (culprit := resultlabels.loses(core, example.label)) and (
+        example is made.main or not _about_namespaces(example)
+    ):
         # grouped by its objects alone, a query answers for no namespace, and that is rarely wanted of it
         kind = str(example.resource.group_resource) if example.resource else ""
-        yield "metricsQuery", culprit, f"the result has no label {example.label}, so {kind} are never found: group by it"
+        yield (
+            "metricsQuery",
+            culprit,
+            f"the result has no label {example.label}, so {kind} are never found: group by it",
+        )
 
 
 def _about_namespaces(example: Example) -> bool:

@@ -95,8 +95,18 @@ def demanded_labels(series_query: str) -> frozenset[str]:
     if selector is None:
         return frozenset()
     return frozenset(
-        matcher.name for matcher in selector.matchers.matchers if matcher.name != "__name__" and not _takes_empty(matcher)
+        matcher.name
+        for matcher in selector.matchers.matchers
+        if matcher.name != "__name__" and not _passes(matcher, "")  # a missing label counts as the empty text
     )
+
+
+def may_name(series_query: str, name: str) -> bool:
+    """Tell whether a selector takes series of a name, whatever their labels; a text that does not parse takes none."""
+    selector = _selector(series_query)
+    if selector is None or selector.name not in {None, name}:
+        return False
+    return all(_passes(matcher, name) for matcher in selector.matchers.matchers if matcher.name == "__name__")
 
 
 def _selector(text: str) -> promql.VectorSelector | None:
@@ -106,17 +116,19 @@ def _selector(text: str) -> promql.VectorSelector | None:
         return None
 
 
-def _takes_empty(matcher: promql.Matcher) -> bool:
-    """Tell whether a series without the label passes a matcher: a missing label counts as the empty text."""
+def _passes(matcher: promql.Matcher, text: str) -> bool:
+    """Tell whether a label of this text passes a matcher."""
     if matcher.op == promql.MatchOp.Equal:
-        return not matcher.value
+        return bool(matcher.value == text)
     if matcher.op == promql.MatchOp.NotEqual:
-        return bool(matcher.value)
+        return bool(matcher.value != text)
     try:
         expression = naming.compile_expression(f"^(?:{matcher.value})$")
-    except ValueError:  # the parser's regular expressions are not quite Go's: what only one of them reads decides nothing
+    except (
+        ValueError
+    ):  # the parser's regular expressions are not quite Go's: what only one of them reads decides nothing
         return True
-    return (expression.search("") is not None) is (matcher.op == promql.MatchOp.Re)
+    return (expression.search(text) is not None) is (matcher.op == promql.MatchOp.Re)
 
 
 def sketch(rule: Rule, known: Sequence[SeriesInfo] | None, *, external: bool) -> Sketch:

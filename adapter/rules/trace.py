@@ -50,6 +50,12 @@ class RuleTrace:
         """The rule's path, which is how people find it."""
         return self.rule.config.path
 
+    def leads_to(self, metric: str) -> bool:
+        """Tell whether the rule drops, renames or looks in vain for what would be the metric, or could not be looked at."""
+        names = {name for each in self.rejected for name in (each.series.name, each.otherwise)}
+        names |= {series.name for others in self.others.values() for series in others}
+        return bool(self.error) or metric in names or self.fixed_name(metric) is not None
+
     def fixed_name(self, metric: str) -> str | None:
         """Return the one series name that the rule asks for, if it would become the metric."""
         name = named_series(self.rule.config.series_query)
@@ -82,9 +88,7 @@ def _trace(rule: Rule, known: Sequence[SeriesInfo] | PrometheusError, metric: st
     labels = sorted(frozenset[str]().union(*(series.labels for series in gives)))
     mapped = [(label, resource) for label in labels if (resource := rule.converter.resource_for(label)) is not None]
     plain = [label for label in labels if label not in dict(mapped)]
-    return RuleTrace(
-        rule, external, tuple(known), "", gives, tuple(rejected), named, tuple(mapped), tuple(plain)
-    )
+    return RuleTrace(rule, external, tuple(known), "", gives, tuple(rejected), named, tuple(mapped), tuple(plain))
 
 
 def steps(traced: RuleTrace) -> list[str]:
@@ -95,8 +99,10 @@ def steps(traced: RuleTrace) -> list[str]:
         return ["matches no series"]
     told = [f"matches {_names(traced.matched)}"]
     reasons = dict.fromkeys(each.reason for each in traced.rejected)
-    for reason in reasons:
-        told.append(f"dropped by {reason}: {_names([each.series for each in traced.rejected if each.reason == reason])}")
+    told += [
+        f"dropped by {reason}: {_names([each.series for each in traced.rejected if each.reason == reason])}"
+        for reason in reasons
+    ]
     for name, series in list(traced.others.items())[:SHOWN]:
         told.append(f"becomes {name or '(a name without a character)'}: {_names(series)}")
     if len(traced.others) > SHOWN:

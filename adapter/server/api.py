@@ -13,8 +13,10 @@ from typing import Literal, NamedTuple, Protocol
 from urllib.parse import unquote_to_bytes
 
 from adapter import errors
-from adapter.model import durations, selectors
+from adapter.model import durations, fieldselectors, selectors
 from adapter.model.metrics import CustomAnswer, CustomMetricInfo, CustomQuestion, ExternalAnswer, ExternalQuestion
+from adapter.server import listoptions
+from adapter.server.listoptions import ListOptions
 
 CUSTOM_GROUP = "custom.metrics.k8s.io"
 EXTERNAL_GROUP = "external.metrics.k8s.io"
@@ -25,7 +27,10 @@ WILDCARD = "*"
 
 _ESCAPE_CUT_SHORT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _TRUE_WORDS = frozenset({"1", "t", "T", "TRUE", "true", "True"})
-_FALSE_WORDS = frozenset({"0", "false"})
+# What Kubernetes' own API has below a namespace beside resources: read as part of the namespace, as every API server does.
+_NAMESPACE_PARTS = frozenset({"status", "finalize"})
+# Words before a path that once meant a verb; what follows is too short for a metric then.
+_OLD_VERBS = frozenset({"watch", "proxy"})
 
 
 class MetricsProvider(Protocol):
@@ -41,7 +46,7 @@ class MetricsProvider(Protocol):
         ...
 
     async def external(self, question: ExternalQuestion) -> ExternalAnswer:
-        """Answer a question about no object. Metric names match whatever their case: client-go lower-cases them."""
+        """Answer a question about no object. Metric names match exactly, as upstream's do."""
         ...
 
     def custom_metrics(self) -> Sequence[CustomMetricInfo]:
@@ -81,6 +86,7 @@ class Parameters(NamedTuple):
     pretty: bool | None = None
     timeout: float | None = None
     watch: bool = False
+    options: ListOptions = ListOptions()
 
 
 def split_target(target: str) -> tuple[str, str]:
@@ -111,28 +117,37 @@ def decode_segments(path: str) -> tuple[str, ...]:
 
 
 def parse_metric_path(group: str, version: str, rest: Sequence[str]) -> MetricPath:
-    """Parse the decoded segments that follow ``/apis/GROUP/VERSION``.
+    """Parse the decoded segments that follow ``/apis/GROUP/VERSION``; slashes at the end mean nothing.
 
-    Raises BadRequestError where upstream says ``invalid request path``, and NotFoundError for what no route matches.
+    Raises BadRequestError where upstream says ``invalid request path``, and NotFoundError for what no route matches. An empty
+    segment in between is refused too: upstream reads it as no namespace, no resource or no name.
     """
+    rest = _without_empty_end(rest)
+    if rest and not rest[0]:
+        raise path_not_found()
     if not all(rest):
         raise _invalid_path()
-    if group == EXTERNAL_GROUP:
-        match rest:
-            case ["namespaces", namespace, metric] if namespace != WILDCARD:
-                return MetricPath("external", group, version, namespace, "", None, metric)
-            case ["namespaces", _, _]:
-                raise _invalid_path()
-        raise path_not_found()
+    if group == CUSTOM_GROUP:
+        return _parse_custom_path(group, version, rest)
     match rest:
-        case ["namespaces", namespace, "metrics", metric]:
+        case ["namespaces", namespace, metric]:
+            metric = "namespaces" if metric in _NAMESPACE_PARTS else metric
+            return MetricPath("external", group, version, namespace, "", None, metric)
+    raise path_not_found()
+
+
+def _parse_custom_path(group: str, version: str, rest: Sequence[str]) -> MetricPath:
+    match rest:
+        case ["namespaces", namespace, "metrics", metric] | ["namespaces", namespace, "metrics", metric, _]:
             return MetricPath("namespace", group, version, None, "namespaces", _name(namespace), metric)
+        case ["namespaces", namespace, part] | ["namespaces", namespace, part, _, _] if part in _NAMESPACE_PARTS:
+            return MetricPath("object", group, version, namespace, "namespaces", _name(namespace), part)
+        case ["namespaces", namespace, resource, name, metric]:
+            return MetricPath("object", group, version, namespace, resource, _name(name), metric)
         case ["namespaces", _, _]:
             raise _invalid_path()
-        case ["namespaces", namespace, resource, name, metric] if resource != "metrics":
-            if namespace == WILDCARD:
-                raise _invalid_path()
-            return MetricPath("object", group, version, namespace, resource, _name(name), metric)
+        case [verb, _, _] if verb in _OLD_VERBS:
+            raise _invalid_path()
         case [resource, name, metric]:
             return MetricPath("object", group, version, None, resource, _name(name), metric)
     raise path_not_found()
@@ -152,7 +167,8 @@ def parse_parameters(query: str) -> Parameters:
         metric_label_selector=first.get("metricLabelSelector", ""),
         pretty=pretty in _TRUE_WORDS if pretty else None,
         timeout=_timeout(first.get("timeout", "")),
-        watch="watch" in first and first["watch"].lower() not in _FALSE_WORDS,
+        watch="watch" in first and listoptions.is_true(first["watch"]),
+        options=listoptions.read(first),
     )
 
 
@@ -160,15 +176,21 @@ def build_question(path: MetricPath, parameters: Parameters) -> CustomQuestion |
     """Return the question of a request.
 
     A bad `labelSelector` is a 400 even where it selects nothing (a name is given); a bad `metricLabelSelector` is a
-    500 without reason, as upstream. Watching external metrics is a 405.
+    500 without reason, as upstream. A `fieldSelector` may only repeat the name of the path. Watching external metrics is a 405.
     """
+    listoptions.check_numbers(parameters.options)
     selector = selectors.parse_selector(parameters.label_selector)
+    fields = listoptions.parse_fields(parameters.options)
     if path.form == "external":
+        listoptions.check_together(parameters.options, watch=parameters.watch)
+        fieldselectors.check_fields(fields)
         if parameters.watch:
             message = f'watch is not supported on resources of kind "*.{path.group}"'
             raise errors.MethodNotAllowedError(message, {"group": path.group, "kind": "*"})
         assert path.namespace is not None
         return ExternalQuestion(path.namespace, path.metric, selector)
+    fieldselectors.check_fields(fields)
+    fieldselectors.check_name(fields, path.name or WILDCARD)
     try:
         metric_selector = selectors.parse_selector(parameters.metric_label_selector)
     except errors.BadRequestError as error:
@@ -190,6 +212,13 @@ def query_values(query: str, name: str) -> list[str]:
 def parameter_names(query: str) -> set[str]:
     """Return the names of all query parameters, those without a value included."""
     return {key for key, _ in _pairs(query)}
+
+
+def _without_empty_end(segments: Sequence[str]) -> Sequence[str]:
+    end = len(segments)
+    while end and not segments[end - 1]:
+        end -= 1
+    return segments[:end]
 
 
 def _name(segment: str) -> str | None:

@@ -71,13 +71,21 @@ class _List(msgspec.Struct):
     items: list[_ItemV1beta1] | list[_ItemV1beta2] | list[_ExternalItem]
 
 
+class _Cause(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
+    """StatusCause of the API, in the order of the Go type."""
+
+    reason: str = ""
+    message: str = ""
+    field: str = ""
+
+
 class _Details(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
     """StatusDetails of the API, in the order of the Go type."""
 
     name: str = ""
     group: str = ""
     kind: str = ""
-    causes: list[dict[str, str]] = []
+    causes: list[_Cause] = []
     retryAfterSeconds: int = 0
 
 

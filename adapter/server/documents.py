@@ -195,8 +195,10 @@ def group_by_parent(metrics: Iterable[CustomMetricInfo]) -> list[Parent]:
 
 
 def _group_entry(group: str) -> dict[str, object]:
-    versions = [{"groupVersion": f"{group}/{version}", "version": version} for version in VERSIONS[group]]
-    return {"name": group, "versions": versions, "preferredVersion": versions[0]}
+    """Return a group as upstream's library states it: with its preferred version only, though the others are served too."""
+    version = VERSIONS[group][0]
+    entry = {"groupVersion": f"{group}/{version}", "version": version}
+    return {"name": group, "versions": [entry], "preferredVersion": entry}
 
 
 def _group_document(group: str, _: _Listed) -> Document:

@@ -129,7 +129,8 @@ class Handler:
         return self._respond(request, reply)
 
     async def _answer(self, request: web.BaseRequest, target: str, route: Route) -> Reply:
-        if request.method not in {"GET", "HEAD"}:
+        is_unknown = route.error is not None and route.error.code == errors.NotFoundError.code
+        if request.method not in {"GET", "HEAD"} and not is_unknown:
             reply = _fail(_NOT_ALLOWED, _form(request, route))
             return reply._replace(headers=(("Allow", _ALLOWED),))
         if request.body_exists and (request.content_length or 0) > self._limits.request_body_bytes:
@@ -143,7 +144,7 @@ class Handler:
         if route.kind == "monitoring":
             return Reply(200, self._monitoring.exposition().encode(), monitoring.CONTENT_TYPE)
         answer = self._health.answer(route.segments, route.query)
-        return _not_found() if answer is None else Reply(answer.status, answer.text.encode(), _TEXT)
+        return await self._list_paths() if answer is None else Reply(answer.status, answer.text.encode(), _TEXT)
 
     async def _answer_metrics(self, request: web.BaseRequest, target: str, route: Route) -> Reply:
         if not negotiation.accepts_json(request.headers.get("Accept", "")):
@@ -198,7 +199,7 @@ class Handler:
         generation, served = self._provider.generation, ",".join(self._documents.served_groups)
         document = await self._documents.find(route.document, aggregated=aggregated)
         if document is None:
-            return _not_found()
+            return await self._list_paths()
         if not acceptable:
             raise _NOT_ACCEPTABLE
         headers = [("Vary", "Accept")] if is_root else []
@@ -213,6 +214,12 @@ class Handler:
             kept = await _shape(document.body, form)
             self._keep(key, _Kept(kept, generation, float("inf")))
         return kept._replace(content_type=document.content_type, headers=(*kept.headers, *headers))
+
+    async def _list_paths(self) -> Reply:
+        """Return the answer for a path outside the API groups, which in Kubernetes' API servers is the list of what there is."""
+        document = await self._documents.find("/index.html")
+        assert document is not None  # every table of documents has it
+        return Reply(404, document.body, document.content_type)
 
     def _find_kept(self, key: _Key) -> Reply | None:
         kept = self._kept.get(key)
@@ -290,11 +297,6 @@ async def _shape(body: bytes, form: _Form) -> Reply:
         body = await asyncio.to_thread(gzip.compress, body, compresslevel=1, mtime=0)
         return Reply(200, body, headers=(("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding")))
     return Reply(200, body)
-
-
-def _not_found() -> Reply:
-    """Return the answer for a path outside the API groups, which in Kubernetes' API servers is no Status."""
-    return Reply(404, b"404 page not found\n", _TEXT)
 
 
 def _too_many() -> Reply:

@@ -63,6 +63,8 @@ def find_route(target: str, served_groups: Collection[str]) -> Route:
                 return _metrics_route(group, version, rest, query)
             labels = Labels("GET", group, version)
             return _document_route(f"/apis/{group}/{version}", labels, query)
+        case ["apis", group, version, *_] if group in served_groups and version:
+            return Route("unknown", _UNKNOWN, error=api.path_not_found())
         case ["metrics"]:
             return Route("monitoring", Labels("GET", subresource="/metrics"), segments, query)
         case [endpoint, *_] if endpoint in HEALTH_ENDPOINTS:

@@ -121,6 +121,45 @@ def test_json_with_tabs_is_yaml() -> None:
     assert only_rule('{\n\t"rules":\t[\n\t\t{"seriesQuery": "up"}\n\t]\n}\n').series_query == "up"
 
 
+@pytest.mark.parametrize(
+    ("written", "text"),
+    [
+        pytest.param("a\tb", "a\tb", id="tab_inside"),
+        pytest.param("a \t b\t", "a \t b", id="blanks_and_tabs"),
+        pytest.param("a\t# b", "a", id="tab_before_a_comment"),
+        pytest.param("a\n   b\n\n   c\n", "a b\nc", id="folded"),
+        pytest.param('"a\\\'b"', "a'b", id="escaped_single_quote"),
+        pytest.param("a:b", "a:b", id="colon_inside"),
+        pytest.param("'a' # b", "a", id="quoted"),
+    ],
+)
+def test_a_scalar_is_read_as_gos_libyaml_reads_it(written: str, text: str) -> None:
+    assert only_rule(f"rules:\n- metricsQuery: {written}").metrics_query == text
+
+
+def test_a_colon_before_a_bracket_belongs_to_the_word() -> None:
+    assert only_rule("rules: [{name: {as: x:}}]").name_as == "x:"
+    assert "unknown key" in said(parse("rules: [{name: {as: x, matches:}}]"))[0]
+    assert "expected ',' or '}'" in said(parse("rules: [{resources: {overrides: {pod:{resource: pod}}}}]"))[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        pytest.param("%YAML 1.2\n---\nrules: []\n", "only YAML 1.1 is read", id="yaml_1_2"),
+        pytest.param("%FOO bar\n---\nrules: []\n", "unknown directive", id="unknown_directive"),
+        pytest.param('rules:\n- seriesQuery: "a\\/b"\n', "unknown escape character", id="escaped_slash"),
+    ],
+)
+def test_what_gos_libyaml_refuses_is_refused(text: str, words: str) -> None:
+    assert words in said(parse(text))[0]
+
+
+def test_directives_that_are_known() -> None:
+    parsed = parse("%YAML 1.1\n%TAG !e! tag:example.org,2000:\n---\nrules:\n- seriesQuery: up\n")
+    assert [rule.series_query for rule in parsed.config.rules] == ["up"]
+
+
 def test_a_tab_may_stand_after_a_colon_and_before_a_comment() -> None:
     assert only_rule("rules:\n- seriesQuery:\tup\t# here\n  metricsQuery:\t\tq\n").metrics_query == "q"
 

@@ -126,6 +126,13 @@ def test_singular() -> None:
         BUILTIN.singular(GroupResource("", "ingresses"))
 
 
+def test_singular_is_that_of_the_first_group_with_the_plural() -> None:
+    core, metrics = resource("pods"), resource("pods", "metrics.k8s.io", "v1beta1")._replace(singular="podmetrics")
+    catalogue = Catalogue([core, metrics])
+    assert catalogue.singular(metrics.group_resource) == "pod"
+    assert Catalogue([metrics]).singular(metrics.group_resource) == "podmetrics"
+
+
 def test_names_are_what_lookup_knows() -> None:
     names = BUILTIN.names()
     assert names == sorted(set(names))

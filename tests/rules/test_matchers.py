@@ -73,6 +73,7 @@ def _selects(matcher: Matcher, value: str) -> bool:
 object_names = st.text("ab.-0") | st.text("a|.*+?^$()[]{}\\-\"'# \n\té~&")
 
 
+@pytest.mark.timeout(60)
 @given(names=st.lists(object_names.filter(bool), min_size=1, max_size=5), other=object_names)
 def test_any_of_selects_exactly_the_named(names: list[str], other: str) -> None:
     matcher = matchers.for_any_of("pod", names)

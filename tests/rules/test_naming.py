@@ -117,6 +117,25 @@ def test_faults(
     assert all(report[2].startswith("expected a ") for report in reports)
 
 
+LIKE_GO = {
+    "a single byte": (r"a\C", r"invalid escape sequence: \C"),
+    "a name beyond ASCII": ("(?P<é>a)", "invalid name of a group: é"),
+    "a quoted escape is a text": (r"^\Q\C\E$", None),
+    "an escaped backslash before a C": (r"^\\C$", None),
+    "large, and Go takes it": (r"^\pL{500}$", None),
+    "too often repeated": (r"((a{100}){10}){10}", r"invalid repetition size: {10}"),
+}
+
+
+@pytest.mark.parametrize(("expression", "reason"), LIKE_GO.values(), ids=LIKE_GO)
+def test_what_go_takes_and_re2_does_not_and_the_other_way_round(expression: str, reason: str | None) -> None:
+    if reason is None:
+        assert naming.compile_expression(expression).pattern == expression
+    else:
+        with pytest.raises(ValueError, match=re.escape(reason)):
+            naming.compile_expression(expression)
+
+
 def test_two_groups_with_a_replacement() -> None:
     assert namer("(a)(b)", "${2}${1}").name("ab") == "ba"
 
@@ -154,6 +173,7 @@ def go_expand(template: str, groups: list[str | None], names: Mapping[str, int])
     return reference.sub(replace, template)
 
 
+@pytest.mark.timeout(60)
 @given(template=st.text(st.sampled_from("$${}01239_abx-"), max_size=12))
 def test_expansion_is_that_of_go(template: str) -> None:
     expression = naming.compile_expression("^(?P<a>a)?(?P<b>b*)(c)(?P<a1>d)$")

@@ -11,6 +11,7 @@ from adapter.model import selectors
 from adapter.model.metrics import CustomQuestion, ExternalQuestion
 from adapter.server import api
 from adapter.server.api import CUSTOM_GROUP, EXTERNAL_GROUP, MetricPath, Parameters
+from adapter.server.listoptions import ListOptions
 
 EVERYTHING = selectors.EVERYTHING
 WEB = selectors.parse_selector("app=web")
@@ -51,6 +52,21 @@ def custom(form: str, namespace: str | None, resource: str, name: str | None, me
         ),
         pytest.param("namespaces/ns/pods/a/gr%C3%BC%C3%9Fe", custom("object", "ns", "pods", "a", "grüße"), id="utf8"),
         pytest.param("namespaces/ns/pods/a+b/m", custom("object", "ns", "pods", "a+b"), id="plus_is_itself_in_a_path"),
+        pytest.param(
+            "namespaces/*/pods/a/m", custom("object", "*", "pods", "a"), id="star_is_no_wildcard_for_namespaces"
+        ),
+        pytest.param("namespaces/%2A/pods/*/m", custom("object", "*", "pods", None), id="star_escaped"),
+        pytest.param("namespaces/ns/pods/a/m/", custom("object", "ns", "pods", "a"), id="slash_at_the_end"),
+        pytest.param("nodes/n1/m//", custom("object", None, "nodes", "n1"), id="slashes_at_the_end"),
+        pytest.param("namespaces/ns/metrics/m/x", custom("namespace", None, "namespaces", "ns"), id="namespace_deeper"),
+        pytest.param(
+            "namespaces/ns/status", custom("object", "ns", "namespaces", "ns", "status"), id="part_of_a_namespace"
+        ),
+        pytest.param(
+            "namespaces/ns/finalize/x/y",
+            custom("object", "ns", "namespaces", "ns", "finalize"),
+            id="part_of_a_namespace_deeper",
+        ),
     ],
 )
 def test_custom_path(rest: str, expected: MetricPath) -> None:
@@ -61,13 +77,12 @@ def test_custom_path(rest: str, expected: MetricPath) -> None:
     "rest",
     [
         pytest.param("namespaces/ns/foo", id="two_segments"),
-        pytest.param("namespaces/ns/status", id="namespace_subresource"),
         pytest.param("namespaces/*/foo", id="two_segments_wildcard"),
-        pytest.param("namespaces/*/pods/a/m", id="wildcard_namespace"),
-        pytest.param("namespaces/%2A/pods/*/m", id="wildcard_namespace_escaped"),
+        pytest.param("namespaces/ns/metrics", id="no_metric_of_a_namespace"),
+        pytest.param("watch/nodes/n1", id="old_verb"),
+        pytest.param("proxy/namespaces/ns", id="old_verb_before_a_namespace"),
+        pytest.param("namespaces/ns/pods//m", id="empty_name"),
         pytest.param("namespaces//pods/a/m", id="empty_segment"),
-        pytest.param("namespaces/ns/pods/a/m/", id="trailing_slash"),
-        pytest.param("/nodes/n1/m", id="leading_slash"),
         pytest.param("namespaces/ns/pods/./m", id="dot"),
         pytest.param("namespaces/ns/pods/../m", id="dots"),
         pytest.param("namespaces/ns/pods/%2e%2E/m", id="dots_escaped"),
@@ -95,8 +110,10 @@ def test_custom_path_refused(rest: str) -> None:
         pytest.param("namespaces/ns", id="namespace_only"),
         pytest.param("namespaces/ns/pods/a", id="namespaced_without_metric"),
         pytest.param("namespaces/ns/pods/a/m/extra", id="too_deep"),
-        pytest.param("namespaces/ns/metrics/a/m", id="metrics_is_no_resource_in_a_namespace"),
         pytest.param("a/b/c/d", id="four_at_the_root"),
+        pytest.param("/nodes/n1/m", id="leading_slash"),
+        pytest.param("namespaces/ns//", id="slashes_instead_of_a_path"),
+        pytest.param("namespaces/ns/status/x", id="part_of_a_namespace_too_short"),
     ],
 )
 def test_custom_path_not_found(rest: str) -> None:
@@ -109,6 +126,8 @@ def test_custom_path_not_found(rest: str) -> None:
     ("rest", "metric"),
     [
         pytest.param("namespaces/ns/queue_depth", "queue_depth", id="plain"),
+        pytest.param("namespaces/ns/queue_depth/", "queue_depth", id="slash_at_the_end"),
+        pytest.param("namespaces/ns/status", "namespaces", id="part_of_a_namespace"),
         pytest.param("namespaces/ns/Queue%5FDepth", "Queue_Depth", id="as_spelled"),
         pytest.param("namespaces/ns/metrics", "metrics", id="no_reserved_word"),
     ],
@@ -121,9 +140,8 @@ def test_external_path(rest: str, metric: str) -> None:
 @pytest.mark.parametrize(
     ("rest", "error"),
     [
-        pytest.param("namespaces/*/m", errors.BadRequestError, id="wildcard_namespace"),
         pytest.param("namespaces/ns/a%2Fb", errors.BadRequestError, id="slash"),
-        pytest.param("namespaces/ns/m/", errors.BadRequestError, id="trailing_slash"),
+        pytest.param("namespaces//m", errors.BadRequestError, id="empty_namespace"),
         pytest.param("m", errors.NotFoundError, id="root"),
         pytest.param("namespaces/ns", errors.NotFoundError, id="no_metric"),
         pytest.param("namespaces/ns/pods/m", errors.NotFoundError, id="deeper"),
@@ -167,7 +185,12 @@ def test_split_target_refused(target: str) -> None:
         pytest.param("labelSelector=a=b", Parameters("a=b"), id="equals_in_value"),
         pytest.param("labelSelector=%zz&labelSelector=b", Parameters("b"), id="undecodable_pair_dropped"),
         pytest.param("labelSelector=a;b", Parameters(), id="semicolon_dropped"),
-        pytest.param("&&limit=5&continue=x&resourceVersion=0&x", Parameters(), id="unknown_ignored"),
+        pytest.param("&&x&y=z", Parameters(), id="unknown_ignored"),
+        pytest.param(
+            "limit=5&continue=x&resourceVersion=0&timeoutSeconds=&fieldSelector=a%3Db&sendInitialEvents=false",
+            Parameters(options=ListOptions("a=b", "", "5", "0", "", "x", initial_events=True)),
+            id="list_options",
+        ),
         pytest.param("pretty=1", Parameters(pretty=True), id="pretty_1"),
         pytest.param("pretty=true", Parameters(pretty=True), id="pretty_true"),
         pytest.param("pretty=0", Parameters(pretty=False), id="pretty_0"),

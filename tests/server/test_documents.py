@@ -48,8 +48,7 @@ async def test_groups(provider: Provider) -> None:
     body = (await find(Documents(provider, BOTH, "1.2.3"), "/apis")).body.decode()
     assert body == (
         '{"kind":"APIGroupList","apiVersion":"v1","groups":[{"name":"custom.metrics.k8s.io","versions":['
-        '{"groupVersion":"custom.metrics.k8s.io/v1beta1","version":"v1beta1"},'
-        '{"groupVersion":"custom.metrics.k8s.io/v1beta2","version":"v1beta2"}],'
+        '{"groupVersion":"custom.metrics.k8s.io/v1beta1","version":"v1beta1"}],'
         '"preferredVersion":{"groupVersion":"custom.metrics.k8s.io/v1beta1","version":"v1beta1"}},'
         '{"name":"external.metrics.k8s.io","versions":['
         '{"groupVersion":"external.metrics.k8s.io/v1beta1","version":"v1beta1"}],'

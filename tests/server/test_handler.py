@@ -176,12 +176,23 @@ async def test_a_selector_the_api_cannot_say_fails_after_asking(served: Served) 
 
 @pytest.mark.parametrize(
     "target",
-    ["/api", "/apis/apps/v1/pods", "/apis/custom.metrics.k8s.io/v1", "/nothing", "/readyz/nothing", "//", "/metrics/x"],
+    ["/api", "/apis/apps/v1/pods", "/nothing", "/readyz/nothing", "//", "/metrics/x"],
 )
 async def test_paths_of_nobody(served: Served, target: str) -> None:
     answer = await served.get(target)
-    assert (answer.status, answer.text) == (404, "404 page not found\n")
-    assert answer.headers["content-type"].startswith("text/plain")
+    assert (answer.status, answer.text) == (404, (await served.get("/index.html")).text)
+    assert answer.headers["content-type"] == "application/json"
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+@pytest.mark.parametrize("rest", ["", "/", "/namespaces/ns/pods/*/m"])
+async def test_a_version_that_is_not_served(served: Served, method: str, rest: str) -> None:
+    answer = await served.get(f"/apis/custom.metrics.k8s.io/v1{rest}", method)
+    assert status(answer) == (404, "NotFound", "the server could not find the requested resource")
+
+
+async def test_a_path_that_is_none_comes_before_the_method(served: Served) -> None:
+    assert (await served.get(f"{CUSTOM}/nodes", "POST")).status == 404
 
 
 async def test_a_group_that_is_not_served(serve: ServerFactory) -> None:

@@ -56,7 +56,7 @@ class RunningAdapter:
         query = f"?labelSelector={quote(selector)}" if selector else ""
         return await self.get(f"/apis/custom.metrics.k8s.io/v1beta2/namespaces/{namespace}/pods/%2A/{metric}{query}")
 
-    async def wait_for(self, path: str, accept: Any, seconds: float = 30.0) -> Answer:
+    async def wait_for(self, path: str, accept: Any, seconds: float = 20.0) -> Answer:
         """Ask until `accept(answer)` holds; fails with the last answer."""
         answer = Answer(0, None)
         try:

@@ -22,8 +22,9 @@ class Finished(NamedTuple):
 class Kubectl:
     """Runs kubectl as its own process beside the test's event loop."""
 
-    def __init__(self, directory: Path) -> None:
-        self._program = tools.require("kubectl", "kubernetes-client")
+    def __init__(self, directory: Path, program: str = "") -> None:
+        """`program` is its path, if not the one that PATH leads to."""
+        self._program = program or tools.require("kubectl", "kubernetes-client")
         self._directory = directory
 
     async def run(self, server: str, *arguments: str, ca: Path | None = None, stdin: str = "") -> Finished:
@@ -31,11 +32,16 @@ class Kubectl:
         trust = ["--insecure-skip-tls-verify"] if server.startswith("https:") and ca is None else []
         if ca is not None:
             trust = [f"--certificate-authority={ca}"]
+        # without a credential it asks for a name at the terminal
+        return await self._execute(f"--server={server}", *trust, "--token=none", *arguments, stdin=stdin)
+
+    async def run_with(self, kubeconfig: Path, *arguments: str, stdin: str = "") -> Finished:
+        """Run it with a kubeconfig, which names server and user."""
+        return await self._execute(f"--kubeconfig={kubeconfig}", *arguments, stdin=stdin)
+
+    async def _execute(self, *arguments: str, stdin: str) -> Finished:
         process = await asyncio.create_subprocess_exec(
             self._program,
-            f"--server={server}",
-            *trust,
-            "--token=none",  # without a credential it asks for a name at the terminal
             *arguments,
             env={"HOME": str(self._directory), "KUBECONFIG": str(self._directory / "none"), "PATH": "/usr/bin:/bin"},
             stdin=asyncio.subprocess.PIPE,

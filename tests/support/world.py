@@ -157,24 +157,26 @@ async def world(
     answer: Callable[[str], Outcome] = lambda _: vector(),
     lists: Mapping[str, Sequence[SeriesInfo] | PrometheusError] | None = None,
     names: Sequence[str] | Exception = (),
+    lister: FakeLister | None = None,
     resources: FakeResources | None = None,
-    clock: FakeClock | None = None,
     interval: float = 600.0,
+    attempted: bool = True,
 ) -> AsyncIterator[World]:
-    """Run the provider on a rules file (or rules) until the end of the block; the first discovery has ended."""
+    """Run the provider on a rules file (or rules) until the end of the block; the first discovery has ended, if `attempted`."""
     made = World(
         querier=FakeQuerier(answer),
-        lister=FakeLister(lists or {}),
+        lister=lister or FakeLister(lists or {}),
         names=FakeNames(names),
         resources=resources or FakeResources(),
-        clock=clock or FakeClock(),
+        clock=FakeClock(),
         interval=interval,
     )
     made.relister.adopt(compile_text(rules) if isinstance(rules, str) else rules)
     async with made.cache:
         relisting = asyncio.create_task(made.relister.run())
         try:
-            await made.relister.attempted.wait()
+            if attempted:
+                await made.relister.attempted.wait()
             yield made
         finally:
             relisting.cancel()

@@ -1,0 +1,42 @@
+"""The part of `fastpath check --why` that follows a served external metric to its values in a namespace."""
+
+from adapter.cli import report
+from adapter.cli.inquiry import SHOWN_VALUES, Inquiry
+from adapter.errors import NamingError, TemplateError
+from adapter.rules import diagnosis, diagnosis_external
+from adapter.rules.matchers import Matcher, join
+from adapter.rules.naming import NAMESPACES
+from adapter.rules.registry import ExternalEntry
+
+
+async def explain(inquiry: Inquiry, entry: ExternalEntry, namespace: str, selector: tuple[Matcher, ...]) -> str:
+    """Return the sentence about the metric as an autoscaler in `namespace` asks for it; the story grows with every step."""
+    rule, metric = entry.rule, inquiry.story.metric
+    place = rule.config.path
+    lines = inquiry.story.section(f"in namespace {namespace}, answered by {place} from {entry.series}")
+    try:
+        label = rule.converter.label_for(NAMESPACES) if rule.config.resources.namespaced else ""
+        promql = rule.render(entry.series, [*selector, *([Matcher(label, "=", namespace)] if label else [])], [])
+    except NamingError:
+        return diagnosis_external.no_namespace_label(place)
+    except TemplateError as error:
+        return diagnosis.no_query(place, error)
+    result = await inquiry.ask(lines, promql)
+    if result is None:
+        return inquiry.story.conclusion
+    values = [diagnosis.value_of(sample, nan_is_zero=False) for sample in result.samples]
+    lines += [
+        f"{report.show_labels(sample)}: {value.fault or value.quantity}"
+        for sample, value in list(zip(result.samples, values, strict=True))[:SHOWN_VALUES]
+    ]
+    good = [value for value in values if not value.fault]
+    if good:
+        return diagnosis_external.served(metric, len(good))
+    if values:
+        return diagnosis.no_number(metric, f"namespace {namespace}", result.samples[0].value, custom=False)
+    followups = diagnosis_external.build_followups(entry.series, label, namespace, selector)
+    named = await inquiry.follow(lines, followups.named)
+    around = await inquiry.follow(lines, followups.around)
+    labels = inquiry.labels(rule.config.series_query, entry.series)
+    case = diagnosis_external.Nothing(entry, label, namespace, join(selector), named, around, labels, inquiry.look_back)
+    return diagnosis_external.explain_nothing(case)

@@ -1,0 +1,80 @@
+"""Field selectors: their grammar, its error sentences, and the fields that a metric has.
+
+Terms are joined with commas; a value escapes comma, equals sign and backslash with a backslash. Nothing is selected by them here:
+a metrics API only checks that they agree with the name in the path. The law is ``k8s.io/apimachinery/pkg/fields``, byte for byte
+in its messages.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from adapter import errors
+from adapter.model.quoting import quote
+
+NAME = "metadata.name"
+_KNOWN = frozenset({NAME, "metadata.namespace"})
+
+_TERM = re.compile(r"(?:\\.|[^\\,])*\\?", re.DOTALL)
+_OPERATOR = re.compile(r"!=|==?")
+
+
+class Term(NamedTuple):
+    """One condition on one field: equal to the value, or (`negated`) different from it."""
+
+    field: str
+    value: str
+    negated: bool
+
+
+def parse_selector(text: str) -> tuple[Term, ...]:
+    """Return the terms, sorted by their text; those of nothing are left out. `errors.BadRequestError` with upstream's sentence."""
+    terms = [_parse_term(term, text) for term in sorted(_split(text)) if term]
+    return tuple(term for term in terms if term.field or term.value)
+
+
+def check_fields(terms: Sequence[Term]) -> None:
+    """Raise `errors.BadRequestError` for a field that a metric does not have."""
+    for term in terms:
+        if term.field not in _KNOWN:
+            known = ", ".join(map(quote, sorted(_KNOWN)))
+            raise errors.BadRequestError(f"{quote(term.field)} is not a known field selector: only {known}")
+
+
+def check_name(terms: Sequence[Term], name: str) -> None:
+    """Raise `errors.BadRequestError` unless the first condition that wants a name wants the one in the path (``*`` for all)."""
+    wanted = next((term.value for term in terms if term.field == NAME and not term.negated), None)
+    if terms and wanted != name:
+        raise errors.BadRequestError("fieldSelector metadata.name doesn't match requested name")
+
+
+def _split(text: str) -> list[str]:
+    terms, position = [], 0
+    while True:
+        match = _TERM.match(text, position)
+        assert match is not None  # it takes the empty text too
+        terms.append(match[0])
+        position = match.end() + 1
+        if position > len(text):
+            return terms
+
+
+def _parse_term(term: str, whole: str) -> Term:
+    operator = _OPERATOR.search(term)
+    if operator is None:
+        raise errors.BadRequestError(f"invalid selector: '{whole}'; can't understand '{term}'")
+    return Term(term[: operator.start()], _unescape(term[operator.end() :]), operator[0] == "!=")
+
+
+def _unescape(value: str) -> str:
+    pieces = []
+    characters = iter(value)
+    for character in characters:
+        if character in ",=":
+            raise errors.BadRequestError(f"invalid field selector: unescaped character in value: {ord(character)}")
+        if character == "\\":
+            character = next(characters, "")  # noqa: PLW2901 - an escape stands for what follows it
+            if character not in {"\\", ",", "="}:
+                raise errors.BadRequestError(f"invalid field selector: invalid escape sequence: \\{character}")
+        pieces.append(character)
+    return "".join(pieces)

@@ -1,0 +1,114 @@
+import asyncio
+import os
+import subprocess
+import sys
+
+import pytest
+
+from adapter import errors
+from adapter.cli import check, main, version
+
+VERBS = ("serve", "check", "demo")
+
+
+def test_help(capsys: pytest.CaptureFixture[str]) -> None:
+    for argument in ("--help", "-h", "help"):
+        assert main.main([argument]) == 0
+        assert capsys.readouterr().out == main.usage()
+    assert all(f"\n  {verb} " in main.usage() for verb in VERBS)
+
+
+def test_no_verb_shows_the_usage_as_a_fault(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main([]) == 2
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("", main.usage())
+
+
+@pytest.mark.parametrize("argument", ["--version", "version"])
+def test_version(argument: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main([argument]) == 0
+    assert capsys.readouterr().out == f"fastpath {version.version()}\n"
+
+
+@pytest.mark.parametrize(
+    ("verb", "hint"),
+    [
+        ("serv", "did you mean serve?"),
+        ("chek", "did you mean check?"),
+        ("explode", "expected one of serve, check, demo"),
+    ],
+)
+def test_unknown_verb(verb: str, hint: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main([verb]) == 2
+    assert capsys.readouterr().err == f"fastpath: {verb}: no such verb: {hint}\n"
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        status = main.main([verb, "--help"])
+    except SystemExit as end:  # argparse ends the process itself
+        status = int(end.code or 0)
+    assert status == 0
+    assert f"fastpath {verb}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "said"),
+    [
+        (
+            errors.InputError([errors.Fault("--a", "x", "y"), errors.Fault("b", "", "z", "f.yaml", 3)]),
+            2,
+            ["--a: x: y", "f.yaml:3: b: z"],
+        ),
+        (errors.RunError("it broke"), 1, ["it broke"]),
+        (errors.PrometheusError("timeout", "too slow"), 1, ["too slow"]),
+        (OSError(98, "address already in use"), 1, ["address already in use"]),
+        (PermissionError(13, "Permission denied", "secret.key"), 1, ["secret.key: Permission denied"]),
+        (OSError("no route"), 1, ["no route"]),
+        (KeyboardInterrupt(), 130, []),
+    ],
+    ids=["input", "run", "source", "os", "file", "text", "interrupt"],
+)
+def test_errors_become_lines_and_a_status(
+    error: BaseException,
+    status: int,
+    said: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fail(_: object) -> int:
+        raise error
+
+    monkeypatch.setattr(check, "main", fail)
+    assert main.main(["check", "x"]) == status
+    assert capsys.readouterr().err == "".join(f"fastpath check: {line}\n" for line in said)
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(60)
+async def test_python_m_adapter_is_the_command() -> None:
+    done = await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-m", "adapter", "--version"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, f"fastpath {version.version()}\n")
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(60)
+async def test_a_reader_that_goes_away_is_no_traceback() -> None:
+    """As in `fastpath serve --help | head`, when head was quicker."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        done = await asyncio.to_thread(
+            subprocess.run,
+            [sys.executable, "-m", "adapter", "serve", "--help"],
+            stdout=writing,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    finally:
+        os.close(writing)
+    assert (done.returncode, done.stderr) == (1, "")

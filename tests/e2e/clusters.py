@@ -1,0 +1,189 @@
+"""The cluster that an end-to-end test talks to, through kubectl: a real control plane, or the sandbox.
+
+What lives here: what the two do differently. What does not: starting programs (`controlplane`). Its law: a test cannot tell
+which one it has, so what passes on the sandbox is what is asked of the real one.
+"""
+
+import asyncio
+import json
+import uuid
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from adapter.sandbox.cluster import Cluster
+from adapter.sandbox.kinds import Kind
+from tests.e2e.controlplane import ControlPlane
+from tests.support.kubectl import Kubectl
+
+WIDGETS = "widgets.e2e.fastpath.io"
+_GROUP, _PLURAL = WIDGETS.partition(".")[2], WIDGETS.partition(".")[0]
+
+_CUSTOM_RESOURCE = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": WIDGETS},
+    "spec": {
+        "group": _GROUP,
+        "scope": "Namespaced",
+        "names": {"plural": _PLURAL, "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+            }
+        ],
+    },
+}
+
+Document = dict[str, Any]
+
+
+class Config:
+    """A user's kubeconfig, as what an adapter is pointed at."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def kubeconfig(self, path: Path) -> Path:
+        """Copy the file to `path`."""
+        path.write_bytes(self._file.read_bytes())
+        return path
+
+
+class Backend(Protocol):
+    """What differs."""
+
+    def kubeconfig(self, path: Path) -> Path:
+        """Write the administrator's kubeconfig."""
+        ...
+
+    async def install_widgets(self, cluster: "ClusterUnderTest") -> None:
+        """Serve the custom kind `WIDGETS`."""
+        ...
+
+    async def limit(self, cluster: "ClusterUnderTest", allowed: Mapping[str, Collection[str]], path: Path) -> Path:
+        """Write the kubeconfig of a user who may only do this: verbs by plural of the core group."""
+        ...
+
+    async def crash(self) -> None:
+        """Let the API server go away, connections and all."""
+        ...
+
+    async def recover(self) -> None:
+        """Have it back at the same address with the same objects."""
+        ...
+
+
+class ClusterUnderTest:
+    """A cluster, as its administrator sees it. `namespace` exists and is this test's own."""
+
+    def __init__(self, backend: Backend, kubectl: Kubectl, directory: Path) -> None:
+        self.backend = backend
+        self.namespace = f"shop-{uuid.uuid4().hex[:8]}"
+        self.admin = Config(backend.kubeconfig(directory / "admin.kubeconfig"))
+        self._kubectl = kubectl
+        self._directory = directory
+
+    async def open(self) -> None:
+        """Make the namespace."""
+        await self.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}})
+
+    async def kubectl(self, *arguments: str, stdin: str = "") -> str:
+        """Run kubectl as administrator and return what it prints; the test fails with its words."""
+        finished = await self._kubectl.run_with(self._directory / "admin.kubeconfig", *arguments, stdin=stdin)
+        assert finished.status == 0, finished.stderr
+        return finished.stdout
+
+    async def create(self, *documents: Document) -> None:
+        """Create objects."""
+        text = "\n---\n".join(map(json.dumps, documents))
+        await self.kubectl("create", "--validate=false", "-f", "-", stdin=text)
+
+    async def names(self, kind: str, selector: str = "", namespace: str | None = None) -> list[str]:
+        """Return what ``kubectl get KIND -l SELECTOR`` lists, in its order; `namespace` "" for kinds without one."""
+        where = self.namespace if namespace is None else namespace
+        arguments = [
+            "get",
+            kind,
+            "-o",
+            "name",
+            *(["-n", where] if where else []),
+            *(["-l", selector] if selector else []),
+        ]
+        return [line.rpartition("/")[2] for line in (await self.kubectl(*arguments)).split()]
+
+    async def limited(self, **allowed: Collection[str]) -> Config:
+        """Return the kubeconfig of a user who may only do this: verbs by plural of the core group, in all namespaces."""
+        return Config(await self.backend.limit(self, allowed, self._directory / "limited.kubeconfig"))
+
+    async def is_allowed(self, kubeconfig: Path, path: str) -> bool:
+        """Say whether the user of a kubeconfig may read `path`."""
+        return (await self._kubectl.run_with(kubeconfig, "get", "--raw", path)).status == 0
+
+
+class SandboxBackend:
+    """The sandbox cluster. It has one user, so a limited user limits everybody's reads; writing stays allowed."""
+
+    def __init__(self, sandbox: Cluster) -> None:
+        self._sandbox = sandbox
+
+    def kubeconfig(self, path: Path) -> Path:
+        return self._sandbox.kubeconfig(path, token="none")  # without one kubectl asks for a name at the terminal
+
+    async def install_widgets(self, _: ClusterUnderTest) -> None:
+        self._sandbox.add_kind(Kind(_GROUP, "v1", _PLURAL, "Widget", namespaced=True))
+
+    async def limit(self, _: ClusterUnderTest, allowed: Mapping[str, Collection[str]], path: Path) -> Path:
+        for kind in self._sandbox.kinds:
+            for verb in ("get", "list", "watch"):
+                if verb not in allowed.get(kind.plural, ()):
+                    self._sandbox.forbid(verb, kind.plural)
+        return self.kubeconfig(path)
+
+    async def crash(self) -> None:
+        await self._sandbox.down()
+
+    async def recover(self) -> None:
+        await self._sandbox.up()
+
+
+class RealBackend:
+    """A control plane."""
+
+    def __init__(self, plane: ControlPlane) -> None:
+        self._plane = plane
+
+    def kubeconfig(self, path: Path) -> Path:
+        return self._plane.kubeconfig(path)
+
+    async def install_widgets(self, cluster: ClusterUnderTest) -> None:
+        await cluster.create(_CUSTOM_RESOURCE)
+        await cluster.kubectl("wait", "--for=condition=Established", f"crd/{WIDGETS}", "--timeout=30s")
+
+    async def limit(self, cluster: ClusterUnderTest, allowed: Mapping[str, Collection[str]], path: Path) -> Path:
+        user = f"limited-{cluster.namespace}"
+        rules = [
+            {"apiGroups": [""], "resources": [plural], "verbs": sorted(verbs)} for plural, verbs in allowed.items()
+        ]
+        role = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": user}}
+        binding = {
+            "subjects": [{"kind": "User", "name": user, "apiGroup": "rbac.authorization.k8s.io"}],
+            "roleRef": {"kind": "ClusterRole", "name": user, "apiGroup": "rbac.authorization.k8s.io"},
+        }
+        await cluster.create(
+            role | {"kind": "ClusterRole", "rules": rules}, role | {"kind": "ClusterRoleBinding"} | binding
+        )
+        await asyncio.to_thread(self._plane.kubeconfig, path, user, "e2e")
+        async with asyncio.timeout(20):
+            while not all([await cluster.is_allowed(path, f"/api/v1/{plural}?limit=1") for plural in allowed]):
+                await asyncio.sleep(0.1)  # the authorizer follows roles by a watch of its own
+        return path
+
+    async def crash(self) -> None:
+        await asyncio.to_thread(self._plane.kill_api_server)
+
+    async def recover(self) -> None:
+        await asyncio.to_thread(self._plane.start_api_server)

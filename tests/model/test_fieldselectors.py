@@ -1,0 +1,74 @@
+"""Field selectors: what is read, what is refused and with which sentence."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter import errors
+from adapter.model import fieldselectors
+from adapter.model.fieldselectors import Term
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("", (), id="nothing"),
+        pytest.param(",,", (), id="empty_terms"),
+        pytest.param("=", (), id="nothing_equals_nothing"),
+        pytest.param("metadata.name=a", (Term("metadata.name", "a", negated=False),), id="equals"),
+        pytest.param("metadata.name==a", (Term("metadata.name", "a", negated=False),), id="double_equals"),
+        pytest.param("metadata.name!=a", (Term("metadata.name", "a", negated=True),), id="not_equals"),
+        pytest.param("metadata.name=", (Term("metadata.name", "", negated=False),), id="empty_value"),
+        pytest.param("b=1,a=2", (Term("a", "2", negated=False), Term("b", "1", negated=False)), id="sorted"),
+        pytest.param("a=b\\,c\\=d\\\\e", (Term("a", "b,c=d\\e", negated=False),), id="escapes"),
+        pytest.param("a\\,b=c", (Term("a\\,b", "c", negated=False),), id="no_escapes_in_a_field"),
+    ],
+)
+def test_parse(text: str, expected: tuple[Term, ...]) -> None:
+    assert fieldselectors.parse_selector(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        pytest.param("foo", "invalid selector: 'foo'; can't understand 'foo'", id="no_operator"),
+        pytest.param("a=b,!c", "invalid selector: 'a=b,!c'; can't understand '!c'", id="one_bad_term"),
+        pytest.param("===", "invalid field selector: unescaped character in value: 61", id="unescaped_equals"),
+        pytest.param("a=b\\c", "invalid field selector: invalid escape sequence: \\c", id="unknown_escape"),
+        pytest.param("a=b\\", "invalid field selector: invalid escape sequence: \\", id="escape_cut_short"),
+    ],
+)
+def test_refused(text: str, sentence: str) -> None:
+    with pytest.raises(errors.BadRequestError) as caught:
+        fieldselectors.parse_selector(text)
+    assert caught.value.message == sentence
+
+
+def test_an_unknown_field() -> None:
+    fieldselectors.check_fields(fieldselectors.parse_selector("metadata.name=a,metadata.namespace!=b"))
+    with pytest.raises(errors.BadRequestError) as caught:
+        fieldselectors.check_fields(fieldselectors.parse_selector("status.phase=Running"))
+    assert caught.value.message == (
+        '"status.phase" is not a known field selector: only "metadata.name", "metadata.namespace"'
+    )
+
+
+@pytest.mark.parametrize("text", ["", "metadata.name=a", "metadata.name=a,metadata.namespace=x"])
+def test_the_name_of_the_path(text: str) -> None:
+    fieldselectors.check_name(fieldselectors.parse_selector(text), "a")
+
+
+@pytest.mark.parametrize("text", ["metadata.name=b", "metadata.name!=b", "metadata.namespace=x"])
+def test_another_name(text: str) -> None:
+    with pytest.raises(errors.BadRequestError) as caught:
+        fieldselectors.check_name(fieldselectors.parse_selector(text), "a")
+    assert caught.value.message == "fieldSelector metadata.name doesn't match requested name"
+
+
+@given(st.text(alphabet="ab\\,=! é"))
+def test_any_text_is_read_or_a_bad_request(text: str) -> None:
+    try:
+        terms = fieldselectors.parse_selector(text)
+    except errors.BadRequestError:
+        return
+    assert all(term.field or term.value for term in terms)
