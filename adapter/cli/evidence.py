@@ -14,7 +14,7 @@ from adapter import app
 from adapter.clients import credentials, kubernetes, objectlist
 from adapter.clients.discovery import SeriesLister
 from adapter.clients.kubernetes import KubernetesClient
-from adapter.clients.prometheus import PrometheusClient
+from adapter.clients.prometheus import PrometheusClient, Querier
 from adapter.clients.rulesfiles import RulesFiles
 from adapter.config import chart, rulesfile
 from adapter.config.checkflags import STDIN
@@ -121,7 +121,7 @@ class Cluster:
 class Prometheus:
     """A Prometheus at one moment: `now` in epoch seconds, `look_back` how far back series are looked for."""
 
-    client: PrometheusClient
+    client: Querier
     lister: SeriesLister
     now: float
     look_back: float

@@ -49,7 +49,8 @@ async def _names(
     story, kind = inquiry.story, entry.resource.group_resource
     lines = story.section(f"what the API server has of {kind}")
     try:
-        names = await inquiry.cluster.names(entry.resource, wanted.namespace, objects)
+        namespace = wanted.namespace if entry.resource.namespaced else None
+        names = await inquiry.cluster.names(entry.resource, namespace, objects)
     except KubernetesError as error:
         lines.append(f"not read: {error}")
         story.unreachable.append(f"the API server cannot be asked for {kind}: {error}")

@@ -24,7 +24,7 @@ def _used() -> Iterator[Flag]:
         "config",
         Kind.ARRAY,
         "",
-        "Rules file, or a folder whose *.yaml and *.yml files are joined in the order of their names. Can be repeated. Required.",
+        "Rules file, or a folder whose *.yaml, *.yml and *.json files are joined in the order of their names. Can be repeated. Required.",
         RULES,
         "config",
         metavar="path",

@@ -6,9 +6,11 @@ rules beside one another. What is wrong with the PromQL itself: `lint_query`.
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from adapter.config.rulesfile import OnNaN
 from adapter.errors import Fault, NamingError, TemplateError
+from adapter.model.resources import APIResource
 from adapter.rules import lint_query
 from adapter.rules.compile import Rule, Ruleset
 from adapter.rules.naming import NAMESPACES
@@ -35,13 +37,13 @@ def sketches(ruleset: Ruleset) -> list[Sketch]:
 def lint(made: Iterable[Sketch], scrape_interval: float) -> list[Fault]:
     """Return the warnings for rules in the order of the files; `scrape_interval` in seconds."""
     found: list[Fault] = []
-    earlier: list[Sketch] = []
+    earlier: list[_Earlier] = []
     for each in made:
         for check in _CHECKS:
             found += [warning(each.rule, *finding) for finding in check(each)]
         found += [warning(each.rule, *finding) for finding in lint_query.check(each, scrape_interval)]
         found += [warning(each.rule, *finding) for finding in _collisions(each, earlier)]
-        earlier.append(each)
+        earlier.append(_Earlier(each, frozenset(each.metrics), _kinds(each)))
     return list(dict.fromkeys(found))  # what is true for pods is often true for namespaces too
 
 
@@ -50,17 +52,27 @@ def warning(rule: Rule, path: str, value: str, sentence: str) -> Fault:
     return Fault(f"{rule.config.path}.{path}", value, sentence, rule.config.source, rule.config.line)
 
 
-def _collisions(made: Sketch, earlier: Sequence[Sketch]) -> Iterator[Finding]:
+class _Earlier(NamedTuple):
+    """What an earlier rule makes, ready to be looked up."""
+
+    made: Sketch
+    metrics: frozenset[str]
+    kinds: frozenset[APIResource | None]
+
+
+def _collisions(made: Sketch, earlier: Sequence[_Earlier]) -> Iterator[Finding]:
     """Yield the metrics that an earlier rule of the same API makes too, for objects that both may find."""
-    kinds = {example.resource for example in made.examples}
+    kinds = _kinds(made)
+    rivals = [each for each in reversed(earlier) if each.made.external is made.external and each.kinds & kinds]
     for metric in made.metrics:
-        for other in reversed(earlier):
-            if other.external is not made.external or metric not in other.metrics:
-                continue
-            if made.external or kinds & {example.resource for example in other.examples}:
-                path = other.rule.config.path
-                yield "name", metric, f"{path} makes the same metric; the later rule answers where both could"
-                break
+        rival = next((each for each in rivals if metric in each.metrics), None)
+        if rival is not None:
+            path = rival.made.rule.config.path
+            yield "name", metric, f"{path} makes the same metric; the later rule answers where both could"
+
+
+def _kinds(made: Sketch) -> frozenset[APIResource | None]:
+    return frozenset(example.resource for example in made.examples)
 
 
 def _names(made: Sketch) -> Iterator[Finding]:

@@ -107,12 +107,14 @@ def decode_segments(path: str) -> tuple[str, ...]:
     """Split a raw path at its slashes and decode each segment once; ``/`` gives one empty segment.
 
     Raises BadRequestError for an escape that is none, for what is not UTF-8, and for segments that Kubernetes clients
-    refuse to build: ``.``, ``..`` and those that hold a slash, a percent sign or NUL. Empty segments are left to
-    `parse_metric_path`.
+    refuse to build: ``.``, ``..`` and those that hold a percent sign or NUL. One that holds a slash is no segment of a path
+    that we serve: NotFoundError. Empty segments are left to `parse_metric_path`.
     """
     segments = tuple(_decode_segment(segment) for segment in path[1:].split("/"))
-    if any(segment in {".", ".."} or "/" in segment or "%" in segment or "\0" in segment for segment in segments):
+    if any(segment in {".", ".."} or "%" in segment or "\0" in segment for segment in segments):
         raise _invalid_path()
+    if any("/" in segment for segment in segments):
+        raise path_not_found()
     return segments
 
 

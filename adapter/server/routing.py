@@ -55,7 +55,7 @@ def find_route(target: str, served_groups: Collection[str]) -> Route:
     try:
         path, query = api.split_target(target)
         segments = api.decode_segments(path)
-    except errors.BadRequestError as error:
+    except (errors.BadRequestError, errors.NotFoundError) as error:
         return Route("unknown", _UNKNOWN, error=error)
     match segments:
         case ["apis", group, version, *rest] if group in served_groups and version in api.VERSIONS[group]:

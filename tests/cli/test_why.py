@@ -62,6 +62,10 @@ rules:
   resources: *pod
   name: {as: load_misspelt}
   metricsQuery: '<<.Serie>>{<<.LabelMatchers>>}'
+- seriesQuery: 'pair'
+  resources: *pod
+  metricsQuery: '<<.Series>>{<<.LabelMatchers>>}'
+  maxSampleAge: 1h
 externalRules:
 - seriesQuery: 'queue_depth'
   resources: {overrides: {namespace: {resource: namespace}}}
@@ -92,9 +96,10 @@ def _samples(now: float) -> list[Written]:
     def one(name: str, value: float, age: float = 0.0, **labels: str) -> Written:
         return Written({"__name__": name, **labels}, value, now - age)
 
-    samples = []
-    for age in (60, 45, 30, 15, 0):
-        samples.append(one("http_requests_total", 600 - 10 * age, age, namespace="shop", pod="web-0", code="200"))
+    samples = [
+        one("http_requests_total", 600 - 10 * age, age, namespace="shop", pod="web-0", code="200")
+        for age in (60, 45, 30, 15, 0)
+    ]
     samples += [
         one("http_requests_total", 5, 0, namespace="shop", pod="web-1", code="200"),  # a rate needs two samples
         one("load", 1.5, namespace="shop", pod="web-0"),
@@ -102,6 +107,8 @@ def _samples(now: float) -> list[Written]:
         one("load", 4, 120, namespace="shop", pod="web-2"),
         one("load", 7, namespace="monitoring", exported_namespace="shop", pod="api-0"),
         one("load_old", 1, namespace="shop", pod="web-0"),
+        one("pair", 1, namespace="shop", pod="web-0", queue="a"),
+        one("pair", 1, namespace="shop", pod="web-0", queue="b"),
         one("sensor", 20, room="attic", kubernetes_pod="web-0"),
         one("node_load", 2, instance="node-a", namespace="monitoring"),
         one("jobs_waiting", 3, namespace="shop"),
@@ -273,6 +280,14 @@ SENTENCES = {
             "move the rule from externalRules to rules"
         ),
     ),
+    "several samples": ("pair --object=pod/shop/web-0", "pair of pod/shop/web-0 is served: 1"),
+    "capitals": (
+        "Backlog",
+        (
+            "Backlog is served, but autoscalers ask for external metrics in lower case and never find it: give it a lower-case name "
+            "through name.as"
+        ),
+    ),
     "external": ("queue_depth --object=shop", "queue_depth is served: 2 values, which an autoscaler adds up"),
     "external with a selector": ("queue_depth --object=shop --selector=queue=mail", "queue_depth is served: 1 value"),
     "external, selector finds nothing": (
@@ -339,7 +354,7 @@ what each rule makes of the series of the last 10m0s
     label namespace names namespaces
     label pod names pods
     labels that name no kind of object: exported_namespace
-  16 other rules do not make it
+  17 other rules do not make it
 
 where it is served
   custom.metrics.k8s.io: namespaces, pods
@@ -422,6 +437,16 @@ async def test_an_api_server_that_does_not_answer_is_said_and_the_rest_goes_on(
     assert second.startswith("fastpath check: the API server cannot be asked for pods: cannot list pods: ")
 
 
+async def test_objects_that_cannot_be_listed_end_the_story(run: Run, cluster: Cluster, tmp_path: Path) -> None:
+    kubeconfig = cluster.kubeconfig(tmp_path / "kubeconfig")
+    await cluster.down()
+    checked = await run("--why=load", "--object=pod/shop/*", f"--lister-kubeconfig={kubeconfig}")
+    assert checked.conclusion.startswith(
+        "pods cannot be listed, so every request for pod/shop/* fails: cannot list pods"
+    )
+    assert checked.status == 1
+
+
 async def test_a_prometheus_that_does_not_answer(run: Run) -> None:
     checked = await run("--why=load", "--prometheus-url=http://127.0.0.1:1")
     assert checked.status == 1
@@ -496,7 +521,7 @@ async def test_the_real_series_and_queries(run: Run) -> None:
   objects   none
   warning   seriesQuery: no series matches now, so the rule serves nothing"""
     )
-    assert "\n  answer    refused: bad_data: " in blocks["externalRules[3]  (rules.yaml:56)"]
+    assert "\n  answer    refused: bad_data: " in blocks["externalRules[3]  (rules.yaml:60)"]
     assert (checked.status, checked.err) == (0, "")  # a query that is refused is a warning
 
 

@@ -257,6 +257,20 @@ async def test_a_miss_reads_again_but_not_too_often(clock: FakeClock, faults: Fa
     assert server.asked == ["/api", "/apis"] * 3
 
 
+async def test_before_the_first_success_it_is_read_again_soon(clock: FakeClock, faults: FaultLog) -> None:
+    server = aggregated()
+    server.documents["/api"] = errors.KubernetesError(0, "Unreachable", "away")
+    source = CatalogueSource(server, clock, faults, distance=10.0)
+    with pytest.raises(errors.KubernetesError):
+        await source.refresh()
+    server.documents["/api"] = CORE
+    clock.advance(0.9)
+    with pytest.raises(errors.NotSyncedError):
+        await source.refresh()
+    clock.advance(0.1)
+    assert (await source.refresh()).lookup("pods") is not None
+
+
 async def test_callers_of_one_moment_share_a_reading(clock: FakeClock, faults: FaultLog) -> None:
     server = aggregated()
     source = CatalogueSource(server, clock, faults)

@@ -95,6 +95,8 @@ def test_warnings_and_infos_are_counted_and_change_nothing() -> None:
         ({"status": "error", "errorType": "bad_data", "error": "x" * 500}, "query", "bad_data: " + "x" * 187 + "..."),
         ({"status": "error", "errorType": "bad_data", "error": "one\ntwo\x1b[31m"}, "query", "bad_data: one two [31m"),
         ({"status": "error", "data": {"resultType": "vector", "result": []}}, "status", ":"),
+        ({"status": "success", "data": {"resultType": "scalar", "result": [253402300800, "1"]}}, "decode", None),
+        ({"status": "success", "data": {"resultType": "scalar", "result": [-62135596801, "1"]}}, "decode", None),
         ({"status": "success"}, "decode", "the answer holds no data"),
         ({"status": "success", "data": None}, "decode", "the answer holds no data"),
         ({"status": "success", "data": {}}, "decode", None),

@@ -364,6 +364,18 @@ async def test_down_at_the_start() -> None:
             await until(lambda: not cache.faults.active())
 
 
+async def test_a_kind_that_somebody_asked_for_holds_up_nobody() -> None:
+    """Readiness waits for the kinds of `start` alone, else one question could make the adapter unready."""
+    async with Cluster() as cluster, caching(cluster, PODS) as cache:
+        await cache.until_names()
+        await cluster.down()
+        with pytest.raises(errors.NotSyncedError):
+            await cache.names(None, "", NODES)
+        assert cache.lister.unsynced() == ()
+        cache.lister.start([NODES])
+        assert cache.lister.unsynced() == (GroupResource("", "nodes"),)
+
+
 @pytest.mark.parametrize("refuse", [True, False], ids=["connection refused", "503"])
 async def test_down_later(*, refuse: bool) -> None:
     periods = Periods(backoff=0.01, backoff_limit=0.05, short_watch=0.02, stale=0.1)

@@ -99,7 +99,7 @@ class ClusterUnderTest:
 
     async def create(self, *documents: Document) -> None:
         """Create objects."""
-        text = "\n---\n".join(map(json.dumps, documents))
+        text = json.dumps({"apiVersion": "v1", "kind": "List", "items": documents})
         await self.kubectl("create", "--validate=false", "-f", "-", stdin=text)
 
     async def names(self, kind: str, selector: str = "", namespace: str | None = None) -> list[str]:
@@ -178,8 +178,10 @@ class RealBackend:
         )
         await asyncio.to_thread(self._plane.kubeconfig, path, user, "e2e")
         async with asyncio.timeout(20):
-            while not all([await cluster.is_allowed(path, f"/api/v1/{plural}?limit=1") for plural in allowed]):
-                await asyncio.sleep(0.1)  # the authorizer follows roles by a watch of its own
+            for plural in allowed:
+                # the authorizer follows roles by a watch of its own
+                while not await cluster.is_allowed(path, f"/api/v1/{plural}?limit=1"):  # noqa: ASYNC110 - nothing tells
+                    await asyncio.sleep(0.1)
         return path
 
     async def crash(self) -> None:

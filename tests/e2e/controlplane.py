@@ -6,7 +6,6 @@ questions to it (`clusters`). Its law: all that it starts it ends, and nothing l
 All methods block; what runs an event loop calls them with `asyncio.to_thread`.
 """
 
-import base64
 import contextlib
 import http.client
 import os
@@ -221,17 +220,17 @@ class ControlPlane:
         assert self._server.port == port, "its port was taken meanwhile, so its clients cannot find it"
 
     def kubeconfig(self, path: Path, user: str = "admin", group: str = "system:masters") -> Path:
-        """Write a kubeconfig for a user with a client certificate, and return its path."""
+        """Write a kubeconfig for a user with a client certificate, and return its path.
+
+        It names files: what is embedded kubernetes-asyncio copies to temporary files that it does not close.
+        """
         assert self._server is not None
         pair = self._authority.issue(common_name=user, organization=group)
         cluster = {
             "server": f"https://127.0.0.1:{self._server.port}",
-            "certificate-authority-data": _encode(self._authority.file),
+            "certificate-authority": str(self._authority.file),
         }
-        credentials = {
-            "client-certificate-data": _encode(pair.certificate),
-            "client-key-data": _encode(pair.key),
-        }
+        credentials = {"client-certificate": str(pair.certificate), "client-key": str(pair.key)}
         document = {
             "apiVersion": "v1",
             "kind": "Config",
@@ -257,10 +256,6 @@ def _write_signing_keys(directory: Path) -> tuple[Path, Path]:
         key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
     )
     return private, public
-
-
-def _encode(file: Path) -> str:
-    return base64.b64encode(file.read_bytes()).decode()
 
 
 def _free_port() -> int:

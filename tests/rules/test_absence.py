@@ -230,7 +230,7 @@ def test_probe_names() -> None:
         f"rules: [{{seriesQuery: a_total, name: {{matches: '(.*)_total'}}, {POD}}}, {{seriesQuery: 'a{{x=\"\"}}', {POD}}}, "
         f"{{seriesQuery: b, {POD}}}]"
     )
-    lists = {selector: () for selector in rules.selectors()}
+    lists = dict[str, tuple[SeriesInfo, ...]].fromkeys(rules.selectors(), ())
     assert absence.probe_names("a", trace.trace_rules(rules, lists, "a")) == ("a", "a_total")
     full = {**lists, "a_total": seen("a_total")}
     assert absence.probe_names("a", trace.trace_rules(rules, full, "a")) == ("a",)

@@ -156,7 +156,7 @@ def test_build_query_without_a_label() -> None:
         (1e17, False, Value("", "1e+17 is beyond 9.2e15, which no quantity holds: requests fail")),
     ],
 )
-def test_value_of(value: float, zero: bool, expected: Value) -> None:
+def test_value_of(value: float, *, zero: bool, expected: Value) -> None:
     assert diagnosis.value_of(Sample({}, value, 0.0), nan_is_zero=zero) == expected
 
 
@@ -210,7 +210,7 @@ def test_unusable(result: QueryResult, sentence: str) -> None:
         (math.nan, False, "where it divides by zero"),
     ],
 )
-def test_no_number(value: float, custom: bool, end: str) -> None:
+def test_no_number(value: float, *, custom: bool, end: str) -> None:
     assert diagnosis.no_number("load", "pod/a/b", value, custom=custom) == (
         f"the value of load for pod/a/b is {diagnosis.show_number(value)} and left out, never served as zero: let metricsQuery return a "
         f"number, or nothing, {end}"
@@ -338,6 +338,7 @@ def test_explain_nothing(
     named: Sequence[dict[str, str]],
     around: Sequence[dict[str, str]],
     labels: set[str],
+    *,
     exists: bool | None,
     sentence: str,
 ) -> None:

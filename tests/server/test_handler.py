@@ -92,7 +92,12 @@ async def test_external_metrics(served: Served) -> None:
             id="timeout",
         ),
         pytest.param(f"{CUSTOM}/namespaces/ns/foo", (400, "BadRequest", "invalid request path"), id="two_segments"),
-        pytest.param(f"{CUSTOM}/namespaces/ns/pods/a%2Fb/m", (400, "BadRequest", "invalid request path"), id="slash"),
+        pytest.param(
+            f"{CUSTOM}/namespaces/ns/pods/a%2Fb/m",
+            (404, "NotFound", "the server could not find the requested resource"),
+            id="slash",
+        ),
+        pytest.param(f"{CUSTOM}/namespaces/ns/pods/a%25/m", (400, "BadRequest", "invalid request path"), id="percent"),
         pytest.param("/apis/%2e%2e/x", (400, "BadRequest", "invalid request path"), id="dots_anywhere"),
         pytest.param(
             f"{CUSTOM}/nodes/foo",

@@ -1,0 +1,60 @@
+"""The pages of docs/ that are made from code. ``python -m tests.support.docs`` writes them anew."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from adapter import monitoring
+from adapter.config import checkflags, flags
+
+DOCS = Path(__file__).parent.parent.parent / "docs"
+
+
+def render_flags() -> str:
+    """Return docs/flags.md: the flags of both verbs."""
+    return "\n".join(
+        [
+            "# Flags of `fastpath serve`",
+            "",
+            "The complete set of prometheus-adapter's flags, with the same names and defaults, and our own. Flags are written",
+            "`--name=value` or `--name value`; durations are Go's (`30s`, `1m30s`). An unknown flag is refused with the nearest name.",
+            "",
+            flags.render_markdown(),
+            "# Flags of `fastpath check`",
+            "",
+            "It takes every flag of `fastpath serve` as well; those that matter are about the connections to Prometheus and the API",
+            "server, and how far back discovery looks.",
+            "",
+            flags.render_markdown(checkflags.OWN).rstrip("\n"),
+            "",
+        ]
+    )
+
+
+def render_metrics() -> str:
+    """Return docs/metrics.md: every self-metric."""
+    lines = [
+        "# Metrics about Fastpath itself",
+        "",
+        "Served on `/metrics`. Names that dashboards know from API servers and from prometheus-adapter are kept. Beside these there",
+        "are the usual `process_*` metrics.",
+        "",
+        "| metric | type | labels | meaning |",
+        "| --- | --- | --- | --- |",
+    ]
+    for row in monitoring.METRICS:
+        values = row.values or tuple(() for _ in row.labels)
+        labels = ", ".join(
+            f"`{label}`" + (f" ({', '.join(known)})" if known else "")
+            for label, known in zip(row.labels, values, strict=True)
+        )
+        lines.append(f"| `{row.name}` | {row.type} | {labels} | {row.help} |")
+    return "\n".join([*lines, ""])
+
+
+PAGES: Mapping[str, Callable[[], str]] = {"flags.md": render_flags, "metrics.md": render_metrics}
+"""File name below docs/ and what makes it."""
+
+
+if __name__ == "__main__":
+    for name, render in PAGES.items():
+        (DOCS / name).write_text(render())

@@ -1,0 +1,139 @@
+"""The documentation says what the code does: nothing is left out, nothing points nowhere, every example works."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from adapter import monitoring
+from adapter.cli import main
+from adapter.config import chart, checkflags, flagtable, rulesfile
+from adapter.model import durations
+from adapter.model.resources import BUILTIN
+from adapter.rules import compile as compiler
+from adapter.rules import lint, template_functions
+from tests.support import docs
+
+ROOT = Path(__file__).parent.parent
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CHANGELOG.md",
+    *sorted(ROOT.glob("docs/**/*.md")),
+    *sorted(ROOT.glob("manifests/*.md")),
+]
+EXAMPLES = sorted((ROOT / "docs" / "examples").glob("*.yaml"))
+CONFIGURATION = (ROOT / "docs" / "configuration.md").read_text()
+
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+_HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
+
+
+def _anchors(page: Path) -> set[str]:
+    """Return what may follow the # of a link, as GitHub makes it of the headings."""
+    headings = _HEADING.findall(page.read_text())
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for link in _LINK.findall(page.read_text()):
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), link
+        assert target.is_relative_to(ROOT), link
+        if anchor:
+            assert anchor in _anchors(target), link
+
+
+@pytest.mark.parametrize("name", docs.PAGES)
+def test_made_pages_are_up_to_date(name: str) -> None:
+    made = docs.PAGES[name]()
+    assert (docs.DOCS / name).read_text() == made, "run python -m tests.support.docs"
+
+
+def test_every_flag_is_documented() -> None:
+    page = (docs.DOCS / "flags.md").read_text()
+    for name in (*flagtable.TABLE, *checkflags.OWN):
+        assert f"--{name}" in page
+
+
+def test_every_metric_is_documented() -> None:
+    page = (docs.DOCS / "metrics.md").read_text()
+    for row in monitoring.METRICS:
+        assert f"| `{row.name}` | {row.type} |" in page
+        assert row.help in page
+
+
+def test_metrics_and_flags_that_pages_name_exist() -> None:
+    names = {row.name for row in monitoring.METRICS}
+    flags = {*flagtable.TABLE, *checkflags.OWN, "help", "version"}
+    for page in PAGES:
+        text = page.read_text()
+        for name in re.findall(r"\b(fastpath_[a-z_]+)", text):
+            assert name in names, (page.name, name)
+        for name in re.findall(r"(?<![\w-])--([a-z][\w-]+)", text):
+            assert name in flags | OTHER_FLAGS, (page.name, name)
+
+
+# Flags of other programs, and of the demo and the scripts, that pages name.
+OTHER_FLAGS = frozenset(
+    {"name", "for", "fix", "raw", "server", "insecure-skip-tls-verify", "port", "upgrade", "upgrade-package"}
+)
+
+
+def test_every_key_of_the_rules_file_is_documented() -> None:
+    for key in rulesfile.VOCABULARY:
+        assert re.search(rf"`([\w.]*\.)?{re.escape(key)}(\.\w+)?(: [^`]*)?`", CONFIGURATION), key
+    example = (ROOT / "docs" / "examples" / "all-keys.yaml").read_text()
+    for key in rulesfile.VOCABULARY:
+        assert re.search(rf"\b{re.escape(key)}:", example), key
+
+
+def test_bounds_and_defaults_are_documented() -> None:
+    for key, (least, greatest) in rulesfile.BOUNDS.items():
+        (row,) = re.findall(rf"^\| `{key}` \|.*$", CONFIGURATION, re.MULTILINE)
+        low, high = durations.format_go_duration(least), durations.format_go_duration(greatest)
+        assert f"From {low} to {high}" in row
+    for key, flag in (("ttl", "metrics-ttl"), ("maxAge", "metrics-max-answer-age")):
+        assert f"| `{key}` | `--{flag}`, {flagtable.TABLE[flag].default} |" in CONFIGURATION
+    for value in rulesfile.OnNaN:
+        assert f"`{value.value}`" in CONFIGURATION
+
+
+def test_the_template_language_is_documented() -> None:
+    for name in template_functions.NAMES:
+        assert f"`{name}`" in CONFIGURATION
+    for variable in ("Series", "LabelMatchers", "LabelValuesByName", "GroupBy", "GroupBySlice"):
+        assert f"| `.{variable}` |" in CONFIGURATION
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_examples_work_and_are_listed(path: Path) -> None:
+    text = path.read_text()
+    read = chart.rules_from_chart if chart.is_chart_values(text) else rulesfile.parse_rules
+    parsed = read(text, path.name)
+    assert (parsed.faults, parsed.fatal) == ((), ())
+    ruleset, faults = compiler.compile_rules(parsed.config, BUILTIN)
+    assert faults == ()
+    made = lint.sketches(ruleset)
+    assert lint.lint(made, 15.0) == []
+    (row,) = re.findall(rf"^\| \[{path.name}\]\(examples/{path.name}\) \| ([^|]*) \|", CONFIGURATION, re.MULTILINE)
+    assert re.findall(r"`(\w+)`", row) == [metric for each in made for metric in each.metrics]
+    for each in made:
+        assert each.main is not None
+        assert each.main.separability is None or each.main.separability.separable
+
+
+def test_every_verb_is_documented() -> None:
+    text = "\n".join(page.read_text() for page in PAGES)
+    verbs = re.findall(r"^  (\w+) ", main.usage(), re.MULTILINE)
+    assert verbs == ["serve", "check", "demo"]
+    for verb in verbs:
+        assert f"fastpath {verb}" in text
+
+
+def test_pages_are_about_the_project_alone() -> None:
+    for page in PAGES:
+        assert not re.search(r"/work/|\.\./shared", page.read_text()), page.name
