@@ -198,7 +198,9 @@ def build_question(path: MetricPath, parameters: Parameters) -> CustomQuestion |
     except errors.BadRequestError as error:
         raise errors.PlainError(error.message) from error
     objects = selector if path.name is None else selectors.EVERYTHING
-    return CustomQuestion(path.resource, path.namespace, path.name, path.metric, objects, metric_selector)
+    resource, _, group = path.resource.partition(".")
+    asked = path.resource if group else resource  # a dot without a group after it is not repeated to the caller
+    return CustomQuestion(asked, path.namespace, path.name, path.metric, objects, metric_selector)
 
 
 def path_not_found() -> errors.NotFoundError:

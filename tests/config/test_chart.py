@@ -345,6 +345,7 @@ SECTIONS = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.timeout(20)  # renders and reads a hundred charts
 @given(SECTIONS)
 def test_reading_values_equals_reading_what_the_chart_renders(section: dict[str, object]) -> None:
     values = yaml.safe_dump({"rules": section}, allow_unicode=True)

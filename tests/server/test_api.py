@@ -250,6 +250,18 @@ def test_bad_timeout(text: str, sentence: str) -> None:
             id="namespace",
         ),
         pytest.param(
+            "namespaces/ns/pods./a/m",
+            Parameters(),
+            CustomQuestion("pods", "ns", "a", "m", EVERYTHING, EVERYTHING),
+            id="dot_without_a_group",
+        ),
+        pytest.param(
+            "namespaces/ns/.apps/a/m",
+            Parameters(),
+            CustomQuestion(".apps", "ns", "a", "m", EVERYTHING, EVERYTHING),
+            id="group_without_a_resource",
+        ),
+        pytest.param(
             "namespaces/*/metrics/m",
             Parameters("app=web"),
             CustomQuestion("namespaces", None, None, "m", WEB, EVERYTHING),
