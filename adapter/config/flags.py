@@ -9,6 +9,7 @@ refused or said once, never passed over in silence; all faults are reported toge
 
 import difflib
 import ipaddress
+import re
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -26,6 +27,7 @@ _SECRET = frozenset({"prometheus-url", "prometheus-header", "prometheus-query-pa
 """Flags whose values may hold credentials."""
 
 _WIDTH = 100
+_BROKEN_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
 def asks_for_help(argv: Sequence[str]) -> bool:
@@ -130,7 +132,7 @@ def _url(url: Any) -> str:
         parts = urlsplit(url)
         # urlsplit drops line breaks in silence, so look at what was written
         good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and url.isprintable()
-        good = good and " " not in url
+        good = good and " " not in url and not _BROKEN_ESCAPE.search(url)
     except ValueError:
         good = False
     return "" if good else "expected a URL such as http://prometheus.monitoring.svc:9090"

@@ -135,8 +135,8 @@ class Provider:
         resource = await self._resource(question)
         if resource is None:
             raise _unknown(question) if question.name is not None else InternalError(_UNLISTED)
-        if question.name is None and question.namespace is not None and not resource.namespaced:
-            raise InternalError(_UNLISTED)  # there is no such list in a namespace, and upstream lists before all else
+        if question.name is None and not _can_be_listed(resource, question.namespace):
+            raise InternalError(_UNLISTED)  # upstream lists before all else
         # before the list: a kind that no metric describes is not worth mirroring
         entry = await self._custom_entry(resource, question)
         names = (question.name,) if question.name is not None else await self._list(resource, question)
@@ -363,6 +363,11 @@ class Provider:
             self._met("query", "query failed", str(error), rule.config.path, kind=error.kind)
         else:
             self._met("prometheus", "Prometheus does not answer", str(error), kind=error.kind)
+
+
+def _can_be_listed(resource: APIResource, namespace: str | None) -> bool:
+    """Return whether the API server has such a list at all: cluster-scoped objects have none in a namespace."""
+    return "list" in resource.verbs and (resource.namespaced or namespace is None)
 
 
 def _unknown(question: CustomQuestion) -> NotFoundError:

@@ -300,6 +300,10 @@ def test_flags_as_pflag_reads_them(argv: list[str], field: str, value: object) -
             "--prometheus-url: expected a URL such as http://prometheus.monitoring.svc:9090",
         ),
         (
+            ["--prometheus-url=http://h/%zz"],
+            "--prometheus-url: expected a URL such as http://prometheus.monitoring.svc:9090",
+        ),
+        (
             ["--prometheus-url=http://h:99999"],
             "--prometheus-url: expected a URL such as http://prometheus.monitoring.svc:9090",
         ),

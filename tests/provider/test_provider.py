@@ -283,7 +283,7 @@ async def test_a_list_keeps_its_order_and_leaves_out_what_has_no_value() -> None
         assert list(await custom(here, "/namespaces/web/pods/*/hits")) == ["c", "a"]
 
 
-WIDGET = APIResource("example.com", "v1", "widgets", "widget", "Widget", namespaced=True, verbs=frozenset(), preferred=True)  # fmt: skip
+WIDGET = APIResource("example.com", "v1", "widgets", "widget", "Widget", namespaced=True, verbs=frozenset({"list"}), preferred=True)  # fmt: skip
 
 
 async def test_an_unknown_kind_has_the_catalogue_read_again() -> None:
