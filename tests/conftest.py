@@ -22,6 +22,14 @@ hypothesis.settings.register_profile("thorough", deadline=None, max_examples=200
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "quick"))
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give a property, which is a hundred tests in one, the time of several; a limit of its own wins."""
+    for item in items:
+        function = getattr(item, "function", None)
+        if hypothesis.is_hypothesis_test(function) and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(30))
+
+
 def pytest_collection_finish() -> None:
     """Have hypothesis build its table of characters now: on a fresh machine that alone takes longer than a test may."""
     settings = hypothesis.settings(database=None)
