@@ -83,6 +83,7 @@ def test_a_wrong_command_line(arguments: list[str], faults: list[str], capsys: p
 WHY = ["check", "pods.yaml", "--prometheus-url=http://127.0.0.1:1", "--why=load"]
 
 
+@pytest.mark.timeout(20)  # imports and reads all that a command needs
 @pytest.mark.parametrize(
     ("arguments", "fault"),
     [
