@@ -13,7 +13,7 @@ import pytest
 from adapter.config import chart, rulesfile
 from adapter.config.rulesfile import Parsed
 from adapter.errors import NotFoundError
-from adapter.model.metrics import CustomQuestion
+from adapter.model.metrics import CustomQuestion, ExternalQuestion
 from adapter.model.resources import BUILTIN
 from adapter.rules.compile import Ruleset, compile_rules
 from tests.support.world import question, series, vector, world
@@ -554,5 +554,6 @@ async def test_query(name: str, asked: Asked) -> None:
             if isinstance(wanted, CustomQuestion):
                 await here.provider.custom(wanted)
             else:
+                assert isinstance(wanted, ExternalQuestion)
                 await here.provider.external(wanted)
         assert here.querier.asked == ([] if asked.promql is None else [asked.promql])

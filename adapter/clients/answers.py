@@ -39,22 +39,25 @@ class TextAnswer(NamedTuple):
 
 
 class ObjectAnswer(NamedTuple):
-    """The samples of the objects asked for, by name; objects without one are absent. The rest as for `TextAnswer`."""
+    """The samples of the objects asked for, by name, each object's in the order received; objects without one are absent.
 
-    samples: Mapping[str, Sample]
+    `asked` is monotonic.
+    """
+
+    samples: Mapping[str, tuple[Sample, ...]]
     asked: float
     failure: PrometheusError | None = None
 
     @property
     def size(self) -> int:
         """Return how much room it takes."""
-        return 1 + len(self.samples)
+        return 1 + sum(map(len, self.samples.values()))
 
 
 class SweepAnswer(NamedTuple):
     """The samples of every object of a metric, by namespace ("" for kinds without one) and name. `asked` is monotonic."""
 
-    samples: Mapping[str, Mapping[str, Sample]]
+    samples: Mapping[str, Mapping[str, tuple[Sample, ...]]]
     asked: float
     size: int
 

@@ -1,30 +1,46 @@
 """The object cache: one reflector per kind that is needed, and the lister that answers from them.
 
-What lives here: `ObjectLister`. Not here: how a kind is mirrored (`reflector`) and indexed (`objectstore`). The law: until the
+What lives here: `ObjectLister`, and what it says of objects beside their names. Not here: how a kind is mirrored (`reflector`) and indexed (`objectstore`). The law: until the
 first list of a kind is in, the answer is "not synced", never "no such objects"; after it, answers come from the cache and no
 question costs the API server anything.
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
+import msgspec
+
 from adapter import errors
+from adapter.clients.objectstore import Store
 from adapter.clients.reflector import Reflector, ReflectorStatus, Surroundings
 from adapter.model.metrics import GroupResource
 from adapter.model.resources import APIResource
 from adapter.model.selectors import LabelSelector
 
+_STEP = 1_000
+"""How many objects are described between two points at which other work may run."""
+
+
+class Described(msgspec.Struct, frozen=True, gc=False):
+    """An object and its labels, which others may share. `namespace` is "" for cluster-scoped objects."""
+
+    namespace: str
+    name: str
+    labels: Mapping[str, str]
+
 
 class ObjectLister:
     """Names of objects by label selector. Owns the reflectors, which run while it is entered or `run` runs.
 
-    `kinds` are mirrored from the start, others from when they are first asked for.
+    `kinds` are mirrored from the start, others from when they are first asked for. `fields` is a field selector as text: of all
+    kinds only the objects that match it are mirrored.
     """
 
-    def __init__(self, surroundings: Surroundings, kinds: Sequence[APIResource] = ()) -> None:
+    def __init__(self, surroundings: Surroundings, kinds: Sequence[APIResource] = (), *, fields: str = "") -> None:
         self._surroundings = surroundings
+        self._fields = fields
         self._kinds = {resource.group_resource: resource for resource in kinds}
         self._reflectors: dict[GroupResource, Reflector] = {}
         self._tasks: dict[GroupResource, asyncio.Task[None]] = {}
@@ -74,7 +90,7 @@ class ObjectLister:
             raise errors.NotSyncedError(f"{key} cannot be listed: the object cache is not running")
         if found is not None:
             self._tasks[key].cancel()
-        reflector = self._reflectors[key] = Reflector(resource, self._surroundings)
+        reflector = self._reflectors[key] = Reflector(resource, self._surroundings, self._fields)
         self._tasks[key] = self._group.create_task(reflector.run(), name=f"reflector of {key}")
         return reflector
 
@@ -85,14 +101,47 @@ class ObjectLister:
         list. Raise `errors.NotSyncedError` if that does not come in time or the API server cannot be reached, and
         `errors.KubernetesError` if it refuses the list (403 names verb and resource).
         """
+        return await self._names((await self._synced(resource)).store, namespace, selector)
+
+    async def select(
+        self, resource: APIResource, namespace: str | None, selector: LabelSelector
+    ) -> tuple[Described, ...]:
+        """Return the objects that match, by namespace, then name; otherwise as `names`."""
+        store = (await self._synced(resource)).store
+        found: list[Described] = []
+        for each in store.namespaces() if namespace is None else [namespace]:
+            for count, name in enumerate(await self._names(store, each, selector), 1):
+                labels = store.labels(each, name)
+                if labels is not None:  # else it went away while we looked
+                    found.append(Described(each, name, labels))
+                if count % _STEP == 0:
+                    await asyncio.sleep(0)
+        return tuple(found)
+
+    async def find(self, resource: APIResource, namespace: str, name: str) -> Described | None:
+        """Return one object, None if there is none of that name; raises as `names`."""
+        labels = (await self._synced(resource)).store.labels(namespace, name)
+        return Described(namespace, name, labels) if labels is not None else None
+
+    def count(self, resource: APIResource) -> int:
+        """Return how many objects of a kind are known; 0 before the first list."""
+        reflector = self._reflectors.get(resource.group_resource)
+        return len(reflector.store) if reflector else 0
+
+    async def _synced(self, resource: APIResource) -> Reflector:
+        """Return the reflector of a kind with its first list in, not too old where it cannot be watched."""
         reflector = self._reflector_of(resource)
         if not reflector.synced:
             await self._wait_for_first_list(reflector)
         await reflector.freshen()
-        known = reflector.store.known(namespace, selector)
+        return reflector
+
+    @staticmethod
+    async def _names(store: Store, namespace: str | None, selector: LabelSelector) -> tuple[str, ...]:
+        known = store.known(namespace, selector)
         if known is not None:
             return known
-        steps = reflector.store.select(namespace, selector)
+        steps = store.select(namespace, selector)
         while True:
             try:
                 next(steps)

@@ -177,6 +177,16 @@ class Store:
         if not found.names:
             del self._namespaces[namespace]
 
+    def labels(self, namespace: str, name: str) -> Mapping[str, str] | None:
+        """Return the labels of an object, which others may share; None if it is not there."""
+        found = self._namespaces.get(namespace)
+        record = found.of_name.get(name) if found else None
+        return record.labels if record is not None else None
+
+    def namespaces(self) -> list[str]:
+        """Return the namespaces that have objects, sorted."""
+        return sorted(self._namespaces)
+
     def listing(self) -> Iterator[tuple[str, tuple[str, ...]]]:
         """Yield namespaces with their names, each as they are when their turn comes."""
         for namespace in list(self._namespaces):

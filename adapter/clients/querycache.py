@@ -27,9 +27,9 @@ from adapter.model.clock import Clock
 from adapter.model.metrics import QueryResult, Sample
 from adapter.monitoring import Monitoring, facts
 from adapter.rules import plan
-from adapter.rules.compile import Rule
 from adapter.rules.plan import Objects, PlannedQuery
 from adapter.rules.query import MetricQuery, index_samples
+from adapter.rules.queryrule import QueryRule
 
 __all__ = ["Freshness", "ObjectAnswer", "QueryCache", "TextAnswer"]
 
@@ -44,6 +44,9 @@ LANES = 10_000
 FRESH_PASSED = 64
 """How many questions with fresh answers are passed over in search of those to take along. What stands behind more of them was
 asked so lately that it would be out of date before it is asked again, and looking at all would cost more than the query."""
+
+PLACED_AT_ONCE = 1_000
+"""How many samples of an answer are sorted out between two points at which other work may run."""
 
 _SOURCES = ("query", "joined", "cache", "sweep", "stale")
 
@@ -67,8 +70,8 @@ class QueryCache:
         self._objects: Answers[tuple[MetricQuery, Objects], ObjectAnswer] = Answers(clock)
         self._sweeps: Answers[MetricQuery, SweepAnswer] = Answers(clock)
         self._lanes: OrderedDict[tuple[MetricQuery, str | None], Lane] = OrderedDict()  # by the time last used
-        self._unmergeable: WeakSet[Rule] = WeakSet()
-        self._paused: WeakKeyDictionary[Rule, float] = WeakKeyDictionary()
+        self._unmergeable: WeakSet[QueryRule] = WeakSet()
+        self._paused: WeakKeyDictionary[QueryRule, float] = WeakKeyDictionary()
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
 
@@ -216,7 +219,7 @@ class QueryCache:
         else:
             if busy:
                 riding = plan.companions(lane.query, wanted, self._due(lane, flights, now))
-            planned = plan.merge(lane.query, [*wanted, *riding])
+            planned = await _merge(lane.query, [*wanted, *riding])
         if len(planned) == 1:  # as nearly always: spares a task
             results = [await self._send(planned[0].promql, planned[0].kind)]
         else:
@@ -225,17 +228,33 @@ class QueryCache:
         if failure is not None:
             await self._recover(lane, flights, planned, failure)
             return
-        placed, doubled = _place(lane.query, planned, results)
+        placed, doubled = await _place(lane.query, planned, results)
         if doubled and any(query.kind is not plan.Kind.ALONE for query in planned):
             self._monitoring.dropped.labels(reason="duplicate").inc()
             self._unmergeable.add(lane.query.rule)
             await self._depart_alone(lane, flights)
             return
-        answers = SweepAnswer(placed, now, size=1 + sum(map(len, placed.values())))
+        size = sum(len(samples) for names in placed.values() for samples in names.values())
+        answers = SweepAnswer(placed, now, size=1 + size)
         if planned[0].kind is plan.Kind.SWEEP:
             self._sweeps.keep(lane.query, answers, lane.freshness.ttl)
-            lane.objects_seen = answers.size - 1
-        for objects in (*wanted, *riding):
+            lane.objects_seen = sum(map(len, placed.values()))
+        await self._hand_out(lane, flights, (*wanted, *riding), answers)
+
+    async def _hand_out(
+        self,
+        lane: Lane,
+        flights: Mapping[Objects, asyncio.Future[ObjectAnswer]],
+        questions: Iterable[Objects],
+        answers: SweepAnswer,
+    ) -> None:
+        """Keep the answer to each question, and give it to who waits for it."""
+        picked = 0
+        for objects in questions:
+            picked += len(objects.names)
+            if picked > PLACED_AT_ONCE:
+                picked = 0
+                await asyncio.sleep(0)
             answer = answers.pick(objects.namespace or "", objects.names)
             self._keep(lane, objects, answer)
             if objects in flights:
@@ -267,9 +286,7 @@ class QueryCache:
                 _fail(flight, failure)
             return
         self._paused[lane.query.rule] = self._clock.monotonic() + MERGE_PAUSE
-        _log.info(
-            "merged query failed, asking separately", extra=facts(rule=lane.query.rule.config.path, error=str(failure))
-        )
+        _log.info("merged query failed, asking separately", extra=facts(rule=lane.query.rule.path, error=str(failure)))
         await self._depart_alone(lane, flights)
 
     async def _depart_alone(self, lane: Lane, flights: Mapping[Objects, asyncio.Future[ObjectAnswer]]) -> None:
@@ -300,7 +317,7 @@ class QueryCache:
         self._succeeded[kind].inc()
         return result
 
-    def _may_merge(self, rule: Rule, now: float) -> bool:
+    def _may_merge(self, rule: QueryRule, now: float) -> bool:
         return rule not in self._unmergeable and self._paused.get(rule, float("-inf")) <= now
 
     def _lane(self, query: MetricQuery, objects: Objects, expected: int, now: float) -> Lane:
@@ -346,7 +363,7 @@ def _failure_of(result: QueryResult | PrometheusError) -> PrometheusError | None
     return PrometheusError("type", f"expected a vector, got a {result.type}")
 
 
-def _pick(query: MetricQuery, objects: Objects, result: QueryResult) -> dict[str, Sample]:
+def _pick(query: MetricQuery, objects: Objects, result: QueryResult) -> dict[str, tuple[Sample, ...]]:
     """Return the samples of the objects asked for; PrometheusError for an answer that is not a vector."""
     failure = _failure_of(result)
     if failure is not None:
@@ -355,18 +372,37 @@ def _pick(query: MetricQuery, objects: Objects, result: QueryResult) -> dict[str
     return {name: found[name] for name in objects.names if name in found}
 
 
-def _place(
+async def _merge(query: MetricQuery, questions: Sequence[Objects]) -> list[PlannedQuery]:
+    """Return the queries that answer the questions; other work may run between two."""
+    planned: list[PlannedQuery] = []
+    for one in plan.merge(query, questions):
+        if planned:
+            await asyncio.sleep(0)
+        planned.append(one)
+    return planned
+
+
+async def _place(
     query: MetricQuery, planned: Sequence[PlannedQuery], results: Sequence[QueryResult | PrometheusError]
-) -> tuple[dict[str, dict[str, Sample]], bool]:
-    """Return the samples by namespace and name, and whether some object had two."""
-    placed: dict[str, dict[str, Sample]] = {}
+) -> tuple[dict[str, dict[str, tuple[Sample, ...]]], bool]:
+    """Return the samples by namespace and name, and whether some object had two where it should have one."""
+    placed: dict[str, dict[str, tuple[Sample, ...]]] = {}
     doubled = False
     for one, result in zip(planned, results, strict=True):
         assert isinstance(result, QueryResult)  # failures were dealt with before
-        for (namespace, name), sample in plan.place_samples(query, one, result.samples):
-            names = placed.setdefault(namespace, {})
-            doubled = doubled or name in names
-            names[name] = sample
+        for start in range(0, len(result.samples), PLACED_AT_ONCE):
+            if start:
+                await asyncio.sleep(0)
+            for (namespace, name), sample in plan.place_samples(
+                query, one, result.samples[start : start + PLACED_AT_ONCE]
+            ):
+                names = placed.setdefault(namespace, {})
+                earlier = names.get(name)
+                if earlier is None:
+                    names[name] = (sample,)
+                else:
+                    doubled = doubled or query.doubles(sample, earlier)
+                    names[name] = (*earlier, sample)
     return placed, doubled
 
 

@@ -91,13 +91,13 @@ class ObjectClient(Protocol):
     """How objects are listed and watched; `kubernetes.KubernetesClient` says what the arguments mean."""
 
     async def list_objects(
-        self, resource: APIResource, deliver: Callable[[list[ObjectMeta]], None], *, resource_version: str
+        self, resource: APIResource, deliver: Callable[[list[ObjectMeta]], None], *, fields: str, resource_version: str
     ) -> str:
         """Hand every object to `deliver`; return the version of the list."""
         ...
 
     def watch_objects(
-        self, resource: APIResource, *, resource_version: str, duration: float, silence: float
+        self, resource: APIResource, *, fields: str, resource_version: str, duration: float, silence: float
     ) -> contextlib.AbstractAsyncContextManager[Watch]:
         """Open a watch."""
         ...
@@ -117,10 +117,14 @@ class Surroundings:
 
 
 class Reflector:
-    """Keeps `store` equal to what the API server has of one kind, for as long as `run` runs."""
+    """Keeps `store` equal to what the API server has of one kind, for as long as `run` runs.
 
-    def __init__(self, resource: APIResource, surroundings: Surroundings) -> None:
+    `fields` is a field selector as text: only objects that match it are mirrored.
+    """
+
+    def __init__(self, resource: APIResource, surroundings: Surroundings, fields: str = "") -> None:
         self.resource = resource
+        self.fields = fields
         self.store = Store()
         self.synced = False
         """Whether the first list is in."""
@@ -130,7 +134,7 @@ class Reflector:
         """What the last list or watch failed with; None while all is well."""
         self._around = surroundings
         self._periods = surroundings.periods
-        self._name = str(resource.group_resource)
+        self._name = f"{resource.group_resource}[{fields}]" if fields else str(resource.group_resource)
         self._watchable = "watch" in resource.verbs
         self._mode: Literal["watch", "list"] = "watch" if self._watchable else "list"
         self._watch_denied = 0.0
@@ -199,7 +203,7 @@ class Reflector:
                     seen.setdefault(each.namespace, set()).add(each.name)
 
         list_objects = self._around.client.list_objects
-        self._version = await list_objects(self.resource, deliver, resource_version=self._version)
+        self._version = await list_objects(self.resource, deliver, fields=self.fields, resource_version=self._version)
         if seen is not None:
             await self._sweep(seen)
         self._relists_counter.inc()
@@ -229,6 +233,7 @@ class Reflector:
         spoke = False
         watching = self._around.client.watch_objects(
             self.resource,
+            fields=self.fields,
             resource_version=self._version,
             duration=periods.watch * (1 + self._around.random()),
             silence=periods.silence,

@@ -1,19 +1,19 @@
 """Field selectors: their grammar, its error sentences, and the fields that a metric has.
 
-Terms are joined with commas; a value escapes comma, equals sign and backslash with a backslash. Nothing is selected by them here:
-a metrics API only checks that they agree with the name in the path. The law is ``k8s.io/apimachinery/pkg/fields``, byte for byte
-in its messages.
+Terms are joined with commas; a value escapes comma, equals sign and backslash with a backslash. Only pods and nodes are selected by
+them (`FieldSelector`): the other metrics APIs only check that they agree with the name in the path. The law is
+``k8s.io/apimachinery/pkg/fields``, byte for byte in its messages.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from adapter import errors
 from adapter.model.quoting import quote
 
-NAME = "metadata.name"
-_KNOWN = frozenset({NAME, "metadata.namespace"})
+NAME, NAMESPACE = "metadata.name", "metadata.namespace"
+_KNOWN = frozenset({NAME, NAMESPACE})
 
 _TERM = re.compile(r"(?:\\.|[^\\,])*\\?", re.DOTALL)
 _OPERATOR = re.compile(r"!=|==?")
@@ -25,6 +25,30 @@ class Term(NamedTuple):
     field: str
     value: str
     negated: bool
+
+
+class FieldSelector(NamedTuple):
+    """Terms that must all hold. A field that an object lacks has the value ""."""
+
+    terms: tuple[Term, ...] = ()
+
+    def matches(self, fields: Mapping[str, str]) -> bool:
+        """Whether all terms hold."""
+        return all((fields.get(term.field, "") == term.value) is not term.negated for term in self.terms)
+
+    def required(self, field: str) -> str | None:
+        """Return the value that one of the terms demands of a field, None when none does."""
+        return next((term.value for term in self.terms if term.field == field and not term.negated), None)
+
+
+EVERYTHING = FieldSelector()
+
+
+def parse_metadata(text: str) -> FieldSelector:
+    """Return a selector over name and namespace, the fields that every kind has; BadRequestError for any other, and for no selector."""
+    terms = parse_selector(text)
+    check_fields(terms)
+    return FieldSelector(terms)
 
 
 def parse_selector(text: str) -> tuple[Term, ...]:

@@ -1,4 +1,4 @@
-"""Kubernetes quantities as the metrics APIs write them: an integer of thousandths and its canonical decimal text."""
+"""Kubernetes quantities as the metrics APIs write them: an integer of thousandths and its canonical text."""
 
 import math
 
@@ -6,6 +6,7 @@ import math
 MILLI_LIMIT = 2.0**63
 
 _SUFFIXES = {-3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P", 18: "E"}
+_BINARY_SUFFIXES = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 
 
 def milli_from_float(value: float) -> int:
@@ -32,3 +33,18 @@ def format_milli(milli: int) -> str:
         exponent += 1
     kept = exponent - exponent % 3
     return f"{milli * 10 ** (exponent - kept)}{_SUFFIXES[kept]}"
+
+
+def format_binary(milli: int) -> str:
+    """Return the canonical text of bytes, given in thousandths, as apimachinery's BinarySI form: `100Mi`, `8Gi`, `2000`.
+
+    Below 1024 bytes, and where they are not whole, that form is the decimal one: `1k`, `1500500m`.
+    """
+    number, fraction = divmod(milli, 1000)
+    if fraction or -1024 < number < 1024:
+        return format_milli(milli)
+    exponent = 0
+    while number % 1024 == 0:
+        number //= 1024
+        exponent += 1
+    return f"{number}{_BINARY_SUFFIXES[exponent]}"

@@ -9,7 +9,7 @@ import functools
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeVar
 
-from adapter.clients.querycache import Freshness, ObjectAnswer, QueryCache, TextAnswer
+from adapter.clients.querycache import Freshness, ObjectAnswer, QueryCache
 from adapter.config.rulesfile import OnNaN
 from adapter.errors import (
     InternalError,
@@ -36,8 +36,9 @@ from adapter.model.metrics import (
 )
 from adapter.model.resources import APIResource, Catalogue
 from adapter.model.selectors import LabelSelector
-from adapter.monitoring import FaultLog, Monitoring
+from adapter.monitoring import Monitoring
 from adapter.provider.relist import Relister
+from adapter.provider.sourcefaults import UNFETCHED, UNLISTED, SourceFaults
 from adapter.rules import age, matchers
 from adapter.rules.compile import Rule
 from adapter.rules.matchers import Matcher
@@ -46,18 +47,11 @@ from adapter.rules.plan import Objects
 from adapter.rules.query import Dropped, MetricQuery, milli_of
 from adapter.rules.registry import CustomEntry, CustomKey, ExternalEntry
 
+_STEP = 500
+"""How many values are worked out between two points at which other work may run."""
+
 _Entry = TypeVar("_Entry")
 _Answer = TypeVar("_Answer")
-
-_UNFETCHED = "unable to fetch metrics"
-# Failures that say something about one query, not about the server.
-_OF_THE_QUERY = frozenset({"query", "type", "decode", "size", "timeout"})
-# A fault of one rule or kind is over when nobody has met it for so long: others may do well meanwhile; seconds.
-_QUIET = 60.0
-_QUIET_LOOK = 5.0
-_UNLISTED = "unable to list matching resources"
-# The faults that are known by a rule's path.
-_OF_A_RULE = ("render", "query", "value")
 
 
 class ObjectNames(Protocol):
@@ -91,7 +85,7 @@ class Provider:
         relister: Relister,
         clock: Clock,
         monitoring: Monitoring,
-        faults: FaultLog,
+        faults: SourceFaults,
         *,
         freshness: Freshness,
     ) -> None:
@@ -104,7 +98,6 @@ class Provider:
         self._monitoring = monitoring
         self._faults = faults
         self._freshness = freshness
-        self._last_met: dict[tuple[str, str], float] = {}
 
     @property
     def generation(self) -> int:
@@ -120,12 +113,8 @@ class Provider:
         return sorted(self._relister.registry.external)
 
     async def run(self) -> None:
-        """End, for ever, the faults of rules and kinds that nobody has met lately: who met them may not ask again."""
-        while True:
-            await asyncio.sleep(_QUIET_LOOK)
-            for fault, subject in list(self._last_met):
-                if fault != "prometheus":  # over when it answers
-                    self._quiet(fault, subject)
+        """End, for ever, the faults that nobody has met lately."""
+        await self._faults.run()
 
     async def custom(self, question: CustomQuestion) -> CustomAnswer:
         """Return the values of one object or of all that match; StatusError as prometheus-adapter answers.
@@ -134,9 +123,9 @@ class Provider:
         """
         resource = await self._resource(question)
         if resource is None:
-            raise _unknown(question) if question.name is not None else InternalError(_UNLISTED)
+            raise _unknown(question) if question.name is not None else InternalError(UNLISTED)
         if question.name is None and not _can_be_listed(resource, question.namespace):
-            raise InternalError(_UNLISTED)  # upstream lists before all else
+            raise InternalError(UNLISTED)  # upstream lists before all else
         # before the list: a kind that no metric describes is not worth mirroring
         entry = await self._custom_entry(resource, question)
         names = (question.name,) if question.name is not None else await self._list(resource, question)
@@ -146,11 +135,11 @@ class Provider:
             query = _metric_query(entry, question)
             answer = await self._samples(entry, query, Objects(question.namespace, names))
         except (NamingError, TemplateError, UnsupportedSelectorError) as error:
-            self._met("render", "query cannot be made", str(error), entry.rule.config.path)
+            self._faults.met("render", "query cannot be made", str(error), entry.rule.config.path)
             raise _unknown(question) from error
         except PrometheusError as error:
-            raise self._unfetched(error, entry.rule) from error
-        items = tuple(self._custom_values(question, entry, query, names, answer))
+            raise self._faults.unfetched(error, entry.rule.path) from error
+        items = await self._custom_values(question, entry, query, names, answer)
         if question.name is not None and not items:
             raise NotFoundError(
                 f"the server could not find the metric {question.metric} for {question.resource} {question.name}"
@@ -179,21 +168,24 @@ class Provider:
                 self._drop("stale", len(answer.result.samples) - len(samples))
                 answer = answer._replace(failure=answer.failure or ages.failure)
         except (NamingError, TemplateError, UnsupportedSelectorError) as error:
-            self._met("render", "query cannot be made", str(error), rule.config.path)
-            raise InternalError(_UNFETCHED) from error
+            self._faults.met("render", "query cannot be made", str(error), rule.config.path)
+            raise InternalError(UNFETCHED) from error
         except PrometheusError as error:
             # To upstream a text is no answer at all, and a matrix one that it does not expect.
             if error.result_type == "matrix":
                 raise PlainError("encountered an unexpected query result type") from error
-            raise self._unfetched(error, rule) from error
-        self._answered(rule, answer)
+            raise self._faults.unfetched(error, rule.path) from error
+        self._faults.answered(rule.path, answer.asked, answer.failure)
         scalar = answer.result.type == "scalar"
-        items = tuple(
-            ExternalValue(question.metric, None if scalar else sample.labels, milli, sample.time)
-            for sample in samples
-            if (milli := self._milli(sample, rule, lambda: promql, nan_is_zero=False)) is not None
-        )
-        return ExternalAnswer(items, answer.asked + freshness.ttl)
+        values = []
+        for number, sample in enumerate(samples, 1):
+            if number % _STEP == 0:
+                await asyncio.sleep(0)
+            milli = self._milli(sample, rule, lambda: promql, nan_is_zero=False)
+            if milli is not None:
+                labels = None if scalar else sample.labels
+                values.append(ExternalValue(question.metric, labels, milli, sample.time))
+        return ExternalAnswer(tuple(values), answer.asked + freshness.ttl)
 
     # From the question to the entry.
 
@@ -212,16 +204,16 @@ class Provider:
         except (KubernetesError, NotSyncedError) as error:
             if known:
                 return None  # said by the catalogue itself; what was known before does not have the name
-            raise InternalError(_UNLISTED if question.name is None else _UNFETCHED) from error
+            raise InternalError(UNLISTED if question.name is None else UNFETCHED) from error
 
     async def _list(self, resource: APIResource, question: CustomQuestion) -> tuple[str, ...]:
         kind = str(resource.group_resource)
         try:
             names = await self._objects.names(resource, question.namespace, question.objects)
         except (KubernetesError, NotSyncedError) as error:
-            self._met("list", "objects cannot be listed", str(error), kind)
-            raise InternalError(_UNLISTED) from error
-        self._quiet("list", kind, after=0.0)  # what fails is the kind, whoever asks
+            self._faults.met("list", "objects cannot be listed", str(error), kind)
+            raise InternalError(UNLISTED) from error
+        self._faults.quiet("list", kind, after=0.0)  # what fails is the kind, whoever asks
         return names
 
     async def _custom_entry(self, resource: APIResource, question: CustomQuestion) -> CustomEntry:
@@ -252,7 +244,7 @@ class Provider:
             entry = read()
         if entry is None and not self._relister.attempted.is_set():
             raise InternalError(
-                _UNFETCHED
+                UNFETCHED
             )  # rules are not in force, or their series not listed: "not known", never "not found"
         return entry
 
@@ -274,38 +266,41 @@ class Provider:
             )
             limit = self._clock.wall() - oldest
             fresh = {
-                name: sample
-                for name, sample in answer.samples.items()
-                if name in ages.samples and ages.samples[name].value >= limit
+                name: samples
+                for name, samples in answer.samples.items()
+                if name in ages.samples and ages.samples[name][-1].value >= limit
             }
             self._drop("stale", len(answer.samples) - len(fresh))
             answer = ObjectAnswer(fresh, min(answer.asked, ages.asked), answer.failure or ages.failure)
-        self._answered(entry.rule, answer)
+        self._faults.answered(entry.rule.path, answer.asked, answer.failure)
         return answer
 
-    def _custom_values(
+    async def _custom_values(
         self,
         question: CustomQuestion,
         entry: CustomEntry,
         query: MetricQuery,
         names: Sequence[str],
         answer: ObjectAnswer,
-    ) -> Sequence[MetricValue]:
+    ) -> tuple[MetricValue, ...]:
         """Return a value for each name that has one, in the order of the names."""
         resource = entry.resource
         api_version = f"{resource.group}/{resource.version}"  # upstream writes "/v1" for core kinds
         nan_is_zero = entry.rule.config.on_nan is OnNaN.ZERO
         values = []
-        for name in names:
-            sample = answer.samples.get(name)
-            if sample is None:
+        for number, name in enumerate(names, 1):
+            if number % _STEP == 0:
+                await asyncio.sleep(0)
+            samples = answer.samples.get(name)
+            if samples is None:
                 continue
+            sample = samples[-1]  # of several the later one counts, as upstream
             render = functools.partial(query.render, question.namespace, (name,))
             milli = self._milli(sample, entry.rule, render, nan_is_zero=nan_is_zero)
             if milli is not None:
                 described = ObjectReference(resource.kind, question.namespace or "", name, api_version)
                 values.append(MetricValue(described, question.metric, milli, sample.time))
-        return values
+        return tuple(values)
 
     def _milli(self, sample: Sample, rule: Rule, render: Callable[[], str], *, nan_is_zero: bool) -> int | None:
         """Return thousandths, None for a value that is none; a value beyond 64 bits is an error, not a number."""
@@ -313,11 +308,11 @@ class Provider:
             milli = milli_of(sample.value, nan_is_zero=nan_is_zero)
         except OverflowError as error:
             self._drop("overflow", 1)
-            self._met("value", "value refused", "overflow", rule.config.path, query=matchers.shorten(render()))
+            self._faults.met("value", "value refused", "overflow", rule.config.path, query=matchers.shorten(render()))
             raise InternalError(f"a value of {rule.config.path} is beyond 9.2e15, which no quantity holds") from error
         if isinstance(milli, Dropped):
             self._drop(milli, 1)
-            self._met("value", "value left out", milli, rule.config.path, query=matchers.shorten(render()))
+            self._faults.met("value", "value left out", milli, rule.config.path, query=matchers.shorten(render()))
             return None
         return milli
 
@@ -329,40 +324,6 @@ class Provider:
         config = rule.config
         ttl = self._freshness.ttl if config.ttl is None else config.ttl
         return Freshness(ttl, self._freshness.max_age if config.max_age is None else config.max_age)
-
-    def _answered(self, rule: Rule, answer: ObjectAnswer | TextAnswer) -> None:
-        """Note that Prometheus answers again, if the answer was asked for after the last failure; or that an older one stands in."""
-        if answer.failure is not None:
-            self._fails(answer.failure, rule)
-            return
-        failed = self._last_met.get(("prometheus", ""))
-        if failed is not None and answer.asked > failed:
-            del self._last_met["prometheus", ""]
-            self._faults.ended("prometheus")
-        for fault in _OF_A_RULE:
-            self._quiet(fault, rule.config.path)
-
-    def _met(self, fault: str, message: str, text: str, subject: str = "", **details: object) -> None:
-        self._last_met[fault, subject] = self._clock.monotonic()
-        self._faults.met(fault, message, text, subject=subject, **details)
-
-    def _quiet(self, fault: str, subject: str, after: float = _QUIET) -> None:
-        """End a fault that nobody has met for longer than `after` seconds."""
-        met = self._last_met.get((fault, subject))
-        if met is not None and self._clock.monotonic() - met > after:
-            del self._last_met[fault, subject]
-            self._faults.ended(fault, subject=subject)
-
-    def _unfetched(self, error: PrometheusError, rule: Rule) -> InternalError:
-        """Say it once in the log; the caller gets a sentence without query or address."""
-        self._fails(error, rule)
-        return InternalError(_UNFETCHED)
-
-    def _fails(self, error: PrometheusError, rule: Rule) -> None:
-        if error.kind in _OF_THE_QUERY:
-            self._met("query", "query failed", str(error), rule.config.path, kind=error.kind)
-        else:
-            self._met("prometheus", "Prometheus does not answer", str(error), kind=error.kind)
 
 
 def _can_be_listed(resource: APIResource, namespace: str | None) -> bool:

@@ -20,6 +20,9 @@ from adapter.rules import compile as compiler
 
 _log = logging.getLogger(__name__)
 
+# How the paths of the faults of each API's rules begin.
+_PREFIXES = {"custom": "rules[", "external": "externalRules[", "resource": "resourceRules"}
+
 # How often files and resources are looked at, in seconds.
 _PERIOD = 1.0
 
@@ -121,22 +124,29 @@ class RuleSource:
         metrics = self._monitoring
         metrics.config_faults.set(len(faults))
         metrics.config_success.set(self._clock.wall())
+        resource = 0 if ruleset.resource is None else 1
         for api, entries, usable in (
-            ("custom", config.rules, ruleset.custom),
-            ("external", config.external_rules, ruleset.external),
+            ("custom", len(config.rules), len(ruleset.custom)),
+            ("external", len(config.external_rules), len(ruleset.external)),
+            ("resource", 0 if config.resource_rules is None else 1, resource),
         ):
-            metrics.rules_loaded.labels(api=api).set(len(usable))
-            metrics.rules_skipped.labels(api=api).set(self._skipped(api) + len(entries) - len(usable))
-        _log.info(
-            "rules in force",
-            extra=facts(custom=len(ruleset.custom), external=len(ruleset.external), faults=len(faults)),
+            metrics.rules_loaded.labels(api=api).set(usable)
+            metrics.rules_skipped.labels(api=api).set(self._skipped(api) + entries - usable)
+        counts = facts(
+            custom=len(ruleset.custom), external=len(ruleset.external), resource=resource, faults=len(faults)
         )
+        _log.info("rules in force", extra=counts)
         self._relister.adopt(ruleset)
         self._adopted(config)
 
     def _skipped(self, api: str) -> int:
-        """Return how many rules did not even parse: their faults name them, `rules[3]` or `externalRules[3]`."""
-        prefix = "rules[" if api == "custom" else "externalRules["
+        """Return how many rules did not even parse: their faults name them, `rules[3]` or `externalRules[3]`.
+
+        Resource rules count as one, whatever is wrong in them.
+        """
+        prefix = _PREFIXES[api]
+        if api == "resource":
+            return int(any(fault.path.startswith(prefix) for fault in self._parsed.faults))
         return len(
             {
                 (fault.source, fault.path.partition("]")[0])

@@ -5,16 +5,17 @@ rule with a fault is left out, the others stand.
 """
 
 import difflib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from adapter.config.rulesfile import ResourceRuleConfig, ResourceRulesConfig, ResourcesConfig, RuleConfig, RulesConfig
 from adapter.errors import Fault, TemplateError
 from adapter.model.resources import APIResource, Catalogue
-from adapter.rules import matchers, naming, separable, template
-from adapter.rules.matchers import Matcher
+from adapter.rules import matchers, naming, template
 from adapter.rules.naming import MetricNamer, ResourceConverter
+from adapter.rules.queryrule import QueryRule, SeparabilityKey
+from adapter.rules.resource import Pair, ResourceQuery, ResourceRules
 from adapter.rules.separable import Separability
 from adapter.rules.template import LabelTemplate, Template
 
@@ -26,7 +27,7 @@ Report = Callable[[str, str, str], None]
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
-class Rule:
+class Rule(QueryRule):
     """One rule, ready to use. Two rules are never equal: a reload makes new ones.
 
     `age` asks for the time of the oldest sample of each object, where `maxSampleAge` bounds it.
@@ -37,38 +38,24 @@ class Rule:
     converter: ResourceConverter
     query: Template
     age: "Rule | None" = None
-    _separability: dict[tuple[str, str], Separability] = field(default_factory=dict)
+    _separability: dict[SeparabilityKey, Separability] = field(default_factory=dict)
 
-    def render(self, series: str, parts: Sequence[Matcher], group_by: Sequence[str]) -> str:
-        """Return the query text; TemplateError when the template fails or gives nothing."""
-        text = self.query.render(
-            {
-                "Series": series,
-                "LabelMatchers": matchers.join(parts),
-                "LabelValuesByName": {part.label: part.value for part in parts},
-                "GroupBy": ",".join(group_by),
-                "GroupBySlice": list(group_by),
-            }
-        )
-        if not text:
-            raise TemplateError(template.empty_query(self.query.text))
-        return text
-
-    def separability(self, object_label: str, namespace_label: str) -> Separability:
-        """Return whether questions about such objects may be merged; worked out once."""
-        key = (object_label, namespace_label)
-        known = self._separability.get(key)
-        if known is None:
-            known = self._separability[key] = separable.analyse(self.query, object_label, namespace_label)
-        return known
+    @property
+    def path(self) -> str:
+        """Return where the rule stands, such as ``rules[3]``."""
+        return self.config.path
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ruleset:
-    """The rules in force: `custom` and `external`, each in the order of the files; a later rule beats an earlier one."""
+    """The rules in force: `custom` and `external`, each in the order of the files; a later rule beats an earlier one.
+
+    `resource` is None where there are no resource rules, or where they have a fault.
+    """
 
     custom: tuple[Rule, ...] = ()
     external: tuple[Rule, ...] = ()
+    resource: ResourceRules | None = None
 
     def selectors(self) -> tuple[str, ...]:
         """Return the distinct series selectors, in order."""
@@ -76,17 +63,14 @@ class Ruleset:
 
 
 def compile_rules(config: RulesConfig, catalogue: Catalogue) -> tuple[Ruleset, tuple[Fault, ...]]:
-    """Return the usable rules and every fault of the others.
-
-    Resource rules are checked here and served by no API yet.
-    """
+    """Return the usable rules and every fault of the others. Resource rules are usable as a whole or not at all."""
     faults: list[Fault] = []
     custom = [rule for entry in config.rules if (rule := _compile_rule(entry, catalogue, faults))]
     external = [rule for entry in config.external_rules if (rule := _compile_rule(entry, catalogue, faults))]
+    resource = None
     if config.resource_rules is not None:
-        for kind, entry in (("cpu", config.resource_rules.cpu), ("memory", config.resource_rules.memory)):
-            _check_resource_rule(config.resource_rules, kind, entry, catalogue, faults)
-    return Ruleset(tuple(custom), tuple(external)), tuple(faults)
+        resource = _compile_resource_rules(config.resource_rules, catalogue, faults)
+    return Ruleset(tuple(custom), tuple(external), resource), tuple(faults)
 
 
 def _compile_rule(config: RuleConfig, catalogue: Catalogue, faults: list[Fault]) -> Rule | None:
@@ -152,13 +136,31 @@ def _nearest(name: str, catalogue: Catalogue) -> str:
     return f" (did you mean {close[0]}?)" if close else ", singular or plural, not a short name"
 
 
-def _check_resource_rule(
-    whole: ResourceRulesConfig, kind: str, config: ResourceRuleConfig, catalogue: Catalogue, faults: list[Fault]
-) -> None:
-    def report(below: str, value: str, expected: str) -> None:
-        place = f"{whole.path}.{kind}.{below}"
-        faults.append(Fault(place, matchers.shorten(value), expected, whole.source, whole.line))
+def _compile_resource_rules(
+    config: ResourceRulesConfig, catalogue: Catalogue, faults: list[Fault]
+) -> ResourceRules | None:
+    cpu = _compile_resource_rule(config, "cpu", config.cpu, catalogue, faults)
+    memory = _compile_resource_rule(config, "memory", config.memory, catalogue, faults)
+    if cpu is None or memory is None:
+        return None
+    return ResourceRules(config, Pair(cpu[0], memory[0]), Pair(cpu[1], memory[1]))
 
-    _compile_converter(config.resources, catalogue, report)
-    _parse_query(config.container_query, "containerQuery", report)
-    _parse_query(config.node_query, "nodeQuery", report)
+
+def _compile_resource_rule(
+    whole: ResourceRulesConfig, kind: str, config: ResourceRuleConfig, catalogue: Catalogue, faults: list[Fault]
+) -> tuple[ResourceQuery, ResourceQuery] | None:
+    """Return how containers and nodes are asked for, or None after a report of each thing that is wrong."""
+    place = f"{whole.path}.{kind}"
+
+    def report(below: str, value: str, expected: str) -> None:
+        faults.append(Fault(f"{place}.{below}", matchers.shorten(value), expected, whole.source, whole.line))
+
+    converter = _compile_converter(config.resources, catalogue, report)
+    containers = _parse_query(config.container_query, "containerQuery", report)
+    nodes = _parse_query(config.node_query, "nodeQuery", report)
+    if converter is None or containers is None or nodes is None:
+        return None
+    return (
+        ResourceQuery(f"{place}.containerQuery", converter, containers, config.container_label),
+        ResourceQuery(f"{place}.nodeQuery", converter, nodes),
+    )

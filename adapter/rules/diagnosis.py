@@ -162,7 +162,7 @@ def refused(error: PrometheusError) -> str:
 def unusable(query: MetricQuery, result: QueryResult, name: str) -> str:
     """Return the sentence for an answer that is no vector, or that has samples and none of the object."""
     label = query.object_label
-    place = query.rule.config.path
+    place = query.rule.path
     if result.type != "vector":
         return f"the metricsQuery of {place} gives a {result.type}, which belongs to no object: let it keep the label {label}"
     have = sorted({sample.labels[label] for sample in result.samples if label in sample.labels})
@@ -248,7 +248,7 @@ def explain_nothing(case: Nothing) -> str:
         return f"neither the cluster nor Prometheus has {case.wanted}: check kind, namespace and name"
     spaces = sorted({sample.labels.get(query.namespace_label, "") for sample in case.named})
     if case.named and (not query.namespace_label or namespace in spaces):
-        return query_gives_nothing(query.rule.config.path, series)
+        return query_gives_nothing(query.rule.path, series)
     if case.named:
         have = f"only with {query.namespace_label}={listed(map(repr, spaces))}" if any(spaces) else "without that label"
         guess = namespace_guess(case.labels, query.namespace_label)

@@ -14,6 +14,7 @@ from adapter.model.quoting import quote
 from adapter.model.selectors import LabelSelector, Operator
 
 _LABEL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_PLAIN = re.compile(r"[A-Za-z0-9_-]*\Z")  # what stands for itself in a pattern; nearly every name is such
 _SHOWN = 200
 
 
@@ -65,7 +66,11 @@ def for_any_of(label: str, names: Iterable[str]) -> Matcher:
     listed = tuple(names)
     if len(listed) == 1:
         return Matcher(label, "=", listed[0])
-    return Matcher(label, "=~", "|".join(map(re.escape, listed)).replace("\\-", "-"))
+    return Matcher(label, "=~", "|".join([name if _PLAIN.match(name) else _escape(name) for name in listed]))
+
+
+def _escape(name: str) -> str:
+    return re.escape(name).replace("\\-", "-")
 
 
 def present(label: str) -> Matcher:

@@ -50,24 +50,25 @@ def ask_alone(query: MetricQuery, objects: Objects) -> PlannedQuery:
     return PlannedQuery(query.render(objects.namespace, objects.names), Kind.ALONE, objects.namespace, joined=False)
 
 
-def merge(query: MetricQuery, questions: Sequence[Objects], limit: int = MAX_QUERY_LENGTH) -> list[PlannedQuery]:
-    """Return the queries that together answer `questions`, of a query that is separable; lists of names over `limit` are split."""
+def merge(query: MetricQuery, questions: Sequence[Objects], limit: int = MAX_QUERY_LENGTH) -> Iterator[PlannedQuery]:
+    """Yield the queries that together answer `questions`, of a query that is separable; lists of names over `limit` are split."""
     if len(questions) == 1:
         alone = ask_alone(query, questions[0])
         if len(alone.promql) <= limit:
-            return [alone]
+            yield alone
+            return
     kind = Kind.MERGED if len(questions) > 1 else Kind.ALONE
     wanted: dict[str | None, dict[str, None]] = {}
     for question in questions:
         wanted.setdefault(question.namespace, {}).update(dict.fromkeys(question.names))
     room = _room(query, limit)
     if len(wanted) == 1 or not query.separability.joined:
-        return [
-            _in_namespace(query, namespace, chunk, kind)
-            for namespace, names in wanted.items()
-            for chunk in _chunks(names, room - _cost(namespace or ""))
-        ]
-    return [_across(query, pack) for pack in _packs(wanted, room)]
+        for namespace, names in wanted.items():
+            for chunk in _chunks(names, room - _cost(namespace or "")):
+                yield _in_namespace(query, namespace, chunk, kind)
+    else:
+        for pack in _packs(wanted, room):
+            yield _across(query, pack)
 
 
 def sweep(query: MetricQuery) -> PlannedQuery:
@@ -189,4 +190,5 @@ def companions(
 
 
 def _weight(question: Objects) -> int:
-    return _cost(question.namespace or "") + sum(map(_cost, question.names))
+    joined = "".join(question.names)  # at once: there may be thousands
+    return _cost(question.namespace or "") + _cost(joined) - 1 + len(question.names)

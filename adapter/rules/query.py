@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from adapter.model import quantity
 from adapter.model.metrics import Sample
 from adapter.rules import matchers, separable
-from adapter.rules.compile import Rule
 from adapter.rules.matchers import Matcher
+from adapter.rules.queryrule import QueryRule
 from adapter.rules.separable import Separability
 
 
@@ -20,19 +20,21 @@ class MetricQuery:
     """The part that questions about one metric have in common.
 
     `selector` are the matchers of the metric selector. `namespace_label` and `object_label` are "" where the question has
-    no namespace or no object; `group_by` is what `.GroupBy` stands for.
+    no namespace or no object. `part_label` tells several samples of one object apart, such as those of a pod's containers; None
+    where an object has one sample.
     """
 
-    rule: Rule
+    rule: QueryRule
     series: str
     selector: tuple[Matcher, ...]
     namespace_label: str
     object_label: str
+    part_label: str | None = None
 
     @property
     def separability(self) -> Separability:
         """Whether questions with this query may be merged; decided once per rule and label."""
-        return self.rule.separability(self.object_label, self.namespace_label)
+        return self.rule.separability(self.object_label, self.namespace_label, self.part_label)
 
     def render(self, namespace: str | None, names: Sequence[str]) -> str:
         """Return the query for objects of one namespace as upstream sends it; TemplateError when it cannot be made.
@@ -48,17 +50,37 @@ class MetricQuery:
 
     def render_with(self, parts: Sequence[Matcher]) -> str:
         """Return the query with exactly these matchers in `.LabelMatchers`; a result of nothing is a TemplateError."""
-        return self.rule.render(self.series, parts, [self.object_label] if self.object_label else [])
+        group_by = [self.object_label] if self.object_label else []
+        return self.rule.render(
+            self.series, parts, group_by if self.part_label is None else [*group_by, self.part_label]
+        )
 
     def render_joined(self, parts: Sequence[Matcher]) -> str:
         """Return the query with the namespace label in every grouping; only where `separability.joined` is given."""
         text = self.separability.joined.replace(separable.SERIES_SLOT, self.series)
         return text.replace(separable.MATCHERS_SLOT, matchers.join(parts))
 
+    def doubles(self, sample: Sample, earlier: Sequence[Sample]) -> bool:
+        """Whether an object that has the samples `earlier`, at least one, should have no other such as `sample`."""
+        if self.part_label is None:
+            return True
+        part = sample.labels.get(self.part_label, "")
+        return any(each.labels.get(self.part_label, "") == part for each in earlier)
 
-def index_samples(samples: Iterable[Sample], label: str) -> dict[str, Sample]:
-    """Return samples by the value of the object's label; a missing label counts as "", a later sample replaces an earlier one."""
-    return {sample.labels.get(label, ""): sample for sample in samples}
+
+def index_samples(samples: Iterable[Sample], label: str) -> dict[str, tuple[Sample, ...]]:
+    """Return samples by the value of the object's label, each object's in the order received; a missing label counts as ""."""
+    found: dict[str, tuple[Sample, ...]] = {}
+    for sample in samples:
+        name = sample.labels.get(label, "")
+        earlier = found.get(name)
+        found[name] = (sample,) if earlier is None else (*earlier, sample)
+    return found
+
+
+def last_samples(samples: Iterable[Sample], label: str) -> dict[str, Sample]:
+    """Return the sample that counts for each object: the later one replaces an earlier one."""
+    return {name: group[-1] for name, group in index_samples(samples, label).items()}
 
 
 class Dropped(str):

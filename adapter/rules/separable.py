@@ -74,15 +74,19 @@ class _Part(NamedTuple):
     added: bool = False
 
 
-def analyse(template: Template, object_label: str, namespace_label: str) -> Separability:
-    """Decide for the objects named by `object_label`; `namespace_label` is "" for objects without a namespace."""
+def analyse(template: Template, object_label: str, namespace_label: str, part_label: str | None = None) -> Separability:
+    """Decide for the objects named by `object_label`; `namespace_label` is "" for objects without a namespace.
+
+    `part_label` stands beside the object's in `.GroupBy`, where objects have parts.
+    """
     if not template.is_plain():
         return Separability(reason="the template has actions other than a plain variable")
     foreign = sorted(set(template.fields()) - _FIELDS)
     if foreign:
         return Separability(reason=f"the template uses .{foreign[0]}")
     try:
-        text = template.render({"Series": SERIES_SLOT, "LabelMatchers": MATCHERS_SLOT, "GroupBy": object_label})
+        group_by = object_label if part_label is None else f"{object_label},{part_label}"
+        text = template.render({"Series": SERIES_SLOT, "LabelMatchers": MATCHERS_SLOT, "GroupBy": group_by})
         expression = promql.parse(text)
     except (TemplateError, ValueError) as error:
         return Separability(reason=f"the query does not parse: {matchers.shorten(str(error))}")
@@ -224,7 +228,10 @@ class _Walk:
         return _Part(f"{left.text} {shown} on ({', '.join(map(_label, labels))}){group} {right.text}", added=added)
 
     def _selector_text(self, node: Any) -> str:
-        """Return the selector; it must hold the whole of `.LabelMatchers` and no matcher of its own on our labels."""
+        """Return the selector; it must hold the whole of `.LabelMatchers` and no matcher of its own on our labels.
+
+        That a label of ours is there may be said again: `.LabelMatchers` says it of every question.
+        """
         if node.matchers.or_matchers:
             raise NotSeparableError("a selector joins matchers with or")
         shown = node.name or "{...}"
@@ -233,7 +240,7 @@ class _Walk:
         for matcher in node.matchers.matchers:
             if matcher.name == _SLOT_LABEL:
                 slots += 1
-            elif matcher.name in self.own_labels:
+            elif matcher.name in self.own_labels and (str(matcher.op), matcher.value) not in _PRESENT:
                 raise NotSeparableError(f"{shown} has a matcher of its own on {matcher.name}")
             elif _SLOT_LABEL in matcher.value:
                 raise NotSeparableError(f"{shown} has <<.LabelMatchers>> inside a text")
@@ -251,6 +258,8 @@ _OPERATORS: Mapping[str, str] = MappingProxyType(
         str(promql.MatchOp.NotRe): "!~",
     }
 )
+
+_PRESENT = frozenset({(str(promql.MatchOp.NotEqual), ""), (str(promql.MatchOp.Re), ".+")})
 
 _VISITORS: Mapping[type, Callable[[_Walk, Any], _Part]] = MappingProxyType(
     {

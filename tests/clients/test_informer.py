@@ -11,7 +11,7 @@ import pytest
 
 from adapter import errors
 from adapter.clients import credentials, kubernetes, objectstore
-from adapter.clients.informer import ObjectLister
+from adapter.clients.informer import Described, ObjectLister
 from adapter.clients.objectlist import ObjectMeta, WatchEvent
 from adapter.clients.reflector import Periods, Reflector, ReflectorStatus, Surroundings
 from adapter.model.metrics import GroupResource
@@ -21,7 +21,7 @@ from adapter.monitoring import FaultLog, Monitoring
 from adapter.sandbox.cluster import Cluster
 from adapter.sandbox.kinds import Kind
 from tests.support.clock import FakeClock
-from tests.support.waiting import until
+from tests.support.waiting import other_work, until
 
 
 class SystemClock:
@@ -54,12 +54,16 @@ def pod(name: str, namespace: str = "default", **labels: str) -> dict[str, Any]:
 class Cache:
     """A lister on a cluster, with its own self-metrics and faults."""
 
-    def __init__(self, client: kubernetes.KubernetesClient, kinds: Sequence[APIResource], periods: Periods) -> None:
+    def __init__(
+        self, client: kubernetes.KubernetesClient, kinds: Sequence[APIResource], periods: Periods, fields: str
+    ) -> None:
         self.monitoring = Monitoring()
         clock = SystemClock()
         self.faults = FaultLog(self.monitoring, clock)
         self.lister = ObjectLister(
-            Surroundings(client, clock, self.monitoring, self.faults, lambda: 0.0, periods=periods), kinds
+            Surroundings(client, clock, self.monitoring, self.faults, lambda: 0.0, periods=periods),
+            kinds,
+            fields=fields,
         )
 
     async def names(self, namespace: str | None = "default", selector: str = "", what: APIResource = PODS) -> list[str]:
@@ -87,10 +91,11 @@ async def caching(
     *kinds: APIResource,
     periods: Periods = QUICK,
     timeout: float = 1.0,  # noqa: ASYNC109 - the client's
+    fields: str = "",
 ) -> AsyncIterator[Cache]:
     configuration = credentials.build_configuration(cluster.url)
     async with await kubernetes.connect(configuration, random=lambda: 0.0, timeout=timeout) as client:
-        cache = Cache(client, kinds, periods)
+        cache = Cache(client, kinds, periods, fields)
         async with cache.lister:
             yield cache
 
@@ -124,6 +129,59 @@ async def test_names_come_from_the_cache() -> None:
             assert verbs(cluster) == ["list", "watch"], "questions cost the API server nothing"
 
 
+async def test_objects_with_their_labels() -> None:
+    async with Cluster() as cluster:
+        for each in (pod("b", app="web"), pod("a", app="web", tier="x"), pod("c"), pod("a", "default-2", app="web")):
+            cluster.create(each)
+        async with caching(cluster, PODS) as cache:
+            assert cache.lister.count(NODES) == 0
+            assert await cache.lister.select(PODS, "default", WEB) == (
+                Described("default", "a", {"app": "web", "tier": "x"}),
+                Described("default", "b", {"app": "web"}),
+            )
+            everywhere = await cache.lister.select(PODS, None, EVERYTHING)
+            assert [(each.namespace, each.name) for each in everywhere] == [
+                ("default", "a"),
+                ("default", "b"),
+                ("default", "c"),
+                ("default-2", "a"),
+            ]
+            assert await cache.lister.select(PODS, "nowhere", EVERYTHING) == ()
+            assert await cache.lister.find(PODS, "default", "b") == Described("default", "b", {"app": "web"})
+            assert await cache.lister.find(PODS, "default", "d") is None
+            assert await cache.lister.find(PODS, "nowhere", "b") is None
+            assert cache.lister.count(PODS) == 4
+
+
+async def test_namespaces_sort_by_their_name_where_objects_are_described() -> None:
+    async with Cluster() as cluster:
+        cluster.create(pod("a", "a"))
+        cluster.create(pod("a", "a-b"))
+        async with caching(cluster, PODS) as cache:
+            found = await cache.lister.select(PODS, None, EVERYTHING)
+            assert [each.namespace for each in found] == ["a", "a-b"], "not the order of the API server's lists"
+
+
+async def test_only_objects_that_match_the_fields_are_mirrored() -> None:
+    async with Cluster() as cluster:
+        running = {"status": {"phase": "Running"}}
+        cluster.create(pod("a") | running)
+        cluster.create(pod("b") | {"status": {"phase": "Pending"}})
+        async with caching(cluster, PODS, fields="status.phase=Running") as cache:
+            assert await cache.names() == ["a"]
+            await until(lambda: verbs(cluster) == ["list", "watch"])
+            cluster.patch("Pod", "b", running)
+            await cache.until_names("a", "b")
+            cluster.patch("Pod", "a", {"status": {"phase": "Succeeded"}})
+            await cache.until_names("b")
+            assert await cache.lister.find(PODS, "default", "a") is None
+            assert [request.query["fieldSelector"] for request in cluster.requests if request.resource == "pods"] == [
+                "status.phase=Running",
+                "status.phase=Running",
+            ]
+            assert cache.count("fastpath_informer_objects", resource="pods[status.phase=Running]") == 1
+
+
 async def test_a_long_answer_leaves_room_for_other_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(objectstore, "_STEP", 10)
     async with Cluster() as cluster:
@@ -131,19 +189,9 @@ async def test_a_long_answer_leaves_room_for_other_work(monkeypatch: pytest.Monk
             cluster.create(pod(f"pod-{number:03}", app="web", number=str(number)))
         async with caching(cluster, PODS) as cache:
             await cache.names("nowhere")
-            steps = 0
-
-            async def count() -> None:
-                nonlocal steps
-                while True:
-                    steps += 1
-                    await asyncio.sleep(0)
-
-            counting = asyncio.create_task(count(), name="other work")
-            await asyncio.sleep(0)
-            assert await cache.names("default", "app=web") == [f"pod-{number:03}" for number in range(100)]
-            assert steps >= 10
-            counting.cancel()
+            async with other_work() as turns:
+                assert await cache.names("default", "app=web") == [f"pod-{number:03}" for number in range(100)]
+            assert turns.count >= 10
 
 
 async def test_changes_arrive() -> None:
@@ -500,7 +548,7 @@ class Script:
         return step
 
     async def list_objects(
-        self, resource: APIResource, deliver: Callable[[list[ObjectMeta]], None], *, resource_version: str
+        self, resource: APIResource, deliver: Callable[[list[ObjectMeta]], None], *, fields: str, resource_version: str
     ) -> str:
         self.asked.append(f"list {resource_version}")
         step = await self.next()
@@ -510,7 +558,7 @@ class Script:
 
     @contextlib.asynccontextmanager
     async def watch_objects(
-        self, resource: APIResource, *, resource_version: str, duration: float, silence: float
+        self, resource: APIResource, *, fields: str, resource_version: str, duration: float, silence: float
     ) -> AsyncIterator[Any]:
         self.asked.append(f"watch {resource_version}")
         self.durations.append(duration)
@@ -619,7 +667,12 @@ async def test_an_expired_watch_is_listed_again_at_once_but_not_in_a_loop() -> N
 async def test_a_list_that_breaks_off_takes_nothing_away() -> None:
     class Breaking(Script):
         async def list_objects(
-            self, resource: APIResource, deliver: Callable[[list[ObjectMeta]], None], *, resource_version: str
+            self,
+            resource: APIResource,
+            deliver: Callable[[list[ObjectMeta]], None],
+            *,
+            fields: str,
+            resource_version: str,
         ) -> str:
             deliver([ObjectMeta("b", "default", {"app": "web"})])
             raise failure(0)

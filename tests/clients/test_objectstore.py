@@ -198,3 +198,14 @@ def test_many_alike() -> None:
     for name in names[::2]:
         store.remove("a", name)
     assert store.names("a", selector) == tuple(names[1::2])
+
+
+def test_labels_and_namespaces() -> None:
+    store = Store()
+    store.put("b", "x", {"app": "web"})
+    store.put("a", "x", None)
+    assert store.namespaces() == ["a", "b"]
+    assert store.labels("b", "x") == {"app": "web"}
+    assert store.labels("a", "x") == {}
+    assert store.labels("a", "y") is None
+    assert store.labels("c", "x") is None

@@ -79,6 +79,7 @@ SELECTORS = (
     "gauge{@}",
     'gauge{@,code="x"}',
     'gauge{code!="y",@}',
+    'gauge{@,pod!="",namespace=~".+"}',
     'gauge{code=~"x|z",@}',
     "ratio{@}",
     "flag{@}",
@@ -369,11 +370,11 @@ class Bench:
 
     async def check_plan(self, query: MetricQuery, asked: Sequence[tuple[Objects, Outcomes]]) -> None:
         """Merge directly, at the usual length and at one where every list is split, and sweep."""
-        plans = {"merged": plan.merge(query, [objects for objects, _ in asked])} if asked else {}
+        plans = {"merged": list(plan.merge(query, [objects for objects, _ in asked]))} if asked else {}
         if asked:
-            plans["split"] = plan.merge(query, [objects for objects, _ in asked], limit=1)
+            plans["split"] = list(plan.merge(query, [objects for objects, _ in asked], limit=1))
             fitting = len(plans["merged"][0].promql) - 1  # not quite all
-            plans["packed"] = plan.merge(query, [objects for objects, _ in asked], limit=fitting)
+            plans["packed"] = list(plan.merge(query, [objects for objects, _ in asked], limit=fitting))
         if plan.may_sweep(query):
             plans["swept"] = [plan.sweep(query)]
         for how, planned in plans.items():
@@ -428,7 +429,7 @@ class Bench:
             answer = await work  # type: ignore[misc]  # the coroutine of ask_objects
         except PrometheusError as error:
             return error
-        return {name: sample.value for name, sample in answer.samples.items()}
+        return {name: samples[-1].value for name, samples in answer.samples.items()}
 
 
 class Held:

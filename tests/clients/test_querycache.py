@@ -18,6 +18,7 @@ from adapter.rules import matchers
 from adapter.rules.plan import Objects
 from adapter.rules.query import MetricQuery
 from tests.support.clock import FakeClock
+from tests.support.waiting import other_work
 from tests.support.world import Outcome, compile_rule, scalar, vector
 
 FRESHNESS = Freshness(ttl=1.0, max_age=30.0)
@@ -272,7 +273,7 @@ async def test_one_question_is_asked_as_upstream_asks_it(story: Story) -> None:
     await story.settle()
     answer = asked.result()
     assert isinstance(answer, ObjectAnswer)
-    assert {name: sample.value for name, sample in answer.samples.items()} == {"p.1": 3.0}
+    assert {name: group[-1].value for name, group in answer.samples.items()} == {"p.1": 3.0}
 
 
 async def test_identical_questions_in_flight_are_one(story: Story) -> None:
@@ -583,7 +584,7 @@ async def test_two_samples_for_one_object_end_merging_for_good(story: Story) -> 
     await story.settle()
     answer = first.result()
     assert isinstance(answer, ObjectAnswer)
-    assert answer.samples["p"].value == 2.0  # the later one, as upstream
+    assert answer.samples["p"][-1].value == 2.0  # the later one, as upstream
     assert names_of(second) == {"q"}
     assert story.dropped("duplicate") == 1
     story.clock.advance(3600.0)
@@ -602,7 +603,7 @@ async def test_two_samples_for_an_object_asked_alone_are_upstreams_business(stor
     await story.settle()
     answer = asked.result()
     assert isinstance(answer, ObjectAnswer)
-    assert answer.samples["p"].value == 2.0
+    assert answer.samples["p"][-1].value == 2.0
     assert len(story.prometheus.asked) == 1
 
 
@@ -824,12 +825,12 @@ async def test_a_defect_fails_those_who_wait_and_is_logged(story: Story, caplog:
 async def test_answers_kept_are_bounded_by_their_samples() -> None:
     clock = FakeClock()
     store: Answers[int, ObjectAnswer] = Answers(clock, room=10)
-    answer = ObjectAnswer({name: Sample({}, 1.0, 0.0) for name in "abc"}, clock.monotonic())
+    answer = ObjectAnswer({name: (Sample({}, 1.0, 0.0),) for name in "abc"}, clock.monotonic())
     for number in range(5):
         store.keep(number, answer, 30.0)
         assert store.kept_samples <= 10
     assert [store.get(number) is not None for number in range(5)] == [False, False, False, True, True]
-    store.keep(9, ObjectAnswer({str(n): Sample({}, 1.0, 0.0) for n in range(10)}, clock.monotonic()), 30.0)
+    store.keep(9, ObjectAnswer({str(n): (Sample({}, 1.0, 0.0),) for n in range(10)}, clock.monotonic()), 30.0)
     assert store.get(9) is None
     assert store.get(4) is answer
 
@@ -909,3 +910,25 @@ async def test_queries_are_counted_by_kind_and_outcome(story: Story) -> None:
         return story.monitoring.registry.get_sample_value("fastpath_prometheus_queries_total", labels)
 
     assert (count("alone", "success"), count("sweep", "query"), count("sweep", "success")) == (3, 1, 0)
+
+
+async def test_many_names_and_many_questions_leave_the_loop_alone(story: Story) -> None:
+    """The queries for many names are written one by one, and many questions of one departure get their answers in turns."""
+    query = metric_query(SUM)
+    story.prometheus.reply = named_objects
+    names = tuple(f"pod{number}" for number in range(5_000))
+    async with other_work() as turns:
+        answer = await story.cache.ask_objects(query, Objects("a", names), FRESHNESS)
+    assert len(answer.samples) == 5_000
+    written = len(story.prometheus.asked)
+    assert written > 2
+    assert turns.count >= written
+    story.prometheus.reply = None
+    story.clock.advance(60)
+    waiting = [story.objects(query, "b", f"p{number}", *names[:500]) for number in range(20)]
+    await story.settle()
+    async with other_work() as turns:
+        story.prometheus.answer(written)
+        await asyncio.gather(*waiting)
+    assert len(story.prometheus.asked) == written + 1
+    assert turns.count >= 20 * 500 / 1_000

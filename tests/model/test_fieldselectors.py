@@ -6,7 +6,9 @@ from hypothesis import strategies as st
 
 from adapter import errors
 from adapter.model import fieldselectors
-from adapter.model.fieldselectors import Term
+from adapter.model.fieldselectors import FieldSelector, Term
+
+POD = {"metadata.name": "web-1", "metadata.namespace": "shop"}
 
 
 @pytest.mark.parametrize(
@@ -72,3 +74,52 @@ def test_any_text_is_read_or_a_bad_request(text: str) -> None:
     except errors.BadRequestError:
         return
     assert all(term.field or term.value for term in terms)
+
+
+@pytest.mark.parametrize(
+    ("text", "matches"),
+    [
+        ("", True),
+        ("metadata.name=web-1", True),
+        ("metadata.name=web-2", False),
+        ("metadata.name!=web-2,metadata.namespace=shop", True),
+        ("metadata.name!=web-1", False),
+        ("metadata.name=web-1,metadata.namespace=other", False),
+        ("metadata.namespace=", False),
+    ],
+)
+def test_matches(text: str, matches: bool) -> None:  # noqa: FBT001 - a column of a table
+    assert fieldselectors.parse_metadata(text).matches(POD) is matches
+
+
+def test_a_field_that_is_not_there_is_empty() -> None:
+    node = {"metadata.name": "n1"}
+    assert fieldselectors.parse_metadata("metadata.namespace=").matches(node)
+    assert not fieldselectors.parse_metadata("metadata.namespace=shop").matches(node)
+    assert fieldselectors.EVERYTHING.matches({})
+
+
+def test_what_a_selector_demands() -> None:
+    selector = fieldselectors.parse_metadata("metadata.namespace!=a,metadata.name=b")
+    assert isinstance(selector, FieldSelector)
+    assert selector.required("metadata.name") == "b"
+    assert selector.required("metadata.namespace") is None
+
+
+def test_other_fields_select_nothing() -> None:
+    with pytest.raises(errors.BadRequestError, match=r"status\.phase"):
+        fieldselectors.parse_metadata("metadata.name=a,status.phase=Running")
+
+
+@given(st.text(alphabet="ab=!,\\.", max_size=12))
+def test_a_selector_written_anew_means_the_same(text: str) -> None:
+    try:
+        terms = fieldselectors.parse_selector(text)
+    except errors.BadRequestError:
+        return
+    written = ",".join(
+        f"{term.field}{'!=' if term.negated else '='}"
+        + term.value.replace("\\", "\\\\").replace(",", "\\,").replace("=", "\\=")
+        for term in terms
+    )
+    assert set(fieldselectors.parse_selector(written)) == set(terms)

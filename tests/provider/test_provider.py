@@ -21,6 +21,7 @@ from adapter.model.metrics import ExternalAnswer, SeriesInfo
 from adapter.model.resources import BUILTIN, APIResource, Catalogue
 from tests.support import waiting
 from tests.support.clock import WALL
+from tests.support.waiting import other_work
 from tests.support.world import (
     FakeLister,
     FakeResources,
@@ -448,3 +449,18 @@ async def test_a_cancelled_request_leaves_the_query_to_the_others() -> None:
         here.querier.gate.set()
         assert await asked[1] == {"a": 1000}
         assert len(here.querier.asked) == 1
+
+
+async def test_ten_thousand_values_leave_the_loop_alone() -> None:
+    names = [f"pod{number}" for number in range(10_000)]
+    samples = vector(*(({"namespace": "somens", "pod": name}, 1.0) for name in names))
+    async with world(RULES, answer=lambda _: samples, lists=SERIES, names=names) as here:
+        async with other_work() as turns:
+            answer = await here.provider.custom(custom_question("/namespaces/somens/pods/*/hits"))
+        assert len(answer.items) == 10_000
+        assert turns.count >= 20
+    async with world(EXTERNAL, answer=lambda _: samples, lists=SERIES) as here:
+        async with other_work() as turns:
+            external = await here.provider.external(external_question("/namespaces/somens/hits"))
+        assert len(external.items) == 10_000
+        assert turns.count >= 20

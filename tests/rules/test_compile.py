@@ -1,8 +1,10 @@
 import pytest
 
 from adapter.config import rulesfile
+from adapter.errors import NamingError, TemplateError
 from adapter.model.resources import BUILTIN
 from adapter.rules.compile import Ruleset, compile_rules
+from adapter.rules.resource import NODES, PODS
 from tests.support.world import compile_rule, compile_text
 
 
@@ -72,6 +74,61 @@ def test_faults(section: str, rule: str, expected: list[str]) -> None:
     assert [rule.config.path for rule in (*ruleset.custom, *ruleset.external)] == [f"{section}[0]"]
 
 
+RESOURCE_RULES = """
+resourceRules:
+  cpu:
+    containerQuery: 'sum by (<<.GroupBy>>) (cpu{<<.LabelMatchers>>})'
+    nodeQuery: 'sum by (<<.GroupBy>>) (cpu{<<.LabelMatchers>>})'
+    resources: {overrides: {node: {resource: node}, namespace: {resource: namespace}, pod: {resource: pod}}}
+    containerLabel: container
+  memory: {containerQuery: memory, resources: {template: 'kube_<<.Resource>>'}, containerLabel: c}
+  window: 2m
+"""
+
+
+def test_resource_rules() -> None:
+    rules = compile_text(RESOURCE_RULES).resource
+    assert rules is not None
+    assert rules.window == 120
+    containers, nodes = rules.pair(PODS), rules.pair(NODES)
+    assert [query.path for pair in (containers, nodes) for query in pair] == [
+        "resourceRules.cpu.containerQuery",
+        "resourceRules.memory.containerQuery",
+        "resourceRules.cpu.nodeQuery",
+        "resourceRules.memory.nodeQuery",
+    ]
+    assert containers.cpu.metric_query(PODS).render("ns", ["a", "b"]) == (
+        'sum by (pod,container) (cpu{namespace="ns",pod=~"a|b"})'
+    )
+    assert nodes.cpu.metric_query(NODES).render(None, ["a"]) == 'sum by (node) (cpu{node="a"})'
+    of_memory = containers.memory.metric_query(PODS)
+    assert (of_memory.namespace_label, of_memory.object_label, of_memory.part_label) == (
+        "kube_namespace",
+        "kube_pod",
+        "c",
+    )
+    assert containers.cpu.metric_query(PODS).separability.separable
+    assert not of_memory.separability.separable
+    with pytest.raises(TemplateError, match="empty query"):
+        nodes.memory.metric_query(NODES).render(None, ["a"])
+
+
+def test_resource_rules_are_usable_as_a_whole() -> None:
+    assert compile_text("").resource is None
+    for change in (("cpu{<<", "cpu{<<<"), ("containerQuery: memory", "nodeQuery: '<<'"), ("kube_<<.Resource>>", "x")):
+        ruleset, faults = faults_of(RESOURCE_RULES.replace(*change))
+        assert ruleset.resource is None
+        assert faults
+
+
+def test_a_resource_rule_that_names_no_label() -> None:
+    rules = compile_text("resourceRules: {cpu: {}, memory: {}}").resource
+    assert rules is not None
+    assert rules.window == 0
+    with pytest.raises(NamingError):
+        rules.containers.cpu.metric_query(PODS)
+
+
 def test_faults_of_resource_rules_have_their_place() -> None:
     _, faults = faults_of(
         """
@@ -95,7 +152,7 @@ externalRules: [{seriesQuery: c}, {seriesQuery: a}]
 """
     )
     assert ruleset.selectors() == ("b", "a", "c")
-    assert [rule.config.path for rule in ruleset.custom] == ["rules[0]", "rules[1]", "rules[2]"]
+    assert [rule.path for rule in ruleset.custom] == ["rules[0]", "rules[1]", "rules[2]"]
 
 
 def test_no_rules() -> None:

@@ -7,7 +7,7 @@ import pytest
 from adapter.config import chart, rulesfile
 from adapter.model.metrics import SeriesInfo
 from adapter.model.resources import BUILTIN
-from adapter.rules import lint
+from adapter.rules import lint, resource_sketch
 from adapter.rules.compile import compile_rules
 from adapter.rules.sketch import Sketch, sketch
 from tests.support.world import compile_text, series
@@ -485,9 +485,15 @@ def test_many_metrics() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    "path", [ROOT / "manifests" / "rules.yaml", *sorted((ROOT / "docs" / "examples").glob("*.yaml"))]
-)
+OWN_EXAMPLES = [
+    ROOT / "manifests" / "base" / "custom.yaml",
+    ROOT / "manifests" / "components" / "external" / "example-rules.yaml",
+    ROOT / "manifests" / "components" / "resource-rules" / "resource.yaml",
+    *sorted((ROOT / "docs" / "examples").glob("*.yaml")),
+]
+
+
+@pytest.mark.parametrize("path", OWN_EXAMPLES, ids=[path.stem for path in OWN_EXAMPLES])
 def test_our_own_examples_have_no_warning(path: Path) -> None:
     text = path.read_text()
     read = chart.rules_from_chart if chart.is_chart_values(text) else rulesfile.parse_rules
@@ -496,3 +502,5 @@ def test_our_own_examples_have_no_warning(path: Path) -> None:
     ruleset, faults = compile_rules(parsed.config, BUILTIN)
     assert faults == ()
     assert lint.lint(lint.sketches(ruleset), 15.0) == []
+    if ruleset.resource is not None:
+        assert [each.warnings for each in resource_sketch.sketch(ruleset.resource)] == [()] * 4

@@ -78,7 +78,7 @@ MERGED: dict[str, tuple[MetricQuery, list[Objects], list[PlannedQuery]]] = {
 
 @pytest.mark.parametrize(("query", "questions", "expected"), MERGED.values(), ids=MERGED)
 def test_merge(query: MetricQuery, questions: list[Objects], expected: list[PlannedQuery]) -> None:
-    assert plan.merge(query, questions) == expected
+    assert list(plan.merge(query, questions)) == expected
 
 
 SWEPT = {
@@ -107,7 +107,7 @@ def test_no_sweep(query: MetricQuery) -> None:
 
 def test_samples_of_a_joined_query_say_where_they_belong() -> None:
     query = metric_query()
-    planned = plan.merge(query, [Objects("a", ("p",)), Objects("b", ("p",))])[0]
+    planned = next(plan.merge(query, [Objects("a", ("p",)), Objects("b", ("p",))]))
     samples = [Sample({"ns": "a", "pod": "p"}, 1, 0), Sample({"ns": "b"}, 2, 0), Sample({}, 3, 0)]
     assert [place for place, _ in plan.place_samples(query, planned, samples)] == [("a", "p"), ("b", ""), ("", "")]
 
@@ -126,7 +126,7 @@ LONG = tuple(f"pod-{number:04}.x" for number in range(200))
 
 
 def test_a_long_list_is_split_at_the_limit_and_answers_all() -> None:
-    planned = plan.merge(metric_query(), [Objects("web", LONG)], limit=1000)
+    planned = list(plan.merge(metric_query(), [Objects("web", LONG)], limit=1000))
     assert len(planned) > 1
     assert all(len(one.promql) <= 1000 for one in planned)
     assert all(one.kind is Kind.ALONE and one.namespace == "web" for one in planned)
@@ -134,20 +134,20 @@ def test_a_long_list_is_split_at_the_limit_and_answers_all() -> None:
 
 
 def test_a_short_list_over_a_tiny_limit_still_asks_for_one_name_at_a_time() -> None:
-    planned = plan.merge(metric_query(), [Objects("web", ("a", "b"))], limit=1)
+    planned = list(plan.merge(metric_query(), [Objects("web", ("a", "b"))], limit=1))
     assert [one.promql for one in planned] == ['sum(x{ns="web",pod="a"}) by (pod)', 'sum(x{ns="web",pod="b"}) by (pod)']
 
 
 def test_every_selector_of_the_template_repeats_the_names() -> None:
     double = metric_query("sum by (pod) (x{<<.LabelMatchers>>}) / sum by (pod) (y{<<.LabelMatchers>>})")
-    planned = plan.merge(double, [Objects("web", LONG)], limit=1000)
-    assert len(planned) > len(plan.merge(metric_query(), [Objects("web", LONG)], limit=1000))
+    planned = list(plan.merge(double, [Objects("web", LONG)], limit=1000))
+    assert len(planned) > len(list(plan.merge(metric_query(), [Objects("web", LONG)], limit=1000)))
     assert all(len(one.promql) <= 1000 for one in planned)
 
 
 def test_long_lists_of_several_namespaces() -> None:
     questions = [Objects(namespace, LONG[start::3]) for start, namespace in enumerate(("a", "b", "c"))]
-    planned = plan.merge(metric_query(), questions, limit=1000)
+    planned = list(plan.merge(metric_query(), questions, limit=1000))
     assert len(planned) > 1
     assert all(len(one.promql) <= 1000 for one in planned)
     assert {one.namespace for one in planned} == {"c", None}  # where only one namespace is left it is asked as such
@@ -182,7 +182,7 @@ questions = st.lists(
 def test_every_object_is_asked_for_exactly_once_or_in_a_query_that_tells_it_apart(
     asked: list[Objects], limit: int, template: str
 ) -> None:
-    planned = plan.merge(metric_query(template), asked, limit)
+    planned = list(plan.merge(metric_query(template), asked, limit))
     for question in asked:
         for name in question.names:
             assert question.namespace is not None
@@ -207,6 +207,11 @@ COMPANIONS = {
 @pytest.mark.parametrize(("query", "limit", "expected"), COMPANIONS.values(), ids=COMPANIONS)
 def test_companions(query: MetricQuery, limit: int, expected: list[Objects]) -> None:
     assert plan.companions(query, [Objects("a", ("p",))], STANDING, limit) == expected
+
+
+def test_a_question_weighs_what_its_names_cost() -> None:
+    names = ("web-0", "a.b.c", "")
+    assert plan._weight(Objects("n.s", names)) == sum(map(plan._cost, ("n.s", *names)))
 
 
 def test_companions_of_a_kind_without_a_namespace() -> None:

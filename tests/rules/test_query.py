@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ from adapter.errors import TemplateError
 from adapter.model.metrics import Sample
 from adapter.model.selectors import parse_selector
 from adapter.rules import matchers
-from adapter.rules.query import INFINITE, NAN, Dropped, MetricQuery, index_samples, milli_of
+from adapter.rules.query import INFINITE, NAN, Dropped, MetricQuery, index_samples, last_samples, milli_of
 from tests.support.world import compile_rule
 
 QUERY = "sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)"
@@ -84,9 +85,30 @@ def test_joined_has_the_namespace_in_its_grouping() -> None:
     assert query.render_joined(parts) == 'sum by (pod, ns) (hits{ns=~"a|b",pod="p.1"})'
 
 
-def test_a_later_sample_wins_and_a_missing_label_is_empty() -> None:
+def test_samples_stay_in_order_and_a_missing_label_is_empty() -> None:
     first, second, other = Sample({"pod": "a"}, 1, 0), Sample({"pod": "a", "q": "y"}, 2, 0), Sample({}, 3, 0)
-    assert index_samples([first, other, second], "pod") == {"a": second, "": other}
+    assert index_samples([first, other, second], "pod") == {"a": (first, second), "": (other,)}
+
+
+def test_the_last_sample_of_an_object_counts() -> None:
+    samples = [Sample({"pod": "a"}, 1, 0), Sample({"pod": "b"}, 2, 0), Sample({"pod": "a"}, 3, 0), Sample({}, 4, 0)]
+    assert last_samples(samples, "pod") == {"a": samples[2], "b": samples[1], "": samples[3]}
+
+
+def test_parts_are_grouped_by_beside_the_object() -> None:
+    query = replace(metric_query(), part_label="container")
+    assert query.render("web", ["a"]) == 'sum(hits{ns="web",pod="a"}) by (pod,container)'
+    parts = [matchers.for_any_of("ns", ["a", "b"]), matchers.for_any_of("pod", ["p"])]
+    assert query.render_joined(parts) == 'sum by (pod, container, ns) (hits{ns=~"a|b",pod="p"})'
+
+
+def test_an_object_has_one_sample_or_one_for_each_of_its_parts() -> None:
+    one, other, nameless = Sample({"container": "a"}, 1, 0), Sample({"container": "b"}, 1, 0), Sample({}, 1, 0)
+    whole, parted = metric_query(), replace(metric_query(), part_label="container")
+    assert whole.doubles(other, [one])
+    assert not parted.doubles(other, [one, nameless])
+    assert parted.doubles(one, [other, one])
+    assert parted.doubles(nameless, [one, nameless])
 
 
 MILLI: dict[float, int | Dropped] = {64.1: 64099, 2.01: 2009, -1.5: -1500, math.nan: NAN, math.inf: INFINITE, -math.inf: INFINITE}  # fmt: skip

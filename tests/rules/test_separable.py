@@ -41,6 +41,10 @@ JOINED = {
         'x{a="b",@,c!="d",e=~"f.*",g!~"\\\\d"}',
         'x{a="b",@,c!="d",e=~"f.*",g!~"\\\\d"}',
     ),
+    "a label of ours that is there": (
+        'sum by (pod) (x{pod!="",@,namespace=~".+"})',
+        'sum by (pod, namespace) (x{pod!="",@,namespace=~".+"})',
+    ),
     "no name": ('{__name__=~"x|y",@}', '{__name__=~"x|y",@}'),
     "the series variable": ("<<.Series>>_bucket{@}", "fastpath_series_slot_bucket{@}"),
     "range": ("rate(x{@}[5m])", "rate(x{@}[5m])"),

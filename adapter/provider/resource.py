@@ -1,0 +1,240 @@
+"""The source of cpu and memory: from a question of the resource metrics API to the usage of pods and nodes.
+
+Question -> objects (lister) -> one query each for cpu and memory (query cache) -> usages (`rules.resource`). Not here: HTTP, JSON,
+what samples mean. The law: absent is never zero; who has no whole usage is left out.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from adapter.clients.informer import Described
+from adapter.clients.querycache import Freshness, ObjectAnswer, QueryCache
+from adapter.errors import (
+    InternalError,
+    KubernetesError,
+    NamingError,
+    NotFoundError,
+    NotSyncedError,
+    PrometheusError,
+    TemplateError,
+    UnavailableError,
+)
+from adapter.model import fieldselectors
+from adapter.model.clock import Clock
+from adapter.model.fieldselectors import FieldSelector
+from adapter.model.metrics import GroupResource, ObjectUsage, ResourceAnswer, ResourceQuestion
+from adapter.model.resources import APIResource
+from adapter.model.selectors import LabelSelector
+from adapter.monitoring import Monitoring
+from adapter.provider.provider import Resources
+from adapter.provider.relist import Relister
+from adapter.provider.sourcefaults import UNLISTED, SourceFaults
+from adapter.rules import resource as usages
+from adapter.rules.plan import Objects
+from adapter.rules.resource import KINDS, PODS, Absent, Labelled, Pair, ResourceQuery, ResourceRules
+
+_GROUP = "metrics.k8s.io"
+
+# How much is done between two points at which other work may run: usages worked out, objects looked at, questions started.
+_STEP = 200
+_CHOSEN_AT_ONCE = 1_000
+_STARTED_AT_ONCE = 20
+
+
+class DescribedObjects(Protocol):
+    """The objects of the cluster with their labels, from the object index; errors as `ObjectLister.names`."""
+
+    async def select(
+        self, resource: APIResource, namespace: str | None, selector: LabelSelector
+    ) -> tuple[Described, ...]:
+        """Return the objects that match, by namespace, then name."""
+        ...
+
+    async def find(self, resource: APIResource, namespace: str, name: str) -> Described | None:
+        """Return one object, None if there is none of that name."""
+        ...
+
+    def count(self, resource: APIResource) -> int:
+        """Return how many objects of a kind are known."""
+        ...
+
+
+class _Answers(NamedTuple):
+    """What Prometheus says of the cpu and the memory of objects."""
+
+    cpu: ObjectAnswer
+    memory: ObjectAnswer
+
+
+class ResourceProvider:
+    """Answers questions about the cpu and memory of pods and nodes."""
+
+    def __init__(
+        self,
+        resources: Resources,
+        running: DescribedObjects,
+        objects: DescribedObjects,
+        cache: QueryCache,
+        relister: Relister,
+        clock: Clock,
+        monitoring: Monitoring,
+        faults: SourceFaults,
+        *,
+        freshness: Freshness,
+    ) -> None:
+        """Take the pods whose phase is Running from `running`, nodes from `objects`, the rules in force from `relister`."""
+        self._resources = resources
+        self._objects = {"pods": running, "nodes": objects}
+        self._cache = cache
+        self._relister = relister
+        self._clock = clock
+        self._monitoring = monitoring
+        self._faults = faults
+        self._freshness = freshness
+
+    async def resource(self, question: ResourceQuestion) -> ResourceAnswer:
+        """Return the usage of one object or of all that match; StatusError as prometheus-adapter answers.
+
+        A query that fails leaves out the objects of its namespace, as upstream; a single one is then not found.
+        """
+        rules = self._relister.ruleset.resource
+        if rules is None:
+            raise UnavailableError("no resource rules are in force")
+        found = await self._find(question)
+        kind = KINDS[question.resource]
+        by_namespace: dict[str, list[Described]] = {}
+        for each in found:
+            by_namespace.setdefault(each.namespace, []).append(each)
+        expected = self._expected(kind)
+        asking: list[asyncio.Task[_Answers | None]] = []
+        async with asyncio.TaskGroup() as group:
+            for namespace, objects in by_namespace.items():
+                asking.append(group.create_task(self._ask_both(rules, kind, namespace, objects, expected)))
+                if len(asking) % _STARTED_AT_ONCE == 0:
+                    await asyncio.sleep(0)
+        answers = [task.result() for task in asking]
+        items: list[ObjectUsage] = []
+        for objects, answered in zip(by_namespace.values(), answers, strict=True):
+            if answered is not None:
+                items += await self._usages(rules, kind, objects, answered)
+                await asyncio.sleep(0)
+        if question.name is not None and not items:
+            raise _no_usage(question)
+        asked = [answer.asked for answered in answers if answered is not None for answer in answered]
+        whole = bool(answers) and None not in answers
+        fresh_until = min(asked) + self._freshness.ttl if whole else float("-inf")
+        return ResourceAnswer(tuple(items), rules.window, self._clock.wall(), fresh_until)
+
+    async def _find(self, question: ResourceQuestion) -> tuple[Described, ...]:
+        """Return the objects that the question is about; NotFoundError for a name that is not there."""
+        objects, kind = self._objects[question.resource], str(KINDS[question.resource])
+        try:
+            resource = self._resources.current().find(KINDS[question.resource])
+            if resource is None:
+                raise InternalError(UNLISTED)
+            if question.name is None:
+                found = await objects.select(resource, _namespace_of(question), question.objects)
+                chosen = await _choose(found, question.fields) if question.fields.terms else found
+            else:
+                one = await objects.find(resource, question.namespace or "", question.name)
+                chosen = () if one is None else (one,)
+        except (KubernetesError, NotSyncedError) as error:
+            self._faults.met("list", "objects cannot be listed", str(error), kind)
+            raise InternalError(UNLISTED) from error
+        self._faults.quiet("list", kind, after=0.0)  # what fails is the kind, whoever asks
+        if question.name is not None and not chosen:
+            details: dict[str, object] = {"name": question.name, "kind": question.resource}
+            raise NotFoundError(f'{question.resource} "{question.name}" not found', details)
+        return chosen
+
+    async def _ask_both(
+        self, rules: ResourceRules, kind: GroupResource, namespace: str, objects: Sequence[Described], expected: int
+    ) -> _Answers | None:
+        """Return the samples of objects of one namespace ("" for kinds without one), None where one of the two queries failed."""
+        asked = Objects(namespace or None, tuple(each.name for each in objects))
+        pair = rules.pair(kind)
+        cpu, memory = await asyncio.gather(
+            self._ask(pair.cpu, kind, asked, expected), self._ask(pair.memory, kind, asked, expected)
+        )
+        return _Answers(cpu, memory) if cpu is not None and memory is not None else None
+
+    async def _usages(
+        self, rules: ResourceRules, kind: GroupResource, objects: Sequence[Described], answers: _Answers
+    ) -> list[ObjectUsage]:
+        """Return the usages of objects that have one. One namespace after the other: side by side they would hold the loop."""
+        pair = rules.pair(kind)
+        items = []
+        for number, each in enumerate(objects, 1):
+            usage = _usage_of(each, kind, pair, answers)
+            if isinstance(usage, ObjectUsage):
+                items.append(usage)
+            elif usage is not None:
+                self._leave_out(usage, each, rules)
+            if number % _STEP == 0:
+                await asyncio.sleep(0)
+        return items
+
+    def _expected(self, kind: GroupResource) -> int:
+        """Return how many objects there are that may have usages."""
+        resource = self._resources.current().find(kind)
+        return self._objects[kind.resource].count(resource) if resource is not None else 0
+
+    async def _ask(
+        self, query: ResourceQuery, kind: GroupResource, objects: Objects, expected: int
+    ) -> ObjectAnswer | None:
+        """Return the samples of the objects, None when there is no answer; why stands in the log then."""
+        try:
+            answer = await self._cache.ask_objects(query.metric_query(kind), objects, self._freshness, expected)
+        except (NamingError, TemplateError) as error:
+            self._faults.met("render", "query cannot be made", str(error), query.path)
+            return None
+        except PrometheusError as error:
+            self._faults.fails(error, query.path)
+            return None
+        self._faults.answered(query.path, answer.asked, answer.failure)
+        return answer
+
+    def _leave_out(self, absent: Absent, described: Described, rules: ResourceRules) -> None:
+        self._monitoring.dropped.labels(reason=absent.reason).inc()
+        place = f"{described.namespace}/{described.name}" if described.namespace else described.name
+        self._faults.met("value", "usage left out", absent.text, rules.config.path, object=place)
+
+
+def _usage_of(described: Described, kind: GroupResource, pair: Pair, answers: _Answers) -> ObjectUsage | Absent | None:
+    cpu = Labelled(answers.cpu.samples.get(described.name, ()), pair.cpu.part_label)
+    memory = Labelled(answers.memory.samples.get(described.name, ()), pair.memory.part_label)
+    if kind == PODS:
+        return usages.pod_usage(described.namespace, described.name, described.labels, cpu, memory)
+    return usages.node_usage(described.name, described.labels, cpu, memory)
+
+
+def _namespace_of(question: ResourceQuestion) -> str | None:
+    """Return the only namespace that can have an answer, None for all."""
+    if question.namespace is None and question.resource == "pods":
+        return question.fields.required(fieldselectors.NAMESPACE)
+    return question.namespace
+
+
+async def _choose(found: Sequence[Described], selector: FieldSelector) -> tuple[Described, ...]:
+    """Return the objects whose fields match."""
+    chosen = []
+    for number, each in enumerate(found, 1):
+        if selector.matches(_fields(each)):
+            chosen.append(each)
+        if number % _CHOSEN_AT_ONCE == 0:
+            await asyncio.sleep(0)
+    return tuple(chosen)
+
+
+def _fields(described: Described) -> dict[str, str]:
+    """Return the fields that a selector may name; a node has no namespace."""
+    fields = {fieldselectors.NAME: described.name}
+    return fields | {fieldselectors.NAMESPACE: described.namespace} if described.namespace else fields
+
+
+def _no_usage(question: ResourceQuestion) -> NotFoundError:
+    """Return the answer for an object that is there and has no usage."""
+    kind = "podmetrics" if question.resource == "pods" else "nodemetrics"
+    name = f"{question.namespace}/{question.name}" if question.namespace else str(question.name)
+    return NotFoundError(f'{kind}.{_GROUP} "{name}" not found', {"name": name, "group": _GROUP, "kind": kind})

@@ -1,0 +1,54 @@
+"""What every rule has that asks Prometheus: a query template, how it is rendered, and whether its questions may be merged.
+
+What a rule is about (`compile.Rule` for series, `resource.ResourceQuery` for cpu and memory) is the business of its kind.
+"""
+
+import abc
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from adapter.errors import TemplateError
+from adapter.rules import matchers, separable, template
+from adapter.rules.matchers import Matcher
+from adapter.rules.separable import Separability
+from adapter.rules.template import Template
+
+# Object label, namespace label, label of the parts of an object (None where it has none).
+SeparabilityKey: TypeAlias = tuple[str, str, str | None]
+
+
+class QueryRule(abc.ABC):
+    """The common part; a kind of rule has the two attributes as fields of its own."""
+
+    __slots__ = ()
+
+    query: Template
+    _separability: dict[SeparabilityKey, Separability]
+
+    @property
+    @abc.abstractmethod
+    def path(self) -> str:
+        """Return where the rule stands, as faults and logs name it."""
+
+    def render(self, series: str, parts: Sequence[Matcher], group_by: Sequence[str]) -> str:
+        """Return the query text; TemplateError when the template fails or gives nothing."""
+        text = self.query.render(
+            {
+                "Series": series,
+                "LabelMatchers": matchers.join(parts),
+                "LabelValuesByName": {part.label: part.value for part in parts},
+                "GroupBy": ",".join(group_by),
+                "GroupBySlice": list(group_by),
+            }
+        )
+        if not text:
+            raise TemplateError(template.empty_query(self.query.text))
+        return text
+
+    def separability(self, object_label: str, namespace_label: str, part_label: str | None = None) -> Separability:
+        """Return whether questions about such objects may be merged; worked out once."""
+        key = (object_label, namespace_label, part_label)
+        known = self._separability.get(key)
+        if known is None:
+            known = self._separability[key] = separable.analyse(self.query, object_label, namespace_label, part_label)
+        return known

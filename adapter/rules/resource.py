@@ -1,0 +1,152 @@
+"""The rules of the resource metrics API: how the cpu and memory of containers and nodes are asked for, and what the samples mean.
+
+They differ from other rules in that they name no series and no metric, and in that a pod has several samples, one for each of
+its containers. The law: a usage is whole or not there. A value that is missing, NaN, infinite or negative is an absence; an
+absent value of one container makes the pod's sum too small, so the pod is left out.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from adapter.config.rulesfile import ResourceRulesConfig
+from adapter.model import quantity
+from adapter.model.metrics import ContainerUsage, GroupResource, ObjectUsage, Sample, Usage
+from adapter.rules.naming import NAMESPACES, ResourceConverter
+from adapter.rules.query import INFINITE, NAN, Dropped, MetricQuery
+from adapter.rules.queryrule import QueryRule, SeparabilityKey
+from adapter.rules.separable import Separability
+from adapter.rules.template import Template
+
+PODS = GroupResource("", "pods")
+NODES = GroupResource("", "nodes")
+KINDS: Mapping[str, GroupResource] = {"pods": PODS, "nodes": NODES}
+
+NEGATIVE = Dropped("negative")
+OVERFLOW = Dropped("overflow")
+INCOMPLETE = Dropped("incomplete")
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class ResourceQuery(QueryRule):
+    """One of the four templates: the cpu or memory of containers or nodes. Two are never equal.
+
+    `part_label` holds the names of containers, None for nodes, which have none.
+    """
+
+    place: str
+    converter: ResourceConverter
+    query: Template
+    part_label: str | None = None
+    _separability: dict[SeparabilityKey, Separability] = field(default_factory=dict)
+
+    @property
+    def path(self) -> str:
+        """Return where the template stands, such as ``resourceRules.cpu.containerQuery``."""
+        return self.place
+
+    def metric_query(self, resource: GroupResource) -> MetricQuery:
+        """Return what all questions about pods, or about nodes, have in common; NamingError, TemplateError."""
+        namespace_label = self.converter.label_for(NAMESPACES) if resource == PODS else ""
+        return MetricQuery(self, "", (), namespace_label, self.converter.label_for(resource), self.part_label)
+
+
+class Pair(NamedTuple):
+    """The templates of cpu and of memory for one kind of object."""
+
+    cpu: ResourceQuery
+    memory: ResourceQuery
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ResourceRules:
+    """`resourceRules`, ready to use."""
+
+    config: ResourceRulesConfig
+    containers: Pair
+    nodes: Pair
+
+    @property
+    def window(self) -> float:
+        """Seconds that a sample covers, as the file says."""
+        return self.config.window
+
+    def pair(self, resource: GroupResource) -> Pair:
+        """Return the templates for a kind of object."""
+        return self.containers if resource == PODS else self.nodes
+
+
+class Labelled(NamedTuple):
+    """The samples of one object in the order received, and the label that tells its containers apart."""
+
+    samples: Sequence[Sample]
+    label: str | None = None
+
+    def by_part(self) -> dict[str, Sample]:
+        """Return the samples by container; a later one replaces an earlier one."""
+        return {sample.labels.get(self.label or "", ""): sample for sample in self.samples}
+
+
+class Absent(NamedTuple):
+    """Why an object has no usage: the word that self-metrics count by, and a sentence for the log."""
+
+    reason: Dropped
+    text: str
+
+
+def pod_usage(
+    namespace: str, name: str, labels: Mapping[str, str], cpu: Labelled, memory: Labelled
+) -> ObjectUsage | Absent | None:
+    """Return the usage of a pod, why it has none, or None where there is no sample of one of the two.
+
+    Containers are keyed by their label, a missing one counts as ""; of several samples of a container the last counts. A pod that
+    has a container without both values has none: readers add containers up, and some take a missing value for 0.
+    """
+    if not cpu.samples or not memory.samples:
+        return None
+    cpus, memories = cpu.by_part(), memory.by_part()
+    if lonely := sorted(cpus.keys() ^ memories.keys()):
+        there, missing = ("cpu", "memory") if lonely[0] in cpus else ("memory", "cpu")
+        return Absent(INCOMPLETE, f"container {lonely[0]!r} has {there} and no {missing}")
+    containers = []
+    for container in sorted(cpus):
+        usage = _usage(cpus[container], memories[container])
+        if isinstance(usage, Dropped):
+            return Absent(usage, f"container {container!r} has a value that is none ({usage})")
+        containers.append(ContainerUsage(container, usage))
+    total = Usage(sum(each.usage.cpu for each in containers), sum(each.usage.memory for each in containers))
+    earliest = min(sample.time for sample in (*cpu.samples, *memory.samples))
+    return ObjectUsage(namespace, name, labels, earliest, total, tuple(containers))
+
+
+def node_usage(name: str, labels: Mapping[str, str], cpu: Labelled, memory: Labelled) -> ObjectUsage | Absent | None:
+    """Return the usage of a node, from its first sample of each, as upstream; why it has none; None where a sample is missing."""
+    if not cpu.samples or not memory.samples:
+        return None
+    first_cpu, first_memory = cpu.samples[0], memory.samples[0]
+    usage = _usage(first_cpu, first_memory)
+    if isinstance(usage, Dropped):
+        return Absent(usage, f"the node has a value that is none ({usage})")
+    return ObjectUsage("", name, labels, min(first_cpu.time, first_memory.time), usage)
+
+
+def _usage(cpu: Sample, memory: Sample) -> Usage | Dropped:
+    milli_cpu, milli_memory = _milli(cpu.value), _milli(memory.value)
+    if isinstance(milli_cpu, Dropped):
+        return milli_cpu
+    return milli_memory if isinstance(milli_memory, Dropped) else Usage(milli_cpu, milli_memory)
+
+
+def _milli(value: float) -> int | Dropped:
+    """Return thousandths, truncated as upstream does, or why a value is none. What upstream makes 0 of is an absence here."""
+    if math.isnan(value):
+        return NAN
+    if math.isinf(value):
+        return INFINITE
+    if value < 0:
+        return NEGATIVE
+    try:
+        return quantity.milli_from_float(value)
+    except OverflowError:
+        return OVERFLOW

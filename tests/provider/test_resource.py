@@ -1,0 +1,515 @@
+"""Cpu and memory: what prometheus-adapter answers, row by row, where we differ on purpose, and what asking costs."""
+
+import asyncio
+import gc
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from adapter.clients.informer import Described
+from adapter.errors import InternalError, KubernetesError, NotSyncedError, PrometheusError, StatusError
+from adapter.model.metrics import ContainerUsage, ObjectUsage, ResourceAnswer, Usage
+from adapter.model.resources import Catalogue
+from adapter.server import resourcebodies
+from tests.support.waiting import other_work, until
+from tests.support.world import (
+    FakeResources,
+    Outcome,
+    World,
+    parse_value,
+    resource_question,
+    scalar,
+    vector,
+    world,
+)
+
+NOON = 1_743_508_800.0  # 2025-04-01T12:00:00Z
+DATA = Path(__file__).parents[1] / "data" / "worked-examples.yaml"
+ROWS: list[dict[str, Any]] = [row for row in yaml.safe_load(DATA.read_text()) if row["api"] == "resource"]
+RULES = yaml.safe_dump({"resourceRules": ROWS[0]["rule"]})
+
+# What we answer instead: a usage is whole or absent. A value that is none is not 0, and neither is a missing one.
+OURS: dict[int, dict[str, Any]] = {
+    41: {"status": 200, "nodes": {"node1": {"cpu": "1500m", "memory": "8Gi"}}},
+    42: {"status": 404, "message": 'podmetrics.metrics.k8s.io "somens/pod1" not found'},
+}
+
+
+def _identify(row: dict[str, Any]) -> str:
+    return f"{row['id']}-{'OUR-difference-' if row['id'] in OURS else ''}{row['about']}"
+
+
+def _answer(row: dict[str, Any]) -> Callable[[str], Outcome]:
+    def answer(promql: str) -> Outcome:
+        result = row["result"]["cpu" if "cpu" in promql else "memory"]
+        if result == "error":
+            return PrometheusError("query", "bad_data: it is made up")
+        return vector(*((labels, parse_value(text)) for labels, text in result), time=NOON)
+
+    return answer
+
+
+def pods(*names: str, namespace: str = "somens", **labels: str) -> list[Described]:
+    return [Described(namespace, name, labels) for name in names]
+
+
+def nodes(*names: str, **labels: str) -> list[Described]:
+    return [Described("", name, labels) for name in names]
+
+
+def read(request: str, answer: ResourceAnswer) -> Any:
+    """Return the JSON of an answer."""
+    return json.loads(b"".join(resourcebodies.encode("v1beta1", resource_question(request), answer, None)))
+
+
+async def ask(here: World, request: str) -> Any:
+    return read(request, await here.resource_provider.resource(resource_question(request)))
+
+
+async def refused(here: World, request: str) -> tuple[int, str, dict[str, object] | None]:
+    with pytest.raises(StatusError) as raised:
+        await ask(here, request)
+    return raised.value.code, raised.value.message, raised.value.details
+
+
+def shown(document: Any) -> Any:
+    """Return usages by object, and in pods by container."""
+    items = document.get("items", [document])
+    return {
+        item["metadata"]["name"]: (
+            {each["name"]: each["usage"] for each in item["containers"]} if "containers" in item else item["usage"]
+        )
+        for item in items
+    }
+
+
+@pytest.mark.parametrize("row", ROWS, ids=_identify)
+async def test_rows(row: dict[str, Any]) -> None:
+    kind = "nodes" if row["request"] == "/nodes" else "pods"
+    async with world(
+        yaml.safe_dump({"resourceRules": row["rule"]}),
+        answer=_answer(row),
+        running=pods(*row["listed"]),
+        nodes=nodes(*row["listed"]),
+    ) as here:
+        got: dict[str, Any] = {"status": 200}
+        try:
+            document = await ask(here, row["request"])
+        except StatusError as error:
+            got = {"status": error.code, "message": error.message}
+        else:
+            got[kind] = shown(document)
+            if "window" in row:
+                got["window"] = document["items"][0]["window"]
+        expected = {key: row[key] for key in ("status", kind, "window") if key in row}
+        assert got == OURS.get(row["id"], expected)
+        assert sorted(here.querier.asked) == sorted(row["promql"].values())
+
+
+async def test_a_single_pod_whose_query_fails_is_not_found() -> None:
+    row = next(row for row in ROWS if row["id"] == 43)
+    async with world(RULES, answer=_answer(row), running=pods("pod1")) as here:
+        assert await refused(here, "/namespaces/somens/pods/pod1") == (
+            404,
+            'podmetrics.metrics.k8s.io "somens/pod1" not found',
+            {"name": "somens/pod1", "group": "metrics.k8s.io", "kind": "podmetrics"},
+        )
+        assert here.metric("fastpath_faults_total", fault="query") == 1
+
+
+async def test_a_failed_node_query_empties_the_list() -> None:
+    async with world(RULES, answer=lambda _: PrometheusError("status", "503"), nodes=nodes("node1")) as here:
+        assert (await ask(here, "/nodes"))["items"] == []
+
+
+# --- whole documents ---------------------------------------------------------------------------------------------------
+
+
+def usage(cpu: float = 0.25, memory: float = 2048.0, time: float = NOON) -> Callable[[str], Outcome]:
+    """Answer every pod of the query, container main, and every node, with the same values."""
+
+    def answer(promql: str) -> Outcome:
+        value = cpu if "cpu" in promql else memory
+        if "instance" in promql:
+            return vector(*(({"instance": node}, value) for node in ("node1", "node2")), time=time)
+        asked = [space for space in ("other", "shop", "somens") if space in promql or 'namespace!=""' in promql]
+        made = [
+            ({"namespace": space, "pod": pod, "container": "main"}, value)
+            for space in asked
+            for pod in ("pod1", "pod2", "pod3")
+        ]
+        return vector(*made, time=time)
+
+    return answer
+
+
+async def test_a_pod() -> None:
+    async with world(RULES, answer=usage(), running=pods("pod1", app="web", tier="x")) as here:
+        here.clock.set_wall(NOON + 5)
+        request = "/namespaces/somens/pods/pod1"
+        answer = await here.resource_provider.resource(resource_question(request))
+        body = b"".join(resourcebodies.encode("v1beta1", resource_question(request), answer, None))
+        assert body.decode() == (
+            '{"kind":"PodMetrics","apiVersion":"metrics.k8s.io/v1beta1","metadata":{"name":"pod1","namespace":"somens",'
+            '"creationTimestamp":"2025-04-01T12:00:05Z","labels":{"app":"web","tier":"x"}},'
+            '"timestamp":"2025-04-01T12:00:00Z","window":"1m0s",'
+            '"containers":[{"name":"main","usage":{"cpu":"250m","memory":"2Ki"}}]}\n'
+        )
+
+
+async def test_the_earliest_sample_is_the_time_and_containers_are_sorted() -> None:
+    def answer(promql: str) -> Outcome:
+        times = {"a": 30.0, "b": 10.0} if "cpu" in promql else {"b": 20.0, "a": 40.0}
+        outcome = vector(*(({"pod": "pod1", "container": name}, 1.0) for name in times))
+        samples = [
+            type(each)(each.labels, each.value, NOON + times[each.labels["container"]]) for each in outcome.samples
+        ]
+        return outcome._replace(samples=samples)
+
+    async with world(RULES, answer=answer, running=pods("pod1")) as here:
+        document = await ask(here, "/namespaces/somens/pods/pod1")
+        assert document["timestamp"] == "2025-04-01T12:00:10Z"
+        assert [each["name"] for each in document["containers"]] == ["a", "b"]
+
+
+async def test_lists_are_sorted_by_namespace_then_name() -> None:
+    running = [*pods("pod1", "pod2", namespace="other"), *pods("pod3", namespace="shop")]
+    async with world(RULES, answer=usage(), running=running) as here:
+        document = await ask(here, "/pods")
+        assert [(item["metadata"]["namespace"], item["metadata"]["name"]) for item in document["items"]] == [
+            ("other", "pod1"),
+            ("other", "pod2"),
+            ("shop", "pod3"),
+        ]
+        assert document["kind"] == "PodMetricsList"
+
+
+# --- which objects -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("request_", "names"),
+    [
+        ("/namespaces/somens/pods", ["pod1", "pod2"]),
+        ("/namespaces/somens/pods?labelSelector=app%3Dweb", ["pod1"]),
+        ("/namespaces/somens/pods?labelSelector=app", ["pod1", "pod2"]),
+        ("/namespaces/somens/pods?labelSelector=app%3Dnone", []),
+        ("/namespaces/somens/pods?fieldSelector=metadata.name%3Dpod2", ["pod2"]),
+        ("/namespaces/somens/pods?fieldSelector=metadata.name!%3Dpod2", ["pod1"]),
+        ("/namespaces/somens/pods?fieldSelector=metadata.namespace%3Dother", []),
+        ("/namespaces/nowhere/pods", []),
+        ("/pods", ["pod3", "pod1", "pod2"]),
+        ("/pods?fieldSelector=metadata.namespace%3Dsomens", ["pod1", "pod2"]),
+        ("/pods?fieldSelector=metadata.namespace!%3Dsomens", ["pod3"]),
+        ("/pods?labelSelector=app%3Ddb&fieldSelector=metadata.name%3Dpod2", ["pod2"]),
+        ("/nodes", ["node1", "node2"]),
+        ("/nodes?labelSelector=zone%3Da", ["node1", "node2"]),
+        ("/nodes?labelSelector=zone%3Db", []),
+        ("/nodes?fieldSelector=metadata.name%3Dnode2", ["node2"]),
+        ("/nodes?fieldSelector=metadata.namespace%3Dsomens", []),
+    ],
+)
+async def test_selectors(request_: str, names: list[str]) -> None:
+    running = [*pods("pod3", namespace="other"), *pods("pod1", app="web"), *pods("pod2", app="db")]
+    async with world(RULES, answer=usage(), running=running, nodes=nodes("node1", "node2", zone="a")) as here:
+        assert list(shown(await ask(here, request_))) == names
+        assert bool(here.querier.asked) is bool(names), "nobody to ask about is no question"
+
+
+@pytest.mark.parametrize(
+    ("request_", "message", "details"),
+    [
+        ("/namespaces/somens/pods/gone", 'pods "gone" not found', {"name": "gone", "kind": "pods"}),
+        ("/nodes/gone", 'nodes "gone" not found', {"name": "gone", "kind": "nodes"}),
+        (
+            "/namespaces/somens/pods/idle",
+            'podmetrics.metrics.k8s.io "somens/idle" not found',
+            {"name": "somens/idle", "group": "metrics.k8s.io", "kind": "podmetrics"},
+        ),
+        (
+            "/nodes/idle",
+            'nodemetrics.metrics.k8s.io "idle" not found',
+            {"name": "idle", "group": "metrics.k8s.io", "kind": "nodemetrics"},
+        ),
+    ],
+)
+async def test_not_found(request_: str, message: str, details: dict[str, object]) -> None:
+    async with world(RULES, answer=usage(), running=pods("idle"), nodes=nodes("idle")) as here:
+        assert await refused(here, request_) == (404, message, details)
+
+
+UNLISTED: dict[str, dict[str, Any]] = {
+    "no first list": {"running": NotSyncedError("pods"), "nodes": NotSyncedError("nodes")},
+    "forbidden": {"running": KubernetesError(403, "Forbidden", "no"), "nodes": KubernetesError(403, "Forbidden", "no")},
+    "no catalogue": {"resources": FakeResources(NotSyncedError("the kinds of the cluster"))},
+    "a cluster without such a kind": {"resources": FakeResources(Catalogue([]))},
+}
+
+
+@pytest.mark.parametrize("surroundings", UNLISTED.values(), ids=UNLISTED)
+@pytest.mark.parametrize("request_", ["/namespaces/somens/pods", "/namespaces/somens/pods/pod1", "/nodes"])
+async def test_objects_that_cannot_be_listed(surroundings: dict[str, Any], request_: str) -> None:
+    async with world(RULES, answer=usage(), **surroundings) as here:
+        with pytest.raises(InternalError, match="unable to list matching resources"):
+            await ask(here, request_)
+        assert here.querier.asked == []
+
+
+async def test_a_fault_of_listing_ends() -> None:
+    async with world(RULES, answer=usage(), running=NotSyncedError("pods")) as here:
+        with pytest.raises(InternalError):
+            await ask(here, "/pods")
+        assert here.metric("fastpath_faults_active", fault="list") == 1
+        here.running.objects_or_error = pods("pod1")
+        here.clock.advance(61)
+        await ask(here, "/pods")
+        assert here.metric("fastpath_faults_active", fault="list") == 0
+
+
+async def test_without_rules() -> None:
+    async with world("rules: []", running=pods("pod1")) as here:
+        assert await refused(here, "/pods") == (503, "no resource rules are in force", None)
+
+
+# --- absent is never zero ----------------------------------------------------------------------------------------------
+
+SAMPLE = ({"pod": "pod1", "container": "main"}, 1.0)
+SIDE = {"pod": "pod1", "container": "side"}
+
+Parts = list[tuple[dict[str, str], float]]
+LEFT_OUT: dict[str, tuple[Parts, Parts, str | None]] = {
+    "no cpu at all": ([], [SAMPLE], None),
+    "no memory at all": ([SAMPLE], [], None),
+    "a container without cpu": ([SAMPLE], [SAMPLE, (SIDE, 1.0)], "incomplete"),
+    "a container without memory": ([SAMPLE, (SIDE, 1.0)], [SAMPLE], "incomplete"),
+    "a sample that names no container, of one only": ([SAMPLE], [SAMPLE, ({"pod": "pod1"}, 1.0)], "incomplete"),
+    "cpu that is NaN": ([SAMPLE, (SIDE, math.nan)], [SAMPLE, (SIDE, 1.0)], "nan"),
+    "memory that is NaN": ([SAMPLE, (SIDE, 1.0)], [SAMPLE, (SIDE, math.nan)], "nan"),
+    "negative": ([SAMPLE, (SIDE, -0.001)], [SAMPLE, (SIDE, 1.0)], "negative"),
+    "minus infinity": ([SAMPLE, (SIDE, -math.inf)], [SAMPLE, (SIDE, 1.0)], "infinite"),
+    "infinity": ([SAMPLE, (SIDE, 1.0)], [SAMPLE, (SIDE, math.inf)], "infinite"),
+    "more than a quantity holds": ([SAMPLE, (SIDE, 1.0)], [SAMPLE, (SIDE, 9.3e15)], "overflow"),
+}
+
+
+@pytest.mark.parametrize(("cpu", "memory", "reason"), LEFT_OUT.values(), ids=LEFT_OUT)
+async def test_a_pod_is_whole_or_left_out(
+    cpu: Parts, memory: Parts, reason: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    whole = ({"pod": "pod2", "container": "main"}, 1.0)
+    running = pods("pod1", "pod2")
+    async with world(
+        RULES, answer=lambda promql: vector(*(cpu if "cpu" in promql else memory), whole), running=running
+    ) as here:
+        assert list(shown(await ask(here, "/namespaces/somens/pods"))) == ["pod2"], "and the others stay"
+        counted = {
+            sample.labels["reason"]: sample.value
+            for family in here.monitoring.dropped.collect()
+            for sample in family.samples
+            if sample.name.endswith("_total") and sample.value
+        }
+        assert counted == ({reason: 1} if reason else {})
+        said = [record for record in caplog.records if record.message == "usage left out"]
+        assert len(said) == (reason is not None)
+        for record in said:
+            assert record.facts["object"] == "somens/pod1"  # type: ignore[attr-defined]  # what `facts` adds
+            assert record.facts["subject"] == "resourceRules"  # type: ignore[attr-defined]  # see above
+
+
+NODES_LEFT_OUT: dict[str, tuple[list[float], list[float], str | None]] = {
+    "no cpu": ([], [1.0], None),
+    "no memory": ([1.0], [], None),
+    "NaN": ([math.nan], [1.0], "nan"),
+    "negative": ([1.0], [-1.0], "negative"),
+    "infinite": ([1.0], [math.inf], "infinite"),
+}
+
+
+@pytest.mark.parametrize(("cpu", "memory", "reason"), NODES_LEFT_OUT.values(), ids=NODES_LEFT_OUT)
+async def test_a_node_is_whole_or_left_out(cpu: list[float], memory: list[float], reason: str | None) -> None:
+    def answer(promql: str) -> Outcome:
+        return vector(*(({"instance": "node1"}, value) for value in (cpu if "cpu" in promql else memory)))
+
+    async with world(RULES, answer=answer, nodes=nodes("node1")) as here:
+        assert (await ask(here, "/nodes"))["items"] == []
+        if reason is not None:
+            assert here.metric("fastpath_values_dropped_total", reason=reason) == 1
+
+
+async def test_a_zero_that_was_measured_is_zero() -> None:
+    async with world(RULES, answer=usage(cpu=0.0004, memory=0.0), running=pods("pod1")) as here:
+        assert shown(await ask(here, "/namespaces/somens/pods/pod1")) == {"pod1": {"main": {"cpu": "0", "memory": "0"}}}
+
+
+async def test_the_last_sample_of_a_container_and_the_first_of_a_node_count() -> None:
+    def answer(_: str) -> Outcome:
+        pod, node = {"pod": "pod1", "container": "main"}, {"instance": "node1"}
+        return vector((pod, 1.0), (node, 1.0), (pod | {"id": "x"}, 2.0), (node | {"id": "x"}, 2.0))
+
+    async with world(RULES, answer=answer, running=pods("pod1"), nodes=nodes("node1")) as here:
+        assert shown(await ask(here, "/namespaces/somens/pods/pod1")) == {"pod1": {"main": {"cpu": "2", "memory": "2"}}}
+        assert shown(await ask(here, "/nodes/node1")) == {"node1": {"cpu": "1", "memory": "1"}}
+
+
+# --- what asking costs -------------------------------------------------------------------------------------------------
+
+
+async def test_equal_questions_share_queries_and_answers_live_for_the_ttl() -> None:
+    async with world(RULES, answer=usage(), running=pods("pod1")) as here:
+        here.querier.gate.clear()
+        asking = [asyncio.create_task(ask(here, "/namespaces/somens/pods")) for _ in range(10)]
+        await until(lambda: len(here.querier.asked) == 2)
+        here.querier.gate.set()
+        await asyncio.gather(*asking)
+        assert len(here.querier.asked) == 2
+        await ask(here, "/namespaces/somens/pods")
+        assert len(here.querier.asked) == 2
+        here.clock.advance(1.5)
+        await ask(here, "/namespaces/somens/pods")
+        assert len(here.querier.asked) == 4
+
+
+async def test_namespaces_share_a_query() -> None:
+    running = [
+        *pods("pod1", "pod2", namespace="other"),
+        *pods("pod3", namespace="shop"),
+        *pods(*(f"gone{number}" for number in range(10)), namespace="zzz"),
+    ]
+    async with world(RULES, answer=usage(), running=running) as here:
+        await ask(here, "/pods?fieldSelector=metadata.namespace!%3Dzzz")
+        chosen = 'namespace=~"other|shop",pod=~"pod1|pod2|pod3"'
+        assert here.querier.asked == [
+            f"sum by (pod, container, namespace) (rate(container_cpu_usage_seconds_total{{{chosen}}}[1m]))",
+            f"sum by (pod, container, namespace) (container_memory_working_set_bytes{{{chosen}}})",
+        ]
+
+
+async def test_all_pods_are_one_sweep() -> None:
+    running = [*pods("pod1", "pod2", namespace="other"), *pods("pod3", namespace="shop")]
+    async with world(RULES, answer=usage(), running=running) as here:
+        assert list(shown(await ask(here, "/pods"))) == ["pod1", "pod2", "pod3"]
+        assert here.querier.asked[1] == (
+            'sum by (pod, container, namespace) (container_memory_working_set_bytes{namespace!="",pod!=""})'
+        )
+
+
+UNMERGEABLE = yaml.safe_dump(
+    {
+        "resourceRules": {
+            kind: {
+                "containerQuery": f"{kind} * on() group_left scalar({kind}{{<<.LabelMatchers>>}})",
+                "nodeQuery": kind,
+                "resources": {"template": "<<.Resource>>"},
+                "containerLabel": "container",
+            }
+            for kind in ("cpu", "memory")
+        }
+    }
+)
+
+
+async def test_what_cannot_be_merged_is_asked_by_namespace_and_fails_so() -> None:
+    def answer(promql: str) -> Outcome:
+        if 'namespace="other"' in promql and "memory" in promql:
+            return PrometheusError("timeout", "too slow")
+        return vector(({"pod": "pod1", "container": "main"}, 1.0))
+
+    running = [*pods("pod1", namespace="other"), *pods("pod1", namespace="shop")]
+    async with world(UNMERGEABLE, answer=answer, running=running) as here:
+        answered = await here.resource_provider.resource(resource_question("/pods"))
+        assert [item.namespace for item in answered.items] == ["shop"]
+        assert answered.fresh_until == -math.inf, "a list with a hole is not kept"
+        assert len(here.querier.asked) == 4
+
+
+async def test_two_samples_of_one_container_end_merging() -> None:
+    def answer(promql: str) -> Outcome:
+        several = [({"namespace": space, "pod": "pod1", "container": "main"}, 1.0) for space in ("other", "shop")]
+        return vector(*several, *several) if "=~" in promql or "!=" in promql else vector(several[0])
+
+    running = [*pods("pod1", namespace="other"), *pods("pod1", namespace="shop")]
+    async with world(RULES, answer=answer, running=running) as here:
+        assert len((await ask(here, "/pods"))["items"]) == 2
+        assert here.metric("fastpath_values_dropped_total", reason="duplicate") == 2
+        here.querier.asked.clear()
+        here.clock.advance(2)
+        await ask(here, "/pods")
+        assert all('namespace="' in promql for promql in here.querier.asked)
+
+
+async def test_the_last_answer_stands_in_while_prometheus_is_away() -> None:
+    async with world(RULES, answer=usage(), running=pods("pod1")) as here:
+        first = await ask(here, "/namespaces/somens/pods/pod1")
+        here.querier.answer = lambda _: PrometheusError("unreachable", "refused")
+        here.clock.advance(29)
+        again = await ask(here, "/namespaces/somens/pods/pod1")
+        assert again["timestamp"] == first["timestamp"], "it keeps its age"
+        here.clock.advance(2)
+        assert (await refused(here, "/namespaces/somens/pods/pod1"))[0] == 404
+        assert (await ask(here, "/namespaces/somens/pods"))["items"] == []
+        assert here.metric("fastpath_faults_active", fault="prometheus") == 1
+        here.querier.answer = usage()
+        here.clock.advance(1)
+        await ask(here, "/namespaces/somens/pods/pod1")
+        assert here.metric("fastpath_faults_active", fault="prometheus") == 0
+
+
+async def test_an_answer_may_be_used_until_the_older_half_is_out_of_date() -> None:
+    async with world(RULES, answer=usage(), running=pods("pod1")) as here:
+        answer = await here.resource_provider.resource(resource_question("/pods"))
+        assert answer.fresh_until == here.clock.monotonic() + 1.0
+        nobody = await here.resource_provider.resource(resource_question("/namespaces/nowhere/pods"))
+        assert nobody.fresh_until == -math.inf, "a pod may start at any moment"
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        ({"containerQuery": "<<if false>>x<<end>>"}, "render"),
+        ({"resources": {"overrides": {"pod": {"resource": "pod"}}}}, "render"),
+        ({"containerQuery": "cpu"}, "query"),
+    ],
+    ids=["empty query", "no label for the namespace", "an answer that is no vector"],
+)
+async def test_a_query_that_cannot_be_made_or_used(change: dict[str, Any], fault: str) -> None:
+    rule = ROWS[0]["rule"]
+    rules = yaml.safe_dump({"resourceRules": rule | {"cpu": rule["cpu"] | change}})
+    async with world(
+        rules, answer=lambda promql: scalar(1.0) if promql == "cpu" else usage()(promql), running=pods("pod1")
+    ) as here:
+        assert (await ask(here, "/namespaces/somens/pods"))["items"] == []
+        assert here.metric("fastpath_faults_total", fault=fault) == 1
+
+
+async def test_ten_thousand_pods_leave_the_loop_alone() -> None:
+    names = [f"pod{number}" for number in range(10_000)]
+    samples = vector(*(({"namespace": "somens", "pod": name, "container": "main"}, 1.0) for name in names), time=NOON)
+    async with world(RULES, answer=lambda _: samples, running=pods(*names)) as here:
+        async with other_work() as turns:
+            answer = await here.resource_provider.resource(resource_question("/namespaces/somens/pods"))
+        assert len(answer.items) == 10_000
+        assert turns.count >= 50
+
+
+async def test_many_namespaces_leave_the_loop_alone() -> None:
+    listed = [each for number in range(300) for each in pods("a", "b", namespace=f"ns{number:03}")]
+    async with world(RULES, answer=lambda _: vector(), running=listed) as here:
+        async with other_work() as turns:
+            await here.resource_provider.resource(resource_question("/pods?fieldSelector=metadata.name!%3Da"))
+        started = len(here.querier.asked)
+        assert turns.count >= 300 // 20
+        assert started > 0
+
+
+def test_usages_are_nothing_to_the_garbage_collector() -> None:
+    """A full collection looks at every container that it tracks; of these there are tens of thousands."""
+    usage = Usage(1, 2)
+    containers = (ContainerUsage("main", usage),)
+    found = ObjectUsage("somens", "pod1", {"app": "web"}, NOON, usage, containers)
+    gc.collect()
+    assert not any(map(gc.is_tracked, (usage, containers, containers[0], found, Described("somens", "pod1", {}))))

@@ -1,0 +1,108 @@
+"""Requests for resource metrics over real TLS: forms, failures, what is kept, self-metrics."""
+
+import pytest
+
+from adapter import errors
+from adapter.model import fieldselectors, selectors
+from adapter.model.metrics import ContainerUsage, ObjectUsage, ResourceQuestion, Usage
+from adapter.server.api import CUSTOM_GROUP, RESOURCE_GROUP
+from tests.support.serving import Served, ServerFactory
+
+BASE = f"/apis/{RESOURCE_GROUP}/v1beta1"
+PODS = f"{BASE}/namespaces/shop/pods"
+USAGE = Usage(250, 2_048_000)
+POD = ObjectUsage("shop", "web-1", {"app": "web"}, 1_700_000_000.0, USAGE, (ContainerUsage("main", USAGE),))
+NODE = ObjectUsage("", "n1", {}, 1_700_000_000.0, USAGE)
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+HPA = {"Accept": "application/vnd.kubernetes.protobuf, */*", "Accept-Encoding": "gzip"}
+
+
+@pytest.fixture
+async def served(serve: ServerFactory) -> Served:
+    served = await serve(groups=[RESOURCE_GROUP])
+    served.provider.usages = (POD,)
+    return served
+
+
+async def test_as_an_autoscaler_asks(served: Served) -> None:
+    answer = await served.get(f"{PODS}?labelSelector=app%3Dweb", headers=HPA)
+    assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
+    assert (answer.json["kind"], answer.json["items"][0]["window"]) == ("PodMetricsList", "1m0s")
+    everything = fieldselectors.EVERYTHING
+    assert served.provider.questions == [
+        ResourceQuestion("pods", "shop", None, selectors.parse_selector("app=web"), everything)
+    ]
+
+
+async def test_one_object(served: Served) -> None:
+    assert (await served.get(f"{PODS}/web-1")).json["kind"] == "PodMetrics"
+    served.provider.usages = (NODE,)
+    node = (await served.get(f"{BASE}/nodes/n1")).json
+    assert (node["kind"], node["usage"]) == ("NodeMetrics", {"cpu": "250m", "memory": "2Ki"})
+
+
+async def test_a_table_for_those_who_like_it_best(served: Served) -> None:
+    served.provider.fresh_until = served.clock.monotonic() + 1
+    table = (await served.get(PODS, headers={"Accept": f"{TABLE},application/json"})).json
+    assert table["kind"] == "Table"
+    assert (await served.get(PODS)).json["kind"] == "PodMetricsList", "each form is kept for itself"
+    again = (await served.get(PODS, headers={"Accept": f"{TABLE},application/json"})).json
+    assert again == table
+    assert len(served.provider.questions) == 2
+    bare = (await served.get(f"{PODS}?includeObject=None", headers={"Accept": TABLE})).json
+    assert bare["rows"][0]["object"] is None
+
+
+@pytest.mark.parametrize("accept", ["application/vnd.kubernetes.protobuf", "application/yaml", f"{TABLE};q=0"])
+async def test_what_is_not_spoken(served: Served, accept: str) -> None:
+    answer = await served.get(PODS, headers={"Accept": accept})
+    assert (answer.status, answer.json["reason"]) == (406, "NotAcceptable")
+    assert served.provider.questions == []
+
+
+async def test_indented(served: Served) -> None:
+    answer = await served.get(f"{PODS}?pretty=1")
+    assert answer.text.startswith('{\n  "kind": "PodMetricsList",')
+
+
+@pytest.mark.parametrize(
+    ("target", "status", "message"),
+    [
+        (f"{PODS}?labelSelector=a+in+b", 400, "unable to parse requirement: found 'b' expected: '('"),
+        (
+            f"{PODS}?fieldSelector=a%3Db",
+            400,
+            '"a" is not a known field selector: only "metadata.name", "metadata.namespace"',
+        ),
+        (f"{PODS}?watch=1", 405, 'watch is not supported on resources of kind "pods.metrics.k8s.io"'),
+        (f"{BASE}/services", 404, "the server could not find the requested resource"),
+    ],
+)
+async def test_wrong_requests_ask_nobody(served: Served, target: str, status: int, message: str) -> None:
+    answer = await served.get(target)
+    assert (answer.status, answer.json["code"], answer.json["message"]) == (status, status, message)
+    assert served.provider.questions == []
+
+
+async def test_not_found_with_its_details(served: Served) -> None:
+    details: dict[str, object] = {"name": "shop/a", "group": RESOURCE_GROUP, "kind": "podmetrics"}
+    served.provider.error = errors.NotFoundError('podmetrics.metrics.k8s.io "shop/a" not found', details)
+    answer = await served.get(f"{PODS}/a")
+    assert (answer.status, answer.json["reason"], answer.json["details"]) == (404, "NotFound", details)
+
+
+async def test_a_group_that_is_not_served(serve: ServerFactory) -> None:
+    served = await serve(groups=[CUSTOM_GROUP])
+    assert (await served.get(PODS)).status == 404
+    assert (await served.get(BASE)).status == 404
+
+
+async def test_self_metrics_name_the_kind(served: Served) -> None:
+    await served.get(PODS)
+    await served.get(f"{PODS}/web-1")
+    await served.get(f"{BASE}/pods")
+    value = served.monitoring.registry.get_sample_value
+    for verb, scope in (("LIST", "namespace"), ("GET", "resource"), ("LIST", "cluster")):
+        labels = {"verb": verb, "group": RESOURCE_GROUP, "version": "v1beta1", "resource": "pods", "scope": scope}
+        assert value("apiserver_request_total", {**labels, "subresource": "", "code": "200"}) == 1
+    assert value("metrics_apiserver_metric_freshness_seconds_count", {"group": RESOURCE_GROUP}) == 3
