@@ -1,12 +1,8 @@
-# ruff: noqa: N815 - the fields are named as they are sent
-"""The documents that say what is served: discovery, OpenAPI roots, version, the list of paths.
+"""The documents that say what is served: discovery, OpenAPI, version, the list of paths.
 
 Answering them asks nobody: each is built from the provider's lists when it is first wanted after the provider's
-`generation` changed, and kept as bytes. It is built in a thread, and there parent by parent: one sort or one encoding of
-ten thousand metrics is a single call that holds the interpreter longer than the event loop may stand still. kube-aggregator reads them all the time, and what it cannot read or convert it
-publishes as stale for the whole cluster; hence two laws. Every served group-version is in every list, with a fixed
-entry where there is no metric. And all metrics of one parent resource have one scope, or the conversion of the whole
-group-version fails: where scopes clash, the namespaced ones stay.
+`generation` changed, and kept as bytes. Large ones are built piece by piece, and the event loop does other work in between. What
+stands in them is the business of `discovery` and `openapi`.
 """
 
 import asyncio
@@ -15,55 +11,14 @@ import hashlib
 import platform
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-import msgspec
+from adapter.server import bodies, discovery, negotiation, openapi
+from adapter.server.api import VERSIONS, MetricsProvider
+from adapter.server.discovery import Listed
 
-from adapter.model.metrics import CustomMetricInfo
-from adapter.server import bodies, negotiation
-from adapter.server.api import CUSTOM_GROUP, EXTERNAL_GROUP, VERSIONS, MetricsProvider
-
-# What upstream's library lists when a provider has nothing: clients warn about an empty list, or fail on it.
-_EMPTY_CUSTOM_METRIC = "custommetrics"
-_EMPTY_EXTERNAL = "externalmetrics"
-
-_LIST_KINDS = {CUSTOM_GROUP: "MetricValueList", EXTERNAL_GROUP: "ExternalMetricValueList"}
 _HEALTH_PATHS = ("/healthz", "/livez", "/readyz")
-
-
-class Parent(NamedTuple):
-    """A resource and the metrics that describe it."""
-
-    name: str
-    namespaced: bool
-    metrics: list[str]
-
-
-_EMPTY_CUSTOM = Parent("", namespaced=False, metrics=[_EMPTY_CUSTOM_METRIC])
-_GET = msgspec.Raw(b'["get"]')
-
-
-class _Resource(msgspec.Struct, gc=False):
-    name: str
-    singularName: str
-    namespaced: bool
-    kind: str
-    verbs: msgspec.Raw
-
-
-class _Subresource(msgspec.Struct, gc=False):
-    subresource: str
-    responseKind: msgspec.Raw
-    verbs: msgspec.Raw
-
-
-class _ExternalResource(msgspec.Struct, gc=False):
-    resource: str
-    responseKind: msgspec.Raw
-    scope: str
-    singularResource: str
-    verbs: msgspec.Raw
 
 
 class Document(NamedTuple):
@@ -74,14 +29,12 @@ class Document(NamedTuple):
     etag: str
 
 
-class _Listed(NamedTuple):
-    """What the provider had to list when building began."""
+class _Recipe(NamedTuple):
+    """How a document is made: its body in pieces, and the headers that go with it."""
 
-    custom: Sequence[CustomMetricInfo]
-    external: Sequence[str]
-
-
-_Builder = Callable[[_Listed], Document]
+    pieces: Callable[[Listed], Iterable[bytes]]
+    content_type: str = negotiation.JSON
+    with_etag: bool = False
 
 
 class Documents:
@@ -94,7 +47,7 @@ class Documents:
         self._generation: int | None = None
         self._built: dict[tuple[str, bool], Document] = {}
         self._building = asyncio.Lock()
-        self._builders: dict[tuple[str, bool], _Builder] = {}
+        self._recipes: dict[tuple[str, bool], _Recipe] = {}
         self.serve(served_groups)
 
     def serve(self, groups: Iterable[str]) -> None:
@@ -105,18 +58,18 @@ class Documents:
         wanted = {*self.served_groups, *groups}
         if unknown := wanted - VERSIONS.keys():
             raise ValueError(f"no such API group: {', '.join(sorted(unknown))}")
-        if wanted != set(self.served_groups) or not self._builders:
+        if wanted != set(self.served_groups) or not self._recipes:
             self.served_groups = tuple(sorted(wanted))
             self._built.clear()
-            self._builders = self._table()
+            self._recipes = self._table()
 
     async def find(self, path: str, *, aggregated: bool = False) -> Document | None:
         """Return the document at `path` (no slash at its end), None where there is none.
 
         `aggregated` asks for the aggregated form; only ``/apis`` has one.
         """
-        build = self._builders.get((path, aggregated))
-        if build is None:
+        recipe = self._recipes.get((path, aggregated))
+        if recipe is None:
             return None
         document = self._find_built(path, aggregated=aggregated)
         if document is not None:
@@ -126,8 +79,8 @@ class Documents:
             if document is not None:  # built while we waited
                 return document
             current = (self._provider.generation, self.served_groups)
-            listed = _Listed(self._provider.custom_metrics(), self._provider.external_metrics())
-            document = await asyncio.to_thread(build, listed)
+            listed = Listed(self._provider.custom_metrics(), self._provider.external_metrics())
+            document = await _build(recipe, listed)
             if current == (self._provider.generation, self.served_groups):
                 self._built[path, aggregated] = document
             return document
@@ -138,120 +91,62 @@ class Documents:
             self._built.clear()
         return self._built.get((path, aggregated))
 
-    def _table(self) -> dict[tuple[str, bool], _Builder]:
-        table: dict[tuple[str, bool], _Builder] = {
-            ("/", False): lambda _: _indented({"paths": paths}),
-            ("/index.html", False): lambda _: _indented({"paths": paths}),
-            ("/apis", False): self._groups,
-            ("/apis", True): self._aggregated,
-            ("/openapi/v2", False): self._openapi_v2,
-            ("/openapi/v3", False): lambda _: _plain({"paths": {}}, with_etag=True),
-            ("/version", False): lambda _: _indented(_version_document(self._version)),
+    def _table(self) -> dict[tuple[str, bool], _Recipe]:
+        groups = self.served_groups
+        table: dict[tuple[str, bool], _Recipe] = {
+            ("/", False): _Recipe(lambda _: _indented({"paths": paths})),
+            ("/index.html", False): _Recipe(lambda _: _indented({"paths": paths})),
+            ("/apis", False): _static({"kind": "APIGroupList", "apiVersion": "v1", "groups": _entries(groups)}),
+            ("/apis", True): _Recipe(
+                functools.partial(discovery.aggregated, groups), negotiation.AGGREGATED, with_etag=True
+            ),
+            ("/openapi/v2", False): _static(openapi.build_v2(groups, self._version), with_etag=True),
+            ("/version", False): _Recipe(lambda _: _indented(_version_document(self._version))),
         }
-        for group in self.served_groups:
-            table[f"/apis/{group}", False] = functools.partial(_group_document, group)
+        hashes = {}
+        for group in groups:
+            entry = {"kind": "APIGroup", "apiVersion": "v1", **discovery.group_entry(group)}
+            table[f"/apis/{group}", False] = _static(entry)
             for version in VERSIONS[group]:
-                table[f"/apis/{group}/{version}", False] = functools.partial(_resources, group, version)
+                path = f"/apis/{group}/{version}"
+                table[path, False] = _Recipe(functools.partial(discovery.resource_list, group, version))
+                specification = bodies.encode_as_built(openapi.build_v3(group, version, self._version))
+                table[f"/openapi/v3{path}", False] = _Recipe(_repeat(specification), with_etag=True)
+                hashes[path.removeprefix("/")] = hashlib.sha256(specification).hexdigest().upper()
+        table["/openapi/v3", False] = _static(openapi.build_root(hashes), with_etag=True)
         paths = sorted({path for path, _ in table} - {"/"} | {*_HEALTH_PATHS, "/metrics"})
         return table
 
-    def _groups(self, _: _Listed) -> Document:
-        groups = [_group_entry(group) for group in self.served_groups]
-        return _plain({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
 
-    def _aggregated(self, listed: _Listed) -> Document:
-        builders = {CUSTOM_GROUP: _aggregated_custom, EXTERNAL_GROUP: _aggregated_external}
-        items = [
-            {
-                "metadata": {"name": group},
-                "versions": [
-                    {"version": version, "freshness": "Current", "resources": builders[group](version, listed)}
-                    for version in VERSIONS[group]
-                ],
-            }
-            for group in self.served_groups
-        ]
-        document = {
-            "kind": "APIGroupDiscoveryList",
-            "apiVersion": "apidiscovery.k8s.io/v2",
-            "metadata": {},
-            "items": items,
-        }
-        return _document(document, negotiation.AGGREGATED, with_etag=True)
-
-    def _openapi_v2(self, _: _Listed) -> Document:
-        info = {"title": "fastpath-adapter", "version": self._version}
-        return _plain({"swagger": "2.0", "info": info, "paths": {}, "definitions": {}}, with_etag=True)
+async def _build(recipe: _Recipe, listed: Listed) -> Document:
+    """Put a document together, with a pause after each piece."""
+    pieces: list[bytes] = []
+    digest = hashlib.sha256()
+    for piece in recipe.pieces(listed):
+        pieces.append(piece)
+        if recipe.with_etag:
+            digest.update(piece)
+        await asyncio.sleep(0)
+    etag = f'"{digest.hexdigest().upper()}"' if recipe.with_etag else ""
+    return Document(b"".join(pieces), recipe.content_type, etag)
 
 
-def group_by_parent(metrics: Iterable[CustomMetricInfo]) -> list[Parent]:
-    """Return the metrics by the resource they describe, all sorted by name, with one scope each: namespaced wins."""
-    found: dict[str, tuple[set[str], set[str]]] = {}
-    for info in metrics:
-        found.setdefault(str(info.resource), (set(), set()))[info.namespaced].add(info.metric)
-    return [
-        Parent(name, bool(found[name][True]), sorted(found[name][True] or found[name][False])) for name in sorted(found)
-    ]
+def _entries(groups: Iterable[str]) -> list[dict[str, object]]:
+    return [discovery.group_entry(group) for group in groups]
 
 
-def _group_entry(group: str) -> dict[str, object]:
-    """Return a group as upstream's library states it: with its preferred version only, though the others are served too."""
-    version = VERSIONS[group][0]
-    entry = {"groupVersion": f"{group}/{version}", "version": version}
-    return {"name": group, "versions": [entry], "preferredVersion": entry}
+def _static(document: Mapping[str, object], *, with_etag: bool = False) -> _Recipe:
+    """Return the recipe of a document that depends on nothing but the groups that are served."""
+    return _Recipe(_repeat(bodies.encode_as_built(document)), with_etag=with_etag)
 
 
-def _group_document(group: str, _: _Listed) -> Document:
-    return _plain({"kind": "APIGroup", "apiVersion": "v1", **_group_entry(group)})
+def _repeat(body: bytes) -> Callable[[Listed], Iterable[bytes]]:
+    return lambda _: (body,)
 
 
-def _parents(listed: _Listed) -> list[Parent]:
-    return group_by_parent(listed.custom) or [_EMPTY_CUSTOM]
-
-
-def _external(listed: _Listed) -> list[str]:
-    return sorted(set(listed.external)) or [_EMPTY_EXTERNAL]
-
-
-def _resources(group: str, version: str, listed: _Listed) -> Document:
-    kind = _LIST_KINDS[group]
-    if group == CUSTOM_GROUP:
-        parts = [
-            [_Resource(f"{parent.name}/{metric}", "", parent.namespaced, kind, _GET) for metric in parent.metrics]
-            for parent in _parents(listed)
-        ]
-    else:
-        parts = [[_Resource(metric, "", True, kind, _GET) for metric in _external(listed)]]
-    resources = msgspec.Raw(b"[" + b",".join(msgspec.json.encode(part)[1:-1] for part in parts) + b"]")
-    document = {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": f"{group}/{version}"}
-    return _plain({**document, "resources": resources})
-
-
-def _aggregated_custom(version: str, listed: _Listed) -> list[dict[str, object]]:
-    kind = _response_kind(CUSTOM_GROUP, version)
-    return [
-        {
-            "resource": parent.name,
-            "responseKind": {"group": "", "version": "", "kind": ""},  # clients of 0.26 crash without it
-            "scope": "Namespaced" if parent.namespaced else "Cluster",
-            "singularResource": "",
-            "verbs": [],
-            "subresources": msgspec.Raw(
-                msgspec.json.encode([_Subresource(metric, kind, _GET) for metric in parent.metrics])
-            ),
-        }
-        for parent in _parents(listed)
-    ]
-
-
-def _aggregated_external(version: str, listed: _Listed) -> msgspec.Raw:
-    kind = _response_kind(EXTERNAL_GROUP, version)
-    entries = [_ExternalResource(metric, kind, "Namespaced", "", _GET) for metric in _external(listed)]
-    return msgspec.Raw(msgspec.json.encode(entries))
-
-
-def _response_kind(group: str, version: str) -> msgspec.Raw:
-    return msgspec.Raw(msgspec.json.encode({"group": group, "version": version, "kind": _LIST_KINDS[group]}))
+def _indented(document: Mapping[str, object]) -> Iterator[bytes]:
+    """Yield a document that upstream always indents."""
+    yield bodies.indent(bodies.encode_as_built(document))
 
 
 def _version_document(version: str) -> dict[str, object]:
@@ -268,18 +163,3 @@ def _version_document(version: str) -> dict[str, object]:
         "compiler": f"{platform.python_implementation()} {platform.python_version()}",
         "platform": f"{sys.platform}/{platform.machine()}",
     }
-
-
-def _plain(document: Mapping[str, object], *, with_etag: bool = False) -> Document:
-    return _document(document, negotiation.JSON, with_etag=with_etag)
-
-
-def _indented(document: Mapping[str, object]) -> Document:
-    """Return a document that upstream always indents."""
-    return Document(bodies.indent(bodies.encode_as_built(document)), negotiation.JSON, "")
-
-
-def _document(document: Mapping[str, object], content_type: str, *, with_etag: bool) -> Document:
-    body = bodies.encode_as_built(document)
-    etag = f'"{hashlib.sha256(body).hexdigest().upper()}"' if with_etag else ""
-    return Document(body, content_type, etag)

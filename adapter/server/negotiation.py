@@ -1,7 +1,7 @@
 """What a request header allows the answer to be: media type, indentation, compression. Pure functions of header text.
 
-Only JSON is spoken. Entries that ask for a transformation (``as=Table``) or another encoding are passed over; they are
-no error as long as another entry takes plain JSON.
+Only JSON is spoken. Entries that ask for another encoding, or for a transformation (``as=Table``) where there is none, are
+passed over; they are no error as long as another entry takes plain JSON.
 """
 
 import functools
@@ -13,11 +13,15 @@ AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryLi
 COMPRESS_ABOVE = 128 * 1024
 """Bodies longer than this many bytes are compressed for callers that accept it, as Go servers do."""
 
+_LONGEST = 4096
+"""Characters of a header that are read: what anyone may send is not to take long, nor to be remembered at its full length."""
+
 _JSON_RANGES = frozenset({JSON, "application/*", "*/*"})
 _AUDIT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/+=-]{0,127}")
 _PRETTY_AGENTS = ("curl", "Wget", "Mozilla/5.0")
 
 MediaType = Literal["json", "aggregated"]
+TableVersion = Literal["v1", "v1beta1"]
 
 
 class _Range(NamedTuple):
@@ -26,18 +30,26 @@ class _Range(NamedTuple):
     quality: float
 
 
-@functools.lru_cache(maxsize=256)
 def accepts_json(accept: str) -> bool:
     """Return whether plain JSON satisfies an Accept header; an empty one accepts everything."""
+    return _accepts_json(accept[:_LONGEST])
+
+
+@functools.lru_cache(maxsize=256)
+def _accepts_json(accept: str) -> bool:
     return not accept.strip() or any(_takes_json(entry) for entry in _ranges(accept))
 
 
-@functools.lru_cache(maxsize=256)
 def choose_discovery(accept: str) -> MediaType | None:
     """Return the form of ``/apis`` that an Accept header likes best, None when it takes neither.
 
     Ranges of equal quality count in the order written. Of aggregated discovery only v2 is served.
     """
+    return _choose_discovery(accept[:_LONGEST])
+
+
+@functools.lru_cache(maxsize=256)
+def _choose_discovery(accept: str) -> MediaType | None:
     if not accept.strip():
         return "json"
     for entry in sorted(_ranges(accept), key=lambda entry: -entry.quality):
@@ -48,14 +60,38 @@ def choose_discovery(accept: str) -> MediaType | None:
     return None
 
 
+def choose_table(accept: str) -> TableVersion | Literal[""] | None:
+    """Return which version of a Table an Accept header likes best, "" for plain JSON, None when it takes neither.
+
+    Ranges of equal quality count in the order written.
+    """
+    return _choose_table(accept[:_LONGEST])
+
+
+@functools.lru_cache(maxsize=256)
+def _choose_table(accept: str) -> TableVersion | Literal[""] | None:
+    if not accept.strip():
+        return ""
+    for entry in sorted(_ranges(accept), key=lambda entry: -entry.quality):
+        if _takes_json(entry):
+            return ""
+        if entry.quality > 0 and entry.media_type == JSON and (version := _asks_table(entry.parameters)):
+            return version
+    return None
+
+
 def is_pretty_agent(user_agent: str) -> bool:
     """Return whether a person is likely to read the answer, as upstream guesses it."""
     return user_agent.startswith(_PRETTY_AGENTS)
 
 
-@functools.lru_cache(maxsize=256)
 def accepts_gzip(accept_encoding: str) -> bool:
     """Return whether an Accept-Encoding header names gzip with a quality above zero."""
+    return _accepts_gzip(accept_encoding[:_LONGEST])
+
+
+@functools.lru_cache(maxsize=256)
+def _accepts_gzip(accept_encoding: str) -> bool:
     return any(entry.media_type == "gzip" and entry.quality > 0 for entry in _ranges(accept_encoding))
 
 
@@ -66,7 +102,7 @@ def is_audit_id(text: str) -> bool:
 
 def matches_etag(if_none_match: str, etag: str) -> bool:
     """Return whether an If-None-Match header names `etag` (quoted); weak validators compare as strong ones."""
-    return any(part.strip().removeprefix("W/") in {"*", etag} for part in if_none_match.split(","))
+    return any(part.strip().removeprefix("W/") in {"*", etag} for part in if_none_match[:_LONGEST].split(","))
 
 
 def _takes_json(entry: _Range) -> bool:
@@ -76,6 +112,17 @@ def _takes_json(entry: _Range) -> bool:
 def _asks_aggregated(parameters: dict[str, str]) -> bool:
     wanted = {"g": "apidiscovery.k8s.io", "v": "v2", "as": "APIGroupDiscoveryList"}
     return all(parameters.get(name) == value for name, value in wanted.items())
+
+
+def _asks_table(parameters: dict[str, str]) -> TableVersion | None:
+    if parameters.get("as") != "Table" or parameters.get("g") != "meta.k8s.io":
+        return None
+    match parameters.get("v"):
+        case "v1":
+            return "v1"
+        case "v1beta1":
+            return "v1beta1"
+    return None
 
 
 def _ranges(header: str) -> list[_Range]:

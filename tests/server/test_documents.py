@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from adapter.model.metrics import CustomMetricInfo, GroupResource
-from adapter.server import documents, negotiation
-from adapter.server.api import CUSTOM_GROUP, EXTERNAL_GROUP
-from adapter.server.documents import Document, Documents, Parent
+from adapter.server import negotiation
+from adapter.server.api import CUSTOM_GROUP, EXTERNAL_GROUP, RESOURCE_GROUP
+from adapter.server.documents import Document, Documents
 from tests.support.serving import Provider
 
 BOTH = (EXTERNAL_GROUP, CUSTOM_GROUP)
@@ -48,8 +48,9 @@ async def test_groups(provider: Provider) -> None:
     body = (await find(Documents(provider, BOTH, "1.2.3"), "/apis")).body.decode()
     assert body == (
         '{"kind":"APIGroupList","apiVersion":"v1","groups":[{"name":"custom.metrics.k8s.io","versions":['
+        '{"groupVersion":"custom.metrics.k8s.io/v1beta2","version":"v1beta2"},'
         '{"groupVersion":"custom.metrics.k8s.io/v1beta1","version":"v1beta1"}],'
-        '"preferredVersion":{"groupVersion":"custom.metrics.k8s.io/v1beta1","version":"v1beta1"}},'
+        '"preferredVersion":{"groupVersion":"custom.metrics.k8s.io/v1beta2","version":"v1beta2"}},'
         '{"name":"external.metrics.k8s.io","versions":['
         '{"groupVersion":"external.metrics.k8s.io/v1beta1","version":"v1beta1"}],'
         '"preferredVersion":{"groupVersion":"external.metrics.k8s.io/v1beta1","version":"v1beta1"}}]}\n'
@@ -132,7 +133,7 @@ async def test_aggregated(provider: Provider) -> None:
     }, "a group-version missing here is published with no resources"
     custom, external = content["items"]
     kind = {"group": CUSTOM_GROUP, "version": "v1beta2", "kind": "MetricValueList"}
-    [ingresses, nodes, pods] = custom["versions"][1]["resources"]
+    [ingresses, nodes, pods] = custom["versions"][0]["resources"]
     assert pods == {
         "resource": "pods",
         "responseKind": {"group": "", "version": "", "kind": ""},
@@ -156,22 +157,6 @@ async def test_aggregated(provider: Provider) -> None:
         "singularResource": "",
         "verbs": ["get"],
     }
-
-
-def test_one_scope_for_each_parent() -> None:
-    clash = [
-        info(PODS, "b", namespaced=False),
-        info(NODES, "x", namespaced=False),
-        info(PODS, "c"),
-        info(PODS, "a"),
-        info(PODS, "a"),
-        info(INGRESSES, "b", namespaced=False),
-    ]
-    assert documents.group_by_parent(clash) == [
-        Parent("ingresses.networking.k8s.io", namespaced=False, metrics=["b"]),
-        Parent("nodes", namespaced=False, metrics=["x"]),
-        Parent("pods", namespaced=True, metrics=["a", "c"]),
-    ]
 
 
 async def test_names_are_escaped_as_go_does(provider: Provider) -> None:
@@ -200,8 +185,8 @@ async def test_what_is_served(provider: Provider, groups: tuple[str, ...], path:
 
 
 def test_an_unknown_group_is_a_mistake(provider: Provider) -> None:
-    with pytest.raises(ValueError, match=r"metrics\.k8s\.io"):
-        Documents(provider, ["metrics.k8s.io"], "1.2.3")
+    with pytest.raises(ValueError, match="apps"):
+        Documents(provider, ["apps"], "1.2.3")
 
 
 async def test_rebuilt_only_for_a_new_generation(provider: Provider) -> None:
@@ -228,15 +213,52 @@ async def test_where_a_304_may_be_answered(provider: Provider, path: str, aggreg
     assert bool((await find(Documents(provider, BOTH, "1.2.3"), path, aggregated=aggregated)).etag) is has_etag
 
 
-async def test_openapi_roots(provider: Provider) -> None:
+async def test_openapi(provider: Provider) -> None:
+    served = Documents(provider, (RESOURCE_GROUP, CUSTOM_GROUP), "1.2.3")
+    v2 = await read(served, "/openapi/v2")
+    assert (v2["swagger"], v2["info"]["version"]) == ("2.0", "1.2.3")
+    assert f"/apis/{RESOURCE_GROUP}/v1beta1/namespaces/{{namespace}}/pods" in v2["paths"]
+    root = await read(served, "/openapi/v3")
+    assert sorted(root["paths"]) == [
+        f"apis/{CUSTOM_GROUP}/v1beta1",
+        f"apis/{CUSTOM_GROUP}/v1beta2",
+        f"apis/{RESOURCE_GROUP}/v1beta1",
+    ]
+    for path, entry in root["paths"].items():
+        target, _, query = entry["serverRelativeURL"].partition("?")
+        assert target == f"/openapi/v3/{path}"
+        document = await find(served, target)
+        assert document.etag == f'"{query.removeprefix("hash=")}"', "the hash tells one content from another"
+    assert await served.find(f"/openapi/v3/apis/{EXTERNAL_GROUP}/v1beta1") is None
+
+
+async def test_openapi_does_not_change_with_the_metrics(provider: Provider) -> None:
     served = Documents(provider, BOTH, "1.2.3")
-    assert await read(served, "/openapi/v2") == {
-        "swagger": "2.0",
-        "info": {"title": "fastpath-adapter", "version": "1.2.3"},
-        "paths": {},
-        "definitions": {},
-    }
-    assert await read(served, "/openapi/v3") == {"paths": {}}
+    paths = ("/openapi/v2", "/openapi/v3", f"/openapi/v3/apis/{CUSTOM_GROUP}/v1beta1")
+    before = [(await find(served, path)).etag for path in paths]
+    provider.generation += 1
+    provider.metrics = []
+    assert [(await find(served, path)).etag for path in paths] == before
+
+
+async def test_resource_metrics_are_listed(provider: Provider) -> None:
+    served = Documents(provider, [RESOURCE_GROUP], "1.2.3")
+    assert (await find(served, f"/apis/{RESOURCE_GROUP}/v1beta1")).body.decode() == (
+        '{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"metrics.k8s.io/v1beta1","resources":['
+        '{"name":"nodes","singularName":"","namespaced":false,"kind":"NodeMetrics","verbs":["get","list"]},'
+        '{"name":"pods","singularName":"","namespaced":true,"kind":"PodMetrics","verbs":["get","list"]}]}\n'
+    )
+    [group] = (await read(served, "/apis", aggregated=True))["items"]
+    assert group["versions"][0]["resources"] == [
+        {
+            "resource": name,
+            "responseKind": {"group": RESOURCE_GROUP, "version": "v1beta1", "kind": kind},
+            "scope": scope,
+            "singularResource": "",
+            "verbs": ["get", "list"],
+        }
+        for name, kind, scope in (("nodes", "NodeMetrics", "Cluster"), ("pods", "PodMetrics", "Namespaced"))
+    ]
 
 
 @pytest.mark.parametrize(
@@ -288,3 +310,24 @@ async def test_what_was_built_for_an_older_registry_replaces_nothing(provider: P
     provider.external_names, provider.while_listing = ["old"], reload
     names = [(await read(served, path))["resources"][0]["name"] for _ in range(2)]
     assert names == ["old", "new"]
+
+
+async def test_many_metrics_leave_the_loop_alone(provider: Provider) -> None:
+    """Whoever is built into one document waits for a few hundred metrics at most."""
+    provider.metrics = [info(PODS, f"metric_{number:05}") for number in range(10_000)]
+    provider.external_names = [f"metric_{number:05}" for number in range(10_000)]
+    served = Documents(provider, BOTH, "1.2.3")
+    for path, aggregated in ((f"/apis/{CUSTOM_GROUP}/v1beta1", False), ("/apis", True)):
+        steps = 0
+
+        async def count() -> None:
+            nonlocal steps
+            while True:
+                await asyncio.sleep(0)
+                steps += 1
+
+        counting = asyncio.create_task(count())
+        document = await read(served, path, aggregated=aggregated)
+        counting.cancel()
+        assert steps >= 20
+        assert len(document.get("resources", ())) in {0, 10_000}

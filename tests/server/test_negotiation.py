@@ -7,6 +7,7 @@ from adapter.server import negotiation
 V2 = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 V2BETA1 = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+TABLE_BETA = "application/json;as=Table;v=v1beta1;g=meta.k8s.io"
 
 
 @pytest.mark.parametrize(
@@ -56,6 +57,27 @@ def test_discovery_form(accept: str, form: str | None) -> None:
 
 
 @pytest.mark.parametrize(
+    ("accept", "table"),
+    [
+        pytest.param("", "", id="none"),
+        pytest.param(f"{TABLE},{TABLE_BETA},application/json", "v1", id="kubectl_get"),
+        pytest.param(f"{TABLE_BETA},application/json", "v1beta1", id="older_kubectl"),
+        pytest.param(f"application/json,{TABLE}", "", id="plain_first"),
+        pytest.param(f"application/json;q=0.9,{TABLE}", "v1", id="quality"),
+        pytest.param("application/vnd.kubernetes.protobuf, */*", "", id="hpa"),
+        pytest.param("application/json;as=Table;v=v2;g=meta.k8s.io", None, id="a_version_of_the_future"),
+        pytest.param("application/json;as=Table;v=v1;g=meta", None, id="another_group"),
+        pytest.param("application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io", None, id="metadata_only"),
+        pytest.param(f"{TABLE};q=0", None, id="refused"),
+        pytest.param("application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io", None, id="protobuf"),
+        pytest.param("application/yaml", None, id="yaml"),
+    ],
+)
+def test_table(accept: str, table: str | None) -> None:
+    assert negotiation.choose_table(accept) == table
+
+
+@pytest.mark.parametrize(
     ("header", "accepted"),
     [("gzip", True), ("deflate, gzip;q=1.0", True), ("GZIP", True), ("", False), ("gzip;q=0", False), ("br", False)],
 )
@@ -101,3 +123,21 @@ def test_audit_id(text: str, echoed: bool) -> None:  # noqa: FBT001 - a column o
 )
 def test_etag(header: str, matches: bool) -> None:  # noqa: FBT001 - a column of a table
     assert negotiation.matches_etag(header, '"A"') is matches
+
+
+@pytest.mark.parametrize("header", ["," * 60_000, "a/b," * 15_000 + "*/*", ";" * 60_000])
+def test_a_header_that_takes_long_to_read_is_not_read_to_its_end(header: str) -> None:
+    read = header[:4096]
+    for choose in (negotiation.accepts_json, negotiation.choose_discovery, negotiation.choose_table):
+        assert choose(header) == choose(read)
+    assert negotiation.accepts_gzip(header + ",gzip") is False
+    assert negotiation.matches_etag(header + ',"A"', '"A"') is False
+    assert all(
+        each.cache_info().currsize <= 256
+        for each in (negotiation._accepts_json, negotiation._accepts_gzip, negotiation._choose_table)
+    )
+
+
+def test_what_comes_in_time_counts() -> None:
+    assert negotiation.accepts_json("a/b," * 1000 + "*/*")
+    assert not negotiation.accepts_json("a/b," * 1025 + "*/*")
