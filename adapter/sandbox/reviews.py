@@ -22,6 +22,7 @@ class TokenVerdict(NamedTuple):
     groups: tuple[str, ...] = ()
     uid: str = ""
     error: str = ""
+    extra: dict[str, list[str]] | None = None
 
 
 class AccessVerdict(NamedTuple):
@@ -76,6 +77,8 @@ class Reviews:
             user["uid"] = verdict.uid
         if verdict.groups:
             user["groups"] = list(verdict.groups)
+        if verdict.extra:
+            user["extra"] = verdict.extra
         answer: JSON = {"authenticated": True, "user": user}
         if spec.get("audiences"):
             answer["audiences"] = spec["audiences"]

@@ -2,6 +2,8 @@
 
 A changed pair is taken for new handshakes only when certificate and key belong together; until then the old one stays.
 A new pair means a new `ssl.SSLContext`, switched to in the handshake, since a context cannot give up what it once loaded.
+So do new authorities of client certificates. A handshake only sorts out strangers: whom a certificate makes its owner, and
+whether it still does, is judged for each request (`peers`).
 """
 
 import asyncio
@@ -16,12 +18,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from cryptography.x509.oid import NameOID
 
 from adapter import errors, monitoring
 from adapter.model.clock import Clock
+from adapter.server import issuing
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +31,6 @@ RELOAD_PERIOD = 10.0
 
 _VALID = timedelta(days=365)
 _RENEW_BEFORE = timedelta(days=30)
-_BACKDATED = timedelta(hours=1)  # for clients whose clock is behind
 _OWN_ISSUER = "fastpath-self-signed-ca"
 
 
@@ -46,7 +46,8 @@ class ServingCertificate:
 
     `context` is what a listener is given, once; each handshake ends in the context of the pair in force then. `named` are
     further certificates, each for the server names it is listed with (a name may begin with ``*.``); a client that asks for
-    one of those names gets that pair, any other the first. Raises `errors.InputError` when a pair cannot be used at the start.
+    one of those names gets that pair, any other the first. With `ask_clients` a client may show a certificate, and one that does
+    not lead to an authority given to `believe` ends the handshake. Raises `errors.InputError` when a pair cannot be used at the start.
     """
 
     def __init__(
@@ -54,16 +55,20 @@ class ServingCertificate:
         pair: Pair,
         build: Callable[[Pair], ssl.SSLContext] | None = None,
         named: Sequence[tuple[Sequence[str], "ServingCertificate"]] = (),
+        *,
+        ask_clients: bool = False,
     ) -> None:
         self._pair = pair
-        self._build = build or build_context
+        self._build_bare = build or build_context
+        self._ask_clients = ask_clients
+        self._authorities = ""
         self._named = {name.lower(): certificate for names, certificate in named for name in names}
         self._tried = self._signature()
         try:
-            self._current = self._build(pair)
+            self._current = self._build()
         except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
             raise errors.InputError([_fault(pair, error)]) from error
-        self.context = self._build(pair)
+        self.context = self._build()
         self.context.sni_callback = self._switch
 
     def reload_if_changed(self) -> bool:
@@ -72,7 +77,7 @@ class ServingCertificate:
         if signature == self._tried:
             return False
         try:
-            context = self._build(self._pair)
+            context = self._build()
         except (OSError, ValueError) as error:
             if self._signature() == signature:  # else it is being replaced right now: look again
                 self._tried = signature
@@ -83,6 +88,43 @@ class ServingCertificate:
         self._current = context
         log.info("serving certificate reloaded", extra=monitoring.facts(certificate=self._pair.certificate))
         return True
+
+    def believe(self, authorities: str) -> None:
+        """Take authorities (PEM, "" for none) for all handshakes from now on, instead of those before."""
+        for certificate in (self, *dict.fromkeys(self._named.values())):
+            certificate._take(authorities)  # noqa: SLF001 - one of our own kind
+
+    def _take(self, authorities: str) -> None:
+        self._authorities = authorities
+        try:
+            self._current = self._build()
+        except (OSError, ValueError) as error:
+            # the pair is being replaced: add what is new to the context there is, and build another at the next look
+            self._admit(self._current)
+            self._tried = ()
+            found = monitoring.facts(certificate=self._pair.certificate, error=_reason(error))
+            log.warning(
+                "the serving certificate cannot be read again for new authorities, the old one stays", extra=found
+            )
+
+    def _build(self) -> ssl.SSLContext:
+        context = self._build_bare(self._pair)
+        self._admit(context)
+        return context
+
+    def _admit(self, context: ssl.SSLContext) -> None:
+        if not self._ask_clients:
+            return
+        context.verify_mode = ssl.CERT_OPTIONAL
+        # any certificate of a bundle is an anchor, as in Go; OpenSSL would follow an intermediate one up to its root
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        if not self._authorities:
+            return
+        try:
+            context.load_verify_locations(cadata=self._authorities)
+        except (ssl.SSLError, ValueError) as error:
+            found = monitoring.facts(certificate=self._pair.certificate, error=str(error))
+            log.warning("OpenSSL does not take the authorities of client certificates: theirs are refused", extra=found)
 
     async def follow(self, period: float = RELOAD_PERIOD) -> None:
         """Look at the files for ever; ends by cancellation."""
@@ -119,6 +161,8 @@ def build_context(pair: Pair, *, minimum: ssl.TLSVersion = ssl.TLSVersion.TLSv1_
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = minimum
+    # renegotiation could exchange the peer of an open connection, and costs us more than whoever asks for it
+    context.options |= ssl.OP_NO_RENEGOTIATION
     if ciphers:
         context.set_ciphers(ciphers)
     context.set_alpn_protocols(["http/1.1"])
@@ -189,41 +233,12 @@ def _leaf(pair: Pair) -> x509.Certificate:
 
 
 def _write_pair(pair: Pair, wanted: set[str], now: datetime) -> None:
-    """Make an authority that is forgotten at once and a leaf of it, and write both; the key is ours alone to read."""
-    authority_key, leaf_key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+    """Make a new pair and write it, its authority at the end of the certificate; the key is ours alone to read."""
     stamp = int(now.timestamp())
-    authority_name, leaf_name = _name(f"{_OWN_ISSUER}@{stamp}"), _name(f"localhost@{stamp}")
-
-    def certificate(subject: x509.Name, key: ec.EllipticCurvePrivateKey, *, ca: bool) -> x509.CertificateBuilder:
-        return (
-            x509.CertificateBuilder()
-            .subject_name(subject)
-            .issuer_name(authority_name)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - _BACKDATED)
-            .not_valid_after(now + _VALID)
-            .add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
-            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-            .add_extension(
-                x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()), critical=False
-            )
-            .add_extension(_key_usage(ca=ca), critical=True)
-        )
-
-    alternate = x509.SubjectAlternativeName([_alternate(name) for name in sorted(wanted)])
-    leaf = (
-        certificate(leaf_name, leaf_key, ca=False)
-        .add_extension(alternate, critical=False)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .sign(authority_key, hashes.SHA256())
-    )
-    authority = certificate(authority_name, authority_key, ca=True).sign(authority_key, hashes.SHA256())
-    pem = serialization.Encoding.PEM
-    key = leaf_key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    issued = issuing.issue(f"localhost@{stamp}", f"{_OWN_ISSUER}@{stamp}", wanted, now=now, valid=_VALID)
     pair.certificate.parent.mkdir(parents=True, exist_ok=True)
-    _write(pair.key, key, 0o600)
-    _write(pair.certificate, leaf.public_bytes(pem) + authority.public_bytes(pem), 0o644)
+    _write(pair.key, issued.key, 0o600)
+    _write(pair.certificate, issued.certificate + issued.authority, 0o644)
 
 
 def _write(path: Path, content: bytes, mode: int) -> None:
@@ -234,31 +249,6 @@ def _write(path: Path, content: bytes, mode: int) -> None:
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
         file.write(content)
     draft.replace(path)
-
-
-def _key_usage(*, ca: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=True,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=ca,
-        crl_sign=False,
-        encipher_only=False,
-        decipher_only=False,
-    )
-
-
-def _name(common: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
-
-
-def _alternate(name: str) -> x509.GeneralName:
-    try:
-        return x509.IPAddress(ipaddress.ip_address(name))
-    except ValueError:
-        return x509.DNSName(name)
 
 
 def _no_password() -> str:

@@ -166,6 +166,11 @@ def test_tls_1_2_or_newer(authority: Authority) -> None:
     assert context.minimum_version is ssl.TLSVersion.TLSv1_2, "whatever OpenSSL's own settings allow"
 
 
+def test_nothing_is_negotiated_twice(authority: Authority) -> None:
+    issued = authority.issue()
+    assert tls.build_context(tls.Pair(issued.certificate, issued.key)).options & ssl.OP_NO_RENEGOTIATION
+
+
 def test_halves_that_do_not_match(authority: Authority) -> None:
     pair = tls.Pair(authority.issue().certificate, authority.issue().key)
     with pytest.raises(errors.InputError, match="certificate and key do not belong together"):

@@ -1,0 +1,105 @@
+"""Answers of reviews, kept for a while; one review for all who ask the same at a time.
+
+Shared by token and access reviews. The law: a review that failed is never kept, a caller who goes away takes nothing from
+the others, and an answer is good from its arrival for as long as it is told, not longer.
+"""
+
+import asyncio
+import functools
+from collections import Counter as Counts
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Generic, NamedTuple, TypeVar
+
+from cachetools import LRUCache
+from prometheus_client import Counter
+
+from adapter import errors
+from adapter.model.clock import Clock
+
+SIZE = 8192
+"""Answers kept; beyond, those go that were not used for longest."""
+
+
+class Lane(NamedTuple):
+    """Who waits in one line for reviews: not more than `most` reviews of a lane are under way, so lanes do not hold up each other."""
+
+    name: str
+    most: int
+
+
+EVERYBODY = Lane("everybody", 400)
+
+_Key = TypeVar("_Key", bound=Hashable)
+_Answer = TypeVar("_Answer")
+
+
+class _Kept(NamedTuple, Generic[_Answer]):
+    answer: _Answer
+    until: float
+
+
+class ReviewCache(Generic[_Key, _Answer]):
+    """Keeps answers by key. `requests` counts look-ups by ``hit`` and ``miss``; `keep_for` gives an answer's seconds."""
+
+    def __init__(
+        self, clock: Clock, requests: Counter, keep_for: Callable[[_Answer], float], *, name: str, size: int = SIZE
+    ) -> None:
+        self._clock = clock
+        self._keep_for = keep_for
+        self._name = name
+        self._hits, self._misses = requests.labels("hit"), requests.labels("miss")
+        self._kept: LRUCache[_Key, _Kept[_Answer]] = LRUCache(size)
+        self._under_way: dict[_Key, asyncio.Task[_Answer]] = {}
+        self._in_lane: Counts[Lane] = Counts()
+
+    def find(self, key: _Key) -> _Answer | None:
+        """Return a kept answer, None when there is none that is still good."""
+        try:
+            kept = self._kept[key]
+        except KeyError:
+            return None
+        if self._clock.monotonic() >= kept.until:
+            del self._kept[key]
+            return None
+        self._hits.inc()
+        return kept.answer
+
+    async def ask(
+        self, key: _Key, review: Callable[[], Awaitable[_Answer]], *, keep: bool = True, lane: Lane = EVERYBODY
+    ) -> _Answer:
+        """Return the answer of a review that is under way or starts now; raises what it raises. `keep` False keeps nothing.
+
+        Raises TooManyRequestsError instead of starting one more than the lane allows. What counts is reviews, not who waits for
+        them: callers who ask and leave would pile them up.
+        """
+        self._misses.inc()
+        task = self._under_way.get(key)
+        if task is None:
+            if self._in_lane[lane] >= lane.most:
+                raise errors.TooManyRequestsError
+            task = asyncio.create_task(self._review(key, review, keep=keep), name=self._name)
+            self._under_way[key] = task
+            self._in_lane[lane] += 1
+            task.add_done_callback(functools.partial(self._end, key, lane))
+        return await asyncio.shield(task)
+
+    async def close(self) -> None:
+        """End the reviews under way; who waits for one is cancelled."""
+        tasks = list(self._under_way.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _review(self, key: _Key, review: Callable[[], Awaitable[_Answer]], *, keep: bool) -> _Answer:
+        answer = await review()
+        seconds = self._keep_for(answer)
+        if keep and seconds > 0:
+            self._kept[key] = _Kept(answer, self._clock.monotonic() + seconds)
+        return answer
+
+    def _end(self, key: _Key, lane: Lane, task: asyncio.Task[_Answer]) -> None:
+        """Forget a review that has ended; note its failure, which nobody else may do when all who waited have gone."""
+        del self._under_way[key]
+        self._in_lane[lane] -= 1
+        if not task.cancelled():
+            task.exception()

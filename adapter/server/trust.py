@@ -1,0 +1,223 @@
+"""Whose certificates are believed, and for what: bundles of authorities and the verification of a peer against them.
+
+Not here: reading files and the cluster's ConfigMap (`clients.trustsource`), what a verified peer is taken for
+(`authentication`). No IO, no clock. The law is Go's ``x509.Verify`` with upstream's options: a chain to one of the
+authorities, every certificate of it within its time and, where it is restricted to uses, meant for clients.
+
+kubeadm's client certificates carry no alternative name, which `cryptography` wants by default; hence the policies below.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import NamedTuple, TypeVar
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.x509 import verification
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from adapter.errors import UntrustedError
+
+CLIENT_CA = "client-ca-file"
+PROXY_CA = "requestheader-client-ca-file"
+"""Two keys of the ConfigMap ``extension-apiserver-authentication``."""
+
+_CLIENT_USES = frozenset({ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE})
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110's token
+
+
+class Bundle:
+    """Authorities given together. Raises ValueError, with a sentence, for a text without a certificate or with a broken one."""
+
+    def __init__(self, pem: str) -> None:
+        self.certificates = tuple(x509.load_pem_x509_certificates(pem.encode()))
+        self.pem = "".join(each.public_bytes(serialization.Encoding.PEM).decode() for each in self.certificates)
+        """The certificates alone, without whatever text stood between them."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Bundle) and self.pem == other.pem
+
+    def __hash__(self) -> int:
+        return hash(self.pem)
+
+    def overlaps(self, other: "Bundle") -> bool:
+        """Say whether an authority is in both: of the same name and key, whatever else its certificates say."""
+        return not {_identity(each) for each in self.certificates}.isdisjoint(map(_identity, other.certificates))
+
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        """Return the names of the authorities, for messages."""
+        return tuple(each.subject.rfc4514_string() for each in self.certificates)
+
+    def verify(
+        self, leaf: x509.Certificate, intermediates: Sequence[x509.Certificate], wall: float
+    ) -> tuple[x509.Certificate, ...]:
+        """Return the chain from `leaf` to an authority, good at `wall` (epoch seconds). Raises UntrustedError."""
+        verifier = (
+            verification.PolicyBuilder()
+            .store(verification.Store(list(self.certificates)))
+            .time(datetime.fromtimestamp(wall, UTC))
+            .extension_policies(ca_policy=_CA_POLICY, ee_policy=_LEAF_POLICY)
+            .build_client_verifier()
+        )
+        try:
+            chain = tuple(verifier.verify(leaf, list(intermediates)).chain)
+            for each in chain:
+                _check_uses(each)
+            for each in chain[1:]:
+                _check_signs(each)
+        except (verification.VerificationError, ValueError) as error:  # ValueError: an extension that cannot be read
+            raise UntrustedError(str(error)) from error
+        return chain
+
+
+_LEAF_POLICY = verification.ExtensionPolicy.permit_all()
+_CA_POLICY = verification.ExtensionPolicy.permit_all().require_present(
+    x509.BasicConstraints, verification.Criticality.AGNOSTIC, None
+)
+
+
+def _check_uses(certificate: x509.Certificate) -> None:
+    try:
+        uses = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    except x509.ExtensionNotFound:
+        return
+    if _CLIENT_USES.isdisjoint(uses):
+        raise UntrustedError(f"{certificate.subject.rfc4514_string()} is not for client authentication")
+
+
+def _check_signs(authority: x509.Certificate) -> None:
+    try:
+        usage = authority.extensions.get_extension_for_class(x509.KeyUsage).value
+    except x509.ExtensionNotFound:
+        return
+    if not usage.key_cert_sign:
+        raise UntrustedError(f"{authority.subject.rfc4514_string()} may not sign certificates")
+
+
+def _identity(authority: x509.Certificate) -> tuple[bytes, bytes]:
+    key = authority.public_key().public_bytes(
+        serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+    return authority.subject.public_bytes(), key
+
+
+def common_name(certificate: x509.Certificate) -> str:
+    """Return the subject's common name, "" without one; of several the last, as in Go."""
+    names = _texts(certificate, NameOID.COMMON_NAME)
+    return names[-1] if names else ""
+
+
+def organizations(certificate: x509.Certificate) -> tuple[str, ...]:
+    """Return the subject's organizations in their order."""
+    return tuple(_texts(certificate, NameOID.ORGANIZATION_NAME))
+
+
+def fingerprint(certificate: x509.Certificate) -> str:
+    """Return the SHA-256 of the whole certificate in hexadecimal."""
+    return certificate.fingerprint(hashes.SHA256()).hex()
+
+
+def _texts(certificate: x509.Certificate, oid: x509.ObjectIdentifier) -> list[str]:
+    return [each.value for each in certificate.subject.get_attributes_for_oid(oid) if isinstance(each.value, str)]
+
+
+class HeaderNames(NamedTuple):
+    """In which headers a front proxy says who its caller is, in lower case. No `uid`: such a header is not believed."""
+
+    username: tuple[str, ...] = ("x-remote-user",)
+    uid: tuple[str, ...] = ()
+    group: tuple[str, ...] = ("x-remote-group",)
+    extra_prefix: tuple[str, ...] = ("x-remote-extra-",)
+
+
+USUAL_HEADERS = HeaderNames()
+"""What kube-apiserver's aggregator sends, but for the uid."""
+
+
+@dataclass(frozen=True, slots=True)
+class FrontProxy:
+    """Who may speak for others: a peer with a certificate of `bundle`, of one of `allowed_names` unless there are none."""
+
+    bundle: Bundle
+    allowed_names: tuple[str, ...] = ()
+    headers: HeaderNames = USUAL_HEADERS
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """What is believed now. `generation` grows with every change; what was derived from an older one is void."""
+
+    generation: int = 0
+    front_proxy: FrontProxy | None = None
+    clients: Bundle | None = None
+
+    @property
+    def pem(self) -> str:
+        """Return all authorities that a TLS handshake may lead to."""
+        proxy = self.front_proxy.bundle.pem if self.front_proxy else ""
+        return proxy + (self.clients.pem if self.clients else "")
+
+    @property
+    def is_ambiguous(self) -> bool:
+        """Say whether every certificate of an ordinary client is also one of a front proxy."""
+        proxy, clients = self.front_proxy, self.clients
+        return bool(proxy and clients and not proxy.allowed_names and proxy.bundle.overlaps(clients))
+
+
+_Part = TypeVar("_Part")
+
+
+def read_front_proxy(entries: Mapping[str, str]) -> FrontProxy | None:
+    """Return the request-header part of the ConfigMap; None where it has none. Raises ValueError for what cannot be read."""
+    pem = entries.get(PROXY_CA, "")
+    if not pem:
+        return None
+    return FrontProxy(
+        _named(PROXY_CA, lambda: Bundle(pem)),
+        _strings(entries, "requestheader-allowed-names"),
+        HeaderNames(
+            header_names(_strings(entries, "requestheader-username-headers")),
+            header_names(_strings(entries, "requestheader-uid-headers")),
+            header_names(_strings(entries, "requestheader-group-headers")),
+            header_names(_strings(entries, "requestheader-extra-headers-prefix")),
+        ),
+    )
+
+
+def read_clients(entries: Mapping[str, str]) -> Bundle | None:
+    """Return the bundle for ordinary client certificates of the ConfigMap; otherwise as `read_front_proxy`."""
+    pem = entries.get(CLIENT_CA, "")
+    return _named(CLIENT_CA, lambda: Bundle(pem)) if pem else None
+
+
+def header_names(names: Iterable[str]) -> tuple[str, ...]:
+    """Return header names as they are compared. Raises ValueError for what cannot name a header."""
+    found = tuple(name.strip().lower() for name in names)
+    for name in found:
+        if not _HEADER_NAME.fullmatch(name):
+            raise ValueError(f"no header can be called {name[:100]!r}")
+    return found
+
+
+def _strings(entries: Mapping[str, str], key: str) -> tuple[str, ...]:
+    """Return a value that is a JSON array of strings; () when it is absent or empty."""
+    text = entries.get(key, "")
+    if not text:
+        return ()
+    values = _named(key, lambda: json.loads(text))
+    if values is None:  # Go reads null as an empty list
+        return ()
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise ValueError(f"{key}: expected a JSON array of strings")
+    return tuple(values)
+
+
+def _named(key: str, read: Callable[[], _Part]) -> _Part:
+    try:
+        return read()
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{key}: {error}") from error
