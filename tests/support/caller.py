@@ -2,16 +2,10 @@
 
 import asyncio
 import json
-import ssl
+from collections.abc import Mapping
 from typing import NamedTuple, Self
 
 from tests.support.adapter import Answer, RunningAdapter
-
-
-def _context() -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    return context
 
 
 class Caller(NamedTuple):
@@ -19,12 +13,14 @@ class Caller(NamedTuple):
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
+    headers: Mapping[str, str]
 
     @classmethod
     async def connect(cls, adapter: RunningAdapter) -> Self:
         """Connect with a handshake of its own."""
         port = int(adapter.url.rpartition(":")[2])
-        return cls(*await asyncio.open_connection("127.0.0.1", port, ssl=_context()))
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=adapter.context)
+        return cls(reader, writer, adapter.headers)
 
     def certificate(self) -> bytes:
         """Return the certificate that the adapter has shown, in DER."""
@@ -33,7 +29,9 @@ class Caller(NamedTuple):
 
     def ask(self, path: str) -> None:
         """Send a question."""
-        self.writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+        lines = [f"GET {path} HTTP/1.1", "Host: x", "Connection: close"]
+        lines += [f"{name}: {value}" for name, value in self.headers.items()]
+        self.writer.write("\r\n".join([*lines, "", ""]).encode())
 
     async def answer(self) -> Answer:
         """Wait for the answer."""

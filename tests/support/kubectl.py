@@ -10,6 +10,9 @@ import pytest
 
 from tests.support import tools
 
+TOKEN = "kubectl-token"
+"""What it shows unless told otherwise; without any credential it asks for a name at the terminal."""
+
 
 class Finished(NamedTuple):
     """What a run of kubectl came to."""
@@ -27,13 +30,15 @@ class Kubectl:
         self._program = program or tools.require("kubectl", "kubernetes-client")
         self._directory = directory
 
-    async def run(self, server: str, *arguments: str, ca: Path | None = None, stdin: str = "") -> Finished:
+    async def run(
+        self, server: str, *arguments: str, ca: Path | None = None, stdin: str = "", token: str = TOKEN
+    ) -> Finished:
         """Run it against `server` (a URL). Over TLS the server's certificate is checked only when `ca` is given."""
         trust = ["--insecure-skip-tls-verify"] if server.startswith("https:") and ca is None else []
         if ca is not None:
             trust = [f"--certificate-authority={ca}"]
         # without a credential it asks for a name at the terminal
-        return await self._execute(f"--server={server}", *trust, "--token=none", *arguments, stdin=stdin)
+        return await self._execute(f"--server={server}", *trust, f"--token={token}", *arguments, stdin=stdin)
 
     async def run_with(self, kubeconfig: Path, *arguments: str, stdin: str = "") -> Finished:
         """Run it with a kubeconfig, which names server and user."""
@@ -58,9 +63,9 @@ class Kubectl:
         assert process.returncode is not None
         return Finished(process.returncode, stdout.decode(), stderr.decode())
 
-    async def get_raw(self, server: str, path: str, *, ca: Path | None = None) -> Any:
+    async def get_raw(self, server: str, path: str, *, ca: Path | None = None, token: str = TOKEN) -> Any:
         """Return the decoded JSON of ``kubectl get --raw PATH``; the test fails with kubectl's words otherwise."""
-        finished = await self.run(server, "get", "--raw", path, ca=ca)
+        finished = await self.run(server, "get", "--raw", path, ca=ca, token=token)
         assert finished.status == 0, finished.stderr
         return json.loads(finished.stdout)
 

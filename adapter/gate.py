@@ -1,0 +1,123 @@
+"""The composition of the gate: whom the server believes, who reviews callers, and where all that is read.
+
+A part of the composition root, by itself because it is one idea: nothing here decides anything about a caller.
+"""
+
+import random
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from kubernetes_asyncio.client import Configuration
+
+from adapter.clients import credentials, kubernetes
+from adapter.clients.reviews import ReviewClient
+from adapter.clients.trustsource import ConfigMapSource, FileSource
+from adapter.config.options import Options
+from adapter.errors import Fault, InputError
+from adapter.model.clock import Clock
+from adapter.monitoring import FaultLog, Monitoring
+from adapter.server.access import Access
+from adapter.server.authentication import Authenticator
+from adapter.server.authorization import Authorizer
+from adapter.server.trust import HeaderNames, header_names
+from adapter.server.truststore import ProxySettings, TrustStore
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """Who decides about callers, what they believe, and where that is read."""
+
+    access: Access
+    trust: TrustStore
+    sources: Sequence[ConfigMapSource | FileSource]
+
+    def find_fault(self) -> str | None:
+        """Return why callers cannot be judged yet, None when they can."""
+        fault = self.trust.find_fault()
+        why = "; ".join(source.error for source in self.sources if isinstance(source, ConfigMapSource) and source.error)
+        return f"{fault}: {why}" if fault and why else fault
+
+
+async def open_gate(
+    options: Options, clock: Clock, monitoring: Monitoring, faults: FaultLog, stack: AsyncExitStack
+) -> Gate:
+    """Connect to the API servers that review callers, and build what decides about callers; `stack` closes it all."""
+
+    async def connect(kubeconfig: str, flag: str) -> kubernetes.KubernetesClient:
+        configuration = await _load_configuration(kubeconfig, flag, options, clock, faults)
+        return await stack.enter_async_context(await kubernetes.connect(configuration, random=random.random))
+
+    authentication = await connect(options.authentication_kubeconfig, "--authentication-kubeconfig")
+    authorization = await connect(options.authorization_kubeconfig, "--authorization-kubeconfig")
+    headers = HeaderNames(
+        *map(
+            header_names,
+            (
+                options.requestheader_username_headers,
+                options.requestheader_uid_headers,
+                options.requestheader_group_headers,
+                options.requestheader_extra_headers_prefix,
+            ),
+        )
+    )
+    trust = TrustStore(
+        faults,
+        lookup=not options.authentication_skip_lookup,
+        proxy_file=bool(options.requestheader_client_ca_file),
+        clients_file=bool(options.client_ca_file),
+        proxy=ProxySettings(options.requestheader_allowed_names, headers),
+        tolerant=options.authentication_tolerate_lookup_failure,
+    )
+    sources: list[ConfigMapSource | FileSource] = []
+    for path, flag, adopt in (
+        (options.requestheader_client_ca_file, "--requestheader-client-ca-file", trust.adopt_proxy_file),
+        (options.client_ca_file, "--client-ca-file", trust.adopt_clients_file),
+    ):
+        if path:
+            sources.append(FileSource(path, flag, adopt, faults))
+    if trust.needs_lookup:
+        sources.append(ConfigMapSource(authentication, trust.adopt_config_map, faults, random=random.random))
+    access = Access(
+        Authenticator(
+            trust,
+            ReviewClient(authentication, clock, monitoring, faults),
+            clock,
+            monitoring,
+            token_ttl=options.authentication_token_webhook_cache_ttl,
+        ),
+        Authorizer(
+            ReviewClient(authorization, clock, monitoring, faults),
+            clock,
+            monitoring,
+            allowed_ttl=options.authorization_webhook_cache_authorized_ttl,
+            denied_ttl=options.authorization_webhook_cache_unauthorized_ttl,
+            always_allow=options.authorization_always_allow_paths,
+        ),
+        anonymous=options.anonymous_auth,
+    )
+    stack.push_async_callback(access.close)
+    return Gate(access, trust, sources)
+
+
+async def _load_configuration(
+    kubeconfig: str, flag: str, options: Options, clock: Clock, faults: FaultLog
+) -> Configuration:
+    """Return how to reach the API server for reviews: by the flag's file, the pod's service account, or the lister's file."""
+    if kubeconfig:
+        return await credentials.load_configuration(Path(kubeconfig), clock, faults, flag=flag)
+    try:
+        return await credentials.load_configuration(None, clock, faults, flag=flag)
+    except InputError as error:
+        if not options.lister_kubeconfig:
+            raise InputError([_nobody_to_ask(flag)]) from error
+    return await credentials.load_configuration(Path(options.lister_kubeconfig), clock, faults)
+
+
+def _nobody_to_ask(flag: str) -> Fault:
+    expected = (
+        "expected a kubeconfig file, here or with --lister-kubeconfig, or to run in a pod of the cluster: "
+        "an API server has to say who callers are and what they may do"
+    )
+    return Fault(flag, "", expected)

@@ -1,0 +1,112 @@
+"""The gate before every answer: who asks, and may they.
+
+Joins `authentication` and `authorization` for one request. The law: what is not refused and not open to all was allowed by
+an access review of exactly what is answered; where that cannot be known at once, `admit_now` says so and `admit` asks.
+"""
+
+from typing import Literal, NamedTuple, Protocol
+
+from aiohttp import web
+
+from adapter import errors
+from adapter.model.identity import ANONYMOUS, User
+from adapter.server.attributes import Attributes
+from adapter.server.authentication import Authenticator
+from adapter.server.authorization import Authorizer
+from adapter.server.callers import Said
+from adapter.server.peers import Peer, read_peer
+from adapter.server.routing import Route
+
+CALLER = web.RequestKey("caller", User)
+"""Under this key a request carries the caller as soon as it is known, be it let in or not: for the access log."""
+
+
+class Connection(Protocol):
+    """What a request's protocol keeps of its connection: the peer, from the first request on."""
+
+    peer: Peer | None
+
+
+Standing = Literal["named", "token", "anonymous"]
+"""What is known of a caller before any review: who it is, that it has a token, or nothing."""
+
+
+class Pending(NamedTuple):
+    """A request about which the API server has to be asked: who it comes from, None if that too, and what it would do."""
+
+    user: User | None
+    said: Said
+    wanted: Attributes | None
+
+    @property
+    def standing(self) -> Standing:
+        """Return among whom the caller waits."""
+        if self.user is None:
+            return "token"
+        return "anonymous" if self.user is ANONYMOUS else "named"
+
+
+class Access:
+    """Admits requests. Without `anonymous`, who shows no credentials gets the open paths and nothing else."""
+
+    def __init__(self, authenticator: Authenticator, authorizer: Authorizer, *, anonymous: bool = True) -> None:
+        self._authenticator = authenticator
+        self._authorizer = authorizer
+        self._anonymous = anonymous
+
+    def admit_now(self, request: web.BaseRequest, route: Route) -> User | Pending:
+        """Return the caller if it may have what it asks for, else what to give to `admit`.
+
+        Raises BadRequestError, UnauthorizedError or ForbiddenError. A target that names nothing needs no leave.
+        """
+        user, said = self._authenticator.identify_now(request.raw_headers, _peer_of(request))
+        wanted = _wanted(request, route)
+        if user is not None:
+            request[CALLER] = user
+            if wanted is None or self._check(user, wanted, said):
+                return user
+        return Pending(user, said, wanted)
+
+    async def admit(self, request: web.BaseRequest, pending: Pending) -> User:
+        """Return the caller if it may have what it asks for, after asking. Raises as `admit_now`, InternalError, TooManyRequestsError."""
+        user, said, wanted = pending
+        if user is None:
+            user = request[CALLER] = await self._authenticator.identify_by_token(said)
+            if wanted is None or self._check(user, wanted, said):
+                return user
+        assert wanted is not None
+        await self._authorizer.check(user, wanted)
+        return user
+
+    async def close(self) -> None:
+        """End the reviews under way."""
+        await self._authenticator.close()
+        await self._authorizer.close()
+
+    def _check(self, user: User, wanted: Attributes, said: Said) -> bool:
+        """Return whether the access is allowed; False where a review has to say so."""
+        if user is ANONYMOUS and not self._anonymous and not self._authorizer.is_open(wanted):
+            raise errors.UnauthorizedError
+        if said.impersonates:
+            raise errors.ForbiddenError("forbidden: impersonation is not possible here", {})
+        return self._authorizer.check_now(user, wanted)
+
+
+def _wanted(request: web.BaseRequest, route: Route) -> Attributes | None:
+    """Return what would be done; None where nothing will be, since the target itself is wrong."""
+    wanted = route.attributes
+    if wanted is None and route.error is None:  # nobody could be asked about it, so nobody may have it
+        raise errors.UnauthorizedError
+    return wanted if wanted is None or request.method == "GET" else wanted.with_method(request.method)
+
+
+def _peer_of(request: web.BaseRequest) -> Peer:
+    connection: Connection = request.protocol  # type: ignore[assignment]  # our own kind, see serving
+    peer = connection.peer
+    if peer is None:
+        transport = request.transport
+        secured = transport.get_extra_info("ssl_object") if transport is not None else None
+        if secured is None:  # the connection is gone, and with it whoever it was
+            raise errors.UnauthorizedError
+        peer = connection.peer = read_peer(secured)
+    return peer
