@@ -9,22 +9,38 @@ authorizer above all) takes the `MetricPath` from here, so that nobody can be as
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 from urllib.parse import unquote_to_bytes
 
 from adapter import errors
 from adapter.model import durations, fieldselectors, selectors
-from adapter.model.metrics import CustomAnswer, CustomMetricInfo, CustomQuestion, ExternalAnswer, ExternalQuestion
+from adapter.model.metrics import (
+    CustomAnswer,
+    CustomMetricInfo,
+    CustomQuestion,
+    ExternalAnswer,
+    ExternalQuestion,
+    ResourceAnswer,
+    ResourceQuestion,
+)
 from adapter.server import listoptions
 from adapter.server.listoptions import ListOptions
 
 CUSTOM_GROUP = "custom.metrics.k8s.io"
 EXTERNAL_GROUP = "external.metrics.k8s.io"
-VERSIONS = {CUSTOM_GROUP: ("v1beta1", "v1beta2"), EXTERNAL_GROUP: ("v1beta1",)}
-"""The versions of each group, the preferred one first. Upstream's group document prefers v1beta1 of custom metrics."""
+RESOURCE_GROUP = "metrics.k8s.io"
+VERSIONS = {CUSTOM_GROUP: ("v1beta2", "v1beta1"), EXTERNAL_GROUP: ("v1beta1",), RESOURCE_GROUP: ("v1beta1",)}
+"""The versions of each group, the preferred one first, which is what the manifests give the higher priority."""
+
+Question: TypeAlias = CustomQuestion | ExternalQuestion | ResourceQuestion
 
 WILDCARD = "*"
 
+MOST_SYMBOLS = 4000
+LONGEST_SELECTOR = 32 * 1024
+"""What a selector may hold of commas, brackets and operators, and of characters: to read one takes time, and anyone may send it."""
+
+_LONGEST_TIMEOUT, _MOST_PARAMETERS, _MOST_SEGMENTS = 100, 1000, 100
 _ESCAPE_CUT_SHORT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _TRUE_WORDS = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 # What Kubernetes' own API has below a namespace beside resources: read as part of the namespace, as every API server does.
@@ -58,15 +74,24 @@ class MetricsProvider(Protocol):
         ...
 
 
+class ResourceMetricsProvider(Protocol):
+    """Who answers questions about cpu and memory; errors as those of `MetricsProvider`."""
+
+    async def resource(self, question: ResourceQuestion) -> ResourceAnswer:
+        """Answer a question about pods or nodes; for a named one exactly one item, or an error."""
+        ...
+
+
 class MetricPath(NamedTuple):
     """The decoded parts of a metric path.
 
     `form` is ``object`` (R/NAME/M, in a namespace or at the root), ``namespace`` (``namespaces/N/metrics/M``: `resource`
-    is ``namespaces``, `namespace` None, `name` the namespace described) or ``external`` (`resource` ""). `name` is None
-    for the wildcard and for external metrics.
+    is ``namespaces``, `namespace` None, `name` the namespace described), ``external`` (`resource` "") or ``resource`` (pods and
+    nodes of ``metrics.k8s.io``: `metric` ""). `name` is None for the wildcard, for external metrics, and for lists of resource
+    metrics.
     """
 
-    form: Literal["object", "namespace", "external"]
+    form: Literal["object", "namespace", "external", "resource"]
     group: str
     version: str
     namespace: str | None
@@ -83,6 +108,7 @@ class Parameters(NamedTuple):
 
     label_selector: str = ""
     metric_label_selector: str = ""
+    include_object: str = ""
     pretty: bool | None = None
     timeout: float | None = None
     watch: bool = False
@@ -90,7 +116,10 @@ class Parameters(NamedTuple):
 
 
 def split_target(target: str) -> tuple[str, str]:
-    """Return raw path and raw query of a request target, which may be in absolute form. Raises BadRequestError."""
+    """Return raw path and raw query of a request target, which may be in absolute form.
+
+    Raises BadRequestError, also for a query of so many parts that reading them would take long.
+    """
     if not target.isascii():
         raise _invalid_path()
     path, _, query = target.partition("?")
@@ -100,6 +129,8 @@ def split_target(target: str) -> tuple[str, str]:
             raise _invalid_path()
         _, slash, below = rest.partition("/")
         path = slash + below or "/"
+    if query.count("&") > _MOST_PARAMETERS:
+        raise errors.BadRequestError("too many query parameters")
     return path, query
 
 
@@ -108,8 +139,10 @@ def decode_segments(path: str) -> tuple[str, ...]:
 
     Raises BadRequestError for an escape that is none, for what is not UTF-8, and for segments that Kubernetes clients
     refuse to build: ``.``, ``..`` and those that hold a percent sign or NUL. One that holds a slash is no segment of a path
-    that we serve: NotFoundError. Empty segments are left to `parse_metric_path`.
+    that we serve, nor has any such path so many segments: NotFoundError. Empty segments are left to `parse_metric_path`.
     """
+    if path.count("/") > _MOST_SEGMENTS:
+        raise path_not_found()
     segments = tuple(_decode_segment(segment) for segment in path[1:].split("/"))
     if any(segment in {".", ".."} or "%" in segment or "\0" in segment for segment in segments):
         raise _invalid_path()
@@ -127,6 +160,8 @@ def parse_metric_path(group: str, version: str, rest: Sequence[str]) -> MetricPa
     rest = _without_empty_end(rest)
     if rest and not rest[0]:
         raise path_not_found()
+    if group == RESOURCE_GROUP:
+        return _parse_resource_path(group, version, rest)
     if not all(rest):
         raise _invalid_path()
     if group == CUSTOM_GROUP:
@@ -155,6 +190,22 @@ def _parse_custom_path(group: str, version: str, rest: Sequence[str]) -> MetricP
     raise path_not_found()
 
 
+def _parse_resource_path(group: str, version: str, rest: Sequence[str]) -> MetricPath:
+    """Parse a path of resource metrics, which upstream routes as those of any other kind of object."""
+    if not all(rest):
+        raise path_not_found()
+    match rest:
+        case ["nodes" | "pods" as resource]:
+            return MetricPath("resource", group, version, None, resource, None, "")
+        case ["nodes", name]:
+            return MetricPath("resource", group, version, None, "nodes", name, "")
+        case ["namespaces", namespace, "pods"]:
+            return MetricPath("resource", group, version, namespace, "pods", None, "")
+        case ["namespaces", namespace, "pods", name]:
+            return MetricPath("resource", group, version, namespace, "pods", name, "")
+    raise path_not_found()
+
+
 def parse_parameters(query: str) -> Parameters:
     """Parse a raw query as Go's net/url does: pairs that do not decode or hold a semicolon are dropped.
 
@@ -167,6 +218,7 @@ def parse_parameters(query: str) -> Parameters:
     return Parameters(
         label_selector=first.get("labelSelector", ""),
         metric_label_selector=first.get("metricLabelSelector", ""),
+        include_object=first.get("includeObject", ""),
         pretty=pretty in _TRUE_WORDS if pretty else None,
         timeout=_timeout(first.get("timeout", "")),
         watch="watch" in first and listoptions.is_true(first["watch"]),
@@ -174,13 +226,17 @@ def parse_parameters(query: str) -> Parameters:
     )
 
 
-def build_question(path: MetricPath, parameters: Parameters) -> CustomQuestion | ExternalQuestion:
+def build_question(path: MetricPath, parameters: Parameters) -> Question:
     """Return the question of a request.
 
-    A bad `labelSelector` is a 400 even where it selects nothing (a name is given); a bad `metricLabelSelector` is a
-    500 without reason, as upstream. A `fieldSelector` may only repeat the name of the path. Watching external metrics is a 405.
+    A selector that is too large is a 400. A bad `labelSelector` is a 400 even where it selects nothing (a name is given); a bad `metricLabelSelector` is a
+    500 without reason, as upstream. A `fieldSelector` of a custom or external metric may only repeat the name of the path.
+    Watching external or resource metrics is a 405.
     """
+    _check_size(parameters)
     listoptions.check_numbers(parameters.options)
+    if path.form == "resource":
+        return _build_resource_question(path, parameters)
     selector = selectors.parse_selector(parameters.label_selector)
     fields = listoptions.parse_fields(parameters.options)
     if path.form == "external":
@@ -201,6 +257,32 @@ def build_question(path: MetricPath, parameters: Parameters) -> CustomQuestion |
     resource, _, group = path.resource.partition(".")
     asked = path.resource if group else resource  # a dot without a group after it is not repeated to the caller
     return CustomQuestion(asked, path.namespace, path.name, path.metric, objects, metric_selector)
+
+
+def _check_size(parameters: Parameters) -> None:
+    """Refuse selectors of a size that nobody needs and that would take long to read."""
+    for name, text in (
+        ("labelSelector", parameters.label_selector),
+        ("metricLabelSelector", parameters.metric_label_selector),
+        ("fieldSelector", parameters.options.field_selector),
+    ):
+        if len(text) > LONGEST_SELECTOR or sum(map(text.count, ",()!=<>")) > MOST_SYMBOLS:
+            raise errors.BadRequestError(f"{name} is too large")
+
+
+def _build_resource_question(path: MetricPath, parameters: Parameters) -> ResourceQuestion:
+    """Return the question about pods or nodes; selectors mean nothing, and may be anything, where a name is given."""
+    assert path.resource in {"pods", "nodes"}
+    resource: Literal["pods", "nodes"] = "pods" if path.resource == "pods" else "nodes"
+    if path.name is not None:
+        everything = selectors.EVERYTHING, fieldselectors.EVERYTHING
+        return ResourceQuestion(resource, path.namespace, path.name, *everything)
+    objects = selectors.parse_selector(parameters.label_selector)
+    fields = fieldselectors.parse_metadata(parameters.options.field_selector)
+    if parameters.watch:
+        message = f'watch is not supported on resources of kind "{resource}.{path.group}"'
+        raise errors.MethodNotAllowedError(message, {"group": path.group, "kind": resource})
+    return ResourceQuestion(resource, path.namespace, None, objects, fields)
 
 
 def path_not_found() -> errors.NotFoundError:
@@ -233,6 +315,8 @@ def _timeout(text: str) -> float | None:
     """Parse `timeout`; zero and less mean no wish, as upstream."""
     if not text:
         return None
+    if len(text) > _LONGEST_TIMEOUT:
+        raise errors.BadRequestError("invalid timeout specified in the request URL - it is too long")
     try:
         seconds = durations.parse_go_duration(text)
     except ValueError as error:

@@ -1,18 +1,26 @@
 # ruff: noqa: N815 - the fields are named as they are sent: renaming them on the way costs nothing but hides the text
-"""The JSON of answers and failures, byte for byte as upstream's serializer writes it.
+"""The JSON of answers and failures, byte for byte as upstream's serializer writes it. Resource metrics are in `resourcebodies`.
 
 Go's rules: fields in the order of the types, map keys sorted, `<`, `>`, `&` and the two line separators of Unicode
-escaped, a newline after compact text and none after indented text.
+escaped, a newline after compact text and none after indented text. Ten thousand objects are a body of megabytes, so lists come in
+pieces, between which the event loop may do other work.
 """
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import TypeVar
 
 import msgspec
 
 from adapter import errors
 from adapter.model import quantity, selectors
-from adapter.model.metrics import CustomAnswer, CustomQuestion, ExternalAnswer, MetricValue
+from adapter.model.metrics import CustomAnswer, CustomQuestion, ExternalAnswer, ExternalValue, MetricValue
+
+_PIECE = 100
+"""How many objects are encoded at once."""
+
+_Item = TypeVar("_Item")
 
 _GO_ESCAPES = {
     b"<": rb"\u003c",
@@ -30,14 +38,14 @@ class _Selector(msgspec.Struct):
     matchExpressions: object = msgspec.UNSET
 
 
-class _Described(msgspec.Struct):
+class _Described(msgspec.Struct, gc=False):
     kind: str
     namespace: str | msgspec.UnsetType
     name: str
     apiVersion: str
 
 
-class _ItemV1beta1(msgspec.Struct):
+class _ItemV1beta1(msgspec.Struct, gc=False):
     describedObject: _Described
     metricName: str
     timestamp: str
@@ -45,30 +53,23 @@ class _ItemV1beta1(msgspec.Struct):
     selector: _Selector | None
 
 
-class _Identifier(msgspec.Struct):
+class _Identifier(msgspec.Struct, gc=False):
     name: str
     selector: _Selector | None
 
 
-class _ItemV1beta2(msgspec.Struct):
+class _ItemV1beta2(msgspec.Struct, gc=False):
     describedObject: _Described
     metric: _Identifier
     timestamp: str
     value: str
 
 
-class _ExternalItem(msgspec.Struct):
+class _ExternalItem(msgspec.Struct, gc=False):
     metricName: str
     metricLabels: Mapping[str, str] | None
     timestamp: str
     value: str
-
-
-class _List(msgspec.Struct):
-    kind: str
-    apiVersion: str
-    metadata: dict[str, str]
-    items: list[_ItemV1beta1] | list[_ItemV1beta2] | list[_ExternalItem]
 
 
 class _Cause(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
@@ -109,6 +110,11 @@ def encode(document: msgspec.Struct) -> bytes:
     return _go_text(_sorting.encode(document))
 
 
+def encode_fragment(fragment: object) -> bytes:
+    """Return compact JSON as `encode` does, but without the newline: a piece of a document, or several of its objects as a list."""
+    return _go_escaped(_sorting.encode(fragment))
+
+
 def encode_as_built(document: Mapping[str, object]) -> bytes:
     """Return JSON as `encode` does, for a document built of dicts whose keys already stand in the order to send."""
     return _go_text(_as_built.encode(document))
@@ -119,8 +125,8 @@ def indent(body: bytes) -> bytes:
     return msgspec.json.format(body, indent=2)
 
 
-def encode_custom(version: str, question: CustomQuestion, answer: CustomAnswer) -> bytes:
-    """Return a MetricValueList of ``custom.metrics.k8s.io``.
+def encode_custom(version: str, question: CustomQuestion, answer: CustomAnswer) -> Iterator[bytes]:
+    """Yield a MetricValueList of ``custom.metrics.k8s.io`` in pieces.
 
     Every item repeats the metric selector of the request. One that the API's form cannot say raises `errors.PlainError`,
     but only when there is an item to carry it, as upstream.
@@ -128,27 +134,43 @@ def encode_custom(version: str, question: CustomQuestion, answer: CustomAnswer) 
     selector = None
     if answer.items and (form := selectors.selector_to_json(question.selector)) is not None:
         selector = _Selector(**form)
-    items: list[_ItemV1beta1] | list[_ItemV1beta2]
-    if version == "v1beta1":
-        items = [
-            _ItemV1beta1(_described(item), item.metric, stamp, quantity.format_milli(item.milli), selector)
-            for item, stamp in _stamped(answer.items)
-        ]
-    else:
-        items = [
-            _ItemV1beta2(_described(item), _Identifier(item.metric, selector), stamp, quantity.format_milli(item.milli))
-            for item, stamp in _stamped(answer.items)
-        ]
-    return encode(_List("MetricValueList", f"custom.metrics.k8s.io/{version}", {}, items))
+    stamp = functools.cache(format_time)  # the items of one answer mostly share theirs
+
+    def first(item: MetricValue) -> msgspec.Struct:
+        value = quantity.format_milli(item.milli)
+        return _ItemV1beta1(_described(item), item.metric, stamp(item.time), value, selector)
+
+    def second(item: MetricValue) -> msgspec.Struct:
+        value = quantity.format_milli(item.milli)
+        return _ItemV1beta2(_described(item), _Identifier(item.metric, selector), stamp(item.time), value)
+
+    build = first if version == "v1beta1" else second
+    return encode_list("MetricValueList", f"custom.metrics.k8s.io/{version}", answer.items, build)
 
 
-def encode_external(version: str, answer: ExternalAnswer) -> bytes:
-    """Return an ExternalMetricValueList; `metricLabels` is null only where the answer has no labels at all."""
-    items = [
-        _ExternalItem(item.metric, item.labels, format_time(item.time), quantity.format_milli(item.milli))
-        for item in answer.items
-    ]
-    return encode(_List("ExternalMetricValueList", f"external.metrics.k8s.io/{version}", {}, items))
+def encode_external(version: str, answer: ExternalAnswer) -> Iterator[bytes]:
+    """Yield an ExternalMetricValueList in pieces; `metricLabels` is null only where the answer has no labels at all."""
+
+    def build(item: ExternalValue) -> msgspec.Struct:
+        return _ExternalItem(item.metric, item.labels, format_time(item.time), quantity.format_milli(item.milli))
+
+    return encode_list("ExternalMetricValueList", f"external.metrics.k8s.io/{version}", answer.items, build)
+
+
+def encode_list(
+    kind: str, api_version: str, items: Sequence[_Item], build: Callable[[_Item], msgspec.Struct]
+) -> Iterator[bytes]:
+    """Yield a list of the API in pieces, `build` making each of its objects."""
+    yield f'{{"kind":"{kind}","apiVersion":"{api_version}","metadata":{{}},"items":['.encode()
+    yield from members(items, build)
+    yield b"]}\n"
+
+
+def members(items: Sequence[_Item], build: Callable[[_Item], msgspec.Struct]) -> Iterator[bytes]:
+    """Yield the members of a JSON list, a bounded number at a time."""
+    for start in range(0, len(items), _PIECE):
+        piece = encode_fragment([build(item) for item in items[start : start + _PIECE]])[1:-1]
+        yield b"," + piece if start else piece
 
 
 def encode_status(error: errors.StatusError) -> bytes:
@@ -169,20 +191,12 @@ def _described(item: MetricValue) -> _Described:
     return _Described(described.kind, described.namespace or msgspec.UNSET, described.name, described.api_version)
 
 
-def _stamped(items: tuple[MetricValue, ...]) -> list[tuple[MetricValue, str]]:
-    """Pair items with their formatted times; the items of one answer mostly share theirs."""
-    known: dict[float, str] = {}
-    pairs = []
-    for item in items:
-        stamp = known.get(item.time)
-        if stamp is None:
-            stamp = known[item.time] = format_time(item.time)
-        pairs.append((item, stamp))
-    return pairs
-
-
 def _go_text(body: bytes) -> bytes:
+    return _go_escaped(body) + b"\n"
+
+
+def _go_escaped(body: bytes) -> bytes:
     for character, escape in _GO_ESCAPES.items():
         if character in body:  # only ever inside a string
             body = body.replace(character, escape)
-    return body + b"\n"
+    return body

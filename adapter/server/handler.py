@@ -1,8 +1,8 @@
 """From one HTTP request to its answer: bodies kept as bytes, deadline, failures, self-metrics.
 
 `Handler.handle` is all that aiohttp's low-level server calls: the same handler behind an `Application`'s router takes
-about a quarter more CPU for a kept answer. Who may ask is to be decided before `_answer`, on
-the `Route` that `_answer` works from.
+about a quarter more CPU for a kept answer. Who may ask is decided before `_answer`, on the `Route` that
+`_answer` works from: what is kept is not kept by caller.
 
 A body is kept until its values are no longer fresh or the registry has changed; who asks the same in the same form
 within that time gets the same bytes. Failures are never kept.
@@ -12,6 +12,8 @@ import asyncio
 import gzip
 import logging
 import uuid
+from collections import Counter as Counts
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -22,9 +24,11 @@ from prometheus_client import Counter, Histogram
 
 from adapter import errors, monitoring
 from adapter.model.clock import Clock
-from adapter.model.metrics import CustomQuestion, ExternalQuestion
-from adapter.server import bodies, negotiation, routing
-from adapter.server.api import MetricsProvider
+from adapter.model.metrics import CustomQuestion, ExternalQuestion, ResourceQuestion
+from adapter.server import bodies, negotiation, resourcebodies, routing
+from adapter.server.access import Access, Pending, Standing
+from adapter.server.accesslog import AccessLog
+from adapter.server.api import MetricsProvider, ResourceMetricsProvider
 from adapter.server.documents import Documents
 from adapter.server.health import Health
 from adapter.server.routing import Labels, Route
@@ -33,7 +37,8 @@ log = logging.getLogger(__name__)
 
 _TEXT = "text/plain; charset=utf-8"
 _ALLOWED = "GET, HEAD"
-_ROUTES_KEPT = 16_384
+_ROUTES_KEPT, _ROUTES_WEIGHT = 16_384, 48 * 1024 * 1024
+_LARGE_PIECE = 16_384  # bytes of a body made at once, after which other work may run
 _LONGEST_KEY = 4096  # bytes of a target that is remembered; also what an entry counts for beside its body
 
 _NOT_ALLOWED = errors.MethodNotAllowedError("the server does not allow this method on the requested resource", {})
@@ -65,8 +70,11 @@ class Reply(NamedTuple):
 
 
 class _Form(NamedTuple):
+    """How a body is wanted; `table` is the version of a Table, "" for the plain answer."""
+
     pretty: bool
     compressed: bool
+    table: str = ""
 
 
 class _Kept(NamedTuple):
@@ -86,24 +94,33 @@ class Handler:
         provider: MetricsProvider,
         documents: Documents,
         health: Health,
+        access: Access,
         *,
         own_metrics: monitoring.Monitoring,
         clock: Clock,
         limits: Limits = Limits(),
+        resource_provider: ResourceMetricsProvider | None = None,
+        access_log: AccessLog | None = None,
     ) -> None:
+        """`resource_provider` is needed where ``metrics.k8s.io`` is served."""
         self.stopping = False
         self._provider = provider
+        self._resource_provider = resource_provider
+        self._access_log = access_log
         self._documents = documents
         self._health = health
+        self._access = access
         self._monitoring = own_metrics
         self._clock = clock
         self._limits = limits
         self._routes: LRUCache[str, Route] = LRUCache(_ROUTES_KEPT)
+        self._routes_weight = 0
         self._routed = documents.served_groups
         self._kept: LRUCache[_Key, _Kept] = LRUCache(
             limits.kept_bytes, getsizeof=lambda kept: len(kept.reply.body) + _LONGEST_KEY
         )
         self._asking = 0
+        self._in_review: Counts[tuple[bool, Standing]] = Counts()
         self._inflight = own_metrics.inflight.labels("readOnly")
         self._counters: dict[tuple[Labels, int], Counter] = {}
         self._durations: dict[Labels, Histogram] = {}
@@ -115,18 +132,50 @@ class Handler:
         served = self._documents.served_groups
         if served is not self._routed:  # a path may mean something now that it did not mean before
             self._routed = served
-            self._routes.clear()
+            self._forget_routes()
         route = self._routes.get(target)
         if route is None:
             route = routing.find_route(target, served)
-            if len(target) <= _LONGEST_KEY:
-                self._routes[target] = route
+            self._remember_route(target, route)
         try:
-            reply = await self._answer(request, target, route)
+            admitted = self._access.admit_now(request, route)
+            if isinstance(admitted, Pending):
+                reply = await self._answer_after_review(request, target, route, admitted)
+            else:
+                reply = await self._answer(request, target, route)
+        except errors.TooManyRequestsError as error:
+            reply = _too_many(error)
         except Exception as error:  # noqa: BLE001 - the one place where failures become answers
             reply = _fail(_status_of(error, route), _form(request, route))
-        self._count(route.labels, reply.status, self._clock.monotonic() - started)
-        return self._respond(request, reply)
+        seconds = self._clock.monotonic() - started
+        self._count(route.labels, reply.status, seconds)
+        response = self._respond(request, reply)
+        if self._access_log is not None:
+            self._access_log.note(request, route, response, seconds)
+        return response
+
+    async def _answer_after_review(
+        self, request: web.BaseRequest, target: str, route: Route, pending: Pending
+    ) -> Reply:
+        """Answer once the API server has said that the caller may ask; review and answer share one deadline.
+
+        Callers who wait for that are bounded too: those who ask for metrics, and the others, and of both those with a name, those
+        with a token, and those with nothing, so that none of them keep out the rest.
+        """
+        waiting = (route.kind == "metrics", pending.standing)
+        if self._in_review[waiting] >= self._limits.in_flight:
+            raise errors.TooManyRequestsError
+        async with asyncio.timeout(self._patience(route)):
+            self._in_review[waiting] += 1
+            try:
+                await self._access.admit(request, pending)
+            finally:
+                self._in_review[waiting] -= 1
+            return await self._answer(request, target, route)
+
+    def _patience(self, route: Route) -> float:
+        """Return how many seconds the caller waits."""
+        return min(self._limits.request_timeout, route.parameters.timeout or self._limits.request_timeout)
 
     async def _answer(self, request: web.BaseRequest, target: str, route: Route) -> Reply:
         is_unknown = route.error is not None and route.error.code == errors.NotFoundError.code
@@ -147,21 +196,18 @@ class Handler:
         return await self._list_paths() if answer is None else Reply(answer.status, answer.text.encode(), _TEXT)
 
     async def _answer_metrics(self, request: web.BaseRequest, target: str, route: Route) -> Reply:
-        if not negotiation.accepts_json(request.headers.get("Accept", "")):
-            raise _NOT_ACCEPTABLE
-        form = _form(request, route)
+        form = _metrics_form(request, route)
         kept = self._find_kept((target, form))
         if kept is not None:
             return kept
         if self._asking >= self._limits.in_flight:
-            return _too_many()
-        limit = min(self._limits.request_timeout, route.parameters.timeout or self._limits.request_timeout)
+            raise errors.TooManyRequestsError
         generation = self._provider.generation  # before asking: an answer may be older than the registry it ends in
         self._asking += 1
         self._inflight.inc()
         try:
-            async with asyncio.timeout(limit):
-                body, fresh_until = await self._ask(route)
+            async with asyncio.timeout(self._patience(route)):
+                body, fresh_until = await self._ask(route, form.table)
         finally:
             self._asking -= 1
             self._inflight.dec()
@@ -169,18 +215,25 @@ class Handler:
         self._keep((target, form), _Kept(reply, generation, fresh_until))
         return reply
 
-    async def _ask(self, route: Route) -> tuple[bytes, float]:
+    async def _ask(self, route: Route, table: str) -> tuple[bytes, float]:
         """Put the question to the provider; returns the body and until when it may be kept."""
         question, version = route.question, route.labels.version
         if isinstance(question, CustomQuestion):
             custom = await self._provider.custom(question)
             times = {item.time for item in custom.items}
-            body, fresh_until = bodies.encode_custom(version, question, custom), custom.fresh_until
+            pieces, fresh_until = bodies.encode_custom(version, question, custom), custom.fresh_until
+        elif isinstance(question, ResourceQuestion):
+            assert self._resource_provider is not None  # the group is served
+            usages = await self._resource_provider.resource(question)
+            times = {item.time for item in usages.items}
+            wanted = resourcebodies.Table(table, route.parameters.include_object) if table else None
+            pieces, fresh_until = resourcebodies.encode(version, question, usages, wanted), usages.fresh_until
         else:
             assert isinstance(question, ExternalQuestion)
             external = await self._provider.external(question)
             times = {item.time for item in external.items}
-            body, fresh_until = bodies.encode_external(version, external), external.fresh_until
+            pieces, fresh_until = bodies.encode_external(version, external), external.fresh_until
+        body = await _join(pieces)
         freshness = self._monitoring.freshness.labels(route.labels.group)
         now = self._clock.wall()
         for time in times:
@@ -221,6 +274,19 @@ class Handler:
         assert document is not None  # every table of documents has it
         return Reply(404, document.body, document.content_type)
 
+    def _remember_route(self, target: str, route: Route) -> None:
+        """Remember what anyone may ask for, within a bound of memory: a selector weighs hundreds of times what its text does."""
+        if len(target) > _LONGEST_KEY:
+            return
+        self._routes_weight += routing.weigh(target)
+        if self._routes_weight > _ROUTES_WEIGHT:
+            self._forget_routes()
+        self._routes[target] = route
+
+    def _forget_routes(self) -> None:
+        self._routes.clear()
+        self._routes_weight = 0
+
     def _find_kept(self, key: _Key) -> Reply | None:
         kept = self._kept.get(key)
         if kept is None or kept.generation != self._provider.generation:
@@ -253,7 +319,8 @@ class Handler:
         if reply.content_type:
             headers["Content-Type"] = reply.content_type
         response = web.Response(status=reply.status, body=reply.body, headers=headers)
-        if self.stopping or reply.status == errors.RequestTooLargeError.code:
+        # a body that is still on its way is not waited for, so the connection ends, and its owner is told
+        if self.stopping or reply.status == errors.RequestTooLargeError.code or not request.content.is_eof():
             response.force_close()
         return response
 
@@ -283,9 +350,32 @@ def _form(request: web.BaseRequest, route: Route) -> _Form:
     return _Form(pretty, negotiation.accepts_gzip(request.headers.get("Accept-Encoding", "")))
 
 
+def _metrics_form(request: web.BaseRequest, route: Route) -> _Form:
+    """Return how a value list is wanted; raises for a caller who takes no JSON. Only resource metrics have a Table."""
+    accept, form = request.headers.get("Accept", ""), _form(request, route)
+    if isinstance(route.question, ResourceQuestion):
+        table = negotiation.choose_table(accept)
+        if table is None:
+            raise _NOT_ACCEPTABLE
+        return form._replace(table=table) if table else form
+    if not negotiation.accepts_json(accept):
+        raise _NOT_ACCEPTABLE
+    return form
+
+
 def _fail(error: errors.StatusError, form: _Form) -> Reply:
     body = bodies.encode_status(error)
     return Reply(error.code, bodies.indent(body) if form.pretty else body)
+
+
+async def _join(pieces: Iterable[bytes]) -> bytes:
+    """Return a body that is made piece by piece; other work may run after each of a large one."""
+    made = []
+    for piece in pieces:
+        made.append(piece)
+        if len(piece) > _LARGE_PIECE:
+            await asyncio.sleep(0)
+    return b"".join(made)
 
 
 async def _shape(body: bytes, form: _Form) -> Reply:
@@ -299,5 +389,5 @@ async def _shape(body: bytes, form: _Form) -> Reply:
     return Reply(200, body)
 
 
-def _too_many() -> Reply:
-    return Reply(429, b"Too many requests, please try again later.\n", _TEXT, (("Retry-After", "1"),))
+def _too_many(error: errors.TooManyRequestsError) -> Reply:
+    return Reply(error.code, f"{error.message}\n".encode(), _TEXT, (("Retry-After", "1"),))

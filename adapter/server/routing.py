@@ -1,16 +1,18 @@
 """What a raw request target asks for, worked out once: the kind of answer, its parts, and its labels in the self-metrics.
 
-A pure function of the target and the groups that are served. Nothing is decided here about who may ask.
+A pure function of the target and the groups that are served. Nothing is decided here about who may ask; what an authorizer
+is asked about is derived from the very values that the answer is made of.
 """
 
+import functools
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from adapter import errors
-from adapter.model.metrics import CustomQuestion, ExternalQuestion
-from adapter.server import api
-from adapter.server.api import MetricPath, Parameters
+from adapter.server import api, attributes
+from adapter.server.api import RESOURCE_GROUP, MetricPath, Parameters, Question
+from adapter.server.attributes import Attributes
 
 HEALTH_ENDPOINTS = ("healthz", "livez", "readyz")
 
@@ -28,12 +30,12 @@ class Labels(NamedTuple):
     scope: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Route:
     """What a target means. `path` and `question` are set for metrics, `document` for documents.
 
     `error` is what the caller is told instead of an answer: the target itself is wrong. It is never raised, since one
-    object serves many requests.
+    object serves many requests. A metric path that could be read is there all the same: who may not ask is told that first.
     """
 
     kind: Literal["metrics", "document", "health", "monitoring", "unknown"]
@@ -43,8 +45,17 @@ class Route:
     document: str = ""
     path: MetricPath | None = None
     parameters: Parameters = _NO_PARAMETERS
-    question: CustomQuestion | ExternalQuestion | None = None
+    question: Question | None = None
     error: errors.StatusError | None = None
+
+    @functools.cached_property
+    def attributes(self) -> Attributes | None:
+        """Return what a GET would do here, None where the target names nothing that there could be."""
+        if self.path is not None:
+            return attributes.build_attributes(self.path, self.question, watch=self.parameters.watch)
+        if self.kind == "document":
+            return Attributes("get", self.document)
+        return Attributes("get", "/" + "/".join(self.segments)) if self.segments else None
 
 
 _UNKNOWN = Labels("GET")
@@ -74,18 +85,33 @@ def find_route(target: str, served_groups: Collection[str]) -> Route:
     return _document_route(document, Labels("GET", subresource=_bounded(segments)), query)
 
 
+def weigh(target: str) -> int:
+    """Return about how many bytes the route of a target takes, with all that comes to be worked out from it."""
+    commas = target.count(",") + target.count("%2C") + target.count("%2c")
+    return 1400 + 10 * len(target) + 400 * commas + 80 * target.count("/")
+
+
 def _metrics_route(group: str, version: str, rest: Sequence[str], query: str) -> Route:
     labels = Labels("LIST", group, version, "*", "*", "cluster")
-    parameters = _NO_PARAMETERS
+    parameters, path = _NO_PARAMETERS, None
     try:
         parameters = api.parse_parameters(query)
         path = api.parse_metric_path(group, version, rest)
+        if group == RESOURCE_GROUP:
+            labels = _resource_labels(path)
         if path.form == "namespace" or (path.form == "object" and path.namespace is not None):
             labels = labels._replace(scope="resource")
         question = api.build_question(path, parameters)
     except errors.StatusError as error:
-        return Route("metrics", labels, parameters=parameters, error=error)
+        return Route("metrics", labels, path=path, parameters=parameters, error=error)
     return Route("metrics", labels, path=path, parameters=parameters, question=question)
+
+
+def _resource_labels(path: MetricPath) -> Labels:
+    """Return the labels that API servers give to requests about objects of a kind; there are but two kinds."""
+    scope = "resource" if path.name is not None else "cluster" if path.namespace is None else "namespace"
+    verb = "LIST" if path.name is None else "GET"
+    return Labels(verb, path.group, path.version, path.resource, "", scope)
 
 
 def _document_route(document: str, labels: Labels, query: str) -> Route:

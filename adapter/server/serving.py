@@ -2,60 +2,36 @@
 
 The end is the one of Kubernetes' API servers: readiness fails first while serving goes on for the shutdown delay, since
 endpoints are removed later than a pod is told to stop; then nothing new is accepted, requests in flight are answered, and
-connections close.
+connections close. Every answer since the beginning of the end asks its caller to leave, and no connection is closed over a
+request that has arrived but was not read yet.
 """
 
 import asyncio
 import contextlib
 import logging
-from http import HTTPStatus
-
-from aiohttp import web
 
 from adapter import monitoring
+from adapter.server import connections
+from adapter.server.connections import ConnectionServer
 from adapter.server.handler import Handler
 from adapter.server.health import Check
 from adapter.server.tls import ServingCertificate
 
 log = logging.getLogger(__name__)
 
-KEEPALIVE = 120.0
-"""Seconds an idle connection lives: longer than the 90 s after which kube-apiserver drops its own, so that we never
-close one it is about to use; short enough to be rid of callers who send half a request."""
-
 MAX_HEADERS = 4096
 MAX_LINE = 64 * 1024
 """Bytes of a request line or a header field: a long selector, a long token, a user in hundreds of groups."""
 
+HANDSHAKE_SECONDS = 10.0
+"""A TLS handshake takes no longer than this."""
 
-class _Protocol(web.RequestHandler):
-    """A connection whose malformed requests get Go's bare text; their details are nobody's business and no error of ours."""
+FAREWELL_SECONDS = 2.0
+"""How long the other end of a connection that ends is waited for to say so too; asyncio's own limit is half a minute."""
 
-    __slots__ = ()
-
-    def handle_error(
-        self,
-        request: web.BaseRequest,
-        status: int = 500,
-        exc: BaseException | None = None,
-        message: str | None = None,
-    ) -> web.StreamResponse:
-        """Answer what could not be parsed as a request, and close."""
-        level = logging.ERROR if status >= 500 else logging.DEBUG
-        facts = monitoring.facts(status=status, remote=request.remote, detail=message)
-        log.log(level, "request failed in the HTTP layer", extra=facts, exc_info=exc)
-        text = f"{status} {HTTPStatus(status).phrase}\n"
-        response = web.Response(status=status, text=text, headers={"X-Content-Type-Options": "nosniff"})
-        response.force_close()
-        return response
-
-
-class _Server(web.Server):
-    """aiohttp's low-level server with connections of our own kind."""
-
-    def __call__(self) -> web.RequestHandler:
-        """Make the protocol of a new connection."""
-        return _Protocol(self, loop=self._loop, **self._kwargs)
+_BACKLOG = 128
+_LOOK = 0.02  # seconds between two looks at what is still open while the server ends
+_CUT = 0.01  # seconds in which what did not end in time is cancelled; aiohttp takes 0 for no limit
 
 
 class Shutdown:
@@ -81,6 +57,8 @@ class MetricsServer:
         drain_timeout: float = 60.0,
         share_port: bool = False,
         share_address: bool = False,
+        head_seconds: float = connections.HEAD_SECONDS,
+        most_connections: int = connections.MOST_CONNECTIONS,
     ) -> None:
         """Take the settings; nothing is opened. `share_port` is SO_REUSEPORT, `share_address` SO_REUSEADDR."""
         self._handler = handler
@@ -92,42 +70,40 @@ class MetricsServer:
         self._drain_timeout = drain_timeout
         self._share_port = share_port
         self._share_address = share_address
-        self._runner: web.ServerRunner | None = None
+        self._connections = ConnectionServer(
+            handler.handle,
+            most=most_connections,
+            head_seconds=head_seconds,
+            access_log=None,
+            keepalive_timeout=connections.KEEPALIVE,
+            lingering_time=0,  # bodies are not read; a connection with one left over is closed
+            auto_decompress=False,
+            max_headers=MAX_HEADERS,
+            max_line_size=MAX_LINE,
+            max_field_size=MAX_LINE,
+        )
+        self._listener: asyncio.Server | None = None
         self._follower: asyncio.Task[None] | None = None
 
     @property
     def listening(self) -> bool:
         """Whether the listener is up."""
-        return self._runner is not None and bool(self._runner.addresses)
+        return self._listener is not None and self._listener.is_serving()
 
     async def start(self) -> None:
         """Listen. Raises OSError where the address cannot be had."""
-        server = _Server(
-            self._handler.handle,
-            access_log=None,
-            keepalive_timeout=KEEPALIVE,
-            lingering_time=0,  # bodies are not read; a connection with one left over is closed
-            max_headers=MAX_HEADERS,
-            max_line_size=MAX_LINE,
-            max_field_size=MAX_LINE,
+        self._listener = await asyncio.get_running_loop().create_server(
+            self._connections,
+            self._host,
+            self.port,
+            ssl=self._certificate.context,
+            ssl_handshake_timeout=HANDSHAKE_SECONDS,
+            ssl_shutdown_timeout=FAREWELL_SECONDS,
+            backlog=_BACKLOG,
+            reuse_port=self._share_port or None,
+            reuse_address=self._share_address or None,
         )
-        runner = web.ServerRunner(server, shutdown_timeout=self._drain_timeout)
-        await runner.setup()
-        try:
-            site = web.TCPSite(
-                runner,
-                self._host,
-                self.port,
-                ssl_context=self._certificate.context,
-                reuse_port=self._share_port or None,
-                reuse_address=self._share_address or None,
-            )
-            await site.start()
-        except BaseException:
-            await runner.cleanup()
-            raise
-        self._runner = runner
-        self.port = runner.addresses[0][1]
+        self.port = self._listener.sockets[0].getsockname()[1]
         self._follower = asyncio.create_task(self._certificate.follow(), name="serving certificate")
         log.info("serving", extra=monitoring.facts(host=self._host, port=self.port))
 
@@ -135,12 +111,36 @@ class MetricsServer:
         """End in order; takes the shutdown delay and at most the drain timeout."""
         self._shutdown.begun = True
         self._handler.stopping = True
-        if self._runner is None or self._follower is None:
+        if self._listener is None or self._follower is None:
             return
+        listener, follower, self._follower = self._listener, self._follower, None
         log.info("shutting down", extra=monitoring.facts(delay=self._shutdown_delay))
         await asyncio.sleep(self._shutdown_delay)
-        self._follower.cancel()
+        await _accept_who_waits(listener)
+        listener.close()
+        follower.cancel()
         with contextlib.suppress(asyncio.CancelledError):
-            await self._follower
-        await self._runner.cleanup()
-        self._runner = self._follower = None
+            await follower
+        await self._drain()
+        self._listener = None
+
+    async def _drain(self) -> None:
+        """Close connections as soon as nothing is lost by it, the others at the end of the time for it."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._drain_timeout):
+                while self._connections.is_shaking_hands or self._connections.open_connections():
+                    for connection in self._connections.open_connections():
+                        if connection.may_end:
+                            connection.force_close()
+                    await asyncio.sleep(_LOOK)
+        await self._connections.shutdown(_CUT)
+
+
+async def _accept_who_waits(listener: asyncio.Server) -> None:
+    """Have the event loop accept the connections that the system has made already: closing the listener would cut them."""
+    for _ in range(_BACKLOG):
+        if not any(connections.is_readable(each.fileno()) for each in listener.sockets):
+            break
+        await asyncio.sleep(0)
+    for _ in range(2):  # what was accepted becomes a task, and the task a connection that belongs to the listener
+        await asyncio.sleep(0)

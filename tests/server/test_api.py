@@ -1,16 +1,17 @@
 """Paths and query parameters of the metrics APIs: every form, and every way to be wrong."""
 
 import contextlib
+from urllib.parse import quote
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter import errors
-from adapter.model import selectors
-from adapter.model.metrics import CustomQuestion, ExternalQuestion
+from adapter.model import fieldselectors, selectors
+from adapter.model.metrics import CustomQuestion, ExternalQuestion, ResourceQuestion
 from adapter.server import api
-from adapter.server.api import CUSTOM_GROUP, EXTERNAL_GROUP, MetricPath, Parameters
+from adapter.server.api import CUSTOM_GROUP, EXTERNAL_GROUP, RESOURCE_GROUP, MetricPath, Parameters
 from adapter.server.listoptions import ListOptions
 
 EVERYTHING = selectors.EVERYTHING
@@ -155,6 +156,76 @@ def test_external_path_refused(rest: str, error: type[errors.StatusError]) -> No
 
 
 @pytest.mark.parametrize(
+    ("rest", "namespace", "resource", "name"),
+    [
+        pytest.param("nodes", None, "nodes", None, id="nodes"),
+        pytest.param("nodes/n1", None, "nodes", "n1", id="node"),
+        pytest.param("pods", None, "pods", None, id="all_pods"),
+        pytest.param("namespaces/ns/pods", "ns", "pods", None, id="pods"),
+        pytest.param("namespaces/ns/pods/p%2B1", "ns", "pods", "p+1", id="pod"),
+        pytest.param("namespaces/ns/pods/", "ns", "pods", None, id="trailing_slash"),
+        pytest.param("namespaces/*/pods/*", "*", "pods", "*", id="a_star_is_a_name"),
+        pytest.param("namespaces/pods/pods/pods", "pods", "pods", "pods", id="names_like_resources"),
+    ],
+)
+def test_resource_path(rest: str, namespace: str | None, resource: str, name: str | None) -> None:
+    expected = MetricPath("resource", RESOURCE_GROUP, "v1beta1", namespace, resource, name, "")
+    assert parse(rest, RESOURCE_GROUP, "v1beta1") == expected
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        pytest.param("services", id="other_kind"),
+        pytest.param("pods/p1", id="pod_without_a_namespace"),
+        pytest.param("namespaces/ns", id="no_kind"),
+        pytest.param("namespaces/ns/nodes", id="node_in_a_namespace"),
+        pytest.param("namespaces/ns/pods/p1/status", id="subresource"),
+        pytest.param("namespaces//pods", id="empty_segment"),
+        pytest.param("/", id="empty_segments"),
+        pytest.param("watch/pods", id="watch"),
+    ],
+)
+def test_resource_path_not_found(rest: str) -> None:
+    with pytest.raises(errors.NotFoundError) as caught:
+        parse(rest, RESOURCE_GROUP, "v1beta1")
+    assert caught.value.message == "the server could not find the requested resource"
+
+
+def resource_question(rest: str, query: str = "") -> object:
+    return api.build_question(parse(rest, RESOURCE_GROUP, "v1beta1"), api.parse_parameters(query))
+
+
+def test_resource_question() -> None:
+    fields = fieldselectors.parse_metadata("metadata.name=a")
+    assert resource_question("pods", "labelSelector=app%3Dweb&fieldSelector=metadata.name%3Da") == ResourceQuestion(
+        "pods", None, None, WEB, fields
+    )
+    assert resource_question("nodes/n", "labelSelector=a+in+b&fieldSelector=x&watch=1") == ResourceQuestion(
+        "nodes", None, "n", EVERYTHING, fieldselectors.EVERYTHING
+    ), "of one object nothing is selected, and what selects means nothing"
+
+
+@pytest.mark.parametrize(
+    ("query", "code", "message"),
+    [
+        ("labelSelector=a+in+b", 400, "unable to parse requirement: found 'b' expected: '('"),
+        ("fieldSelector=a", 400, "invalid selector: 'a'; can't understand 'a'"),
+        (
+            "fieldSelector=spec.nodeName%3Da",
+            400,
+            '"spec.nodeName" is not a known field selector: only "metadata.name", "metadata.namespace"',
+        ),
+        ("watch=true", 405, 'watch is not supported on resources of kind "pods.metrics.k8s.io"'),
+    ],
+)
+def test_resource_question_refused(query: str, code: int, message: str) -> None:
+    with pytest.raises(errors.StatusError) as caught:
+        resource_question("namespaces/ns/pods", query)
+    assert (caught.value.code, caught.value.message) == (code, message)
+
+
+@pytest.mark.parametrize(
     ("target", "expected"),
     [
         pytest.param("/a/b?c=d", ("/a/b", "c=d"), id="origin"),
@@ -223,6 +294,59 @@ def test_bad_timeout(text: str, sentence: str) -> None:
     with pytest.raises(errors.BadRequestError) as caught:
         api.parse_parameters(f"timeout={text}")
     assert caught.value.message == f"invalid timeout specified in the request URL - {sentence}"
+
+
+def test_long_timeout() -> None:
+    with pytest.raises(errors.BadRequestError, match="it is too long"):
+        api.parse_parameters(f"timeout={'1h' * 60}")
+
+
+def test_more_parameters_than_anyone_needs() -> None:
+    assert api.split_target("/livez?" + "&".join("a" * 1001)) == ("/livez", "&".join("a" * 1001))
+    with pytest.raises(errors.BadRequestError, match="too many query parameters"):
+        api.split_target("/livez?" + "&".join("a" * 1002))
+
+
+def test_more_segments_than_anyone_needs() -> None:
+    assert api.decode_segments("/a" * 100) == ("a",) * 100
+    with pytest.raises(errors.NotFoundError):
+        api.decode_segments("/a" * 101)
+
+
+LARGE = [
+    pytest.param(",".join(["a"] * 4002), id="requirements"),
+    pytest.param("a in (" + ",".join(["b"] * 4000) + ")", id="values"),
+    pytest.param("(" * 4001, id="brackets"),
+    pytest.param("!" * 4001, id="operators"),
+    pytest.param(" " * (32 * 1024 + 1), id="length"),
+]
+
+
+@pytest.mark.parametrize("text", LARGE)
+@pytest.mark.parametrize("parameter", ["labelSelector", "metricLabelSelector", "fieldSelector"])
+@pytest.mark.parametrize(
+    ("group", "version", "rest"),
+    [
+        (CUSTOM_GROUP, "v1beta2", "namespaces/n/pods/*/m"),
+        (EXTERNAL_GROUP, "v1beta1", "namespaces/n/m"),
+        (RESOURCE_GROUP, "v1beta1", "pods"),
+        (RESOURCE_GROUP, "v1beta1", "nodes/n"),
+    ],
+)
+def test_a_selector_that_is_too_large(group: str, version: str, rest: str, parameter: str, text: str) -> None:
+    path = api.parse_metric_path(group, version, rest.split("/"))
+    parameters = api.parse_parameters(f"{parameter}={quote(text)}")
+    with pytest.raises(errors.BadRequestError) as caught:
+        api.build_question(path, parameters)
+    assert caught.value.message == f"{parameter} is too large"
+
+
+def test_a_large_selector_is_read() -> None:
+    text = "app in (" + ",".join(f"web-{number}" for number in range(3000)) + ")"
+    path = api.parse_metric_path(CUSTOM_GROUP, "v1beta2", ["namespaces", "n", "pods", "*", "m"])
+    question = api.build_question(path, Parameters(text))
+    assert isinstance(question, CustomQuestion)
+    assert len(question.objects.requirements[0].values) == 3000
 
 
 @pytest.mark.parametrize(

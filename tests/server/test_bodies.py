@@ -31,7 +31,7 @@ def question(selector: str = "") -> CustomQuestion:
 
 
 def custom(version: str, *items: MetricValue, selector: str = "") -> str:
-    return bodies.encode_custom(version, question(selector), CustomAnswer(items, 0.0)).decode()
+    return b"".join(bodies.encode_custom(version, question(selector), CustomAnswer(items, 0.0))).decode()
 
 
 def test_v1beta1_with_selector() -> None:
@@ -81,7 +81,7 @@ def test_a_selector_the_api_cannot_say_needs_an_item() -> None:
 
 def test_empty_list_is_no_null() -> None:
     assert custom("v1beta2").endswith('"metadata":{},"items":[]}\n')
-    assert bodies.encode_external("v1beta1", ExternalAnswer((), 0)).endswith(b'"metadata":{},"items":[]}\n')
+    assert b"".join(bodies.encode_external("v1beta1", ExternalAnswer((), 0))).endswith(b'"metadata":{},"items":[]}\n')
 
 
 def test_every_item_keeps_its_own_time() -> None:
@@ -92,7 +92,7 @@ def test_every_item_keeps_its_own_time() -> None:
 
 def test_external() -> None:
     value = ExternalValue("queue_consumer_lag", {"name": "q1", "__name__": "lag"}, 42_000, TIME)
-    assert bodies.encode_external("v1beta1", ExternalAnswer((value,), 0)).decode() == (
+    assert b"".join(bodies.encode_external("v1beta1", ExternalAnswer((value,), 0))).decode() == (
         '{"kind":"ExternalMetricValueList","apiVersion":"external.metrics.k8s.io/v1beta1","metadata":{},"items":['
         '{"metricName":"queue_consumer_lag","metricLabels":{"__name__":"lag","name":"q1"},'
         '"timestamp":"2025-04-01T12:00:00Z","value":"42"}]}\n'
@@ -101,7 +101,9 @@ def test_external() -> None:
 
 @pytest.mark.parametrize(("labels", "expected"), [(None, "null"), ({}, "{}")], ids=["scalar", "no_labels"])
 def test_external_labels(labels: dict[str, str] | None, expected: str) -> None:
-    body = bodies.encode_external("v1beta1", ExternalAnswer((ExternalValue("m", labels, 1, TIME),), 0)).decode()
+    body = b"".join(
+        bodies.encode_external("v1beta1", ExternalAnswer((ExternalValue("m", labels, 1, TIME),), 0))
+    ).decode()
     assert f'"metricLabels":{expected},' in body
 
 
@@ -157,7 +159,7 @@ def test_details_nobody_knows_are_a_mistake() -> None:
 
 
 def test_indented() -> None:
-    body = bodies.encode_external("v1beta1", ExternalAnswer((ExternalValue("m", {}, 1500, TIME),), 0))
+    body = b"".join(bodies.encode_external("v1beta1", ExternalAnswer((ExternalValue("m", {}, 1500, TIME),), 0)))
     assert bodies.indent(body).decode() == (
         '{\n  "kind": "ExternalMetricValueList",\n  "apiVersion": "external.metrics.k8s.io/v1beta1",\n  "metadata": {},\n'
         '  "items": [\n    {\n      "metricName": "m",\n      "metricLabels": {},\n'
@@ -180,7 +182,25 @@ def test_time(seconds: float, expected: str) -> None:
 
 @given(st.dictionaries(st.text(), st.text()), st.integers(-(2**63), 2**63))
 def test_whatever_the_labels_say_comes_back(labels: dict[str, str], milli: int) -> None:
-    body = bodies.encode_external("v1beta1", ExternalAnswer((ExternalValue("m", labels, milli, TIME),), math.inf))
+    body = b"".join(
+        bodies.encode_external("v1beta1", ExternalAnswer((ExternalValue("m", labels, milli, TIME),), math.inf))
+    )
     [item] = json.loads(body)["items"]
     assert item["metricLabels"] == labels
     assert not {"<", ">", "&"} & set(body.decode())
+
+
+@pytest.mark.parametrize("version", ["v1beta1", "v1beta2"])
+def test_a_long_list_comes_in_pieces(version: str) -> None:
+    items = tuple(
+        MetricValue(ObjectReference("Pod", "somens", f"pod{number}", "/v1"), "hits", number, TIME)
+        for number in range(1_000)
+    )
+    pieces = list(bodies.encode_custom(version, question(), CustomAnswer(items, 0.0)))
+    assert max(piece.count(b"describedObject") for piece in pieces) == 100
+    listed = json.loads(b"".join(pieces))["items"]
+    assert [item["describedObject"]["name"] for item in listed] == [f"pod{number}" for number in range(1_000)]
+    values = tuple(ExternalValue("m", {"queue": str(number)}, 1, TIME) for number in range(1_000))
+    pieces = list(bodies.encode_external("v1beta1", ExternalAnswer(values, 0.0)))
+    assert max(piece.count(b"metricName") for piece in pieces) == 100
+    assert len(json.loads(b"".join(pieces))["items"]) == 1_000

@@ -12,6 +12,7 @@ import pytest
 from adapter import errors, monitoring
 from adapter.model import selectors
 from adapter.model.metrics import CustomMetricInfo, CustomQuestion, ExternalQuestion, ExternalValue, GroupResource
+from adapter.server import handler, routing
 from adapter.server.api import CUSTOM_GROUP, EXTERNAL_GROUP
 from adapter.server.handler import Limits
 from adapter.server.health import Check
@@ -347,6 +348,19 @@ async def test_a_target_too_long_to_keep_is_answered(served: Served) -> None:
     target = f"{PODS}?labelSelector=app+in+%28{'%2C'.join(f'web-{number}' for number in range(3000))}%29"
     assert len(target) > 30_000, "also longer than a line may be by aiohttp's own default"
     assert [await asked(served, target), await asked(served, target)] == [1, 2]
+
+
+async def test_memory_for_routes_is_bounded(served: Served) -> None:
+    """Anyone may send targets, and a selector takes hundreds of times the room of its text."""
+    selector = ",".join(["a"] * 1900)
+    weight = routing.weigh(f"{PODS}?labelSelector={selector}")
+    assert weight > 100 * len(selector)
+    fit = handler._ROUTES_WEIGHT // weight
+    connection = await served.connect()
+    for number in range(100, 101 + fit):
+        assert (await connection.request(f"{PODS}?labelSelector=n{number},{selector}")).status == 200
+    assert len(served.handler._routes) < fit
+    assert (await connection.request(PODS)).status == 200
 
 
 # -- compression ------------------------------------------------------------------------------------------------------

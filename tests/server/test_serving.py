@@ -7,11 +7,12 @@ import ssl
 
 import pytest
 
+from adapter.model.identity import User
 from adapter.model.metrics import CustomMetricInfo, ExternalValue, GroupResource
 from adapter.server import tls
 from adapter.server.api import CUSTOM_GROUP, EXTERNAL_GROUP
 from adapter.server.serving import MetricsServer
-from tests.support.kubectl import Kubectl
+from tests.support.kubectl import TOKEN, Kubectl
 from tests.support.serving import Served, ServerFactory, pod_value
 from tests.support.tls import Authority
 
@@ -33,8 +34,26 @@ async def test_what_is_no_request(served: Served, request_text: bytes, caplog: p
     answer = await connection.read_answer()
     assert (answer.status, answer.text) == (400, "400 Bad Request\n")
     assert answer.headers["x-content-type-options"] == "nosniff"
+    assert (answer.headers["server"], answer.headers["connection"]) == ("fastpath", "close")
     assert await connection.closed()
     assert [record for record in caplog.records if record.levelno > logging.DEBUG] == [], "anyone can send it"
+
+
+async def test_a_body_on_its_way_is_not_waited_for(served: Served) -> None:
+    connection = await served.connect()
+    whole = await connection.request("/livez", headers={"Content-Length": "2"}, body=b"{}")
+    assert (whole.status, whole.headers.get("connection")) == (200, None)
+    answer = await connection.request("/livez", headers={"Content-Length": "100"}, body=b"{")
+    assert (answer.status, answer.headers["connection"]) == (200, "close"), "nobody shall ask again over it"
+    assert await connection.closed()
+
+
+async def test_a_body_is_not_unpacked(served: Served) -> None:
+    """Nobody reads it, so nobody is made to unpack a bomb."""
+    connection = await served.connect()
+    packed = {"Content-Length": "9", "Content-Encoding": "gzip"}
+    assert (await connection.request("/livez", headers=packed, body=b"no gzip..")).status == 200
+    assert (await connection.request("/livez")).status == 200
 
 
 async def test_only_tls(served: Served) -> None:
@@ -146,6 +165,7 @@ async def test_a_changed_pair_is_followed_while_connections_stay(serve: ServerFa
 @pytest.mark.integration
 @pytest.mark.timeout(60)
 async def test_kubectl(served: Served, kubectl: Kubectl, authority: Authority) -> None:
+    served.reviews.tokens[TOKEN] = User("somebody")
     served.provider.metrics = [CustomMetricInfo(GroupResource("", "pods"), namespaced=True, metric="http_requests")]
     served.provider.items = (pod_value("web-1", 1500), pod_value("web-2", 250))
     served.provider.external_items = (ExternalValue("queue_depth", {"queue": "a"}, 42_000, 1_700_000_000.0),)

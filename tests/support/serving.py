@@ -9,6 +9,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from adapter import monitoring
+from adapter.errors import KubernetesError
+from adapter.model.clock import Clock
+from adapter.model.identity import AccessVerdict, User
 from adapter.model.metrics import (
     CustomAnswer,
     CustomMetricInfo,
@@ -18,13 +21,21 @@ from adapter.model.metrics import (
     ExternalValue,
     MetricValue,
     ObjectReference,
+    ObjectUsage,
+    ResourceAnswer,
+    ResourceQuestion,
 )
 from adapter.server import tls
-from adapter.server.api import CUSTOM_GROUP, EXTERNAL_GROUP
+from adapter.server.access import Access
+from adapter.server.accesslog import AccessLog, Sink
+from adapter.server.api import CUSTOM_GROUP, EXTERNAL_GROUP, Question
+from adapter.server.authentication import Authenticator
+from adapter.server.authorization import Authorizer
 from adapter.server.documents import Documents
 from adapter.server.handler import Handler, Limits
 from adapter.server.health import Check, Health
 from adapter.server.serving import MetricsServer, Shutdown
+from adapter.server.truststore import TrustStore
 from tests.support.clock import FakeClock
 from tests.support.tls import Authority
 
@@ -34,11 +45,12 @@ class Provider:
 
     def __init__(self) -> None:
         self.generation = 1
-        self.questions: list[CustomQuestion | ExternalQuestion] = []
+        self.questions: list[Question] = []
         self.metrics: list[CustomMetricInfo] = []
         self.external_names: list[str] = []
         self.items: tuple[MetricValue, ...] = ()
         self.external_items: tuple[ExternalValue, ...] = ()
+        self.usages: tuple[ObjectUsage, ...] = ()
         self.fresh_until = 0.0
         self.error: Exception | None = None
         self.before: Callable[[], Awaitable[None]] | None = None
@@ -52,6 +64,10 @@ class Provider:
         await self._meet(question)
         return ExternalAnswer(self.external_items, self.fresh_until)
 
+    async def resource(self, question: ResourceQuestion) -> ResourceAnswer:
+        await self._meet(question)
+        return ResourceAnswer(self.usages, 60.0, 1_700_000_005.0, self.fresh_until)
+
     def custom_metrics(self) -> list[CustomMetricInfo]:
         return self.metrics
 
@@ -61,10 +77,38 @@ class Provider:
             self.while_listing()
         return names
 
-    async def _meet(self, question: CustomQuestion | ExternalQuestion) -> None:
+    async def _meet(self, question: Question) -> None:
         self.questions.append(question)
         if self.before is not None:
             await self.before()
+        if self.error is not None:
+            raise self.error
+
+
+class Reviews:
+    """The API server's part in judging callers: tokens by name, everything allowed unless a test says otherwise."""
+
+    def __init__(self) -> None:
+        self.tokens: dict[str, User] = {}
+        self.verdict: Callable[[dict[str, Any]], AccessVerdict] = lambda _: AccessVerdict(allowed=True)
+        self.reviewed: list[str] = []
+        self.specs: list[dict[str, Any]] = []
+        self.error: KubernetesError | None = None
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def review_token(self, token: str) -> User | None:
+        self.reviewed.append(token)
+        await self._meet()
+        return self.tokens.get(token)
+
+    async def review_access(self, spec: dict[str, Any]) -> AccessVerdict:
+        self.specs.append(spec)
+        await self._meet()
+        return self.verdict(spec)
+
+    async def _meet(self) -> None:
+        await self.gate.wait()
         if self.error is not None:
             raise self.error
 
@@ -138,6 +182,10 @@ class Served:
         own_metrics: monitoring.Monitoring,
         certificate: tls.ServingCertificate,
         trust: ssl.SSLContext,
+        believed: TrustStore,
+        reviews: Reviews,
+        access: Access,
+        access_log: AccessLog | None,
     ) -> None:
         self.server = server
         self.handler = handler
@@ -147,6 +195,10 @@ class Served:
         self.monitoring = own_metrics
         self.certificate = certificate
         self.trust = trust
+        self.believed = believed
+        self.reviews = reviews
+        self.access = access
+        self.access_log = access_log
         self._connections: list[Connection] = []
 
     @property
@@ -171,6 +223,7 @@ class Served:
         for connection in self._connections:
             connection.writer.transport.abort()
         await self.server.stop()
+        await self.access.close()
 
 
 class ServerFactory:
@@ -190,21 +243,42 @@ class ServerFactory:
         pair: tls.Pair | None = None,
         shutdown_delay: float = 0.0,
         drain_timeout: float = 1.0,
+        believed: TrustStore | None = None,
+        clock: Clock | None = None,
+        anonymous: bool = True,
+        always_allow: Iterable[str] = ("/healthz", "/readyz", "/livez"),
+        sink: Sink | None = None,
+        **bounds: Any,
     ) -> Served:
-        """Start a server on a free port of loopback."""
+        """Start a server on a free port of loopback; `believed` says whose client certificates mean something, `bounds` what connections may."""
         if pair is None:
             issued = self._authority.issue()
             pair = tls.Pair(issued.certificate, issued.key)
-        provider, clock, shutdown = Provider(), FakeClock(), Shutdown()
-        own_metrics, certificate = monitoring.Monitoring(), tls.ServingCertificate(pair)
+        provider, fake, shutdown, reviews = Provider(), FakeClock(), Shutdown(), Reviews()
+        now: Clock = clock or fake
+        own_metrics = monitoring.Monitoring()
+        believed = believed or TrustStore(monitoring.FaultLog(own_metrics, now), lookup=False)
+        certificate = tls.ServingCertificate(pair, ask_clients=believed.asks_for_certificates)
+        believed.changed = lambda trust: certificate.believe(trust.pem)
+        believed.changed(believed.current)
+        access = Access(
+            Authenticator(believed, reviews, now, own_metrics),
+            Authorizer(reviews, now, own_metrics, always_allow=always_allow),
+            anonymous=anonymous,
+        )
         documents = Documents(provider, groups, "1.2.3")
+        faults = monitoring.FaultLog(own_metrics, now)
+        access_log = AccessLog(sink, now, own_metrics, faults) if sink is not None else None
         handler = Handler(
             provider,
             documents,
             Health(livez=list(livez), readyz=[*readyz, shutdown.check]),
+            access,
             own_metrics=own_metrics,
-            clock=clock,
+            clock=now,
             limits=limits or Limits(),
+            resource_provider=provider,
+            access_log=access_log,
         )
         server = MetricsServer(
             handler,
@@ -214,10 +288,22 @@ class ServerFactory:
             port=0,
             shutdown_delay=shutdown_delay,
             drain_timeout=drain_timeout,
+            **bounds,
         )
         await server.start()
         served = Served(
-            server, handler, documents, provider, clock, own_metrics, certificate, self._authority.client_context()
+            server,
+            handler,
+            documents,
+            provider,
+            fake,
+            own_metrics,
+            certificate,
+            self._authority.client_context(),
+            believed,
+            reviews,
+            access,
+            access_log,
         )
         self._started.append(served)
         return served
