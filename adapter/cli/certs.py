@@ -1,0 +1,134 @@
+"""`fastpath certs`: the Secret that the Deployment expects, and the caBundle for the APIServices.
+
+Makes and prints; talks to no cluster. The key of the new authority is gone when the process ends: a renewal is a new one.
+"""
+
+import base64
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+
+from adapter import app
+from adapter.config import deployflags
+from adapter.errors import Fault, InputError
+from adapter.model import apiservices
+from adapter.model.apiservices import ServiceReference
+from adapter.server import issuing
+from adapter.server.issuing import Issued
+
+Document = dict[str, Any]
+
+_LABELS = {"app.kubernetes.io/name": "fastpath", "app.kubernetes.io/part-of": "fastpath"}
+
+ABOUT = (
+    "Prints, as YAML, a Secret with a serving certificate for Fastpath's Service, and for each APIService a document that",
+    "sets its caBundle to the new certificate's authority. Contacts no cluster. What is printed holds a private key:",
+    "",
+    "    fastpath certs | kubectl apply --server-side --field-manager=fastpath-certs -f -",
+    "",
+    "With -o the same goes into a folder, which is a kustomize component: secret.yaml, ca-bundle.yaml, ca.crt. To renew,",
+    "give the old ca.crt as --previous, apply ca-bundle.yaml first and secret.yaml then.",
+)
+
+_HEAD = "# Made by `fastpath certs` for {service}, good until {until:%Y-%m-%d}.\n"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Make certificates; 0 when they are written. InputError for a wrong command line and for files that cannot be used."""
+    if deployflags.asks_for_help(arguments, deployflags.CERTS):
+        print(deployflags.render_help("certs", ABOUT, deployflags.CERTS), end="")
+        return 0
+    options = deployflags.parse_certs(arguments)
+    now = datetime.fromtimestamp(app.SystemClock().wall(), UTC)
+    previous = _read_authorities(options.previous, now) if options.previous else b""
+    valid = timedelta(days=options.days)
+    names = issuing.service_names(options.service.name, options.service.namespace)
+    stamp = f"{now:%Y%m%d%H%M%S}"  # authorities in one bundle are told apart by name
+    issued = issuing.issue(options.service.name, f"fastpath-ca-{stamp}", names, now=now, valid=valid)
+    bundle = base64.b64encode(issued.authority + previous).decode()
+    head = _HEAD.format(service=options.service, until=now + valid)
+    secret = head + _dump(build_secret(options.service, issued))
+    patches = head + _dump(*(build_bundle(name, bundle) for name in apiservices.names_of(options.groups)))
+    if not options.output:
+        sys.stdout.write(f"{secret}---\n{patches}")
+        return 0
+    files = {
+        "kustomization.yaml": head + _dump(build_component(bundle)),
+        "secret.yaml": secret,
+        "ca-bundle.yaml": patches,
+        "ca.crt": issued.authority.decode(),
+    }
+    _write(Path(options.output), files)
+    print(f"wrote {', '.join(files)} into {options.output}; secret.yaml holds the private key")
+    return 0
+
+
+def build_secret(service: ServiceReference, issued: Issued) -> Document:
+    """Return the Secret that the Deployment mounts; `ca.crt` is for those who verify, and for the next renewal."""
+    pair = {"tls.crt": issued.certificate, "tls.key": issued.key, "ca.crt": issued.authority}
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": deployflags.SECRET, "namespace": service.namespace, "labels": _LABELS},
+        "type": "kubernetes.io/tls",
+        "data": {name: base64.b64encode(content).decode() for name, content in pair.items()},
+    }
+
+
+def build_bundle(name: str, bundle: str) -> Document:
+    """Return what sets one APIService's caBundle and nothing else. For server-side apply, and a patch to kustomize."""
+    return {
+        "apiVersion": "apiregistration.k8s.io/v1",
+        "kind": "APIService",
+        "metadata": {"name": name},
+        "spec": {"caBundle": bundle},
+    }
+
+
+def build_component(bundle: str) -> Document:
+    """Return the kustomization of the folder: adds the Secret, and the bundle to each APIService there is by then."""
+    operation = {"op": "add", "path": "/spec/caBundle", "value": bundle}
+    return {
+        "apiVersion": "kustomize.config.k8s.io/v1alpha1",
+        "kind": "Component",
+        "resources": ["secret.yaml"],
+        "patches": [{"target": {"kind": "APIService"}, "patch": _dump([operation])}],
+    }
+
+
+def _dump(*documents: object) -> str:
+    return yaml.safe_dump_all(documents, sort_keys=False, width=1_000_000)
+
+
+def _read_authorities(name: str, now: datetime) -> bytes:
+    """Return the authorities of a file that are still good, as PEM: those that ended vouch for nothing any more."""
+    try:
+        found = x509.load_pem_x509_certificates(Path(name).read_bytes())
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it holds no certificate"
+        raise InputError([Fault("--previous", name, f"expected a PEM file of authorities: {reason}")]) from error
+    good = [each for each in found if each.not_valid_after_utc > now]
+    return b"".join(each.public_bytes(serialization.Encoding.PEM) for each in good)
+
+
+def _write(folder: Path, files: Mapping[str, str]) -> None:
+    """Write the files, for their owner alone; none that is there is replaced, for it may be the key in use."""
+    for name in files:
+        if (folder / name).exists():
+            raise InputError([Fault("--output", str(folder / name), "is there already: expected a new folder")])
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in files.items():
+            with os.fdopen(os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+                file.write(content)
+    except OSError as error:
+        raise InputError(
+            [Fault("--output", str(folder), f"expected a folder to write into: {error.strerror}")]
+        ) from error

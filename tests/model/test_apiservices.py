@@ -1,0 +1,119 @@
+"""Whose an APIService is, and what is said of it."""
+
+from typing import Any
+
+import pytest
+
+from adapter.model import apiservices
+from adapter.model.apiservices import Owner, Registration, ServiceReference, Trust
+
+OURS = ServiceReference("fastpath", "fastpath")
+
+
+def _found(service: ServiceReference, **more: Any) -> Registration:
+    return Registration(service, Trust.BUNDLE, "True", "Passed")._replace(**more)
+
+
+def test_names_are_version_and_group() -> None:
+    assert apiservices.names_of(["custom.metrics.k8s.io", "metrics.k8s.io"]) == (
+        "v1beta1.custom.metrics.k8s.io",
+        "v1beta2.custom.metrics.k8s.io",
+        "v1beta1.metrics.k8s.io",
+    )
+
+
+def test_absent_is_free() -> None:
+    finding = apiservices.judge("v1beta1.custom.metrics.k8s.io", None, OURS)
+    assert (finding.owner, finding.state, finding.advice) == (Owner.NOBODY, "free", "")
+
+
+def test_ours_is_ours_whatever_its_state() -> None:
+    found = _found(OURS, available="False", reason="FailedDiscoveryCheck", trust=Trust.SYSTEM)
+    finding = apiservices.judge("v1beta1.custom.metrics.k8s.io", found, OURS)
+    assert finding.owner is Owner.OURS
+    assert finding.state == (
+        "ours (Service fastpath/fastpath:443, not available (FailedDiscoveryCheck), "
+        "certificate checked with the API server's system roots (no caBundle))"
+    )
+
+
+@pytest.mark.parametrize(
+    "service",
+    [ServiceReference("fastpath", "other"), ServiceReference("other", "fastpath")],
+    ids=["another Service of our namespace", "our Service's name elsewhere"],
+)
+def test_ours_is_namespace_and_name_together(service: ServiceReference) -> None:
+    assert apiservices.judge("v1beta1.custom.metrics.k8s.io", _found(service), OURS).owner is Owner.FOREIGN
+
+
+@pytest.mark.parametrize(
+    ("service", "labels", "owner"),
+    [
+        pytest.param("kube-system/metrics-server", {}, "metrics-server", id="metrics-server"),
+        pytest.param("keda/keda-operator-metrics-apiserver", {}, "KEDA", id="KEDA"),
+        pytest.param("addons/scaling", {"app.kubernetes.io/part-of": "keda-operator"}, "KEDA", id="KEDA by label"),
+        pytest.param("monitoring/prometheus-adapter", {}, "prometheus-adapter", id="prometheus-adapter"),
+        pytest.param(
+            "m/adapter", {"app.kubernetes.io/name": "prometheus-adapter"}, "prometheus-adapter", id="chart by label"
+        ),
+        pytest.param(
+            "custom-metrics/custom-metrics-apiserver", {}, "an older prometheus-adapter", id="older manifests"
+        ),
+        pytest.param("default/datadog-custom-metrics-server", {}, "Datadog's cluster agent", id="Datadog"),
+        pytest.param("default/datadog-cluster-agent-metrics-api", {}, "Datadog's cluster agent", id="Datadog's chart"),
+        pytest.param(
+            "custom-metrics/custom-metrics-stackdriver-adapter", {}, "Google's custom metrics adapter", id="Google"
+        ),
+        pytest.param("a/b", {"app": "b"}, "an unknown server", id="nobody known"),
+    ],
+)
+def test_who_it_is(service: str, labels: dict[str, str], owner: str) -> None:
+    namespace, _, name = service.partition("/")
+    found = _found(ServiceReference(namespace, name), labels=labels, trust=Trust.NONE, release="m/pa")
+    finding = apiservices.judge("v1beta1.external.metrics.k8s.io", found, OURS)
+    assert finding.owner is Owner.FOREIGN
+    assert finding.state == (
+        f"{owner} (Service {service}:443, available, certificate not checked (insecureSkipTLSVerify), Helm release m/pa)"
+    )
+    assert owner in finding.advice
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("v1beta1.custom.metrics.k8s.io", "docs/migrate-from-prometheus-adapter.md"),
+        ("v1beta1.external.metrics.k8s.io", "move what reads external metrics off"),
+        ("v1beta1.metrics.k8s.io", "unless it is to be replaced"),
+    ],
+)
+def test_what_to_do_depends_on_the_group(name: str, words: str) -> None:
+    finding = apiservices.judge(name, _found(ServiceReference("a", "b")), OURS)
+    assert words in finding.advice
+    assert f"no {name.partition('.')[2]} in --groups" in finding.advice
+
+
+@pytest.mark.parametrize("reason", ["ServiceNotFound", "EndpointsNotFound", "MissingEndpoints"])
+def test_one_that_nobody_serves_may_be_deleted(reason: str) -> None:
+    found = _found(ServiceReference("a", "b"), available="False", reason=reason)
+    finding = apiservices.judge("v1beta1.metrics.k8s.io", found, OURS)
+    assert finding.owner is Owner.FOREIGN
+    assert finding.advice.endswith("kubectl delete apiservice v1beta1.metrics.k8s.io")
+
+
+def test_one_without_a_condition_says_so_and_is_not_given_away() -> None:
+    finding = apiservices.judge(
+        "v1beta1.metrics.k8s.io",
+        Registration(ServiceReference("a", "b"), Trust.BUNDLE, reason="MissingEndpoints"),
+        OURS,
+    )
+    assert "delete" in finding.advice
+    finding = apiservices.judge("v1beta1.metrics.k8s.io", Registration(ServiceReference("a", "b"), Trust.BUNDLE), OURS)
+    assert "not available (no condition Available yet)" in finding.state
+    assert "delete" not in finding.advice
+
+
+def test_a_local_one_is_foreign() -> None:
+    finding = apiservices.judge("v1beta1.metrics.k8s.io", Registration(None, Trust.SYSTEM, "True", "Local"), OURS)
+    assert finding.owner is Owner.FOREIGN
+    assert finding.state == "served by the API server itself, from a CustomResourceDefinition"
+    assert "CustomResourceDefinitions of its group" in finding.advice

@@ -1,0 +1,201 @@
+"""Rendered manifests: kubectl's kustomize, the objects it gives, and what RBAC among them allows.
+
+Rights are computed as Kubernetes' RBAC does: additive, "*" for all, `pods/status` apart from `pods`, names where a rule has
+some. Of the roles that every cluster has, the three that matter here are written out.
+"""
+
+import functools
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+
+from tests.support import tools
+
+ROOT = Path(__file__).parent.parent.parent
+MANIFESTS = ROOT / "manifests"
+OLDEST = (1, 27)
+"""The first kubectl with kustomize v5."""
+
+JSON = dict[str, Any]
+
+BUILT_IN: Mapping[tuple[str, str, str], Sequence[JSON]] = {
+    ("ClusterRole", "", "system:auth-delegator"): (
+        {"apiGroups": ["authentication.k8s.io"], "resources": ["tokenreviews"], "verbs": ["create"]},
+        {"apiGroups": ["authorization.k8s.io"], "resources": ["subjectaccessreviews"], "verbs": ["create"]},
+    ),
+    ("ClusterRole", "", "system:discovery"): (
+        {
+            "nonResourceURLs": ["/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*", "/readyz", "/version"],
+            "verbs": ["get"],
+        },
+    ),
+    ("Role", "kube-system", "extension-apiserver-authentication-reader"): (
+        {
+            "apiGroups": [""],
+            "resources": ["configmaps"],
+            "resourceNames": ["extension-apiserver-authentication"],
+            "verbs": ["get", "list", "watch"],
+        },
+    ),
+}
+
+
+class Objects:
+    """The objects of one rendering."""
+
+    def __init__(self, documents: Iterable[JSON]) -> None:
+        self.documents = [document for document in documents if document]
+
+    def all(self, kind: str) -> list[JSON]:
+        """Return the objects of a kind."""
+        return [document for document in self.documents if document["kind"] == kind]
+
+    def one(self, kind: str, name: str | None = None) -> JSON:
+        """Return the only object of a kind, or the one of that name."""
+        found = [each for each in self.all(kind) if name is None or each["metadata"]["name"] == name]
+        assert len(found) == 1, f"{len(found)} objects {kind} {name or ''}"
+        return found[0]
+
+    @property
+    def pod(self) -> JSON:
+        """Return the pod template's spec."""
+        spec: JSON = self.one("Deployment")["spec"]["template"]["spec"]
+        return spec
+
+    @property
+    def container(self) -> JSON:
+        """Return the only container."""
+        (container,) = self.pod["containers"]
+        found: JSON = container
+        return found
+
+
+class Want(NamedTuple):
+    """What someone wants to do. `name` is the object's; a list narrowed by metadata.name counts as about that name."""
+
+    verb: str
+    group: str = ""
+    resource: str = ""
+    namespace: str = ""
+    name: str = ""
+    path: str = ""
+
+
+class Rights:
+    """What the rendered and the built-in roles let one service account do; every account may discover."""
+
+    def __init__(self, objects: Objects, account: str, namespace: str) -> None:
+        self.grants: list[tuple[str | None, JSON]] = [
+            (None, rule) for rule in BUILT_IN["ClusterRole", "", "system:discovery"]
+        ]
+        for kind in ("ClusterRoleBinding", "RoleBinding"):
+            for binding in objects.all(kind):
+                subjects = [(each["kind"], each.get("namespace"), each["name"]) for each in binding["subjects"]]
+                if ("ServiceAccount", namespace, account) in subjects:
+                    within = binding["metadata"].get("namespace") if kind == "RoleBinding" else None
+                    self.grants += [(within, rule) for rule in _rules(objects, binding["roleRef"], within or "")]
+
+    def allow(self, want: Want) -> bool:
+        """Return whether some rule allows it."""
+        return any((within is None or within == want.namespace) and covers(rule, want) for within, rule in self.grants)
+
+    def verbs_on(self, *resources: str) -> set[str]:
+        """Return every verb that is granted on one of `resources` (or on all), in whatever group."""
+        return {
+            verb
+            for _, rule in self.grants
+            if {"*", *resources} & set(rule.get("resources", ()))
+            for verb in rule["verbs"]
+        }
+
+
+def _rules(objects: Objects, reference: JSON, namespace: str) -> Sequence[JSON]:
+    kind, name = reference["kind"], reference["name"]
+    key = (kind, namespace if kind == "Role" else "", name)
+    if key in BUILT_IN:
+        return BUILT_IN[key]
+    rules: Sequence[JSON] = objects.one(kind, name)["rules"]
+    return rules
+
+
+def covers(rule: JSON, want: Want) -> bool:
+    """Return whether a rule of a role allows it."""
+    if not {"*", want.verb} & set(rule["verbs"]):
+        return False
+    if want.path:
+        return any(
+            want.path == url or (url.endswith("*") and want.path.startswith(url[:-1]))
+            for url in rule.get("nonResourceURLs", ())
+        )
+    return (
+        bool({"*", want.group} & set(rule.get("apiGroups", ())))
+        and bool({"*", want.resource} & set(rule.get("resources", ())))
+        and ("resourceNames" not in rule or want.name in rule["resourceNames"])
+    )
+
+
+@functools.cache
+def kubectl_version() -> tuple[int, int]:
+    """Return kubectl's version; the test is skipped where there is no kubectl."""
+    program = tools.require("kubectl", "kubernetes-client")
+    done = subprocess.run([program, "version", "--client", "--output=json"], capture_output=True, text=True, check=True)
+    found = re.match(r"v(\d+)\.(\d+)", json.loads(done.stdout)["clientVersion"]["gitVersion"])
+    assert found is not None
+    return int(found[1]), int(found[2])
+
+
+def render(folder: Path) -> Objects:
+    """Return what `kubectl kustomize` makes of a folder. Skips where kubectl is older than kustomize v5, and says so."""
+    program = tools.require("kubectl", "kubernetes-client")
+    if kubectl_version() < OLDEST:
+        written = ".".join(map(str, kubectl_version()))
+        pytest.skip(
+            f"kubectl {written} has no kustomize v5 (1.27 does): only the plain files of manifests/base are checked"
+        )
+    done = subprocess.run([program, "kustomize", str(folder)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr, done.stderr  # kustomize warns of fields that it will drop
+    return Objects(yaml.safe_load_all(done.stdout))
+
+
+def read_base() -> Objects:
+    """Return the objects of manifests/base without kubectl: its files, and the ConfigMap made of its rules."""
+    base = MANIFESTS / "base"
+    kustomization = yaml.safe_load((base / "kustomization.yaml").read_text())
+    return Objects(_plain(base, kustomization))
+
+
+def _plain(base: Path, kustomization: JSON) -> Iterator[JSON]:
+    for name in kustomization["resources"]:
+        yield from yaml.safe_load_all((base / name).read_text())
+    for generator in kustomization["configMapGenerator"]:
+        yield {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": generator["name"], "namespace": generator["namespace"]},
+            "data": {name: (base / name).read_text() for name in generator["files"]},
+        }
+
+
+def write_overlay(folder: Path, components: Iterable[str | Path]) -> Path:
+    """Write a kustomization of base and components (names below manifests/components, or paths) and return its folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    listed = [MANIFESTS / "components" / each if isinstance(each, str) else each for each in components]
+    document = {
+        "resources": [_relative(MANIFESTS / "base", folder)],
+        "components": [_relative(path, folder) for path in listed],
+    }
+    (folder / "kustomization.yaml").write_text(yaml.safe_dump(document))
+    return folder
+
+
+def _relative(path: Path, folder: Path) -> str:
+    """Return the path from `folder`: kustomize takes no absolute ones."""
+    return os.path.relpath(path.resolve(), folder.resolve())
