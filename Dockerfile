@@ -1,16 +1,23 @@
-FROM python:3.11-slim AS build
+# One Python for both stages, by patch version and digest. A new one is taken by changing this line.
+ARG PYTHON=python:3.11.15-slim-trixie@sha256:db3ff2e1800a8581e2c48a27c3995339d47bdf046da21c7627accd3d51053a93
+
+FROM ${PYTHON} AS build
 WORKDIR /build
 COPY requirements/build.txt requirements/runtime.txt ./
+# Wheels only: nothing is compiled, so nothing that compiles is needed.
 RUN python -m venv /opt/fastpath \
-    && /opt/fastpath/bin/pip install --no-cache-dir --disable-pip-version-check --require-hashes -r runtime.txt \
-    && pip install --no-cache-dir --disable-pip-version-check --require-hashes -r build.txt
+    && /opt/fastpath/bin/pip install --no-cache-dir --disable-pip-version-check --require-hashes --only-binary=:all: -r runtime.txt \
+    && pip install --no-cache-dir --disable-pip-version-check --require-hashes --only-binary=:all: -r build.txt
 COPY pyproject.toml README.md LICENSE ./
 COPY adapter adapter
-RUN pip wheel --no-deps --no-build-isolation --wheel-dir dist . \
+RUN pip wheel --no-cache-dir --disable-pip-version-check --no-deps --no-index --no-build-isolation --wheel-dir dist . \
     && /opt/fastpath/bin/pip install --no-cache-dir --disable-pip-version-check --no-deps --no-index dist/*.whl \
     && /opt/fastpath/bin/pip uninstall --yes pip setuptools
 
-FROM python:3.11-slim
+FROM ${PYTHON}
+LABEL org.opencontainers.image.title="Fastpath" org.opencontainers.image.licenses="Apache-2.0"
+# What the base image could install with.
+RUN pip uninstall --yes --root-user-action=ignore setuptools wheel pip && rm -rf /usr/local/lib/python3.*/ensurepip
 COPY --from=build /opt/fastpath /opt/fastpath
 # Nothing is written but the self-signed pair (--cert-dir), so the root file system may be read-only.
 ENV PATH=/opt/fastpath/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
