@@ -18,7 +18,7 @@ import msgspec
 import yaml
 from aiohttp import web
 
-from adapter.sandbox import discovery, face, routing, status, views
+from adapter.sandbox import aggregation, discovery, face, routing, status, views
 from adapter.sandbox.faults import Faults, Request
 from adapter.sandbox.kinds import Kind, KindTable
 from adapter.sandbox.listener import Listener
@@ -60,7 +60,7 @@ class Cluster:
     are served. `initial_events` False refuses sendInitialEvents with 422, as servers without WatchList do. `gone_as_status` True
     answers a watch from a forgotten version with HTTP 410; the default is what the watch cache does: 200 and an ERROR event.
     `tokens` maps bearer tokens to user names, may be changed at any time, and None lets everybody in; `ca` is the PEM text that a
-    kubeconfig names for `tls`.
+    kubeconfig names for `tls`. `proxy_certificate` is a PEM file of certificate and key, shown to servers behind APIServices.
     """
 
     def __init__(
@@ -77,6 +77,7 @@ class Cluster:
         initial_events: bool = False,
         gone_as_status: bool = False,
         tokens: dict[str, str] | None = None,
+        proxy_certificate: Path | None = None,
     ) -> None:
         self._tls = tls
         self._ca = ca
@@ -93,6 +94,8 @@ class Cluster:
             bookmark_interval=bookmark_interval, initial_events=initial_events, gone_as_status=gone_as_status
         )
         self._face = face.Face(self._objects, self.reviews, self._watches, now)
+        others = {name: self.kinds.find(name) for name in ("apiservices", "services")}
+        self._aggregation = aggregation.Aggregation(self._objects, others, proxy_certificate)
         self._listener = Listener(self._handle, host, port, tls)
         for name in ("default", "kube-system"):
             self.create({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": name}})
@@ -105,6 +108,7 @@ class Cluster:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self._listener.stop()
+        await self._aggregation.close()
 
     @property
     def url(self) -> str:
@@ -253,8 +257,11 @@ class Cluster:
                 await asyncio.sleep(self.faults.wait_of(target.verb, target.spellings, target.namespace))
             if user is None:
                 raise status.unauthorized()
+            backend = self._aggregation.backend(request.path) if target is None else None
+            if backend is not None:
+                return await self._aggregation.forward(request, backend, user)
             if target is None:
-                return self._answer_other(request)
+                return await self._answer_other(request)
             if self.faults.is_forbidden(target.verb, target.spellings, target.namespace):
                 where = {"namespace": target.namespace, "name": target.name}
                 raise status.forbidden(user, target.verb, target.kind, target.subresource, **where)
@@ -268,7 +275,7 @@ class Cluster:
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         return self.tokens.get(token.strip()) if scheme.lower() == "bearer" else None
 
-    def _answer_other(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def _answer_other(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer a path that names no resource: health, version, discovery."""
         path = request.path.rstrip("/") or "/"
         if path in {"/livez", "/readyz", "/healthz"}:
@@ -288,6 +295,8 @@ class Cluster:
                 document = discovery.aggregated(
                     self.kinds, version, core=path == "/api", stale=frozenset(self.faults.stale)
                 )
+                if path == "/apis":
+                    document["items"] += await self._aggregation.discover()
                 form = f"application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"
                 return face.json_response(msgspec.json.encode(document), content_type=form)
         found = self._legacy_document(path)
@@ -295,14 +304,15 @@ class Cluster:
 
     def _legacy_document(self, path: str) -> Mapping[str, Any] | None:
         parts = path.strip("/").split("/")
+        others = aggregation.group_versions(self._aggregation.backends())
         if parts == ["api"]:
             return discovery.core_versions(self._listener.address)
         if parts == ["apis"]:
-            return discovery.group_list(self.kinds)
+            return discovery.group_list(self.kinds, others)
         if parts[0] == "api" and len(parts) == 2:
             return discovery.resource_list(self.kinds, "", parts[1])
         if parts[0] == "apis" and len(parts) == 2:
-            return discovery.group(self.kinds, parts[1])
+            return discovery.group(self.kinds, parts[1], others)
         if parts[0] == "apis" and len(parts) == 3:
             if (parts[1], parts[2]) in self.faults.stale:
                 raise status.unavailable()

@@ -18,15 +18,15 @@ def core_versions(address: str) -> JSON:
     return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": addresses}
 
 
-def group_list(kinds: KindTable) -> JSON:
-    """Return the document of /apis."""
-    groups = [_group(name, versions) for name, versions in kinds.groups().items()]
+def group_list(kinds: KindTable, others: dict[str, list[str]]) -> JSON:
+    """Return the document of /apis; `others` are groups with their versions that other servers answer."""
+    groups = [_group(name, versions) for name, versions in (kinds.groups() | others).items()]
     return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
 
 
-def group(kinds: KindTable, name: str) -> JSON | None:
-    """Return the document of /apis/GROUP, or None when the group is not served."""
-    versions = kinds.groups().get(name)
+def group(kinds: KindTable, name: str, others: dict[str, list[str]]) -> JSON | None:
+    """Return the document of /apis/GROUP, or None when the group is not served; `others` as in `group_list`."""
+    versions = (kinds.groups() | others).get(name)
     return {"kind": "APIGroup", "apiVersion": "v1", **_group(name, versions)} if versions else None
 
 

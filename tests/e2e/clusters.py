@@ -5,16 +5,20 @@ which one it has, so what passes on the sandbox is what is asked of the real one
 """
 
 import asyncio
+import contextlib
 import json
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from adapter.model.clock import Clock
 from adapter.sandbox.cluster import Cluster
 from adapter.sandbox.kinds import Kind
 from tests.e2e.controlplane import ControlPlane
-from tests.support.kubectl import Kubectl
+from tests.support import adapter as support
+from tests.support.adapter import RunningAdapter
+from tests.support.kubectl import TOKEN, Finished, Kubectl
 
 WIDGETS = "widgets.e2e.fastpath.io"
 _GROUP, _PLURAL = WIDGETS.partition(".")[2], WIDGETS.partition(".")[0]
@@ -60,6 +64,10 @@ class Backend(Protocol):
         """Write the administrator's kubeconfig."""
         ...
 
+    async def caller_token(self, cluster: "ClusterUnderTest") -> str:
+        """Return the token of somebody who may read everything from an adapter."""
+        ...
+
     async def install_widgets(self, cluster: "ClusterUnderTest") -> None:
         """Serve the custom kind `WIDGETS`."""
         ...
@@ -83,19 +91,50 @@ class ClusterUnderTest:
     def __init__(self, backend: Backend, kubectl: Kubectl, directory: Path) -> None:
         self.backend = backend
         self.namespace = f"shop-{uuid.uuid4().hex[:8]}"
-        self.admin = Config(backend.kubeconfig(directory / "admin.kubeconfig"))
+        self.token = ""
+        self.admin_kubeconfig = backend.kubeconfig(directory / "admin.kubeconfig")
+        self.admin = Config(self.admin_kubeconfig)
         self._kubectl = kubectl
-        self._directory = directory
+        self.directory = directory
 
     async def open(self) -> None:
-        """Make the namespace."""
+        """Make the namespace, and somebody to ask adapters."""
         await self.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}})
+        self.token = await self.backend.caller_token(self)
+
+    @contextlib.asynccontextmanager
+    async def adapter(
+        self,
+        prometheus: str,
+        *arguments: str,
+        lister: Config | None = None,
+        reviewer: Config | None = None,
+        clock: Clock | None = None,
+    ) -> AsyncIterator[RunningAdapter]:
+        """Run an adapter with rules.yaml; it reads objects as `lister` and asks about callers as `reviewer`, by default the administrator."""
+        reviewing = (reviewer or self.admin).kubeconfig(self.directory / "reviewer.kubeconfig")
+        reviews = (f"--authentication-kubeconfig={reviewing}", f"--authorization-kubeconfig={reviewing}")
+        running = support.running(
+            self.directory,
+            lister or self.admin,
+            prometheus,
+            *reviews,
+            *arguments,
+            clock=clock,
+            token=self.token,
+        )
+        async with running as adapter:
+            yield adapter
 
     async def kubectl(self, *arguments: str, stdin: str = "") -> str:
         """Run kubectl as administrator and return what it prints; the test fails with its words."""
-        finished = await self._kubectl.run_with(self._directory / "admin.kubeconfig", *arguments, stdin=stdin)
+        finished = await self.run(self.admin_kubeconfig, *arguments, stdin=stdin)
         assert finished.status == 0, finished.stderr
         return finished.stdout
+
+    async def run(self, kubeconfig: Path, *arguments: str, stdin: str = "") -> Finished:
+        """Run kubectl as the user of a kubeconfig."""
+        return await self._kubectl.run_with(kubeconfig, *arguments, stdin=stdin)
 
     async def create(self, *documents: Document) -> None:
         """Create objects."""
@@ -117,11 +156,11 @@ class ClusterUnderTest:
 
     async def limited(self, **allowed: Collection[str]) -> Config:
         """Return the kubeconfig of a user who may only do this: verbs by plural of the core group, in all namespaces."""
-        return Config(await self.backend.limit(self, allowed, self._directory / "limited.kubeconfig"))
+        return Config(await self.backend.limit(self, allowed, self.directory / "limited.kubeconfig"))
 
     async def is_allowed(self, kubeconfig: Path, path: str) -> bool:
         """Say whether the user of a kubeconfig may read `path`."""
-        return (await self._kubectl.run_with(kubeconfig, "get", "--raw", path)).status == 0
+        return (await self.run(kubeconfig, "get", "--raw", path)).status == 0
 
 
 class SandboxBackend:
@@ -133,11 +172,19 @@ class SandboxBackend:
     def kubeconfig(self, path: Path) -> Path:
         return self._sandbox.kubeconfig(path, token="none")  # without one kubectl asks for a name at the terminal
 
+    async def caller_token(self, _: ClusterUnderTest) -> str:
+        support.admit(self._sandbox)
+        return TOKEN
+
     async def install_widgets(self, _: ClusterUnderTest) -> None:
         self._sandbox.add_kind(Kind(_GROUP, "v1", _PLURAL, "Widget", namespaced=True))
 
     async def limit(self, _: ClusterUnderTest, allowed: Mapping[str, Collection[str]], path: Path) -> Path:
         for kind in self._sandbox.kinds:
+            if (
+                kind.plural == "configmaps"
+            ):  # with one of them an adapter judges its callers; none is listed for anything else
+                continue
             for verb in ("get", "list", "watch"):
                 if verb not in allowed.get(kind.plural, ()):
                     self._sandbox.forbid(verb, kind.plural)
@@ -159,6 +206,24 @@ class RealBackend:
     def kubeconfig(self, path: Path) -> Path:
         return self._plane.kubeconfig(path)
 
+    async def caller_token(self, cluster: ClusterUnderTest) -> str:
+        namespace = cluster.namespace
+        account = {"kind": "ServiceAccount", "name": "caller", "namespace": namespace}
+        await cluster.create(
+            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "caller", "namespace": namespace}},
+            {
+                "apiVersion": "rbac.authorization.k8s.io/v1",
+                "kind": "ClusterRoleBinding",
+                "metadata": {"name": f"caller-{namespace}"},
+                "subjects": [account],
+                "roleRef": {"kind": "ClusterRole", "name": "cluster-admin", "apiGroup": "rbac.authorization.k8s.io"},
+            },
+        )
+        issued = await cluster.kubectl("create", "token", "caller", "-n", namespace, "--duration=1h")
+        kubeconfig = self._plane.token_kubeconfig(cluster.directory / "caller.kubeconfig", issued.strip())
+        await self._until_allowed(cluster, kubeconfig, "/api/v1/nodes?limit=1")
+        return issued.strip()
+
     async def install_widgets(self, cluster: ClusterUnderTest) -> None:
         await cluster.create(_CUSTOM_RESOURCE)
         await cluster.kubectl("wait", "--for=condition=Established", f"crd/{WIDGETS}", "--timeout=30s")
@@ -177,12 +242,15 @@ class RealBackend:
             role | {"kind": "ClusterRole", "rules": rules}, role | {"kind": "ClusterRoleBinding"} | binding
         )
         await asyncio.to_thread(self._plane.kubeconfig, path, user, "e2e")
-        async with asyncio.timeout(20):
-            for plural in allowed:
-                # the authorizer follows roles by a watch of its own
-                while not await cluster.is_allowed(path, f"/api/v1/{plural}?limit=1"):  # noqa: ASYNC110 - nothing tells
-                    await asyncio.sleep(0.1)
+        await self._until_allowed(cluster, path, *(f"/api/v1/{plural}?limit=1" for plural in allowed))
         return path
+
+    async def _until_allowed(self, cluster: ClusterUnderTest, kubeconfig: Path, *paths: str) -> None:
+        """Wait for the authorizer, which follows roles by a watch of its own."""
+        async with asyncio.timeout(20):
+            for path in paths:
+                while not await cluster.is_allowed(kubeconfig, path):  # noqa: ASYNC110 - nothing tells
+                    await asyncio.sleep(0.1)
 
     async def crash(self) -> None:
         await asyncio.to_thread(self._plane.kill_api_server)

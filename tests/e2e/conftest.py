@@ -4,13 +4,16 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from adapter.sandbox.cluster import Cluster
 from tests.e2e import controlplane
+from tests.e2e.aggregation import FrontedBackend, FrontedControlPlane, FrontedSandbox
 from tests.e2e.clusters import ClusterUnderTest, RealBackend, SandboxBackend
 from tests.e2e.controlplane import ControlPlane
+from tests.e2e.frontproxy import FrontProxy
 from tests.support.kubectl import Kubectl
 from tests.support.tls import Authority
 
@@ -22,6 +25,28 @@ _REAL = pytest.param(
     ),
 )
 KINDS = ["sandbox", _REAL]
+
+_CONTROLLED = pytest.param(
+    "control plane",
+    marks=[
+        *_REAL.marks,
+        pytest.mark.skipif(
+            controlplane.find_controllers() is None,
+            reason=f"{controlplane.VARIABLE} names no folder with {controlplane.CONTROLLERS} (the server binaries of a release)",
+        ),
+    ],
+)
+_UNCONTROLLED = pytest.param(
+    "sandbox", marks=pytest.mark.skip(reason="the sandbox has no controllers: nothing scales or ends namespaces there")
+)
+WITH_CONTROLLERS = [_UNCONTROLLED, _CONTROLLED]
+
+
+class Fronted(NamedTuple):
+    """A cluster with an aggregation layer, and what it does in its own way."""
+
+    cluster: ClusterUnderTest
+    backend: FrontedBackend
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -66,14 +91,56 @@ async def own_cluster(
         async with _open(None, tmp_path) as opened:
             yield opened
         return
+    async with _own_plane(tmp_path, authority) as plane, _open(plane, tmp_path) as opened:
+        yield opened
+
+
+@asynccontextmanager
+async def _own_plane(directory: Path, authority: Authority) -> AsyncIterator[ControlPlane]:
     assets = controlplane.find_assets()
     assert assets is not None
-    directory = tmp_path / "control-plane"
-    directory.mkdir()
-    plane = ControlPlane(assets, directory, authority)
+    own = directory / "control-plane"
+    own.mkdir()
+    plane = ControlPlane(assets, own, authority)
     await asyncio.to_thread(plane.__enter__)
     try:
-        async with _open(plane, tmp_path) as opened:
-            yield opened
+        yield plane
     finally:
         await asyncio.to_thread(plane.close)
+
+
+@asynccontextmanager
+async def _open_fronted(plane: ControlPlane | None, directory: Path, authority: Authority) -> AsyncIterator[Fronted]:
+    if plane is not None:
+        backend = FrontedControlPlane(plane)
+        cluster = ClusterUnderTest(backend, Kubectl(directory, plane.kubectl), directory)
+        await cluster.open()
+        yield Fronted(cluster, backend)
+        return
+    proxy = FrontProxy(directory)
+    async with Cluster(tls=authority.server_context(), proxy_certificate=proxy.identity) as sandbox:
+        front = FrontedSandbox(sandbox, authority, proxy)
+        cluster = ClusterUnderTest(front, Kubectl(directory), directory)
+        await cluster.open()
+        yield Fronted(cluster, front)
+
+
+@pytest.fixture(params=KINDS)
+async def fronted(
+    request: pytest.FixtureRequest, control_plane: ControlPlane | None, tmp_path: Path, authority: Authority
+) -> AsyncIterator[Fronted]:
+    """Return a cluster with an aggregation layer and a namespace of the test's own."""
+    plane = control_plane if request.param != "sandbox" else None
+    async with _open_fronted(plane, tmp_path, authority) as opened:
+        yield opened
+
+
+@pytest.fixture(params=KINDS)
+async def own_fronted(request: pytest.FixtureRequest, tmp_path: Path, authority: Authority) -> AsyncIterator[Fronted]:
+    """Return one whose front proxy a test may change: nobody else uses it."""
+    if request.param == "sandbox":
+        async with _open_fronted(None, tmp_path, authority) as opened:
+            yield opened
+        return
+    async with _own_plane(tmp_path, authority) as plane, _open_fronted(plane, tmp_path, authority) as opened:
+        yield opened

@@ -1,7 +1,8 @@
-"""A real control plane on loopback: etcd and kube-apiserver, as envtest lays them out, without controllers and nodes.
+"""A real control plane on loopback: etcd and kube-apiserver, as envtest lays them out, and a few controllers where there are any.
 
-What lives here: two programs, their keys, and kubeconfig files for users of any name and group. What does not: the tests'
-questions to it (`clusters`). Its law: all that it starts it ends, and nothing listens on anything but 127.0.0.1.
+What lives here: the programs, their keys, and kubeconfig files for users of any name and group. What does not: the tests'
+questions to it (`clusters`). Its law: all that it starts it ends, and nothing listens on anything but 127.0.0.1. There are no
+nodes: nothing runs the pods.
 
 All methods block; what runs an event loop calls them with `asyncio.to_thread`.
 """
@@ -9,7 +10,9 @@ All methods block; what runs an event loop calls them with `asyncio.to_thread`.
 import contextlib
 import http.client
 import os
+import shutil
 import socket
+import ssl
 import subprocess
 import time
 from collections.abc import Callable, Sequence
@@ -20,10 +23,24 @@ import yaml
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from tests.e2e.frontproxy import NAME, FrontProxy
 from tests.support.tls import Authority
 
 VARIABLE = "KUBEBUILDER_ASSETS"
-"""Names the folder with etcd, kube-apiserver and kubectl; `setup-envtest use -p path` prints one."""
+"""Names the folder with kube-apiserver, etcd and kubectl; `setup-envtest use -p path` prints one.
+
+etcd may come from PATH too, as Debian's package etcd-server has it. kube-controller-manager, which setup-envtest leaves out, is
+among the server binaries of each Kubernetes release; without it the tests that need controllers are skipped.
+"""
+
+CONTROLLERS = "kube-controller-manager"
+_CONTROLLERS_RUN = (
+    "horizontal-pod-autoscaler-controller",
+    "deployment-controller",
+    "replicaset-controller",
+    "namespace-controller",
+)
+"""Their names since 1.28."""
 
 START_SECONDS = 60.0
 STOP_SECONDS = 20.0
@@ -39,6 +56,13 @@ def find_assets() -> Path | None:
     """Return the folder that the environment names, None where it names none."""
     named = os.environ.get(VARIABLE, "")
     return Path(named) if named else None
+
+
+def find_controllers() -> Path | None:
+    """Return the controllers' program, None where the environment names none."""
+    assets = find_assets()
+    program = assets / CONTROLLERS if assets else None
+    return program if program is not None and program.is_file() else None
 
 
 class Server:
@@ -134,8 +158,13 @@ def make_etcd(program: Path, directory: Path) -> Server:
     return Server("etcd", directory, command, is_ready)
 
 
-def make_api_server(program: Path, directory: Path, authority: Authority, etcd_url: str) -> Server:
-    """Return a kube-apiserver on an etcd: RBAC, client certificates of `authority`, no service accounts."""
+def make_api_server(
+    program: Path, directory: Path, authority: Authority, etcd_url: str, front_proxy: FrontProxy
+) -> Server:
+    """Return a kube-apiserver on an etcd: RBAC, client certificates of `authority`, and aggregation with `front_proxy`.
+
+    Pods need no service account: no controller makes one in each namespace.
+    """
     serving = authority.issue("127.0.0.1", "localhost", "kubernetes.default.svc")
     signing, verifying = _write_signing_keys(directory)
     client = authority.client_context(authority.issue(common_name="readiness", organization="system:masters"))
@@ -157,42 +186,87 @@ def make_api_server(program: Path, directory: Path, authority: Authority, etcd_u
             f"--service-account-signing-key-file={signing}",
             "--authorization-mode=RBAC",
             "--disable-admission-plugins=ServiceAccount",  # no controller makes the accounts that pods would need
+            # the aggregation layer; without --enable-aggregator-routing, with which a Service of type ExternalName has no address
+            f"--requestheader-client-ca-file={front_proxy.authorities}",
+            f"--requestheader-allowed-names={NAME}",
+            "--requestheader-username-headers=X-Remote-User",
+            "--requestheader-group-headers=X-Remote-Group",
+            "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+            f"--proxy-client-cert-file={front_proxy.identity}",
+            f"--proxy-client-key-file={front_proxy.identity}",
         ]
 
-    def is_ready(port: int) -> bool:
-        with contextlib.closing(
-            http.client.HTTPSConnection("127.0.0.1", port, timeout=5, context=client)
-        ) as connection:
-            connection.request("GET", "/readyz")
-            with connection.getresponse() as response:
-                response.read()
-                return response.status == 200
+    return Server("kube-apiserver", directory, command, lambda port: _is_well(port, "/readyz", client))
 
-    return Server("kube-apiserver", directory, command, is_ready)
+
+def make_controllers(program: Path, directory: Path, authority: Authority, kubeconfig: Path) -> Server:
+    """Return a kube-controller-manager that looks after autoscalers each second, Deployments, ReplicaSets and namespaces.
+
+    `kubeconfig` is that of the user system:kube-controller-manager. Each controller acts as a service account of its own, with
+    the rights that every cluster gives it, and no more.
+    """
+    serving = authority.issue("127.0.0.1", "localhost")
+    client = authority.client_context()
+
+    def command(port: int) -> list[str]:
+        return [
+            str(program),
+            f"--kubeconfig={kubeconfig}",
+            # who may ask for anything but /healthz; without these it says at length that it does not know
+            f"--authentication-kubeconfig={kubeconfig}",
+            f"--authorization-kubeconfig={kubeconfig}",
+            "--bind-address=127.0.0.1",
+            f"--secure-port={port}",
+            f"--tls-cert-file={serving.certificate}",
+            f"--tls-private-key-file={serving.key}",
+            "--leader-elect=false",
+            "--use-service-account-credentials=true",
+            f"--service-account-private-key-file={directory / 'service-account.key'}",
+            f"--controllers={','.join(_CONTROLLERS_RUN)}",
+            "--horizontal-pod-autoscaler-sync-period=1s",
+        ]
+
+    return Server(CONTROLLERS, directory, command, lambda port: _is_well(port, "/healthz", client))
 
 
 class ControlPlane:
-    """Etcd and an API server; a context manager that starts both and ends both."""
+    """Etcd, an API server and, where there are any, controllers; a context manager that starts them and ends them."""
 
     def __init__(self, assets: Path, directory: Path, authority: Authority) -> None:
-        missing = [name for name in ("etcd", "kube-apiserver") if not (assets / name).is_file()]
-        if missing:
+        etcd = _find_etcd(assets)
+        missing = [
+            name
+            for name, is_there in (("etcd", etcd), ("kube-apiserver", (assets / "kube-apiserver").is_file()))
+            if not is_there
+        ]
+        if missing or etcd is None:
             raise StartError(f"{VARIABLE} names {assets}, which lacks {' and '.join(missing)}")
         own_kubectl = assets / "kubectl"
         self.kubectl = str(own_kubectl) if own_kubectl.is_file() else ""
         """Path of the kubectl that came with it, "" where none did."""
         self._assets = assets
         self._directory = directory
-        self._authority = authority
-        self._etcd = make_etcd(assets / "etcd", directory)
+        self.front_proxy = FrontProxy(directory)
+        self.authority = authority
+        """Whose client certificates are users."""
+        self._etcd = make_etcd(etcd, directory)
         self._server: Server | None = None
+        self._controllers: Server | None = None
 
     def __enter__(self) -> Self:
         try:
             self._etcd.start()
             etcd_url = f"http://127.0.0.1:{self._etcd.port}"
-            self._server = make_api_server(self._assets / "kube-apiserver", self._directory, self._authority, etcd_url)
+            self._server = make_api_server(
+                self._assets / "kube-apiserver", self._directory, self.authority, etcd_url, self.front_proxy
+            )
             self._server.start()
+            program = self._assets / CONTROLLERS
+            if program.is_file():
+                user = "system:kube-controller-manager"
+                kubeconfig = self.kubeconfig(self._directory / "controllers.kubeconfig", user, user)
+                self._controllers = make_controllers(program, self._directory, self.authority, kubeconfig)
+                self._controllers.start()
         except BaseException:
             self.close()
             raise
@@ -202,7 +276,9 @@ class ControlPlane:
         self.close()
 
     def close(self) -> None:
-        """End both, the API server first."""
+        """End all, the last started first."""
+        if self._controllers is not None:
+            self._controllers.stop()
         if self._server is not None:
             self._server.stop()
         self._etcd.stop()
@@ -220,27 +296,45 @@ class ControlPlane:
         assert self._server.port == port, "its port was taken meanwhile, so its clients cannot find it"
 
     def kubeconfig(self, path: Path, user: str = "admin", group: str = "system:masters") -> Path:
-        """Write a kubeconfig for a user with a client certificate, and return its path.
-
-        It names files: what is embedded kubernetes-asyncio copies to temporary files that it does not close.
-        """
+        """Write a kubeconfig for a user with a client certificate, and return its path."""
         assert self._server is not None
-        pair = self._authority.issue(common_name=user, organization=group)
-        cluster = {
-            "server": f"https://127.0.0.1:{self._server.port}",
-            "certificate-authority": str(self._authority.file),
-        }
+        pair = self.authority.issue(common_name=user, organization=group)
         credentials = {"client-certificate": str(pair.certificate), "client-key": str(pair.key)}
-        document = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": "e2e",
-            "clusters": [{"name": "e2e", "cluster": cluster}],
-            "users": [{"name": user, "user": credentials}],
-            "contexts": [{"name": "e2e", "context": {"cluster": "e2e", "user": user}}],
-        }
-        path.write_text(yaml.safe_dump(document), encoding="utf-8")
-        return path
+        return write_kubeconfig(path, f"https://127.0.0.1:{self._server.port}", self.authority.file, credentials)
+
+    def token_kubeconfig(self, path: Path, token: str) -> Path:
+        """Write a kubeconfig for the owner of a token, and return its path."""
+        assert self._server is not None
+        return write_kubeconfig(path, f"https://127.0.0.1:{self._server.port}", self.authority.file, {"token": token})
+
+
+def write_kubeconfig(path: Path, server: str, authority: Path, credentials: dict[str, str]) -> Path:
+    """Write a kubeconfig and return its path. It names files: embedded ones kubernetes-asyncio copies and leaves open."""
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "e2e",
+        "clusters": [{"name": "e2e", "cluster": {"server": server, "certificate-authority": str(authority)}}],
+        "users": [{"name": "e2e", "user": credentials}],
+        "contexts": [{"name": "e2e", "context": {"cluster": "e2e", "user": "e2e"}}],
+    }
+    path.write_text(yaml.safe_dump(document), encoding="utf-8")
+    return path
+
+
+def _is_well(port: int, path: str, trust: ssl.SSLContext) -> bool:
+    with contextlib.closing(http.client.HTTPSConnection("127.0.0.1", port, timeout=5, context=trust)) as connection:
+        connection.request("GET", path)
+        with connection.getresponse() as response:
+            response.read()
+            return response.status == 200
+
+
+def _find_etcd(assets: Path) -> Path | None:
+    if (assets / "etcd").is_file():
+        return assets / "etcd"
+    installed = shutil.which("etcd")
+    return Path(installed) if installed else None
 
 
 def _write_signing_keys(directory: Path) -> tuple[Path, Path]:

@@ -18,7 +18,8 @@ pytestmark = [pytest.mark.e2e, pytest.mark.integration, pytest.mark.timeout(60)]
 @pytest.fixture
 def etcd(tmp_path: Path) -> Server:
     assets = controlplane.find_assets()
-    program = str(assets / "etcd") if assets else shutil.which("etcd")
+    own = assets / "etcd" if assets else None
+    program = str(own) if own is not None and own.is_file() else shutil.which("etcd")
     if program is None:
         pytest.skip("etcd is not installed; Debian's package etcd-server has it")
     return controlplane.make_etcd(Path(program), tmp_path)
@@ -65,7 +66,12 @@ def test_a_program_that_ends_is_reported_with_its_log(tmp_path: Path) -> None:
         controlplane.make_etcd(program, tmp_path).start()
 
 
-def test_a_folder_without_the_programs(tmp_path: Path, authority: Authority) -> None:
+def test_a_folder_without_the_programs(tmp_path: Path, authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
+    with pytest.raises(StartError, match=r"KUBEBUILDER_ASSETS names .*, which lacks etcd and kube-apiserver$"):
+        ControlPlane(tmp_path, tmp_path, authority)
     (tmp_path / "etcd").touch()
     with pytest.raises(StartError, match=r"KUBEBUILDER_ASSETS names .*, which lacks kube-apiserver$"):
         ControlPlane(tmp_path, tmp_path, authority)
+    monkeypatch.setenv(controlplane.VARIABLE, str(tmp_path))
+    assert controlplane.find_controllers() is None

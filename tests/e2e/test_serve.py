@@ -14,7 +14,6 @@ import pytest
 
 from adapter.clients import reflector
 from tests.e2e.clusters import WIDGETS, ClusterUnderTest, Document
-from tests.support import adapter as support
 from tests.support.adapter import Answer, RunningAdapter
 from tests.support.clock import ShiftedClock
 from tests.support.prometheus import PrometheusFactory, PrometheusServer
@@ -34,6 +33,7 @@ rules:
   resources: {{overrides: {{namespace: {{resource: namespace}}, widget: {{group: {WIDGETS.partition(".")[2]}, resource: widget}}}}}}
   metricsQuery: 'sum(<<.Series>>{{<<.LabelMatchers>>}}) by (<<.GroupBy>>)'
 """
+KEPT = ("--authentication-token-webhook-cache-ttl=10m", "--authorization-webhook-cache-authorized-ttl=10m")
 PODS = [f"web-{number}" for number in range(50)]
 LABELS = {
     name: {
@@ -115,7 +115,7 @@ async def test_selectors_and_order_are_those_of_kubectl(
     tmp_path: Path, cluster: ClusterUnderTest, prometheus: PrometheusServer
 ) -> None:
     right = await _make_pods(cluster, prometheus)
-    async with support.running(tmp_path, cluster.admin, prometheus.url) as adapter:
+    async with cluster.adapter(prometheus.url) as adapter:
         for selector in SELECTORS:
             listed = await cluster.names("pods", selector)
             answer = await adapter.get(_loads(cluster.namespace, selector))
@@ -135,7 +135,7 @@ async def test_pods_that_come_change_and_go_are_followed(
     await cluster.create(_object("Pod", "a", namespace, {"app": "web"}))
     await _write(prometheus, "load", "pod", {"a": 1, "b": 2, "c": 3}, namespace)
     web, other = _loads(namespace, "app=web"), _loads(namespace, "app=other")
-    async with support.running(tmp_path, cluster.admin, prometheus.url) as adapter:
+    async with cluster.adapter(prometheus.url) as adapter:
         assert (await adapter.get(web)).values == {"a": "1"}
         await cluster.create(
             _object("Pod", "c", namespace, {"app": "web"}), _object("Pod", "b", namespace, {"app": "web"})
@@ -164,7 +164,7 @@ async def test_metrics_of_namespaces(tmp_path: Path, cluster: ClusterUnderTest, 
     for number, name in enumerate(names, 1):
         await _write(prometheus, "load", "pod", {"one": number, "two": 10 * number}, name)
     root = "/apis/custom.metrics.k8s.io/v1beta2/namespaces"
-    async with support.running(tmp_path, cluster.admin, prometheus.url) as adapter:
+    async with cluster.adapter(prometheus.url) as adapter:
         one = await adapter.get(f"{root}/{names[1]}/metrics/load")
         assert one.values == {names[1]: "22"}
         selector = f"team={cluster.namespace}"
@@ -186,7 +186,7 @@ async def test_a_custom_kind_installed_while_running(
     await _write(prometheus, "heat", "widget", {"oven": 200, "lamp": 60}, namespace)
     clock = ShiftedClock()
     base = f"/apis/custom.metrics.k8s.io/v1beta2/namespaces/{namespace}/{WIDGETS}"
-    async with support.running(tmp_path, cluster.admin, prometheus.url, clock=clock) as adapter:
+    async with cluster.adapter(prometheus.url, clock=clock) as adapter:
         assert (await adapter.get(f"{base}/oven/heat")).status == 404
         assert (await adapter.get(f"{base}/%2A/heat")).status == 500
         assert "[-]rules failed" in (await adapter.get("/readyz?verbose")).body
@@ -239,7 +239,7 @@ async def test_a_user_who_may_read_pods_only(
     await _write(prometheus, "hits", "service", {"web": 7}, namespace)
     limited = await cluster.limited(pods=("get", "list", "watch"))
     services = f"/apis/custom.metrics.k8s.io/v1beta2/namespaces/{namespace}/services"
-    async with support.running(tmp_path, limited, prometheus.url) as adapter:
+    async with cluster.adapter(prometheus.url, lister=limited) as adapter:
         assert (await adapter.get(_loads(namespace))).values == {"a": "1"}
         assert (await adapter.get(f"{services}/web/hits")).values == {"web": "7"}
         for _ in range(3):
@@ -267,7 +267,7 @@ async def test_a_user_who_may_list_and_not_watch(
     await cluster.create(_object("Pod", "a", namespace))
     await _write(prometheus, "load", "pod", {"a": 1, "b": 2}, namespace)
     limited = await cluster.limited(pods=("get", "list"))
-    async with support.running(tmp_path, limited, prometheus.url) as adapter:
+    async with cluster.adapter(prometheus.url, lister=limited) as adapter:
         assert (await adapter.get(_loads(namespace))).values == {"a": "1"}
         await cluster.create(_object("Pod", "b", namespace))
         await _until(adapter, _loads(namespace), {"a": "1", "b": "2"})
@@ -281,12 +281,15 @@ async def test_a_user_who_may_list_and_not_watch(
 async def test_the_api_server_restarts_under_load(
     tmp_path: Path, own_cluster: ClusterUnderTest, prometheus: PrometheusServer
 ) -> None:
-    """While it is away answers come from what was watched; what changed meanwhile is there afterwards. Never a wrong number."""
+    """While it is away answers come from what was watched; what changed meanwhile is there afterwards. Never a wrong number.
+
+    Callers are known all the while: what the API server said of them is remembered.
+    """
     cluster = own_cluster
     right = await _make_pods(cluster, prometheus)
     path = _loads(cluster.namespace, "app=a")
     seen: list[Answer] = []
-    async with support.running(tmp_path, cluster.admin, prometheus.url) as adapter:
+    async with cluster.adapter(prometheus.url, *KEPT) as adapter:
         chosen = {name: right[name] for name in await cluster.names("pods", "app=a")}
         assert (await adapter.get(path)).values == chosen
         async with _asking(adapter, path, seen):

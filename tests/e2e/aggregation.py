@@ -1,0 +1,327 @@
+"""An adapter behind a cluster's aggregation layer, as the shipped manifests register it: on the sandbox, or a real control plane.
+
+What lives here: registration, users and their rights, the front proxy's certificates, and what the two clusters do differently
+about them. What does not: starting programs (`controlplane`). Its law: the objects are those of manifests/, changed only in where
+the Service leads, for the adapter runs outside of the cluster, on loopback.
+"""
+
+import asyncio
+import base64
+import contextlib
+import json
+import ssl
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import aiohttp
+from yarl import URL
+
+from adapter.sandbox.cluster import Cluster
+from adapter.sandbox.reviews import AccessVerdict, TokenVerdict
+from adapter.server import issuing
+from tests.e2e.clusters import Backend, ClusterUnderTest, Config, Document, RealBackend, SandboxBackend
+from tests.e2e.controlplane import ControlPlane, write_kubeconfig
+from tests.e2e.frontproxy import FrontProxy
+from tests.support import certificates, rendered
+from tests.support.adapter import RunningAdapter
+from tests.support.certificates import Signer
+from tests.support.kubectl import TOKEN
+from tests.support.mount import Mount
+from tests.support.rendered import Objects, Want
+from tests.support.tls import Authority, Pair
+
+NAMESPACE = SERVICE = "fastpath"
+SERVER_NAME = f"{SERVICE}.{NAMESPACE}.svc"
+GROUP_VERSIONS = (
+    "v1beta2.custom.metrics.k8s.io",
+    "v1beta1.custom.metrics.k8s.io",
+    "v1beta1.external.metrics.k8s.io",
+    "v1beta1.metrics.k8s.io",
+)
+PATHS = tuple(f"/apis/{name.partition('.')[2]}/{name.partition('.')[0]}" for name in GROUP_VERSIONS)
+
+_RIGHTS = ("Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
+_ADMIN = "admin"
+_RBAC = "rbac.authorization.k8s.io"
+_DENIED_TTL = "100ms"
+_POLL_SECONDS = 0.2
+
+
+class FrontedBackend(Backend, Protocol):
+    """What clusters with an aggregation layer do differently."""
+
+    authority: Authority
+    """Whose client certificates are users."""
+    proxy: FrontProxy
+
+    async def admit_adapter(self, cluster: ClusterUnderTest, objects: Objects) -> Config:
+        """Give the adapter its service account with the rights of the manifests, and return its kubeconfig."""
+        ...
+
+    def user(self, name: str, path: Path) -> Path:
+        """Write the kubeconfig of a user of the cluster who has no rights yet."""
+        ...
+
+    async def grant(self, cluster: ClusterUnderTest, user: str, rule: Document) -> None:
+        """Let a user do what a rule of a role says, in the test's namespace."""
+        ...
+
+    async def publish(self, cluster: ClusterUnderTest, *signers: Signer) -> None:
+        """Have exactly these authorities of front proxies in the ConfigMap; returns when they are."""
+        ...
+
+    async def wait_available(self, cluster: ClusterUnderTest) -> None:
+        """Return when the cluster finds the server behind each of GROUP_VERSIONS."""
+        ...
+
+
+class FrontedSandbox(SandboxBackend):
+    """A sandbox over TLS, whose users have tokens; what they may do is decided here, from rules such as roles have."""
+
+    def __init__(self, sandbox: Cluster, authority: Authority, proxy: FrontProxy) -> None:
+        super().__init__(sandbox)
+        self.authority = authority
+        self.proxy = proxy
+        self._grants: list[tuple[str, str, Document]] = []
+        sandbox.tokens = {TOKEN: _ADMIN}
+        sandbox.reviews.token = self._review_token
+        sandbox.reviews.access = self._review_access
+        published = certificates.config_map(proxy.signer.pem, authority.file.read_text())
+        sandbox.create(certificates.config_map_object(published))
+
+    def kubeconfig(self, path: Path) -> Path:
+        return self._write(path, TOKEN)
+
+    async def caller_token(self, _: ClusterUnderTest) -> str:
+        return TOKEN
+
+    async def admit_adapter(self, cluster: ClusterUnderTest, objects: Objects) -> Config:
+        await cluster.create(objects.one("Namespace"))
+        return cluster.admin
+
+    def user(self, name: str, path: Path) -> Path:
+        assert self._sandbox.tokens is not None
+        self._sandbox.tokens[f"token-of-{name}"] = name
+        return self._write(path, f"token-of-{name}")
+
+    async def grant(self, cluster: ClusterUnderTest, user: str, rule: Document) -> None:
+        self._grants.append((user, cluster.namespace, rule))
+
+    async def publish(self, _: ClusterUnderTest, *signers: Signer) -> None:
+        found = self._sandbox.get("ConfigMap", certificates.NAME, "kube-system")
+        found["data"]["requestheader-client-ca-file"] = "".join(signer.pem for signer in signers)
+        self._sandbox.update(found)
+
+    async def wait_available(self, cluster: ClusterUnderTest) -> None:
+        for path in PATHS:  # asked for each time: there is nothing to wait for
+            await cluster.kubectl("get", "--raw", path)
+
+    def _write(self, path: Path, token: str) -> Path:
+        return write_kubeconfig(path, self._sandbox.url, self.authority.file, {"token": token})
+
+    def _review_token(self, spec: Document) -> TokenVerdict:
+        user = (self._sandbox.tokens or {}).get(spec["token"], "")
+        return TokenVerdict(bool(user), user)
+
+    def _review_access(self, spec: Document) -> AccessVerdict:
+        want = _want(spec)
+        return AccessVerdict(
+            spec["user"] == _ADMIN
+            or any(
+                user == spec["user"] and namespace == want.namespace and rendered.covers(rule, want)
+                for user, namespace, rule in self._grants
+            )
+        )
+
+
+class FrontedControlPlane(RealBackend):
+    """A control plane with its own aggregator; users have client certificates and RBAC says what they may do."""
+
+    def __init__(self, plane: ControlPlane) -> None:
+        super().__init__(plane)
+        self.authority = plane.authority
+        self.proxy = plane.front_proxy
+
+    async def admit_adapter(self, cluster: ClusterUnderTest, objects: Objects) -> Config:
+        await apply(cluster, *(document for kind in _RIGHTS for document in objects.all(kind)))
+        token = await cluster.kubectl("create", "token", SERVICE, "-n", NAMESPACE, "--duration=1h")
+        path = self._plane.token_kubeconfig(cluster.directory / "adapter.kubeconfig", token.strip())
+        published = f"/api/v1/namespaces/kube-system/configmaps/{certificates.NAME}"
+        await self._until_allowed(cluster, path, "/api/v1/pods?limit=1", published)
+        return Config(path)
+
+    def user(self, name: str, path: Path) -> Path:
+        return self._plane.kubeconfig(path, name, "e2e")
+
+    async def grant(self, cluster: ClusterUnderTest, user: str, rule: Document) -> None:
+        name = f"{user}-{rule['verbs'][0]}-{rule['resources'][0].replace('/', '-')}"
+        metadata = {"name": name, "namespace": cluster.namespace}
+        binding = {
+            "subjects": [{"kind": "User", "name": user, "apiGroup": _RBAC}],
+            "roleRef": {"kind": "Role", "name": name, "apiGroup": _RBAC},
+        }
+        role = {"apiVersion": f"{_RBAC}/v1", "metadata": metadata}
+        await cluster.create(role | {"kind": "Role", "rules": [rule]}, role | {"kind": "RoleBinding"} | binding)
+
+    async def publish(self, cluster: ClusterUnderTest, *signers: Signer) -> None:
+        """The API server adds what its file has to what is published, and takes nothing away but what has expired.
+
+        So what is published is deleted, and it publishes what it knows then; which may be an old file still, so again.
+        """
+        self.proxy.publish(*signers)
+        wanted = sorted(signer.pem.strip() for signer in signers)
+        where = ("configmap", certificates.NAME, "-n", "kube-system")
+        async with asyncio.timeout(100):  # a changed file is seen at once, or within a minute
+            while True:
+                found = await cluster.run(cluster.admin_kubeconfig, "get", *where, "-o", "json")
+                bundle = _published(found.stdout) if found.status == 0 else []
+                if bundle == wanted:
+                    return
+                if set(bundle) > set(wanted):
+                    await cluster.kubectl("delete", *where, "--ignore-not-found")
+                await asyncio.sleep(_POLL_SECONDS)
+
+    async def wait_available(self, cluster: ClusterUnderTest) -> None:
+        names = [f"apiservice/{name}" for name in GROUP_VERSIONS]
+        await cluster.kubectl("wait", "--for=condition=Available=True", "--timeout=60s", *names)
+        for name in names:
+            described = json.loads(await cluster.kubectl("get", name, "-o", "json"))
+            conditions = {each["type"]: each for each in described["status"]["conditions"]}
+            assert conditions["Available"]["reason"] == "Passed", conditions
+
+
+class Registered:
+    """A running adapter that a cluster finds behind its four group-versions."""
+
+    def __init__(
+        self, cluster: ClusterUnderTest, backend: FrontedBackend, adapter: RunningAdapter, serving: Mount
+    ) -> None:
+        self.cluster = cluster
+        self.backend = backend
+        self.adapter = adapter
+        self._serving = serving
+
+    @property
+    def port(self) -> int:
+        """Where the adapter listens."""
+        return int(self.adapter.url.rpartition(":")[2])
+
+    def serve(self, authority: Authority) -> None:
+        """Put a certificate of an authority where the adapter reads its own."""
+        pair = authority.issue(*issuing.service_names(SERVICE, NAMESPACE))
+        self._serving.put(tls_crt=pair.certificate.read_bytes(), tls_key=pair.key.read_bytes())
+
+    async def served(self) -> str:
+        """Return the certificate that the adapter shows, as PEM."""
+        return await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", self.port))
+
+    async def trust(self, *authorities: Authority) -> None:
+        """Have the cluster believe in serving certificates of these authorities."""
+        bundle = b"".join(authority.file.read_bytes() for authority in authorities)
+        change = json.dumps({"spec": {"caBundle": base64.b64encode(bundle).decode()}})
+        for name in GROUP_VERSIONS:
+            await self.cluster.kubectl("patch", "apiservice", name, "--type=merge", "-p", change)
+
+    @contextlib.asynccontextmanager
+    async def directly(self, shown: Pair | Path | None = None) -> AsyncIterator["Direct"]:
+        """Talk to the adapter over one connection, which stays open, past the cluster and with a client certificate."""
+        context = self.backend.authority.client_context(shown if isinstance(shown, Pair) else None)
+        if isinstance(shown, Path):
+            context.load_cert_chain(shown)
+        connector = aiohttp.TCPConnector(limit=1, ssl=context, keepalive_timeout=600)
+        async with aiohttp.ClientSession(connector=connector) as session:
+            yield Direct(session, self.adapter.url)
+
+
+class Direct:
+    """One client's connection to an adapter."""
+
+    def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
+        self._session = session
+        self._url = url
+
+    async def get(self, path: str, headers: Mapping[str, str] | None = None) -> tuple[int, str]:
+        """Return the status and the message of a failure, or the text of a success. Raises aiohttp.ClientError when refused."""
+        url = URL(self._url + path, encoded=True)
+        async with self._session.get(url, headers=headers, server_hostname=SERVER_NAME) as response:
+            text = await response.text()
+            return response.status, text if response.status == 200 else json.loads(text)["message"]
+
+
+async def apply(cluster: ClusterUnderTest, *documents: Document) -> None:
+    """Apply objects on the server's side, which takes fields over from whoever set them last."""
+    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": documents})
+    await cluster.kubectl("apply", "--server-side", "--force-conflicts", "--validate=false", "-f", "-", stdin=text)
+
+
+@contextlib.asynccontextmanager
+async def register(
+    cluster: ClusterUnderTest, backend: FrontedBackend, directory: Path, prometheus: str
+) -> AsyncIterator[Registered]:
+    """Run an adapter with rules.yaml and register it; when the block ends it is not registered any more."""
+    folder = rendered.write_overlay(directory / "overlay", ("external", "resource"))
+    objects = await asyncio.to_thread(rendered.render, folder)
+    config = await backend.admit_adapter(cluster, objects)
+    serving = Mount(directory / "serving")
+    pair = backend.authority.issue(*issuing.service_names(SERVICE, NAMESPACE))
+    serving.put(tls_crt=pair.certificate.read_bytes(), tls_key=pair.key.read_bytes())
+    running = cluster.adapter(
+        prometheus,
+        f"--tls-cert-file={serving.folder / 'tls.crt'}",
+        f"--tls-private-key-file={serving.folder / 'tls.key'}",
+        *(argument for argument in objects.container["args"] if argument.startswith("--serve-groups=")),
+        f"--authorization-webhook-cache-unauthorized-ttl={_DENIED_TTL}",
+        lister=config,
+        reviewer=config,
+    )
+    async with running as adapter:
+        registered = Registered(cluster, backend, adapter, serving)
+        try:
+            await apply(cluster, *_registrations(objects, registered.port, backend.authority))
+            await backend.wait_available(cluster)
+            yield registered
+        finally:
+            await cluster.kubectl("delete", "apiservice", *GROUP_VERSIONS, "--ignore-not-found")
+            await cluster.kubectl("delete", "service", SERVICE, "-n", NAMESPACE, "--ignore-not-found")
+
+
+def _registrations(objects: Objects, port: int, authority: Authority) -> Sequence[Document]:
+    """Return the Service and the APIServices of the manifests, leading to a port of loopback."""
+    service = objects.one("Service")
+    local: Document = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": service["metadata"],
+        "spec": {"type": "ExternalName", "externalName": "localhost"},
+    }
+    bundle = base64.b64encode(authority.file.read_bytes()).decode()
+    found = [local]
+    for each in objects.all("APIService"):
+        spec = each["spec"] | {"service": each["spec"]["service"] | {"port": port}, "caBundle": bundle}
+        found.append(each | {"spec": spec})
+    assert {each["metadata"]["name"] for each in found[1:]} == set(GROUP_VERSIONS)
+    return found
+
+
+def _want(spec: Document) -> Want:
+    """Return what an access review asks about."""
+    if "nonResourceAttributes" in spec:
+        attributes = spec["nonResourceAttributes"]
+        return Want(attributes["verb"], path=attributes["path"])
+    attributes = spec["resourceAttributes"]
+    parts = (attributes["resource"], attributes.get("subresource", ""))
+    return Want(
+        attributes["verb"],
+        attributes.get("group", ""),
+        "/".join(part for part in parts if part),
+        attributes.get("namespace", ""),
+        attributes.get("name", ""),
+    )
+
+
+def _published(text: str) -> list[str]:
+    """Return the front proxies' authorities of a ConfigMap, one PEM text each, sorted."""
+    bundle = json.loads(text).get("data", {}).get("requestheader-client-ca-file", "")
+    end = "-----END CERTIFICATE-----"
+    return sorted(f"{part.strip()}\n{end}" for part in bundle.split(end) if part.strip())
