@@ -7,7 +7,7 @@ import pytest
 
 from adapter import monitoring
 from adapter.cli import main
-from adapter.config import chart, checkflags, flagtable, rulesfile
+from adapter.config import chart, checkflags, deployflags, flagtable, rulesfile
 from adapter.model import durations
 from adapter.model.resources import BUILTIN
 from adapter.rules import compile as compiler
@@ -25,6 +25,7 @@ EXAMPLES = sorted((ROOT / "docs" / "examples").glob("*.yaml"))
 CONFIGURATION = (ROOT / "docs" / "configuration.md").read_text()
 
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+_FLAGS = (*flagtable.TABLE, *checkflags.OWN, *deployflags.CERTS, *deployflags.PREFLIGHT)
 _HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 
 
@@ -55,7 +56,7 @@ def test_made_pages_are_up_to_date(name: str) -> None:
 
 def test_every_flag_is_documented() -> None:
     page = (docs.DOCS / "flags.md").read_text()
-    for name in (*flagtable.TABLE, *checkflags.OWN):
+    for name in _FLAGS:
         assert f"--{name}" in page
 
 
@@ -68,7 +69,7 @@ def test_every_metric_is_documented() -> None:
 
 def test_metrics_and_flags_that_pages_name_exist() -> None:
     names = {row.name for row in monitoring.METRICS}
-    flags = {*flagtable.TABLE, *checkflags.OWN, "help", "version"}
+    flags = {*_FLAGS, "help", "version"}
     for page in PAGES:
         text = page.read_text()
         for name in re.findall(r"\b(fastpath_[a-z_]+)", text):
@@ -77,9 +78,35 @@ def test_metrics_and_flags_that_pages_name_exist() -> None:
             assert name in flags | OTHER_FLAGS, (page.name, name)
 
 
-# Flags of other programs, and of the demo and the scripts, that pages name.
+# Flags of other programs (kubectl above all), and of the demo and the scripts, that pages name.
 OTHER_FLAGS = frozenset(
-    {"name", "for", "fix", "raw", "server", "insecure-skip-tls-verify", "port", "upgrade", "upgrade-package"}
+    {
+        "all-namespaces",
+        "certificate-authority",
+        "clusterrole",
+        "containers",
+        "field-manager",
+        "force-conflicts",
+        "replicas",
+        "server-side",
+        "serviceaccount",
+        "timeout",
+        "tls-server-name",
+        "token",
+        "type",
+        "user",
+        "as",
+        "proxy-client-cert-file",
+        "name",
+        "for",
+        "fix",
+        "raw",
+        "server",
+        "insecure-skip-tls-verify",
+        "port",
+        "upgrade",
+        "upgrade-package",
+    }
 )
 
 
@@ -129,9 +156,9 @@ def test_examples_work_and_are_listed(path: Path) -> None:
 def test_every_verb_is_documented() -> None:
     text = "\n".join(page.read_text() for page in PAGES)
     verbs = re.findall(r"^  (\w+) ", main.usage(), re.MULTILINE)
-    assert verbs == ["serve", "check", "demo"]
+    assert set(verbs) >= {"serve", "check", "demo"}
     for verb in verbs:
-        assert f"fastpath {verb}" in text
+        assert f"fastpath {verb}" in text, verb
 
 
 def test_pages_are_about_the_project_alone() -> None:

@@ -4,13 +4,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from adapter import monitoring
-from adapter.config import checkflags, flags
+from adapter.config import checkflags, deployflags, flags
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
 
 
 def render_flags() -> str:
-    """Return docs/flags.md: the flags of both verbs."""
+    """Return docs/flags.md: the flags of every verb that has a table of them."""
     return "\n".join(
         [
             "# Flags of `fastpath serve`",
@@ -24,7 +24,13 @@ def render_flags() -> str:
             "It takes every flag of `fastpath serve` as well; those that matter are about the connections to Prometheus and the API",
             "server, and how far back discovery looks.",
             "",
-            flags.render_markdown(checkflags.OWN).rstrip("\n"),
+            flags.render_markdown(checkflags.OWN),
+            "# Flags of `fastpath certs`",
+            "",
+            flags.render_markdown(deployflags.CERTS),
+            "# Flags of `fastpath preflight`",
+            "",
+            flags.render_markdown(deployflags.PREFLIGHT).rstrip("\n"),
             "",
         ]
     )

@@ -1,0 +1,255 @@
+"""The commands and files of the documentation on deploying, run as they stand."""
+
+import re
+import shlex
+import textwrap
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from adapter.cli import certs
+from adapter.config import flags, rulesfile
+from adapter.model import apiservices
+from adapter.sandbox.cluster import Cluster
+from adapter.sandbox.kinds import Kind
+from tests.support import rendered
+from tests.support.kubectl import Kubectl
+from tests.support.rendered import ROOT
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
+
+JSON = dict[str, Any]
+MIGRATION = ROOT / "docs" / "migrate-from-prometheus-adapter.md"
+DEPLOY = ROOT / "docs" / "deploy.md"
+RULES = """
+rules:
+- seriesQuery: 'load{namespace!="",pod!=""}'
+  resources: {template: '<<.Resource>>'}
+  metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)'
+"""
+
+OLD = {"namespace": "monitoring", "name": "prometheus-adapter", "port": 443}
+OURS = {"namespace": "fastpath", "name": "fastpath", "port": 443}
+FURTHER = (
+    Kind("", "v1", "resourcequotas", "ResourceQuota", True),
+    Kind("", "v1", "secrets", "Secret", True),
+    Kind("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", True),
+    Kind("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", False),
+    Kind("rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", False),
+    Kind("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding", True),
+)
+"""What the manifests hold and the sandbox does not serve by itself."""
+
+
+def _blocks(path: Path, language: str) -> list[str]:
+    """Return the fenced blocks of a page in one language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", path.read_text(), re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture
+def overlay(tmp_path: Path) -> Path:
+    """Return the folder of the page's kustomization, with rules and certificate as the page says."""
+    (kustomization,) = _blocks(DEPLOY, "yaml")
+    folder = tmp_path / "fastpath"
+    groups = "--groups=custom.metrics.k8s.io,external.metrics.k8s.io"
+    assert f"fastpath certs {groups} -o certs" in DEPLOY.read_text()
+    assert certs.main([groups, "-o", str(folder / "certs")]) == 0
+    (folder / "rules.yaml").write_text(RULES)
+    (folder / "kustomization.yaml").write_text(kustomization)
+    (tmp_path / "manifests").symlink_to(rendered.MANIFESTS)
+    return folder
+
+
+def test_the_kustomization_of_the_page(overlay: Path) -> None:
+    objects = rendered.render(overlay)
+    options, notices = flags.parse_flags(objects.container["args"])
+    assert notices == ()
+    assert options.prometheus_url == "http://prometheus.monitoring.svc:9090"
+    assert objects.container["image"] == "registry.example.com/fastpath:0.1.0"
+    assert objects.one("ConfigMap")["data"] == {"rules.yaml": RULES}
+    assert objects.one("ConfigMap")["metadata"]["name"] == "fastpath-rules"
+    authority = objects.one("Secret")["data"]["ca.crt"]
+    assert {each["spec"]["caBundle"] for each in objects.all("APIService")} == {authority}
+    registered = {each["metadata"]["name"] for each in objects.all("APIService")}
+    assert registered == set(apiservices.names_of(options.serve_groups))
+
+
+def test_cpu_and_memory(overlay: Path) -> None:
+    """The components that the page adds serve the third group, beside rules that replace those of base."""
+    lines = "".join(re.findall(r"^    (  - \.\./manifests/components/resource.*\n)", DEPLOY.read_text(), re.MULTILINE))
+    assert lines.count("\n") == 2
+    path = overlay / "kustomization.yaml"
+    path.write_text(path.read_text().replace("  - certs #", f"{lines}  - certs #"))
+    objects = rendered.render(overlay)
+    options, _ = flags.parse_flags(objects.container["args"])
+    assert "metrics.k8s.io" in options.serve_groups
+    assert {each["metadata"]["name"] for each in objects.all("APIService")} == set(
+        apiservices.names_of(options.serve_groups)
+    )
+    rules = objects.one("ConfigMap")["data"]
+    assert rules.keys() == {"rules.yaml", "resource.yaml"}
+    assert rulesfile.parse_rules(rules["resource.yaml"], "resource.yaml").config.resource_rules is not None
+    assert "fastpath check manifests/components/resource-rules/resource.yaml" in DEPLOY.read_text()
+
+
+def test_the_kustomization_of_the_readme(tmp_path: Path) -> None:
+    text = (ROOT / "README.md").read_text()
+    found = re.search(r"cat >kustomization.yaml <<'END'\n(.*?)^    END$", text, re.MULTILINE | re.DOTALL)
+    assert found is not None
+    folder = tmp_path / "mine"
+    assert certs.main(["-o", str(folder / "certs")]) == 0
+    (folder / "kustomization.yaml").write_text(textwrap.dedent(found[1]))
+    (tmp_path / "manifests").symlink_to(rendered.MANIFESTS)
+    objects = rendered.render(folder)
+    assert objects.container["image"] == "registry.example.com/fastpath:0.1.0"
+    assert all(each["spec"]["caBundle"] for each in objects.all("APIService"))
+
+
+def _registration(name: str) -> JSON:
+    version, _, group = name.partition(".")
+    return {
+        "apiVersion": "apiregistration.k8s.io/v1",
+        "kind": "APIService",
+        "metadata": {"name": name, "labels": {"app.kubernetes.io/managed-by": "Helm"}},
+        "spec": {
+            "group": group,
+            "version": version,
+            "service": OLD,
+            "insecureSkipTLSVerify": True,
+            "groupPriorityMinimum": 100,
+            "versionPriority": 100,
+        },
+    }
+
+
+class Migration:
+    """Runs the page's blocks one command at a time and looks at the registrations after each."""
+
+    def __init__(self, cluster: Cluster, kubectl: Kubectl, overlay: Path) -> None:
+        self._cluster = cluster
+        self._kubectl = kubectl
+        self._overlay = overlay
+        self.seen: list[str] = []
+        """The version that autoscalers ask for custom metrics, and whom that leads to, after each command."""
+
+    async def run(self, block: str) -> None:
+        """Run a block. What waits for a pod or for time to pass has nothing to wait for here."""
+        for line in block.strip().splitlines():
+            words = shlex.split(line)
+            if words[0] == "sleep" or "rollout" in words:
+                continue
+            assert words[0] == "kubectl"
+            if words[1] == "wait":
+                self._cluster.patch("APIService", words[3].partition("/")[2], AVAILABLE)
+            given = [str(self._overlay) if word == "." else word for word in words[1:]]
+            given += ["--validate=false"] if words[1] == "apply" else []
+            done = await self._kubectl.run(self._cluster.url, *given)
+            assert done.status == 0, f"{line}\n{done.stderr}"
+            self._look()
+
+    def registrations(self) -> dict[str, JSON]:
+        """Return the spec of each APIService."""
+        found = self._cluster.list("APIService")
+        return {each["metadata"]["name"]: each["spec"] for each in found}
+
+    def _look(self) -> None:
+        for name, spec in self.registrations().items():
+            # the API server refuses the two together, and without either nobody is believed
+            assert bool(spec.get("caBundle")) is not spec.get("insecureSkipTLSVerify", False), name
+            assert spec["service"] in (OLD, OURS)
+            assert (spec["service"] == OURS) is bool(spec.get("caBundle")), name
+        custom = [spec for spec in self.registrations().values() if spec["group"] == "custom.metrics.k8s.io"]
+        preferred = max(custom, key=lambda spec: spec["versionPriority"])
+        self.seen.append(f"{preferred['version']} {preferred['service']['name']}")
+
+
+AVAILABLE = {"status": {"conditions": [{"type": "Available", "status": "True", "reason": "Passed"}]}}
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[Cluster]:
+    async with Cluster() as cluster:
+        for kind in FURTHER:
+            cluster.add_kind(kind)
+        for name in ("v1beta1.custom.metrics.k8s.io", "v1beta1.external.metrics.k8s.io"):
+            cluster.create(_registration(name))
+        yield cluster
+
+
+async def test_there_and_back(cluster: Cluster, kubectl: Kubectl, overlay: Path) -> None:
+    beside, switch, rest = _blocks(MIGRATION, "sh")
+    switch_back, rest_back = _blocks(MIGRATION, "sh back")
+    migration = Migration(cluster, kubectl, overlay)
+    before = migration.registrations()
+
+    await migration.run(beside)
+    assert migration.registrations() == before
+    assert cluster.get("Deployment", "fastpath", "fastpath")["spec"]["replicas"] == 2
+    assert cluster.get("Secret", "fastpath-serving", "fastpath")["type"] == "kubernetes.io/tls"
+
+    await migration.run(switch)
+    added = migration.registrations()
+    assert added.pop("v1beta2.custom.metrics.k8s.io")["service"] == OURS
+    assert added == before
+
+    await migration.run(rest)
+    assert {name: spec["service"] for name, spec in migration.registrations().items()} == {
+        "v1beta1.custom.metrics.k8s.io": OURS,
+        "v1beta1.external.metrics.k8s.io": OURS,
+        "v1beta2.custom.metrics.k8s.io": OURS,
+    }
+
+    await migration.run(rest_back)
+    returned = migration.registrations()
+    del returned["v1beta2.custom.metrics.k8s.io"]
+    assert returned == before
+
+    await migration.run(switch_back)
+    assert migration.registrations() == before
+    steps = list(dict.fromkeys(migration.seen))
+    assert steps == ["v1beta1 prometheus-adapter", "v1beta2 fastpath"]
+    assert migration.seen[-1] == "v1beta1 prometheus-adapter"
+
+
+async def test_the_switch_alone_can_be_taken_back(cluster: Cluster, kubectl: Kubectl, overlay: Path) -> None:
+    beside, switch, _ = _blocks(MIGRATION, "sh")
+    migration = Migration(cluster, kubectl, overlay)
+    before = migration.registrations()
+    for block in (beside, switch, _blocks(MIGRATION, "sh back")[0]):
+        await migration.run(block)
+    assert migration.registrations() == before
+    # the old version is preferred again before the new one is gone
+    assert migration.seen[-2:] == ["v1beta1 prometheus-adapter", "v1beta1 prometheus-adapter"]
+
+
+async def test_a_renewal_as_the_page_says(cluster: Cluster, kubectl: Kubectl, overlay: Path) -> None:
+    """The commands of the section on certificates, in its order: bundle first, then the Secret."""
+    for name in ("v1beta1.custom.metrics.k8s.io", "v1beta1.external.metrics.k8s.io"):
+        cluster.delete("APIService", name)
+    applied = await kubectl.run(cluster.url, "apply", "--validate=false", "-k", str(overlay))
+    assert applied.status == 0, applied.stderr
+    lines = [line.strip() for line in DEPLOY.read_text().splitlines() if " next" in line and line.startswith("    ")]
+    make, bundle, secret, _ = (shlex.split(line) for line in lines)
+    old = cluster.get("Secret", "fastpath-serving", "fastpath")["data"]["ca.crt"]
+    arguments = [word.replace("certs/", f"{overlay}/certs/") for word in make[2:-1]]
+    assert make[:2] == ["fastpath", "certs"]
+    assert certs.main([*arguments, str(overlay / "next")]) == 0
+    new = yaml.safe_load((overlay / "next" / "secret.yaml").read_text())["data"]["ca.crt"]
+
+    async def apply(words: list[str]) -> None:
+        given = [word.replace("next/", f"{overlay}/next/") for word in words[1:]]
+        done = await kubectl.run(cluster.url, *given, "--validate=false")
+        assert done.status == 0, done.stderr
+
+    await apply(bundle)
+    both = {each["spec"]["caBundle"] for each in cluster.list("APIService")}
+    assert len(both) == 1
+    assert both != {old}
+    assert both != {new}
+    assert cluster.get("Secret", "fastpath-serving", "fastpath")["data"]["ca.crt"] == old
+    await apply(secret)
+    assert cluster.get("Secret", "fastpath-serving", "fastpath")["data"]["ca.crt"] == new
+    assert {each["spec"]["caBundle"] for each in cluster.list("APIService")} == both
