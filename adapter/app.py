@@ -5,6 +5,7 @@
 
 import asyncio
 import functools
+import ipaddress
 import random
 import ssl
 import time
@@ -13,6 +14,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from adapter import gate as gates
 from adapter.clients import credentials, kubernetes
 from adapter.clients.apidiscovery import CatalogueSource
 from adapter.clients.connection import PrometheusSettings
@@ -27,21 +29,25 @@ from adapter.config.options import Options, check_max_age
 from adapter.config.rulesfile import Parsed, RulesConfig
 from adapter.errors import InputError, NotSyncedError
 from adapter.model.clock import Clock
-from adapter.model.metrics import GroupResource
 from adapter.monitoring import FaultLog, Monitoring
 from adapter.provider.provider import Provider
 from adapter.provider.relist import Relister
+from adapter.provider.resource import ResourceProvider
 from adapter.provider.rules import RuleSource
-from adapter.server import tls
-from adapter.server.api import CUSTOM_GROUP, EXTERNAL_GROUP
+from adapter.provider.sourcefaults import SourceFaults
+from adapter.rules.resource import NODES, PODS
+from adapter.server import accesslog, tls
+from adapter.server.accesslog import AccessLog
+from adapter.server.api import CUSTOM_GROUP, EXTERNAL_GROUP, RESOURCE_GROUP
 from adapter.server.documents import Documents
 from adapter.server.handler import Handler
 from adapter.server.health import Check, Health
 from adapter.server.serving import MetricsServer, Shutdown
+from adapter.server.trust import Trust
+from adapter.server.truststore import TrustStore
 
 # How often the event loop is asked how late it wakes, in seconds.
 _LAG_PERIOD = 0.1
-_PODS = GroupResource("", "pods")
 # OpenSSL's security level refuses TLS 1.0 and 1.1 anyway; asking for them gets 1.2.
 _MIN_VERSIONS = {"VersionTLS13": ssl.TLSVersion.TLSv1_3}
 
@@ -60,12 +66,17 @@ class SystemClock:
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Where values come from: the cluster's kinds, its objects, the registry, and the provider that joins them."""
+    """Where values come from: the cluster's kinds, its objects, the registry, and the providers that join them.
+
+    `running` has the pods whose phase is Running and nothing else.
+    """
 
     resources: CatalogueSource
     objects: ObjectLister
+    running: ObjectLister
     relister: Relister
     provider: Provider
+    resource_provider: ResourceProvider
 
 
 async def run(
@@ -84,16 +95,20 @@ async def run(
     monitoring = Monitoring(version)
     faults = FaultLog(monitoring, clock)
     files, parsed = _read_rules(options)
-    certificate = _serving_certificate(options, clock)
     async with AsyncExitStack() as stack:
+        gate = await gates.open_gate(options, clock, monitoring, faults, stack)
+        certificate = _serving_certificate(options, clock, gate.trust, monitoring)
         sources = await _open_sources(options, clock, monitoring, faults, stack)
         documents = Documents(sources.provider, _groups(options, parsed.config), version)
 
         def adopted(config: RulesConfig) -> None:
             documents.serve(_groups(options, config))
-            pods = sources.resources.current().find(_PODS)
+            pods, nodes = map(sources.resources.current().find, (PODS, NODES))
             if config.rules and pods is not None:
                 sources.objects.start([pods])
+            if config.resource_rules is not None and pods is not None and nodes is not None:
+                sources.running.start([pods])
+                sources.objects.start([nodes])
 
         rules = RuleSource(
             files,
@@ -107,10 +122,20 @@ async def run(
             check=lambda config: check_max_age(options, config),
             adopted=adopted,
         )
+        access_log = _open_access_log(options, clock, monitoring, faults, stack)
         shutdown = Shutdown()
-        health = Health(readyz=_readiness(shutdown, lambda: server.listening, sources, rules, faults))
+        health = Health(readyz=_readiness(shutdown, lambda: server.listening, gate, sources, rules, faults))
         server = MetricsServer(
-            Handler(sources.provider, documents, health, own_metrics=monitoring, clock=clock),
+            Handler(
+                sources.provider,
+                documents,
+                health,
+                gate.access,
+                own_metrics=monitoring,
+                clock=clock,
+                resource_provider=sources.resource_provider,
+                access_log=access_log,
+            ),
             certificate,
             shutdown,
             host=options.bind_address,
@@ -123,11 +148,14 @@ async def run(
         stack.push_async_callback(server.stop)
         work = {
             "object cache": sources.objects.run(),
+            "running pods": sources.running.run(),
             "API discovery": sources.resources.run(),
             "rules": rules.run(),
             "relist": sources.relister.run(),
             "faults": sources.provider.run(),
             "event-loop lag": _watch_lag(monitoring),
+            **{f"trust {number}": source.run() for number, source in enumerate(gate.sources)},
+            **({"access log": access_log.run()} if access_log is not None else {}),
         }
         try:
             async with asyncio.TaskGroup() as group:
@@ -173,7 +201,9 @@ async def _open_sources(
         QueryCache(prometheus, clock, monitoring, timeout=options.prometheus_timeout)
     )
     resources = CatalogueSource(client, clock, faults)
-    objects = ObjectLister(Surroundings(client, clock, monitoring, faults, random.random))
+    surroundings = Surroundings(client, clock, monitoring, faults, random.random)
+    objects = ObjectLister(surroundings)
+    running = ObjectLister(surroundings, fields="status.phase=Running")
     relister = Relister(
         SeriesLister(prometheus.origin, monitoring, faults, max_bytes=options.discovery_max_bytes),
         clock,
@@ -183,8 +213,23 @@ async def _open_sources(
         max_age=options.look_back,
     )
     freshness = Freshness(options.metrics_ttl, options.metrics_max_answer_age)
-    provider = Provider(resources, objects, cache, relister, clock, monitoring, faults, freshness=freshness)
-    return Sources(resources, objects, relister, provider)
+    met = SourceFaults(clock, faults)
+    provider = Provider(resources, objects, cache, relister, clock, monitoring, met, freshness=freshness)
+    resource_provider = ResourceProvider(
+        resources, running, objects, cache, relister, clock, monitoring, met, freshness=freshness
+    )
+    return Sources(resources, objects, running, relister, provider, resource_provider)
+
+
+def _open_access_log(
+    options: Options, clock: Clock, monitoring: Monitoring, faults: FaultLog, stack: AsyncExitStack
+) -> AccessLog | None:
+    """Return the access log if one is asked for; `stack` writes its last lines."""
+    if not options.access_log:
+        return None
+    log = AccessLog(accesslog.open_sink(options.access_log), clock, monitoring, faults)
+    stack.push_async_callback(log.close)
+    return log
 
 
 def prometheus_settings(options: Options) -> PrometheusSettings:
@@ -206,31 +251,52 @@ def prometheus_settings(options: Options) -> PrometheusSettings:
     )
 
 
-def _serving_certificate(options: Options, clock: Clock) -> tls.ServingCertificate:
-    """Return the pair given, or the self-signed one of `--cert-dir`, and beside it those for further server names."""
+def _serving_certificate(
+    options: Options, clock: Clock, trust: TrustStore, monitoring: Monitoring
+) -> tls.ServingCertificate:
+    """Return the pair given, or the self-signed one of `--cert-dir`, and beside it those for further server names.
+
+    From then on it asks clients for certificates of whatever authorities `trust` comes to hold.
+    """
     minimum = _MIN_VERSIONS.get(options.tls_min_version, ssl.TLSVersion.TLSv1_2)
     ciphers = openssl_cipher_list(options.tls_cipher_suites)
     build = functools.partial(tls.build_context, minimum=minimum, ciphers=ciphers)
     named = []
     for each in options.tls_sni_cert_keys:
         pair = tls.Pair(Path(each.certificate), Path(each.key))
-        named.append((each.names or tls.names_of(pair), tls.ServingCertificate(pair, build)))
+        certificate = tls.ServingCertificate(pair, build, ask_clients=trust.asks_for_certificates)
+        named.append((each.names or tls.names_of(pair), certificate))
     if options.tls_cert_file:
         own = tls.Pair(Path(options.tls_cert_file), Path(options.tls_private_key_file))
     else:
-        own = tls.ensure_self_signed(Path(options.cert_dir), clock, addresses=["127.0.0.1", options.bind_address])
-    return tls.ServingCertificate(own, build, named)
+        bound = ipaddress.ip_address(options.bind_address)
+        addresses = ["127.0.0.1"] if bound.is_unspecified else ["127.0.0.1", options.bind_address]
+        own = tls.ensure_self_signed(Path(options.cert_dir), clock, addresses=addresses)
+    certificate = tls.ServingCertificate(own, build, named, ask_clients=trust.asks_for_certificates)
+
+    def changed(now: Trust) -> None:
+        monitoring.trust_generation.set(now.generation)
+        certificate.believe(now.pem)
+
+    trust.changed = changed
+    changed(trust.current)
+    return certificate
 
 
 def _groups(options: Options, config: RulesConfig) -> set[str]:
     """Return the API groups to serve: those asked for, and those that rules need."""
-    needed = {CUSTOM_GROUP: config.rules, EXTERNAL_GROUP: config.external_rules}
-    return {*options.serve_groups, *(group for group, entries in needed.items() if entries)}
+    needed = {
+        CUSTOM_GROUP: bool(config.rules),
+        EXTERNAL_GROUP: bool(config.external_rules),
+        RESOURCE_GROUP: config.resource_rules is not None,
+    }
+    return {*options.serve_groups, *(group for group, is_needed in needed.items() if is_needed)}
 
 
 def _readiness(
     shutdown: Shutdown,
     listening: Callable[[], bool],
+    gate: gates.Gate,
     sources: Sources,
     rules: RuleSource,
     faults: FaultLog,
@@ -245,11 +311,12 @@ def _readiness(
             sources.resources.current()
         except NotSyncedError as error:
             return str(error)
-        waiting = ", ".join(map(str, sources.objects.unsynced()))
+        waiting = ", ".join(map(str, (*sources.objects.unsynced(), *sources.running.unsynced())))
         return f"first list of {waiting} is not in" if waiting else None
 
     return [
         Check("listener", lambda: None if listening() else "not listening"),
+        Check("trust", gate.find_fault),
         shutdown.check,
         Check("caches-synced", caches),
         Check(

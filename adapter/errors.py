@@ -7,17 +7,21 @@ FastpathError
 ├── NamingError                a rule has no label for a resource that was asked for
 ├── UnsupportedSelectorError   a selector requirement that PromQL cannot express
 ├── NotSeparableError          why the questions of a rule may not be merged; never leaves rules.separable
+├── UntrustedError             why a peer's certificate is not believed; never leaves the server package
 ├── SourceError                a source of values or objects could not be read; never shown to API callers
 │   ├── PrometheusError        Prometheus: unreachable, slow, refused, or answered what is not an answer
 │   ├── KubernetesError        the Kubernetes API server: its status and reason
 │   └── NotSyncedError         a cache that has not seen its first list yet: "not known", never "not found"
 └── StatusError                what an API caller is told: HTTP status, reason, message, details
     ├── BadRequestError        400
+    ├── UnauthorizedError      401
+    ├── ForbiddenError         403
     ├── NotFoundError          404
     ├── MethodNotAllowedError  405
     ├── NotAcceptableError     406
     ├── RequestTooLargeError   413
     ├── InvalidError           422 with every cause
+    ├── TooManyRequestsError   429
     ├── InternalError          500 with reason: "Internal error occurred: ..."
     ├── PlainError             500 without reason, where upstream returns a bare Go error
     ├── UnavailableError       503
@@ -81,6 +85,10 @@ class NotSeparableError(FastpathError):
     """The first part of a query that does not keep objects apart."""
 
 
+class UntrustedError(FastpathError):
+    """A certificate that no authority vouches for. The text is for logs; callers are told nothing."""
+
+
 class SourceError(FastpathError):
     """A source could not be read. The text is for logs; callers get a generic sentence."""
 
@@ -132,6 +140,23 @@ class BadRequestError(StatusError):
     reason = "BadRequest"
 
 
+class UnauthorizedError(StatusError):
+    """401: credentials that are no good. Always the same text: why is nobody's business but the operator's."""
+
+    code = 401
+    reason = "Unauthorized"
+
+    def __init__(self) -> None:
+        super().__init__("Unauthorized")
+
+
+class ForbiddenError(StatusError):
+    """403: the caller is known and may not do this."""
+
+    code = 403
+    reason = "Forbidden"
+
+
 class NotFoundError(StatusError):
     """404: no such metric, object or path."""
 
@@ -179,6 +204,16 @@ class InvalidError(StatusError):
         said = sentences[0] if len(sentences) == 1 else f"[{', '.join(sentences)}]"
         listed = [cause._asdict() for cause in causes]
         super().__init__(f'{kind}.{group} "" is invalid: {said}', {"group": group, "kind": kind, "causes": listed})
+
+
+class TooManyRequestsError(StatusError):
+    """429: as much is under way already as may be; the caller may come again in a second."""
+
+    code = 429
+    reason = "TooManyRequests"
+
+    def __init__(self) -> None:
+        super().__init__("Too many requests, please try again later.")
 
 
 class InternalError(StatusError):

@@ -28,6 +28,7 @@ _REQUEST = ("verb", "group", "version", "resource", "subresource", "scope")
 _REQUEST_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.5, 3, 5, 8, 15, 30, 60)
 _QUERY_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 3, 5, 8, 10)
 _DASHBOARD_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+_REVIEW_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 30)
 _LAG_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
 _FRESHNESS_BUCKETS = tuple(round(1.364**step, 3) for step in range(20))
 
@@ -56,9 +57,20 @@ METRICS: tuple[Metric, ...] = (
     Metric("requests", "counter", "apiserver_request_total", "Requests to the metrics APIs by their answer; resource and subresource are always * to bound the series.", (*_REQUEST, "code")),
     Metric("request_duration", "histogram", "apiserver_request_duration_seconds", "Time from reading a request to writing its answer.", _REQUEST, _REQUEST_BUCKETS),
     Metric("inflight", "gauge", "apiserver_current_inflight_requests", "Requests being answered now.", ("request_kind",), values=(("readOnly", "mutating"),)),
+    Metric("access_log_dropped", "counter", "fastpath_access_log_dropped_total", "Lines of the access log that were not written: the log's reader does not keep up, or writing fails."),
     Metric("freshness", "histogram", "metrics_apiserver_metric_freshness_seconds", "Age of the values served, from their timestamp to the answer.", ("group",), _FRESHNESS_BUCKETS),
     Metric("answers", "counter", "fastpath_answers_total", "Questions answered, by where the answer came from: a query of its own, one already in flight, an answer kept, a sweep, or the last answer while Prometheus fails.", ("source",), values=(("query", "joined", "cache", "sweep", "stale"),)),
-    Metric("dropped", "counter", "fastpath_values_dropped_total", "Samples that were left out of an answer, by reason; never served as zero.", ("reason",), values=(("nan", "infinite", "overflow", "stale", "duplicate", "histogram"),)),
+    Metric("dropped", "counter", "fastpath_values_dropped_total", "Samples (of pods and nodes: usages) that were left out of an answer, by reason; never served as zero.", ("reason",), values=(("nan", "infinite", "negative", "overflow", "incomplete", "stale", "duplicate", "histogram"),)),
+    # who asks, and may they
+    Metric("authentication_attempts", "counter", "authentication_attempts", "Requests by whether their caller could be named; who shows no credentials is named anonymous.", ("result",), values=(("success", "failure", "error"),)),
+    Metric("authorization_attempts", "counter", "authorization_attempts_total", "Requests by what authorization said.", ("result",), values=(("allowed", "denied", "no-opinion", "error"),)),
+    Metric("token_cache", "counter", "authentication_token_cache_request_total", "Look-ups of token reviews that are kept.", ("status",), values=(("hit", "miss"),)),
+    Metric("access_cache", "counter", "fastpath_access_review_cache_total", "Look-ups of access reviews that are kept.", ("status",), values=(("hit", "miss"),)),
+    Metric("token_reviews", "counter", "apiserver_delegated_authn_request_total", "Token reviews by HTTP status, <error> where there was none.", ("code",)),
+    Metric("token_review_duration", "histogram", "apiserver_delegated_authn_request_duration_seconds", "Time of a token review with its retries.", ("code",), _REVIEW_BUCKETS),
+    Metric("access_reviews", "counter", "apiserver_delegated_authz_request_total", "Access reviews by HTTP status, <error> where there was none.", ("code",)),
+    Metric("access_review_duration", "histogram", "apiserver_delegated_authz_request_duration_seconds", "Time of an access review with its retries.", ("code",), _REVIEW_BUCKETS),
+    Metric("trust_generation", "gauge", "fastpath_trust_generation", "How often the authorities of client certificates have changed; 0 while none are known."),
     # Prometheus
     Metric("queries", "counter", "fastpath_prometheus_queries_total", "Instant queries by kind and outcome.", ("kind", "outcome"), values=(QUERY_KINDS, OUTCOMES)),
     Metric("query_duration", "histogram", "fastpath_prometheus_query_duration_seconds", "Time of an instant query from asking for a connection to the decoded answer.", (), _QUERY_BUCKETS),
@@ -102,9 +114,19 @@ class Monitoring:
     requests: Counter
     request_duration: Histogram
     inflight: Gauge
+    access_log_dropped: Counter
     freshness: Histogram
     answers: Counter
     dropped: Counter
+    authentication_attempts: Counter
+    authorization_attempts: Counter
+    token_cache: Counter
+    access_cache: Counter
+    token_reviews: Counter
+    token_review_duration: Histogram
+    access_reviews: Counter
+    access_review_duration: Histogram
+    trust_generation: Gauge
     queries: Counter
     query_duration: Histogram
     client_duration: Histogram
@@ -144,10 +166,14 @@ class Monitoring:
 
     def exposition(self) -> str:
         """Return all metrics in the text format of `CONTENT_TYPE`, without the creation times prometheus_client adds."""
-        return prometheus_client.generate_latest(_WithoutCreated(self.registry)).decode()
+        return prometheus_client.generate_latest(_AsPublished(self.registry)).decode()
 
 
-class _WithoutCreated(Collector):
+_BARE_COUNTERS = frozenset(row.name for row in METRICS if row.type == "counter" and not row.name.endswith("_total"))
+"""Counters that API servers expose without the suffix which prometheus_client insists on."""
+
+
+class _AsPublished(Collector):
     """A registry as Prometheus' text format wants it: `_created` would be one more gauge for every series."""
 
     def __init__(self, registry: prometheus_client.CollectorRegistry) -> None:
@@ -156,6 +182,9 @@ class _WithoutCreated(Collector):
     def collect(self) -> Iterator[Family]:
         for family in self._registry.collect():
             family.samples = [sample for sample in family.samples if not sample.name.endswith("_created")]
+            if family.name in _BARE_COUNTERS:
+                family.type = "unknown"  # as a counter it would be written with the suffix
+                family.samples = [sample._replace(name=family.name) for sample in family.samples]
             yield family
 
 
@@ -186,7 +215,8 @@ def _facts_of(record: logging.LogRecord) -> Mapping[str, object]:
     return found if isinstance(found, dict) else {}
 
 
-def _moment(seconds: float) -> str:
+def moment(seconds: float) -> str:
+    """Return epoch seconds as RFC 3339 in UTC with milliseconds."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -198,7 +228,7 @@ class TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Render a record."""
-        parts = [_moment(record.created), record.levelname, f"{record.name}:", record.getMessage()]
+        parts = [moment(record.created), record.levelname, f"{record.name}:", record.getMessage()]
         parts += [f"{key}={_render_fact(value)}" for key, value in _facts_of(record).items()]
         line = " ".join(parts)
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
@@ -210,7 +240,7 @@ class JSONFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Render a record."""
         entry: dict[str, object] = {
-            "time": _moment(record.created),
+            "time": moment(record.created),
             "level": record.levelname,
             "logger": record.name,
             "message": record.getMessage(),

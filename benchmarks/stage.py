@@ -24,7 +24,7 @@ from typing import NamedTuple, Self
 import trustme
 
 from adapter.app import SystemClock
-from benchmarks import common
+from benchmarks import common, load
 from tests.support.prometheus import PrometheusServer
 from tests.support.remotewrite import Written
 
@@ -153,6 +153,7 @@ class Stage:
             *("--lister-kubeconfig", str(kubeconfig), "--prometheus-url", prometheus_url),
             *("--tls-cert-file", str(self.directory / "tls.crt")),
             *("--tls-private-key-file", str(self.directory / "tls.key")),
+            *("--bind-address", "127.0.0.1", "--authentication-skip-lookup"),
             *flags,
         ]
         log = self.directory / f"adapter-{self._started}.log"
@@ -179,7 +180,7 @@ class Stage:
     def fetch(self, port: int, path: str) -> tuple[int, bytes]:
         """Return status and body of one request to the adapter or the bare server."""
         with contextlib.closing(http.client.HTTPSConnection("127.0.0.1", port, timeout=10, context=self.tls)) as caller:
-            caller.request("GET", path)
+            caller.request("GET", path, headers={"Authorization": f"Bearer {load.TOKEN}"})
             with caller.getresponse() as response:
                 return response.status, response.read()
 

@@ -18,7 +18,7 @@ from adapter.config import checkflags
 from adapter.config.checkflags import CheckOptions
 from adapter.errors import Fault, KubernetesError, PrometheusError
 from adapter.monitoring import FaultLog, Monitoring
-from adapter.rules import absence, diagnosis, faults, lint, sketch
+from adapter.rules import absence, diagnosis, faults, lint, resource_sketch, sketch
 from adapter.rules import compile as compiler
 from adapter.rules.compile import Rule, Ruleset
 from adapter.rules.sketch import Sketch
@@ -74,8 +74,10 @@ async def _check(options: CheckOptions, question: why.Question | None) -> int:
         else:
             reports, failures = await _reports(options, ruleset, prometheus, notes)
             unreachable += failures
-            document = report.build_document(reports, all_faults)
-            text = report.render_text(reports, parsed.config.resource_rules)
+            resource, failures = await _resource_reports(ruleset, prometheus)
+            unreachable += failures
+            document = report.build_document(reports, resource, all_faults)
+            text = report.render_text(reports, resource)
             print(_encode(document) if options.output == "json" else text, end="")
     for line in (*map(str, all_faults), *dict.fromkeys(unreachable)):
         print(f"fastpath check: {line}", file=sys.stderr)
@@ -103,14 +105,32 @@ async def _reports(
         answer = lists.get(config.series_query)
         unread = str(answer) if isinstance(answer, PrometheusError) else ""
         asked = await _ask_example(each, prometheus) if prometheus and not unread else None
-        failed = [
-            error
-            for error in (answer, asked)
-            if isinstance(error, PrometheusError) and error.kind not in diagnosis.OF_THE_QUERY
-        ]
-        failures += [f"Prometheus cannot be asked: {error}" for error in failed]
+        failures += _failures(answer, asked)
         reports.append(report.RuleReport(each, mine, unread, asked))
     return reports, failures
+
+
+async def _resource_reports(
+    ruleset: Ruleset, prometheus: evidence.Prometheus | None
+) -> tuple[list[report.ResourceReport], list[str]]:
+    """Return the report on each query of the resource rules, and what could not be asked."""
+    if ruleset.resource is None:
+        return [], []
+    reports, failures = [], []
+    for made in resource_sketch.sketch(ruleset.resource):
+        asked = await prometheus.ask(made.example.everything) if prometheus and made.example.promql else None
+        failures += _failures(asked)
+        reports.append(report.ResourceReport(made, ruleset.resource.config, asked))
+    return reports, failures
+
+
+def _failures(*answers: object) -> list[str]:
+    """Return a sentence for each failure that is not the query's own fault."""
+    return [
+        f"Prometheus cannot be asked: {answer}"
+        for answer in answers
+        if isinstance(answer, PrometheusError) and answer.kind not in diagnosis.OF_THE_QUERY
+    ]
 
 
 def _sketch(rule: Rule, lists: Lists, *, external: bool) -> Sketch:

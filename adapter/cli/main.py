@@ -16,13 +16,15 @@ from adapter.errors import FastpathError, InputError
 _VERBS = {
     "serve": "serve the metrics APIs; takes every prometheus-adapter flag",
     "check": "validate a rules file, show what each rule asks and serves, explain an absent metric",
+    "certs": "make the serving Secret and the caBundle of the APIServices",
+    "preflight": "say who serves the metrics APIs of a cluster now, before the manifests are applied",
     "demo": "run everything in one process on an embedded cluster, live in the terminal",
 }
 
 
 def usage() -> str:
     """Return the text of `fastpath --help`."""
-    verbs = "\n".join(f"  {name:<8}{about}" for name, about in _VERBS.items())
+    verbs = "\n".join(f"  {name:<11}{about}" for name, about in _VERBS.items())
     return f"usage: fastpath VERB [ARGUMENTS]\n\n{verbs}\n\n`fastpath VERB --help` lists the flags of a verb; `fastpath --version` prints the version.\n"
 
 

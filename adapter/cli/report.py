@@ -7,6 +7,7 @@ from adapter.config.rulesfile import ResourceRulesConfig
 from adapter.errors import Fault, PrometheusError
 from adapter.model.metrics import QueryResult, Sample
 from adapter.rules import diagnosis
+from adapter.rules.resource_sketch import ResourceSketch
 from adapter.rules.sketch import Example, Sketch
 from adapter.rules.trace import counted, listed
 
@@ -27,18 +28,24 @@ class RuleReport(NamedTuple):
     answer: Answer | None = None
 
 
-def render_text(reports: Sequence[RuleReport], resource_rules: ResourceRulesConfig | None) -> str:
-    """Return the report for people: a block for each rule, and a line that counts."""
+class ResourceReport(NamedTuple):
+    """One query of the resource rules; `answer` is the answer for all pods or nodes, None where it was not asked."""
+
+    made: ResourceSketch
+    config: ResourceRulesConfig
+    answer: Answer | None = None
+
+
+def render_text(reports: Sequence[RuleReport], resource: Sequence[ResourceReport]) -> str:
+    """Return the report for people: a block for each rule and for each query of the resource rules, and a line that counts."""
     blocks = ["\n".join(_block(report)) for report in reports]
-    if resource_rules is not None:
-        place = place_of(resource_rules.source, resource_rules.line)
-        blocks.append(f"{resource_rules.path}  ({place})\n  checked only: this version does not serve metrics.k8s.io")
+    blocks += ["\n".join(_resource_block(report)) for report in resource]
     custom = sum(not report.made.external for report in reports)
-    warnings = sum(len(report.warnings) for report in reports)
-    blocks.append(
-        f"{counted(custom, 'rule', 'rules')}, {counted(len(reports) - custom, 'external rule', 'external rules')}, "
-        f"{counted(warnings, 'warning', 'warnings')}"
-    )
+    counts = [counted(custom, "rule", "rules"), counted(len(reports) - custom, "external rule", "external rules")]
+    if resource:
+        counts.append(counted(len(resource), "resource query", "resource queries"))
+    warnings = sum(len(report.warnings) for report in reports) + sum(len(report.made.warnings) for report in resource)
+    blocks.append(", ".join((*counts, counted(warnings, "warning", "warnings"))))
     return "\n\n".join(blocks) + "\n"
 
 
@@ -59,10 +66,21 @@ def _block(report: RuleReport) -> list[str]:
         lines.append(_line("objects", _objects(made)))
     if made.main is not None:
         lines += _example(made.main, report.answer)
-    for warning in report.warnings:
-        below = warning.path.removeprefix(f"{config.path}.")
-        lines.append(_line("warning", ": ".join(part for part in (below, warning.value, warning.expected) if part)))
-    return lines
+    return [*lines, *(_warning(warning, warning.path.removeprefix(f"{config.path}.")) for warning in report.warnings)]
+
+
+def _resource_block(report: ResourceReport) -> list[str]:
+    made, config = report.made, report.config
+    lines = [f"{made.path}  ({place_of(config.source, config.line)})"]
+    if made.example.resource:
+        lines.append(_line("objects", str(made.example.resource.group_resource)))
+    if made.example.promql:  # else a warning says why there is none
+        lines += _example(made.example, report.answer)
+    return [*lines, *(_warning(warning, "") for warning in made.warnings)]
+
+
+def _warning(warning: Fault, below: str) -> str:
+    return _line("warning", ": ".join(part for part in (below, warning.value, warning.expected) if part))
 
 
 def _line(label: str, text: str) -> str:
@@ -131,10 +149,13 @@ def show_labels(sample: Sample) -> str:
     return f"{{{labels}}}"
 
 
-def build_document(reports: Sequence[RuleReport], faults: Sequence[Fault]) -> dict[str, Any]:
+def build_document(
+    reports: Sequence[RuleReport], resource: Sequence[ResourceReport], faults: Sequence[Fault]
+) -> dict[str, Any]:
     """Return the same report for programs, and the faults with it."""
     return {
         "rules": [_rule_document(report) for report in reports],
+        "resourceQueries": [_resource_document(report) for report in resource],
         "faults": [_fault_document(fault) for fault in faults],
     }
 
@@ -154,11 +175,28 @@ def _rule_document(report: RuleReport) -> dict[str, Any]:
     }
     if report.unread:
         document["unread"] = report.unread
-    if isinstance(report.answer, PrometheusError):
-        document["refused"] = str(report.answer)
-    elif report.answer is not None:
-        document["samples"] = len(report.answer.samples)
-    return document
+    return document | _answer_document(report.answer)
+
+
+def _resource_document(report: ResourceReport) -> dict[str, Any]:
+    made, config = report.made, report.config
+    document = {
+        "path": made.path,
+        "file": config.source,
+        "line": config.line,
+        "api": "metrics.k8s.io",
+        "example": _example_document(made.example),
+        "warnings": [_fault_document(warning) for warning in made.warnings],
+    }
+    return document | _answer_document(report.answer)
+
+
+def _answer_document(answer: Answer | None) -> dict[str, Any]:
+    if answer is None:
+        return {}
+    if isinstance(answer, PrometheusError):
+        return {"refused": str(answer)}
+    return {"samples": len(answer.samples)}
 
 
 def _example_document(example: Example) -> dict[str, Any]:

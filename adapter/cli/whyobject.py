@@ -13,7 +13,7 @@ from adapter.model.selectors import LabelSelector
 from adapter.rules import diagnosis
 from adapter.rules.diagnosis import ALL, Value, Wanted
 from adapter.rules.matchers import Matcher
-from adapter.rules.query import MetricQuery, index_samples
+from adapter.rules.query import MetricQuery, last_samples
 from adapter.rules.registry import CustomEntry
 from adapter.rules.trace import counted, listed
 
@@ -81,7 +81,7 @@ class _Answer:
 
     async def judge(self) -> str:
         """Tell the values and return the sentence; where there is no value, find out why."""
-        samples = index_samples(self.result.samples, self.query.object_label)
+        samples = last_samples(self.result.samples, self.query.object_label)
         if len(self.result.samples) > len(samples):
             self.lines.append("several samples of one object, of which the last counts: group by (<<.GroupBy>>)")
         zero = self.entry.rule.config.on_nan is OnNaN.ZERO
@@ -131,7 +131,7 @@ class _Answer:
             return f"{report.show_labels(sample)} {_age(now - sample.value)} ago"
 
         promql = companion.render(self.wanted.namespace, self.asked)
-        times = index_samples(await self.inquiry.follow(self.lines, promql, show), query.object_label)
+        times = last_samples(await self.inquiry.follow(self.lines, promql, show), query.object_label)
         old = [name for name in self.asked if name in times and times[name].value < now - oldest]
         if not old:
             return ""

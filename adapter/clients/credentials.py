@@ -41,10 +41,12 @@ _UNUSABLE = (
 """What kubernetes-asyncio raises for a kubeconfig it cannot use: its own exception, and whatever the place happens to give."""
 
 
-async def load_configuration(kubeconfig: Path | None, clock: Clock, faults: FaultLog) -> Configuration:
+async def load_configuration(
+    kubeconfig: Path | None, clock: Clock, faults: FaultLog, *, flag: str = FLAG
+) -> Configuration:
     """Return how to reach the API server: from the file `kubeconfig`, or from the pod we run in if that is None.
 
-    Raise `errors.InputError` naming `FLAG` if neither gives an answer.
+    Raise `errors.InputError` naming `flag`, which the file was given with, if neither gives an answer.
     """
     configuration = _new_configuration()
     if kubeconfig is None:
@@ -56,18 +58,20 @@ async def load_configuration(kubeconfig: Path | None, clock: Clock, faults: Faul
             )
             service_account.load_and_set(configuration)
         except (ConfigException, OSError) as error:
-            raise _refuse("", f"a kubeconfig file, or to run in a pod of the cluster ({_sentence(error)})") from error
+            raise _refuse(
+                flag, "", f"a kubeconfig file, or to run in a pod of the cluster ({_sentence(error)})"
+            ) from error
         configuration.refresh_api_key_hook = _Renewal(service_account.load_and_set, clock, faults)
         return configuration
     if not await asyncio.to_thread(kubeconfig.is_file):
-        raise _refuse(str(kubeconfig), "a kubeconfig file; there is no such file")
+        raise _refuse(flag, str(kubeconfig), "a kubeconfig file; there is no such file")
     try:
         # tokens that are renewed stay with us: the file may be a mounted secret, and is nobody's to rewrite but its owner's
         loader = await config.load_kube_config(
             str(kubeconfig), client_configuration=configuration, persist_config=False
         )
     except _UNUSABLE as error:
-        raise _refuse(str(kubeconfig), f"a kubeconfig file that can be used ({_sentence(error)})") from error
+        raise _refuse(flag, str(kubeconfig), f"a kubeconfig file that can be used ({_sentence(error)})") from error
     configuration.refresh_api_key_hook = _Renewal(loader.load_and_set, clock, faults)
     return configuration
 
@@ -130,5 +134,5 @@ def _sentence(error: BaseException) -> str:
     return (text or type(error).__name__)[:500]
 
 
-def _refuse(value: str, expected: str) -> errors.InputError:
-    return errors.InputError([errors.Fault(path=FLAG, value=value, expected=expected)])
+def _refuse(flag: str, value: str, expected: str) -> errors.InputError:
+    return errors.InputError([errors.Fault(path=flag, value=value, expected=expected)])

@@ -1,4 +1,4 @@
-"""The Kubernetes API server over HTTP: get, list, watch.
+"""The Kubernetes API server over HTTP: get, list, watch, and create for reviews.
 
 What lives here: one function that sends, the verbs on top of it, retries, and the translation of everything that goes wrong
 into `errors.KubernetesError`. Not here: where the server is (`credentials`), what its objects look like (`objectlist`),
@@ -9,9 +9,10 @@ kubernetes-asyncio gives configuration, TLS, proxies and the session; its typed 
 
 import asyncio
 import contextlib
+import errno
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from types import TracebackType
-from typing import NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 import aiohttp
 import msgspec
@@ -41,6 +42,18 @@ RETRY_SECONDS = 0.2
 RETRY_AFTER_LIMIT = 10.0
 """A longer Retry-After is an answer, not something to wait for."""
 
+REVIEW_SECONDS = 10.0
+"""How long one attempt of a create may take: nothing but reviews is created, and somebody waits for each."""
+
+REVIEW_PAUSES = (0.5, 0.75, 1.125, 1.6875)
+"""Seconds before further attempts of a create, as upstream's webhook clients; only after what surely passes."""
+
+_REVIEW_RETRIED = frozenset({429, 500, 504})
+_SPREAD = 0.2
+
+RESET = "Reset"
+"""The reason of an error whose request met a connection that the other side had closed."""
+
 _MESSAGE_LENGTH = 500
 _STATUS_BYTES = 64 * 1024
 _PAGE = 500
@@ -60,7 +73,10 @@ class Body(NamedTuple):
 
 
 class _Request(NamedTuple):
-    """What is sent. `what` names verb and resource in errors; `patient` asks again after faults that may pass."""
+    """What is sent. `what` names verb and resource in errors; `patient` asks again after faults that may pass.
+
+    With a `document` it is a POST of that, asked again as reviews are.
+    """
 
     what: str
     path: str
@@ -68,6 +84,7 @@ class _Request(NamedTuple):
     accept: str
     timeout: aiohttp.ClientTimeout
     patient: bool
+    document: Mapping[str, object] | None = None
 
 
 class _Refusal(NamedTuple):
@@ -122,6 +139,19 @@ class KubernetesClient:
                 content = await response.read()
             return Body(response.headers.get("Content-Type", "").lower(), content)
 
+    async def create(self, path: str, document: Mapping[str, object]) -> Body:
+        """Post a review to `path` and return it with its answer.
+
+        A review changes nothing, so one whose connection was reset is sent again: at once if it is the first time, for an
+        idle connection may be closed by the other side at any moment.
+        """
+        timeout = aiohttp.ClientTimeout(total=REVIEW_SECONDS)
+        request = _Request(f"create {path.rpartition('/')[2]}", path, {}, _JSON, timeout, False, document)
+        async with self._send(request) as response:
+            with _translated(request.what):
+                content = await response.read()
+            return Body(response.headers.get("Content-Type", "").lower(), content)
+
     async def fetch_catalogue(self, known: Catalogue | None = None) -> Catalogue:
         """Return the resources of the cluster; `known` stands in for groups that cannot be read now."""
         return (await apidiscovery.fetch_discovery(self.get, known)).catalogue
@@ -133,15 +163,19 @@ class KubernetesClient:
         *,
         namespace: str = "",
         selector: LabelSelector = EVERYTHING,
+        fields: str = "",
         resource_version: str = "0",
     ) -> str:
         """Hand every object to `deliver`, a bounded number at a time; return the version of the list.
 
+        `selector` and `fields`, a field selector as text, say which objects; all of them by default.
         `resource_version` "0" takes what the server's cache has, "" what is stored now, another what is not older. When
         the server loses its place between two pages all objects are handed over once more, in one page.
         """
         what = f"list {resource.group_resource}"
         chosen = {"labelSelector": str(selector)} if selector.requirements else {}
+        if fields:
+            chosen["fieldSelector"] = fields
         page: Parameters = chosen | _version_parameters(resource_version)
         listed = ""
         while True:
@@ -179,13 +213,15 @@ class KubernetesClient:
         resource: APIResource,
         *,
         namespace: str = "",
+        fields: str = "",
         resource_version: str,
         duration: float,
         silence: float,
     ) -> AsyncIterator["Watch"]:
         """Open a watch of what happens after `resource_version`.
 
-        The server ends it after `duration` seconds; `silence` is how many seconds without a word mean that it is lost.
+        The server ends it after `duration` seconds; `silence` is how many seconds without a word mean that it is lost. With
+        `fields` an object that ceases to match is told of as deleted.
         Entering raises what the server refuses, 410 (Expired) among it.
         """
         what = f"watch {resource.group_resource}"
@@ -196,6 +232,8 @@ class KubernetesClient:
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(round(duration)),
         }
+        if fields:
+            parameters["fieldSelector"] = fields
         path = _path_of(resource, namespace)
         async with self._send(_Request(what, path, parameters, _WATCH_ACCEPT, timeout, patient=False)) as response:
             yield Watch(response, what)
@@ -220,6 +258,8 @@ class KubernetesClient:
 
     def _wait_before(self, attempt: int, refusal: _Refusal, request: _Request) -> float | None:
         """Return how many seconds to wait before the attempt of that number, None to give up."""
+        if request.document is not None:
+            return self._wait_before_review(attempt, refusal)
         if attempt > ATTEMPTS:
             return None
         if refusal.retry_after is not None:
@@ -227,6 +267,19 @@ class KubernetesClient:
         if not request.patient or self._closed or refusal.error.status not in {0, 500, 502, 503, 504}:
             return None
         return RETRY_SECONDS * (attempt - 1) * (1 + self._random())
+
+    def _wait_before_review(self, attempt: int, refusal: _Refusal) -> float | None:
+        """Return as `_wait_before` for a review."""
+        if attempt > len(REVIEW_PAUSES) + 1 or self._closed:
+            return None
+        if refusal.retry_after is not None:
+            return refusal.retry_after if refusal.retry_after <= RETRY_AFTER_LIMIT else None
+        if refusal.error.reason == RESET:
+            if attempt == 2:
+                return 0.0
+        elif refusal.error.status not in _REVIEW_RETRIED:
+            return None
+        return REVIEW_PAUSES[attempt - 2] * (1 + _SPREAD * self._random())
 
     async def _attempt(self, request: _Request) -> aiohttp.ClientResponse | _Refusal:
         try:
@@ -252,10 +305,11 @@ class KubernetesClient:
             raise self._closed_error(request)
         try:
             response: aiohttp.ClientResponse = await self._session.request(
-                "GET",
+                "GET" if request.document is None else "POST",
                 f"{self._configuration.host}{request.path}",
                 query_params=dict(request.parameters),
                 headers=headers,
+                body=request.document,
                 _preload_content=False,
                 _request_timeout=request.timeout,
             )
@@ -316,7 +370,26 @@ async def connect(
     except (OSError, ValueError) as error:
         fault = errors.Fault(credentials.FLAG, "", f"certificates that can be used ({error})")
         raise errors.InputError([fault]) from error
+    session.pool_manager = _Straight(session.pool_manager)  # type: ignore[assignment]  # all that the library calls
     return KubernetesClient(configuration, session, sleep=sleep, random=random, timeout=timeout)
+
+
+class _Straight:
+    """The library's session, which goes where it was sent and nowhere else.
+
+    The library follows redirects, and with some of them would carry the body along, be it a review with somebody's token.
+    """
+
+    def __init__(self, session: aiohttp.ClientSession) -> None:
+        self._session = session
+
+    async def request(self, **arguments: Any) -> aiohttp.ClientResponse:
+        """Send a request; a redirect is its answer."""
+        return await self._session.request(**arguments, allow_redirects=False)
+
+    async def close(self) -> None:
+        """Close the session."""
+        await self._session.close()
 
 
 def _version_parameters(resource_version: str) -> dict[str, str]:
@@ -368,6 +441,10 @@ def _translated(what: str) -> Iterator[None]:
 
 def _reason_of(error: BaseException) -> str:
     """Return one word for a foreign exception; the order matters, for some are of several kinds."""
+    if isinstance(error, aiohttp.ServerDisconnectedError | ConnectionResetError | BrokenPipeError):
+        return RESET
+    if isinstance(error, OSError) and error.errno in {errno.ECONNRESET, errno.EPIPE}:
+        return RESET
     if isinstance(error, msgspec.MsgspecError):
         return "Decode"
     if isinstance(error, TimeoutError):

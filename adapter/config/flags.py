@@ -8,7 +8,6 @@ refused or said once, never passed over in silence; all faults are reported toge
 """
 
 import difflib
-import ipaddress
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,6 +24,12 @@ from adapter.model import durations
 
 _SECRET = frozenset({"prometheus-url", "prometheus-header", "prometheus-query-param"})
 """Flags whose values may hold credentials."""
+
+_WITH_PROXY_FILE = frozenset(
+    f"--requestheader-{name}"
+    for name in ("allowed-names", "username-headers", "uid-headers", "group-headers", "extra-headers-prefix")
+)
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110's token
 
 _WIDTH = 100
 _BROKEN_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
@@ -142,21 +147,21 @@ def _verb(verb: Any) -> str:
     return "" if verb in ("GET", "POST") else "expected GET or POST"
 
 
-def _bind_address(address: Any) -> str:
-    if ipaddress.ip_address(address).is_loopback:
-        return ""
-    return (
-        "expected a loopback address such as 127.0.0.1: this version does not authenticate callers, so whoever could "
-        "reach another address could read every metric"
-    )
+def _open_paths(paths: Any) -> str:
+    if any("*" in path[:-1] for path in paths):
+        return "expected a * at the end of a path only"
+    return "" if all(paths) else "expected paths such as /healthz, none of them empty"
+
+
+def _headers(names: Any) -> str:
+    good = all(_HEADER_NAME.fullmatch(name.strip()) for name in names)
+    return "" if good else "expected names of headers such as x-remote-user"
 
 
 def _groups(groups: Any) -> str:
     for group in groups:
         if group in SERVABLE_GROUPS:
             continue
-        if group == "metrics.k8s.io":
-            return "metrics.k8s.io is not served by this version; expected " + ", ".join(SERVABLE_GROUPS)
         near = difflib.get_close_matches(group, SERVABLE_GROUPS, n=1, cutoff=0.3)
         return f"expected {', '.join(SERVABLE_GROUPS)}" + (f"; did you mean {near[0]}?" if near else "")
     return ""
@@ -191,7 +196,14 @@ _CHECKS: dict[str, Callable[[Any], str]] = {
     "config": _config,
     "prometheus-url": _url,
     "prometheus-verb": _verb,
-    "bind-address": _bind_address,
+    "authentication-token-webhook-cache-ttl": _not_negative,
+    "authorization-webhook-cache-authorized-ttl": _not_negative,
+    "authorization-webhook-cache-unauthorized-ttl": _not_negative,
+    "authorization-always-allow-paths": _open_paths,
+    "requestheader-username-headers": _headers,
+    "requestheader-uid-headers": _headers,
+    "requestheader-group-headers": _headers,
+    "requestheader-extra-headers-prefix": _headers,
     "serve-groups": _groups,
     "tls-cipher-suites": _suites,
     "tls-min-version": _min_version,
@@ -214,10 +226,13 @@ def _notices(given: Iterable[Given], options: Options) -> tuple[str, ...]:
     sentences = {
         Effect.NONE: "flags without effect here",
         Effect.REMOVED: "flags that prometheus-adapter removed in v0.11, without effect here",
-        Effect.SECURITY: "flags of authentication and authorization, which this version does not have: "
-        "it answers every caller, and therefore listens on loopback addresses only",
     }
     notices = [f"{text}: {', '.join(names[effect])}" for effect, text in sentences.items() if effect in names]
+    idle = [name for name in names.get(Effect.USED, {}) if name in _WITH_PROXY_FILE]
+    if idle and not options.requestheader_client_ca_file:
+        notices.append(
+            f"without --requestheader-client-ca-file the cluster's ConfigMap says what these flags say: {', '.join(idle)}"
+        )
     client = options.prometheus_client_tls_cert_file, options.prometheus_client_tls_key_file
     if any(client) and not (all(client) and options.prometheus_ca_file):
         notices.append(

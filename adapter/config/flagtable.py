@@ -8,13 +8,13 @@ because manifests in the wild carry them.
 from collections.abc import Iterator, Mapping
 
 from adapter.config.pflag import Effect, Flag, Kind
+from adapter.config.securityflags import security_flags
 
 RULES = "Rules and discovery"
 PROMETHEUS = "Prometheus"
 CLUSTER = "Kubernetes API server"
 SERVING = "Serving"
 PROCESS = "Process"
-SECURITY = "Authentication and authorization (accepted; not in this version)"
 NO_EFFECT = "Accepted without effect"
 REMOVED = "Accepted, though prometheus-adapter removed them in v0.11"
 
@@ -201,9 +201,8 @@ def _used() -> Iterator[Flag]:
     yield Flag(
         "bind-address",
         Kind.ADDRESS,
-        "127.0.0.1",
-        "IP address to listen on. prometheus-adapter's default is 0.0.0.0; "
-        "this version does not authenticate callers and takes loopback addresses only.",
+        "0.0.0.0",  # noqa: S104 - prometheus-adapter's default; every caller is authenticated
+        "IP address to listen on; 0.0.0.0 and :: stand for all of the machine.",
         SERVING,
         "bind_address",
     )
@@ -212,7 +211,8 @@ def _used() -> Iterator[Flag]:
         "serve-groups",
         Kind.LIST,
         "",
-        "API groups that are served even while no rule needs them: custom.metrics.k8s.io, external.metrics.k8s.io.",
+        "API groups that are served even while no rule needs them: custom.metrics.k8s.io, external.metrics.k8s.io, "
+        "metrics.k8s.io.",
         SERVING,
         "serve_groups",
         metavar="groups",
@@ -296,6 +296,16 @@ def _used() -> Iterator[Flag]:
     )
 
     yield Flag(
+        "access-log",
+        Kind.TEXT,
+        "",
+        "Log each request as a line of JSON: stdout, stderr, or a file, which is opened anew for each write. Tokens and headers are "
+        "never logged.",
+        PROCESS,
+        "access_log",
+        metavar="destination",
+    )
+    yield Flag(
         "v",
         Kind.INT,
         "0",
@@ -310,29 +320,6 @@ def _used() -> Iterator[Flag]:
 
 def _without_effect() -> Iterator[Flag]:
     """Yield the rest of prometheus-adapter's set: (name, kind, default, help)."""
-    yield from _rows(
-        SECURITY,
-        Effect.SECURITY,
-        ("authentication-kubeconfig", Kind.TEXT, "", "Kubeconfig for token reviews."),
-        ("authentication-skip-lookup", Kind.BOOL, "false", "Do not look up authentication settings in the cluster."),
-        ("authentication-tolerate-lookup-failure", Kind.BOOL, "false", "Go on when that look-up fails."),
-        ("authentication-token-webhook-cache-ttl", Kind.DURATION, "10s", "How long token reviews are kept."),
-        ("client-ca-file", Kind.TEXT, "", "Authorities of client certificates."),
-        ("requestheader-client-ca-file", Kind.TEXT, "", "Authorities of the aggregator's client certificate."),
-        ("requestheader-allowed-names", Kind.LIST, "", "Common names of the aggregator's client certificate."),
-        ("requestheader-username-headers", Kind.LIST, "x-remote-user", "Headers with the user's name."),
-        ("requestheader-group-headers", Kind.LIST, "x-remote-group", "Headers with the user's groups."),
-        (
-            "requestheader-extra-headers-prefix",
-            Kind.LIST,
-            "x-remote-extra-",
-            "Prefixes of headers with more about the user.",
-        ),
-        ("authorization-kubeconfig", Kind.TEXT, "", "Kubeconfig for access reviews."),
-        ("authorization-always-allow-paths", Kind.LIST, "/healthz,/readyz,/livez", "Paths that are open to everyone."),
-        ("authorization-webhook-cache-authorized-ttl", Kind.DURATION, "10s", "How long permissions are kept."),
-        ("authorization-webhook-cache-unauthorized-ttl", Kind.DURATION, "10s", "How long refusals are kept."),
-    )
     yield from _rows(
         NO_EFFECT,
         Effect.NONE,
@@ -406,5 +393,5 @@ def _rows(group: str, effect: Effect, *rows: tuple[str, Kind, str, str]) -> Iter
         yield Flag(name, kind, default, text, group, effect=effect)
 
 
-TABLE: Mapping[str, Flag] = {flag.name: flag for flag in (*_used(), *_without_effect())}
+TABLE: Mapping[str, Flag] = {flag.name: flag for flag in (*_used(), *security_flags(), *_without_effect())}
 """Every flag by its name, in the order of the help text."""

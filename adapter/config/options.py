@@ -3,8 +3,8 @@
 Here: the settings that have an effect, their units and defaults, and the checks between a setting and the rules. Not here:
 how they are written on a command line (`flags`, `flagtable`), and flags that are only accepted.
 
-Law: names and defaults are prometheus-adapter's where it has the setting; the one exception is the bind address, which is a
-loopback address as long as callers are not authenticated. Durations are seconds, sizes bytes, "" means not given.
+Law: names and defaults are prometheus-adapter's where it has the setting. Durations are seconds, sizes bytes, "" means not
+given.
 """
 
 from dataclasses import dataclass, field
@@ -14,8 +14,8 @@ from adapter import errors
 from adapter.config.rulesfile import RulesConfig
 from adapter.model import durations
 
-SERVABLE_GROUPS = ("custom.metrics.k8s.io", "external.metrics.k8s.io")
-"""The API groups that this version serves."""
+SERVABLE_GROUPS = ("custom.metrics.k8s.io", "external.metrics.k8s.io", "metrics.k8s.io")
+"""The API groups that can be served."""
 
 MIB = 1024 * 1024
 
@@ -98,8 +98,56 @@ class Options:
     lister_kubeconfig: str = ""
     """Kubeconfig for the API server; "" uses the pod's service account."""
 
-    bind_address: str = "127.0.0.1"
-    """IP address to listen on; a loopback address in this version."""
+    authentication_kubeconfig: str = ""
+    """Kubeconfig for token reviews and the look-up of authorities; "" uses the pod's service account, else `lister_kubeconfig`."""
+
+    authentication_skip_lookup: bool = False
+    """Whether to leave the cluster's ConfigMap with the authorities of client certificates alone."""
+
+    authentication_tolerate_lookup_failure: bool = False
+    """Whether to be ready although the ConfigMap cannot be read; only tokens name a caller then."""
+
+    authentication_token_webhook_cache_ttl: float = 10.0
+    """Seconds that the answer of a token review is used again; 0 asks each time."""
+
+    anonymous_auth: bool = True
+    """Whether who shows no credentials is system:anonymous, whose rights the API server knows; else it gets 401."""
+
+    client_ca_file: str = ""
+    """Authorities of client certificates, read again when it changes; "" takes those of the ConfigMap."""
+
+    requestheader_client_ca_file: str = ""
+    """Authorities of front proxies, read again when it changes; "" takes those of the ConfigMap with its names and headers."""
+
+    requestheader_allowed_names: tuple[str, ...] = ()
+    """Common names that a front proxy may have; () allows any. Counts only with `requestheader_client_ca_file`."""
+
+    requestheader_username_headers: tuple[str, ...] = ("x-remote-user",)
+    """Headers that name the user, the first with a value counts; only with `requestheader_client_ca_file`."""
+
+    requestheader_uid_headers: tuple[str, ...] = ()
+    """Headers with the user's uid; () believes none. Only with `requestheader_client_ca_file`."""
+
+    requestheader_group_headers: tuple[str, ...] = ("x-remote-group",)
+    """Headers with the user's groups; only with `requestheader_client_ca_file`."""
+
+    requestheader_extra_headers_prefix: tuple[str, ...] = ("x-remote-extra-",)
+    """Beginnings of headers with more about the user; only with `requestheader_client_ca_file`."""
+
+    authorization_kubeconfig: str = ""
+    """Kubeconfig for access reviews; "" uses the pod's service account, else `lister_kubeconfig`."""
+
+    authorization_always_allow_paths: tuple[str, ...] = ("/healthz", "/readyz", "/livez")
+    """Paths that need no authorization; one that ends with * stands for all that begin with it."""
+
+    authorization_webhook_cache_authorized_ttl: float = 10.0
+    """Seconds that a permission is used again; 0 asks each time."""
+
+    authorization_webhook_cache_unauthorized_ttl: float = 10.0
+    """Seconds that a refusal is used again; 0 asks each time."""
+
+    bind_address: str = "0.0.0.0"  # noqa: S104 - prometheus-adapter's default; every caller is authenticated
+    """IP address to listen on; the default is every IPv4 address of the machine."""
 
     secure_port: int = 443
     """Port to listen on; 0 takes any free one."""
@@ -127,6 +175,9 @@ class Options:
 
     permit_address_sharing: bool = False
     """Whether the port may be taken while old connections linger (SO_REUSEADDR)."""
+
+    access_log: str = ""
+    """Where each request is logged as a line of JSON: `stdout`, `stderr`, or a file; "" logs none."""
 
     shutdown_delay: float = 0.0
     """Seconds between becoming unready and closing the listener, for load balancers to notice."""

@@ -46,7 +46,6 @@ class Effect(enum.Enum):
 
     USED = "used"
     NONE = "accepted, no effect here"
-    SECURITY = "accepted, callers are not authenticated in this version"
     REMOVED = "accepted, removed from prometheus-adapter"
     REFUSED = "refused in this version"
 

@@ -3,12 +3,13 @@
 import asyncio
 import contextlib
 import json
+import secrets
 import ssl
 import tempfile
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import aiohttp
 from rich.console import Console
@@ -21,6 +22,7 @@ from adapter.demo.view import Question, Reading
 from adapter.demo.world import NAMESPACE, RULES, World
 from adapter.errors import RunError
 from adapter.sandbox.cluster import Cluster
+from adapter.sandbox.reviews import TokenVerdict
 from adapter.server.serving import MetricsServer
 
 _STEP_SECONDS = 0.25
@@ -58,37 +60,58 @@ class Seen:
         ]
 
 
+class Caller(NamedTuple):
+    """How the demo asks: where, whom it trusts to be the adapter, and what it shows."""
+
+    url: str
+    trust: ssl.SSLContext
+    token: str
+
+
 async def run(version: str, *, seconds: float | None, port: int, console: Console) -> None:
     """Run the demo for `seconds`, or until cancelled when None; RunError when no value was seen to change in a bounded run."""
     clock = app.SystemClock()
     with tempfile.TemporaryDirectory(prefix="fastpath-demo-") as temporary:
         directory = Path(temporary)
         async with Cluster(now=clock.wall) as cluster:
+            token = secrets.token_hex(8)
+            cluster.reviews.token = lambda spec: TokenVerdict(spec["token"] == token, "demo")
             world = World(cluster, clock.wall())
             world.step(clock.wall())
             async with metricsource.serve(world.series, clock.wall, directory / "prometheus") as (prometheus, about):
                 (directory / "rules.yaml").write_text(RULES)
+                kubeconfig = str(cluster.kubeconfig(directory / "kubeconfig"))
                 options = Options(
                     config=(str(directory / "rules.yaml"),),
                     prometheus_url=prometheus,
-                    lister_kubeconfig=str(cluster.kubeconfig(directory / "kubeconfig")),
+                    lister_kubeconfig=kubeconfig,
+                    authentication_kubeconfig=kubeconfig,
+                    authorization_kubeconfig=kubeconfig,
                     cert_dir=str(directory / "certificates"),
+                    bind_address="127.0.0.1",
+                    authentication_skip_lookup=True,  # there is no front proxy here: callers show the token
                     secure_port=port,
                     metrics_relist_interval=2.0,
                     metrics_max_age=60.0,
                 )
                 async with _adapter(options, version) as server:
                     url = f"https://127.0.0.1:{server.port}"
-                    facts = {
+                    curl = f"curl -k -H 'Authorization: Bearer {token}'"
+                    places = {
                         "adapter": f"{url}  (self-signed certificate: curl -k)",
                         "Prometheus": f"{prometheus}  {about}",
                         "cluster": f"{cluster.url}  (kubectl --server={cluster.url} get pods -A)",
-                        "try": f"curl -k '{url}{QUESTIONS[0].path}'",
+                        "try": f"{curl} '{url}{QUESTIONS[0].path}'",
                         "health": f"curl -k '{url}/readyz?verbose'",
-                        "metrics": f"curl -k '{url}/metrics'",
+                        "metrics": f"{curl} '{url}/metrics'",
                     }
                     trust = ssl.create_default_context(cafile=str(directory / "certificates" / "apiserver.crt"))
-                    await _show(world, clock, url, trust, facts, seconds, console)
+                    for (
+                        name,
+                        text,
+                    ) in places.items():  # before the screen and not cut into its lines, so that they can be copied
+                        console.print(f"{name:<11} {text}", soft_wrap=True, markup=False, highlight=False)
+                    await _show(world, clock, Caller(url, trust, token), seconds, console)
 
 
 @contextlib.asynccontextmanager
@@ -110,14 +133,14 @@ async def _adapter(options: Options, version: str) -> AsyncIterator[MetricsServe
 async def _show(
     world: World,
     clock: app.SystemClock,
-    url: str,
-    trust: ssl.SSLContext,
-    facts: dict[str, str],
+    caller: Caller,
     seconds: float | None,
     console: Console,
 ) -> None:
     seen = Seen()
-    async with aiohttp.ClientSession(base_url=url, connector=aiohttp.TCPConnector(ssl=trust)) as session:
+    headers = {"Authorization": f"Bearer {caller.token}"}
+    connector = aiohttp.TCPConnector(ssl=caller.trust)
+    async with aiohttp.ClientSession(base_url=caller.url, connector=connector, headers=headers) as session:
         stepping = asyncio.create_task(_step(world, clock), name="world")
         try:
             with Live(console=console, auto_refresh=False) as live, contextlib.suppress(TimeoutError):
@@ -126,9 +149,7 @@ async def _show(
                         seen.add(await _read(session))
                         ready, wanted = world.replicas("web")
                         replicas = {"web": f"{ready} of {wanted} pods ready; scaled between 3 and 5 every 15 s"}
-                        live.update(
-                            view.render(QUESTIONS, seen.readings, seen.history, {**replicas, **facts}), refresh=True
-                        )
+                        live.update(view.render(QUESTIONS, seen.readings, seen.history, replicas), refresh=True)
                         await asyncio.sleep(_READ_SECONDS)
         finally:
             stepping.cancel()

@@ -137,7 +137,7 @@ def test_several_files_are_one_configuration(capsys: pytest.CaptureFixture[str])
     out = capsys.readouterr().out
     assert "rules[0]  (rules.json:3)" in out
     assert "rules[0]  (folder/a.yaml:2)" in out
-    assert out.endswith("2 rules, 0 external rules, 0 warnings\n")
+    assert out.endswith("2 rules, 0 external rules, 4 resource queries, 4 warnings\n")
 
 
 def test_print_config_renders_chart_values(capsys: pytest.CaptureFixture[str]) -> None:
@@ -202,6 +202,47 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
             }
         ],
     }
+
+
+def test_json_of_resource_rules(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["check", "resource-rules.yaml", "-o", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [each["path"] for each in document["resourceQueries"]] == [
+        f"resourceRules.{resource}.{query}"
+        for resource in ("cpu", "memory")
+        for query in ("containerQuery", "nodeQuery")
+    ]
+    assert document["resourceQueries"][3] == {
+        "path": "resourceRules.memory.nodeQuery",
+        "file": "resource-rules.yaml",
+        "line": 2,
+        "api": "metrics.k8s.io",
+        "example": {
+            "resource": "nodes",
+            "promql": 'sum(container_memory_working_set_bytes{node="NAME",id="/"}) by (node)',
+            "separable": True,
+            "reason": "",
+        },
+        "warnings": [],
+    }
+
+
+def test_resource_rules_that_serve_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = (DATA / "resource-rules.yaml").read_text()
+    path = tmp_path / "rules.yaml"
+    path.write_text(text.replace("by (<<.GroupBy>>)", "by (pod)", 1))
+    assert main.main(["check", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert (
+        "  warning   sum by (pod): the result has no label container, so a pod has one container without a name\n"
+        in out
+    )
+    assert out.endswith("4 resource queries, 1 warning\n")
+    path.write_text(text.replace("by (<<.GroupBy>>)", "by (<<.GroupBy", 1))
+    assert main.main(["check", str(path)]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == "0 rules, 0 external rules, 0 warnings\n"
+    assert "resourceRules.cpu.containerQuery: " in captured.err
 
 
 def test_json_of_faults(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ import pytest
 from adapter import errors
 from adapter.cli import check, main, version
 
-VERBS = ("serve", "check", "demo")
+VERBS = ("serve", "check", "certs", "preflight", "demo")
 
 
 def test_help(capsys: pytest.CaptureFixture[str]) -> None:
@@ -35,7 +35,7 @@ def test_version(argument: str, capsys: pytest.CaptureFixture[str]) -> None:
     [
         ("serv", "did you mean serve?"),
         ("chek", "did you mean check?"),
-        ("explode", "expected one of serve, check, demo"),
+        ("explode", f"expected one of {', '.join(VERBS)}"),
     ],
 )
 def test_unknown_verb(verb: str, hint: str, capsys: pytest.CaptureFixture[str]) -> None:

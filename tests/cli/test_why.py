@@ -548,6 +548,31 @@ async def test_the_real_series_as_json(run: Run, tmp_path: Path) -> None:
     assert rules[2]["unread"].startswith("bad_data: ")
 
 
+async def test_the_real_cpu_and_memory(run: Run, tmp_path: Path) -> None:
+    """Resource rules name no series, so only their answers show whether they find anything."""
+    path = tmp_path / "rules.yaml"
+    labels = (
+        "resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}, instance: {resource: node}}}"
+    )
+    cpu = f"{labels}, containerQuery: 'load{{<<.LabelMatchers>>}}', nodeQuery: 'node_load{{<<.LabelMatchers>>}}'"
+    memory = f"{labels}, containerQuery: 'none{{<<.LabelMatchers>>}}', nodeQuery: 'rate(none{{<<.LabelMatchers>>}})'"
+    path.write_text(f"resourceRules: {{cpu: {{{cpu}}}, memory: {{{memory}}}}}")
+    checked = await run()
+    answers = [line.strip() for line in checked.out.splitlines() if line.startswith("  answer")]
+    assert answers[0].startswith("answer    4 samples for all objects: ")
+    assert answers[1] == "answer    1 sample for all objects: node-a 2"
+    assert answers[2] == "answer    0 samples for all objects"
+    assert answers[3].startswith("answer    refused: bad_data: ")
+    assert (checked.status, checked.err) == (0, "")
+    documents = json.loads((await run("-o", "json")).out)["resourceQueries"]
+    assert [each.get("samples") for each in documents] == [4, 1, 0, None]
+    assert documents[3]["refused"].startswith("bad_data: ")
+    checked = await run("--prometheus-url=http://127.0.0.1:1")
+    assert checked.status == 1
+    assert checked.err.startswith("fastpath check: Prometheus cannot be asked: cannot connect: ")
+    assert checked.err.count("\n") == 1
+
+
 async def test_kinds_are_those_of_the_cluster(run: Run, cluster: Cluster, tmp_path: Path) -> None:
     (tmp_path / "rules.yaml").write_text(
         "rules:\n"

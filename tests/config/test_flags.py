@@ -185,12 +185,37 @@ def test_the_charts_command_line() -> None:
         (["--config=a=b"], "config", ("rules.yaml", "a=b")),
         (["--config", "--secure-port=1"], "config", ("rules.yaml", "--secure-port=1")),
         (["--cert-dir="], "cert_dir", ""),
+        ([], "bind_address", "0.0.0.0"),
         (["--bind-address=::1"], "bind_address", "::1"),
+        ([], "authorization_always_allow_paths", ("/healthz", "/readyz", "/livez")),
+        (["--authorization-always-allow-paths=/a,/b*"], "authorization_always_allow_paths", ("/a", "/b*")),
+        (["--authorization-always-allow-paths="], "authorization_always_allow_paths", ()),
+        ([], "requestheader_username_headers", ("x-remote-user",)),
+        (
+            ["--requestheader-username-headers=a", "--requestheader-username-headers=b,c"],
+            "requestheader_username_headers",
+            ("a", "b", "c"),
+        ),
+        ([], "requestheader_uid_headers", ()),
+        (
+            ["--requestheader-allowed-names=front-proxy-client,aggregator"],
+            "requestheader_allowed_names",
+            ("front-proxy-client", "aggregator"),
+        ),
+        ([], "authentication_token_webhook_cache_ttl", 10.0),
+        (["--authentication-token-webhook-cache-ttl=0s"], "authentication_token_webhook_cache_ttl", 0.0),
+        (["--anonymous-auth=false"], "anonymous_auth", False),
         (["--bind-address", " 127.0.0.5 "], "bind_address", "127.0.0.5"),
         (["--discovery-max-bytes=1000"], "discovery_max_bytes", 1000),
         (["--discovery-max-bytes=1GiB"], "discovery_max_bytes", 2**30),
         (["--discovery-max-bytes=5M"], "discovery_max_bytes", 5_000_000),
-        (["--serve-groups=custom.metrics.k8s.io,external.metrics.k8s.io"], "serve_groups", options.SERVABLE_GROUPS),
+        (
+            ["--serve-groups=custom.metrics.k8s.io,external.metrics.k8s.io,metrics.k8s.io"],
+            "serve_groups",
+            options.SERVABLE_GROUPS,
+        ),
+        ([], "access_log", ""),
+        (["--access-log=stdout"], "access_log", "stdout"),
         (["--serve-groups=custom.metrics.k8s.io", "--serve-groups="], "serve_groups", ("custom.metrics.k8s.io",)),
         (["--prometheus-header=A=b=c", "--prometheus-header=D"], "prometheus_headers", (("A", "b=c"), ("D", ""))),
         (["--prometheus-header", "X-Scope-OrgID=a,b"], "prometheus_headers", (("X-Scope-OrgID", "a,b"),)),
@@ -258,25 +283,38 @@ def test_flags_as_pflag_reads_them(argv: list[str], field: str, value: object) -
         ),
         (["--bind-address=localhost"], '--bind-address: "localhost": expected an IP address such as 127.0.0.1'),
         (
-            ["--bind-address=0.0.0.0"],
-            (
-                '--bind-address: "0.0.0.0": expected a loopback address such as 127.0.0.1: this version does not authenticate '
-                "callers, so whoever could reach another address could read every metric"
-            ),
+            ["--authorization-always-allow-paths=/a*b"],
+            '--authorization-always-allow-paths: "/a*b": expected a * at the end of a path only',
         ),
-        (['--serve-groups=a"b'], '--serve-groups: "a\\"b": expected custom.metrics.k8s.io, external.metrics.k8s.io'),
-        (['--serve-groups="a'], '--serve-groups: "\\"a": expected a comma-separated list'),
         (
-            ["--serve-groups=metrics.k8s.io"],
-            (
-                '--serve-groups: "metrics.k8s.io": metrics.k8s.io is not served by this version; expected '
-                "custom.metrics.k8s.io, external.metrics.k8s.io"
-            ),
+            ["--authorization-always-allow-paths=/a,,/b"],
+            '--authorization-always-allow-paths: "/a,,/b": expected paths such as /healthz, none of them empty',
         ),
+        (
+            ["--requestheader-username-headers=X-User,two words"],
+            '--requestheader-username-headers: "X-User,two words": expected names of headers such as x-remote-user',
+        ),
+        (
+            ["--requestheader-extra-headers-prefix=a:"],
+            '--requestheader-extra-headers-prefix: "a:": expected names of headers such as x-remote-user',
+        ),
+        (
+            ["--authentication-token-webhook-cache-ttl=-1s"],
+            '--authentication-token-webhook-cache-ttl: "-1s": expected 0 or more',
+        ),
+        (
+            ["--authorization-webhook-cache-unauthorized-ttl=10"],
+            '--authorization-webhook-cache-unauthorized-ttl: "10": expected a Go duration such as 30s or 1m30s',
+        ),
+        (
+            ['--serve-groups=a"b'],
+            '--serve-groups: "a\\"b": expected custom.metrics.k8s.io, external.metrics.k8s.io, metrics.k8s.io',
+        ),
+        (['--serve-groups="a'], '--serve-groups: "\\"a": expected a comma-separated list'),
         (
             ["--serve-groups=custom"],
             (
-                '--serve-groups: "custom": expected custom.metrics.k8s.io, external.metrics.k8s.io; did you mean '
+                '--serve-groups: "custom": expected custom.metrics.k8s.io, external.metrics.k8s.io, metrics.k8s.io; did you mean '
                 "custom.metrics.k8s.io?"
             ),
         ),
@@ -371,12 +409,12 @@ def test_a_rules_file_is_required() -> None:
 
 
 def test_all_faults_are_found_at_once() -> None:
-    found = refused("--zzz", "--secure-port=x", "--bind-address=0.0.0.0", "--prometheus-verb=PUT", "--tls-cert-file=a")
+    found = refused("--zzz", "--secure-port=x", "--bind-address=0.0.0", "--prometheus-verb=PUT", "--tls-cert-file=a")
     assert [fault.partition(":")[0] for fault in found] == [
         "--zzz",
         "--secure-port",
-        "--prometheus-verb",
         "--bind-address",
+        "--prometheus-verb",
         "--tls-private-key-file",
     ]
 
@@ -418,10 +456,15 @@ def test_removed_logging_flags_are_named() -> None:
     )
 
 
-def test_flags_of_authentication_say_what_is_missing() -> None:
-    (found,) = notices("--authentication-kubeconfig=f", "--client-ca-file=g")
-    assert "listens on loopback addresses only" in found
-    assert found.endswith(": --authentication-kubeconfig, --client-ca-file")
+def test_what_the_config_map_says_is_not_said_by_flags() -> None:
+    (found,) = notices(
+        "--requestheader-allowed-names=a", "--client-ca-file=g", "--requestheader-uid-headers=X-Remote-Uid"
+    )
+    assert found == (
+        "without --requestheader-client-ca-file the cluster's ConfigMap says what these flags say: "
+        "--requestheader-allowed-names, --requestheader-uid-headers"
+    )
+    assert notices("--requestheader-client-ca-file=f", "--requestheader-allowed-names=a") == ()
 
 
 @pytest.mark.parametrize(

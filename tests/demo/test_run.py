@@ -32,9 +32,11 @@ async def test_values_change_and_nothing_stays_behind(monkeypatch: pytest.Monkey
         tools.require("prometheus", "prometheus")
     else:
         monkeypatch.setenv("PATH", os.devnull)
-    console = Console(file=io.StringIO(), width=120)
+    console = Console(file=io.StringIO(), width=80)
     await run.run("test", seconds=14.0, port=0, console=console)  # raises when no value changed
     assert isinstance(console.file, io.StringIO)
     screen = console.file.getvalue()
     assert "http_requests_per_second" in screen
+    commands = [line.partition("curl ")[2] for line in screen.splitlines() if line.startswith(("try ", "metrics "))]
+    assert [command.count("'") for command in commands] == [4, 4], "each stands on one line"
     assert ("sandbox's small Prometheus" in screen) is not real

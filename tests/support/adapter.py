@@ -3,7 +3,8 @@
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator
+import ssl
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -14,7 +15,11 @@ import aiohttp
 from adapter import app
 from adapter.config import flags
 from adapter.model.clock import Clock
+from adapter.sandbox.cluster import Cluster
+from adapter.sandbox.reviews import TokenVerdict
 from adapter.server.serving import MetricsServer
+from tests.support import certificates
+from tests.support.kubectl import TOKEN
 
 
 class Reachable(Protocol):
@@ -38,15 +43,19 @@ class Answer(NamedTuple):
 
 
 class RunningAdapter:
-    """Talks to a running adapter. `url` is where it listens."""
+    """Talks to a running adapter: with `headers`, over TLS as `context` says. `url` is where it listens."""
 
-    def __init__(self, url: str, session: aiohttp.ClientSession) -> None:
+    def __init__(
+        self, url: str, session: aiohttp.ClientSession, headers: Mapping[str, str], context: ssl.SSLContext
+    ) -> None:
         self.url = url
+        self.headers = headers
+        self.context = context
         self._session = session
 
     async def get(self, path: str) -> Answer:
         """Return what the adapter answers to `path`."""
-        async with self._session.get(f"{self.url}{path}", ssl=False) as response:
+        async with self._session.get(f"{self.url}{path}", ssl=self.context, headers=self.headers) as response:
             text = await response.text()
             is_json = response.content_type == "application/json"
             return Answer(response.status, json.loads(text) if is_json else text)
@@ -76,6 +85,31 @@ class RunningAdapter:
         return {series: float(value) for series, _, value in lines}
 
 
+def admit(cluster: Cluster) -> None:
+    """Have a cluster know the token, and publish authorities of client certificates, unless a test has seen to it."""
+    if cluster.reviews.token({"token": TOKEN}).authenticated is False:
+        cluster.reviews.token = lambda spec: TokenVerdict(spec["token"] == TOKEN, "somebody")
+    if not any(each["metadata"]["name"] == certificates.NAME for each in cluster.list("ConfigMap", "kube-system")):
+        front_proxy, clients = certificates.Signer("front-proxy-ca"), certificates.Signer("kubernetes")
+        cluster.create(certificates.config_map_object(certificates.config_map(front_proxy.pem, clients.pem)))
+
+
+def _trusting_everyone() -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _aggregate(directory: Path, context: ssl.SSLContext) -> tuple[dict[str, str], list[str]]:
+    """Have a context show a front proxy's certificate; returns the headers that go with it and flags to believe it."""
+    authority = certificates.Signer("aggregation-ca")
+    (directory / "aggregation-ca.crt").write_text(authority.pem)
+    context.load_cert_chain(authority.issue("front-proxy-client").write(directory))
+    headers = {"X-Remote-User": "system:kube-aggregator", "X-Remote-Group": "system:masters"}
+    return headers, [f"--requestheader-client-ca-file={directory / 'aggregation-ca.crt'}"]
+
+
 @contextlib.asynccontextmanager
 async def running(
     directory: Path,
@@ -84,13 +118,25 @@ async def running(
     *arguments: str,
     clock: Clock | None = None,
     until_ready: bool = True,
+    admitted: bool = True,
+    token: str = TOKEN,
+    aggregated: bool = False,
 ) -> AsyncIterator[RunningAdapter]:
     """Run an adapter on a free port of loopback until the block ends; `directory`/rules.yaml holds its rules.
 
-    The block begins when the adapter is ready, or with `until_ready` False as soon as it listens.
+    The block begins when the adapter is ready, or with `until_ready` False as soon as it listens. A sandbox cluster is made
+    to know TOKEN and to publish authorities, unless `admitted` is False; any other cluster has to know `token` by itself.
+    With `aggregated` the `RunningAdapter` shows no token: it is the aggregator's own check, which no review is asked about.
     """
+    headers, context = {"Authorization": f"Bearer {token}"}, _trusting_everyone()
+    if aggregated:
+        headers, more = _aggregate(directory, context)
+        arguments = (*arguments, *more)
+    if admitted and isinstance(cluster, Cluster):
+        admit(cluster)
     options, _ = flags.parse_flags(
         [
+            "--bind-address=127.0.0.1",
             f"--config={directory / 'rules.yaml'}",
             f"--prometheus-url={prometheus}",
             f"--lister-kubeconfig={cluster.kubeconfig(directory / 'kubeconfig')}",
@@ -108,7 +154,7 @@ async def running(
         if run.done():
             await run  # says why it did not start
         async with aiohttp.ClientSession() as session:
-            adapter = RunningAdapter(f"https://127.0.0.1:{listening.result().port}", session)
+            adapter = RunningAdapter(f"https://127.0.0.1:{listening.result().port}", session, headers, context)
             if until_ready:
                 await adapter.wait_for("/readyz", lambda answer: answer.status == 200)
             yield adapter

@@ -91,6 +91,9 @@ REFUSALS = {
     "a matcher of its own on the object": Refusal(
         'x{<<.LabelMatchers>>,pod!="b"}', "x has a matcher of its own on pod"
     ),
+    "a pattern of its own on the object": Refusal(
+        'x{<<.LabelMatchers>>,pod=~".*"}', "x has a matcher of its own on pod"
+    ),
     "a matcher of its own on the namespace": Refusal(
         'sum by (pod) (x{namespace="n1",<<.LabelMatchers>>})', "x has a matcher of its own on namespace"
     ),

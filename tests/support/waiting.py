@@ -1,7 +1,8 @@
 """Waiting for a condition that no event announces."""
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+from collections.abc import AsyncIterator, Callable
 
 
 async def until(condition: Callable[[], object], seconds: float = 1.5) -> None:
@@ -9,3 +10,28 @@ async def until(condition: Callable[[], object], seconds: float = 1.5) -> None:
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110 - what a server in the same loop has come to sets no event of ours
             await asyncio.sleep(0.005)
+
+
+class Turns:
+    """How often other work got its turn."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    async def take(self) -> None:
+        """Count for ever."""
+        while True:
+            await asyncio.sleep(0)
+            self.count += 1
+
+
+@contextlib.asynccontextmanager
+async def other_work() -> AsyncIterator[Turns]:
+    """Run other work on the event loop beside the block."""
+    turns = Turns()
+    taking = asyncio.create_task(turns.take(), name="other work")
+    try:
+        await asyncio.sleep(0)
+        yield turns
+    finally:
+        taking.cancel()

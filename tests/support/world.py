@@ -5,18 +5,29 @@ import math
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
+from adapter.clients.informer import Described
 from adapter.clients.querycache import Freshness, QueryCache
 from adapter.config import rulesfile
 from adapter.errors import PrometheusError
 from adapter.model import resources
-from adapter.model.metrics import CustomQuestion, ExternalQuestion, QueryResult, Sample, SeriesInfo
+from adapter.model.metrics import (
+    CustomQuestion,
+    ExternalQuestion,
+    QueryResult,
+    ResourceQuestion,
+    Sample,
+    SeriesInfo,
+)
 from adapter.model.resources import APIResource, Catalogue
 from adapter.model.selectors import LabelSelector
 from adapter.monitoring import FaultLog, Monitoring
 from adapter.provider.provider import Provider
 from adapter.provider.relist import Relister
+from adapter.provider.resource import ResourceProvider
+from adapter.provider.sourcefaults import SourceFaults
 from adapter.rules.compile import Rule, Ruleset, compile_rules
 from adapter.server import api
+from adapter.server.api import Question
 from tests.support.clock import FakeClock
 
 FRESHNESS = Freshness(ttl=1.0, max_age=30.0)
@@ -89,6 +100,31 @@ class FakeNames:
         return tuple(self.names_or_error)
 
 
+class FakeObjects:
+    """Objects with their labels, or an error; meets `adapter.provider.resource.DescribedObjects`."""
+
+    def __init__(self, objects: Sequence[Described] | Exception = ()) -> None:
+        self.objects_or_error = objects
+
+    async def select(
+        self, resource: APIResource, namespace: str | None, selector: LabelSelector
+    ) -> tuple[Described, ...]:
+        return tuple(
+            each for each in self._objects() if namespace in {None, each.namespace} and selector.matches(each.labels)
+        )
+
+    async def find(self, resource: APIResource, namespace: str, name: str) -> Described | None:
+        return next((each for each in self._objects() if (each.namespace, each.name) == (namespace, name)), None)
+
+    def count(self, resource: APIResource) -> int:
+        return len(self._objects())
+
+    def _objects(self) -> Sequence[Described]:
+        if isinstance(self.objects_or_error, Exception):
+            raise self.objects_or_error
+        return self.objects_or_error
+
+
 class FakeResources:
     """A catalogue that becomes `later` when it is read again."""
 
@@ -125,6 +161,8 @@ class World:
         resources: FakeResources,
         clock: FakeClock,
         interval: float,
+        running: FakeObjects,
+        nodes: FakeObjects,
     ) -> None:
         self.querier = querier
         self.lister = lister
@@ -134,6 +172,7 @@ class World:
         self.faults = FaultLog(self.monitoring, clock)
         self.cache = QueryCache(querier, clock, self.monitoring)
         self.relister = Relister(lister, clock, self.monitoring, self.faults, interval=interval, max_age=600.0)
+        met = SourceFaults(clock, self.faults)
         self.provider = Provider(
             resources,
             names,
@@ -141,7 +180,20 @@ class World:
             self.relister,
             clock,
             self.monitoring,
-            self.faults,
+            met,
+            freshness=FRESHNESS,
+        )
+        self.running = running
+        self.nodes = nodes
+        self.resource_provider = ResourceProvider(
+            resources,
+            running,
+            nodes,
+            self.cache,
+            self.relister,
+            clock,
+            self.monitoring,
+            met,
             freshness=FRESHNESS,
         )
 
@@ -160,6 +212,8 @@ async def world(
     lister: FakeLister | None = None,
     resources: FakeResources | None = None,
     interval: float = 600.0,
+    running: Sequence[Described] | Exception = (),
+    nodes: Sequence[Described] | Exception = (),
     attempted: bool = True,
 ) -> AsyncIterator[World]:
     """Run the provider on a rules file (or rules) until the end of the block; the first discovery has ended, if `attempted`."""
@@ -170,6 +224,8 @@ async def world(
         resources=resources or FakeResources(),
         clock=FakeClock(),
         interval=interval,
+        running=FakeObjects(running),
+        nodes=FakeObjects(nodes),
     )
     made.relister.adopt(compile_text(rules) if isinstance(rules, str) else rules)
     async with made.cache:
@@ -210,9 +266,9 @@ def series(*given: Labels) -> tuple[SeriesInfo, ...]:
     return tuple(kept.values())
 
 
-def question(kind: str, request: str) -> CustomQuestion | ExternalQuestion:
+def question(kind: str, request: str) -> Question:
     """Return what a request below ``/apis/GROUP/v1beta1`` asks, as the server reads it."""
-    group = {"custom": api.CUSTOM_GROUP, "external": api.EXTERNAL_GROUP}[kind]
+    group = {"custom": api.CUSTOM_GROUP, "external": api.EXTERNAL_GROUP, "resource": api.RESOURCE_GROUP}[kind]
     path, query = api.split_target(request)
     parsed = api.parse_metric_path(group, "v1beta1", api.decode_segments(path))
     return api.build_question(parsed, api.parse_parameters(query))
@@ -227,6 +283,12 @@ def custom_question(request: str) -> CustomQuestion:
 def external_question(request: str) -> ExternalQuestion:
     asked = question("external", request)
     assert isinstance(asked, ExternalQuestion)
+    return asked
+
+
+def resource_question(request: str) -> ResourceQuestion:
+    asked = question("resource", request)
+    assert isinstance(asked, ResourceQuestion)
     return asked
 
 
