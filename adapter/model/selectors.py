@@ -103,12 +103,19 @@ class LabelSelector(NamedTuple):
 EVERYTHING = LabelSelector(())
 
 
-def parse_selector(text: str) -> LabelSelector:
+def parse_selector(text: str, *, later: bool = False) -> LabelSelector:
     """Parse the text of a ``labelSelector`` parameter; empty text selects everything.
 
+    As version 0.30 does, which the API server of the adapter is; `later`: as 0.36, which the autoscaler of Kubernetes 1.36 is.
     Raise `errors.BadRequestError` with upstream's sentence.
     """
-    return LabelSelector(tuple(sorted(_Parser(text).requirements(), key=operator.attrgetter("key"))))
+    try:
+        requirements = sorted(_Parser(text, later=later).requirements(), key=operator.attrgetter("key"))
+    except errors.BadRequestError as error:
+        if not later:
+            raise
+        raise errors.BadRequestError(in_later_words(error.message)) from None
+    return LabelSelector(tuple(requirements))
 
 
 def selector_to_json(selector: LabelSelector) -> dict[str, object] | None:
@@ -183,9 +190,10 @@ def _tokens(text: str) -> Iterator[_Token]:
 class _Parser:
     """Recursive descent over the tokens of one selector, taking upstream's decisions in upstream's order."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, *, later: bool) -> None:
         self._tokens = list(_tokens(text))
         self._position = 0
+        self._later = later
 
     def requirements(self) -> Iterator[Requirement]:
         """Yield the requirements in written order."""
@@ -212,7 +220,7 @@ class _Parser:
             key = self._next()
         if not key.word:
             _refuse_requirement(f"found '{key.text}', expected: identifier")
-        if faults := _key_faults(key.text):
+        if faults := key_faults(key.text):
             _refuse_requirement(_invalid("<nil>", key.text, "; ".join(faults)))
         if absent:
             return Requirement(key.text, Operator.DOES_NOT_EXIST, ())
@@ -256,7 +264,8 @@ class _Parser:
     def _listed_value(self, values: set[str]) -> bool:
         """Take one value, or the commas before one, into `values`; tell whether the list cannot end here.
 
-        Upstream takes two commas in one step and wants more after them: ``(a,,b)`` is read and ``(a,,)`` refused.
+        Version 0.30 takes two commas in one step and wants more after them: ``(a,,b)`` is read and ``(a,,)`` refused. Later ones
+        take them one by one and read both.
         """
         token = self._next()
         following = self._peek()
@@ -267,7 +276,7 @@ class _Parser:
         elif token.text == ",":
             if not values or following.text in {",", ")"}:
                 values.add("")
-            if following.text == ",":
+            if following.text == "," and not self._later:
                 self._next()
                 return True
         else:
@@ -315,6 +324,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]+")
 _NAME_LIMIT = 63
 _SUBDOMAIN_LIMIT = 253
 _EMPTY = "must be non-empty"
+_LIMIT = re.compile(r"(must be no more than \d+) characters")
 
 
 def _too_long(text: str, limit: int) -> list[str]:
@@ -323,7 +333,7 @@ def _too_long(text: str, limit: int) -> list[str]:
     return [f"must be no more than {limit} characters"] if longer else []
 
 
-def _key_faults(key: str) -> list[str]:
+def key_faults(key: str) -> list[str]:
     """Return what is wrong with a label key: a name with an optional DNS subdomain and ``/`` before it."""
     prefix, slash, name = key.rpartition("/")
     if "/" in prefix:
@@ -345,6 +355,19 @@ def _key_faults(key: str) -> list[str]:
     return faults + [f"name part {complaint}" for complaint in complaints]
 
 
+def in_later_words(complaint: str) -> str:
+    """Return a complaint about a key or a value as version 0.36 words it."""
+    return _LIMIT.sub(r"\1 bytes", complaint).replace("a qualified name must consist", "a valid label key must consist")
+
+
+def value_faults(value: str) -> list[str]:
+    """Return what is wrong with a label value: empty, or a name."""
+    faults = _too_long(value, _NAME_LIMIT)
+    if value and not _NAME.fullmatch(value):
+        faults.append(_VALUE_RULE)
+    return faults
+
+
 def _check_values(key: str, relation: Operator, values: tuple[str, ...]) -> None:
     """Refuse values that no label can have and limits that are no integers; several complaints stand in brackets."""
     complaints: list[str] = []
@@ -352,10 +375,7 @@ def _check_values(key: str, relation: Operator, values: tuple[str, ...]) -> None
         rule = "for 'Gt', 'Lt' operators, the value must be an integer"
         complaints.append(_invalid("values[0]", values[0], rule))
     for index, value in enumerate(values):
-        faults = _too_long(value, _NAME_LIMIT)
-        if value and not _NAME.fullmatch(value):
-            faults.append(_VALUE_RULE)
-        if faults:
+        if faults := value_faults(value):
             complaints.append(_invalid(f"values[{index}][{key}]", value, "; ".join(faults)))
     if complaints:
         joined = ", ".join(complaints)

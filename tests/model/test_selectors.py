@@ -192,6 +192,34 @@ def test_parse_refuses_in_the_words_of_upstream(text: str, sentence: str) -> Non
     assert caught.value.message == sentence
 
 
+@pytest.mark.parametrize(
+    ("text", "canonical"),
+    [("a in (,,)", "a in ()"), ("a in (b,,)", "a in (,b)"), ("a in (b,,,c)", "a in (,b,c)")],
+    ids=["commas alone", "two at the end", "three"],
+)
+def test_later_versions_read_any_number_of_commas(text: str, canonical: str) -> None:
+    assert str(selectors.parse_selector(text, later=True)) == canonical
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("a" * 64, "name part must be no more than 63 bytes"),
+        ("e" * 254 + "/a", "prefix part must be no more than 253 bytes"),
+        ("a=" + "b" * 64, "must be no more than 63 bytes"),
+        (
+            "a/b/c",
+            f"a valid label key {NAME_RULE} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')",
+        ),
+    ],
+    ids=["long key", "long prefix", "long value", "two slashes"],
+)
+def test_later_versions_refuse_in_other_words(text: str, complaint: str) -> None:
+    with pytest.raises(errors.BadRequestError) as caught:
+        selectors.parse_selector(text, later=True)
+    assert caught.value.message.endswith(f": {complaint}")
+
+
 def test_a_long_list_of_commas_is_refused_not_recursed_into() -> None:
     with pytest.raises(errors.BadRequestError):
         selectors.parse_selector(f"a in (b{',' * 20_000})")

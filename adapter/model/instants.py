@@ -1,0 +1,65 @@
+"""Points in time and stretches of it as whole nanoseconds, read from API text.
+
+Nanoseconds since 1970 and no floats, because rules ask whether one instant is strictly after another: 15.000 s ago and 14.999 s ago
+are different answers. The law is Go's ``time.RFC3339`` and ``time.ParseDuration`` as apimachinery's Time and Duration use them.
+"""
+
+import datetime as dt
+import re
+from functools import lru_cache
+
+from adapter.model import durations
+from adapter.model.quoting import quote
+
+SECOND = 1_000_000_000
+
+_RFC3339 = re.compile(
+    r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2}):([0-9]{2})(?:[.,]([0-9]+))?(?:Z|([+-])([0-9]{2}):([0-9]{2}))"
+)
+_EPOCH = dt.date(1970, 1, 1).toordinal()
+
+
+class Instant(int):
+    """Nanoseconds since 1970-01-01T00:00:00Z."""
+
+    __slots__ = ()
+
+
+class Span(int):
+    """A length of time in nanoseconds."""
+
+    __slots__ = ()
+
+
+NEVER = Instant((dt.date(1, 1, 1).toordinal() - _EPOCH) * 86_400 * SECOND)
+"""Go's zero time, 0001-01-01T00:00:00Z, which an absent time is where it is compared."""
+
+
+@lru_cache(maxsize=65536)
+def read_instant(text: str) -> Instant:
+    """Return the instant of an RFC 3339 text with or without fraction; ValueError with a sentence otherwise."""
+    match = _RFC3339.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{quote(text)} is no RFC 3339 time such as 2026-01-31T12:00:00.5Z")
+    year, month, day, hour, minute, second = map(int, match.group(1, 2, 3, 4, 5, 6))
+    fraction, sign, zone_hour, zone_minute = match.group(7, 8, 9, 10)
+    zone = int(zone_hour) * 60 + int(zone_minute) if sign else 0
+    try:
+        days = dt.date(year, month, day).toordinal() - _EPOCH
+    except ValueError as error:
+        raise ValueError(f"{quote(text)} is no RFC 3339 time: {error}") from None
+    if hour > 23 or minute > 59 or second > 59 or zone > 24 * 60:
+        raise ValueError(f"{quote(text)} is no RFC 3339 time: hour, minute, second or zone is out of range")
+    seconds = days * 86_400 + hour * 3_600 + minute * 60 + second - (zone if sign != "-" else -zone) * 60
+    return Instant(seconds * SECOND + int((fraction or "0")[:9].ljust(9, "0")))
+
+
+@lru_cache(maxsize=4096)
+def read_span(text: str) -> Span:
+    """Return the length of a Go duration such as ``17.068s``; ValueError with Go's sentence otherwise."""
+    return Span(round(durations.parse_go_duration(text) * SECOND))
+
+
+def span_of(seconds: float) -> Span:
+    """Return a number of seconds, which is finite, as nanoseconds."""
+    return Span(round(seconds * SECOND))
