@@ -1,0 +1,161 @@
+"""What an autoscaler remembers from one sync to the next: recommendations and scale events. Values; each sync makes new ones.
+
+Recommendations have two forms that answer alike while windows do not change. `Listed` is upstream's list, in which the last entry
+that has grown stale is overwritten; it is what `evaluate` reads and shows. `Queued` are two monotonic queues for decisions once a
+second: they keep only what can still be the highest or the lowest of some window, for an hour, which no window exceeds.
+"""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from adapter.model.instants import SECOND
+from adapter.scaling.numbers import w32
+
+KEPT = 3600 * SECOND
+"""How far back any window reaches."""
+
+
+class Recommendation(NamedTuple):
+    """A replica count that was wanted, before anything was made of it, and when."""
+
+    replicas: int
+    at: int
+
+
+class Recommendations(Protocol):
+    """What was wanted in the past. `after` is exclusive: an entry at that very nanosecond does not count."""
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing was ever recorded."""
+        ...
+
+    def highest(self, wanted: int, after: int) -> int:
+        """Return the highest of `wanted` and of what was recorded after an instant."""
+        ...
+
+    def lowest(self, wanted: int, after: int) -> int:
+        """Return the lowest of `wanted` and of what was recorded after an instant."""
+        ...
+
+    def recorded(self, replicas: int, now: int, stale_before: int) -> "Recommendations":
+        """Return the recommendations with one more; entries before `stale_before` count in no window of now."""
+        ...
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """The plain list, in the order in which entries took their places: not that of time."""
+
+    entries: tuple[Recommendation, ...] = ()
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing was ever recorded."""
+        return not self.entries
+
+    def highest(self, wanted: int, after: int) -> int:
+        """Return the highest of `wanted` and of what was recorded after an instant."""
+        for replicas, at in self.entries:
+            if at > after and replicas > wanted:
+                wanted = replicas
+        return wanted
+
+    def lowest(self, wanted: int, after: int) -> int:
+        """Return the lowest of `wanted` and of what was recorded after an instant."""
+        for replicas, at in self.entries:
+            if at > after and replicas < wanted:
+                wanted = replicas
+        return wanted
+
+    def recorded(self, replicas: int, now: int, stale_before: int) -> "Listed":
+        """Return the list with one more: in the place of its last stale entry, else at its end."""
+        entry = Recommendation(replicas, now)
+        stale = -1
+        for place, (_, at) in enumerate(self.entries):
+            if at < stale_before:
+                stale = place
+        if stale < 0:
+            return Listed((*self.entries, entry))
+        return Listed((*self.entries[:stale], entry, *self.entries[stale + 1 :]))
+
+
+class Queued(msgspec.Struct, frozen=True):
+    """Two queues in the order of time: in `high` counts only fall, in `low` they only rise. `now` must not go back."""
+
+    high: tuple[Recommendation, ...] = ()
+    low: tuple[Recommendation, ...] = ()
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing was ever recorded."""
+        return not self.high
+
+    def highest(self, wanted: int, after: int) -> int:
+        """Return the highest of `wanted` and of what was recorded after an instant."""
+        place = bisect_right(self.high, after, key=_time)
+        return max(wanted, self.high[place].replicas) if place < len(self.high) else wanted
+
+    def lowest(self, wanted: int, after: int) -> int:
+        """Return the lowest of `wanted` and of what was recorded after an instant."""
+        place = bisect_right(self.low, after, key=_time)
+        return min(wanted, self.low[place].replicas) if place < len(self.low) else wanted
+
+    def recorded(self, replicas: int, now: int, stale_before: int) -> "Queued":  # noqa: ARG002 - kept for all windows alike
+        """Return the queues with one more, without what it outshines and what is an hour old."""
+        entry = Recommendation(replicas, now)
+        high, low = len(self.high), len(self.low)
+        while high and self.high[high - 1].replicas <= replicas:
+            high -= 1
+        while low and self.low[low - 1].replicas >= replicas:
+            low -= 1
+        return Queued((*_fresh(self.high[:high], now), entry), (*_fresh(self.low[:low], now), entry))
+
+
+def _time(entry: Recommendation) -> int:
+    return entry.at
+
+
+def _fresh(entries: tuple[Recommendation, ...], now: int) -> tuple[Recommendation, ...]:
+    return entries[bisect_right(entries, now - KEPT - 1, key=_time) :]
+
+
+class ScaleEvent(NamedTuple):
+    """A change that was written: how many replicas, always positive, and when. `outdated` once no policy counts it; that stays."""
+
+    change: int
+    at: int
+    outdated: bool = False
+
+
+Events = tuple[ScaleEvent, ...]
+
+
+def changed_within(events: Sequence[ScaleEvent], after: int) -> int:
+    """Return the sum of the changes after an instant, in 32 bits; whether an event is outdated does not matter."""
+    return w32(sum(change for change, at, _ in events if at > after))
+
+
+def with_event(events: Events, change: int, now: int, longest_period: int) -> Events:
+    """Return the events of one direction with one more: in the place of the last outdated one, else at the end.
+
+    Outdated is what is older than the longest period of that direction's policies, though the other direction may have a longer one:
+    upstream forgets it all the same.
+    """
+    kept = [
+        event if event.outdated or event.at >= now - longest_period else event._replace(outdated=True)
+        for event in events
+    ]
+    place = max((index for index, event in enumerate(kept) if event.outdated), default=len(kept))
+    kept[place : place + 1] = [ScaleEvent(change, now)]
+    return tuple(kept)
+
+
+class History(msgspec.Struct, frozen=True):
+    """All that is remembered. Nothing here is ever reset by a change of the spec."""
+
+    recommendations: Recommendations = Listed()
+    ups: Events = ()
+    downs: Events = ()

@@ -1,0 +1,232 @@
+"""The steps of a decision, each with its numbers, and the words for them.
+
+A step is cheap to make and is put into words only when somebody reads it: a scaler makes ten thousand decisions for each that is
+looked at. Law: every number that moved the result stands in a step.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+Facts = Mapping[str, Any]
+
+
+class Step(NamedTuple):
+    """One step: its name, which is one of those below, and the numbers that go with it."""
+
+    name: str
+    facts: Facts
+
+    def words(self) -> str:
+        """Return the step as a sentence without its end."""
+        return _WORDS[self.name](self.facts)
+
+
+def number(value: float) -> str:
+    """Return a number as people write it: at most four digits after the point, none that says nothing."""
+    if isinstance(value, int) or not math.isfinite(value):
+        return str(value)
+    return f"{value:.4f}".rstrip("0").rstrip(".") if abs(value) < 1e15 else f"{value:.6g}"
+
+
+def milli(thousandths: int) -> str:
+    """Return thousandths as a plain number."""
+    whole, rest = divmod(abs(thousandths), 1000)
+    sign = "-" if thousandths < 0 else ""
+    return f"{sign}{whole}.{rest:03d}".rstrip("0").rstrip(".") if rest else f"{sign}{whole}"
+
+
+def binary(thousandths: int) -> str:
+    """Return thousandths of bytes in powers of 1024 as people read them, rounded to a tenth: ``47.7Mi``."""
+    size = thousandths / 1000
+    for unit in ("", "Ki", "Mi", "Gi"):
+        if abs(size) < 1024:
+            return f"{number(round(size, 1))}{unit}"
+        size /= 1024
+    return f"{number(round(size, 1))}Ti"
+
+
+def _start(facts: Facts) -> str:
+    allowed = f"{facts['min']} to {facts['max']} allowed"
+    return f"{facts['target']}: {_count(facts['replicas'])} asked for, {facts['statusReplicas']} exist, {allowed}"
+
+
+def _first(facts: Facts) -> str:
+    return f"nothing was recommended before: {facts['replicas']} is remembered as the first recommendation"
+
+
+_GROUPS = {"unready": "unready", "missing": "missing (no sample)", "ignored": "ignored (terminating or failed)"}
+
+
+def _pods(facts: Facts) -> str:
+    groups = [_pods_count(facts["ready"]) + " ready"]
+    groups += [f"{facts[name]} {words}" for name, words in _GROUPS.items() if facts[name]]
+    return f"{facts['metric']}: {', '.join(groups)}"
+
+
+def _utilization(facts: Facts) -> str:
+    shares = f"average {facts['measured']} % of what is requested, target {facts['target']} %"
+    return f"{shares}: ratio {number(facts['ratio'])}"
+
+
+def _average(facts: Facts) -> str:
+    shown = binary if facts["bytes"] else milli
+    return f"average {shown(facts['measured'])}, target {shown(facts['target'])}: ratio {number(facts['ratio'])}"
+
+
+def _value(facts: Facts) -> str:
+    measured, target = milli(facts["measured"]), milli(facts["target"])
+    each = "" if facts["replicas"] is None else f" for each of {_count(facts['replicas'])}"
+    return f"{_called(facts['metric'])}: {measured}, target {target}{each}: ratio {number(facts['ratio'])}"
+
+
+def _repair(facts: Facts) -> str:
+    parts = []
+    if facts["missing"]:
+        parts.append(f"{_pods_count(facts['missing'])} without a sample counted {facts['missingAs']}")
+    if facts["unready"]:
+        parts.append(f"{_pods_count(facts['unready'])} not ready counted as 0")
+    return (
+        f"{' and '.join(parts) or 'nothing to add'}: ratio {number(facts['ratio'])} over {_pods_count(facts['pods'])}"
+    )
+
+
+def _tolerated(facts: Facts) -> str:
+    low, high = number(facts["low"]), number(facts["high"])
+    stays = "as many as exist," if facts["exist"] else "stays"
+    return f"ratio {number(facts['ratio'])} is within {low} to {high}: {stays} {facts['replicas']}"
+
+
+def _turned(facts: Facts) -> str:
+    return f"the ratio goes from {number(facts['first'])} to {number(facts['ratio'])}, {_stays_for(facts)}"
+
+
+def _crowded(facts: Facts) -> str:
+    return f"{_pods_count(facts['pods'])} would make it {facts['proposed']}, {_stays_for(facts)}"
+
+
+def _stays_for(facts: Facts) -> str:
+    return f"which would turn the direction round: stays {facts['replicas']}"
+
+
+def _proposal(facts: Facts) -> str:
+    return f"{_pods_count(facts['base'])} x {number(facts['ratio'])} = {_rounded(facts)}"
+
+
+def _quotient(facts: Facts) -> str:
+    return f"{milli(facts['measured'])} / {milli(facts['target'])} = {_rounded(facts)}"
+
+
+def _rounded(facts: Facts) -> str:
+    """Return a product and what it is rounded to, if that is another number."""
+    product, replicas = facts["product"], facts["replicas"]
+    if product == replicas:
+        return str(replicas)
+    if math.isfinite(product) and math.ceil(product) == replicas:
+        return f"{number(product)}, up to {replicas}"
+    return f"{number(product)}, which no replica count holds: {replicas}"
+
+
+def _lagging(facts: Facts) -> str:
+    return f"the value is from when {_pods_count(facts['readyThen'])} were ready: counted with these, not with {facts['ready']}"
+
+
+def _unavailable(facts: Facts) -> str:
+    return f"{_called(facts['metric'])}: no value: {facts['message']}"
+
+
+def _choice(facts: Facts) -> str:
+    left_out = f" ({facts['failed']} of {facts['metrics']} metrics have no value)" if facts["failed"] else ""
+    return f"highest proposal: {facts['replicas']}, from {_called(facts['metric'])}{left_out}"
+
+
+def _blocked(facts: Facts) -> str:
+    if facts["failed"] == facts["metrics"]:
+        return "no metric has a value: nothing is changed"
+    return (
+        f"{facts['failed']} of {facts['metrics']} metrics have no value and the others ask for {facts['replicas']}, fewer than "
+        f"{facts['current']}: nothing is changed"
+    )
+
+
+def _stabilized(facts: Facts) -> str:
+    wanted, replicas = facts["desired"], facts["replicas"]
+    if replicas == wanted:
+        return f"no recent recommendation holds {wanted} back"
+    if replicas > wanted:
+        seen, way, seconds = f"as many as {facts['highest']}", "down", facts["downSeconds"]
+    else:
+        seen, way, seconds = f"as few as {facts['lowest']}", "up", facts["upSeconds"]
+    within = f"{seen} were recommended within the last {number(seconds)} s"
+    return f"{wanted} becomes {replicas}: {within} (stabilization of the way {way})"
+
+
+def _limited(facts: Facts) -> str:
+    return f"{facts['from']} limited to {facts['replicas']} by {facts['by']}"
+
+
+def _bounds(facts: Facts) -> str:
+    return f"{facts['current']} is {facts['side']} {facts['bound']}, the {facts['what']}: no metric is looked at"
+
+
+def _disabled(facts: Facts) -> str:
+    return f"the target is scaled to zero{facts['why']}: nothing is computed"
+
+
+def _selector(facts: Facts) -> str:
+    return f"the pods cannot be found: {facts['message']}"
+
+
+def _raised(facts: Facts) -> str:
+    return f"coming from zero: raised to the minimum of {facts['replicas']}"
+
+
+def _result(facts: Facts) -> str:
+    if facts["replicas"] == facts["current"]:
+        return f"stays {facts['current']}"
+    return f"from {facts['current']} to {facts['replicas']}{': ' if facts['reason'] else ''}{facts['reason']}"
+
+
+def _failed(facts: Facts) -> str:
+    return f"the scale could not be {facts['done']}: {facts['message']}"
+
+
+def _called(metric: str) -> str:
+    """Return a metric's name without what Kubernetes prints for a selector that is not there."""
+    return metric.removesuffix("(nil)")
+
+
+def _count(replicas: int) -> str:
+    return f"{replicas} replica" if replicas == 1 else f"{replicas} replicas"
+
+
+def _pods_count(pods: int) -> str:
+    return f"{pods} pod" if pods == 1 else f"{pods} pods"
+
+
+_WORDS: dict[str, Callable[[Facts], str]] = {
+    "start": _start,
+    "first": _first,
+    "bounds": _bounds,
+    "disabled": _disabled,
+    "selector": _selector,
+    "pods": _pods,
+    "utilization": _utilization,
+    "average": _average,
+    "value": _value,
+    "lagging": _lagging,
+    "repair": _repair,
+    "tolerated": _tolerated,
+    "turned": _turned,
+    "crowded": _crowded,
+    "proposal": _proposal,
+    "quotient": _quotient,
+    "unavailable": _unavailable,
+    "choice": _choice,
+    "blocked": _blocked,
+    "stabilized": _stabilized,
+    "limited": _limited,
+    "raised": _raised,
+    "result": _result,
+    "failed": _failed,
+}
