@@ -16,6 +16,7 @@ from adapter.errors import FastpathError, InputError
 _VERBS = {
     "serve": "serve the metrics APIs; takes every prometheus-adapter flag",
     "check": "validate a rules file, show what each rule asks and serves, explain an absent metric",
+    "evaluate": "say what an autoscaler does with exactly this input, offline, and why",
     "certs": "make the serving Secret and the caBundle of the APIServices",
     "preflight": "say who serves the metrics APIs of a cluster now, before the manifests are applied",
     "demo": "run everything in one process on an embedded cluster, live in the terminal",
