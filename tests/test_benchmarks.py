@@ -61,10 +61,21 @@ def _run(name: str, arguments: str) -> dict[str, Any]:
             {},
             id="memory",
         ),
+        pytest.param(
+            "decide",
+            "--repeat 1 --calls 200 --runs 1",
+            {
+                "evaluate_syncs_per_second",
+                "decide_cpu_calls_per_second",
+                "decide_pods_metric_calls_per_second",
+            },
+            {},
+            id="decide",
+        ),
     ],
 )
 def test_prints_figures_for_its_goals(name: str, arguments: str, goals: set[str], counted: dict[str, float]) -> None:
-    if name != "discovery":
+    if name not in {"discovery", "decide"}:
         tools.require("prometheus", "prometheus")
 
     result = _run(name, arguments)
