@@ -1,0 +1,165 @@
+"""Autoscalers, pods and syncs for tests of decisions: short to write, complete to decide on."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from adapter.model.autoscaling import HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus, decode_scalar
+from adapter.model.autoscalingdefaults import with_defaults
+from adapter.model.instants import SECOND, read_instant
+from adapter.model.pods import Container, PodFacts, ResourceRequirements
+from adapter.model.quantityparse import read
+from adapter.scaling.autoscaler import Autoscaler, prepare
+from adapter.scaling.calculator import Situation
+from adapter.scaling.decision import Decision, decide
+from adapter.scaling.history import History, Listed, Recommendation, ScaleEvent
+from adapter.scaling.observation import ExternalReading, Observation, PodsReading, Reading, Unavailable
+from adapter.scaling.settings import Band, Settings, band
+
+NOW = read_instant("2026-11-20T12:00:00Z")
+
+
+def pod(
+    name: str = "web-0",
+    *,
+    cpu: str | None = "1",
+    memory: str | None = None,
+    started: float | None = 3600,
+    ready: str | None = "True",
+    ready_for: float = 3500,
+    phase: str = "Running",
+    deleting: bool = False,
+    containers: Sequence[Container] = (),
+    **facts: Any,
+) -> PodFacts:
+    """Return a pod, of one container unless said otherwise; `started` and `ready_for` are seconds before NOW."""
+    requests = {name: read(text) for name, text in (("cpu", cpu), ("memory", memory)) if text is not None}
+    return PodFacts(
+        name,
+        phase,
+        deleting=deleting,
+        started=None if started is None else NOW - int(started * SECOND),
+        ready=ready,
+        ready_since=NOW - int(ready_for * SECOND),
+        containers=tuple(containers) or (Container("app", ResourceRequirements(requests)),),
+        **facts,
+    )
+
+
+def pods(count: int, **facts: Any) -> list[PodFacts]:
+    """Return pods ``web-0``, ``web-1`` and so on, all alike."""
+    return [pod(f"web-{number}", **facts) for number in range(count)]
+
+
+def reading(*values: int | None, ago: float = 15, window: float = 15) -> PodsReading:
+    """Return what ``web-0``, ``web-1`` and so on measured, in thousandths; None is a pod without a sample."""
+    known = {f"web-{number}": value for number, value in enumerate(values) if value is not None}
+    return PodsReading(known, dict.fromkeys(known, (NOW - int(ago * SECOND), int(window * SECOND))))
+
+
+def situation(
+    replicas: int,
+    listed: Sequence[PodFacts] = (),
+    *,
+    exist: int | None = None,
+    tolerated: Band | None = None,
+    settings: Settings | None = None,
+) -> Situation:
+    """Return what calculators look at; as many replicas exist as are asked for, unless said otherwise."""
+    exist = replicas if exist is None else exist
+    return Situation(replicas, exist, listed, tolerated or band(0.1, 0.1), settings or Settings(), NOW)
+
+
+def hpa(metrics: Sequence[Mapping[str, Any]] = (), **spec: Any) -> HorizontalPodAutoscaler:
+    """Return an autoscaler of the Deployment ``web`` with defaults filled in; `spec` are fields of the API."""
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+    document = {
+        "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"scaleTargetRef": target, "maxReplicas": 1000, "metrics": list(metrics), **spec},
+    }
+    made = msgspec.convert(document, HorizontalPodAutoscaler, dec_hook=decode_scalar)
+    return msgspec.structs.replace(made, spec=with_defaults(made.spec))
+
+
+def autoscaler(metrics: Sequence[Mapping[str, Any]] = (), settings: Settings | None = None, **spec: Any) -> Autoscaler:
+    """Return an autoscaler ready for decisions."""
+    return prepare(hpa(metrics, **spec), settings or Settings())
+
+
+def pods_metric(target: str = "1", name: str = "load") -> dict[str, Any]:
+    """Return a metric of the pods."""
+    return {
+        "type": "Pods",
+        "pods": {"metric": {"name": name}, "target": {"type": "AverageValue", "averageValue": target}},
+    }
+
+
+def cpu_metric(utilization: int = 80) -> dict[str, Any]:
+    """Return a metric of cpu in per cent of requests."""
+    target = {"type": "Utilization", "averageUtilization": utilization}
+    return {"type": "Resource", "resource": {"name": "cpu", "target": target}}
+
+
+def external_metric(name: str = "queue", **target: str) -> dict[str, Any]:
+    """Return an external metric with `value` or `averageValue`."""
+    return {"type": "External", "external": {"metric": {"name": name}, "target": {"type": "Value", **target}}}
+
+
+def object_metric(kind: str, **target: str) -> dict[str, Any]:
+    """Return a metric of the Ingress ``main`` with a target of type `kind`."""
+    described = {"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "name": "main"}
+    source = {"metric": {"name": "hits"}, "describedObject": described, "target": {"type": kind, **target}}
+    return {"type": "Object", "object": source}
+
+
+def remembered(
+    *entries: tuple[int, float], ups: Sequence[tuple[int, float]] = (), downs: Sequence[tuple[int, float]] = ()
+) -> History:
+    """Return a history of ``(count, seconds before NOW)``."""
+
+    def at(age: float) -> int:
+        return NOW - round(age * SECOND)
+
+    return History(
+        Listed(tuple(Recommendation(count, at(age)) for count, age in entries)),
+        tuple(ScaleEvent(change, at(age)) for change, age in ups),
+        tuple(ScaleEvent(change, at(age)) for change, age in downs),
+    )
+
+
+class Story:
+    """Syncs of one autoscaler over time: what was decided is done at once, and all pods are ready.
+
+    An external metric with a target of 1 for each replica wants what it is told to.
+    """
+
+    def __init__(self, replicas: int, settings: Settings | None = None, **spec: Any) -> None:
+        self.replicas = replicas
+        self.history = History()
+        self.status = HorizontalPodAutoscalerStatus()
+        self.autoscaler = autoscaler([external_metric(averageValue="1")], settings, **spec)
+
+    def observe(self, wanted: int | Unavailable) -> Observation:
+        """Return what a sync sees whose metric wants a number of replicas."""
+        seen: Reading = wanted if isinstance(wanted, Unavailable) else ExternalReading([wanted * 1000])
+        return Observation(self.replicas, self.replicas, "app=web", pods(self.replicas), [seen], self.status)
+
+    def sync(self, at: float, wanted: int | Unavailable) -> Decision:
+        """Sync `at` seconds after NOW, do what is decided, and return it."""
+        decision = decide(self.autoscaler, self.observe(wanted), self.history, NOW + round(at * SECOND))
+        self.replicas, self.history, self.status = decision.replicas, decision.history, decision.status
+        return decision
+
+    def follow(self, start: float, end: float, period: float, wanted: int) -> list[int]:
+        """Sync from `start` up to and including `end` and return the replicas after each."""
+        times = []
+        while start <= end:
+            times.append(start)
+            start += period
+        return [self.sync(time, wanted).replicas for time in times]
+
+
+def conditions_of(decision: Decision) -> dict[str, tuple[str, str]]:
+    """Return status and reason of each condition."""
+    return {each.type: (each.status, each.reason) for each in decision.status.conditions or ()}
