@@ -17,8 +17,10 @@ from typing import Protocol
 import aiohttp
 from yarl import URL
 
+from adapter.app import SystemClock
 from adapter.sandbox.cluster import Cluster
 from adapter.sandbox.reviews import AccessVerdict, TokenVerdict
+from adapter.sandbox.workloads import Workloads
 from adapter.server import issuing
 from tests.e2e.clusters import Backend, ClusterUnderTest, Config, Document, RealBackend, SandboxBackend
 from tests.e2e.controlplane import ControlPlane, write_kubeconfig
@@ -46,6 +48,7 @@ _ADMIN = "admin"
 _RBAC = "rbac.authorization.k8s.io"
 _DENIED_TTL = "100ms"
 _POLL_SECONDS = 0.2
+_CLOCK = SystemClock()
 
 
 class FrontedBackend(Backend, Protocol):
@@ -55,8 +58,12 @@ class FrontedBackend(Backend, Protocol):
     """Whose client certificates are users."""
     proxy: FrontProxy
 
+    async def admit(self, cluster: ClusterUnderTest, objects: Objects, account: str, namespace: str) -> Config:
+        """Make a service account with the rights of rendered manifests, and return its kubeconfig."""
+        ...
+
     async def admit_adapter(self, cluster: ClusterUnderTest, objects: Objects) -> Config:
-        """Give the adapter its service account with the rights of the manifests, and return its kubeconfig."""
+        """Do that for the adapter, and return when it may do the first things."""
         ...
 
     def user(self, name: str, path: Path) -> Path:
@@ -73,6 +80,10 @@ class FrontedBackend(Backend, Protocol):
 
     async def wait_available(self, cluster: ClusterUnderTest) -> None:
         """Return when the cluster finds the server behind each of GROUP_VERSIONS."""
+        ...
+
+    def workloads(self) -> contextlib.AbstractAsyncContextManager[None]:
+        """Give Deployments their pods until the end of the block."""
         ...
 
 
@@ -96,9 +107,13 @@ class FrontedSandbox(SandboxBackend):
     async def caller_token(self, _: ClusterUnderTest) -> str:
         return TOKEN
 
-    async def admit_adapter(self, cluster: ClusterUnderTest, objects: Objects) -> Config:
-        await cluster.create(objects.one("Namespace"))
+    async def admit(self, cluster: ClusterUnderTest, objects: Objects, account: str, namespace: str) -> Config:
+        if namespaces := objects.all("Namespace"):
+            await cluster.create(*namespaces)
         return cluster.admin
+
+    async def admit_adapter(self, cluster: ClusterUnderTest, objects: Objects) -> Config:
+        return await self.admit(cluster, objects, SERVICE, NAMESPACE)
 
     def user(self, name: str, path: Path) -> Path:
         assert self._sandbox.tokens is not None
@@ -116,6 +131,21 @@ class FrontedSandbox(SandboxBackend):
     async def wait_available(self, cluster: ClusterUnderTest) -> None:
         for path in PATHS:  # asked for each time: there is nothing to wait for
             await cluster.kubectl("get", "--raw", path)
+
+    @contextlib.asynccontextmanager
+    async def workloads(self) -> AsyncIterator[None]:
+        async def step() -> None:
+            workloads = Workloads(self._sandbox, startup=0.3)
+            while True:
+                workloads.step(_CLOCK.wall())
+                await asyncio.sleep(_POLL_SECONDS)
+
+        task = asyncio.create_task(step(), name="workloads")
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
     def _write(self, path: Path, token: str) -> Path:
         return write_kubeconfig(path, self._sandbox.url, self.authority.file, {"token": token})
@@ -143,13 +173,17 @@ class FrontedControlPlane(RealBackend):
         self.authority = plane.authority
         self.proxy = plane.front_proxy
 
-    async def admit_adapter(self, cluster: ClusterUnderTest, objects: Objects) -> Config:
+    async def admit(self, cluster: ClusterUnderTest, objects: Objects, account: str, namespace: str) -> Config:
         await apply(cluster, *(document for kind in _RIGHTS for document in objects.all(kind)))
-        token = await cluster.kubectl("create", "token", SERVICE, "-n", NAMESPACE, "--duration=1h")
-        path = self._plane.token_kubeconfig(cluster.directory / "adapter.kubeconfig", token.strip())
+        token = await cluster.kubectl("create", "token", account, "-n", namespace, "--duration=1h")
+        return Config(self._plane.token_kubeconfig(cluster.directory / f"{account}.kubeconfig", token.strip()))
+
+    async def admit_adapter(self, cluster: ClusterUnderTest, objects: Objects) -> Config:
+        config = await self.admit(cluster, objects, SERVICE, NAMESPACE)
+        path = config.kubeconfig(cluster.directory / "adapter.kubeconfig")
         published = f"/api/v1/namespaces/kube-system/configmaps/{certificates.NAME}"
         await self._until_allowed(cluster, path, "/api/v1/pods?limit=1", published)
-        return Config(path)
+        return config
 
     def user(self, name: str, path: Path) -> Path:
         return self._plane.kubeconfig(path, name, "e2e")
@@ -189,6 +223,10 @@ class FrontedControlPlane(RealBackend):
             described = json.loads(await cluster.kubectl("get", name, "-o", "json"))
             conditions = {each["type"]: each for each in described["status"]["conditions"]}
             assert conditions["Available"]["reason"] == "Passed", conditions
+
+    @contextlib.asynccontextmanager
+    async def workloads(self) -> AsyncIterator[None]:
+        yield  # its controllers do
 
 
 class Registered:

@@ -39,7 +39,11 @@ _CONTROLLED = pytest.param(
 _UNCONTROLLED = pytest.param(
     "sandbox", marks=pytest.mark.skip(reason="the sandbox has no controllers: nothing scales or ends namespaces there")
 )
+_SCHEMALESS = pytest.param("sandbox", marks=pytest.mark.skip(reason="the sandbox looks at no schema"))
+REAL_ONLY = [_SCHEMALESS, _REAL]
 WITH_CONTROLLERS = [_UNCONTROLLED, _CONTROLLED]
+WITH_WORKLOADS = ["sandbox", _CONTROLLED]
+"""Where `FrontedBackend.workloads` gives Deployments their pods."""
 
 
 class Fronted(NamedTuple):

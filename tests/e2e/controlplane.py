@@ -39,6 +39,7 @@ _CONTROLLERS_RUN = (
     "deployment-controller",
     "replicaset-controller",
     "namespace-controller",
+    "clusterrole-aggregation-controller",
 )
 """Their names since 1.28."""
 
@@ -200,7 +201,7 @@ def make_api_server(
 
 
 def make_controllers(program: Path, directory: Path, authority: Authority, kubeconfig: Path) -> Server:
-    """Return a kube-controller-manager that looks after autoscalers each second, Deployments, ReplicaSets and namespaces.
+    """Return a kube-controller-manager that looks after autoscalers each second, Deployments, ReplicaSets, namespaces and aggregated roles.
 
     `kubeconfig` is that of the user system:kube-controller-manager. Each controller acts as a service account of its own, with
     the rights that every cluster gives it, and no more.

@@ -121,8 +121,14 @@ def _rules(objects: Objects, reference: JSON, namespace: str) -> Sequence[JSON]:
     key = (kind, namespace if kind == "Role" else "", name)
     if key in BUILT_IN:
         return BUILT_IN[key]
-    rules: Sequence[JSON] = objects.one(kind, name)["rules"]
-    return rules
+    role = objects.one(kind, name)
+    chosen = [each["matchLabels"].items() for each in role.get("aggregationRule", {}).get("clusterRoleSelectors", ())]
+    parts = [
+        each
+        for each in objects.all("ClusterRole")
+        if any(labels <= each["metadata"].get("labels", {}).items() for labels in chosen)
+    ]
+    return [rule for each in (role, *parts) for rule in each["rules"]]
 
 
 def covers(rule: JSON, want: Want) -> bool:

@@ -1,0 +1,159 @@
+import io
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import yaml
+
+from adapter.cli import main
+from adapter.model import autoscalerdocuments
+from tests.support import crd, structural
+
+HPA = """\
+apiVersion: v1
+kind: Service
+metadata: {name: web}
+---
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata:
+  name: web
+  labels: {app: web}
+  annotations: {kubectl.kubernetes.io/last-applied-configuration: '{}'}
+  resourceVersion: "7"
+spec:
+  scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}
+  minReplicas: 2
+  maxReplicas: 20
+  metrics:
+  - type: Pods
+    pods:
+      metric: {name: requests, selector: {matchLabels: {code: ok}}}
+      target: {type: AverageValue, averageValue: "0.5k"}
+  behavior:
+    scaleDown: {policies: [{type: Percent, value: 10, periodSeconds: 60}]}
+status:
+  currentReplicas: 3
+"""
+FPA = """\
+apiVersion: fastpath.io/v1alpha1
+kind: FastPathAutoscaler
+metadata:
+  name: web
+  labels:
+    app: web
+spec:
+  scaleTargetRef:
+    kind: Deployment
+    name: web
+    apiVersion: apps/v1
+  minReplicas: 2
+  maxReplicas: 20
+  metrics:
+  - type: Pods
+    pods:
+      metric:
+        name: requests
+        selector:
+          matchLabels:
+            code: ok
+      target:
+        type: AverageValue
+        averageValue: '500'
+  behavior:
+    scaleDown:
+      policies:
+      - type: Percent
+        value: 10
+        periodSeconds: 60
+"""
+
+
+def _given(monkeypatch: pytest.MonkeyPatch, text: bytes) -> None:
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(text)))
+
+
+def test_a_manifest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "web.yaml"
+    path.write_text(HPA)
+    assert main.main(["convert", str(path)]) == 0
+    out, err = capsys.readouterr()
+    assert out == FPA
+    assert err == f"fastpath convert: {path}:1: Service web: left out\n"
+
+
+def test_what_is_printed_is_taken_by_the_cluster_and_wants_the_same(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _given(monkeypatch, HPA.encode())
+    assert main.main(["convert"]) == 0
+    printed = yaml.safe_load(capsys.readouterr().out)
+    schema = crd.definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    assert structural.verdict(printed, schema) == []
+    given = list(yaml.safe_load_all(HPA))[1]
+    assert autoscalerdocuments.read_document(printed, "x").spec == autoscalerdocuments.read_document(given, "x").spec
+
+
+def test_lists_and_several_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hpa = list(yaml.safe_load_all(HPA))[1]
+    listed = {"apiVersion": "v1", "kind": "List", "items": [hpa, {"kind": "Pod"}, 3]}
+    path = tmp_path / "list.json"
+    path.write_text(json.dumps(listed))
+    hpa["metadata"]["namespace"] = "shop"
+    _given(monkeypatch, json.dumps(hpa).encode())
+    assert main.main(["convert", str(path), "-"]) == 0
+    out, err = capsys.readouterr()
+    first, second = yaml.safe_load_all(out)
+    assert ("namespace" in first["metadata"], second["metadata"]["namespace"]) == (False, "shop")
+    assert err.splitlines() == [
+        f"fastpath convert: {path}:1: Pod: left out",
+        f"fastpath convert: {path}:1: what is no object: left out",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (b"", "expected a HorizontalPodAutoscaler; there is none"),
+        (b"kind: Pod\n", "expected a HorizontalPodAutoscaler; there is none"),
+        (b"{}\n", "expected a HorizontalPodAutoscaler; there is none"),
+        (b"a: [", "standard input:1: not YAML"),
+        (b"\xff", "standard input: not UTF-8: invalid start byte at byte 0"),
+        (
+            HPA.replace("20", "1").encode(),
+            "standard input:15: spec.maxReplicas: Invalid value: 1: must be greater than",
+        ),
+        (HPA.replace("autoscaling/v2", "autoscaling/v1").encode(), 'standard input:5: apiVersion: "autoscaling/v1"'),
+        (
+            HPA.replace("minReplicas", "minreplicas").encode(),
+            "standard input:14: spec.minreplicas: 2: unknown field, did",
+        ),
+    ],
+)
+def test_what_is_wrong(
+    text: bytes, said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _given(monkeypatch, text)
+    assert main.main(["convert"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert f"fastpath convert: {said}" in err
+
+
+def test_one_wrong_among_several_prints_nothing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good, bad = HPA, HPA.replace("maxReplicas: 20", "maxReplicas: many")
+    _given(monkeypatch, f"{good}---\n{bad}".encode())
+    assert main.main(["convert"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert 'spec.maxReplicas: "many": expected an integer, got text' in err
+
+
+def test_a_file_that_is_not_there(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main.main(["convert", str(tmp_path / "x.yaml")]) == 1
+    assert capsys.readouterr().err == f"fastpath convert: {tmp_path}/x.yaml: No such file or directory\n"

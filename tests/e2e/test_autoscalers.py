@@ -1,0 +1,117 @@
+"""The kind FastPathAutoscaler in a cluster: installed from the manifest, its examples taken, what is wrong refused with a reason."""
+
+import copy
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from adapter.model import autoscalerdocuments, fastpathautoscaler
+from tests.e2e import conftest
+from tests.e2e.clusters import ClusterUnderTest
+from tests.support import crd
+from tests.support.rendered import ROOT
+
+pytestmark = [pytest.mark.e2e, pytest.mark.integration, pytest.mark.timeout(120)]
+
+EXAMPLES = sorted((ROOT / "docs" / "examples" / "autoscalers").glob("*.yaml"))
+NAME = f"{fastpathautoscaler.PLURAL}.{fastpathautoscaler.GROUP}"
+
+
+async def _install(cluster: ClusterUnderTest) -> None:
+    await cluster.kubectl("apply", "--validate=false", "-f", str(crd.PATH))
+    await cluster.kubectl("wait", "--for=condition=Established", f"crd/{NAME}", "--timeout=30s")
+
+
+def _example(path: Path, cluster: ClusterUnderTest, **spec: Any) -> dict[str, Any]:
+    document: dict[str, Any] = yaml.safe_load(path.read_text())
+    document["metadata"]["namespace"] = cluster.namespace
+    document["spec"] |= spec
+    return document
+
+
+async def test_what_is_applied_is_what_is_decided_on(cluster: ClusterUnderTest) -> None:
+    await _install(cluster)
+    await cluster.create(*(_example(path, cluster) for path in EXAMPLES))
+    listed = json.loads(await cluster.kubectl("get", "fpa", "-n", cluster.namespace, "-o", "json"))
+    read = [autoscalerdocuments.decode_object(msgspec.json.encode(item)) for item in listed["items"]]
+    assert len(read) == len(EXAMPLES)
+    wanted = {
+        each.metadata.name: each
+        for each in (autoscalerdocuments.read_document(_example(path, cluster)) for path in EXAMPLES)
+    }
+    for each in read:
+        assert fastpathautoscaler.validate(each) == []
+        assert each.metadata.uid
+        same = wanted[each.metadata.name]
+        assert fastpathautoscaler.as_hpa(each).spec == fastpathautoscaler.as_hpa(same).spec
+        assert (each.spec.sync_period, each.spec.mode, each.spec.fallback) == (
+            same.spec.sync_period,
+            same.spec.mode,
+            same.spec.fallback,
+        )
+
+
+async def test_a_status_is_kept_whole(cluster: ClusterUnderTest) -> None:
+    await _install(cluster)
+    document = _example(EXAMPLES[0], cluster)
+    await cluster.create(document)
+    status = {
+        "currentReplicas": 3,
+        "desiredReplicas": 0,
+        "lastScaleTime": "2026-01-31T12:00:00Z",
+        "currentMetrics": [{"type": ""}],
+        "conditions": [
+            {
+                "type": "AbleToScale",
+                "status": "True",
+                "reason": "SucceededRescale",
+                "message": "said",
+                "lastTransitionTime": "2026-01-31T12:00:00Z",
+            }
+        ],
+        "recentChanges": [{"change": -2, "time": "2026-01-31T12:00:00.000000001Z"}],
+    }
+    name = document["metadata"]["name"]
+    patch = json.dumps({"status": status, "spec": {"maxReplicas": 1}})
+    where = ("-n", cluster.namespace, "fpa", name)
+    await cluster.kubectl("patch", *where, "--subresource=status", "--type=merge", "-p", patch)
+    after = json.loads(await cluster.kubectl("get", *where, "-o", "json"))
+    assert after["status"] == status
+    assert after["spec"]["maxReplicas"] == document["spec"]["maxReplicas"]
+
+
+REFUSED: Mapping[str, tuple[dict[str, Any], str]] = {
+    "limits": ({"minReplicas": 50}, "maxReplicas must be greater than or equal to minReplicas"),
+    "zero": ({"minReplicas": 0}, "minReplicas 0 needs an Object or External metric"),
+    "period": ({"syncPeriod": "1h"}, "must be from 100ms to 1m"),
+    "mode": ({"mode": "auto"}, 'supported values: "Auto", "Advise", "Paused"'),
+    "source": ({"metrics": [{"type": "Pods"}]}, "pods is needed for type Pods, and for no other"),
+    "fallback": ({"fallback": {"type": "Floor"}}, "replicas is needed for type Floor, and for no other"),
+    "floor": ({"fallback": {"type": "Floor", "replicas": 41}}, "must be less than or equal to maxReplicas"),
+}
+
+
+@pytest.mark.parametrize("cluster", conftest.REAL_ONLY, indirect=True)
+async def test_what_is_wrong_is_refused_with_the_reason(cluster: ClusterUnderTest) -> None:
+    await _install(cluster)
+    await cluster.kubectl("apply", "--dry-run=server", "--validate=strict", "-f", str(crd.PATH))
+    (path,) = (path for path in EXAMPLES if path.name == "requests.yaml")
+    for spec, said in REFUSED.values():
+        text = json.dumps(_example(path, cluster, **copy.deepcopy(spec)))
+        done = await cluster.run(cluster.admin_kubeconfig, "create", "-f", "-", stdin=text)
+        assert done.status == 1
+        assert said in done.stderr
+
+
+@pytest.mark.parametrize("cluster", conftest.REAL_ONLY, indirect=True)
+async def test_columns(cluster: ClusterUnderTest) -> None:
+    await _install(cluster)
+    await cluster.create(_example(EXAMPLES[0], cluster))
+    head, row = (await cluster.kubectl("get", "fpa", "-n", cluster.namespace)).splitlines()
+    assert head.split() == ["NAME", *(each["name"].upper() for each in crd.COLUMNS if not each.get("priority"))]
+    assert row.split()[:5] == ["api", "StatefulSet", "api", "3", "30"]

@@ -1,0 +1,440 @@
+"""`fastpath scale` as a process in a cluster: a Deployment follows its FastPathAutoscaler, and kubectl tells what happened.
+
+The same cases run on the sandbox and, where KUBEBUILDER_ASSETS names one with controllers, on a real control plane, there with the
+rights of the shipped manifests and no others. Values come from a real Prometheus.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+
+from adapter.model import fastpathautoscaler
+from tests.e2e import aggregation, conftest
+from tests.e2e.aggregation import NAMESPACE, SERVICE
+from tests.e2e.clusters import ClusterUnderTest, Config, Document
+from tests.e2e.conftest import Fronted
+from tests.e2e.test_aggregation import deployment, get, make_well, until, write
+from tests.support import crd, rendered
+from tests.support.prometheus import PrometheusFactory, PrometheusServer
+from tests.support.rendered import MANIFESTS, ROOT
+
+pytestmark = [pytest.mark.e2e, pytest.mark.integration, pytest.mark.timeout(300)]
+
+EVERYWHERE = pytest.mark.parametrize("fronted", conftest.WITH_WORKLOADS, indirect=True)
+ALONE = pytest.mark.parametrize("own_fronted", conftest.WITH_WORKLOADS, indirect=True)
+NAME = f"{fastpathautoscaler.PLURAL}.{fastpathautoscaler.GROUP}"
+QUEUE = "&LabelSelector{MatchLabels:map[string]string{queue: orders,},MatchExpressions:[]LabelSelectorRequirement{},}"
+RULES = """
+rules:
+- seriesQuery: 'load{namespace!="",pod!=""}'
+  resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}
+  metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)'
+externalRules:
+- seriesQuery: 'backlog{namespace!="",queue!=""}'
+  resources: {overrides: {namespace: {resource: namespace}}}
+  metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>}) by (queue)'
+"""
+BACKLOG = {
+    "type": "External",
+    "external": {
+        "metric": {"name": "backlog", "selector": {"matchLabels": {"queue": "orders"}}},
+        "target": {"type": "AverageValue", "averageValue": "10"},
+    },
+}
+LOAD = {"type": "Pods", "pods": {"metric": {"name": "load"}, "target": {"type": "AverageValue", "averageValue": "10"}}}
+
+
+class Scene(NamedTuple):
+    """A cluster with a Prometheus, and a folder for what runs there."""
+
+    cluster: ClusterUnderTest
+    backend: aggregation.FrontedBackend
+    prometheus: PrometheusServer
+    directory: Path
+
+
+@pytest.fixture
+async def prometheus(prometheus_server: PrometheusFactory) -> PrometheusServer:
+    return await asyncio.to_thread(prometheus_server)
+
+
+@pytest.fixture
+async def scene(fronted: Fronted, prometheus: PrometheusServer, tmp_path: Path) -> AsyncIterator[Scene]:
+    """Return a cluster with the kind, where Deployments get their pods."""
+    async with _set(fronted, prometheus, tmp_path) as scene:
+        yield scene
+
+
+@pytest.fixture
+async def own_scene(own_fronted: Fronted, prometheus: PrometheusServer, tmp_path: Path) -> AsyncIterator[Scene]:
+    """Return one that a test may let crash: nobody else uses it."""
+    async with _set(own_fronted, prometheus, tmp_path) as scene:
+        yield scene
+
+
+@contextlib.asynccontextmanager
+async def _set(fronted: Fronted, prometheus: PrometheusServer, directory: Path) -> AsyncIterator[Scene]:
+    cluster, backend = fronted
+    await cluster.kubectl("apply", "--validate=false", "-f", str(crd.PATH))
+    await cluster.kubectl("wait", "--for=condition=Established", f"crd/{NAME}", "--timeout=30s")
+    async with backend.workloads():
+        yield Scene(cluster, backend, prometheus, directory)
+
+
+def autoscaler(cluster: ClusterUnderTest, metric: Document, **spec: Any) -> Document:
+    return {
+        "apiVersion": f"{fastpathautoscaler.GROUP}/v1alpha1",
+        "kind": "FastPathAutoscaler",
+        "metadata": {"name": "web", "namespace": cluster.namespace},
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+            "maxReplicas": 8,
+            "metrics": [metric],
+            "behavior": {"scaleDown": {"stabilizationWindowSeconds": 0}},
+            **spec,
+        },
+    }
+
+
+class Backlog:
+    """How long the queue is, as Prometheus hears twice a second; without samples to come nothing would shrink."""
+
+    def __init__(self) -> None:
+        self.length = 0.0
+
+
+@contextlib.asynccontextmanager
+async def queueing(scene: Scene, length: float) -> AsyncIterator[Backlog]:
+    backlog = Backlog()
+    backlog.length = length
+
+    async def report() -> None:
+        while True:
+            await write(scene.prometheus, "backlog", backlog.length, namespace=scene.cluster.namespace, queue="orders")
+            await asyncio.sleep(0.5)
+
+    task = asyncio.create_task(report(), name="backlog")
+    try:
+        yield backlog
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def admit(scene: Scene) -> Config:
+    """Return the kubeconfig of the scaler's account with the rights of the overlay."""
+    objects = await asyncio.to_thread(rendered.render, MANIFESTS / "overlays" / "scaler")
+    return await scene.backend.admit_adapter(scene.cluster, objects)
+
+
+@contextlib.asynccontextmanager
+async def scaling(
+    scene: Scene, config: Config, *arguments: str, pod: str = "scaler-0", namespace: str = NAMESPACE
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Run a scaler; it ends in order with the block, unless it has ended before."""
+    rules = scene.directory / "rules.yaml"
+    rules.write_text(RULES)
+    flags = [
+        f"--config={rules}",
+        f"--lister-kubeconfig={config.kubeconfig(scene.directory / f'{pod}.kubeconfig')}",
+        f"--prometheus-url={scene.prometheus.url}",
+        "--local-address=",
+        "--metrics-relist-interval=2s",
+        "--metrics-max-age=5m",
+        *arguments,
+    ]
+    file = scene.directory / f"{pod}.log"
+    with file.open("wb") as log:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *("-m", "adapter", "scale", *flags),
+            stdout=log,
+            stderr=log,
+            env=os.environ | {"POD_NAME": pod, "POD_NAMESPACE": namespace, "PYTHONPATH": str(ROOT)},
+        )
+    try:
+        yield process
+        if process.returncode is None:
+            process.send_signal(signal.SIGTERM)
+        assert await process.wait() in {0, -signal.SIGKILL}
+    except BaseException:
+        sys.stderr.write(file.read_text())
+        raise
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def status(cluster: ClusterUnderTest) -> Any:
+    return (await get(cluster, "fpa", "web")).get("status", {})
+
+
+async def replicas(cluster: ClusterUnderTest, kind: str = "deployments.apps") -> int:
+    found: int = (await get(cluster, kind, "web"))["spec"]["replicas"]
+    return found
+
+
+async def wait_condition(cluster: ClusterUnderTest, *wanted: str) -> None:
+    """Wait for a condition: type, status, reason."""
+
+    def has(found: Any) -> bool:
+        return wanted in {(each["type"], each["status"], each["reason"]) for each in found.get("conditions", ())}
+
+    await until(has, lambda: status(cluster))
+
+
+async def wait_replicas(cluster: ClusterUnderTest, wanted: int) -> None:
+    """Wait until the Deployment has been told to have so many, has them, and the status says so."""
+
+    async def ask() -> Any:
+        target = await get(cluster, "deployments.apps", "web")
+        said = await status(cluster)
+        has = target["spec"]["replicas"], target["status"].get("replicas", 0)
+        return *has, said.get("currentReplicas"), said.get("desiredReplicas"), said.get("conditions")
+
+    await until(lambda found: found[:4] == (wanted,) * 4, ask)
+
+
+@EVERYWHERE
+async def test_a_deployment_follows_a_queue(scene: Scene) -> None:
+    cluster = scene.cluster
+    async with queueing(scene, 20) as backlog, scaling(scene, await admit(scene)):
+        await cluster.create(deployment(cluster), autoscaler(cluster, BACKLOG))
+        await wait_replicas(cluster, 2)
+        await wait_condition(cluster, "ScalingActive", "True", "ValidMetricFound")
+        backlog.length = 50
+        await wait_replicas(cluster, 5)
+        backlog.length = 30
+        await wait_replicas(cluster, 3)
+        described = await until(
+            lambda text: text.count("SuccessfulRescale") == 3,
+            lambda: cluster.kubectl("describe", "fpa", "web", "-n", cluster.namespace),
+        )
+    words = " ".join(described.split())
+    above = f"external metric backlog({QUEUE}) above target"
+    for size, why in ((2, above), (5, above), (3, "All metrics below target")):
+        assert f"fastpath New size: {size}; reason: {why}" in words, described
+    for line in (
+        "Current Replicas: 3",
+        "Desired Replicas: 3",
+        "Type: AbleToScale",
+        "Type: ScalingActive",
+        "Type: ScalingLimited",
+        "Average Value: 10",
+    ):
+        assert line in words, described
+    target = await get(cluster, "deployments.apps", "web", "--show-managed-fields")
+    fields = {each["manager"]: each["fieldsV1"] for each in target["metadata"]["managedFields"]}
+    owners = [manager for manager, each in fields.items() if "f:replicas" in each.get("f:spec", {})]
+    assert owners == ["fastpath"]
+
+
+@EVERYWHERE
+async def test_a_deployment_follows_its_pods(scene: Scene) -> None:
+    cluster = scene.cluster
+
+    async def report(count: int, load: float) -> bool:
+        """Make every pod well, and have it report a load; tell whether there are so many."""
+        names = await cluster.names("pods", "app=web")
+        for name in names:
+            await make_well(cluster, name)
+            await write(scene.prometheus, "load", load, namespace=cluster.namespace, pod=name)
+        return len(names) == count
+
+    async with scaling(scene, await admit(scene)):
+        await cluster.create(deployment(cluster))
+        await until(bool, lambda: report(1, 30))
+        await cluster.create(autoscaler(cluster, LOAD))
+        await until(lambda found: found == 3, lambda: replicas(cluster))
+        await until(bool, lambda: report(3, 10))
+        await wait_replicas(cluster, 3)
+        found = await until(lambda found: found.get("currentMetrics"), lambda: status(cluster))
+        assert [each["type"] for each in found["currentMetrics"]] == ["Pods"]
+
+
+@EVERYWHERE
+async def test_an_hpa_on_the_target_is_left_alone(scene: Scene) -> None:
+    cluster = scene.cluster
+    native = {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "native", "namespace": cluster.namespace},
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+            "maxReplicas": 8,
+            "metrics": [BACKLOG],
+        },
+    }
+    async with queueing(scene, 40), scaling(scene, await admit(scene)):
+        await cluster.create(deployment(cluster), native, autoscaler(cluster, BACKLOG))
+        await wait_condition(cluster, "AbleToScale", "False", "ForeignAutoscaler")
+        assert await replicas(cluster) == 1
+        await cluster.kubectl("delete", "hpa", "native", "-n", cluster.namespace)
+        await wait_replicas(cluster, 4)
+
+
+@EVERYWHERE
+async def test_to_zero_and_back(scene: Scene) -> None:
+    cluster = scene.cluster
+    async with queueing(scene, 0) as backlog, scaling(scene, await admit(scene)):
+        await cluster.create(deployment(cluster), autoscaler(cluster, BACKLOG, minReplicas=0))
+        await wait_replicas(cluster, 0)
+        backlog.length = 20
+        await wait_replicas(cluster, 2)
+
+
+@EVERYWHERE
+async def test_a_target_that_comes_late(scene: Scene) -> None:
+    cluster = scene.cluster
+    async with queueing(scene, 20), scaling(scene, await admit(scene)):
+        await cluster.create(autoscaler(cluster, BACKLOG))
+        await wait_condition(cluster, "AbleToScale", "False", "FailedGetScale")
+        await cluster.create(deployment(cluster))
+        await wait_replicas(cluster, 2)
+        wanted = {"FailedGetScale", "SuccessfulRescale"}
+        await until(lambda found: wanted <= {each["reason"] for each in found["items"]}, lambda: get(cluster, "events"))
+
+
+GADGETS = "gadgets.e2e.fastpath.io"
+
+
+@EVERYWHERE
+async def test_a_kind_of_ones_own(scene: Scene) -> None:
+    """With its replicas elsewhere than a Deployment's, and a role such as manifests/components/scaler/targets.yaml asks for."""
+    cluster = scene.cluster
+    plural, _, group = GADGETS.partition(".")
+    version = {
+        "name": "v1",
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+        "subresources": {
+            "status": {},
+            "scale": {
+                "specReplicasPath": ".spec.size",
+                "statusReplicasPath": ".status.present",
+                "labelSelectorPath": ".status.selector",
+            },
+        },
+    }
+    names = {"plural": plural, "singular": "gadget", "kind": "Gadget", "listKind": "GadgetList"}
+    definition = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": GADGETS},
+        "spec": {"group": group, "scope": "Namespaced", "names": names, "versions": [version]},
+    }
+    gadget = {
+        "apiVersion": f"{group}/v1",
+        "kind": "Gadget",
+        "metadata": {"name": "web", "namespace": cluster.namespace},
+        "spec": {"size": 1},
+    }
+    role = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": f"scaler-{GADGETS}", "labels": {"fastpath.io/aggregate-to-scaler": "true"}},
+        "rules": [
+            {"apiGroups": [group], "resources": [plural], "verbs": ["get", "list", "watch"]},
+            {"apiGroups": [group], "resources": [f"{plural}/scale"], "verbs": ["get", "update"]},
+        ],
+    }
+    await cluster.create(definition)
+    await cluster.kubectl("wait", "--for=condition=Established", f"crd/{GADGETS}", "--timeout=30s")
+    await scene.backend.admit(cluster, rendered.Objects([role]), SERVICE, NAMESPACE)
+    present = json.dumps({"status": {"present": 1, "selector": "app=web"}})
+    target = {"apiVersion": gadget["apiVersion"], "kind": "Gadget", "name": "web"}
+    async with queueing(scene, 30), scaling(scene, await admit(scene)):
+        await cluster.create(gadget)
+        where = (GADGETS, "web", "-n", cluster.namespace)
+        await cluster.kubectl("patch", *where, "--subresource=status", "--type=merge", "-p", present)
+        await cluster.create(autoscaler(cluster, BACKLOG, scaleTargetRef=target))
+
+        async def size() -> Any:
+            return (await get(cluster, GADGETS, "web"))["spec"]["size"]
+
+        await until(lambda found: found == 3, size)
+
+
+@EVERYWHERE
+async def test_files_within_one_namespace(scene: Scene) -> None:
+    """manifests/namespaced: a Role, no ClusterRole, and autoscalers that are no objects."""
+    cluster = scene.cluster
+    folder = scene.directory / "within"
+    folder.mkdir()
+    own = {"namespace": cluster.namespace, "resources": [rendered._relative(MANIFESTS / "namespaced", folder)]}
+    (folder / "kustomization.yaml").write_text(yaml.safe_dump(own))
+    objects = await asyncio.to_thread(rendered.render, folder)
+    account = objects.one("ServiceAccount")["metadata"]["name"]
+    config = await scene.backend.admit(cluster, objects, account, cluster.namespace)
+    files = scene.directory / "autoscalers"
+    files.mkdir()
+    document = autoscaler(cluster, BACKLOG)
+    del document["metadata"]["namespace"]
+    (files / "web.yaml").write_text(yaml.safe_dump(document))
+    await cluster.create(deployment(cluster))
+    flag = f"--autoscalers={files}"
+    async with queueing(scene, 30), scaling(scene, config, flag, namespace=cluster.namespace):
+        await until(lambda found: found == 3, lambda: replicas(cluster))
+        document["spec"]["minReplicas"] = 5
+        (files / "web.yaml").write_text(yaml.safe_dump(document))
+        await until(lambda found: found == 5, lambda: replicas(cluster))
+
+
+@EVERYWHERE
+async def test_another_takes_the_lead(scene: Scene) -> None:
+    """At once from one that ends in order, and after the lease from one that is killed."""
+    cluster, config = scene.cluster, await admit(scene)
+
+    async def leader() -> str:
+        text = await cluster.kubectl(
+            *("get", "lease", "fastpath-scaler", "-n", NAMESPACE, "--ignore-not-found"),
+            *("-o", "jsonpath={.spec.holderIdentity}"),
+        )
+        return text.partition("_")[0]
+
+    async with queueing(scene, 20) as backlog, contextlib.AsyncExitStack() as stack:
+        await cluster.create(deployment(cluster), autoscaler(cluster, BACKLOG))
+        async with scaling(scene, config, pod="first"):
+            await wait_replicas(cluster, 2)
+            assert await leader() == "first"
+            second = await stack.enter_async_context(scaling(scene, config, pod="second"))
+            await until(lambda text: "lease holder" in text, lambda: said(scene, "second"))
+        await until(lambda found: found == "second", leader)
+        backlog.length = 30
+        await wait_replicas(cluster, 3)
+        async with scaling(scene, config, pod="third"):
+            await until(lambda text: "lease holder" in text, lambda: said(scene, "third"))
+            second.kill()
+            await until(lambda found: found == "third", leader)
+            backlog.length = 40
+            await wait_replicas(cluster, 4)
+
+
+async def said(scene: Scene, pod: str) -> str:
+    return (scene.directory / f"{pod}.log").read_text()
+
+
+@ALONE
+async def test_the_api_server_restarts(own_scene: Scene) -> None:
+    """What happens to the queue meanwhile is followed as soon as it is back."""
+    cluster = own_scene.cluster
+    async with queueing(own_scene, 20) as backlog, scaling(own_scene, await admit(own_scene)) as process:
+        await cluster.create(deployment(cluster), autoscaler(cluster, BACKLOG))
+        await wait_replicas(cluster, 2)
+        await cluster.backend.crash()
+        backlog.length = 50
+        await asyncio.sleep(3)
+        await cluster.backend.recover()
+        await wait_replicas(cluster, 5)
+        assert process.returncode is None
