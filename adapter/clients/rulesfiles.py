@@ -11,7 +11,7 @@ from adapter.config import rulesfile
 from adapter.config.rulesfile import Parsed
 from adapter.errors import Fault
 
-_SUFFIXES = (".yaml", ".yml", ".json")
+SUFFIXES = (".yaml", ".yml", ".json")
 _FLAG = "--config"
 
 
@@ -43,7 +43,7 @@ class RulesFiles:
             try:
                 yield str(path), path.read_text(encoding="utf-8")
             except (OSError, UnicodeDecodeError) as error:
-                fatal.append(Fault(self._flag, str(path), f"expected a readable file: {_reason(error)}"))
+                fatal.append(Fault(self._flag, str(path), f"expected a readable file: {reason_of(error)}"))
 
     def poll(self) -> Parsed | None:
         """Return what the files say when one is another than when last read, else None.
@@ -69,22 +69,22 @@ class RulesFiles:
                     continue
                 entries = list(path.iterdir())
             except OSError as error:
-                fatal.append(Fault(self._flag, str(path), f"expected a readable file or folder: {_reason(error)}"))
+                fatal.append(Fault(self._flag, str(path), f"expected a readable file or folder: {reason_of(error)}"))
                 continue
-            found = sorted(entry for entry in entries if entry.suffix in _SUFFIXES and not entry.name.startswith("."))
+            found = sorted(entry for entry in entries if entry.suffix in SUFFIXES and not entry.name.startswith("."))
             if not found:
                 fatal.append(
-                    Fault(self._flag, str(path), f"expected a folder with at least one {', '.join(_SUFFIXES)} file")
+                    Fault(self._flag, str(path), f"expected a folder with at least one {', '.join(SUFFIXES)} file")
                 )
             files += found
         return files
 
     def _signature(self) -> object:
-        """Return what differs when a file does; links are followed, a missing file is a state like any other."""
-        return tuple((str(path), _stat(path)) for path in self._files([]))
+        return tuple((str(path), stamp_of(path)) for path in self._files([]))
 
 
-def _stat(path: Path) -> object:
+def stamp_of(path: Path) -> object:
+    """Return what differs when a file does; links are followed, a missing file is a state like any other."""
     try:
         status = path.stat()
     except OSError as error:
@@ -92,5 +92,6 @@ def _stat(path: Path) -> object:
     return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
-def _reason(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
+    """Return why a file could not be read, in the system's words."""
     return (error.strerror or str(error)) if isinstance(error, OSError) else "it is not UTF-8 text"

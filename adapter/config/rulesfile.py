@@ -16,8 +16,9 @@ from typing import NamedTuple
 import yaml
 
 from adapter import errors
-from adapter.config import yamltree
+from adapter.config import scrapekeys, yamltree
 from adapter.config.decode import Decoder, Fields, Leaf, ListOf, MapOf, Scalar, Shape
+from adapter.config.scrapekeys import ScrapeConfig
 from adapter.model import durations
 
 
@@ -59,7 +60,7 @@ class RuleConfig:
     """One entry of `rules` or `externalRules`. Durations are seconds, None where the file says nothing.
 
     `path`, `source` and `line` say where it stands. `ttl`: how long an answer is used again; `max_age`: how old an answer
-    may be when Prometheus cannot be asked; `max_sample_age`: how old a sample itself may be.
+    may be when Prometheus cannot be asked; `max_sample_age`: how old a sample itself may be; `scrape`: how pods are read themselves.
     """
 
     path: str
@@ -75,6 +76,7 @@ class RuleConfig:
     ttl: float | None = None
     max_age: float | None = None
     max_sample_age: float | None = None
+    scrape: ScrapeConfig | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,8 +169,8 @@ _RULE = Shape(
         "ttl": Leaf.TEXT,
         "maxAge": Leaf.TEXT,
         "maxSampleAge": Leaf.TEXT,
+        "scrape": scrapekeys.SHAPE,
     },
-    notes={"scrape": "this version does not support direct scraping: leave the key out"},
 )
 _RESOURCE_RULE = Shape(
     "a resource rule",
@@ -189,6 +191,7 @@ _FILE = Shape(
 )
 
 VOCABULARY: Mapping[str, str] = {
+    **scrapekeys.VOCABULARY,
     **{key: "in a rule, beside seriesQuery" for key in _RULE.fields if key != "seriesQuery"},
     "seriesQuery": "in a rule",
     **dict.fromkeys(_FILTER.fields, "in an entry of seriesFilters"),
@@ -303,6 +306,7 @@ def _rule(fields: Fields, decoder: Decoder) -> RuleConfig:
         ttl=ttl,
         max_age=max_age,
         max_sample_age=_duration(fields, "maxSampleAge", decoder),
+        scrape=scrapekeys.read(fields.structs["scrape"], decoder) if "scrape" in fields.structs else None,
     )
 
 

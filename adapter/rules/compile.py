@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from adapter.config.rulesfile import ResourceRuleConfig, ResourceRulesConfig, ResourcesConfig, RuleConfig, RulesConfig
-from adapter.errors import Fault, TemplateError
+from adapter.errors import Fault, NamingError, TemplateError, UnscrapableError
 from adapter.model.resources import APIResource, Catalogue
-from adapter.rules import matchers, naming, template
-from adapter.rules.naming import MetricNamer, ResourceConverter
+from adapter.rules import matchers, naming, scrape, template
+from adapter.rules.naming import NAMESPACES, MetricNamer, ResourceConverter
 from adapter.rules.queryrule import QueryRule, SeparabilityKey
-from adapter.rules.resource import Pair, ResourceQuery, ResourceRules
+from adapter.rules.resource import PODS, Pair, ResourceQuery, ResourceRules
+from adapter.rules.scrape import PodQuery
 from adapter.rules.separable import Separability
 from adapter.rules.template import LabelTemplate, Template
 
@@ -30,7 +31,8 @@ Report = Callable[[str, str, str], None]
 class Rule(QueryRule):
     """One rule, ready to use. Two rules are never equal: a reload makes new ones.
 
-    `age` asks for the time of the oldest sample of each object, where `maxSampleAge` bounds it.
+    `age` asks for the time of the oldest sample of each object, where `maxSampleAge` bounds it and where scraped values stand beside
+    Prometheus' own. `pod_query` is the query for one pod that is scraped, None without `scrape`.
     """
 
     config: RuleConfig
@@ -38,6 +40,7 @@ class Rule(QueryRule):
     converter: ResourceConverter
     query: Template
     age: "Rule | None" = None
+    pod_query: PodQuery | None = None
     _separability: dict[SeparabilityKey, Separability] = field(default_factory=dict)
 
     @property
@@ -66,14 +69,19 @@ def compile_rules(config: RulesConfig, catalogue: Catalogue) -> tuple[Ruleset, t
     """Return the usable rules and every fault of the others. Resource rules are usable as a whole or not at all."""
     faults: list[Fault] = []
     custom = [rule for entry in config.rules if (rule := _compile_rule(entry, catalogue, faults))]
-    external = [rule for entry in config.external_rules if (rule := _compile_rule(entry, catalogue, faults))]
+    external = [
+        rule for entry in config.external_rules if (rule := _compile_rule(entry, catalogue, faults, describes=False))
+    ]
     resource = None
     if config.resource_rules is not None:
         resource = _compile_resource_rules(config.resource_rules, catalogue, faults)
     return Ruleset(tuple(custom), tuple(external), resource), tuple(faults)
 
 
-def _compile_rule(config: RuleConfig, catalogue: Catalogue, faults: list[Fault]) -> Rule | None:
+def _compile_rule(
+    config: RuleConfig, catalogue: Catalogue, faults: list[Fault], *, describes: bool = True
+) -> Rule | None:
+    """Return the rule, None after a fault. `describes`: its metrics describe objects, as those of external rules do not."""
     before = len(faults)
 
     def report(path: str, value: str, expected: str) -> None:
@@ -83,10 +91,41 @@ def _compile_rule(config: RuleConfig, catalogue: Catalogue, faults: list[Fault])
     query = _parse_query(config.metrics_query, "metricsQuery", report)
     filters = [(entry.is_ or entry.is_not, not entry.is_not) for entry in config.series_filters]
     namer = naming.compile_namer(filters, config.name_matches, config.name_as, report)
+    pod_query = None
+    if config.scrape is not None and not describes:
+        report("scrape", "", "has no effect on external rules: their metrics describe no pods")
+    elif config.scrape is not None and converter is not None and query is not None:
+        pod_query = _compile_pod_query(config, converter, query, report)
     if len(faults) > before or converter is None or query is None or namer is None:
         return None
-    age = Rule(config, namer, converter, _AGE) if config.max_sample_age else None
-    return Rule(config, namer, converter, query, age)
+    age = Rule(config, namer, converter, _AGE) if config.max_sample_age or config.scrape else None
+    return Rule(config, namer, converter, query, age, pod_query)
+
+
+def age_rule(rule: Rule) -> Rule:
+    """Return a rule that asks for the time of the oldest sample of each object of another."""
+    return Rule(rule.config, rule.namer, rule.converter, _AGE)
+
+
+def _compile_pod_query(
+    config: RuleConfig, converter: ResourceConverter, query: Template, report: Report
+) -> PodQuery | None:
+    """Return the query for one pod, or None after a report."""
+    try:
+        pod_label = converter.label_for(PODS)
+    except NamingError as error:
+        report("scrape", "", f"expected a rule that names pods, by resources.template or resources.overrides: {error}")
+        return None
+    try:
+        namespace_label = converter.label_for(NAMESPACES)
+    except NamingError:
+        namespace_label = ""
+    try:
+        return scrape.compile_query(query, pod_label, namespace_label)
+    except UnscrapableError as error:
+        expected = f"expected a query that scrape can evaluate for one pod by itself: {error}"
+        report("metricsQuery", config.metrics_query, expected)
+        return None
 
 
 def _parse_query(text: str, path: str, report: Report) -> Template | None:

@@ -244,13 +244,13 @@ class _Walk:
                 raise NotSeparableError(f"{shown} has a matcher of its own on {matcher.name}")
             elif _SLOT_LABEL in matcher.value:
                 raise NotSeparableError(f"{shown} has <<.LabelMatchers>> inside a text")
-            texts.append(f"{_label(matcher.name)}{_OPERATORS[str(matcher.op)]}{quote(matcher.value)}")
+            texts.append(f"{_label(matcher.name)}{OPERATORS[str(matcher.op)]}{quote(matcher.value)}")
         if slots != 1:
             raise NotSeparableError(f"{shown} is selected without <<.LabelMatchers>>")
         return f"{node.name or ''}{{{','.join(texts)}}}"
 
 
-_OPERATORS: Mapping[str, str] = MappingProxyType(
+OPERATORS: Mapping[str, str] = MappingProxyType(
     {
         str(promql.MatchOp.Equal): "=",
         str(promql.MatchOp.NotEqual): "!=",

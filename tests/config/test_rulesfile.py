@@ -302,7 +302,7 @@ rules:
       namespaced: false
 externalRules:
 - seriesQuery: also good
-- scrape: {interval: 1s}
+- scrape: {interval: 1s, ports: 80}
 """
     parsed = parse(text)
     assert [rule.path for rule in parsed.config.rules] == ["rules[0]"]
@@ -320,8 +320,12 @@ externalRules:
             "check the indentation"
         ),
         (
-            "f.yaml:14: externalRules[1].scrape: a mapping of interval: this version does not support direct scraping: "
-            "leave the key out"
+            "f.yaml:14: externalRules[1].scrape.ports: 80: unknown key, did you mean port? scrape has interval, window, "
+            "timeout, port, path, scheme, tls, credentials, hostNetwork, maxBytes, maxLines, maxSeries"
+        ),
+        (
+            "f.yaml:14: externalRules[1].scrape.port: missing: expected a port number, or the name of a container port such as "
+            "metrics"
         ),
     ]
 

@@ -180,3 +180,57 @@ def test_separability_is_worked_out_once() -> None:
     rule = compile_rule("rules: [{seriesQuery: a, metricsQuery: 'sum(x{<<.LabelMatchers>>}) by (<<.GroupBy>>)'}]")
     assert rule.separability("pod", "namespace") is rule.separability("pod", "namespace")
     assert rule.separability("pod", "namespace") != rule.separability("service", "namespace")
+
+
+SCRAPED = """
+  scrape: {port: metrics}
+  resources: {template: '<<.Resource>>'}
+  metricsQuery: sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)
+"""
+
+
+def test_a_scraped_rule_has_a_query_for_one_pod_and_one_for_ages() -> None:
+    rule = compile_rule(f"rules:\n- seriesQuery: a{SCRAPED}")
+
+    assert rule.pod_query is not None
+    assert rule.pod_query.series_names("hits") == {"hits"}
+    assert rule.age is not None
+    assert compile_rule("rules: [{seriesQuery: a, metricsQuery: b}]").pod_query is None
+
+
+def test_a_scraped_rule_needs_no_namespaces() -> None:
+    text = SCRAPED.replace("template: '<<.Resource>>'", "overrides: {p: {resource: pod}}")
+
+    assert compile_rule(f"rules:\n- seriesQuery: a{text}").pod_query is not None
+
+
+@pytest.mark.parametrize(
+    ("section", "rule", "said"),
+    [
+        pytest.param(
+            "rules",
+            SCRAPED.replace("sum(", "stddev("),
+            "rules[0].metricsQuery: stddev(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>): expected a query that scrape can "
+            "evaluate for one pod by itself: stddev is not one of sum, max, min, avg, count",
+            id="query",
+        ),
+        pytest.param(
+            "rules",
+            SCRAPED.replace("template: '<<.Resource>>'", "overrides: {n: {resource: namespace}}"),
+            "rules[0].scrape: expected a rule that names pods, by resources.template or resources.overrides: no generic resource "
+            "label form specified for this metric",
+            id="no pods",
+        ),
+        pytest.param(
+            "externalRules",
+            SCRAPED,
+            "externalRules[0].scrape: has no effect on external rules: their metrics describe no pods",
+            id="external",
+        ),
+    ],
+)
+def test_a_rule_that_cannot_be_scraped_is_left_out(section: str, rule: str, said: str) -> None:
+    ruleset, faults = faults_of(f"{section}:\n- seriesQuery: a{rule}")
+
+    assert (ruleset.custom, ruleset.external) == ((), ())
+    assert faults == [f"rules.yaml:2: {said}"]

@@ -1,0 +1,243 @@
+"""Reading the endpoints of pods over HTTP: one GET, one body within its limits, or a ScrapeError.
+
+Not here: when a pod is read (`scraperounds`), what its body means (`rules.exposition`), which pods (`provider.scraped`). The law: a pod
+is foreign. It gets no credentials but the rule's own, in the namespaces that the rule lists; it cannot send us elsewhere, no proxy
+stands between, no cookie is kept; bytes, unzipped bytes, lines and time are bounded.
+"""
+
+import asyncio
+import ipaddress
+import os
+import ssl
+import zlib
+from pathlib import Path
+from typing import NamedTuple, Self
+
+import aiohttp
+from aiohttp import http_exceptions
+from yarl import URL
+
+from adapter.clients import connection, prometheus
+from adapter.config import scrapekeys
+from adapter.config.scrapekeys import Access, EndpointTLS
+from adapter.errors import InputError, ScrapeError
+from adapter.model.clock import Clock
+from adapter.monitoring import FaultLog, Monitoring
+from adapter.rules import exposition, matchers
+
+# As Prometheus asks, without the formats that are not text. Compression costs both sides more than a cluster's network does.
+_HEADERS = {
+    "Accept": "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
+    "Accept-Encoding": "identity",
+    "User-Agent": "fastpath",
+}
+_KEEP_ALIVE_SECONDS = 150.0  # longer than the longest interval
+_TRUST_SECONDS = 60.0  # how often, at most, the file with a rule's authorities is read again
+
+
+class Endpoint(NamedTuple):
+    """Where a pod is read, and how."""
+
+    namespace: str
+    address: str
+    port: int
+    access: Access
+
+    @property
+    def url(self) -> str:
+        """Return the URL. Raises ScrapeError for an address that is none of a pod."""
+        try:
+            address = ipaddress.ip_address(self.address)
+        except ValueError as error:
+            raise ScrapeError("unreachable", f"not an IP address: {matchers.shorten(self.address)}") from error
+        if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+            address = address.ipv4_mapped  # the other writing of the same address
+        if address.is_link_local or address.is_multicast or address.is_unspecified:
+            raise ScrapeError("unreachable", f"not the address of a pod: {address}")
+        host = f"[{address}]" if address.version == 6 else str(address)
+        return f"{self.access.scheme}://{host}:{self.port}{self.access.path}"
+
+
+class Body(NamedTuple):
+    """What a pod has shown: the body, unzipped, and whether its Content-Type is that of OpenMetrics."""
+
+    content: bytes
+    openmetrics: bool
+
+
+class Scraper:
+    """Reads pods, keeping a connection to each; open it as a context manager."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        monitoring: Monitoring,
+        faults: FaultLog,
+        *,
+        service_account: str = scrapekeys.SERVICE_ACCOUNT,
+    ) -> None:
+        """`service_account`: where our own token is mounted; what is the same file is never sent."""
+        self._clock = clock
+        self._monitoring = monitoring
+        self._faults = faults
+        self._service_account = Path(service_account)
+        self._tokens: dict[str, connection.FromFile] = {}
+        self._trusts: dict[EndpointTLS, tuple[ssl.SSLContext, float]] = {}
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE_SECONDS, happy_eyeballs_delay=None),
+            timeout=aiohttp.ClientTimeout(total=None),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            trust_env=False,
+            auto_decompress=False,
+        )
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._session is not None
+        await self._session.close()
+
+    async def fetch(self, endpoint: Endpoint) -> Body:
+        """Return what the pod shows now. Raises ScrapeError."""
+        started = self._clock.monotonic()
+        try:
+            async with asyncio.timeout(endpoint.access.timeout):
+                return await self._fetch(endpoint)
+        except TimeoutError as error:
+            raise ScrapeError("timeout", f"no answer in {endpoint.access.timeout:g} s") from error
+        except (aiohttp.ClientError, http_exceptions.HttpProcessingError, OSError) as error:
+            raise connection_error(error) from error
+        finally:
+            self._monitoring.scrape_duration.observe(self._clock.monotonic() - started)
+
+    async def _fetch(self, endpoint: Endpoint) -> Body:
+        assert self._session is not None, "used outside its context"
+        access = endpoint.access
+        headers = _HEADERS
+        token = self._token(endpoint)
+        if token is not None:
+            headers = {**_HEADERS, "Authorization": await token.header()}
+        trust: ssl.SSLContext | bool = True
+        if access.scheme == "https":
+            trust = await self._trust(access.tls or EndpointTLS())
+        async with self._session.get(
+            URL(endpoint.url, encoded=True),
+            headers=headers,
+            allow_redirects=False,
+            ssl=trust,
+            server_hostname=(access.tls and access.tls.server_name) or None,
+        ) as response:
+            if response.status != 200:
+                if response.status == 401 and token is not None:
+                    token.refuse()
+                note = ", and redirects are not followed" if 300 <= response.status < 400 else ""
+                raise ScrapeError("status", f"HTTP status {response.status}{note}")
+            content = await _read(response, access)
+            return Body(content, exposition.is_openmetrics(response.headers.get("Content-Type", "")))
+
+    def _token(self, endpoint: Endpoint) -> connection.FromFile | None:
+        """Return where the rule's token comes from, None where the pod may see none."""
+        credentials = endpoint.access.credentials
+        if credentials is None or endpoint.namespace not in credentials.namespaces:
+            return None
+        path = credentials.token_file
+        token = self._tokens.get(path)
+        if token is None:
+            if self._is_own_identity(path):
+                raise ScrapeError(
+                    "credentials", f"{path} is our own service account token, which is never sent to pods"
+                )
+            try:
+                token = self._tokens[path] = connection.FromFile(
+                    path, self._render, "scrape.credentials.tokenFile", self._clock, self._faults, whom="pods"
+                )
+            except InputError as error:
+                raise ScrapeError("credentials", matchers.shorten(str(error))) from error
+        return token
+
+    def _is_own_identity(self, path: str) -> bool:
+        """Whether a path leads, over whatever links, to where our service account is mounted."""
+        real = Path(path).resolve()
+        return scrapekeys.is_own_identity(str(real)) or self._service_account.resolve() in real.parents
+
+    def _render(self, text: str) -> str:
+        """Return the header's value; ValueError for a text that is no token or is our own, however it came into the file."""
+        header = connection.bearer(text)
+        try:
+            own = (self._service_account / "token").read_text(encoding="utf-8").strip()
+        except OSError:
+            own = ""
+        if own == text:
+            raise ValueError("a token other than that of our own service account")
+        return header
+
+    async def _trust(self, tls: EndpointTLS) -> ssl.SSLContext:
+        known = self._trusts.get(tls)
+        now = self._clock.monotonic()
+        if known is not None and now < known[1]:
+            return known[0]
+        try:
+            context = await asyncio.to_thread(_build_trust, tls)  # reading all of a system's authorities takes its time
+        except (OSError, ValueError) as error:
+            if known is None:
+                raise ScrapeError(
+                    "credentials", f"authorities cannot be read: {matchers.shorten(str(error))}"
+                ) from error
+            context = known[0]
+        self._trusts[tls] = (context, now + _TRUST_SECONDS)
+        return context
+
+
+def _build_trust(tls: EndpointTLS) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=tls.ca_file or None)
+    if not tls.verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+async def _read(response: aiohttp.ClientResponse, access: Access) -> bytes:
+    """Return the body, unzipped, within the limits."""
+    encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
+    if encoding not in {"identity", "", "gzip", "x-gzip"}:
+        raise ScrapeError("decode", f"the body is encoded as {matchers.shorten(encoding)}, which was not asked for")
+    unzip = zlib.decompressobj(zlib.MAX_WBITS | 16) if encoding.endswith("gzip") else None
+    parts: list[bytes] = []
+    left = access.max_bytes
+    if (response.content_length or 0) > left:
+        raise _too_large(access)
+    async for chunk in response.content.iter_any():
+        part = chunk if unzip is None else _unzip(unzip, chunk, left)
+        left -= len(part)
+        if left < 0:
+            raise _too_large(access)
+        parts.append(part)
+    if unzip is not None and not unzip.eof:
+        raise ScrapeError("decode", "the zipped body was cut short")
+    body = parts[0] if len(parts) == 1 else b"".join(parts)
+    if body.count(b"\n") > access.max_lines:
+        raise ScrapeError("size", f"the body has more than {access.max_lines} lines")
+    return body
+
+
+def _unzip(unzip: "zlib._Decompress", chunk: bytes, left: int) -> bytes:
+    """Return what a chunk unzips to, but not much more than is allowed."""
+    try:
+        return unzip.decompress(chunk, left + 1)
+    except zlib.error as error:
+        raise ScrapeError("decode", "the body is not zipped as it says") from error
+
+
+def _too_large(access: Access) -> ScrapeError:
+    return ScrapeError("size", f"the body is larger than {access.max_bytes} bytes")
+
+
+def connection_error(error: Exception) -> ScrapeError:
+    """Return our error for one of aiohttp's or of the socket's, the same for all pods that fail alike: without address or port."""
+    cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else None
+    if cause is not None and cause.errno and not isinstance(cause, ssl.SSLError):
+        return ScrapeError("unreachable", f"cannot connect: {os.strerror(cause.errno)}")
+    mapped = prometheus.map_error(error)
+    return ScrapeError(mapped.kind, str(mapped))

@@ -1,0 +1,185 @@
+"""How many pods a core scrapes: `python -m benchmarks.scrape`, in pods for each second of CPU time of one core.
+
+`parse` finds one family in a body; `take` does all that is done with a body: it parses, records the samples of a counter and evaluates
+the pod's rate; `scrape` reads pods over HTTP on loopback too, the pods on another core. Bodies are those of ordinary programs: some 300
+and some 900 lines, 24 and 70 KiB, a dozen series of one name wanted; `client` is prometheus-client's own parser on the smaller one.
+"""
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import uvloop
+from aiohttp import web
+from prometheus_client import parser
+
+from adapter.app import SystemClock
+from adapter.clients.scraper import Endpoint, Scraper
+from adapter.config.scrapekeys import Access
+from adapter.monitoring import FaultLog, Monitoring
+from adapter.rules import exposition, scrape, template
+from adapter.rules.podseries import PodSeries
+from benchmarks import common
+from benchmarks.common import Goal, Report
+
+WANTED = "http_requests_total"
+_QUERY = "sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)"
+_IDENTITY = scrape.Identity("shop", "web-0", "namespace", "pod")
+_WINDOW = 5.0
+
+
+def make_body(lines: int, number: int = 0, *, end: bool = False) -> bytes:
+    """Return an exposition of about `lines` lines: runtime gauges, a histogram for each of many paths, and the wanted counter."""
+    written = []
+    for gauge in range(lines // 8):
+        name = f"process_runtime_gauge_{gauge}_bytes"
+        written += [
+            f"# HELP {name} A gauge of the runtime, number {gauge}.",
+            f"# TYPE {name} gauge",
+            f"{name} {gauge * 1e6 + number}",
+        ]
+    written += [f"# HELP {WANTED} Requests.", f"# TYPE {WANTED} counter"]
+    for status in ("200", "404", "500"):
+        for method in ("GET", "POST", "PUT", "DELETE"):
+            written.append(
+                f'{WANTED}{{code="{status}",handler="/api/v1/things",method="{method}"}} {number * 17 + int(status)}'
+            )
+    written += ["# HELP http_request_duration_seconds Time.", "# TYPE http_request_duration_seconds histogram"]
+    path = 0
+    while len(written) < lines:
+        labels = f'handler="/api/v1/things/{path}",method="GET"'
+        for bound in (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, "+Inf"):
+            written.append(f'http_request_duration_seconds_bucket{{{labels},le="{bound}"}} {number}')
+        written += [f"http_request_duration_seconds_{part}{{{labels}}} {number}" for part in ("sum", "count")]
+        path += 1
+    return "\n".join([*written, "# EOF" if end else "", ""]).encode()
+
+
+def main() -> None:
+    sizes = common.parse_sizes("How many pods a core scrapes.", bodies=2000, pods=200, rounds=10, runs=5)
+    os.sched_setaffinity(0, {common.SERVER_CORE})
+    goals = {
+        "parse_small_pods_per_second": Goal("parse", 2_000, "/s", at_least=True),
+        "parse_large_pods_per_second": Goal("parse", 2_000, "/s", at_least=True),
+        "take_large_pods_per_second": Goal("take", 2_000, "/s", at_least=True),
+        "scrape_large_pods_per_second": Goal("scrape", 2_000, "/s", at_least=True),
+    }
+    small, large = make_body(300), make_body(900)
+    settings = {"small_bytes": len(small), "large_bytes": len(large), **vars(sizes)}
+    report = Report("scrape", settings, goals)
+    count = int(sizes.bodies)
+    metrics = make_body(900, end=True)
+    work: dict[str, tuple[Callable[[], None], int]] = {
+        "parse_small": (lambda: _parse(small, count), count),
+        "parse_large": (lambda: _parse(large, count), count),
+        "parse_openmetrics": (lambda: _parse(metrics, count, openmetrics=True), count),
+        "take_large": (lambda: _take(count), count),
+        "client_small": (lambda: _parse_with_client(small, max(1, count // 100)), max(1, count // 100)),
+    }
+    runs = range(int(sizes.runs))
+    for name, (function, pods) in work.items():
+        figure = f"{name}_pods_per_second"
+        report.add(**common.median_of([{figure: _rate(function, pods)} for _ in runs]))
+    pods, rounds = int(sizes.pods), int(sizes.rounds)
+    with _serving() as port:
+        figure = "scrape_large_pods_per_second"
+        reading = [{figure: _rate(lambda: uvloop.run(_scrape(port, pods, rounds)), pods * rounds)} for _ in runs]
+        report.add(**common.median_of(reading))
+    report.notes["scrape"] = "CPU time of the adapter's core alone, connections opened in the first round"
+    report.show()
+
+
+def _rate(work: Callable[[], None], count: int) -> float:
+    start = time.process_time()
+    work()
+    return count / (time.process_time() - start)
+
+
+def _parse(body: bytes, count: int, *, openmetrics: bool = False) -> None:
+    names = frozenset({WANTED})
+    for _ in range(count):
+        assert len(exposition.parse(body, names, openmetrics=openmetrics)) == 12
+
+
+def _parse_with_client(body: bytes, count: int) -> None:
+    for _ in range(count):
+        families = list(parser.text_string_to_metric_families(body.decode()))
+        assert sum(family.name == "http_requests" for family in families) == 1
+
+
+def _take(count: int) -> None:
+    """Take in scrapes of pods, each pod's a second apart, and evaluate each."""
+    query = scrape.compile_query(template.parse(_QUERY), "pod", "namespace")
+    names = query.series_names(WANTED)
+    bodies = [make_body(900, number) for number in range(10)]
+    pod = PodSeries()
+    for number in range(count):
+        if number % 100 == 0:
+            pod = PodSeries()
+        _take_one(pod, query, bodies[number % 10], names, float(number))
+
+
+def _take_one(pod: PodSeries, query: scrape.PodQuery, body: bytes, names: frozenset[str], now: float) -> None:
+    pod.record(exposition.parse(body, names), now, now, _WINDOW)
+    query.evaluate(pod, WANTED, _IDENTITY, (), _WINDOW)
+
+
+async def _scrape(port: int, pods: int, rounds: int) -> None:
+    clock, monitoring = SystemClock(), Monitoring()
+    query = scrape.compile_query(template.parse(_QUERY), "pod", "namespace")
+    names = query.series_names(WANTED)
+    access = Access(str(port))
+    # every address of 127.0.0.0/8 is this machine: a connection to each pod, as in a cluster
+    endpoints = [
+        Endpoint("shop", f"127.0.{1 + number // 250}.{1 + number % 250}", port, access) for number in range(pods)
+    ]
+    series = [PodSeries() for _ in endpoints]
+    async with Scraper(clock, monitoring, FaultLog(monitoring, clock)) as reader:
+
+        async def one(endpoint: Endpoint, pod: PodSeries) -> None:
+            body = await reader.fetch(endpoint)
+            now = clock.monotonic()
+            pod.record(exposition.parse(body.content, names, openmetrics=body.openmetrics), now, now, _WINDOW)
+            query.evaluate(pod, WANTED, _IDENTITY, (), _WINDOW)
+
+        for _ in range(rounds):
+            for start in range(0, pods, 20):
+                await asyncio.gather(*map(one, endpoints[start : start + 20], series[start : start + 20]))
+
+
+@contextmanager
+def _serving() -> Iterator[int]:
+    """Serve a large body on the other core, at every address of loopback; yields the port."""
+    command = [sys.executable, "-m", "benchmarks.scrape", "serve"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield int(process.stdout.readline())
+        finally:
+            process.terminate()
+
+
+async def _serve() -> None:
+    body = make_body(900)
+
+    async def answer(_: web.BaseRequest) -> web.StreamResponse:
+        return web.Response(body=body, content_type="text/plain")
+
+    runner = web.ServerRunner(web.Server(answer, access_log=None))
+    await runner.setup()
+    site = web.TCPSite(runner, "0.0.0.0", 0)
+    await site.start()
+    print(runner.addresses[0][1], flush=True)
+    await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["serve"]:
+        os.sched_setaffinity(0, {common.LOAD_CORE})
+        uvloop.run(_serve())
+    else:
+        main()
