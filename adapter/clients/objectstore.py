@@ -5,8 +5,8 @@ objects with `LabelSelector.matches`, in the API server's list order, and costs 
 
 Objects of a namespace that carry the same labels, as the pods of a ReplicaSet do, share one record; the index and the
 selector see these records, not the objects. What exists once per object is kept out of the garbage collector's sight where
-it can be (a tuple of strings, a record of its own in place of a set of one): 100,000 more objects to look through stop the
-event loop for a tenth of a second.
+it can be (a tuple of strings, a record of its own in place of a set of one, a dictionary in place of a larger set, for it is
+looked through only if there is something to find): 100,000 more objects to look through stop the event loop for a tenth of a second.
 """
 
 import bisect
@@ -50,8 +50,12 @@ class _Alike(msgspec.Struct, gc=False, eq=False):
             del self.names[bisect.bisect_left(self.names, name)]
 
 
+_Group = dict[_Alike, None]
+"""A set of records."""
+
+
 class _Namespace:
-    """One namespace: its names in order, who carries which labels, and label -> value -> records (one, or a set)."""
+    """One namespace: its names in order, who carries which labels, and label -> value -> records (one, or a group)."""
 
     __slots__ = ("alike", "index", "names", "of_name", "version")
 
@@ -59,7 +63,7 @@ class _Namespace:
         self.names: list[str] = []
         self.of_name: dict[str, _Alike] = {}
         self.alike: dict[str, _Alike] = {}
-        self.index: dict[str, dict[str, _Alike | set[_Alike]]] = {}
+        self.index: dict[str, dict[str, _Alike | _Group]] = {}
         self.version = 0
 
     def put(self, name: str, labels: Mapping[str, str]) -> bool:
@@ -93,10 +97,10 @@ class _Namespace:
             found = values.get(value)
             if found is None:
                 values[value] = record
-            elif isinstance(found, set):
-                found.add(record)
+            elif isinstance(found, dict):
+                found[record] = None
             else:
-                values[value] = {found, record}
+                values[value] = {found: None, record: None}
         return record
 
     def _leave(self, name: str, record: _Alike) -> None:
@@ -107,10 +111,10 @@ class _Namespace:
         for label, value in record.labels.items():
             values = self.index[label]
             found = values[value]
-            if isinstance(found, set):
-                found.discard(record)
+            if isinstance(found, dict):
+                del found[record]
                 if len(found) == 1:
-                    values[value] = found.pop()
+                    values[value] = next(iter(found))
             else:
                 del values[value]
                 if not values:
@@ -118,20 +122,20 @@ class _Namespace:
 
     def candidates(self, selector: LabelSelector) -> Iterable[_Alike]:
         """Return a small set of records that holds all those that match."""
-        smallest: list[_Alike | set[_Alike]] | None = None
+        smallest: list[_Alike | _Group] | None = None
         size = len(self.alike)
         for requirement in selector.requirements:
             found = self._indexed(requirement)
             if found is None:
                 continue
-            length = sum(len(each) if isinstance(each, set) else 1 for each in found)
+            length = sum(len(each) if isinstance(each, dict) else 1 for each in found)
             if length < size:
                 smallest, size = found, length
         if smallest is None:
             return self.alike.values()
-        return (record for each in smallest for record in (each if isinstance(each, set) else (each,)))
+        return (record for each in smallest for record in (each if isinstance(each, dict) else (each,)))
 
-    def _indexed(self, requirement: Requirement) -> list[_Alike | set[_Alike]] | None:
+    def _indexed(self, requirement: Requirement) -> list[_Alike | _Group] | None:
         """Return the index's entries for a requirement that asks for a label to be there, None for any other."""
         if requirement.operator in _EQUALITY:
             values = self.index.get(requirement.key, {})

@@ -1,18 +1,20 @@
 """One kind of object, mirrored: list, then watch from that version.
 
-What lives here: `Reflector`, its periods, and what it says of itself. Not here: HTTP (`kubernetes`), the index (`objectstore`),
-which kinds are mirrored (`informer`). The law: once the first list is in, the store is never emptied because the API server
+What lives here: the loop of a reflector, its periods, and what it says of itself; `Reflector`, which mirrors names and labels.
+Not here: HTTP (`kubernetes`), the index (`objectstore`), which kinds are mirrored (`informer`), mirrors of whole objects (`mirror`).
+The law: once the first list is in, the store is never emptied because the API server
 cannot be read; `status` tells how old it is.
 
 Periods are client-go's unless their docstring says otherwise.
 """
 
+import abc
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Protocol
+from typing import Generic, Literal, NamedTuple, Protocol, TypeVar
 
 from adapter import errors
 from adapter.clients.kubernetes import Watch
@@ -35,6 +37,7 @@ _DENIED = frozenset({403, 405})
 """What a watch is answered where it is not allowed, or not served."""
 
 _SWEEP_STEP = 2_000
+_DOUBLINGS = 20  # far beyond any limit, and still a number after days of failures
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +101,7 @@ class ObjectClient(Protocol):
 
     def watch_objects(
         self, resource: APIResource, *, fields: str, resource_version: str, duration: float, silence: float
-    ) -> contextlib.AbstractAsyncContextManager[Watch]:
+    ) -> contextlib.AbstractAsyncContextManager[Watch[WatchEvent]]:
         """Open a watch."""
         ...
 
@@ -116,16 +119,51 @@ class Surroundings:
     periods: Periods = Periods()
 
 
-class Reflector:
-    """Keeps `store` equal to what the API server has of one kind, for as long as `run` runs.
+class Named(Protocol):
+    """What is known of an object whatever its kind. `namespace` is "" for cluster-scoped objects."""
 
-    `fields` is a field selector as text: only objects that match it are mirrored.
+    @property
+    def namespace(self) -> str:
+        """Return where it is."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """Return what it is called there."""
+        ...
+
+
+class Kept(Protocol):
+    """Where a reflector keeps objects: what it reads and takes away itself."""
+
+    def __len__(self) -> int:
+        """Return how many objects there are."""
+        ...
+
+    def remove(self, namespace: str, name: str) -> None:
+        """Forget an object; nothing happens if it is not there."""
+        ...
+
+    def listing(self) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Yield namespaces with their names, each as they are when their turn comes."""
+        ...
+
+
+T = TypeVar("T", bound=Named)
+E = TypeVar("E")
+
+
+class Loop(abc.ABC, Generic[T, E]):
+    """List, then watch: keeps `store` equal to what the API server has of one kind, for as long as `run` runs.
+
+    `T` is what a list delivers, `E` what a watch does. `name` is what logs and self-metrics call it. `wanted` says that the objects
+    are always asked for: where they cannot be watched they are listed every `relist` seconds, asked or not.
     """
 
-    def __init__(self, resource: APIResource, surroundings: Surroundings, fields: str = "") -> None:
+    wanted = False
+
+    def __init__(self, resource: APIResource, surroundings: Surroundings, store: Kept, name: str) -> None:
         self.resource = resource
-        self.fields = fields
-        self.store = Store()
         self.synced = False
         """Whether the first list is in."""
         self.attempted = asyncio.Event()
@@ -134,7 +172,8 @@ class Reflector:
         """What the last list or watch failed with; None while all is well."""
         self._around = surroundings
         self._periods = surroundings.periods
-        self._name = f"{resource.group_resource}[{fields}]" if fields else str(resource.group_resource)
+        self._kept = store
+        self._name = name
         self._watchable = "watch" in resource.verbs
         self._mode: Literal["watch", "list"] = "watch" if self._watchable else "list"
         self._watch_denied = 0.0
@@ -156,7 +195,7 @@ class Reflector:
         error = str(self.error) if self.error else ""
         stale = age is None or age > self._periods.stale
         resource = self.resource.group_resource
-        return ReflectorStatus(resource, self.synced, self._mode, age, stale, error, len(self.store))
+        return ReflectorStatus(resource, self.synced, self._mode, age, stale, error, len(self._kept))
 
     async def freshen(self) -> None:
         """Note that the kind is asked for. Where it cannot be watched, wait for a list if the last one is too old."""
@@ -169,6 +208,31 @@ class Reflector:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._periods.first_list):
                 await self._listed.wait()
+
+    # -- what is mirrored and how --------------------------------------------------------------------------------------
+
+    @abc.abstractmethod
+    async def _fetch(self, deliver: Callable[[list[T]], None]) -> str:
+        """List from `_version` on; return the version of the list."""
+
+    @abc.abstractmethod
+    def _open(self, duration: float) -> contextlib.AbstractAsyncContextManager[AsyncIterator[list[E]]]:
+        """Open a watch from `_version` on."""
+
+    @abc.abstractmethod
+    def _put(self, each: T) -> None:
+        """Take an object of a list into the store."""
+
+    @abc.abstractmethod
+    def _apply(self, event: E) -> None:
+        """Take an event into the store, and its version as the one to go on from."""
+
+    def _settle(self) -> None:
+        """Note that a batch of events is in the store."""
+
+    def _finish(self) -> Iterator[None]:
+        """Note that a list is in the store; yield wherever other work may run."""
+        return iter(())
 
     # -- the loop ------------------------------------------------------------------------------------------------------
 
@@ -194,16 +258,15 @@ class Reflector:
 
     async def _list(self) -> None:
         """Bring the store up to a list; what is not in it any more goes last."""
-        seen: dict[str, set[str]] | None = {} if len(self.store) else None
+        seen: dict[str, set[str]] | None = {} if len(self._kept) else None
 
-        def deliver(objects: list[ObjectMeta]) -> None:
+        def deliver(objects: list[T]) -> None:
             for each in objects:
-                self.store.put(each.namespace, each.name, each.labels)
+                self._put(each)
                 if seen is not None:
                     seen.setdefault(each.namespace, set()).add(each.name)
 
-        list_objects = self._around.client.list_objects
-        self._version = await list_objects(self.resource, deliver, fields=self.fields, resource_version=self._version)
+        self._version = await self._fetch(deliver)
         if seen is not None:
             await self._sweep(seen)
         self._relists_counter.inc()
@@ -211,18 +274,20 @@ class Reflector:
         if not self.synced:
             self.synced = True
             self._synced_gauge.set(1)
-            _log.info("first list is in", extra=facts(resource=self._name, objects=len(self.store)))
+            _log.info("first list is in", extra=facts(resource=self._name, objects=len(self._kept)))
+        for _ in self._finish():
+            await asyncio.sleep(0)
         self.attempted.set()
         self._listed.set()
         if self._mode == "list":
             self._recover()
 
     async def _sweep(self, seen: dict[str, set[str]]) -> None:
-        for namespace, names in self.store.listing():
+        for namespace, names in self._kept.listing():
             kept = seen.get(namespace, set())
             for count, name in enumerate(names, 1):
                 if name not in kept:
-                    self.store.remove(namespace, name)
+                    self._kept.remove(namespace, name)
                 if count % _SWEEP_STEP == 0:
                     await asyncio.sleep(0)
 
@@ -231,13 +296,7 @@ class Reflector:
         clock, periods = self._around.clock, self._periods
         started = clock.monotonic()
         spoke = False
-        watching = self._around.client.watch_objects(
-            self.resource,
-            fields=self.fields,
-            resource_version=self._version,
-            duration=periods.watch * (1 + self._around.random()),
-            silence=periods.silence,
-        )
+        watching = self._open(periods.watch * (1 + self._around.random()))
         settling: asyncio.TimerHandle | None = None
         try:
             async with watching as watch:
@@ -248,6 +307,7 @@ class Reflector:
                     for event in events:
                         self._apply(event)
                     self._hear()
+                    self._settle()
         except errors.KubernetesError as error:
             if error.status in _DENIED and settling is None:
                 self._deny_watch(error)
@@ -265,14 +325,6 @@ class Reflector:
         if not spoke and clock.monotonic() - started < periods.short_watch:
             raise errors.KubernetesError(0, "ShortWatch", f"cannot watch {self._name}: it ended at once and empty")
 
-    def _apply(self, event: WatchEvent) -> None:
-        meta = event.object
-        if event.type == "DELETED":
-            self.store.remove(meta.namespace, meta.name)
-        elif event.type != "BOOKMARK":
-            self.store.put(meta.namespace, meta.name, meta.labels)
-        self._version = meta.resource_version or self._version
-
     def _deny_watch(self, error: errors.KubernetesError) -> None:
         self._mode = "list"
         self._watch_denied = self._around.clock.monotonic()
@@ -286,7 +338,8 @@ class Reflector:
         self._asked.clear()
         self._listed.clear()
         await self._around.sleep(self._periods.relist)
-        await self._asked.wait()
+        if not self.wanted:
+            await self._asked.wait()
         denied_for = self._around.clock.monotonic() - self._watch_denied
         if self._watchable and denied_for >= self._periods.watch_again:
             self._mode = "watch"
@@ -296,7 +349,7 @@ class Reflector:
     def _hear(self) -> None:
         self._heard = self._around.clock.monotonic()
         self._event_gauge.set(self._around.clock.wall())
-        self._objects_gauge.set(len(self.store))
+        self._objects_gauge.set(len(self._kept))
 
     def _recover(self) -> None:
         """Note that all is well: a list where we list, a watch that lives where we watch."""
@@ -314,7 +367,7 @@ class Reflector:
         now = self._around.clock.monotonic()
         if now - self._failed_at > self._periods.backoff_reset:
             self._failures = 0
-        pause = min(self._periods.backoff * 2.0**self._failures, self._periods.backoff_limit)
+        pause = min(self._periods.backoff * 2.0 ** min(self._failures, _DOUBLINGS), self._periods.backoff_limit)
         self._failures += 1
         self._failed_at = now
         if error.status in _VERSION_OF_NO_USE:
@@ -328,3 +381,40 @@ class Reflector:
         )
         self.attempted.set()
         await self._around.sleep(pause * (1 + self._around.random()))
+
+
+class Reflector(Loop[ObjectMeta, WatchEvent]):
+    """Mirrors the names and labels of one kind.
+
+    `fields` is a field selector as text: only objects that match it are mirrored.
+    """
+
+    def __init__(self, resource: APIResource, surroundings: Surroundings, fields: str = "") -> None:
+        self.fields = fields
+        self.store = Store()
+        name = f"{resource.group_resource}[{fields}]" if fields else str(resource.group_resource)
+        super().__init__(resource, surroundings, self.store, name)
+
+    async def _fetch(self, deliver: Callable[[list[ObjectMeta]], None]) -> str:
+        list_objects = self._around.client.list_objects
+        return await list_objects(self.resource, deliver, fields=self.fields, resource_version=self._version)
+
+    def _open(self, duration: float) -> contextlib.AbstractAsyncContextManager[AsyncIterator[list[WatchEvent]]]:
+        return self._around.client.watch_objects(
+            self.resource,
+            fields=self.fields,
+            resource_version=self._version,
+            duration=duration,
+            silence=self._periods.silence,
+        )
+
+    def _put(self, each: ObjectMeta) -> None:
+        self.store.put(each.namespace, each.name, each.labels)
+
+    def _apply(self, event: WatchEvent) -> None:
+        meta = event.object
+        if event.type == "DELETED":
+            self.store.remove(meta.namespace, meta.name)
+        elif event.type != "BOOKMARK":
+            self._put(meta)
+        self._version = meta.resource_version or self._version

@@ -25,6 +25,7 @@ _PATH = f"/api/v1/namespaces/{NAMESPACE}/configmaps/{NAME}"
 _CONFIG_MAPS = APIResource("", "v1", "configmaps", "configmap", "ConfigMap", True, frozenset(), True)
 _FIELDS = f"metadata.name={NAME}"
 _FAULT = "trust-lookup"
+_DOUBLINGS = 20  # of pauses: far beyond their limit, and still a number after days of failures
 _UNWATCHED = "the ConfigMap with the authorities cannot be watched; it is read every minute"
 _MISSING_RIGHTS = f"; bind the Role extension-apiserver-authentication-reader in {NAMESPACE} to the service account with a RoleBinding there"
 
@@ -143,7 +144,7 @@ class ConfigMapSource:
         self._faults.met(
             _FAULT, f"the ConfigMap {NAMESPACE}/{NAME} cannot be read; what it last said stays", self.error
         )
-        pause = min(self._periods.backoff * 2.0**self._failures, self._periods.backoff_limit)
+        pause = min(self._periods.backoff * 2.0 ** min(self._failures, _DOUBLINGS), self._periods.backoff_limit)
         self._failures += 1
         await self._sleep(pause * (1 + self._random()))
 

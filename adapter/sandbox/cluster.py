@@ -18,14 +18,15 @@ import msgspec
 import yaml
 from aiohttp import web
 
-from adapter.sandbox import aggregation, discovery, face, routing, status, views
+from adapter.sandbox import aggregation, customresources, discovery, face, routing, status, views
 from adapter.sandbox.faults import Faults, Request
 from adapter.sandbox.kinds import Kind, KindTable
 from adapter.sandbox.listener import Listener
 from adapter.sandbox.objects import Objects, store_key, timestamp
 from adapter.sandbox.patches import merge
 from adapter.sandbox.reviews import Reviews
-from adapter.sandbox.store import JSON, Record, Store, clone
+from adapter.sandbox.scaling import Writer
+from adapter.sandbox.store import JSON, Change, Record, Store, clone
 
 EPOCH = 1_767_225_600.0
 _VERSION = {
@@ -90,6 +91,7 @@ class Cluster:
         self.aggregated_discovery = aggregated_discovery
         self.requests: deque[Request] = deque(maxlen=100_000)
         self._objects = Objects(self.store, self.kinds, now)
+        self.store.subscribe(customresources.KEY, self._definition_changed)
         self._watches = face.WatchOptions(
             bookmark_interval=bookmark_interval, initial_events=initial_events, gone_as_status=gone_as_status
         )
@@ -136,26 +138,38 @@ class Cluster:
 
     # Objects, from Python.
 
-    def create(self, document: JSON) -> JSON:
-        """Create an object as it is given, status included; its namespace is made when missing, and is ``default`` when not named."""
-        kind = self._kind_of(document)
-        namespace = document.get("metadata", {}).get("namespace") or "default"
-        return _copy(self._objects.create(kind, namespace if kind.namespaced else "", document, trusted=True))
+    def create(self, document: JSON, *, manager: str = "sandbox") -> JSON:
+        """Create an object as it is given, status included; its namespace is made when missing, and is ``default`` when not named.
 
-    def update(self, document: JSON) -> JSON:
+        `manager` is the field manager that managedFields will name.
+        """
+        kind = self._kind_of(document)
+        namespace = (document.get("metadata", {}).get("namespace") or "default") if kind.namespaced else ""
+        return _copy(self._objects.create(kind, namespace, document, trusted=True, by=Writer(manager)))
+
+    def update(self, document: JSON, *, manager: str = "sandbox") -> JSON:
         """Replace an object with its status; a resourceVersion in it must be current."""
         kind = self._kind_of(document)
         metadata = document["metadata"]
         namespace = (metadata.get("namespace") or "default") if kind.namespaced else ""
-        record, _ = self._objects.replace(kind, namespace, metadata["name"], document)
+        record, _ = self._objects.replace(kind, namespace, metadata["name"], document, by=Writer(manager))
         if "status" in kind.subresources and "status" in document:
             current = {**document, "metadata": {**metadata, "resourceVersion": str(record.version)}}
             record, _ = self._objects.replace(kind, namespace, metadata["name"], current, "status")
         return _copy(record)
 
-    def patch(self, kind: str, name: str, change: JSON, namespace: str = "default") -> JSON:
+    def patch(
+        self, kind: str, name: str, change: JSON, namespace: str = "default", *, manager: str = "sandbox"
+    ) -> JSON:
         """Merge `change` into an object, status included."""
-        return self.update(merge(self.get(kind, name, namespace), change))
+        return self.update(merge(self.get(kind, name, namespace), change), manager=manager)
+
+    def scale(self, kind: str, name: str, replicas: int, namespace: str = "default", *, manager: str) -> JSON:
+        """Write the replicas of an object through its Scale, as another client would; returns the object."""
+        row, namespace = self._scoped(kind, namespace)
+        scale = {"spec": {"replicas": replicas}}
+        rescale = self._objects.rescale
+        return _copy(rescale(row, namespace, name, lambda _: scale, dry_run=False, by=Writer(manager)))
 
     def delete(self, kind: str, name: str, namespace: str = "default") -> None:
         """Delete an object with all that it owns."""
@@ -182,6 +196,18 @@ class Cluster:
         """Stop serving a kind."""
         self.kinds.remove(kind)
 
+    def _definition_changed(self, change: Change) -> None:
+        """Serve what a CustomResourceDefinition now says; with its definition a kind and all its objects go."""
+        before = customresources.kinds_of(change.old.document) if change.old is not None else []
+        after = customresources.kinds_of(change.new.document) if change.new is not None else []
+        for kind in before:
+            self.kinds.remove(kind)
+        for kind in after:
+            self.kinds.add(kind)
+        for key in {store_key(kind) for kind in before} - {store_key(kind) for kind in after}:
+            for record in list(self.store.records(key)):
+                self.store.remove(key, record)
+
     def _kind_of(self, document: JSON) -> Kind:
         group = document.get("apiVersion", "").rpartition("/")[0]
         kind = self.kinds.find(f"{document['kind']}.{group}" if group else document["kind"])
@@ -206,6 +232,14 @@ class Cluster:
     def delay(self, seconds: float, verb: str = "*", resource: str = "*") -> None:
         """Let matching requests wait before they are answered; 0 takes it back."""
         self.faults.delay(seconds, verb, resource)
+
+    def fail(self, code: int, verb: str, resource: str, times: int = 1) -> None:
+        """Refuse the next `times` matching requests with 409, 429, 500, 503 or 504: see Faults.fail."""
+        self.faults.fail(code, verb, resource, times)
+
+    def lose_answers(self, verb: str, resource: str, times: int = 1) -> None:
+        """Do what the next `times` matching requests ask for, and never answer them: see Faults.lose."""
+        self.faults.lose(verb, resource, times)
 
     def cut_watches(self) -> int:
         """Close every open watch abruptly, in the middle of the stream; returns how many there were."""
@@ -265,9 +299,18 @@ class Cluster:
             if self.faults.is_forbidden(target.verb, target.spellings, target.namespace):
                 where = {"namespace": target.namespace, "name": target.name}
                 raise status.forbidden(user, target.verb, target.kind, target.subresource, **where)
-            return await self._face.answer(request, target)
+            return await self._answer(request, target)
         except status.StatusFailure as failure:
             return face.json_response(failure.encode(), failure.code)
+
+    async def _answer(self, request: web.BaseRequest, target: routing.Target) -> web.StreamResponse:
+        code = self.faults.next_code(target.verb, target.spellings, target.namespace)
+        if code:
+            raise status.failure(code)
+        answer = await self._face.answer(request, target)
+        if code == 0 and request.transport is not None:
+            request.transport.abort()
+        return answer
 
     def _user(self, request: web.BaseRequest) -> str | None:
         if self.tokens is None:

@@ -14,11 +14,12 @@ import msgspec
 import yaml
 from aiohttp import web
 
-from adapter.sandbox import patches, routing, selectors, status, views, watching
+from adapter.sandbox import patches, routing, scaling, selectors, status, views, watching
 from adapter.sandbox.kinds import Kind
 from adapter.sandbox.objects import Objects, store_key
 from adapter.sandbox.reviews import Reviews
 from adapter.sandbox.routing import Target
+from adapter.sandbox.scaling import Writer
 from adapter.sandbox.store import JSON, KindKey, Record
 
 JSON_TYPES = ("application/json", "application/yaml")
@@ -75,7 +76,7 @@ class Face:
         if isinstance(record, web.Response):
             return record
         if target.subresource == "scale":
-            return json_response(msgspec.json.encode(self._objects.scale_of(record)))
+            return json_response(msgspec.json.encode(scaling.scale_of(kind, record)))
         shown = views.one(form, kind, record, self._now(), include=request.query.get("includeObject", "Metadata"))
         return json_response(shown, 201 if created else 200)
 
@@ -83,28 +84,30 @@ class Face:
         """Do what the verb says; the flag says whether an object was created."""
         kind, namespace, name = target.kind, target.namespace, target.name
         dry_run = request.query.get("dryRun") == "All"
+        by = _writer(request)
         if target.verb == "get":
             return self._objects.read(kind, namespace, name), False
         if target.verb == "create":
-            return self._objects.create(kind, namespace, await read_body(request), dry_run=dry_run), True
+            return self._objects.create(kind, namespace, await read_body(request), dry_run=dry_run, by=by), True
         if target.verb == "update":
             document = await read_body(request)
             if target.subresource == "scale":
-                record = self._objects.read(kind, namespace, name)
-                return self._objects.rescale(kind, record, _object(document), dry_run=dry_run), False
-            return self._objects.replace(kind, namespace, name, document, target.subresource, dry_run=dry_run)
+                scale = _object(document)
+                return self._objects.rescale(kind, namespace, name, lambda _: scale, dry_run=dry_run, by=by), False
+            return self._objects.replace(kind, namespace, name, document, target.subresource, dry_run=dry_run, by=by)
         if target.verb == "patch":
-            return await self._patch(request, target, dry_run=dry_run)
+            return await self._patch(request, target, dry_run=dry_run, by=by)
         return await self._delete(request, target, dry_run=dry_run), False
 
-    async def _patch(self, request: web.BaseRequest, target: Target, *, dry_run: bool) -> tuple[Record, bool]:
+    async def _patch(
+        self, request: web.BaseRequest, target: Target, *, dry_run: bool, by: Writer
+    ) -> tuple[Record, bool]:
         kind, namespace, name, subresource = target.kind, target.namespace, target.name, target.subresource
         media = _media_type(request)
         change = _change_of(media, await request.read(), kind)
         if subresource == "scale":
-            record = self._objects.read(kind, namespace, name)
-            scale = _object(change(self._objects.scale_of(record)))
-            return self._objects.rescale(kind, record, scale, dry_run=dry_run), False
+            rescale = self._objects.rescale
+            return rescale(kind, namespace, name, lambda scale: _object(change(scale)), dry_run=dry_run, by=by), False
         if media == "application/apply-patch+yaml":
             if not request.query.get("fieldManager"):
                 message = "Required value: is required for apply patch"
@@ -117,8 +120,9 @@ class Face:
                     reason="FieldValueRequired",
                 )
             if not subresource:
-                return self._objects.apply(kind, namespace, name, change, dry_run=dry_run)
-        return self._objects.patch(kind, namespace, name, change, subresource, dry_run=dry_run), False
+                applied = by._replace(operation="Apply")
+                return self._objects.apply(kind, namespace, name, change, dry_run=dry_run, by=applied)
+        return self._objects.patch(kind, namespace, name, change, subresource, dry_run=dry_run, by=by), False
 
     async def _delete(self, request: web.BaseRequest, target: Target, *, dry_run: bool) -> web.Response:
         kind = target.kind
@@ -245,6 +249,11 @@ def _forbidden_option(field: str, cause: str) -> status.StatusFailure:
 def _predicate(kind: Kind, query: Mapping[str, str]) -> selectors.Predicate:
     labels = selectors.label_selector(query.get("labelSelector", ""))
     return selectors.both(labels, selectors.field_selector(kind, query.get("fieldSelector", "")))
+
+
+def _writer(request: web.BaseRequest) -> Writer:
+    """Return the field manager of a write: the one it names, else its user agent up to the slash."""
+    return Writer(request.query.get("fieldManager") or request.headers.get("User-Agent", "").partition("/")[0])
 
 
 def _unsigned(field: str, text: str) -> int:

@@ -35,12 +35,22 @@ class _Rule(NamedTuple):
         )
 
 
+class _Passing:
+    """A fault for the next `left` requests that `rule` covers; `code` 0 loses the answer instead of refusing."""
+
+    def __init__(self, rule: _Rule, code: int, left: int) -> None:
+        self.rule = rule
+        self.code = code
+        self.left = left
+
+
 class Faults:
     """The faults now in force."""
 
     def __init__(self) -> None:
         self._forbidden: list[_Rule] = []
         self._delays: list[tuple[_Rule, float]] = []
+        self._passing: list[_Passing] = []
         self.stale: set[tuple[str, str]] = set()
         self.unavailable = False
 
@@ -61,6 +71,24 @@ class Faults:
         self._delays = [(other, wait) for other, wait in self._delays if other != rule]
         if seconds:
             self._delays.append((rule, seconds))
+
+    def fail(self, code: int, verb: str, resource: str, times: int = 1) -> None:
+        """Refuse the next `times` matching requests with HTTP status `code`: nothing is done."""
+        self._passing.append(_Passing(_Rule(verb, resource, None), code, times))
+
+    def lose(self, verb: str, resource: str, times: int = 1) -> None:
+        """Do what the next `times` matching requests ask for and cut their connections in place of an answer."""
+        self._passing.append(_Passing(_Rule(verb, resource, None), 0, times))
+
+    def next_code(self, verb: str, resources: tuple[str, ...], namespace: str) -> int | None:
+        """Return what befalls this request: a status, 0 for a lost answer, None for nothing; counts it."""
+        for fault in self._passing:
+            if fault.rule.covers(verb, resources, namespace):
+                fault.left -= 1
+                if not fault.left:
+                    self._passing.remove(fault)
+                return fault.code
+        return None
 
     def is_forbidden(self, verb: str, resources: tuple[str, ...], namespace: str) -> bool:
         """Say whether a rule forbids the request; `resources` are the spellings of its resource."""

@@ -12,13 +12,22 @@ SUBRESOURCE_VERBS = ("get", "patch", "update")
 COMMON_FIELDS = ("metadata.name", "metadata.namespace")
 
 
+class ScalePaths(NamedTuple):
+    """Where the objects of a kind keep what a Scale shows, as JSON paths; `selector` "" where it is made from spec.selector."""
+
+    spec_replicas: str = ".spec.replicas"
+    status_replicas: str = ".status.replicas"
+    selector: str = ""
+
+
 class Kind(NamedTuple):
     """One served kind.
 
     `fields` are the field selectors beside metadata.name and metadata.namespace. `generation` says whether a changed spec counts
     up metadata.generation. `must_carry_version` refuses a PUT without resourceVersion, `create_on_update` lets a PUT create.
     `stored` is False for kinds that are answered and forgotten (reviews) or only listed. `custom` kinds were added at run time
-    and answer as custom resources do: list items carry kind and apiVersion, discovery names group and version.
+    and answer as custom resources do: list items carry kind and apiVersion, discovery names group and version. `scale` says where
+    the scale subresource of a custom kind reads and writes.
     """
 
     group: str
@@ -36,6 +45,7 @@ class Kind(NamedTuple):
     create_on_update: bool = False
     stored: bool = True
     custom: bool = False
+    scale: ScalePaths | None = None
 
     @property
     def api_version(self) -> str:
@@ -84,8 +94,20 @@ BUILTIN: tuple[Kind, ...] = (
     Kind("", "v1", "nodes", "Node", False, ("no",), (), _STATUS, fields=("spec.unschedulable",)),
     Kind("", "v1", "persistentvolumes", "PersistentVolume", False, ("pv",), (), _STATUS),
     Kind("", "v1", "pods", "Pod", True, ("po",), _ALL, _STATUS, fields=_POD_FIELDS, generation=True),
+    Kind("", "v1", "replicationcontrollers", "ReplicationController", True, ("rc",), _ALL, _SCALE, generation=True),
     Kind("", "v1", "serviceaccounts", "ServiceAccount", True, ("sa",)),
     Kind("", "v1", "services", "Service", True, ("svc",), _ALL, _STATUS, create_on_update=True),
+    Kind(
+        "apiextensions.k8s.io",
+        "v1",
+        "customresourcedefinitions",
+        "CustomResourceDefinition",
+        False,
+        ("crd", "crds"),
+        ("api-extensions",),
+        _STATUS,
+        generation=True,
+    ),
     Kind(
         "apiregistration.k8s.io",
         "v1",

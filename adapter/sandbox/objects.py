@@ -10,8 +10,9 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from adapter.sandbox import status
+from adapter.sandbox import customresources, scaling, status
 from adapter.sandbox.kinds import Kind, KindTable
+from adapter.sandbox.scaling import SANDBOX, Writer
 from adapter.sandbox.store import JSON, KindKey, Record, Store, clone
 
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
@@ -21,8 +22,10 @@ _SUBDOMAIN_RULE = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with "
     f"an alphanumeric character (e.g. 'example.com', regex used for validation is '{_SUBDOMAIN}')"
 )
-_SYSTEM_FIELDS = ("uid", "creationTimestamp", "generation", "deletionTimestamp")
-SCALED = frozenset(("deployments", "replicasets", "statefulsets"))
+_SYSTEM_FIELDS = ("uid", "creationTimestamp", "generation", "deletionTimestamp", "managedFields")
+_SCALED = frozenset(
+    (("", "replicationcontrollers"), ("apps", "deployments"), ("apps", "replicasets"), ("apps", "statefulsets"))
+)
 
 
 def timestamp(now: float) -> str:
@@ -63,9 +66,16 @@ class Objects:
         return record
 
     def create(
-        self, kind: Kind, namespace: str, document: JSON, *, trusted: bool = False, dry_run: bool = False
+        self,
+        kind: Kind,
+        namespace: str,
+        document: JSON,
+        *,
+        trusted: bool = False,
+        dry_run: bool = False,
+        by: Writer = SANDBOX,
     ) -> Record:
-        """Store a new object.
+        """Store a new object; `by` is noted as the writer of its replicas.
 
         A `trusted` create (from Python, never from HTTP) keeps the status it is given and makes the namespace if it is missing.
         """
@@ -83,7 +93,7 @@ class Objects:
             raise status.already_exists(kind, name)
         if metadata.get("resourceVersion"):
             raise status.bad_request("resourceVersion should not be set on objects to be created")
-        for field in (*_SYSTEM_FIELDS, "resourceVersion", "managedFields"):
+        for field in (*_SYSTEM_FIELDS, "resourceVersion"):
             metadata.pop(field, None)
         self._uids += 1
         metadata["uid"] = f"00000000-0000-4000-8000-{self._uids:012x}"
@@ -92,13 +102,23 @@ class Objects:
             metadata["generation"] = 1
         if "status" in kind.subresources and not trusted:
             document.pop("status", None)
+        _check_content(kind, namespace, document)
         _set_defaults(kind, document)
+        scaling.note_writer(kind, None, document, by, timestamp(self._now()))
         if dry_run:
             return Record(document, self.store.version)
         return self.store.put(store_key(kind), document)
 
     def replace(
-        self, kind: Kind, namespace: str, name: str, document: JSON, subresource: str = "", *, dry_run: bool = False
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        document: JSON,
+        subresource: str = "",
+        *,
+        dry_run: bool = False,
+        by: Writer = SANDBOX,
     ) -> tuple[Record, bool]:
         """Replace an object, or its status only; returns the record and whether it was created (kinds that PUT may create)."""
         document = self._checked(kind, namespace, clone(document))
@@ -109,12 +129,12 @@ class Objects:
         version = document["metadata"].get("resourceVersion", "")
         if current is None:
             if kind.create_on_update and not subresource and not version:
-                return self.create(kind, namespace, document, dry_run=dry_run), True
+                return self.create(kind, namespace, document, dry_run=dry_run, by=by), True
             raise status.not_found(kind, name)
         if not version and kind.must_carry_version:
             message = 'Invalid value: "": must be specified for an update'
             raise status.invalid(kind.plural, kind.group, name, field="metadata.resourceVersion", message=message)
-        return self._write(kind, current, document, subresource, dry_run=dry_run), False
+        return self._write(kind, current, document, subresource, dry_run=dry_run, by=by), False
 
     def patch(
         self,
@@ -125,6 +145,7 @@ class Objects:
         subresource: str = "",
         *,
         dry_run: bool = False,
+        by: Writer = SANDBOX,
     ) -> Record:
         """Replace an object by what `change` makes of it; `change` must not alter its argument."""
         current = self.read(kind, namespace, name)
@@ -133,18 +154,27 @@ class Objects:
             raise status.bad_request(
                 f"the name of the object ({document['metadata'].get('name', '')}) does not match the name on the URL ({name})"
             )
-        return self._write(kind, current, document, subresource, dry_run=dry_run)
+        return self._write(kind, current, document, subresource, dry_run=dry_run, by=by)
 
     def apply(
-        self, kind: Kind, namespace: str, name: str, merged: Callable[[JSON], JSON], *, dry_run: bool = False
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        merged: Callable[[JSON], JSON],
+        *,
+        dry_run: bool = False,
+        by: Writer = SANDBOX,
     ) -> tuple[Record, bool]:
         """Create the object or merge into it: what server-side apply comes to without field ownership."""
         if self.store.get(store_key(kind), namespace, name) is not None:
-            return self.patch(kind, namespace, name, merged, dry_run=dry_run), False
+            return self.patch(kind, namespace, name, merged, dry_run=dry_run, by=by), False
         document = merged({"metadata": {"name": name}})
-        return self.create(kind, namespace, document, dry_run=dry_run), True
+        return self.create(kind, namespace, document, dry_run=dry_run, by=by), True
 
-    def _write(self, kind: Kind, current: Record, document: JSON, subresource: str, *, dry_run: bool = False) -> Record:
+    def _write(
+        self, kind: Kind, current: Record, document: JSON, subresource: str, *, dry_run: bool, by: Writer
+    ) -> Record:
         metadata = document["metadata"]
         version = metadata.get("resourceVersion", "")
         if version and version != str(current.version):
@@ -161,6 +191,7 @@ class Objects:
             _carry_over(kind, current, document)
         if document == old:
             return current
+        scaling.note_writer(kind, old, document, by, timestamp(self._now()))
         if dry_run:
             return Record(document, current.version)
         if "deletionTimestamp" in old_metadata and not document["metadata"].get("finalizers"):
@@ -214,45 +245,13 @@ class Objects:
                         self.delete(inside, content)
         return last
 
-    def scale_of(self, record: Record) -> JSON:
-        """Return the Scale of an object; replicas 0 are left out of spec, as the real one leaves them out."""
-        document = record.document
-        metadata = document["metadata"]
-        replicas = document.get("spec", {}).get("replicas", 1)
-        state: JSON = {"replicas": document.get("status", {}).get("replicas", 0)}
-        selector = _selector_text(document.get("spec", {}).get("selector") or {})
-        if selector:
-            state["selector"] = selector
-        fields = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
-        return {
-            "kind": "Scale",
-            "apiVersion": "autoscaling/v1",
-            "metadata": {field: metadata[field] for field in fields if field in metadata},
-            "spec": {"replicas": replicas} if replicas else {},
-            "status": state,
-        }
-
-    def rescale(self, kind: Kind, record: Record, scale: JSON, *, dry_run: bool = False) -> Record:
-        """Write spec.replicas from a Scale document; its resourceVersion, when given, must be the object's."""
-        metadata = scale.get("metadata") or {}
-        if metadata.get("name", record.name) != record.name:
-            raise status.bad_request(
-                f"the name of the object ({metadata['name']}) does not match the name on the URL ({record.name})"
-            )
-        replicas = (scale.get("spec") or {}).get("replicas", 0)
-        if not isinstance(replicas, int) or isinstance(replicas, bool):
-            raise status.bad_request(
-                "json: cannot unmarshal into Go struct field ScaleSpec.spec.replicas of type int32"
-            )
-        if replicas < 0:
-            message = f"Invalid value: {replicas}: must be greater than or equal to 0"
-            raise status.invalid("Scale", "autoscaling", record.name, field="spec.replicas", message=message)
-        version = metadata.get("resourceVersion", "")
-        if version and version != str(record.version):
-            raise status.conflict(kind, record.name)
-        document = clone(record.document)
-        document.setdefault("spec", {})["replicas"] = replicas
-        return self._write(kind, record, document, "", dry_run=dry_run)
+    def rescale(
+        self, kind: Kind, namespace: str, name: str, change: Callable[[JSON], JSON], *, dry_run: bool, by: Writer
+    ) -> Record:
+        """Write the replicas of an object from what `change` makes of its Scale."""
+        record = self.read(kind, namespace, name)
+        document = scaling.rescaled(kind, record, change(scaling.scale_of(kind, record)))
+        return self._write(kind, record, document, "", dry_run=dry_run, by=by._replace(subresource="scale"))
 
     def _need_namespace(self, namespace: str, *, trusted: bool) -> None:
         if self.store.get(("", "namespaces"), "", namespace) is not None:
@@ -296,7 +295,6 @@ def _carry_over(kind: Kind, current: Record, document: JSON) -> None:
         metadata.pop(field, None)
         if field in old["metadata"]:
             metadata[field] = old["metadata"][field]
-    metadata.pop("managedFields", None)
     if kind.namespaced:
         metadata["namespace"] = current.namespace
     if "status" in kind.subresources:
@@ -319,9 +317,21 @@ def _check_name(kind: Kind, name: str) -> None:
         raise status.invalid(kind.kind, kind.group, name, field="metadata.name", message=message)
 
 
+def _check_content(kind: Kind, namespace: str, document: JSON) -> None:
+    """Refuse what the validation of a few kinds refuses."""
+    if store_key(kind) == customresources.KEY:
+        customresources.check(document)
+    elif store_key(kind) == ("", "events"):
+        involved = (document.get("involvedObject") or {}).get("namespace") or ""
+        if involved != namespace and (involved or namespace != "default"):
+            message = f'Invalid value: "{involved}": does not match event.namespace'
+            name = document["metadata"].get("name", "")
+            raise status.invalid(kind.kind, kind.group, name, field="involvedObject.namespace", message=message)
+
+
 def _set_defaults(kind: Kind, document: JSON) -> None:
     """Set the few defaults that clients of an autoscaler can observe."""
-    if kind.plural in SCALED and kind.group == "apps":
+    if store_key(kind) in _SCALED:
         spec = document.setdefault("spec", {})
         if spec.get("replicas") is None:
             spec["replicas"] = 1
@@ -334,18 +344,7 @@ def _set_defaults(kind: Kind, document: JSON) -> None:
         )
         document.setdefault("spec", {})
         document.setdefault("status", {}).setdefault("phase", "Active")
-    elif (kind.group, kind.plural) == ("autoscaling", "horizontalpodautoscalers"):
+    elif store_key(kind) == ("autoscaling", "horizontalpodautoscalers"):
         document.setdefault("spec", {}).setdefault("minReplicas", 1)
-
-
-def _selector_text(selector: JSON) -> str:
-    """Return a LabelSelector as text, as status.selector of a Scale carries it."""
-    terms = [f"{key}={value}" for key, value in (selector.get("matchLabels") or {}).items()]
-    signs = {"In": "in", "NotIn": "notin"}
-    for expression in selector.get("matchExpressions") or ():
-        key, operator = expression["key"], expression["operator"]
-        if operator in signs:
-            terms.append(f"{key} {signs[operator]} ({','.join(sorted(expression['values']))})")
-        else:
-            terms.append(key if operator == "Exists" else f"!{key}")
-    return ",".join(sorted(terms))
+    elif store_key(kind) == customresources.KEY:
+        document.setdefault("status", customresources.established(document))

@@ -143,6 +143,21 @@ def unavailable() -> StatusFailure:
     return StatusFailure(503, "ServiceUnavailable", "the server is currently unable to handle the request", {})
 
 
+_FAILURES = {
+    409: ("Conflict", "the object has been modified; please apply your changes to the latest version and try again"),
+    429: ("TooManyRequests", "too many requests, please try again later"),
+    500: ("InternalError", "Internal error occurred: etcdserver: leader changed"),
+    503: ("ServiceUnavailable", "the server is currently unable to handle the request"),
+    504: ("Timeout", "Timeout: request did not complete within the allotted timeout"),
+}
+
+
+def failure(code: int) -> StatusFailure:
+    """Return a refusal that a test asked for by its code."""
+    reason, message = _FAILURES[code]
+    return StatusFailure(code, reason, message, {})
+
+
 def too_large_version(asked: int, current: int) -> StatusFailure:
     """504: a list at a version that has not happened yet."""
     details = {

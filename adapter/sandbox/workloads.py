@@ -5,6 +5,7 @@ when and how often. Its law: what happens depends on the cluster's objects and `
 """
 
 import zlib
+from collections.abc import Callable
 from typing import NamedTuple
 
 import msgspec
@@ -14,6 +15,12 @@ from adapter.sandbox.objects import name_suffix, store_key, timestamp
 from adapter.sandbox.store import JSON, Record
 
 _LETTERS = "bcdf2456789"
+_CONTROLLER = "kube-controller-manager"
+
+
+def pod_address(number: int) -> str:
+    """Return the IP of the pod of that number, which counts from 1; nobody listens there."""
+    return f"10.244.{number >> 8 & 255}.{number & 255}"
 
 
 class _Pods(NamedTuple):
@@ -47,12 +54,13 @@ class Workloads:
     """Steps the Deployments of a cluster.
 
     A pod is Pending when it is made and Running and Ready `startup` seconds later. A changed template brings up a whole new
-    ReplicaSet, and the old one goes when the new pods are ready.
+    ReplicaSet, and the old one goes when the new pods are ready. `address` gives a started pod's IP by a number that no other pod has.
     """
 
-    def __init__(self, cluster: Cluster, *, startup: float = 3.0) -> None:
+    def __init__(self, cluster: Cluster, *, startup: float = 3.0, address: Callable[[int], str] = pod_address) -> None:
         self._cluster = cluster
         self._startup = startup
+        self._address = address
         self._made = 0
         self._due: dict[str, float] = {}
 
@@ -112,10 +120,12 @@ class Workloads:
                         "ownerReferences": [_owner("Deployment", record)],
                     },
                     "spec": {"replicas": wanted, "selector": {"matchLabels": labels}, "template": template},
-                }
+                },
+                manager=_CONTROLLER,
             )
         elif current.document["spec"]["replicas"] != wanted:
-            self._cluster.patch("replicasets", name, {"spec": {"replicas": wanted}}, record.namespace)
+            change = {"spec": {"replicas": wanted}}
+            self._cluster.patch("replicasets", name, change, record.namespace, manager=_CONTROLLER)
         current = self._cluster.store.get(store_key(kind), record.namespace, name)
         assert current is not None
         return current, old
@@ -155,11 +165,11 @@ class Workloads:
             if self._due.get(pod.document["metadata"]["uid"], now) > now:
                 continue
             self._due.pop(pod.document["metadata"]["uid"], None)
-            number = int(pod.document["metadata"]["uid"][-4:], 16)
+            number = int(pod.document["metadata"]["uid"][-12:], 16)
             state = {
                 "phase": "Running",
                 "startTime": timestamp(now),
-                "podIP": f"10.244.{number >> 8}.{number & 255}",
+                "podIP": self._address(number),
                 "conditions": [_condition("Ready", now, holds=True)],
                 "containerStatuses": [
                     {"name": container["name"], "ready": True, "restartCount": 0}

@@ -701,3 +701,9 @@ async def test_a_new_list_takes_away_what_is_gone() -> None:
     reflector.store.put("default", "gone", {})
     await reflector._list()
     assert reflector.store.names(None, EVERYTHING) == ("a",)
+
+
+async def test_days_of_failures_are_no_end() -> None:
+    script, reflector, _ = await play(*[failure(503)] * 1100, "7", random=lambda: 0.5)
+    assert reflector.synced
+    assert script.pauses[-1] == 45.0

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.clients import objectlist
-from adapter.clients.objectlist import ListDecoder, ObjectMeta, Status, WatchDecoder, WatchEvent
+from adapter.clients.objectlist import Form, ListDecoder, ObjectEvent, ObjectMeta, Status, WatchDecoder, WatchEvent
 
 
 def document(number: int, **annotations: str) -> dict[str, Any]:
@@ -201,3 +201,73 @@ def test_watch_decoder_survives_any_input(body: bytes, size: int) -> None:
         watch(body, size)
     except msgspec.DecodeError:
         return
+
+
+# -- whole objects -------------------------------------------------------------------------------------------------------
+
+
+class _Spec(msgspec.Struct):
+    replicas: int = 0
+
+
+class _Whole(msgspec.Struct):
+    metadata: ObjectMeta
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+
+
+def keep(whole: _Whole) -> tuple[str, int]:
+    return whole.metadata.name, whole.spec.replicas
+
+
+def keep_raw(raw: msgspec.Raw) -> tuple[str, int]:
+    return keep(msgspec.json.decode(raw, type=_Whole))
+
+
+FORMS = {"decoded": Form(_Whole, keep), "raw": Form(msgspec.Raw, keep_raw)}
+
+
+def whole(number: int, note: str) -> dict[str, Any]:
+    template = {"metadata": {"annotations": {"note": note}}, "spec": {"containers": [{"metadata": {"replicas": 7}}]}}
+    spec = {
+        "template": template,
+        "replicas": number,
+        "volumes": [{"metadata": {"name": note}, "spec": {"replicas": 5}}],
+    }
+    return {"metadata": {"name": f"web-{number}", "annotations": {"note": note}}, "spec": spec, "status": [template]}
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+@given(st.lists(st.text(max_size=20), max_size=10), st.integers(1, 600), st.sampled_from(list(LAYOUTS)))
+def test_a_list_of_whole_objects_in_any_pieces(
+    form: Form[tuple[str, int]], texts: list[str], size: int, layout: str
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(objectlist, "STEP_BYTES", 500)
+        body = LAYOUTS[layout]([whole(number, AWKWARD + text) for number, text in enumerate(texts)]).encode()
+        decoder = ListDecoder(form)
+        found = [each for piece in pieces_of(body, size) for batch in decoder.feed(piece) for each in batch]
+        rest, meta = decoder.finish()
+    assert [*found, *rest] == [(f"web-{number}", number) for number in range(len(texts))]
+    assert meta == objectlist.ListMeta("77", "more")
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_a_watch_of_whole_objects(form: Form[tuple[str, int]]) -> None:
+    late = whole(2, "x")
+    late["metadata"]["resourceVersion"] = "8"
+    gone = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}
+    body = (
+        line("ADDED", whole(1, "x"))
+        + line("DELETED", late)
+        + line("BOOKMARK", {"kind": "Deployment", "metadata": {"resourceVersion": "9"}, "spec": {"replicas": "none"}})
+        + line("ERROR", gone)
+    )
+    decoder = WatchDecoder(lambda text: objectlist.decode_event(form, text))
+    found = [batch for piece in pieces_of(body, 50) for batch in decoder.feed(piece)]
+    assert found[-1] == Status(410, "Expired", "too old")
+    assert [event for batch in found[:-1] if not isinstance(batch, Status) for event in batch] == [
+        ObjectEvent("ADDED", ("web-1", 1), ""),
+        ObjectEvent("DELETED", ("web-2", 2), "8"),
+        ObjectEvent("BOOKMARK", None, "9"),
+    ]

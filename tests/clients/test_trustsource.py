@@ -140,6 +140,14 @@ async def test_pauses_grow_and_are_bounded(cluster: Cluster, faults: FaultLog) -
     assert found.pauses[:8] == [0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0]
 
 
+async def test_pauses_after_days_of_failures(cluster: Cluster, faults: FaultLog) -> None:
+    cluster.forbid("list", "configmaps")
+    async with reading(cluster, faults) as found:
+        found.source._failures = 3000
+        await waiting.until(lambda: len(found.pauses) >= 3)
+    assert set(found.pauses) == {30.0}
+
+
 async def test_an_api_server_that_goes_and_comes_back(cluster: Cluster, faults: FaultLog) -> None:
     publish(cluster, a="1")
     async with reading(cluster, faults) as found:

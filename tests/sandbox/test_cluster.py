@@ -864,8 +864,8 @@ async def test_a_kubeconfig_without_authority(tmp_path: Path, authority: Authori
 
 
 async def test_a_read_back_of_all_kinds(cluster: Cluster, http: aiohttp.ClientSession) -> None:
-    """Every stored kind can be created, listed in all forms, read and deleted."""
-    for kind in [kind for kind in cluster.kinds if kind.stored]:
+    """Every stored kind that needs no content can be created, listed in all forms, read and deleted."""
+    for kind in [kind for kind in cluster.kinds if kind.stored and kind.plural != "customresourcedefinitions"]:
         base = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
         path = f"{base}/namespaces/default/{kind.plural}" if kind.namespaced else f"{base}/{kind.plural}"
         status, made = await ask(http, "POST", path, json={"metadata": {"name": "some"}})

@@ -1,0 +1,296 @@
+"""The autoscalers of the cluster: FastPathAutoscalers, which are ours, and whoever else scales the same targets.
+
+What lives here: `Autoscalers`, a mirror of the FastPathAutoscalers; `Rivals`, which knows the autoscalers of each target,
+HorizontalPodAutoscalers among them. Not here: what stands in an autoscaler (`model.autoscalerdocuments`), documents in files
+(`autoscalerfiles`). The law: an object that cannot be read is there with its faults; it is never passed over, and keeps no other from
+being read.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeVar
+
+import msgspec
+
+from adapter import errors
+from adapter.clients.mirror import Collection, Mirror, Part, WholeClient, in_steps
+from adapter.clients.objectlist import Form
+from adapter.clients.reflector import Named, ReflectorStatus, Surroundings
+from adapter.model import autoscalerdocuments, fastpathautoscaler
+from adapter.model.autoscaling import CrossVersionObjectReference, Struct
+from adapter.model.fastpathautoscaler import FastPathAutoscaler
+from adapter.model.resources import BUILTIN, APIResource
+
+T = TypeVar("T", bound=Named)
+
+ANNOTATION_PREFIX = "fastpath.io/"
+
+_VERBS = frozenset({"get", "list", "watch"})
+_GROUP, _, _VERSION = fastpathautoscaler.API_VERSION.partition("/")
+_KIND, _PLURAL = fastpathautoscaler.KIND, fastpathautoscaler.PLURAL
+_FASTPATH = APIResource(_GROUP, _VERSION, _PLURAL, _KIND.lower(), _KIND, True, _VERBS, True)
+_found = BUILTIN.lookup("horizontalpodautoscalers")
+assert _found is not None
+_HPA: APIResource = _found
+
+
+class ReadAutoscaler(msgspec.Struct, frozen=True, gc=False):
+    """A FastPathAutoscaler as the API server has it; `autoscaler` is None for one whose form is wrong, and `faults` say why."""
+
+    namespace: str
+    name: str
+    resource_version: str
+    autoscaler: FastPathAutoscaler | None
+    faults: tuple[errors.Fault, ...] = ()
+
+
+class WatchedHPA(msgspec.Struct, frozen=True, gc=False):
+    """What is kept of a HorizontalPodAutoscaler: its target, and those of its annotations that are about Fastpath."""
+
+    namespace: str
+    name: str
+    target: CrossVersionObjectReference
+    annotations: Mapping[str, str]
+
+
+class _Metadata(Struct, frozen=True):
+    name: str = ""
+    namespace: str = ""
+    resource_version: str = ""
+    annotations: Mapping[str, str] | None = None
+
+
+class _Named(Struct, frozen=True):
+    metadata: _Metadata = _Metadata()
+
+
+class _HPASpec(Struct, frozen=True):
+    scale_target_ref: CrossVersionObjectReference = CrossVersionObjectReference()
+
+
+class _HPADocument(Struct, frozen=True):
+    metadata: _Metadata = _Metadata()
+    spec: _HPASpec = _HPASpec()
+
+
+_NAMED = msgspec.json.Decoder(_Named)
+_NONE: Mapping[str, str] = {}
+
+
+def _keep_autoscaler(raw: msgspec.Raw) -> ReadAutoscaler:
+    meta = _NAMED.decode(raw).metadata
+    try:
+        autoscaler = autoscalerdocuments.decode_object(raw)
+    except errors.InputError as error:
+        return ReadAutoscaler(meta.namespace, meta.name, meta.resource_version, None, error.faults)
+    return ReadAutoscaler(meta.namespace, meta.name, meta.resource_version, autoscaler)
+
+
+def _keep_hpa(document: _HPADocument) -> WatchedHPA:
+    meta = document.metadata
+    ours = {key: value for key, value in (meta.annotations or _NONE).items() if key.startswith(ANNOTATION_PREFIX)}
+    return WatchedHPA(meta.namespace, meta.name, document.spec.scale_target_ref, ours or _NONE)
+
+
+def _same_autoscaler(one: ReadAutoscaler, other: ReadAutoscaler) -> bool:
+    return one.resource_version == other.resource_version
+
+
+class Autoscalers:
+    """All FastPathAutoscalers, or those of `namespaces`, while `run` runs.
+
+    `changed` is called with namespace and name for each that came, went or has a new version, the first list's after that is in. Where
+    their CustomResourceDefinition is not installed there are none, and it is looked again.
+    """
+
+    def __init__(
+        self,
+        client: WholeClient,
+        surroundings: Surroundings,
+        changed: Callable[[str, str], None],
+        namespaces: Sequence[str] = ("",),
+    ) -> None:
+        form = Form(msgspec.Raw, _keep_autoscaler)
+        self._objects: Collection[ReadAutoscaler] = Collection(self._note, self._listed, _same_autoscaler)
+        self._changed = changed
+        self._told = False
+        self._mirrors = _mirrors(form, _FASTPATH, client, surroundings, self._objects, namespaces)
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        await _run(self._mirrors)
+
+    @property
+    def synced(self) -> bool:
+        """Whether the first list is in."""
+        return all(mirror.synced for mirror in self._mirrors)
+
+    def status(self) -> tuple[ReflectorStatus, ...]:
+        """Return what the watches say of themselves."""
+        return tuple(mirror.status() for mirror in self._mirrors)
+
+    def __iter__(self) -> Iterator[ReadAutoscaler]:
+        """Iterate over all there are, faulty ones included."""
+        return iter(self._objects)
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    def find(self, namespace: str, name: str) -> ReadAutoscaler | None:
+        """Return one, None if it is not there."""
+        return self._objects.find(namespace, name)
+
+    def _note(self, namespace: str, name: str) -> None:
+        if self._told:
+            self._changed(namespace, name)
+
+    def _listed(self) -> Iterator[None]:
+        if not self._told and self.synced:
+            self._told = True
+            yield from in_steps(tuple(self._objects), lambda each: self._changed(each.namespace, each.name))
+
+
+class TargetKey(NamedTuple):
+    """What autoscalers may have in common: the object they scale, whatever version of its group they name."""
+
+    namespace: str
+    group: str
+    kind: str
+    name: str
+
+    @classmethod
+    def of(cls, namespace: str, reference: CrossVersionObjectReference) -> "TargetKey":
+        """Return the key of what an autoscaler of `namespace` refers to."""
+        group = reference.api_version.rpartition("/")[0]
+        return cls(namespace, group, reference.kind.lower(), reference.name)
+
+
+class _Owners:
+    """Which autoscalers refer to which target."""
+
+    def __init__(self) -> None:
+        self._targets: dict[tuple[str, str, str], TargetKey] = {}
+        self._owners: dict[TargetKey, set[tuple[str, str, str]]] = {}
+
+    def put(self, kind: str, namespace: str, name: str, target: TargetKey | None) -> list[TargetKey]:
+        """Note what an autoscaler refers to (None: it is gone); return the targets whose autoscalers are others now."""
+        owner = (kind, namespace, name)
+        old = self._targets.get(owner)
+        if old == target:
+            return []
+        if old is not None:
+            del self._targets[owner]
+            self._owners[old].discard(owner)
+            if not self._owners[old]:
+                del self._owners[old]
+        if target is not None:
+            self._targets[owner] = target
+            self._owners.setdefault(target, set()).add(owner)
+        return [each for each in (old, target) if each is not None]
+
+    def targets(self) -> Iterable[TargetKey]:
+        return self._owners
+
+    def of(self, target: TargetKey) -> set[tuple[str, str, str]]:
+        return self._owners.get(target, set())
+
+
+class Rivals:
+    """The autoscalers of each target: HorizontalPodAutoscalers, watched while `run` runs, and those that are `put` here.
+
+    `changed` is called with a target when it has other autoscalers than before, once the first list is in.
+    """
+
+    def __init__(
+        self,
+        client: WholeClient,
+        surroundings: Surroundings,
+        changed: Callable[[TargetKey], None] = lambda _: None,
+        namespaces: Sequence[str] = ("",),
+    ) -> None:
+        self.changed = changed
+        self._owners = _Owners()
+        self._objects: Collection[WatchedHPA] = Collection(self._note, self._listed)
+        self._told = False
+        self._mirrors = _mirrors(Form(_HPADocument, _keep_hpa), _HPA, client, surroundings, self._objects, namespaces)
+
+    async def run(self) -> None:
+        """Watch HorizontalPodAutoscalers until cancelled."""
+        await _run(self._mirrors)
+
+    @property
+    def synced(self) -> bool:
+        """Whether the first list of HorizontalPodAutoscalers is in."""
+        return all(mirror.synced for mirror in self._mirrors)
+
+    def status(self) -> tuple[ReflectorStatus, ...]:
+        """Return what the watches say of themselves."""
+        return tuple(mirror.status() for mirror in self._mirrors)
+
+    def hpas(self) -> Iterator[WatchedHPA]:
+        """Iterate over the HorizontalPodAutoscalers."""
+        return iter(self._objects)
+
+    def put(self, autoscaler: FastPathAutoscaler) -> None:
+        """Note an autoscaler of ours, wherever it was read."""
+        meta = autoscaler.metadata
+        target = TargetKey.of(meta.namespace, autoscaler.spec.scale_target_ref)
+        self._tell(self._owners.put(_KIND, meta.namespace, meta.name, target))
+
+    def remove(self, namespace: str, name: str) -> None:
+        """Note that an autoscaler of ours is gone."""
+        self._tell(self._owners.put(_KIND, namespace, name, None))
+
+    def of(self, autoscaler: FastPathAutoscaler) -> tuple[str, ...] | None:
+        """Return the other autoscalers of its target as ``Kind/name``, sorted; None while that is not known."""
+        if not self.synced:
+            return None
+        meta = autoscaler.metadata
+        itself = (_KIND, meta.namespace, meta.name)
+        owners = self._owners.of(TargetKey.of(meta.namespace, autoscaler.spec.scale_target_ref))
+        return tuple(sorted(f"{kind}/{name}" for kind, namespace, name in owners if (kind, namespace, name) != itself))
+
+    def _note(self, namespace: str, name: str) -> None:
+        found = self._objects.find(namespace, name)
+        target = None if found is None else TargetKey.of(namespace, found.target)
+        self._tell(self._owners.put(_HPA.kind, namespace, name, target))
+
+    def _tell(self, targets: list[TargetKey]) -> None:
+        if self._told:
+            for target in targets:
+                self.changed(target)
+
+    def _listed(self) -> Iterator[None]:
+        if not self._told and self.synced:
+            self._told = True
+            yield from in_steps(tuple(self._owners.targets()), self.changed)
+
+
+def _mirrors(
+    form: Form[T],
+    resource: APIResource,
+    client: WholeClient,
+    surroundings: Surroundings,
+    objects: Collection[T],
+    namespaces: Sequence[str],
+) -> list[Mirror[T]]:
+    return [
+        Mirror(
+            form,
+            resource,
+            client,
+            surroundings,
+            Part(objects, namespace),
+            name=f"{resource.group_resource} in {namespace} (scaler)"
+            if namespace
+            else f"{resource.group_resource} (scaler)",
+            namespace=namespace,
+        )
+        for namespace in namespaces
+    ]
+
+
+async def _run(mirrors: Sequence[Mirror[T]]) -> None:
+    async with asyncio.TaskGroup() as group:
+        for mirror in mirrors:
+            group.create_task(mirror.run(), name=f"reflector of {mirror.name}")

@@ -1,0 +1,142 @@
+"""An API server that knows whole pods and nothing else: `python -m benchmarks.podlist PORTFILE PODS PODS_PER_APP OWNER EVENTS`.
+
+It answers the list of all pods, in one body as from a watch cache, and a watch which tells of EVENTS pods that became unready, as fast as
+they are read. Objects are about as large as real ones, fields that nobody here reads included. Runs until it is ended.
+"""
+
+import asyncio
+import itertools
+import json
+import operator
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import uvloop
+from aiohttp import web
+
+from benchmarks.stage import App, make_apps
+
+_BATCH = 100
+_TIME = "2026-01-{day:02}T{hour:02}:{minute:02}:{second:02}Z"
+
+
+def pod(app: App, number: int, name: str, owner: str, *, ready: bool = True) -> dict[str, Any]:
+    """Return a pod of an app; `number` is its place among all pods, from which its address and its age follow."""
+    labels = {"app": app.name, "app.kubernetes.io/instance": app.name, "app.kubernetes.io/version": "1.4.2"}
+    if owner == "StatefulSet":
+        labels |= {"controller-revision-hash": f"{app.name}-7c9f8d6b5", "statefulset.kubernetes.io/pod-name": name}
+    else:
+        labels["pod-template-hash"] = "7c9f8d6b5"
+    minutes, second = divmod(number * 7 % 2_500_000, 60)
+    hours, minute = divmod(minutes, 60)
+    day, hour = divmod(hours, 24)
+    time = _TIME.format(day=day + 1, hour=hour, minute=minute, second=second)
+    keys: dict[str, Any] = {
+        f'k:{{"type":"{kind}"}}': {".": {}, "f:lastTransitionTime": {}, "f:status": {}} for kind in "ABCDEF"
+    }
+    managed = [
+        {"manager": manager, "operation": "Update", "apiVersion": "v1", "time": time, "fieldsType": "FieldsV1", "fieldsV1": {"f:status": {"f:conditions": keys}}}
+        for manager in ("kube-controller-manager", "kubelet")
+    ]  # fmt: skip
+    container = {
+        "name": app.name,
+        "image": f"registry.example.com/team/{app.name}@sha256:{number % 7:064}",
+        "env": [{"name": f"SETTING_{index}", "value": f"value of setting {index}"} for index in range(20)],
+        "ports": [{"name": "http", "containerPort": 8080, "protocol": "TCP"}, {"name": "metrics", "containerPort": 9090}],
+        "resources": {"requests": {"cpu": "250m", "memory": "256Mi"}, "limits": {"memory": "512Mi"}},
+        "volumeMounts": [{"name": f"kube-api-access-{number:05}", "mountPath": "/var/run/secrets", "readOnly": True}],
+        "readinessProbe": {"httpGet": {"path": "/ready", "port": "http"}, "periodSeconds": 5},
+    }  # fmt: skip
+    conditions = [
+        {"type": kind, "status": "True", "lastProbeTime": None, "lastTransitionTime": time}
+        for kind in ("Initialized", "ContainersReady", "PodScheduled")
+    ]
+    conditions.append({"type": "Ready", "status": str(ready), "lastTransitionTime": time})
+    address = f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
+    return {
+        "metadata": {
+            "name": name,
+            "generateName": f"{app.name}-7c9f8d6b5-",
+            "namespace": app.namespace,
+            "uid": f"6f4b1f9c-5f7e-4a55-9a3c-{number:012x}",
+            "resourceVersion": str(1000 + number + (not ready) * 1_000_000),
+            "creationTimestamp": time,
+            "labels": labels,
+            "ownerReferences": [{"apiVersion": "apps/v1", "kind": owner, "name": app.name, "controller": True}],
+            "managedFields": managed,
+        },
+        "spec": {
+            "containers": [container],
+            "nodeName": f"node-{number % 1000}",
+            "volumes": [{"name": f"kube-api-access-{number:05}", "projected": {"sources": [{"serviceAccountToken": {}}]}}],
+            "tolerations": [{"key": f"node.kubernetes.io/{key}", "effect": "NoExecute"} for key in ("not-ready", "gone")],
+        },
+        "status": {
+            "phase": "Running",
+            "conditions": conditions,
+            "hostIP": "192.0.2.7",
+            "podIP": address,
+            "podIPs": [{"ip": address}],
+            "startTime": time,
+            "containerStatuses": [{"name": app.name, "ready": ready, "containerID": f"containerd://{number:064x}"}],
+        },
+    }  # fmt: skip
+
+
+def encode_pods(pods: int, pods_per_app: int, owner: str, *, ready: bool = True) -> Iterator[bytes]:
+    """Yield pods as the API server writes them."""
+    number = 0
+    for app in make_apps(-(-pods // pods_per_app), pods_per_app):
+        for name in app.pods:
+            if number < pods:
+                yield json.dumps(pod(app, number, name, owner, ready=ready), separators=(",", ":")).encode()
+                number += 1
+
+
+class PodList:
+    """The answers, each made anew while it is sent."""
+
+    def __init__(self, pods: int, pods_per_app: int, owner: str, events: int) -> None:
+        self._pods = (pods, pods_per_app, owner)
+        self._events = events
+
+    async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer a list, or a watch that stays open."""
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        response.enable_chunked_encoding()
+        await response.prepare(request)
+        if "watch" in request.query:
+            late = itertools.islice(encode_pods(*self._pods, ready=False), self._events)
+            await _send(response, (b'{"type":"MODIFIED","object":' + text + b"}\n" for text in late))
+            await asyncio.Event().wait()
+        await response.write(b'{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"900"},"items":[')
+        separators = itertools.chain([b""], itertools.repeat(b","))
+        await _send(response, map(operator.add, separators, encode_pods(*self._pods)))
+        await response.write(b"]}\n")
+        await response.write_eof()
+        return response
+
+
+async def _send(response: web.StreamResponse, texts: Iterator[bytes]) -> None:
+    while batch := b"".join(itertools.islice(texts, _BATCH)):
+        await response.write(batch)
+
+
+async def main(port_file: Path, listed: PodList) -> None:
+    runner = web.ServerRunner(web.Server(listed.answer, access_log=None))
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    written = port_file.with_suffix(".new")
+    written.write_text(str(runner.addresses[0][1]), encoding="ascii")
+    os.replace(written, port_file)  # noqa: PTH105 - whole or not at all
+    await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    uvloop.run(
+        main(Path(sys.argv[1]), PodList(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], events=int(sys.argv[5])))
+    )

@@ -1,0 +1,167 @@
+"""What watching all pods of a large cluster costs the scaler: memory, time to the first list, and how long the event loop is held.
+
+Each run is a process of its own that has imported all of Fastpath, lists whole pods over HTTP, follows the pods of every app, and then
+takes a burst of events in which pods become unready. The longest hold is processor time between two turns of a timer, all that runs
+between them included; the longest collection is the garbage collector's, with what was imported set aside as `fastpath serve` does.
+"""
+
+import asyncio
+import gc
+import json
+import random
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import uvloop
+
+from adapter.app import SystemClock
+from adapter.clients import credentials, kubernetes
+from adapter.clients.podwatch import PodWatch
+from adapter.clients.reflector import Surroundings
+from adapter.model.selectors import parse_selector
+from adapter.monitoring import FaultLog, Monitoring
+from benchmarks import common
+from benchmarks.common import Goal, Report
+from benchmarks.stage import ROOT, Stage, make_apps
+
+_TIMER_SECONDS = 0.001
+_PODS_PER_APP = 10
+
+
+class Holds:
+    """The longest time that the event loop was held, in milliseconds of processor time."""
+
+    def __init__(self) -> None:
+        self.longest = 0.0
+
+    async def watch(self) -> None:
+        """Look at the processor's clock on every turn of a short timer."""
+        before = time.thread_time()
+        while True:
+            await asyncio.sleep(_TIMER_SECONDS)
+            now = time.thread_time()
+            self.longest = max(self.longest, (now - before) * 1000)
+            before = now
+
+    def take(self) -> float:
+        """Return it and begin anew."""
+        longest, self.longest = self.longest, 0.0
+        return longest
+
+
+class Collections:
+    """The longest garbage collection, in milliseconds of processor time."""
+
+    def __init__(self) -> None:
+        self.longest = 0.0
+        self._begun = 0.0
+        gc.callbacks.append(self._note)
+
+    def _note(self, phase: str, _: object) -> None:
+        if phase == "start":
+            self._begun = time.thread_time()
+        else:
+            self.longest = max(self.longest, (time.thread_time() - self._begun) * 1000)
+
+
+def memory(field: str) -> float:
+    """Return a line of this process' status in MiB."""
+    found = re.search(rf"^{field}:\s+(\d+) kB", Path("/proc/self/status").read_text(encoding="ascii"), re.MULTILINE)
+    assert found is not None
+    return int(found[1]) / 1024
+
+
+async def measure(url: str, pods: int, events: int) -> dict[str, float]:
+    """Return the figures of one run in this process."""
+    clock, monitoring = SystemClock(), Monitoring()
+    client = await kubernetes.connect(credentials.build_configuration(url), random=random.random)
+    around = Surroundings(client, clock, monitoring, FaultLog(monitoring, clock), random.random)
+    watch = PodWatch(client, around)
+    changes = 0
+
+    def changed() -> None:
+        nonlocal changes
+        changes += 1
+
+    followed = [
+        watch.follow(app.namespace, parse_selector(f"app={app.name}"), f"{app.namespace}/{app.name}", changed)
+        for app in make_apps(-(-pods // _PODS_PER_APP), _PODS_PER_APP)
+    ]
+    gc.collect()
+    gc.freeze()
+    collections, holds = Collections(), Holds()
+    before = memory("VmRSS")
+    figures = {"before_mib": before}
+    async with client, asyncio.TaskGroup() as group:
+        tasks = [group.create_task(holds.watch()), group.create_task(watch.run())]
+        begun, used = time.perf_counter(), time.thread_time()
+        while changes < len(followed):  # noqa: ASYNC110 - the same turns that look for holds
+            await asyncio.sleep(_TIMER_SECONDS)
+        figures |= {
+            "list_seconds": time.perf_counter() - begun,
+            "list_cpu_microseconds_per_pod": (time.thread_time() - used) * 1e6 / pods,
+            "list_hold_ms": holds.take(),
+        }
+        begun, used = time.perf_counter(), time.thread_time()
+        last = followed[(events - 1) // _PODS_PER_APP]
+        while last.ready > _PODS_PER_APP - 1 - (events - 1) % _PODS_PER_APP:  # noqa: ASYNC110 - as above
+            await asyncio.sleep(0.01)
+        figures |= {
+            "event_cpu_microseconds": (time.thread_time() - used) * 1e6 / events,
+            "event_hold_ms": holds.take(),
+        }
+        gc.collect()
+        for task in tasks:
+            task.cancel()
+    return figures | {
+        "collection_ms": collections.longest,
+        "rss_mib": memory("VmRSS"),
+        "peak_mib": memory("VmHWM"),
+        "changes": changes,
+    }
+
+
+def run_case(pods: int, owner: str, events: int) -> dict[str, float]:
+    """Return the figures of one run in a process of its own."""
+    with Stage() as stage:
+        url = stage.start_pod_list(pods, _PODS_PER_APP, owner, events)
+        command = [sys.executable, "-m", "benchmarks.podwatch", "--measure", url, str(pods), str(events)]
+        done = subprocess.run(
+            common.on_server_core(command), cwd=ROOT, capture_output=True, text=True, check=False, timeout=600
+        )
+        if done.returncode:
+            sys.exit(done.stderr)
+        found: dict[str, float] = json.loads(done.stdout)
+        return found
+
+
+def main() -> None:
+    sizes = common.parse_sizes(__doc__, pods=100_000, events=20_000, runs=3)
+    common.stay_on_load_core()
+    report = Report(
+        "podwatch",
+        vars(sizes),
+        {
+            f"{case}_{figure}": goal
+            for case in ("deployment", "stateful")
+            for figure, goal in (
+                ("peak_mib", Goal("memory", 400, "MiB")),
+                ("list_hold_ms", Goal("hold", 10, "ms")),
+                ("event_hold_ms", Goal("hold", 10, "ms")),
+            )
+        },
+    )
+    for case, owner in (("deployment", "ReplicaSet"), ("stateful", "StatefulSet")):
+        found = common.median_of([run_case(sizes.pods, owner, sizes.events) for _ in range(sizes.runs)])
+        report.add(**{f"{case}_{name}": value for name, value in found.items()})
+    report.show()
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--measure"]:
+        print(json.dumps(uvloop.run(measure(sys.argv[2], int(sys.argv[3]), int(sys.argv[4])))))
+    else:
+        main()

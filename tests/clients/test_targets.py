@@ -1,0 +1,545 @@
+"""Scale targets from caches: what a GET of the scale would say, without one, and what stands in where watching is not possible."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import aiohttp
+import pytest
+
+from adapter import errors
+from adapter.clients import credentials, kubernetes, targetforms, targets
+from adapter.clients.apidiscovery import CatalogueSource
+from adapter.clients.reflector import Periods, Surroundings
+from adapter.clients.targetforms import ScalePaths
+from adapter.clients.targets import Target, Targets, Unfound
+from adapter.model.autoscaling import CrossVersionObjectReference
+from adapter.monitoring import FaultLog, Monitoring
+from adapter.sandbox import customresources, kinds
+from adapter.sandbox.cluster import Cluster
+from adapter.sandbox.workloads import deployment
+from tests.support.clock import ShiftedClock
+from tests.support.waiting import until
+
+JSON = dict[str, Any]
+QUICK = Periods(backoff=0.01, backoff_limit=0.05, short_watch=0.02, relist=0.05)
+WEB = CrossVersionObjectReference("Deployment", "web", "apps/v1")
+WIDGET = CrossVersionObjectReference("Widget", "w", "example.com/v1")
+NOT_YET = Unfound("the scale is not yet known", known=False)
+
+
+class Pauses:
+    """Pauses of the machinery, all of them short."""
+
+    def __init__(self) -> None:
+        self.taken: list[float] = []
+
+    async def __call__(self, seconds: float) -> None:
+        self.taken.append(seconds)
+        await asyncio.sleep(max(0.002, min(seconds / 100, 0.05)))
+
+
+class Watched:
+    """Targets on a cluster."""
+
+    def __init__(self, client: kubernetes.KubernetesClient, namespaces: Sequence[str]) -> None:
+        self.clock = ShiftedClock()
+        self.pauses = Pauses()
+        monitoring = Monitoring()
+        faults = FaultLog(monitoring, self.clock)
+        around = Surroundings(client, self.clock, monitoring, faults, lambda: 0.5, self.pauses, QUICK)
+        self.catalogue = CatalogueSource(client, self.clock, faults)
+        self.targets = Targets(client, around, self.catalogue, namespaces)
+
+    def web(self, reference: CrossVersionObjectReference = WEB) -> Target:
+        found = self.targets.find("default", reference)
+        assert isinstance(found, Target), found
+        return found
+
+    async def until_found(self, reference: CrossVersionObjectReference = WEB) -> Target:
+        await until(lambda: isinstance(self.targets.find("default", reference), Target))
+        return self.web(reference)
+
+    async def until_refused(self, reference: CrossVersionObjectReference = WEB) -> str:
+        await until(lambda: getattr(self.targets.find("default", reference), "known", False))
+        found = self.targets.find("default", reference)
+        assert isinstance(found, Unfound)
+        return found.message
+
+
+@contextlib.asynccontextmanager
+async def watching(cluster: Cluster, namespaces: Sequence[str] = ("",)) -> AsyncIterator[Watched]:
+    configuration = credentials.build_configuration(cluster.url)
+    async with await kubernetes.connect(configuration, random=lambda: 0.0, timeout=1.0) as client:
+        watched = Watched(client, namespaces)
+        task = asyncio.create_task(watched.targets.run(), name="targets")
+        try:
+            yield watched
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+
+def asked(cluster: Cluster) -> list[str]:
+    return [f"{request.verb} {request.resource}" for request in cluster.requests]
+
+
+def put_widgets(cluster: Cluster, **paths: str) -> None:
+    places = kinds.ScalePaths(**paths) if paths else kinds.ScalePaths(selector=".status.selector")
+    cluster.create(customresources.definition("example.com", "v1", "widgets", "Widget", scale=places))
+
+
+def widget(spec: JSON, status: JSON | None = None) -> JSON:
+    body = {"kind": "Widget", "apiVersion": "example.com/v1", "metadata": {"name": "w"}, "spec": spec}
+    return body | ({"status": status} if status is not None else {})
+
+
+# -- kinds that everybody has --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("api_version", "kind", "plural", "selector"),
+    [
+        ("apps/v1", "Deployment", "deployments", {"matchLabels": {"b": "c", "a": "x"}}),
+        ("apps/v1", "StatefulSet", "statefulsets", {"matchLabels": {"a": "x"}, "matchExpressions": [{"key": "b", "operator": "Exists"}, {"key": "c", "operator": "In", "values": ["z", "y"]}]}),
+        ("apps/v1", "ReplicaSet", "replicasets", {"matchExpressions": [{"key": "b", "operator": "NotIn", "values": ["y"]}]}),
+        ("v1", "ReplicationController", "replicationcontrollers", {"b": "c", "a": "x"}),
+    ],
+    ids=["Deployment", "StatefulSet", "ReplicaSet", "ReplicationController"],
+)  # fmt: skip
+async def test_what_is_kept_is_what_the_scale_says(api_version: str, kind: str, plural: str, selector: JSON) -> None:
+    async with Cluster() as cluster, aiohttp.ClientSession(cluster.url) as http, watching(cluster) as watched:
+        body = {"kind": kind, "apiVersion": api_version, "metadata": {"name": "web"}}
+        cluster.create(
+            body | {"spec": {"replicas": 3, "selector": selector}, "status": {"replicas": 2}}, manager="helm"
+        )
+        found = await watched.until_found(CrossVersionObjectReference(kind, "web", api_version))
+        async with http.get(found.path) as response:
+            scale = await response.json()
+        version, uid = scale["metadata"]["resourceVersion"], scale["metadata"]["uid"]
+        assert found == (3, 2, scale["status"]["selector"], version, "helm", found.path, uid)
+        await until(lambda: cluster.open_watches)
+        assert sorted(asked(cluster)) == [f"get {plural}/scale", f"list {plural}", f"watch {plural}"]
+
+
+async def test_changes_are_told() -> None:
+    async with Cluster() as cluster, watching(cluster) as watched:
+        cluster.create(deployment("web", replicas=2), manager="helm")
+        cluster.create(deployment("other", replicas=2))
+        told: list[Target | Unfound] = []
+        followed = watched.targets.follow("default", WEB, lambda: told.append(followed.find()))
+        assert followed.find() == NOT_YET
+        await until(lambda: told)
+        assert watched.web() == told[0]
+        cluster.scale("deployments", "web", 5, manager="kubectl")
+        await until(lambda: len(told) == 2)
+        assert (watched.web().replicas, watched.web().manager) == (5, "kubectl")
+        cluster.patch("deployments", "web", {"status": {"replicas": 4}})
+        await until(lambda: len(told) == 3)
+        assert watched.web().status_replicas == 4
+        version = watched.web().resource_version
+        cluster.patch("deployments", "web", {"metadata": {"annotations": {"a": "b"}}})
+        cluster.scale("deployments", "other", 7, manager="kubectl")
+        await until(lambda: watched.web().resource_version != version)
+        cluster.delete("deployments", "web")
+        await until(lambda: len(told) == 4)
+        assert told[3] == Unfound('deployments.apps "web" not found')
+        cluster.create(deployment("web", replicas=1))
+        await until(lambda: len(told) == 5)
+        followed.close()
+        followed.close()
+        await until(lambda: not cluster.open_watches)
+        assert asked(cluster).count("list deployments") == 1
+
+
+async def test_only_kinds_that_are_targets_are_watched() -> None:
+    async with Cluster() as cluster, watching(cluster) as watched:
+        cluster.create(deployment("web"))
+        first = watched.targets.follow("default", WEB, lambda: None)
+        second = watched.targets.follow(
+            "default", CrossVersionObjectReference("deployment", "x", "apps/v1beta1"), lambda: None
+        )
+        await until(lambda: cluster.open_watches)
+        assert second.find() == Unfound('deployments.apps "x" not found')
+        third = watched.targets.follow(
+            "default", CrossVersionObjectReference("StatefulSet", "x", "apps/v1"), lambda: None
+        )
+        await until(lambda: cluster.open_watches == 2)
+        assert len(watched.targets.status()) == 2
+        first.close()
+        assert second.find() == Unfound('deployments.apps "x" not found')
+        second.close()
+        await until(lambda: cluster.open_watches == 1)
+        third.close()
+        await until(lambda: cluster.open_watches == 0)
+        assert watched.targets.status() == ()
+
+
+async def test_what_was_asked_for_once_is_let_go() -> None:
+    async with Cluster() as cluster, watching(cluster) as watched:
+        cluster.create(deployment("web"))
+        await watched.until_found()
+        watched.clock.advance(50)
+        watched.web()
+        watched.clock.advance(50)
+        watched.targets.find("default", CrossVersionObjectReference("ReplicaSet", "x", "apps/v1"))
+        assert set(map(str, watched.targets._kinds)) == {"deployments.apps", "replicasets.apps"}
+        watched.clock.advance(61)
+        watched.targets.find("default", CrossVersionObjectReference("ReplicaSet", "y", "apps/v1"))
+        assert set(map(str, watched.targets._kinds)) == {"replicasets.apps"}
+
+
+async def test_followed_before_it_runs() -> None:
+    async with Cluster() as cluster:
+        cluster.create(deployment("web"))
+        configuration = credentials.build_configuration(cluster.url)
+        async with await kubernetes.connect(configuration, random=lambda: 0.0, timeout=1.0) as client:
+            watched = Watched(client, ("",))
+            assert watched.targets.find("default", WEB) == NOT_YET
+            assert watched.targets.find("default", WIDGET) == NOT_YET
+            task = asyncio.create_task(watched.targets.run(), name="targets")
+            await watched.until_found()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+
+# -- custom kinds ----------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_custom_kind_is_watched_by_its_paths() -> None:
+    async with Cluster() as cluster, aiohttp.ClientSession(cluster.url) as http, watching(cluster) as watched:
+        put_widgets(
+            cluster, spec_replicas=".spec.size.wanted", status_replicas=".status.size", selector=".status.labels"
+        )
+        cluster.create(widget({"size": {"wanted": 4, "other": []}}, {"size": 3, "labels": "app=w"}), manager="me")
+        found = await watched.until_found(WIDGET)
+        async with http.get(found.path) as response:
+            scale = await response.json()
+        version, uid = scale["metadata"]["resourceVersion"], scale["metadata"]["uid"]
+        assert found == (4, 3, "app=w", version, "me", found.path, uid)
+        cluster.scale("widgets", "w", 0, manager="kubectl")
+        await until(lambda: watched.web(WIDGET)[:2] == (0, 3))
+        assert "get widgets/scale" not in asked(cluster)[:-2]
+        cluster.patch("widgets", "w", {"spec": {"size": {"wanted": None}}})
+        assert await watched.until_refused(WIDGET) == "Internal error occurred: the spec replicas field does not exist"
+
+
+@pytest.mark.parametrize("name", ["../../other/widgets/w", "w?x=", "w%2fstatus", "..", ""])
+async def test_a_name_leads_nowhere_else(name: str) -> None:
+    async with Cluster() as cluster, watching(cluster) as watched:
+        put_widgets(cluster)
+        cluster.forbid("get", "customresourcedefinitions")
+        cluster.create(
+            widget({"replicas": 2}, {"replicas": 1, "selector": "app=w"})
+            | {"metadata": {"name": "w", "namespace": "other"}}
+        )
+        reference = CrossVersionObjectReference("Widget", name, "example.com/v1")
+        assert "invalid resource name" in await watched.until_refused(reference)
+        await asyncio.sleep(0.05)
+        assert "get widgets/scale" not in asked(cluster)
+
+
+async def test_a_custom_kind_whose_definition_may_not_be_read_is_polled() -> None:
+    async with Cluster() as cluster, watching(cluster) as watched:
+        put_widgets(cluster)
+        cluster.forbid("get", "customresourcedefinitions")
+        cluster.create(widget({"replicas": 2}, {"replicas": 1, "selector": "app=w"}))
+        told: list[int] = []
+        followed = watched.targets.follow("default", WIDGET, lambda: told.append(1))
+        found = await watched.until_found(WIDGET)
+        assert found[:3] == (2, 1, "app=w")
+        count = len(told)
+        cluster.scale("widgets", "w", 3, manager="me")
+        await until(lambda: len(told) == count + 1)
+        assert watched.web(WIDGET).replicas == 3
+        assert {targets.POLL_SECONDS, targets.DEFINITION_SECONDS} <= set(watched.pauses.taken)
+        assert "watch widgets" not in asked(cluster)
+        cluster.fail(503, "get", "widgets/scale", times=6)
+        for _ in range(20):
+            await asyncio.sleep(0.005)
+            assert watched.web(WIDGET).replicas == 3, "what was read stays"
+        cluster.delete("widgets", "w")
+        assert await watched.until_refused(WIDGET) == 'widgets.example.com "w" not found'
+        followed.close()
+
+
+async def test_a_kind_without_a_scale() -> None:
+    async with Cluster() as cluster, watching(cluster) as watched:
+        cluster.create(customresources.definition("example.com", "v1", "widgets", "Widget"))
+        cluster.create(widget({}))
+        message = await watched.until_refused(WIDGET)
+        assert "404" in message
+        assert "page not found" in message
+
+
+@pytest.mark.parametrize(
+    ("written", "paths"),
+    [
+        ((".spec.replicas", ".status.replicas", ""), ScalePaths(("spec", "replicas"), ("status", "replicas"), ())),
+        (
+            (".spec.a-b.c", ".status.x_1", ".status.selector"),
+            ScalePaths(("spec", "a-b", "c"), ("status", "x_1"), ("status", "selector")),
+        ),
+        (("spec.replicas", ".status.replicas", ""), None),
+        ((".spec", ".status.replicas", ""), None),
+        ((".spec['replicas']", ".status.replicas", ""), None),
+        ((".spec..replicas", ".status.replicas", ""), None),
+        ((".spec.replicas", "", ""), None),
+        ((".spec.replicas", ".spec.replicas", ""), None),
+        ((".spec.replicas", ".status.a", ".status.a.b"), None),
+        ((".spec.replicas", ".metadata.name", ""), None),
+        ((".spec.replicas", ".metadata.name.x", ""), None),
+    ],
+)
+def test_paths_of_definitions(written: tuple[str, str, str], paths: ScalePaths | None) -> None:
+    assert targetforms.parse_paths(*written) == paths
+
+
+async def test_paths_that_cannot_be_read_make_it_polled() -> None:
+    async with Cluster() as cluster, watching(cluster) as watched:
+        put_widgets(cluster)
+        made = cluster.get("crd", "widgets.example.com")
+        made["spec"]["versions"][0]["subresources"]["scale"]["labelSelectorPath"] = ".status['selector']"
+        cluster.update(made)
+        cluster.create(widget({"replicas": 2}))
+        assert (await watched.until_found(WIDGET)).replicas == 2
+        assert "get widgets/scale" in asked(cluster)
+
+
+async def test_a_definition_that_could_not_be_read_is_read_again() -> None:
+    async with Cluster() as cluster, watching(cluster) as watched:
+        put_widgets(cluster)
+        cluster.create(widget({"replicas": 2}))
+        cluster.fail(503, "get", "customresourcedefinitions", times=3)
+        assert (await watched.until_found(WIDGET)).manager == "", "a scale does not tell"
+        await until(lambda: watched.web(WIDGET).manager == "sandbox")
+        assert targets.RETRY_SECONDS in watched.pauses.taken
+
+
+async def test_a_kind_that_is_served_in_another_version() -> None:
+    async with Cluster() as cluster, watching(cluster) as watched:
+        put_widgets(cluster)
+        made = cluster.get("crd", "widgets.example.com")
+        cluster.create(widget({"replicas": 2}))
+        assert (await watched.until_found(WIDGET)).path.startswith("/apis/example.com/v1/")
+        made["spec"]["versions"][0]["name"] = "v2"
+        cluster.update(made)
+        cluster.cut_watches()
+        await watched.catalogue.refresh(force=True)
+        await until(lambda: isinstance(watched.targets.find("default", WIDGET), Target))
+        assert watched.web(WIDGET).path.startswith("/apis/example.com/v2/")
+        assert len(watched.targets.status()) == 1
+
+
+# -- references that lead nowhere ------------------------------------------------------------------------------------------------
+
+
+async def test_a_kind_that_nobody_serves_until_somebody_does() -> None:
+    async with Cluster() as cluster, watching(cluster) as watched:
+        told: list[int] = []
+        watched.targets.follow("default", WIDGET, lambda: told.append(1))
+        assert await watched.until_refused(WIDGET) == 'no matches for kind "Widget" in group "example.com"'
+        assert told
+        put_widgets(cluster)
+        cluster.create(widget({"replicas": 2}))
+        assert watched.targets.find("default", WIDGET).__class__ is Unfound
+        watched.clock.advance(targets.RETRY_SECONDS)
+        assert (await watched.until_found(WIDGET)).replicas == 2
+
+
+async def test_while_kinds_cannot_be_read_nothing_is_known() -> None:
+    async with Cluster() as cluster, watching(cluster) as watched:
+        await cluster.down()
+        assert watched.targets.find("default", WIDGET) == NOT_YET
+        await until(lambda: targets.RETRY_SECONDS in watched.pauses.taken)
+        assert watched.targets.find("default", WIDGET) == NOT_YET
+        await cluster.up()
+        put_widgets(cluster)
+        cluster.create(widget({"replicas": 2}))
+        watched.clock.advance(60)
+        assert (await watched.until_found(WIDGET)).replicas == 2
+
+
+@pytest.mark.parametrize(
+    ("reference", "message"),
+    [
+        (CrossVersionObjectReference("Deployment", "web", "a/b/c"), "unexpected GroupVersion string: a/b/c"),
+        (CrossVersionObjectReference("Deployment", "no", "apps/v1"), 'deployments.apps "no" not found'),
+        (CrossVersionObjectReference("ReplicationController", "no", "v1"), 'replicationcontrollers "no" not found'),
+        (CrossVersionObjectReference("Deployment", "web", "v1"), 'no matches for kind "Deployment" in group ""'),
+        (
+            CrossVersionObjectReference("DEPLOYMENT", "web", "apps/v1"),
+            'no matches for kind "DEPLOYMENT" in group "apps"',
+        ),
+    ],
+)
+async def test_errors_in_upstreams_words(reference: CrossVersionObjectReference, message: str) -> None:
+    async with Cluster() as cluster, watching(cluster) as watched:
+        cluster.create(deployment("web"))
+        assert await watched.until_refused(reference) == message
+
+
+# -- what goes wrong -------------------------------------------------------------------------------------------------------------
+
+
+async def test_where_a_kind_may_not_be_watched_it_is_listed() -> None:
+    async with Cluster() as cluster, watching(cluster) as watched:
+        cluster.forbid("watch", "deployments")
+        cluster.create(deployment("web", replicas=2))
+        assert (await watched.until_found()).replicas == 2
+        cluster.scale("deployments", "web", 6, manager="me")
+        await until(lambda: watched.web().replicas == 6)
+        assert asked(cluster).count("watch deployments") == 1
+        assert "get deployments/scale" not in asked(cluster)
+
+
+async def test_where_a_kind_may_not_be_listed_its_scales_are_read() -> None:
+    async with Cluster() as cluster, watching(cluster) as watched:
+        cluster.forbid("list", "deployments")
+        cluster.create(deployment("web", replicas=2))
+        await watched.until_found()
+        assert "get deployments/scale" in asked(cluster)
+        assert (await watched.until_found())[:3] == (2, 0, "app=web")
+        cluster.scale("deployments", "web", 6, manager="me")
+        await until(lambda: watched.web().replicas == 6)
+
+
+async def test_rights_that_come_later() -> None:
+    async with Cluster() as cluster, watching(cluster) as watched:
+        cluster.forbid("*", "deployments")
+        cluster.create(deployment("web", replicas=2))
+        await watched.until_found()
+        cluster.allow("*", "deployments")
+        await until(lambda: watched.web().manager == "sandbox")
+        assert cluster.open_watches
+        await until(lambda: not [task for task in asyncio.all_tasks() if "scale of" in task.get_name()])
+
+
+async def test_a_scale_that_may_not_be_read_either() -> None:
+    async with Cluster() as cluster, watching(cluster) as watched:
+        cluster.forbid("*", "deployments")
+        cluster.forbid("*", "deployments/scale")
+        cluster.create(deployment("web"))
+        assert await watched.until_refused() == (
+            'deployments.apps "web" is forbidden: User "system:anonymous" cannot get resource "deployments/scale" in API group '
+            '"apps" in the namespace "default"'
+        )
+
+
+async def test_rights_in_one_namespace_only() -> None:
+    async with Cluster() as cluster, watching(cluster, ("default",)) as watched:
+        cluster.forbid("*", "deployments", "")
+        cluster.create(deployment("web", replicas=2))
+        cluster.create(deployment("web", "other", replicas=3))
+        assert (await watched.until_found()).replicas == 2
+        assert "get deployments/scale" not in asked(cluster)
+        assert [status.objects for status in watched.targets.status()] == [1]
+
+
+async def test_targets_stay_while_the_api_server_is_away() -> None:
+    async with Cluster() as cluster, watching(cluster) as watched:
+        cluster.create(deployment("web", replicas=2))
+        before = await watched.until_found()
+        await until(lambda: cluster.open_watches)
+        await cluster.down()
+        await until(lambda: watched.targets.status()[0].last_error)
+        assert watched.web() == before
+        cluster.scale("deployments", "web", 3, manager="me")
+        await cluster.up()
+        await until(lambda: watched.web().replicas == 3)
+
+
+# -- who wrote the count -----------------------------------------------------------------------------------------------------------
+
+
+def entry(manager: str, second: int, fields: JSON, **more: str) -> JSON:
+    time = f"2026-01-01T00:00:{second:02}Z"
+    return {
+        "manager": manager,
+        "operation": "Update",
+        "time": time,
+        "fieldsType": "FieldsV1",
+        "fieldsV1": fields,
+    } | more
+
+
+REPLICAS: JSON = {"f:spec": {"f:replicas": {}, "f:template": {}}}
+
+
+@pytest.mark.parametrize(
+    ("managed", "manager"),
+    [
+        (None, ""),
+        ([], ""),
+        ([entry("kubectl", 1, {"f:metadata": {}, "f:spec": {"f:template": {}}})], ""),
+        ([entry("kubectl", 1, REPLICAS), entry("kube-controller-manager", 9, {"f:status": {"f:replicas": {}}})], "kubectl"),
+        ([entry("helm", 1, REPLICAS), entry("keda", 5, REPLICAS, subresource="scale")], "keda"),
+        ([entry("keda", 5, REPLICAS, subresource="scale"), entry("helm", 1, REPLICAS)], "keda"),
+        ([{"manager": "bare"}, {"fieldsV1": {"f:spec": {}}}], ""),
+    ],
+    ids=["absent", "empty", "of other fields", "of the status", "latest last", "latest first", "no fields"],
+)  # fmt: skip
+def test_who_wrote_the_count(managed: list[JSON] | None, manager: str) -> None:
+    document = {"metadata": {"name": "web", "namespace": "x", "managedFields": managed}, "spec": {"replicas": 1}}
+    found = targetforms.built_in().decode(json.dumps(document).encode())
+    assert found == targetforms.Seen("x", "web", 1, 0, "", "", manager)
+
+
+def test_what_is_no_count_is_none() -> None:
+    form = targetforms.custom(ScalePaths(("spec", "n"), ("status", "n"), ("status", "s")))
+    document = {"metadata": {"name": "w"}, "spec": {"n": "3"}, "status": {"n": True, "s": 7}}
+    assert form.decode(json.dumps(document).encode()) == targetforms.Seen("", "w", None, 0, "", "", "")
+
+
+def test_a_selector_that_cannot_be_is_none() -> None:
+    selector = {"matchExpressions": [{"key": "a", "operator": "Near"}]}
+    document = {"metadata": {"name": "w"}, "spec": {"replicas": 1, "selector": selector}}
+    assert targetforms.built_in().decode(json.dumps(document).encode()).selector == ""
+
+
+async def test_two_references_to_one_target() -> None:
+    async with Cluster() as cluster, watching(cluster) as watched:
+        cluster.create(deployment("web", replicas=2))
+        told: list[str] = []
+        first = watched.targets.follow("default", WEB, lambda: told.append("first"))
+        other = watched.targets.follow("default", WEB, lambda: told.append("other"))
+        older = CrossVersionObjectReference("deployment", "web", "apps/v1beta2")
+        second = watched.targets.follow("default", older, lambda: told.append("second"))
+        await until(lambda: sorted(told) == ["first", "other", "second"])
+        assert first.find() == second.find()
+        other.close()
+        second.close()
+        told.clear()
+        cluster.scale("deployments", "web", 3, manager="me")
+        await until(lambda: told == ["first"])
+        first.close()
+
+
+async def test_a_reference_to_nothing_that_is_followed_no_more() -> None:
+    async with Cluster() as cluster, watching(cluster) as watched:
+        followed = watched.targets.follow("default", WIDGET, lambda: None)
+        await watched.until_refused(WIDGET)
+        watched.targets.follow("default", CrossVersionObjectReference("Gadget", "g", "example.com/v1"), lambda: None)
+        followed.close()
+        await until(lambda: len(watched.targets._missed) == 2)
+
+
+async def test_answers_that_are_none() -> None:
+    async def garbage(path: str) -> kubernetes.Body:
+        return kubernetes.Body("application/json", b"[]")
+
+    async with Cluster() as cluster, watching(cluster) as watched:
+        put_widgets(cluster)
+        await watched.catalogue.refresh()
+        watched.targets._client.get = garbage  # type: ignore[method-assign]  # a proxy's idea of an answer
+        await until(lambda: "is no Scale" in getattr(watched.targets.find("default", WIDGET), "message", ""))
+        assert not getattr(watched.targets.find("default", WIDGET), "known", True)
+
+
+def test_words_of_an_error_without_a_status() -> None:
+    error = errors.KubernetesError(0, "Unreachable", "cannot get /x: Unreachable: refused")
+    assert targets._words_of(error) == str(error)
