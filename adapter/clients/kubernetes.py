@@ -1,4 +1,4 @@
-"""The Kubernetes API server over HTTP: get, list, watch, and create for reviews.
+"""The Kubernetes API server over HTTP: get, list, watch, create for reviews, and one write at a time.
 
 What lives here: one function that sends, the verbs on top of it, retries, and the translation of everything that goes wrong
 into `errors.KubernetesError`. Not here: where the server is (`credentials`), what its objects look like (`objectlist`),
@@ -12,7 +12,7 @@ import contextlib
 import errno
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from types import TracebackType
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, Self, TypeVar
 
 import aiohttp
 import msgspec
@@ -21,7 +21,7 @@ from kubernetes_asyncio.client import Configuration, exceptions, rest
 from kubernetes_asyncio.config import ConfigException
 
 from adapter import errors
-from adapter.clients import apidiscovery, credentials, objectlist
+from adapter.clients import apidiscovery, credentials, objectlist, wirebody
 from adapter.model.resources import APIResource, Catalogue
 from adapter.model.selectors import EVERYTHING, LabelSelector
 
@@ -58,11 +58,12 @@ _MESSAGE_LENGTH = 500
 _STATUS_BYTES = 64 * 1024
 _PAGE = 500
 _JSON = "application/json"
-_LIST_ACCEPT = f"{_JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,{_JSON}"
-_WATCH_ACCEPT = f"{_JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1,{_JSON}"
 
 Parameters = Mapping[str, str]
+NOTHING: Parameters = {}
+_WORDS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 _T = TypeVar("_T")
+_E = TypeVar("_E")
 
 
 class Body(NamedTuple):
@@ -75,7 +76,7 @@ class Body(NamedTuple):
 class _Request(NamedTuple):
     """What is sent. `what` names verb and resource in errors; `patient` asks again after faults that may pass.
 
-    With a `document` it is a POST of that, asked again as reviews are.
+    With a `document` it is a POST of that, asked again as reviews are; with a `body` a write, which is sent once.
     """
 
     what: str
@@ -85,6 +86,8 @@ class _Request(NamedTuple):
     timeout: aiohttp.ClientTimeout
     patient: bool
     document: Mapping[str, object] | None = None
+    body: wirebody.GuardedBody | None = None
+    method: str = "PUT"
 
 
 class _Refusal(NamedTuple):
@@ -152,6 +155,38 @@ class KubernetesClient:
                 content = await response.read()
             return Body(response.headers.get("Content-Type", "").lower(), content)
 
+    async def write(
+        self,
+        method: Literal["POST", "PUT", "PATCH"],
+        path: str,
+        content: bytes,
+        *,
+        content_type: str = _JSON,
+        parameters: Parameters = NOTHING,
+        seconds: float,
+        check: Callable[[], object],
+    ) -> Body:
+        """Write `content` to `path`, once: who writes has to look again before a second attempt.
+
+        All of it, credentials and a connection included, takes at most `seconds`; the server is told to give up as well.
+        `check` is called at the last moment, when a connection is there and nothing of the request has left, and stops the
+        write by raising. A write that is given up is torn out of the system's buffers too (see `wirebody`).
+        """
+        body = wirebody.GuardedBody(content, content_type, check)
+        unlimited = aiohttp.ClientTimeout(total=None)
+        asked = {**parameters, "timeout": f"{max(1, int(seconds * 1000))}ms"}
+        request = _Request(f"{_WORDS[method]} {path}", path, asked, _JSON, unlimited, False, None, body, method)
+        try:
+            with _translated(request.what):
+                async with asyncio.timeout(seconds), self._send(request) as response:
+                    return Body(response.headers.get("Content-Type", "").lower(), await response.read())
+        except errors.KubernetesError:
+            if body.refusal is not None:
+                raise body.refusal from None
+            raise
+        finally:
+            body.abandon()
+
     async def fetch_catalogue(self, known: Catalogue | None = None) -> Catalogue:
         """Return the resources of the cluster; `known` stands in for groups that cannot be read now."""
         return (await apidiscovery.fetch_discovery(self.get, known)).catalogue
@@ -166,7 +201,29 @@ class KubernetesClient:
         fields: str = "",
         resource_version: str = "0",
     ) -> str:
-        """Hand every object to `deliver`, a bounded number at a time; return the version of the list.
+        """Hand the metadata of every object to `deliver`; otherwise as `list_whole`."""
+        return await self.list_whole(
+            objectlist.PARTIAL,
+            resource,
+            deliver,
+            namespace=namespace,
+            selector=selector,
+            fields=fields,
+            resource_version=resource_version,
+        )
+
+    async def list_whole(
+        self,
+        form: objectlist.Form[_T],
+        resource: APIResource,
+        deliver: Callable[[list[_T]], None],
+        *,
+        namespace: str = "",
+        selector: LabelSelector = EVERYTHING,
+        fields: str = "",
+        resource_version: str = "0",
+    ) -> str:
+        """Hand what `form` keeps of every object to `deliver`, a bounded number at a time; return the version of the list.
 
         `selector` and `fields`, a field selector as text, say which objects; all of them by default.
         `resource_version` "0" takes what the server's cache has, "" what is stored now, another what is not older. When
@@ -180,7 +237,7 @@ class KubernetesClient:
         listed = ""
         while True:
             try:
-                found = await self._list_page(what, _path_of(resource, namespace), page, deliver)
+                found = await self._list_page(form, what, _path_of(resource, namespace), page, deliver)
             except errors.KubernetesError as error:
                 if error.status != 410 or not listed:
                     raise
@@ -192,11 +249,16 @@ class KubernetesClient:
             page = chosen | {"limit": str(_PAGE), "continue": found.continue_}
 
     async def _list_page(
-        self, what: str, path: str, parameters: Parameters, deliver: Callable[[list[objectlist.ObjectMeta]], None]
+        self,
+        form: objectlist.Form[_T],
+        what: str,
+        path: str,
+        parameters: Parameters,
+        deliver: Callable[[list[_T]], None],
     ) -> objectlist.ListMeta:
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout, sock_read=self._timeout)
-        request = _Request(what, path, parameters, _LIST_ACCEPT, timeout, patient=False)
-        decoder = objectlist.ListDecoder()
+        request = _Request(what, path, parameters, form.list_accept, timeout, patient=False)
+        decoder = objectlist.ListDecoder(form)
         async with self._send(request) as response:
             while piece := await _read_piece(response, what):
                 for objects in _decoding(what, decoder.feed(piece)):
@@ -217,13 +279,48 @@ class KubernetesClient:
         resource_version: str,
         duration: float,
         silence: float,
-    ) -> AsyncIterator["Watch"]:
-        """Open a watch of what happens after `resource_version`.
+    ) -> AsyncIterator["Watch[objectlist.WatchEvent]"]:
+        """Open a watch of metadata; otherwise as `watch_whole`."""
+        form, decoder = objectlist.PARTIAL, objectlist.WatchDecoder()
+        watching = self._watch(form, decoder, resource, namespace, fields, resource_version, duration, silence)
+        async with watching as watch:
+            yield watch
+
+    @contextlib.asynccontextmanager
+    async def watch_whole(
+        self,
+        form: objectlist.Form[_T],
+        resource: APIResource,
+        *,
+        namespace: str = "",
+        fields: str = "",
+        resource_version: str,
+        duration: float,
+        silence: float,
+    ) -> AsyncIterator["Watch[objectlist.ObjectEvent[_T]]"]:
+        """Open a watch of what happens after `resource_version`, each object as `form` keeps it.
 
         The server ends it after `duration` seconds; `silence` is how many seconds without a word mean that it is lost. With
         `fields` an object that ceases to match is told of as deleted.
         Entering raises what the server refuses, 410 (Expired) among it.
         """
+        decoder = objectlist.WatchDecoder(lambda line: objectlist.decode_event(form, line))
+        watching = self._watch(form, decoder, resource, namespace, fields, resource_version, duration, silence)
+        async with watching as watch:
+            yield watch
+
+    @contextlib.asynccontextmanager
+    async def _watch(
+        self,
+        form: objectlist.Form[Any],
+        decoder: objectlist.WatchDecoder[_E],
+        resource: APIResource,
+        namespace: str,
+        fields: str,
+        resource_version: str,
+        duration: float,
+        silence: float,
+    ) -> AsyncIterator["Watch[_E]"]:
         what = f"watch {resource.group_resource}"
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout, sock_read=silence)
         parameters = {
@@ -235,8 +332,8 @@ class KubernetesClient:
         if fields:
             parameters["fieldSelector"] = fields
         path = _path_of(resource, namespace)
-        async with self._send(_Request(what, path, parameters, _WATCH_ACCEPT, timeout, patient=False)) as response:
-            yield Watch(response, what)
+        async with self._send(_Request(what, path, parameters, form.watch_accept, timeout, patient=False)) as response:
+            yield Watch(response, what, decoder)
 
     # -- sending -------------------------------------------------------------------------------------------------------
 
@@ -260,7 +357,7 @@ class KubernetesClient:
         """Return how many seconds to wait before the attempt of that number, None to give up."""
         if request.document is not None:
             return self._wait_before_review(attempt, refusal)
-        if attempt > ATTEMPTS:
+        if attempt > ATTEMPTS or request.body is not None:
             return None
         if refusal.retry_after is not None:
             return refusal.retry_after if refusal.retry_after <= RETRY_AFTER_LIMIT else None
@@ -294,7 +391,9 @@ class KubernetesClient:
                 response.close()
         except errors.KubernetesError as error:
             return _Refusal(error, None)
-        return _Refusal(_build_error(request.what, response, text), _parse_retry_after(response))
+        refused = _build_error(request.what, response, text)
+        refused.retry_after = _parse_retry_after(response)
+        return _Refusal(refused, refused.retry_after)
 
     async def _request(self, request: _Request) -> aiohttp.ClientResponse:
         # identity: inside a cluster the network is cheaper than packing on their side and unpacking in our event loop
@@ -303,6 +402,8 @@ class KubernetesClient:
             headers["Authorization"] = authorization
         if self._closed:
             raise self._closed_error(request)
+        if request.body is not None:
+            return await self._request_write(request, request.body, headers)
         try:
             response: aiohttp.ClientResponse = await self._session.request(
                 "GET" if request.document is None else "POST",
@@ -319,27 +420,51 @@ class KubernetesClient:
             raise self._closed_error(request) from error
         return response
 
+    async def _request_write(
+        self, request: _Request, body: wirebody.GuardedBody, headers: dict[str, str]
+    ) -> aiohttp.ClientResponse:
+        """Send a write past kubernetes-asyncio, which would make the body itself, with all that it knows of the way."""
+        session = self._session
+        try:
+            response: aiohttp.ClientResponse = await session.pool_manager.request(
+                method=request.method,
+                url=f"{self._configuration.host}{request.path}",
+                params=dict(request.parameters),
+                headers=headers | {"Content-Type": body.content_type},
+                data=body,
+                timeout=request.timeout,
+                proxy=session.proxy or None,
+                proxy_headers=session.proxy_headers or None,
+                server_hostname=session.server_hostname or None,
+            )
+        except (AssertionError, RuntimeError) as error:  # as above
+            if not self._closed:
+                raise
+            raise self._closed_error(request) from error
+        body.answered()
+        return response
+
     @staticmethod
     def _closed_error(request: _Request) -> errors.KubernetesError:
         return errors.KubernetesError(0, "Closed", f"cannot {request.what}: the client is closed")
 
 
-class Watch:
+class Watch(Generic[_E]):
     """An open watch: iterate to get events, a bounded number at a time. Ends when the server ends it.
 
     `errors.KubernetesError` when it breaks: what an ERROR line says (status 410: list again), reason ``Timeout`` for silence.
     """
 
-    def __init__(self, response: aiohttp.ClientResponse, what: str) -> None:
+    def __init__(self, response: aiohttp.ClientResponse, what: str, decoder: objectlist.WatchDecoder[_E]) -> None:
         self._response = response
         self._what = what
-        self._decoder = objectlist.WatchDecoder()
-        self._decoded: Iterator[list[objectlist.WatchEvent] | objectlist.Status] = iter(())
+        self._decoder = decoder
+        self._decoded: Iterator[list[_E] | objectlist.Status] = iter(())
 
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> list[objectlist.WatchEvent]:
+    async def __anext__(self) -> list[_E]:
         while True:
             for events in _decoding(self._what, self._decoded):
                 if isinstance(events, objectlist.Status):
@@ -462,15 +587,19 @@ def _build_error(what: str, response: aiohttp.ClientResponse, text: bytes) -> er
     except msgspec.MsgspecError:
         status = objectlist.Status()
     message = status.message or text.decode(errors="replace").strip()
-    return _build_status_error(
+    error = _build_status_error(
         what, objectlist.Status(response.status, status.reason or response.reason or "Unknown", message)
     )
+    error.plain = not status.message
+    return error
 
 
 def _build_status_error(what: str, status: objectlist.Status) -> errors.KubernetesError:
     message = status.message[:_MESSAGE_LENGTH]
     text = f"cannot {what}: {status.code} {status.reason}" + (f": {message}" if message else "")
-    return errors.KubernetesError(status.code, status.reason, text)
+    error = errors.KubernetesError(status.code, status.reason, text)
+    error.said = message
+    return error
 
 
 def _parse_retry_after(response: aiohttp.ClientResponse) -> float | None:

@@ -414,7 +414,7 @@ async def test_what_is_delivered_may_fail_in_its_own_way() -> None:
 # -- watches ---------------------------------------------------------------------------------------------------------------
 
 
-async def take(watch: kubernetes.Watch, count: int) -> list[WatchEvent]:
+async def take(watch: kubernetes.Watch[WatchEvent], count: int) -> list[WatchEvent]:
     events: list[WatchEvent] = []
     async for batch in watch:
         events += batch

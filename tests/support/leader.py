@@ -1,0 +1,129 @@
+"""One process of a scaler as leadership sees it: an election, and a leader that follows a load without rest.
+
+As a program it is a real process with a clock of its own: ``python -m tests.support.leader URL NAMESPACE IDENTITY UID``.
+"""
+
+import asyncio
+import contextlib
+import functools
+import random
+import signal
+import sys
+import time
+from collections.abc import Callable
+
+from adapter.clients import credentials, kubernetes
+from adapter.clients.eventcorrelator import Regarding
+from adapter.clients.events import EventRecorder
+from adapter.clients.fence import LeaseFence
+from adapter.clients.leaderelection import Election, Elector
+from adapter.clients.leases import KubernetesLeases, Lease, LeaseRecord
+from adapter.clients.scalewriter import ScaleOf, ScaleWriter
+from adapter.clients.statuswriter import StatusUpdate, StatusWriter
+from adapter.clients.writebudget import WriteBudget
+from adapter.clients.writes import Writer
+from adapter.errors import KubernetesError, NotLeadingError
+from adapter.model.autoscaling import HorizontalPodAutoscalerStatus
+from adapter.model.clock import Clock
+from adapter.monitoring import FaultLog, Monitoring
+from tests.support.writing import SystemClock
+
+DURATION, DEADLINE, RETRY = 2.0, 1.2, 0.4
+HPA = "/apis/autoscaling/v2/namespaces/{0}/horizontalpodautoscalers/web/status"
+
+
+class StuckStore(KubernetesLeases):
+    """A lease whose renewals get stuck on demand while all else goes through."""
+
+    stuck = False
+
+    async def replace(self, lease: Lease, record: LeaseRecord, seconds: float) -> Lease:
+        if self.stuck and record.holder:
+            await asyncio.sleep(seconds)
+            raise KubernetesError(0, "Timeout", "stuck")
+        return await super().replace(lease, record, seconds)
+
+
+class Scaler:
+    """What one process has of its own. `load` says how many replicas are wanted, `uid` is that of the autoscaler ``web``."""
+
+    def __init__(
+        self, url: str, namespace: str, identity: str, uid: str, clock: Clock, load: Callable[[], int]
+    ) -> None:
+        self.identity = identity
+        self.namespace = namespace
+        self._url = url
+        self._uid = uid
+        self._load = load
+        self._clock = clock
+        self._monitoring = Monitoring()
+        self._faults = FaultLog(self._monitoring, self._clock)
+        self.store: StuckStore
+        self.elector: Elector
+        self._client: kubernetes.KubernetesClient
+
+    async def run(self) -> None:
+        configuration = credentials.build_configuration(self._url)
+        configuration.api_key["BearerToken"] = f"Bearer {self.identity}"
+        async with await kubernetes.connect(configuration, random=random.random) as client:
+            self._client = client
+            self.store = StuckStore(client, self.namespace, "fastpath")
+            election = Election(self.identity, "fastpath", DURATION, DEADLINE, RETRY)
+            self.elector = Elector(self.store, election, self._clock, random.random, self._monitoring, self._faults)
+            await self.elector.run(self._lead)
+
+    async def _lead(self, fence: LeaseFence) -> None:
+        budget = WriteBudget(100.0, self._clock, self._monitoring)
+        writer = Writer(self._client, fence, budget, self._clock, self._monitoring)
+        statuses = StatusWriter(writer, self._clock, self._monitoring, self._faults)
+        events = EventRecorder(writer, self._clock, random.random, self._monitoring, self._faults)
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(statuses.run())
+                group.create_task(events.run())
+                group.create_task(self._scale(ScaleWriter(writer), statuses, events))
+        finally:
+            await statuses.drain(0.2)
+            await events.drain(0.2)
+
+    async def _scale(self, scales: ScaleWriter, statuses: StatusWriter, events: EventRecorder) -> None:
+        """Follow the load as a scaler does: at once, without end, from the state that was last seen."""
+        path = f"/apis/apps/v1/namespaces/{self.namespace}/deployments/web/scale"
+        target = ScaleOf(path, self.namespace, "web")
+        about = Regarding("autoscaling/v2", "HorizontalPodAutoscaler", self.namespace, "web", self._uid)
+        version, current = "", -1
+        while True:
+            wanted = self._load()
+            if wanted != current:
+                with contextlib.suppress(KubernetesError, NotLeadingError):
+                    seen = await scales.write(target, wanted, version, lambda _: self._load())
+                    assert seen is not None
+                    version, current = seen.resource_version, seen.replicas
+                    status = HorizontalPodAutoscalerStatus(desired_replicas=current)
+                    document = functools.partial(_document, current)
+                    hpa = HPA.format(self.namespace)
+                    statuses.submit(StatusUpdate(self.namespace, "web", self._uid, hpa, "", status, document), None)
+                    events.record(about, "Normal", "SuccessfulRescale", f"New size: {current}; reason: load")
+            await asyncio.sleep(0.05)
+
+
+def _document(replicas: int) -> dict[str, object]:
+    return {"currentReplicas": replicas, "desiredReplicas": replicas}
+
+
+def wall_load() -> int:
+    """Return a count that changes five times a second, the same in every process."""
+    return 1 + int(time.time() * 5) * 7 % 90  # noqa: TID251 - the load is the world's, not the scaler's
+
+
+async def main(url: str, namespace: str, identity: str, uid: str) -> None:
+    """Run until SIGTERM."""
+    scaler = Scaler(url, namespace, identity, uid, SystemClock(), wall_load)
+    task = asyncio.create_task(scaler.run())
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:5]))

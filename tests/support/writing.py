@@ -1,0 +1,69 @@
+"""What tests of the scaler's writes share: a `Writer` on the sandbox cluster, with a fence that a test shuts."""
+
+import contextlib
+import time
+from collections.abc import AsyncIterator
+
+from adapter.clients import credentials, kubernetes
+from adapter.clients.writebudget import WriteBudget
+from adapter.clients.writes import Writer
+from adapter.errors import NotLeadingError
+from adapter.monitoring import FaultLog, Monitoring
+from adapter.sandbox.cluster import Cluster
+
+
+class SystemClock:
+    """The machine's clock, for what real connections time."""
+
+    def wall(self) -> float:
+        return time.time()  # noqa: TID251 - a test's own clock
+
+    def monotonic(self) -> float:
+        return time.monotonic()  # noqa: TID251 - a test's own clock
+
+
+class Gate:
+    """A fence that is open until a test shuts it; `passes` is how many more checks it lets through, None for all, `left` the seconds it gives."""
+
+    def __init__(self) -> None:
+        self.passes: int | None = None
+        self.left = 10.0
+
+    def check(self) -> float:
+        if self.passes is not None:
+            if not self.passes:
+                raise NotLeadingError("shut by the test")
+            self.passes -= 1
+        return self.left
+
+
+class Desk:
+    """A writer and all that it was made of."""
+
+    def __init__(self, cluster: Cluster, client: kubernetes.KubernetesClient, rate: float) -> None:
+        self.cluster = cluster
+        self.gate = Gate()
+        self.clock = SystemClock()
+        self.monitoring = Monitoring()
+        self.faults = FaultLog(self.monitoring, self.clock)
+        self.budget = WriteBudget(rate, self.clock, self.monitoring)
+        self.writer = Writer(client, self.gate, self.budget, self.clock, self.monitoring)
+
+    def writes(self, kind: str, outcome: str) -> float:
+        labels = {"kind": kind, "outcome": outcome}
+        return self.monitoring.registry.get_sample_value("fastpath_writes_total", labels) or 0.0
+
+    def sample(self, metric: str, **labels: str) -> float:
+        return self.monitoring.registry.get_sample_value(metric, labels) or 0.0
+
+    def asked(self, verb: str, resource: str) -> int:
+        """Return how many requests of that kind the cluster has had."""
+        return sum((each.verb, each.resource) == (verb, resource) for each in self.cluster.requests)
+
+
+@contextlib.asynccontextmanager
+async def desk_on(cluster: Cluster, rate: float = 1000.0) -> AsyncIterator[Desk]:
+    """Give a writer for a cluster that listens."""
+    configuration = credentials.build_configuration(cluster.url)
+    async with await kubernetes.connect(configuration, random=lambda: 0.0) as client:
+        yield Desk(cluster, client, rate)
