@@ -11,7 +11,7 @@ import msgspec
 
 from adapter.model import instants, quantityparse
 from adapter.model.apiselectors import APISelector
-from adapter.model.instants import Instant, Span
+from adapter.model.instants import FineInstant, Instant, Span
 from adapter.model.quantityparse import Quantity
 
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
@@ -20,8 +20,12 @@ _always = msgspec.field(default_factory=str)
 """The default of a text that is written even when it is empty."""
 
 
-class Struct(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Base of API objects: camelCase names, frozen, defaults not written."""
+class Struct(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
+    """Base of API objects: camelCase names, frozen, defaults not written.
+
+    Out of the garbage collector's sight: ten thousand autoscalers would keep it busy, and what is frozen refers to nothing that refers
+    back.
+    """
 
 
 class ObjectMeta(Struct, frozen=True):
@@ -262,16 +266,26 @@ def decode_scalar(wanted: type, written: Any) -> Any:
 _READERS: dict[type, Callable[[str], object]] = {
     Quantity: quantityparse.read,
     Instant: instants.read_instant,
+    FineInstant: lambda text: FineInstant(instants.read_nanoseconds(text)),
     Span: instants.read_span,
 }
 
 _EXPECTED = {
     Quantity: "a quantity such as 500m, 2 or 1Gi",
     Instant: "an RFC 3339 time such as 2026-01-31T12:00:00Z",
+    FineInstant: "an RFC 3339 time such as 2026-01-31T12:00:00.5Z",
     Span: "a duration such as 30s or 1m30s",
 }
 
 
 def encode_scalar(value: Any) -> str:
-    """Return the canonical text of a quantity: msgspec's ``enc_hook`` for the structs here."""
-    return str(value)
+    """Return the canonical text of a quantity, instant or span: msgspec's ``enc_hook`` for the structs here."""
+    writer = _WRITERS.get(value.__class__, str)
+    return writer(value)
+
+
+_WRITERS: dict[type, Callable[[Any], str]] = {
+    Instant: instants.write_instant,
+    FineInstant: instants.write_fine_instant,
+    Span: instants.write_span,
+}

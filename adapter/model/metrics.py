@@ -115,10 +115,15 @@ class ResourceQuestion(NamedTuple):
 
 
 class CustomAnswer(NamedTuple):
-    """Values in the order of the objects, usable without asking again until `fresh_until` (monotonic seconds)."""
+    """Values in the order of the objects, usable without asking again until `fresh_until` (monotonic seconds).
+
+    `fallbacks` are the names of the objects whose value is not what was to be had: overdue, or another source's, or the last answer of
+    one that fails. Such a value may be grown by and not shrunk by.
+    """
 
     items: tuple[MetricValue, ...]
     fresh_until: float
+    fallbacks: frozenset[str] = frozenset()
 
 
 class ExternalAnswer(NamedTuple):

@@ -6,13 +6,28 @@ Errors are those of the metric clients, and only those that an answer from a lis
 from collections.abc import Container, Iterable, Sequence
 
 from adapter.model import apiselectors
-from adapter.model.autoscaling import CrossVersionObjectReference, ExternalMetricSource, MetricSpec, ObjectMetricSource
-from adapter.model.instants import NEVER
+from adapter.model.autoscaling import (
+    CrossVersionObjectReference,
+    ExternalMetricSource,
+    MetricSpec,
+    ObjectMeta,
+    ObjectMetricSource,
+)
+from adapter.model.instants import NEVER, Instant, span_of
+from adapter.model.metrics import ObjectUsage
 from adapter.model.pods import PodFacts, facts_of
+from adapter.model.quantityparse import from_milli
 from adapter.model.resources import BUILTIN
 from adapter.model.selectors import LabelSelector, Operator
 from adapter.scaling.decision import selector_of
-from adapter.scaling.document import Document, ExternalMetricValue, Metrics, MetricValue, PodMetrics
+from adapter.scaling.document import (
+    ContainerMetrics,
+    Document,
+    ExternalMetricValue,
+    Metrics,
+    MetricValue,
+    PodMetrics,
+)
 from adapter.scaling.observation import (
     NO_STATUS,
     ExternalReading,
@@ -57,10 +72,10 @@ def _selected(pods: Iterable[PodFacts], selector: LabelSelector) -> list[PodFact
 
 def _answer(metric: MetricSpec, metrics: Metrics, pods: _PodKeys, namespace: str) -> Reading:
     if metric.type == "Resource" and metric.resource is not None:
-        return _of_resource(metrics.resource or (), pods, metric.resource.name, "")
+        return read_usage(_of_these(metrics.resource, pods), metric.resource.name, "")
     if metric.type == "ContainerResource" and metric.container_resource is not None:
         source = metric.container_resource
-        return _of_resource(metrics.resource or (), pods, source.name, source.container)
+        return read_usage(_of_these(metrics.resource, pods), source.name, source.container)
     if metric.type == "Pods" and metric.pods is not None:
         return _of_pods(metrics.custom or (), pods, metric.pods.metric.name)
     if metric.type == "Object" and metric.object is not None:
@@ -69,16 +84,26 @@ def _answer(metric: MetricSpec, metrics: Metrics, pods: _PodKeys, namespace: str
     return _of_external(metrics.external or (), metric.external)
 
 
-def _of_resource(items: Sequence[PodMetrics], pods: _PodKeys, resource: str, container: str) -> Reading:
+def metrics_of(usage: ObjectUsage, window: float) -> PodMetrics:
+    """Return the usage of a pod, sampled over `window` seconds, as the resource metrics API says it."""
+    containers = tuple(
+        ContainerMetrics(each.name, {"cpu": from_milli(each.usage.cpu), "memory": from_milli(each.usage.memory)})
+        for each in usage.containers
+    )
+    return PodMetrics(
+        ObjectMeta(usage.name, usage.namespace), Instant(span_of(usage.time)), span_of(window), containers
+    )
+
+
+def _of_these(items: Sequence[PodMetrics] | None, pods: _PodKeys) -> list[PodMetrics]:
+    return [item for item in items or () if (item.metadata.namespace, item.metadata.name) in pods]
+
+
+def read_usage(items: Sequence[PodMetrics], resource: str, container: str) -> Reading:
     """Add up the containers of each pod, or take one. A pod is left out where a container that is listed lacks the resource."""
     values: dict[str, int] = {}
     samples: dict[str, tuple[int, int]] = {}
-    answered = False
     for item in items:
-        name = item.metadata.name
-        if (item.metadata.namespace, name) not in pods:
-            continue
-        answered = True
         used = [
             each.usage.get(resource) if each.usage else None
             for each in item.containers or ()
@@ -88,9 +113,10 @@ def _of_resource(items: Sequence[PodMetrics], pods: _PodKeys, resource: str, con
             del used[1:]  # the first of that name
         known = [quantity.milli for quantity in used if quantity is not None]
         if known and len(known) == len(used):
+            name = item.metadata.name
             values[name] = sum(known)
             samples[name] = (NEVER if item.timestamp is None else item.timestamp, item.window or 0)
-    if not answered:
+    if not items:
         return Unavailable("NoMetrics", "no metrics returned from resource metrics API")
     return PodsReading(values, samples)
 

@@ -33,13 +33,17 @@ class Situation(NamedTuple):
 
 
 class Proposal(NamedTuple):
-    """The replicas that one metric asks for, and what it measured: `utilization` in per cent, the others in thousandths."""
+    """The replicas that one metric asks for, and what it measured: `utilization` in per cent, the others in thousandths.
+
+    `overflowed` says that a sum or a percentage had no place in its bits, so that the replicas mean nothing.
+    """
 
     replicas: int
     steps: tuple[Step, ...]
     utilization: int | None = None
     average: int | None = None
     value: int | None = None
+    overflowed: bool = False
 
 
 class Measured(NamedTuple):
@@ -48,6 +52,7 @@ class Measured(NamedTuple):
     ratio: float
     average: int
     utilization: int | None = None
+    overflowed: bool = False
 
 
 class Gauge(Protocol):
@@ -91,11 +96,14 @@ class Utilization(NamedTuple):
                 total += value
                 asked += requested[name]
                 count += 1
+        hundredfold = total * 100
         total, asked = numbers.w64(total), numbers.w64(asked)
         if asked == 0:
             return _NO_REQUESTS
-        share = numbers.w32(numbers.quot(numbers.w64(total * 100), asked))
-        return Measured(numbers.ratio(share, self.target), numbers.quot(total, count), share)
+        quotient = numbers.quot(numbers.w64(total * 100), asked)
+        share = numbers.w32(quotient)
+        overflowed = share != quotient or hundredfold > INT64_MAX
+        return Measured(numbers.ratio(share, self.target), numbers.quot(total, count), share, overflowed)
 
     def absent(self, pod: str) -> int:
         """Return what a pod without a sample counts on the way down."""
@@ -119,8 +127,9 @@ class Average(NamedTuple):
 
     def measure(self, values: Mapping[str, int]) -> Measured | Unavailable:
         """Average values of pods."""
-        average = numbers.quot(numbers.w64(sum(values.values())), len(values))
-        return Measured(numbers.ratio(average, self.target), average)
+        total = sum(values.values())
+        average = numbers.quot(numbers.w64(total), len(values))
+        return Measured(numbers.ratio(average, self.target), average, None, total > INT64_MAX)
 
     def absent(self, pod: str) -> int:  # noqa: ARG002 - every pod counts the same here
         """Return what a pod without a sample counts on the way down."""
@@ -194,7 +203,7 @@ def _by_pods(counted: _Counted, gauge: Gauge, metric: str, situation: Situation)
     measured = gauge.measure(values)
     if isinstance(measured, Unavailable):
         return measured
-    ratio = measured.ratio
+    ratio, overflowed = measured.ratio, measured.overflowed
     told = {"metric": metric, "ready": groups.ready}
     told |= {"unready": len(groups.unready), "missing": len(groups.missing), "ignored": len(groups.ignored)}
     steps: tuple[Step, ...] = (Step("pods", told), gauge.step(measured))
@@ -215,6 +224,7 @@ def _by_pods(counted: _Counted, gauge: Gauge, metric: str, situation: Situation)
         again = gauge.measure(repaired)
         if isinstance(again, Unavailable):
             return again
+        overflowed = overflowed or again.overflowed
         counts = {
             "missing": len(groups.missing) if ratio < 1.0 or ratio > 1.0 else 0,
             "missingAs": gauge.stand_in if ratio < 1.0 else "as 0",
@@ -222,7 +232,7 @@ def _by_pods(counted: _Counted, gauge: Gauge, metric: str, situation: Situation)
         }
         steps += (Step("repair", {**counts, "ratio": again.ratio, "pods": len(repaired)}),)
         replicas, last = _repaired(ratio, again.ratio, len(repaired), situation)
-    return Proposal(replicas, (*steps, last), utilization=measured.utilization, average=measured.average)
+    return Proposal(replicas, (*steps, last), measured.utilization, measured.average, overflowed=overflowed)
 
 
 def _repaired(first: float, ratio: float, pods: int, situation: Situation) -> tuple[int, Step]:

@@ -16,7 +16,7 @@ from adapter.model import selectors
 from adapter.model.autoscaling import HorizontalPodAutoscalerStatus, MetricStatus
 from adapter.model.instants import Instant
 from adapter.model.selectors import LabelSelector
-from adapter.scaling import behavior, conditions
+from adapter.scaling import behavior, conditions, prudence
 from adapter.scaling.autoscaler import Autoscaler, Metric
 from adapter.scaling.behavior import Normalized
 from adapter.scaling.calculator import Proposal, Situation
@@ -27,6 +27,7 @@ from adapter.scaling.trace import Step
 
 _ABOVE_MAX = "Current number of replicas above Spec.MaxReplicas"
 _BELOW_MIN = "Current number of replicas below Spec.MinReplicas"
+_FALLBACK = "fallback while metrics are absent"
 _NO_METRIC = MetricStatus("")
 
 
@@ -44,6 +45,9 @@ class Decision(msgspec.Struct, frozen=True):
     `replicas` is what the scale has afterwards; `rescale` says whether it is to be written, and `reason` why. `status` is the status
     afterwards, to be written if `status_changed`. `error` is what the sync ends with, "" when all went well: it may go on although
     some metrics failed. `history` is what the next sync is given, once what was decided is done.
+
+    `absent` are the descriptions of the metrics without a value, None where no metric was looked at; `wanted` is what the metrics ask
+    for before anything limits it, None where one is absent or none was looked at.
     """
 
     replicas: int
@@ -55,12 +59,14 @@ class Decision(msgspec.Struct, frozen=True):
     error: str
     history: History
     trace: tuple[Step, ...]
+    absent: tuple[str, ...] | None = None
+    wanted: int | None = None
 
 
 class _Sync:
     """One sync in the making: what it has found so far."""
 
-    __slots__ = ("autoscaler", "conditions", "events", "history", "now", "observation", "steps")
+    __slots__ = ("absent", "autoscaler", "conditions", "events", "history", "now", "observation", "steps", "wanted")
 
     def __init__(self, autoscaler: Autoscaler, observation: Observation, history: History, now: int) -> None:
         self.autoscaler = autoscaler
@@ -70,6 +76,8 @@ class _Sync:
         self.conditions = Conditions(observation.status.conditions or (), now)
         self.events: list[Event] = []
         self.steps: list[Step] = []
+        self.absent: tuple[str, ...] | None = None
+        self.wanted: int | None = None
 
     def warn(self, reason: str, message: str) -> None:
         """Add a warning."""
@@ -105,6 +113,8 @@ class _Sync:
             error,
             self.history,
             tuple(self.steps),
+            self.absent,
+            self.wanted,
         )
 
 
@@ -164,15 +174,23 @@ def _disabled(sync: _Sync) -> Decision:
 def _follow_metrics(sync: _Sync, *, from_zero: bool) -> Decision:
     current, lowest = sync.observation.replicas, sync.autoscaler.limits.lowest
     wanted = _compute_metrics(sync)
+    least = sync.observation.fallback if sync.absent else 0
+    desired, description = 0, ""
     if isinstance(wanted, _Failed):
         sync.warn("FailedComputeMetricsReplicas", wanted.error)
         whole = "failed to compute desired number of replicas based on listed metrics for"
         error = f"{whole} {sync.autoscaler.target}: {wanted.error}"
-        return sync.end(sync.observation.status.desired_replicas, statuses=wanted.statuses, error=error)
-    desired = max(0, wanted.replicas)
+        if least <= current:
+            return sync.end(sync.observation.status.desired_replicas, statuses=wanted.statuses, error=error)
+    else:
+        error, description = wanted.error, wanted.description
+        desired = max(0, wanted.replicas)
     reason = ""  # fixed before anything is limited: what is raised only by the past has none
-    if desired > current:
-        reason = f"{wanted.description} above target"
+    if least > max(desired, current):
+        desired, reason = least, _FALLBACK
+        sync.steps.append(Step("fallback", {"replicas": least}))
+    elif desired > current:
+        reason = f"{description} above target"
     elif desired < current:
         reason = "All metrics below target"
     normalized = _normalize(sync, desired)
@@ -181,8 +199,8 @@ def _follow_metrics(sync: _Sync, *, from_zero: bool) -> Decision:
         replicas, reason = lowest, reason or _BELOW_MIN
         sync.steps.append(Step("raised", {"replicas": replicas}))
     if replicas == current:
-        return sync.end(current, statuses=wanted.statuses, error=wanted.error)
-    return _rescale(sync, replicas, reason, wanted.statuses, wanted.error)
+        return sync.end(current, statuses=wanted.statuses, error=error)
+    return _rescale(sync, replicas, reason, wanted.statuses, error)
 
 
 def _normalize(sync: _Sync, desired: int) -> Normalized:
@@ -318,7 +336,7 @@ def _compute_metrics(sync: _Sync) -> _Wanted | _Failed:
         elif isinstance(reading, Unavailable):
             outcome = Unavailable(reading.reason, metric.fetching + reading.message)
         else:
-            outcome = metric.compute(reading, situation)
+            outcome = prudence.compute(metric, reading, situation)
         if isinstance(outcome, Unavailable):
             problem = metric.computing + outcome.message
             sync.warn(metric.failure, problem)
@@ -330,6 +348,8 @@ def _compute_metrics(sync: _Sync) -> _Wanted | _Failed:
         statuses.append(metric.report(metric.current(outcome)))
         if best == 0 or outcome.replicas > best:
             best, description = outcome.replicas, metric.description
+    sync.absent = tuple(metric.description for metric, _ in failures)
+    sync.wanted = None if failures else max(0, best)
     return _conclude(sync, best, description, tuple(statuses), failures)
 
 

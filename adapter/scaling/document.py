@@ -4,16 +4,14 @@ Here is the shape and what is wrong with a document that has another one, with i
 `answers`', what the decision looks like `result`'s. Law: any input ends in a `Document` or in an `InputError`.
 """
 
-import json
-import re
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from msgspec.structs import replace
 
 from adapter.errors import Fault, InputError
-from adapter.model import autoscalingvalidation, instants
+from adapter.model import autoscalingvalidation, formfaults, instants
 from adapter.model.autoscaling import HorizontalPodAutoscaler, Int32, ObjectMeta, Scale, Struct, decode_scalar
 from adapter.model.autoscalingdefaults import with_defaults
 from adapter.model.instants import Instant, Span
@@ -167,7 +165,7 @@ def read_json(text: bytes, source: str = "") -> Document:
         tree = msgspec.json.decode(text)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise _not_json(error, source) from None  # what is wrong with its meaning was met first
-    raise _fault(wrong, tree, source)
+    raise formfaults.explain(wrong, tree, source)
 
 
 def _not_json(error: Exception, source: str) -> InputError:
@@ -180,7 +178,7 @@ def read_plain(tree: object, source: str = "") -> Document:
     try:
         document = msgspec.convert(tree, Document, dec_hook=decode_scalar)
     except msgspec.ValidationError as error:
-        raise _fault(str(error), tree, source) from None
+        raise formfaults.explain(str(error), tree, source) from None
     return _checked(document, source)
 
 
@@ -200,9 +198,9 @@ def _checked(document: Document, source: str) -> Document:
     meta = hpa.metadata
     faults = []
     if hpa.api_version not in {"", "autoscaling/v2"}:
-        faults.append(Fault("hpa.apiVersion", _shown(hpa.api_version), "expected autoscaling/v2", source))
+        faults.append(Fault("hpa.apiVersion", formfaults.shown(hpa.api_version), "expected autoscaling/v2", source))
     if hpa.kind not in {"", "HorizontalPodAutoscaler"}:
-        faults.append(Fault("hpa.kind", _shown(hpa.kind), "expected HorizontalPodAutoscaler", source))
+        faults.append(Fault("hpa.kind", formfaults.shown(hpa.kind), "expected HorizontalPodAutoscaler", source))
     if not meta.namespace:
         # that of its target, else where kubectl puts what names no namespace
         meta = replace(meta, namespace=document.scale.metadata.namespace or "default")
@@ -216,84 +214,3 @@ def _checked(document: Document, source: str) -> Document:
     if faults:
         raise InputError(faults)
     return replace(document, hpa=hpa)
-
-
-# --- what is wrong with the form -------------------------------------------------------------------------------------
-
-_WORDS = {
-    "int": "an integer",
-    "float": "a number",
-    "str": "text",
-    "bool": "true or false",
-    "object": "an object",
-    "array": "a list",
-    "null": "null",
-}
-_TYPES = re.compile(r"`([a-z]+(?: \| [a-z]+)*)`")
-_MESSAGE = re.compile(r"(.*?)(?: - at `(?:key in )?\$(.*)`)?", re.DOTALL)
-_MISSING = re.compile(r"Object missing required field `(\w+)`")
-_PLACE = re.compile(r"\.(\w+)|\[(\d+)\]|\[\.\.\.\]")
-_SHOWN = 80
-
-
-def _fault(message: str, tree: object, source: str) -> InputError:
-    """Return the error for a message of msgspec: its path, what stands there, what was expected."""
-    match = _MESSAGE.fullmatch(message)
-    assert match is not None  # it fits any text
-    problem, place = match[1], match[2] or ""
-    if missing := _MISSING.fullmatch(problem):
-        return InputError([Fault(f"{place}.{missing[1]}".lstrip("."), "absent", "it is required", source)])
-    try:
-        path, value = _follow(tree, place, wants_text=problem.startswith("Expected `str`"))
-        shown = _shown(value)
-    except (
-        LookupError,
-        TypeError,
-    ):  # of a key that is given twice the first is refused, and the last stands in the tree
-        path, shown = place, "a key on the way is given twice"
-    return InputError([Fault(path.lstrip(".") or "the document", shown, _in_words(problem), source)])
-
-
-def _follow(tree: Any, place: str, *, wants_text: bool) -> tuple[str, object]:
-    """Return a path with the keys that msgspec leaves out, and what stands there.
-
-    It leaves out free keys: those of labels, whose values are text, and those of quantities. The first that is wrong is meant.
-    """
-    path = ""
-    for match in _PLACE.finditer(place):
-        name, index = match[1], match[2]
-        if name is not None:
-            path += f".{name}"
-            tree = tree[name]
-        elif index is not None:
-            path += f"[{index}]"
-            tree = tree[int(index)]
-        else:
-            key = _wrong_key(tree, wants_text=wants_text)
-            path += f"[{json.dumps(key, ensure_ascii=False)}]"
-            tree = tree[key]
-    return path, tree
-
-
-def _wrong_key(mapping: Mapping[str, object], *, wants_text: bool) -> str:
-    for key, value in mapping.items():
-        if wants_text and not isinstance(value, str):
-            return key
-        if not wants_text:
-            try:
-                decode_scalar(Quantity, value)
-            except ValueError:
-                return key
-    raise LookupError("none is wrong")
-
-
-def _in_words(problem: str) -> str:
-    """Return msgspec's sentence in our words, from its small beginning on."""
-    said = _TYPES.sub(lambda found: " or ".join(_WORDS[name] for name in found[1].split(" | ")), problem)
-    return said[:1].lower() + said[1:]
-
-
-def _shown(value: object) -> str:
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    text = text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
-    return "".join(sign if sign.isprintable() else f"\\u{ord(sign):04x}" for sign in text)

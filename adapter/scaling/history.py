@@ -45,6 +45,10 @@ class Recommendations(Protocol):
         """Return the recommendations with one more; entries before `stale_before` count in no window of now."""
         ...
 
+    def shifted(self, by: int) -> "Recommendations":
+        """Return them on a clock that was set forward by so many nanoseconds."""
+        ...
+
 
 class Listed(msgspec.Struct, frozen=True):
     """The plain list, in the order in which entries took their places: not that of time."""
@@ -81,6 +85,10 @@ class Listed(msgspec.Struct, frozen=True):
             return Listed((*self.entries, entry))
         return Listed((*self.entries[:stale], entry, *self.entries[stale + 1 :]))
 
+    def shifted(self, by: int) -> "Listed":
+        """Return them on a clock that was set forward by so many nanoseconds."""
+        return Listed(_shifted(self.entries, by))
+
 
 class Queued(msgspec.Struct, frozen=True):
     """Two queues in the order of time: in `high` counts only fall, in `low` they only rise. `now` must not go back."""
@@ -112,6 +120,14 @@ class Queued(msgspec.Struct, frozen=True):
         while low and self.low[low - 1].replicas >= replicas:
             low -= 1
         return Queued((*_fresh(self.high[:high], now), entry), (*_fresh(self.low[:low], now), entry))
+
+    def shifted(self, by: int) -> "Queued":
+        """Return them on a clock that was set forward by so many nanoseconds."""
+        return Queued(_shifted(self.high, by), _shifted(self.low, by))
+
+
+def _shifted(entries: tuple[Recommendation, ...], by: int) -> tuple[Recommendation, ...]:
+    return tuple(Recommendation(replicas, at + by) for replicas, at in entries)
 
 
 def _time(entry: Recommendation) -> int:
@@ -159,3 +175,24 @@ class History(msgspec.Struct, frozen=True):
     recommendations: Recommendations = Listed()
     ups: Events = ()
     downs: Events = ()
+
+
+def with_change(history: History, change: int, now: int, periods: tuple[int, int]) -> History:
+    """Return the history after somebody changed the count by so many replicas; 0 changes nothing.
+
+    `periods` are the longest periods of the policies up and down: whoever wrote, policies count it.
+    """
+    if change > 0:
+        return msgspec.structs.replace(history, ups=with_event(history.ups, change, now, periods[0]))
+    if change < 0:
+        return msgspec.structs.replace(history, downs=with_event(history.downs, -change, now, periods[1]))
+    return history
+
+
+def shifted(history: History, by: int) -> History:
+    """Return the history on a clock that was set forward by so many nanoseconds (back where negative): ages stay what they are."""
+    return History(
+        history.recommendations.shifted(by),
+        tuple(event._replace(at=event.at + by) for event in history.ups),
+        tuple(event._replace(at=event.at + by) for event in history.downs),
+    )

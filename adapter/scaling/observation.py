@@ -25,11 +25,13 @@ class PodsReading(msgspec.Struct, frozen=True):
     """What the pods were measured at, in thousandths, by their names; pods that are not listed may be among them.
 
     `samples` says when each was measured and over how long (both nanoseconds); it matters for cpu alone. A pod that is not in it was
-    measured at Go's zero time.
+    measured at Go's zero time. `overdue` says why it may be out of date, "" where it is as fresh as it can be: what is overdue may
+    raise and keep, never shrink.
     """
 
     values: Mapping[str, int]
     samples: Mapping[str, tuple[int, int]] = {}
+    overdue: str = ""
 
 
 class ObjectReading(msgspec.Struct, frozen=True):
@@ -38,10 +40,12 @@ class ObjectReading(msgspec.Struct, frozen=True):
     `ready_then` is the number of ready pods at the time of the sample, None where nobody knows: a value that lags behind the pods is
     a ratio to those that were there, and multiplying it by those that are there now overshoots. It applies to targets of type Value
     and to raises only, and a raise it makes smaller never becomes a shrink. Without it upstream's count of now is used.
+    `overdue` as above.
     """
 
     value: int
     ready_then: int | None = None
+    overdue: str = ""
 
 
 class ExternalReading(msgspec.Struct, frozen=True):
@@ -49,6 +53,7 @@ class ExternalReading(msgspec.Struct, frozen=True):
 
     values: Sequence[int]
     ready_then: int | None = None
+    overdue: str = ""
 
 
 Reading = PodsReading | ObjectReading | ExternalReading | Unavailable
@@ -61,7 +66,8 @@ class Observation(msgspec.Struct, frozen=True):
     terminating ones included; `readings` answer the metrics of the spec, in its order. `selected_by` are the autoscalers of the
     namespace (``namespace/name``), this one among them, whose selector as last seen takes one of these pods; more than one is a fault
     of theirs. `status` is the autoscaler's own before the sync.
-    `write_error` is why the new scale could not be written, in a second look at the same observation.
+    `write_error` is why the new scale could not be written, in a second look at the same observation. `fallback` is what is wanted at
+    least while a metric has no value (`scaling.fallback` says how many); 0 where nothing is.
     """
 
     replicas: int
@@ -72,3 +78,4 @@ class Observation(msgspec.Struct, frozen=True):
     status: HorizontalPodAutoscalerStatus = NO_STATUS
     selected_by: Sequence[str] = ()
     write_error: str = ""
+    fallback: int = 0

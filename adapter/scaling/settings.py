@@ -8,13 +8,18 @@ from adapter.model.instants import SECOND
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """Lengths are nanoseconds. `scale_to_zero` is the feature gate HPAScaleToZero."""
+    """Lengths are nanoseconds. `scale_to_zero` is the feature gate HPAScaleToZero.
+
+    `strict` is our own: values below zero, and sums and products that 64 or 32 bits do not hold, are no values. Upstream computes with
+    what amd64 makes of them, which may be any count.
+    """
 
     tolerance: float = 0.1
     cpu_initialization_period: int = 300 * SECOND
     initial_readiness_delay: int = 30 * SECOND
     downscale_stabilization: int = 300 * SECOND
     scale_to_zero: bool = False
+    strict: bool = False
 
 
 class Band(NamedTuple):

@@ -128,6 +128,8 @@ def _rounded(facts: Facts) -> str:
 
 
 def _lagging(facts: Facts) -> str:
+    if not facts["readyThen"]:
+        return f"pods became ready of late, and the value may be from before: not raised until it has seen all {facts['ready']}"
     return f"the value is from when {_pods_count(facts['readyThen'])} were ready: counted with these, not with {facts['ready']}"
 
 
@@ -187,6 +189,16 @@ def _result(facts: Facts) -> str:
     return f"from {facts['current']} to {facts['replicas']}{': ' if facts['reason'] else ''}{facts['reason']}"
 
 
+def _withheld(facts: Facts) -> str:
+    if facts["replicas"] == facts["current"]:
+        return f"nothing is written: {facts['message']}"
+    return f"{facts['replicas']} is not written: {facts['message']}"
+
+
+def _fallback(facts: Facts) -> str:
+    return f"metrics are absent: the fallback asks for {facts['replicas']}"
+
+
 def _failed(facts: Facts) -> str:
     return f"the scale could not be {facts['done']}: {facts['message']}"
 
@@ -228,5 +240,7 @@ _WORDS: dict[str, Callable[[Facts], str]] = {
     "limited": _limited,
     "raised": _raised,
     "result": _result,
+    "fallback": _fallback,
     "failed": _failed,
+    "withheld": _withheld,
 }

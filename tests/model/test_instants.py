@@ -4,7 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.model.instants import NEVER, SECOND, read_instant, read_span, span_of
+from adapter.model.instants import (
+    NEVER,
+    SECOND,
+    read_instant,
+    read_span,
+    span_of,
+    write_fine_instant,
+    write_instant,
+    write_span,
+)
 
 
 @pytest.mark.parametrize(
@@ -72,3 +81,17 @@ def test_spans() -> None:
     assert span_of(0.37) == 370_000_000
     with pytest.raises(ValueError, match="invalid duration"):
         read_span("soon")
+
+
+def test_writing() -> None:
+    assert write_instant(read_instant("2026-01-31T12:00:00.999Z")) == "2026-01-31T12:00:00Z"
+    assert write_fine_instant(read_instant("2026-01-31T12:00:00.000000999Z")) == "2026-01-31T12:00:00.000000999Z"
+    assert write_instant(-1) == "1969-12-31T23:59:59Z"
+    assert (write_span(SECOND // 10), write_span(90 * SECOND)) == ("100ms", "1m30s")
+
+
+@given(st.datetimes(min_value=dt.datetime(1, 1, 1), max_value=dt.datetime(9999, 12, 31)))  # noqa: DTZ001 - bounds
+def test_what_is_written_is_read(moment: dt.datetime) -> None:
+    instant = read_instant(moment.isoformat() + "Z")
+    assert read_instant(write_fine_instant(instant)) == instant
+    assert read_instant(write_instant(instant)) == instant // SECOND * SECOND

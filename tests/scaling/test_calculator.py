@@ -378,8 +378,8 @@ def test_a_missing_pod_counts_at_its_request_or_at_the_target_above() -> None:
 
 
 def test_sums_of_values_and_of_requests_wrap() -> None:
-    assert Utilization({"a": 1000, "b": 1000}, 50).measure({"a": INT64_MAX, "b": INT64_MAX}) == (0.0, -1, 0)
-    assert Utilization({"a": INT64_MAX, "b": INT64_MAX}, 50).measure({"a": 3, "b": 4}) == (-7.0, 3, -350)
+    assert Utilization({"a": 1000, "b": 1000}, 50).measure({"a": INT64_MAX, "b": INT64_MAX}) == (0.0, -1, 0, True)
+    assert Utilization({"a": INT64_MAX, "b": INT64_MAX}, 50).measure({"a": 3, "b": 4}) == (-7.0, 3, -350, False)
 
 
 def test_turns_in_words() -> None:
@@ -393,19 +393,19 @@ def test_turns_in_words() -> None:
 def test_gauges_wrap_and_truncate() -> None:
     whole = Utilization({"a": 3, "b": 3}, 60)
 
-    assert whole.measure({"a": 2, "b": 1, "c": 99}) == (50 / 60, 1, 50)
+    assert whole.measure({"a": 2, "b": 1, "c": 99}) == (50 / 60, 1, 50, False)
     assert whole.measure({"c": 99}) == Unavailable("NoRequests", "no metrics returned matched known pods")
     assert whole.absent("a") == 3
     assert Utilization({"a": 7}, 150).absent("a") == 10
     assert Utilization({"a": 2**62}, 100).absent("a") == 0
-    assert Average(500, memory=False).measure({"a": -3, "b": -4}) == (-3 / 500, -3, None)
+    assert Average(500, memory=False).measure({"a": -3, "b": -4}) == (-3 / 500, -3, None, False)
     assert Average(500, memory=False).absent("anything") == 500
 
 
 def test_the_percentage_wraps_to_32_bits() -> None:
     measured = Utilization({"a": 1}, 1).measure({"a": 21_474_837})
 
-    assert measured == (-2_147_483_596.0, 21_474_837, -2_147_483_596)
+    assert measured == (-2_147_483_596.0, 21_474_837, -2_147_483_596, True)
 
 
 # --- single values ---------------------------------------------------------------------------------------------------

@@ -12,6 +12,8 @@ from adapter.scaling.history import (
     Recommendation,
     ScaleEvent,
     changed_within,
+    shifted,
+    with_change,
     with_event,
 )
 from tests.support.scaling import NOW
@@ -126,3 +128,29 @@ def test_changes_after_an_instant() -> None:
 )
 def test_events_take_the_place_of_outdated_ones(events: tuple[ScaleEvent, ...], kept: tuple[ScaleEvent, ...]) -> None:
     assert with_event(events, 9, 100, 60) == kept
+
+
+@pytest.mark.parametrize("kind", [Listed, Queued])
+def test_on_a_clock_that_was_set_ages_stay_what_they_are(kind: type[Listed | Queued]) -> None:
+    recommendations = kind().recorded(9, 10, 0).recorded(2, 20, 0)
+    before = History(recommendations, (ScaleEvent(1, 15),), (ScaleEvent(2, 25),))
+
+    after = shifted(shifted(before, 100), -30)
+
+    assert after.ups == (ScaleEvent(1, 85),)
+    assert after.downs == (ScaleEvent(2, 95),)
+    assert after.recommendations.highest(0, 79) == before.recommendations.highest(0, 9) == 9
+    assert after.recommendations.highest(0, 80) == before.recommendations.highest(0, 10) == 2
+    assert shifted(after, -70) == before
+
+
+@pytest.mark.parametrize(
+    ("change", "ups", "downs"),
+    [(3, (ScaleEvent(3, 100),), ()), (-3, (), (ScaleEvent(3, 100),)), (0, (), ())],
+)
+def test_a_change_is_an_event_of_its_direction(
+    change: int, ups: tuple[ScaleEvent, ...], downs: tuple[ScaleEvent, ...]
+) -> None:
+    made = with_change(History(), change, 100, (60, 60))
+
+    assert (made.ups, made.downs) == (ups, downs)

@@ -87,3 +87,22 @@ def test_groups_of_pods_that_are_not_there_are_not_told() -> None:
     facts = {"metric": "cpu", "ready": 1, "unready": 0, "missing": 2, "ignored": 0}
 
     assert Step("pods", facts).words() == "cpu: 1 pod ready, 2 missing (no sample)"
+
+
+@pytest.mark.parametrize(
+    ("step", "words"),
+    [
+        (
+            Step("lagging", {"readyThen": 3, "ready": 5}),
+            "the value is from when 3 pods were ready: counted with these, not with 5",
+        ),
+        (
+            Step("lagging", {"readyThen": 0, "ready": 5}),
+            "pods became ready of late, and the value may be from before: not raised until it has seen all 5",
+        ),
+        (Step("withheld", {"replicas": 5, "current": 5, "message": "paused"}), "nothing is written: paused"),
+        (Step("withheld", {"replicas": 6, "current": 5, "message": "paused"}), "6 is not written: paused"),
+    ],
+)
+def test_what_the_scaler_adds_in_words(step: Step, words: str) -> None:
+    assert step.words() == words

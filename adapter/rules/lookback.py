@@ -1,0 +1,58 @@
+"""Over how much of the past a query looks: what a value that comes out of it says something about.
+
+A rate over two minutes lags two minutes behind; whoever multiplies such a value by what there is now has to know. Law: what cannot be
+told is None, never a guess.
+"""
+
+from functools import lru_cache
+from typing import Any
+
+import promql_parser as promql
+
+_RECORDED = ":"
+
+
+@lru_cache(maxsize=1024)
+def lookback_of(query: str) -> float | None:
+    """Return the seconds of the past that a rendered query looks at, 0 for one of the latest samples alone.
+
+    None where it cannot be told: for what does not parse, and for series that a recording rule has made, whose names have a colon.
+    """
+    try:
+        node = promql.parse(query)
+    except ValueError:
+        return None
+    return _lookback(node)
+
+
+def _lookback(node: Any) -> float | None:
+    """Return the lookback of a part: of parts side by side the longest counts, of one within the other both."""
+    if isinstance(node, promql.VectorSelector):
+        return None if _RECORDED in (node.name or "") else _seconds(node.offset)
+    if isinstance(node, promql.MatrixSelector):
+        inner = _lookback(node.vector_selector)
+        return None if inner is None else inner + _seconds(node.range)
+    if isinstance(node, promql.SubqueryExpr):
+        inner = _lookback(node.expr)
+        return None if inner is None else inner + _seconds(node.range) + _seconds(node.offset)
+    longest = 0.0
+    for part in _parts(node):
+        inner = _lookback(part)
+        if inner is None:
+            return None
+        longest = max(longest, inner)
+    return longest
+
+
+def _parts(node: Any) -> list[Any]:
+    if isinstance(node, promql.Call):
+        return list(node.args)
+    if isinstance(node, promql.BinaryExpr):
+        return [node.lhs, node.rhs]
+    if isinstance(node, promql.AggregateExpr | promql.ParenExpr | promql.UnaryExpr):
+        return [node.expr]
+    return []
+
+
+def _seconds(span: Any) -> float:
+    return 0.0 if span is None else abs(float(span.total_seconds()))
