@@ -20,28 +20,34 @@ from adapter.clients.apidiscovery import CatalogueSource
 from adapter.clients.connection import PrometheusSettings
 from adapter.clients.discovery import SeriesLister
 from adapter.clients.informer import ObjectLister
+from adapter.clients.podwatch import PodWatch
 from adapter.clients.prometheus import PrometheusClient
 from adapter.clients.querycache import Freshness, QueryCache
 from adapter.clients.reflector import Surroundings
 from adapter.clients.rulesfiles import RulesFiles
+from adapter.clients.scraper import Scraper
 from adapter.config.ciphers import openssl_cipher_list
 from adapter.config.options import Options, check_max_age
 from adapter.config.rulesfile import Parsed, RulesConfig
 from adapter.errors import InputError, NotSyncedError
 from adapter.model.clock import Clock
 from adapter.monitoring import FaultLog, Monitoring
-from adapter.provider.provider import Provider
+from adapter.provider.podobjects import PodObjects
 from adapter.provider.relist import Relister
-from adapter.provider.resource import ResourceProvider
+from adapter.provider.resource import DescribedObjects, ResourceProvider
 from adapter.provider.rules import RuleSource
+from adapter.provider.scalervalues import ScalerProvider
+from adapter.provider.scraped import ScrapedValues
 from adapter.provider.sourcefaults import SourceFaults
 from adapter.rules.resource import NODES, PODS
+from adapter.scaler import Parts, Scaler
 from adapter.server import accesslog, tls
 from adapter.server.accesslog import AccessLog
 from adapter.server.api import CUSTOM_GROUP, EXTERNAL_GROUP, RESOURCE_GROUP
 from adapter.server.documents import Documents
 from adapter.server.handler import Handler
 from adapter.server.health import Check, Health
+from adapter.server.localpages import LocalPages
 from adapter.server.serving import MetricsServer, Shutdown
 from adapter.server.trust import Trust
 from adapter.server.truststore import TrustStore
@@ -75,8 +81,22 @@ class Sources:
     objects: ObjectLister
     running: ObjectLister
     relister: Relister
-    provider: Provider
+    provider: ScalerProvider
     resource_provider: ResourceProvider
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """What stands under all sources: the API server, Prometheus, and who keeps their answers."""
+
+    client: kubernetes.KubernetesClient
+    watching: Surroundings
+    cache: QueryCache
+    resources: CatalogueSource
+    relister: Relister
+    met: SourceFaults
+    freshness: Freshness
+    scraped: ScrapedValues
 
 
 async def run(
@@ -98,7 +118,13 @@ async def run(
     async with AsyncExitStack() as stack:
         gate = await gates.open_gate(options, clock, monitoring, faults, stack)
         certificate = _serving_certificate(options, clock, gate.trust, monitoring)
-        sources = await _open_sources(options, clock, monitoring, faults, stack)
+        base = await _open_base(options, clock, monitoring, faults, stack)
+        sources = _open_sources(base, clock, monitoring)
+        scaler = None
+        if options.scaler:
+            scaler = _open_scaler(
+                options, base, sources.provider, lambda _: sources.resource_provider, clock, monitoring, faults
+            )
         documents = Documents(sources.provider, _groups(options, parsed.config), version)
 
         def adopted(config: RulesConfig) -> None:
@@ -135,6 +161,7 @@ async def run(
                 clock=clock,
                 resource_provider=sources.resource_provider,
                 access_log=access_log,
+                autoscalers=None if scaler is None else scaler.show,
             ),
             certificate,
             shutdown,
@@ -156,17 +183,97 @@ async def run(
             "event-loop lag": _watch_lag(monitoring),
             **{f"trust {number}": source.run() for number, source in enumerate(gate.sources)},
             **({"access log": access_log.run()} if access_log is not None else {}),
+            **({} if scaler is None else {"scrapes": base.scraped.run()}),
         }
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(coroutine, name=name) for name, coroutine in work.items()]
+                scaling = None if scaler is None else group.create_task(_scale(scaler), name="scaler")
                 started(server)
                 await stop.wait()
+                if scaling is not None:  # first of all: somebody else can scale while the last requests are answered
+                    scaling.cancel()
+                    await asyncio.wait([scaling])
                 await server.stop()
                 for task in tasks:
                     task.cancel()
         except BaseExceptionGroup as failures:
             raise _sole(failures) from None
+
+
+async def run_scaler(
+    options: Options,
+    version: str,
+    stop: asyncio.Event,
+    *,
+    started: Callable[[LocalPages], None] = lambda _: None,
+    clock: Clock | None = None,
+) -> None:
+    """Scale until `stop` is set, and serve no metrics API; otherwise as `run`.
+
+    Nothing here needs a right beyond the namespaces of the autoscalers, where these stand in files.
+    """
+    clock = clock or SystemClock()
+    monitoring = Monitoring(version)
+    faults = FaultLog(monitoring, clock)
+    files, parsed = _read_rules(options)
+    async with AsyncExitStack() as stack:
+        base = await _open_base(options, clock, monitoring, faults, stack)
+        provider = _open_provider(base, ObjectLister(base.watching), clock, monitoring)
+
+        def usages_of(pods: PodWatch) -> ResourceProvider:
+            return _open_usages(base, PodObjects(pods), PodObjects(pods), clock, monitoring)
+
+        scaler = _open_scaler(options, base, provider, usages_of, clock, monitoring, faults)
+        rules = RuleSource(
+            files,
+            parsed,
+            base.resources,
+            base.relister,
+            clock,
+            monitoring,
+            faults,
+            strict=options.strict_config,
+            check=lambda config: check_max_age(options, config),
+            adopted=lambda _: None,
+        )
+        shutdown = Shutdown()
+        health = Health(readyz=[shutdown.check, Check("caches-synced", scaler.find_unsynced)])
+        pages = LocalPages(options.local_address, health, monitoring, scaler.show)
+        await pages.start()
+        stack.push_async_callback(pages.stop)
+        work = {
+            "API discovery": base.resources.run(),
+            "rules": rules.run(),
+            "relist": base.relister.run(),
+            "faults": provider.run(),
+            "event-loop lag": _watch_lag(monitoring),
+            "scrapes": base.scraped.run(),
+        }
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(coroutine, name=name) for name, coroutine in work.items()]
+                scaling = group.create_task(_scale(scaler), name="scaler")
+                started(pages)
+                await stop.wait()
+                scaling.cancel()
+                await asyncio.wait([scaling])
+                for task in tasks:
+                    task.cancel()
+        except BaseExceptionGroup as failures:
+            raise _sole(failures) from None
+
+
+async def _scale(scaler: Scaler) -> None:
+    """Run the scaler. Its election ends first when this is cancelled, while caches and connections are still there."""
+    caches, leading = scaler.tasks()
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(coroutine, name=name) for name, coroutine in caches.items()]
+        try:
+            await leading
+        finally:
+            for task in tasks:
+                task.cancel()
 
 
 def _sole(failure: BaseException) -> BaseException:
@@ -187,9 +294,9 @@ def _read_rules(options: Options) -> tuple[RulesFiles, Parsed]:
     return files, parsed
 
 
-async def _open_sources(
+async def _open_base(
     options: Options, clock: Clock, monitoring: Monitoring, faults: FaultLog, stack: AsyncExitStack
-) -> Sources:
+) -> Base:
     """Connect to both servers and build what stands on the connections; `stack` closes it all."""
     kubeconfig = Path(options.lister_kubeconfig) if options.lister_kubeconfig else None
     configuration = await credentials.load_configuration(kubeconfig, clock, faults)
@@ -202,8 +309,6 @@ async def _open_sources(
     )
     resources = CatalogueSource(client, clock, faults)
     surroundings = Surroundings(client, clock, monitoring, faults, random.random)
-    objects = ObjectLister(surroundings)
-    running = ObjectLister(surroundings, fields="status.phase=Running")
     relister = Relister(
         SeriesLister(prometheus.origin, monitoring, faults, max_bytes=options.discovery_max_bytes),
         clock,
@@ -214,11 +319,80 @@ async def _open_sources(
     )
     freshness = Freshness(options.metrics_ttl, options.metrics_max_answer_age)
     met = SourceFaults(clock, faults)
-    provider = Provider(resources, objects, cache, relister, clock, monitoring, met, freshness=freshness)
-    resource_provider = ResourceProvider(
-        resources, running, objects, cache, relister, clock, monitoring, met, freshness=freshness
+    scraper = await stack.enter_async_context(Scraper(clock, monitoring, faults))
+    scraped = ScrapedValues(
+        scraper,
+        relister,
+        clock,
+        monitoring,
+        met,
+        per_second=options.scrape_max_per_second,
+        random=random.random,
     )
-    return Sources(resources, objects, running, relister, provider, resource_provider)
+    return Base(client, surroundings, cache, resources, relister, met, freshness, scraped)
+
+
+def _open_sources(base: Base, clock: Clock, monitoring: Monitoring) -> Sources:
+    """Build what answers the metrics APIs."""
+    objects = ObjectLister(base.watching)
+    running = ObjectLister(base.watching, fields="status.phase=Running")
+    provider = _open_provider(base, objects, clock, monitoring)
+    usages = _open_usages(base, running, objects, clock, monitoring)
+    return Sources(base.resources, objects, running, base.relister, provider, usages)
+
+
+def _open_provider(base: Base, objects: ObjectLister, clock: Clock, monitoring: Monitoring) -> ScalerProvider:
+    return ScalerProvider(
+        base.resources,
+        objects,
+        base.cache,
+        base.relister,
+        clock,
+        monitoring,
+        base.met,
+        freshness=base.freshness,
+        scraped=base.scraped,
+    )
+
+
+def _open_usages(
+    base: Base, running: DescribedObjects, objects: DescribedObjects, clock: Clock, monitoring: Monitoring
+) -> ResourceProvider:
+    return ResourceProvider(
+        base.resources,
+        running,
+        objects,
+        base.cache,
+        base.relister,
+        clock,
+        monitoring,
+        base.met,
+        freshness=base.freshness,
+    )
+
+
+def _open_scaler(
+    options: Options,
+    base: Base,
+    provider: ScalerProvider,
+    usages_of: Callable[[PodWatch], ResourceProvider],
+    clock: Clock,
+    monitoring: Monitoring,
+    faults: FaultLog,
+) -> Scaler:
+    parts = Parts(
+        base.client,
+        base.watching,
+        base.resources,
+        provider,
+        usages_of,
+        base.scraped,
+        clock,
+        monitoring,
+        faults,
+        random.random,
+    )
+    return Scaler(options, parts)
 
 
 def _open_access_log(

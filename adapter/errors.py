@@ -7,9 +7,13 @@ FastpathError
 ├── NamingError                a rule has no label for a resource that was asked for
 ├── UnsupportedSelectorError   a selector requirement that PromQL cannot express
 ├── NotSeparableError          why the questions of a rule may not be merged; never leaves rules.separable
+├── UnscrapableError           why a query cannot be evaluated from the series of one pod; becomes a fault of the rule
+├── ExpositionError            a body that a pod shows is not in the exposition format
+├── NotLeadingError           a write that must not be made: the lease may belong to somebody else by now
 ├── UntrustedError             why a peer's certificate is not believed; never leaves the server package
 ├── SourceError                a source of values or objects could not be read; never shown to API callers
 │   ├── PrometheusError        Prometheus: unreachable, slow, refused, or answered what is not an answer
+│   ├── ScrapeError            a pod: unreachable, slow, too much, or not an exposition
 │   ├── KubernetesError        the Kubernetes API server: its status and reason
 │   └── NotSyncedError         a cache that has not seen its first list yet: "not known", never "not found"
 └── StatusError                what an API caller is told: HTTP status, reason, message, details
@@ -89,6 +93,18 @@ class UntrustedError(FastpathError):
     """A certificate that no authority vouches for. The text is for logs; callers are told nothing."""
 
 
+class NotLeadingError(FastpathError):
+    """A write was asked for by a process that cannot be sure to hold the lease; nothing was sent."""
+
+
+class ExpositionError(FastpathError):
+    """A body, or the part of it that is read, is not in the exposition format; the sentence names the line."""
+
+
+class UnscrapableError(FastpathError):
+    """The first part of a query that cannot be evaluated from the series of one pod alone."""
+
+
 class SourceError(FastpathError):
     """A source could not be read. The text is for logs; callers get a generic sentence."""
 
@@ -109,11 +125,32 @@ class PrometheusError(SourceError):
 
 
 class KubernetesError(SourceError):
-    """The Kubernetes API server refused or could not be reached (`status` 0)."""
+    """The Kubernetes API server refused or could not be reached (`status` 0).
 
-    def __init__(self, status: int, reason: str, message: str) -> None:
+    `retry_after` is after how many seconds it says to ask again, None where it does not say. `said` is what it wrote itself, "" for
+    nothing; `plain` says that this is bare text and no Status.
+    """
+
+    said = ""
+    plain = False
+
+    def __init__(self, status: int, reason: str, message: str, retry_after: float | None = None) -> None:
         self.status = status
         self.reason = reason
+        self.retry_after = retry_after
+        super().__init__(message)
+
+
+class ScrapeError(SourceError):
+    """A pod could not be scraped.
+
+    `kind` is one of ``unreachable``, ``timeout``, ``status`` (an answer other than 200; redirects are not followed), ``size``
+    (more bytes or lines than allowed), ``decode`` (a body that is not an exposition) and ``credentials`` (the rule's token or
+    authorities cannot be read).
+    """
+
+    def __init__(self, kind: str, message: str) -> None:
+        self.kind = kind
         super().__init__(message)
 
 

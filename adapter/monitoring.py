@@ -27,12 +27,18 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _REQUEST = ("verb", "group", "version", "resource", "subresource", "scope")
 _REQUEST_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.5, 3, 5, 8, 15, 30, 60)
 _QUERY_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 3, 5, 8, 10)
+_SCRAPE_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _DASHBOARD_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _REVIEW_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 30)
 _LAG_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
 _FRESHNESS_BUCKETS = tuple(round(1.364**step, 3) for step in range(20))
 
+_STAGE_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 1, 1.5, 2.5, 5, 10, 15, 30, 60, 120)
+
+STAGES = ("load-to-sample", "sample-to-decision", "decision-to-write")
 QUERY_KINDS = ("alone", "merged", "sweep", "age")
+WRITE_KINDS = ("scale", "status", "event")
+SCRAPE_OUTCOMES = ("success", "unreachable", "timeout", "status", "size", "decode", "credentials")
 OUTCOMES = ("success", "unreachable", "timeout", "status", "query", "decode", "type", "size", "cancelled")
 
 
@@ -88,6 +94,12 @@ METRICS: tuple[Metric, ...] = (
     Metric("discovery_bytes", "gauge", "fastpath_discovery_bytes", "Bytes of the series lists in the last discovery."),
     Metric("discovery_worker_memory", "gauge", "fastpath_discovery_worker_peak_memory_bytes", "Largest resident memory of the last discovery worker."),
     Metric("discovery_voided", "gauge", "fastpath_discovery_rules_voided", "Rules whose series could not be refreshed by the last discovery."),
+    # direct scrapes
+    Metric("scrapes", "counter", "fastpath_scrapes_total", "Scrapes of pods by outcome.", ("outcome",), values=(SCRAPE_OUTCOMES,)),
+    Metric("scrape_duration", "histogram", "fastpath_scrape_duration_seconds", "Time of a scrape from the request to the body, or to giving up.", (), _SCRAPE_BUCKETS),
+    Metric("scrape_targets", "gauge", "fastpath_scrape_targets", "Endpoints of pods that are scraped."),
+    Metric("scrape_stretch", "gauge", "fastpath_scrape_interval_stretch_ratio", "What every scrape interval is multiplied by to stay within --scrape-max-per-second; 1 is as configured."),
+    Metric("scraped_values", "counter", "fastpath_scraped_values_total", "Values of scraped pods that were asked for, by where they came from: a scrape, an overdue one, Prometheus instead, or nowhere.", ("source",), values=(("scrape", "overdue", "prometheus", "absent"),)),
     # configuration
     Metric("rules_loaded", "gauge", "fastpath_rules_loaded", "Rules in force.", ("api",), values=(("custom", "external", "resource"),)),
     Metric("rules_skipped", "gauge", "fastpath_rules_skipped", "Rules left out because of a fault.", ("api",), values=(("custom", "external", "resource"),)),
@@ -100,6 +112,23 @@ METRICS: tuple[Metric, ...] = (
     Metric("informer_relists", "counter", "fastpath_informer_relists_total", "Lists read, the first included.", ("resource",)),
     Metric("informer_event", "gauge", "fastpath_informer_last_event_timestamp_seconds", "When the watch last delivered an event or a bookmark; the age of the watch is the time since.", ("resource",)),
     Metric("informer_errors", "counter", "fastpath_informer_errors_total", "Lists and watches that failed or ended before their time.", ("resource", "reason")),
+    # leadership and writes
+    Metric("leader", "gauge", "leader_election_master_status", "1 while this process leads the lease, else 0; under the name Kubernetes gives it.", ("name",)),
+    Metric("lease_renewals", "counter", "fastpath_lease_renewals_total", "Attempts to take or renew the lease, by what came of them: the record changed, somebody else was quicker, or there was no good answer in time.", ("outcome",), values=(("success", "conflict", "failed"),)),
+    Metric("writes", "counter", "fastpath_writes_total", "Writes of the scaler by kind and outcome; fenced ones were not sent, because the lease might have been lost.", ("kind", "outcome"), values=(WRITE_KINDS, ("success", "conflict", "refused", "failed", "fenced"))),
+    Metric("write_duration", "histogram", "fastpath_write_duration_seconds", "Time of a write from leaving the queue to its answer.", ("kind",), _DASHBOARD_BUCKETS, (WRITE_KINDS,)),
+    Metric("write_queue", "gauge", "fastpath_write_queue_length", "Writes that wait for their turn: scale before status before event.", ("kind",), values=(WRITE_KINDS,)),
+    Metric("events_dropped", "counter", "fastpath_events_dropped_total", "Events that were not written: too many alike about one object, too many waiting, refused by the API server, or no longer leading.", ("reason",), values=(("spam", "queue", "refused", "fenced"),)),
+    # decisions
+    Metric("scaler_autoscalers", "gauge", "fastpath_scaler_autoscalers", "Autoscalers at work in this process."),
+    Metric("scaler_desired", "gauge", "fastpath_scaler_desired_replicas", "Replicas that an autoscaler wants.", ("namespace", "name")),
+    Metric("scaler_current", "gauge", "fastpath_scaler_current_replicas", "Replicas that the target of an autoscaler asked for when last decided.", ("namespace", "name")),
+    Metric("scaler_decisions", "counter", "fastpath_scaler_decisions_total", "Decisions by what they did.", ("direction",), values=(("up", "down", "none"),)),
+    Metric("scaler_limited", "counter", "fastpath_scaler_limited_decisions_total", "Decisions that a limit or a policy kept from what the metrics asked for."),
+    Metric("scaler_defects", "counter", "fastpath_scaler_unexpected_errors_total", "Decisions and writes that ended in an error nobody expected; the log has it."),
+    Metric("scaler_lag", "histogram", "fastpath_scaler_lag_seconds", "How much later than due an autoscaler was decided.", (), _LAG_BUCKETS),
+    Metric("scaler_sample_age", "histogram", "fastpath_scaler_sample_age_seconds", "Age of the oldest sample behind a decision that changed a count or was kept from it.", (), _STAGE_BUCKETS),
+    Metric("scaler_stages", "histogram", "fastpath_scaler_stage_seconds", "How long the stages of a change of a count took: from the load to its sample at most, from the sample to the decision, from the decision to the answer to its write.", ("stage",), _STAGE_BUCKETS, values=(STAGES,)),
     # the process
     Metric("faults", "counter", "fastpath_faults_total", "Faults met, each time they are met; the log says each once.", ("fault",)),
     Metric("faults_active", "gauge", "fastpath_faults_active", "Faults that have not ended.", ("fault",)),
@@ -142,6 +171,11 @@ class Monitoring:
     discovery_bytes: Gauge
     discovery_worker_memory: Gauge
     discovery_voided: Gauge
+    scrapes: Counter
+    scrape_duration: Histogram
+    scrape_targets: Gauge
+    scrape_stretch: Gauge
+    scraped_values: Counter
     rules_loaded: Gauge
     rules_skipped: Gauge
     config_faults: Gauge
@@ -152,6 +186,21 @@ class Monitoring:
     informer_relists: Counter
     informer_event: Gauge
     informer_errors: Counter
+    leader: Gauge
+    lease_renewals: Counter
+    writes: Counter
+    write_duration: Histogram
+    write_queue: Gauge
+    events_dropped: Counter
+    scaler_autoscalers: Gauge
+    scaler_desired: Gauge
+    scaler_current: Gauge
+    scaler_decisions: Counter
+    scaler_limited: Counter
+    scaler_defects: Counter
+    scaler_lag: Histogram
+    scaler_sample_age: Histogram
+    scaler_stages: Histogram
     faults: Counter
     faults_active: Gauge
     loop_lag: Histogram

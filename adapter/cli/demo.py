@@ -13,7 +13,9 @@ from adapter.errors import Fault, InputError
 from adapter.model import durations
 
 DESCRIPTION = """\
-Run a small cluster, a Prometheus, three workloads with changing load and the adapter, and show what an autoscaler reads.
+Run a small cluster, a Prometheus and the adapter with its fast-scaler, and show two workloads under the same load, which steps: one scaled
+by the fast-scaler, the other by a stand-in of the native chain (scraped every 15 s, decided every 15 s). At the end it tells how long each
+took from the step to the Scale.
 
 A real Prometheus is used where one is installed, else the sandbox's small one. Nothing outside this machine is contacted and nothing
 stays behind. Ctrl-C ends it.

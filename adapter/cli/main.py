@@ -15,8 +15,11 @@ from adapter.errors import FastpathError, InputError
 # Each verb is the module of its name, loaded only when asked for: `serve` starts without what the demo needs.
 _VERBS = {
     "serve": "serve the metrics APIs; takes every prometheus-adapter flag",
+    "scale": "scale alone: the scaler of `serve --scaler` without the metrics APIs",
+    "explain": "say what the scaler decided for one autoscaler and why",
     "check": "validate a rules file, show what each rule asks and serves, explain an absent metric",
     "evaluate": "say what an autoscaler does with exactly this input, offline, and why",
+    "convert": "print the FastPathAutoscaler for a HorizontalPodAutoscaler",
     "certs": "make the serving Secret and the caBundle of the APIServices",
     "preflight": "say who serves the metrics APIs of a cluster now, before the manifests are applied",
     "demo": "run everything in one process on an embedded cluster, live in the terminal",

@@ -56,7 +56,7 @@ def main(arguments: Sequence[str]) -> int:
 
 async def _run(options: PreflightOptions) -> int:
     clock = app.SystemClock()
-    kubeconfig = _find_kubeconfig(options.kubeconfig)
+    kubeconfig = find_kubeconfig(options.kubeconfig)
     configuration = await credentials.load_configuration(
         kubeconfig, clock, FaultLog(Monitoring(), clock), flag="--kubeconfig"
     )
@@ -108,7 +108,7 @@ def _complain(sentence: str) -> None:
     print(f"fastpath preflight: {sentence}", file=sys.stderr)
 
 
-def _find_kubeconfig(given: str) -> Path | None:
+def find_kubeconfig(given: str) -> Path | None:
     """Return the file given, or the one that kubectl would take; None leaves the pod's service account."""
     if given:
         return Path(given)

@@ -4,9 +4,12 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from adapter.config.rulesfile import ResourceRulesConfig
+from adapter.config.scrapekeys import ScrapeConfig
 from adapter.errors import Fault, PrometheusError
+from adapter.model.durations import format_go_duration
 from adapter.model.metrics import QueryResult, Sample
 from adapter.rules import diagnosis
+from adapter.rules.compile import Rule
 from adapter.rules.resource_sketch import ResourceSketch
 from adapter.rules.sketch import Example, Sketch
 from adapter.rules.trace import counted, listed
@@ -66,6 +69,8 @@ def _block(report: RuleReport) -> list[str]:
         lines.append(_line("objects", _objects(made)))
     if made.main is not None:
         lines += _example(made.main, report.answer)
+    if config.scrape is not None:
+        lines.append(_line("scrapes", _scrapes(made.rule, config.scrape)))
     return [*lines, *(_warning(warning, warning.path.removeprefix(f"{config.path}.")) for warning in report.warnings)]
 
 
@@ -81,6 +86,13 @@ def _resource_block(report: ResourceReport) -> list[str]:
 
 def _warning(warning: Fault, below: str) -> str:
     return _line("warning", ": ".join(part for part in (below, warning.value, warning.expected) if part))
+
+
+def _scrapes(rule: Rule, config: ScrapeConfig) -> str:
+    """Return how the rule has pods read themselves."""
+    access = config.access
+    over = f", rates over {format_go_duration(config.window)}" if rule.pod_query and rule.pod_query.counts else ""
+    return f"{access.scheme}://POD:{access.port}{access.path} each {format_go_duration(access.interval)}{over}"
 
 
 def _line(label: str, text: str) -> str:

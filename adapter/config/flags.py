@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from adapter import errors
-from adapter.config import ciphers, pflag, yamltree
+from adapter.config import ciphers, leaderflags, pflag, scalerflags, yamltree
 from adapter.config.flagtable import TABLE
 from adapter.config.options import SERVABLE_GROUPS, Options
 from adapter.config.pflag import Effect, Flag, Given, Kind, Scanned
@@ -72,8 +72,6 @@ def _read(given: Given, values: dict[str, Any]) -> errors.Fault | None:
         value: Any = pflag.read(flag, given.text)
     except ValueError:
         return _fault(flag, given.text, f"expected {pflag.expectation(flag.kind)}")
-    if flag.effect is Effect.REFUSED:
-        return _fault(flag, given.text, "the scaler is not in this version: leave the flag out") if value else None
     if flag.field:
         added = values.get(flag.field, ()) + value if flag.kind in pflag.REPEATABLE else value
         values[flag.field] = added
@@ -101,6 +99,8 @@ def _check(options: Options, values: dict[str, Any]) -> Iterable[errors.Fault]:
     if bool(options.tls_cert_file) != bool(options.tls_private_key_file):
         missing = "--tls-private-key-file" if options.tls_cert_file else "--tls-cert-file"
         yield errors.Fault(missing, "", "missing: certificate and key are given together")
+    if fault := leaderflags.check_times(options):
+        yield fault
     suites = options.tls_cipher_suites
     if (
         suites
@@ -188,6 +188,10 @@ def _above_zero(seconds: Any) -> str:
     return "" if seconds > 0 else "expected a duration above 0"
 
 
+def _positive(number: Any) -> str:
+    return "" if number > 0 else "expected a number above 0"
+
+
 def _not_negative(seconds: Any) -> str:
     return "" if seconds >= 0 else "expected 0 or more"
 
@@ -211,6 +215,20 @@ _CHECKS: dict[str, Callable[[Any], str]] = {
     "metrics-max-age": _not_negative,
     "metrics-ttl": _not_negative,
     "metrics-max-answer-age": _not_negative,
+    "scrape-max-per-second": _positive,
+    "prometheus-max-queries-per-second": leaderflags.check_rate,
+    "horizontal-pod-autoscaler-sync-period": _above_zero,
+    "horizontal-pod-autoscaler-tolerance": scalerflags.check_not_negative,
+    "horizontal-pod-autoscaler-downscale-stabilization": _not_negative,
+    "horizontal-pod-autoscaler-cpu-initialization-period": _not_negative,
+    "horizontal-pod-autoscaler-initial-readiness-delay": _not_negative,
+    "local-address": scalerflags.check_local_address,
+    "leader-elect-lease-duration": leaderflags.check_lease_duration,
+    "leader-elect-retry-period": _above_zero,
+    "leader-elect-resource-lock": leaderflags.check_lock,
+    "leader-elect-resource-name": leaderflags.check_name,
+    "shard": leaderflags.check_shard,
+    "kube-api-write-qps": leaderflags.check_rate,
     "prometheus-timeout": _above_zero,
     "prometheus-attempt-timeout": _above_zero,
     "shutdown-delay": _not_negative,
@@ -265,9 +283,9 @@ def _has_default(flag: Flag) -> bool:
     return flag.default not in ("", "false")
 
 
-def render_help() -> str:
-    """Return the text of `fastpath serve --help`."""
-    return "\n".join(["Usage: fastpath serve --config=PATH [flags]", "", *help_lines(TABLE)])
+def render_help(verb: str = "serve") -> str:
+    """Return the text of `fastpath VERB --help` of a verb that takes all these flags."""
+    return "\n".join([f"Usage: fastpath {verb} --config=PATH [flags]", "", *help_lines(TABLE)])
 
 
 def help_lines(table: Mapping[str, Flag]) -> list[str]:

@@ -7,7 +7,9 @@ because manifests in the wild carry them.
 
 from collections.abc import Iterator, Mapping
 
+from adapter.config.leaderflags import SCALER, leader_flags
 from adapter.config.pflag import Effect, Flag, Kind
+from adapter.config.scalerflags import scaler_flags
 from adapter.config.securityflags import security_flags
 
 RULES = "Rules and discovery"
@@ -72,6 +74,15 @@ def _used() -> Iterator[Flag]:
         "How old an answer may be that is given while Prometheus cannot be asked. A rule's maxAge wins.",
         RULES,
         "metrics_max_answer_age",
+    )
+
+    yield Flag(
+        "scrape-max-per-second",
+        Kind.INT,
+        "2000",
+        "Most scrapes of pods a second; beyond it all intervals are stretched alike.",
+        RULES,
+        "scrape_max_per_second",
     )
 
     yield Flag(
@@ -315,7 +326,16 @@ def _used() -> Iterator[Flag]:
         shorthand="v",
         metavar="level",
     )
-    yield Flag("scaler", Kind.BOOL, "false", "Run the scaler in this process.", PROCESS, effect=Effect.REFUSED)
+    yield Flag(
+        "autoscalers",
+        Kind.TEXT,
+        "",
+        "Folder of *.yaml, *.yml and *.json files with FastPathAutoscalers or HorizontalPodAutoscalers to run in place of "
+        "the FastPathAutoscalers of the cluster; read again when they change.",
+        SCALER,
+        "autoscalers",
+        metavar="path",
+    )
 
 
 def _without_effect() -> Iterator[Flag]:
@@ -393,5 +413,7 @@ def _rows(group: str, effect: Effect, *rows: tuple[str, Kind, str, str]) -> Iter
         yield Flag(name, kind, default, text, group, effect=effect)
 
 
-TABLE: Mapping[str, Flag] = {flag.name: flag for flag in (*_used(), *security_flags(), *_without_effect())}
+TABLE: Mapping[str, Flag] = {
+    flag.name: flag for flag in (*_used(), *scaler_flags(), *leader_flags(), *security_flags(), *_without_effect())
+}
 """Every flag by its name, in the order of the help text."""

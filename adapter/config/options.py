@@ -95,6 +95,9 @@ class Options:
     metrics_max_answer_age: float = 30.0
     """Seconds after which an answer is not given any more when Prometheus cannot be asked; a rule's `maxAge` wins."""
 
+    scrape_max_per_second: int = 2000
+    """Scrapes a second of all pods together; where the rules ask for more, every interval is stretched by the same factor."""
+
     lister_kubeconfig: str = ""
     """Kubeconfig for the API server; "" uses the pod's service account."""
 
@@ -175,6 +178,60 @@ class Options:
 
     permit_address_sharing: bool = False
     """Whether the port may be taken while old connections linger (SO_REUSEADDR)."""
+
+    autoscalers: str = ""
+    """Folder with the autoscalers to run in place of the objects of the cluster; "" runs those."""
+
+    scaler: bool = False
+    """Whether `fastpath serve` scales as well."""
+
+    prometheus_max_queries_per_second: float = 20.0
+    """Queries a second that the scaler causes; beyond it questions wait for their turn."""
+
+    horizontal_pod_autoscaler_sync_period: float = 15.0
+    """Seconds between two questions for a metric that another adapter serves, as the native controller asks."""
+
+    horizontal_pod_autoscaler_tolerance: float = 0.1
+    """How far a ratio may be from 1 before anything is changed; an autoscaler's own tolerance wins."""
+
+    horizontal_pod_autoscaler_downscale_stabilization: float = 300.0
+    """Seconds that the highest recommendation holds where an autoscaler does not say; cut to whole ones."""
+
+    horizontal_pod_autoscaler_cpu_initialization_period: float = 300.0
+    """Seconds after a pod's start in which its cpu counts only while it is ready."""
+
+    horizontal_pod_autoscaler_initial_readiness_delay: float = 30.0
+    """Seconds after a pod's start in which becoming unready counts as never having been ready."""
+
+    local_address: str = "127.0.0.1:10254"
+    """Where `fastpath scale` shows its health, its self-metrics and its journal, on this machine alone; "" nowhere."""
+
+    leader_elect: bool = True
+    """Whether the scaler writes only while it holds the Lease."""
+
+    leader_elect_lease_duration: float = 15.0
+    """Seconds that others wait after the last renewal they saw before they take over; whole ones."""
+
+    leader_elect_renew_deadline: float = 10.0
+    """Seconds that a leader goes on without a renewal; below the lease duration."""
+
+    leader_elect_retry_period: float = 2.0
+    """Seconds between two attempts to take or renew the lease."""
+
+    leader_elect_resource_lock: str = "leases"
+    """What is locked; there is no other kind."""
+
+    leader_elect_resource_name: str = "fastpath-scaler"
+    """Name of the Lease, or what the names of the shards' Leases begin with."""
+
+    leader_elect_resource_namespace: str = ""
+    """Namespace of the Lease; "" takes that of the pod."""
+
+    shard: str = "1/1"
+    """Which part of the autoscalers this process answers for, as `model.shards` reads it."""
+
+    kube_api_write_qps: float = 50.0
+    """Writes a second of the scaler, the lease apart; after a pause a second's worth at once."""
 
     access_log: str = ""
     """Where each request is logged as a line of JSON: `stdout`, `stderr`, or a file; "" logs none."""

@@ -47,7 +47,6 @@ class Effect(enum.Enum):
     USED = "used"
     NONE = "accepted, no effect here"
     REMOVED = "accepted, removed from prometheus-adapter"
-    REFUSED = "refused in this version"
 
 
 @dataclass(frozen=True, slots=True)

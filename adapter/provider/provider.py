@@ -6,7 +6,8 @@ word. Not here: HTTP, JSON, how queries are merged, how objects are watched. The
 
 import asyncio
 import functools
-from collections.abc import Awaitable, Callable, Sequence
+import math
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from adapter.clients.querycache import Freshness, ObjectAnswer, QueryCache
@@ -38,6 +39,8 @@ from adapter.model.resources import APIResource, Catalogue
 from adapter.model.selectors import LabelSelector
 from adapter.monitoring import Monitoring
 from adapter.provider.relist import Relister
+from adapter.provider.scraped import ScrapedValues
+from adapter.provider.scrapeseams import ScrapedAnswer
 from adapter.provider.sourcefaults import UNFETCHED, UNLISTED, SourceFaults
 from adapter.rules import age, matchers
 from adapter.rules.compile import Rule
@@ -47,6 +50,9 @@ from adapter.rules.plan import Objects
 from adapter.rules.query import Dropped, MetricQuery, milli_of
 from adapter.rules.registry import CustomEntry, CustomKey, ExternalEntry
 
+# How long Prometheus is waited for when scrapes have values already, in seconds.
+_PATIENCE = 0.25
+_NOT_SCRAPED = ScrapedAnswer({}, {})
 _STEP = 500
 """How many values are worked out between two points at which other work may run."""
 
@@ -88,8 +94,10 @@ class Provider:
         faults: SourceFaults,
         *,
         freshness: Freshness,
+        scraped: ScrapedValues | None = None,
     ) -> None:
-        """`freshness`: how long answers are used where a rule does not say."""
+        """`freshness`: how long answers are used where a rule does not say; `scraped`: what pods show themselves."""
+        self._scraped = scraped
         self._resources = resources
         self._objects = objects
         self._cache = cache
@@ -132,7 +140,7 @@ class Provider:
         if not names:
             raise _unknown(question)
         try:
-            query = _metric_query(entry, question)
+            query = metric_query(entry, question)
             answer = await self._samples(entry, query, Objects(question.namespace, names))
         except (NamingError, TemplateError, UnsupportedSelectorError) as error:
             self._faults.met("render", "query cannot be made", str(error), entry.rule.config.path)
@@ -144,7 +152,9 @@ class Provider:
             raise NotFoundError(
                 f"the server could not find the metric {question.metric} for {question.resource} {question.name}"
             )
-        return CustomAnswer(items, answer.asked + self._freshness_of(entry.rule).ttl)
+        # what is scraped is as new as the last scrape whenever it is asked for
+        fresh_until = self._clock.monotonic() if answer.scraped else answer.asked + self._freshness_of(entry.rule).ttl
+        return CustomAnswer(items, fresh_until, answer.fallbacks)
 
     async def external(self, question: ExternalQuestion) -> ExternalAnswer:
         """Return every sample of the metric's query as a value; StatusError as prometheus-adapter answers."""
@@ -152,14 +162,14 @@ class Provider:
         rule = entry.rule
         freshness = self._freshness_of(rule)
         try:
-            parts = _external_matchers(rule, question)
+            parts = external_matchers(rule, question)
             promql = rule.render(entry.series, parts, [])
             if rule.config.max_sample_age is None:
                 answer = await self._cache.ask(promql, freshness)
                 samples = answer.result.samples
             else:
                 companion = age.age_query(promql, entry.series, parts)
-                answer, ages = await _both(
+                answer, ages = await both(
                     self._cache.ask(promql, freshness), self._cache.ask(companion.promql, freshness)
                 )
                 samples = companion.fresh(
@@ -251,29 +261,71 @@ class Provider:
     # From the entry to samples and values.
 
     async def _samples(self, entry: CustomEntry, query: MetricQuery, objects: Objects) -> ObjectAnswer:
-        """Return the samples of the objects, without those older than the rule allows."""
+        """Return the samples of the objects: what scraped pods have shown, for all others what Prometheus has.
+
+        Once a scrape has a value Prometheus is not waited for long, and its failure takes nothing away.
+        """
+        scraped = _NOT_SCRAPED if self._scraped is None else self._scraped.read_objects(entry, query, objects)
+        if not scraped.values and not scraped.absent:
+            return await self._ask(entry, query, objects, {})
+        asked = self._clock.monotonic()
+        rest = tuple(name for name in objects.names if name not in scraped.values)
+        answer = ObjectAnswer({}, asked)
+        if rest:
+            try:
+                async with asyncio.timeout(_PATIENCE if scraped.values else None):
+                    answer = await self._ask(entry, query, Objects(objects.namespace, rest), scraped.absent)
+            except TimeoutError:
+                pass  # the query goes on, and its answer is there when it is next asked for
+            except PrometheusError as error:
+                if not scraped.values:
+                    raise
+                self._faults.fails(error, entry.rule.path)
+        self._count_scraped(scraped, answer)
+        samples = {name: (Sample({}, found.value, found.time),) for name, found in scraped.values.items()}
+        overdue = {name for name, found in scraped.values.items() if found.overdue}
+        fallbacks = answer.fallbacks | overdue | (answer.samples.keys() & scraped.absent.keys())
+        return ObjectAnswer({**answer.samples, **samples}, asked, None, fallbacks, scraped=True)
+
+    def _count_scraped(self, scraped: ScrapedAnswer, answer: ObjectAnswer) -> None:
+        overdue = sum(found.overdue for found in scraped.values.values())
+        instead = len(answer.samples.keys() & scraped.absent.keys())
+        counts = {
+            "scrape": len(scraped.values) - overdue,
+            "overdue": overdue,
+            "prometheus": instead,
+            "absent": len(scraped.absent) - instead,
+        }
+        for source, count in counts.items():
+            self._monitoring.scraped_values.labels(source).inc(count)
+
+    async def _ask(
+        self, entry: CustomEntry, query: MetricQuery, objects: Objects, later: Mapping[str, float]
+    ) -> ObjectAnswer:
+        """Return Prometheus' samples of the objects, without those older than the rule allows or than `later` says (epoch seconds)."""
         freshness = self._freshness_of(entry.rule)
         asked = self._cache.ask_objects(query, objects, freshness, entry.series_count)
         oldest = entry.rule.config.max_sample_age
-        if entry.rule.age is None or oldest is None:
+        bounded = oldest is not None or any(time > -math.inf for time in later.values())
+        if entry.rule.age is None or not bounded:
             answer = await asked
         else:
             companion = MetricQuery(
                 entry.rule.age, query.series, query.selector, query.namespace_label, query.object_label
             )
-            answer, ages = await _both(
-                asked, self._cache.ask_objects(companion, objects, freshness, entry.series_count)
-            )
-            limit = self._clock.wall() - oldest
+            answer, ages = await both(asked, self._cache.ask_objects(companion, objects, freshness, entry.series_count))
+            limit = -math.inf if oldest is None else self._clock.wall() - oldest
             fresh = {
                 name: samples
                 for name, samples in answer.samples.items()
-                if name in ages.samples and ages.samples[name][-1].value >= limit
+                if name in ages.samples
+                and ages.samples[name][-1].value >= limit
+                and ages.samples[name][-1].value > later.get(name, -math.inf)
             }
             self._drop("stale", len(answer.samples) - len(fresh))
             answer = ObjectAnswer(fresh, min(answer.asked, ages.asked), answer.failure or ages.failure)
         self._faults.answered(entry.rule.path, answer.asked, answer.failure)
-        return answer
+        return answer if answer.failure is None else answer._replace(fallbacks=frozenset(answer.samples))
 
     async def _custom_values(
         self,
@@ -335,7 +387,7 @@ def _unknown(question: CustomQuestion) -> NotFoundError:
     return NotFoundError(f"the server could not find the metric {question.metric} for {question.resource}")
 
 
-def _metric_query(entry: CustomEntry, question: CustomQuestion) -> MetricQuery:
+def metric_query(entry: CustomEntry, question: CustomQuestion) -> MetricQuery:
     """Return the common part of the question's query; NamingError, UnsupportedSelectorError."""
     converter = entry.rule.converter
     namespace_label = converter.label_for(NAMESPACES) if question.namespace is not None else ""
@@ -345,7 +397,7 @@ def _metric_query(entry: CustomEntry, question: CustomQuestion) -> MetricQuery:
     )
 
 
-def _external_matchers(rule: Rule, question: ExternalQuestion) -> list[Matcher]:
+def external_matchers(rule: Rule, question: ExternalQuestion) -> list[Matcher]:
     """Return selector, then namespace unless the rule says `namespaced: false`."""
     parts = list(matchers.from_selector(question.selector))
     if rule.config.resources.namespaced:
@@ -353,7 +405,7 @@ def _external_matchers(rule: Rule, question: ExternalQuestion) -> list[Matcher]:
     return parts
 
 
-async def _both(first: Awaitable[_Answer], second: Awaitable[_Answer]) -> tuple[_Answer, _Answer]:
+async def both(first: Awaitable[_Answer], second: Awaitable[_Answer]) -> tuple[_Answer, _Answer]:
     """Await two answers side by side; the error of either, after both have ended."""
     results = await asyncio.gather(first, second, return_exceptions=True)
     for result in results:

@@ -93,6 +93,11 @@ class ResourceProvider:
         self._faults = faults
         self._freshness = freshness
 
+    @property
+    def answers(self) -> bool:
+        """Whether resource rules are in force."""
+        return self._relister.ruleset.resource is not None
+
     async def resource(self, question: ResourceQuestion) -> ResourceAnswer:
         """Return the usage of one object or of all that match; StatusError as prometheus-adapter answers.
 

@@ -13,7 +13,7 @@ import gzip
 import logging
 import uuid
 from collections import Counter as Counts
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -23,6 +23,7 @@ from multidict import CIMultiDict
 from prometheus_client import Counter, Histogram
 
 from adapter import errors, monitoring
+from adapter.controller import view
 from adapter.model.clock import Clock
 from adapter.model.metrics import CustomQuestion, ExternalQuestion, ResourceQuestion
 from adapter.server import bodies, negotiation, resourcebodies, routing
@@ -101,12 +102,14 @@ class Handler:
         limits: Limits = Limits(),
         resource_provider: ResourceMetricsProvider | None = None,
         access_log: AccessLog | None = None,
+        autoscalers: Callable[[str, str], view.Shown] | None = None,
     ) -> None:
-        """`resource_provider` is needed where ``metrics.k8s.io`` is served."""
+        """`resource_provider` is needed where ``metrics.k8s.io`` is served, `autoscalers` shows one where there is a scaler."""
         self.stopping = False
         self._provider = provider
         self._resource_provider = resource_provider
         self._access_log = access_log
+        self._autoscalers = autoscalers
         self._documents = documents
         self._health = health
         self._access = access
@@ -192,6 +195,10 @@ class Handler:
             return await self._answer_document(request, route)
         if route.kind == "monitoring":
             return Reply(200, self._monitoring.exposition().encode(), monitoring.CONTENT_TYPE)
+        if route.kind == "debug" and self._autoscalers is not None:
+            namespace, name = route.segments[-2:]
+            status, document = self._autoscalers(namespace, name)
+            return Reply(status, view.encode(document))
         answer = self._health.answer(route.segments, route.query)
         return await self._list_paths() if answer is None else Reply(answer.status, answer.text.encode(), _TEXT)
 

@@ -38,7 +38,7 @@ class Route:
     object serves many requests. A metric path that could be read is there all the same: who may not ask is told that first.
     """
 
-    kind: Literal["metrics", "document", "health", "monitoring", "unknown"]
+    kind: Literal["metrics", "document", "health", "monitoring", "debug", "unknown"]
     labels: Labels
     segments: tuple[str, ...] = ()
     query: str = ""
@@ -78,6 +78,8 @@ def find_route(target: str, served_groups: Collection[str]) -> Route:
             return Route("unknown", _UNKNOWN, error=api.path_not_found())
         case ["metrics"]:
             return Route("monitoring", Labels("GET", subresource="/metrics"), segments, query)
+        case ["debug", "fastpath", "autoscalers", namespace, name] if namespace and name:
+            return Route("debug", Labels("GET", subresource="/debug"), segments, query)
         case [endpoint, *_] if endpoint in HEALTH_ENDPOINTS:
             return Route("health", Labels("GET", subresource=f"/{endpoint}"), segments, query)
     has_slash_at_end = len(segments) > 1 and segments[0] != "" and segments[-1] == ""

@@ -8,7 +8,7 @@ import pytest
 from adapter import errors
 from adapter.cli import check, main, version
 
-VERBS = ("serve", "check", "evaluate", "certs", "preflight", "demo")
+VERBS = tuple(main._VERBS)
 
 
 def test_help(capsys: pytest.CaptureFixture[str]) -> None:

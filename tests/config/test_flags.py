@@ -393,7 +393,13 @@ def test_flags_as_pflag_reads_them(argv: list[str], field: str, value: object) -
                 "alone give --tls-min-version=VersionTLS13"
             ),
         ),
-        (["--scaler"], '--scaler: "true": the scaler is not in this version: leave the flag out'),
+        *(
+            (
+                [f"--local-address={address}"],
+                f'--local-address: "{address}": expected a loopback address and a port such as 127.0.0.1:10254',
+            )
+            for address in ("0.0.0.0:10254", "localhost:10254", "127.0.0.1", "127.0.0.1:x", "[::1]:65536", ":10254")
+        ),
         (["--config="], '--config: "rules.yaml,": expected the path of a rules file, or of a folder of them'),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

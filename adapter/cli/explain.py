@@ -1,0 +1,223 @@
+"""`fastpath explain NS/NAME`: the journal of one autoscaler, from the process that decides about it.
+
+Who leads stands in the Lease. With `--server` that address is asked; without, the API server is asked for the Lease, and the port of
+the Pod that it names is forwarded, as `kubectl port-forward` does.
+"""
+
+import argparse
+import asyncio
+import random
+import shutil
+import ssl
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+
+from adapter import app
+from adapter.cli import preflight
+from adapter.cli.version import version
+from adapter.clients import credentials, kubernetes, leaderelection
+from adapter.clients.leases import KubernetesLeases
+from adapter.errors import Fault, InputError, RunError
+from adapter.model import shards
+from adapter.monitoring import FaultLog, Monitoring
+
+_SECONDS = 10.0
+_SHOWN = 10
+_READY = b"Forwarding from 127.0.0.1:"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print what was decided and why; 1 where it cannot be had, 2 for a wrong command line."""
+    options = parse(arguments)
+    namespace, slash, name = options.autoscaler.partition("/")
+    if not slash or not namespace or not name or "/" in name:
+        raise InputError([Fault("NS/NAME", options.autoscaler, "expected namespace and name, such as shop/web")])
+    document = asyncio.run(fetch(options, namespace, name))
+    if options.json:
+        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n")
+    else:
+        print("\n".join(render(document)))
+    return 0
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return what reads a command line."""
+    parser = argparse.ArgumentParser(
+        prog="fastpath explain",
+        description="Say what the scaler decided for one autoscaler and why.",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    parser.add_argument("autoscaler", metavar="NS/NAME", help="the autoscaler")
+    parser.add_argument(
+        "--server", default="", help="address of the process that leads; without it the Lease names its Pod"
+    )
+    parser.add_argument("--token-file", default="", help="file with a bearer token for --server")
+    parser.add_argument("--ca-file", default="", help="authorities of the certificate of --server")
+    parser.add_argument(
+        "--kubeconfig",
+        default="",
+        help="kubeconfig; without it $KUBECONFIG, then ~/.kube/config, then the pod's service account",
+    )
+    parser.add_argument("--lease-namespace", default="fastpath", help="namespace of the Lease, and of the Pod")
+    parser.add_argument("--lease-name", default="fastpath-scaler", help="name of the Lease")
+    parser.add_argument("--shard", default="1/1", help="as the scaler has it: its Lease is another for each shard")
+    parser.add_argument("--port", type=int, default=10254, help="local port of the Pod where it shows its journal")
+    parser.add_argument("--json", action="store_true", help="print the whole document")
+    return parser
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """Return what a command line says."""
+    return build_parser().parse_args(arguments)
+
+
+async def fetch(options: argparse.Namespace, namespace: str, name: str) -> dict[str, Any]:
+    """Return what the process that leads shows of an autoscaler. RunError where it cannot be had."""
+    path = f"/debug/fastpath/autoscalers/{namespace}/{name}"
+    if options.server:
+        return await _get(options, options.server.rstrip("/") + path)
+    pod = await _find_leader(options)
+    async with _forwarded(options, pod) as address:
+        return await _get(options, address + path)
+
+
+async def _get(options: argparse.Namespace, url: str) -> dict[str, Any]:
+    headers = {}
+    if options.token_file:
+        token = await asyncio.to_thread(Path(options.token_file).read_text, "utf-8")
+        headers["Authorization"] = f"Bearer {token.strip()}"
+    context = ssl.create_default_context(cafile=options.ca_file or None)
+    timeout = aiohttp.ClientTimeout(total=_SECONDS)
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=timeout, headers=headers) as session,
+            session.get(url, ssl=context) as response,
+        ):
+            body = await response.read()
+    except (aiohttp.ClientError, TimeoutError) as error:
+        raise RunError(f"{url}: {str(error) or 'no answer in time'}") from error
+    try:
+        document = msgspec.json.decode(body, type=dict[str, Any])
+    except msgspec.MsgspecError as error:
+        raise RunError(f"{url}: {response.status}: not the answer of a scaler") from error
+    if response.status != 200:
+        raise RunError(f"{url}: {document.get('message') or response.reason}")
+    return document
+
+
+async def _find_leader(options: argparse.Namespace) -> str:
+    """Return the name of the Pod that holds the Lease."""
+    clock = app.SystemClock()
+    faults = FaultLog(Monitoring(version()), clock)
+    kubeconfig = preflight.find_kubeconfig(options.kubeconfig)
+    configuration = await credentials.load_configuration(kubeconfig, clock, faults, flag="--kubeconfig")
+    try:
+        name = shards.parse_shard(options.shard).lease_name(options.lease_name)
+    except ValueError as error:
+        raise InputError([Fault("--shard", options.shard, f"expected {error}")]) from None
+    async with await kubernetes.connect(configuration, random=random.random) as client:
+        lease = await KubernetesLeases(client, options.lease_namespace, name).fetch(_SECONDS)
+    if lease is None or not lease.record.holder:
+        raise RunError(f"nobody leads: the Lease {options.lease_namespace}/{name} has no holder")
+    return leaderelection.pod_of(lease.record.holder)
+
+
+@asynccontextmanager
+async def _forwarded(options: argparse.Namespace, pod: str) -> AsyncIterator[str]:
+    """Forward a port of a Pod for as long as the block is open; gives the address here."""
+    kubectl = shutil.which("kubectl")
+    if kubectl is None:
+        raise RunError(f"kubectl is not installed: forward port {options.port} of Pod {pod} and give --server")
+    flags = [f"--kubeconfig={options.kubeconfig}"] if options.kubeconfig else []
+    process = await asyncio.create_subprocess_exec(
+        kubectl,
+        *flags,
+        "port-forward",
+        f"--namespace={options.lease_namespace}",
+        f"pod/{pod}",
+        f":{options.port}",
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        async with asyncio.timeout(_SECONDS):
+            line = await process.stdout.readline()
+        if not line.startswith(_READY):
+            said = (await process.stderr.read()).decode(errors="replace").strip()
+            raise RunError(f"port {options.port} of Pod {pod} cannot be forwarded: {said or 'kubectl has ended'}")
+        port = int(line[len(_READY) :].split()[0])
+        yield f"http://127.0.0.1:{port}"
+    except TimeoutError as error:
+        raise RunError(f"port {options.port} of Pod {pod} cannot be forwarded: no answer in time") from error
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        await process.wait()
+
+
+def render(document: dict[str, Any]) -> list[str]:
+    """Return what a scaler shows of an autoscaler as lines for people."""
+    target = document["target"]
+    lines = [
+        f"{document['namespace']}/{document['name']} ({document['mode']}) scales {target['kind']} {target['name']}"
+    ]
+    if "error" in target:
+        lines.append(f"  target: {target['error']}")
+    else:
+        owner = f", last set by {target['manager']}" if target["manager"] else ""
+        lines.append(f"  target: {target['replicas']} asked for, {target['statusReplicas']} exist{owner}")
+    lines += [
+        f"  {each['type']} {each['status']} ({each['reason']}): {each['message']}"
+        for each in document["status"].get("conditions", [])
+    ]
+    if document["writers"]["pausedUntil"]:
+        lines.append(
+            f"  nothing is written until {document['writers']['pausedUntil']}: {document['writers']['pausedBy']}"
+        )
+    if document["last"] is not None:
+        lines += ["", f"last decision, {document['last']['time']}"]
+        lines += [f"  {_input(each)}" for each in document["last"]["inputs"]]
+        lines += [f"  {step}" for step in document["last"]["trace"]]
+    for entry in document["journal"]:
+        lines += ["", _headline(entry)]
+        lines += [f"  {_input(each)}" for each in entry["inputs"]]
+        lines += [f"  {step}" for step in entry["trace"]]
+        if entry["error"]:
+            lines.append(f"  error: {entry['error']}")
+    return lines
+
+
+def _headline(entry: dict[str, Any]) -> str:
+    done = {"written": "scaled", "failed": "could not scale"}.get(entry["outcome"])
+    counts = f"from {entry['currentReplicas']} to {entry['desiredReplicas']}"
+    if done is None:
+        same = entry["currentReplicas"] == entry["desiredReplicas"]
+        what = f"stayed at {entry['currentReplicas']}" if same else f"would have gone {counts}"
+    else:
+        what = f"{done} {counts}"
+    seen = entry.get("changeSeen")
+    by = f"; {seen['manager']} had changed it by {seen['replicas']:+d}" if seen else ""
+    return f"{entry['time']}: {what}{': ' if entry['reason'] else ''}{entry['reason']}{by}"
+
+
+def _input(given: dict[str, Any]) -> str:
+    age = "age unknown" if given["ageSeconds"] is None else f"{given['ageSeconds']:g} s old"
+    if "unavailable" in given:
+        return f"{given['metric']}: no value: {given['unavailable']}"
+    values: list[int] = [given["value"]] if "value" in given else _listed(given["values"])
+    shown = ", ".join(f"{value / 1000:g}" for value in values[:_SHOWN])
+    more = f" and {len(values) - _SHOWN} more" if len(values) > _SHOWN else ""
+    overdue = f", {given['overdue']}" if given["overdue"] else ""
+    return f"{given['metric']}: {shown}{more} ({age}{overdue})"
+
+
+def _listed(values: dict[str, int] | list[int]) -> list[int]:
+    return list(values.values()) if isinstance(values, dict) else values

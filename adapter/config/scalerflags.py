@@ -1,0 +1,84 @@
+"""The flags of the scaler's decisions, as data: a part of the table in `flagtable`.
+
+Law: what kube-controller-manager has a flag for has its name and default here, for its settings cannot be read from a cluster.
+"""
+
+import ipaddress
+from collections.abc import Iterator
+
+from adapter.config.pflag import Flag, Kind
+
+_GROUP = "Scaler"
+_HPA = "horizontal-pod-autoscaler"
+
+
+def scaler_flags() -> Iterator[Flag]:
+    """Yield how decisions are made and shown; each sets the option of its name."""
+    for name, kind, default, text, metavar in (
+        ("scaler", Kind.BOOL, "false", "Run the scaler in this process; `fastpath scale` runs it alone.", ""),
+        (
+            "prometheus-max-queries-per-second",
+            Kind.FLOAT,
+            "20",
+            "Queries a second that the scaler causes; beyond it questions wait.",
+            "number",
+        ),
+        (
+            f"{_HPA}-sync-period",
+            Kind.DURATION,
+            "15s",
+            "How often metrics that another adapter serves are asked for. How often is decided each autoscaler says itself.",
+            "",
+        ),
+        (
+            f"{_HPA}-tolerance",
+            Kind.FLOAT,
+            "0.1",
+            "How far a ratio may be from 1 before anything is changed.",
+            "number",
+        ),
+        (
+            f"{_HPA}-downscale-stabilization",
+            Kind.DURATION,
+            "5m0s",
+            "How long the highest recommendation holds where an autoscaler does not say.",
+            "",
+        ),
+        (
+            f"{_HPA}-cpu-initialization-period",
+            Kind.DURATION,
+            "5m0s",
+            "How long after its start the cpu of a pod counts only while it is ready.",
+            "",
+        ),
+        (
+            f"{_HPA}-initial-readiness-delay",
+            Kind.DURATION,
+            "30s",
+            "How long after its start a pod that becomes unready counts as never having been ready.",
+            "",
+        ),
+        (
+            "local-address",
+            Kind.TEXT,
+            "127.0.0.1:10254",
+            "Where `fastpath scale` shows health, self-metrics and journal, on this machine alone; empty for nowhere.",
+            "address",
+        ),
+    ):
+        yield Flag(name, kind, default, text, _GROUP, name.replace("-", "_"), metavar=metavar)
+
+
+def check_local_address(text: str) -> str:
+    """Return what a local address has to be: who asks there is not asked who they are."""
+    host, _, port = text.rpartition(":")
+    try:
+        good = not text or (ipaddress.ip_address(host.strip("[]")).is_loopback and 0 <= int(port) <= 65535)
+    except ValueError:
+        good = False
+    return "" if good else "expected a loopback address and a port such as 127.0.0.1:10254"
+
+
+def check_not_negative(number: float) -> str:
+    """Return what a number has to be."""
+    return "" if number >= 0 else "expected 0 or more"

@@ -1,0 +1,131 @@
+"""Writing what was decided, through the one door of a term: Scales, statuses, events.
+
+Here: from an autoscaler and a decision to what the writers take. Not here: the fence, the budget, the wire (`clients.writes` and those
+on top of it). Law: a Scale is awaited, statuses and events are not; nothing is written about an autoscaler that stands in a file.
+"""
+
+import functools
+import logging
+from collections.abc import Callable, Mapping
+
+from adapter.clients.eventcorrelator import Regarding
+from adapter.clients.events import EventRecorder
+from adapter.clients.scalewriter import ScaleOf, ScaleSeen, ScaleWriter
+from adapter.clients.statuswriter import StatusUpdate, StatusWriter
+from adapter.clients.writes import may_have_been_made
+from adapter.controller.seams import Key, Look, Outcome, Target
+from adapter.errors import KubernetesError
+from adapter.model import fastpathautoscaler
+from adapter.model.autoscaling import HorizontalPodAutoscalerStatus
+from adapter.model.fastpathautoscaler import API_VERSION, GROUP, KIND, PLURAL, FastPathAutoscaler, PastChange
+from adapter.monitoring import facts
+from adapter.scaling.decision import Event
+
+_log = logging.getLogger(__name__)
+_VERSION = API_VERSION.rpartition("/")[2]
+
+
+class ClusterHands:
+    """Writes about objects of the cluster."""
+
+    def __init__(self, scales: ScaleWriter, statuses: StatusWriter, events: EventRecorder) -> None:
+        self._scales = scales
+        self._statuses = statuses
+        self._events = events
+
+    async def scale(
+        self,
+        key: Key,
+        target: Target,
+        replicas: int,
+        again: Callable[[Look], int | None],
+        current: Callable[[], int | None],
+    ) -> Outcome:
+        """Write a count; see `seams.Hands`."""
+        return await write_scale(self._scales, key, target, replicas, again, current)
+
+    def status(
+        self, autoscaler: FastPathAutoscaler, status: HorizontalPodAutoscalerStatus, changes: tuple[PastChange, ...]
+    ) -> None:
+        """Have a status written, with the changes that policies still count."""
+        meta = autoscaler.metadata
+        path = f"/apis/{GROUP}/{_VERSION}/namespaces/{meta.namespace}/{PLURAL}/{meta.name}/status"
+        document = functools.partial(_render_status, status, changes)
+        update = StatusUpdate(meta.namespace, meta.name, meta.uid, path, meta.resource_version, status, document)
+        seen = autoscaler.status
+        self._statuses.submit(update, None if seen is None else fastpathautoscaler.plain_status(seen))
+
+    def event(self, autoscaler: FastPathAutoscaler, event: Event) -> None:
+        """Have an event written."""
+        meta = autoscaler.metadata
+        regarding = Regarding(API_VERSION, KIND, meta.namespace, meta.name, meta.uid, meta.resource_version)
+        self._events.record(regarding, event.type, event.reason, event.message)
+
+    def forget(self, autoscaler: FastPathAutoscaler) -> None:
+        """Write nothing more about an autoscaler that is gone."""
+        self._statuses.forget(autoscaler.metadata.namespace, autoscaler.metadata.name)
+
+
+def _render_status(status: HorizontalPodAutoscalerStatus, changes: tuple[PastChange, ...]) -> Mapping[str, object]:
+    return fastpathautoscaler.status_to_plain(fastpathautoscaler.full_status(status, changes))
+
+
+class FileHands:
+    """Writes Scales alone: autoscalers in files have no status, and their events go to the log."""
+
+    def __init__(self, scales: ScaleWriter) -> None:
+        self._scales = scales
+
+    async def scale(
+        self,
+        key: Key,
+        target: Target,
+        replicas: int,
+        again: Callable[[Look], int | None],
+        current: Callable[[], int | None],
+    ) -> Outcome:
+        """Write a count; see `seams.Hands`."""
+        return await write_scale(self._scales, key, target, replicas, again, current)
+
+    def status(
+        self, autoscaler: FastPathAutoscaler, status: HorizontalPodAutoscalerStatus, changes: tuple[PastChange, ...]
+    ) -> None:
+        """Write nothing: a file has no status."""
+
+    def event(self, autoscaler: FastPathAutoscaler, event: Event) -> None:
+        """Say what changed a count; what is said at every decision would drown it."""
+        if event.reason in _SAID:
+            meta = autoscaler.metadata
+            name = f"{meta.namespace}/{meta.name}"
+            _log.info(
+                "event", extra=facts(autoscaler=name, type=event.type, reason=event.reason, message=event.message)
+            )
+
+    def forget(self, autoscaler: FastPathAutoscaler) -> None:
+        """Nothing is kept."""
+
+
+_SAID = frozenset(
+    {"SuccessfulRescale", "FailedRescale", "ForeignWriter", "ForeignAutoscaler", "FallbackStarted", "FallbackEnded"}
+)
+
+
+async def write_scale(
+    scales: ScaleWriter,
+    key: Key,
+    target: Target,
+    replicas: int,
+    again: Callable[[Look], int | None],
+    current: Callable[[], int | None],
+) -> Outcome:
+    """Write a count and say what became of it. NotLeadingError goes through."""
+
+    def look(seen: ScaleSeen) -> int | None:
+        return again(Look(*seen))
+
+    scale = ScaleOf(target.path, key.namespace, target.path.split("/")[-2])
+    try:
+        written = await scales.write(scale, replicas, target.resource_version, look, current)
+    except KubernetesError as error:
+        return Outcome(error=str(error), unknown=may_have_been_made(error))
+    return Outcome() if written is None else Outcome(written.resource_version)

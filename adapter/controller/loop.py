@@ -1,0 +1,498 @@
+"""The loop: every autoscaler is decided as soon as something it depends on has changed, and at the latest after its period.
+
+Here: when, in which order, and what follows from a decision. Not here: what is decided (`scaling.live`), from what (`work`), how it is
+written (`seams.Hands`). Law: deciding never waits; a write is awaited beside the loop, and until it has ended its autoscaler is not
+decided again. No step holds the event loop for long.
+"""
+
+import asyncio
+import heapq
+import itertools
+import logging
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+import msgspec
+
+from adapter import errors
+from adapter.controller import journal as journals
+from adapter.controller.journal import Entry, Input, Journal
+from adapter.controller.seams import Hands, Key, Look, Outcome, Target, Unfound
+from adapter.controller.timeline import Timeline
+from adapter.controller.work import Last, Seen, Surroundings, Work, Written
+from adapter.model.clock import Clock
+from adapter.model.fastpathautoscaler import FastPathAutoscaler
+from adapter.model.instants import SECOND
+from adapter.monitoring import Monitoring, facts
+from adapter.scaling import decision, live, writers
+from adapter.scaling import history as histories
+from adapter.scaling.autoscaler import Autoscaler
+from adapter.scaling.conditions import SCALING_LIMITED
+from adapter.scaling.decision import Decision, Event
+from adapter.scaling.history import Events
+from adapter.scaling.live import Circumstances
+from adapter.scaling.writers import Change
+
+_log = logging.getLogger(__name__)
+
+_STEP = 0.004
+"""For how long, in seconds, autoscalers are decided one after the other before other work may run."""
+
+_GAP = 0.05
+"""An autoscaler is not decided again within this part of its period: pods of one target are scraped one after the other."""
+
+_FRESH = SECOND // 20
+"""A decision whose write has waited for longer is made again when its turn has come."""
+
+_CLOCK_PERIOD = 1.0
+_RETRY_LIMIT = 15.0
+"""The longest pause, in seconds, after writes that failed; the native controller tries again once in a period."""
+
+_DOUBLINGS = 10  # of that pause; after hours of failures it would be no number any more
+
+
+class _Attempt(NamedTuple):
+    """A decision that is being written: when it was made, with which spec, and how the clock stood."""
+
+    seen: Seen
+    made: Decision
+    at: int
+    prepared: Autoscaler
+    moved: int
+    change: Change | None
+    """What somebody else was seen to have changed before it."""
+
+
+class Controller:
+    """All autoscalers that this process answers for, while it leads."""
+
+    def __init__(
+        self,
+        around: Surroundings,
+        hands: Hands,
+        clock: Clock,
+        monitoring: Monitoring,
+        journal: Journal,
+        *,
+        random: Callable[[], float],
+    ) -> None:
+        """`random` gives numbers in [0, 1): the first decisions of many autoscalers are spread over their period."""
+        self.journal = journal
+        self._around = around
+        self._hands = hands
+        self._clock = clock
+        self._timeline = Timeline(clock)
+        self._monitoring = monitoring
+        self._random = random
+        self._works: dict[Key, Work] = {}
+        self._queue: list[tuple[float, int, Key]] = []
+        self._numbers = itertools.count()
+        self._wake = asyncio.Event()
+        self._writes: set[asyncio.Task[None]] = set()
+        self._lag = monitoring.scaler_lag
+        self._decisions = {each: monitoring.scaler_decisions.labels(each) for each in ("up", "down", "none")}
+
+    # -- which autoscalers ---------------------------------------------------------------------------------------------
+
+    def put(self, autoscaler: FastPathAutoscaler) -> None:
+        """Take an autoscaler, or what has become of it."""
+        key = Key(autoscaler.metadata.namespace, autoscaler.metadata.name)
+        events: tuple[Events, Events] | None = None
+        work = self._works.get(key)
+        if work is not None and work.object.metadata.uid != autoscaler.metadata.uid:
+            # another object under the same name starts anew; what was done to the target lately counts all the same
+            events = work.memory.history.ups, work.memory.history.downs
+            self.remove(key)
+            work = None
+        if work is None:
+            work = self._works[key] = Work(autoscaler, self._around, lambda: self.touch(key), events)
+            self._monitoring.scaler_autoscalers.set(len(self._works))
+            self._schedule(work, self._clock.monotonic() + self._random() * min(1.0, work.period))
+        elif work.adopt(autoscaler):
+            self.touch(key)
+
+    def tell(self, autoscaler: FastPathAutoscaler, kind: str, reason: str, message: str) -> None:
+        """Have an event written that no decision made."""
+        self._hands.event(autoscaler, Event(kind, reason, message))
+
+    def remove(self, key: Key) -> None:
+        """Let an autoscaler go."""
+        work = self._works.pop(key, None)
+        if work is None:
+            return
+        work.close()
+        self._hands.forget(work.object)
+        self.journal.forget(key)
+        self._hide(key)
+        self._monitoring.scaler_autoscalers.set(len(self._works))
+
+    def _hide(self, key: Key) -> None:
+        for gauge in (self._monitoring.scaler_desired, self._monitoring.scaler_current):
+            gauge.remove(*key)
+
+    def now(self) -> int:
+        """Return the time of decisions."""
+        return self._timeline.now()
+
+    def find(self, key: Key) -> Work | None:
+        """Return an autoscaler at work."""
+        return self._works.get(key)
+
+    def names(self) -> Iterable[Key]:
+        """Return all that are at work."""
+        return self._works.keys()
+
+    def close(self) -> None:
+        """Let all go; nothing is written about them any more, and what they wanted is no longer shown."""
+        for work in self._works.values():
+            work.close()
+            self._hide(work.key)
+        self._works.clear()
+
+    # -- when ----------------------------------------------------------------------------------------------------------
+
+    def touch(self, key: Key) -> None:
+        """Note that something an autoscaler depends on has changed: it is decided at once, or after a short while if it just was."""
+        work = self._works.get(key)
+        if work is None:
+            return
+        if work.busy:
+            work.again = True
+            return
+        self._schedule(work, max(self._clock.monotonic(), work.decided + _GAP * work.period))
+
+    def touch_all(self, keys: Iterable[Key]) -> None:
+        """Note the same of several."""
+        for key in keys:
+            self.touch(key)
+
+    def _schedule(self, work: Work, due: float) -> None:
+        """Have an autoscaler decided at `due`, unless that is to be done sooner anyway."""
+        if work.due and work.due <= due:
+            return
+        work.due = due
+        heapq.heappush(self._queue, (due, next(self._numbers), work.key))
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Decide for ever."""
+        try:
+            while True:
+                self._wake.clear()
+                await self._wait()
+                await self.tick()
+        finally:
+            for task in self._writes:
+                task.cancel()
+            await asyncio.gather(*self._writes, return_exceptions=True)
+
+    async def _wait(self) -> None:
+        """Wait until somebody is due."""
+        if self._queue:
+            wait = self._queue[0][0] - self._clock.monotonic()
+            if wait <= 0:
+                await asyncio.sleep(0)
+                return
+        else:
+            wait = _CLOCK_PERIOD
+        try:
+            async with asyncio.timeout(min(wait, _CLOCK_PERIOD)):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
+
+    async def tick(self) -> None:
+        """Decide all that are due now."""
+        self._follow_clock()
+        started = now = self._clock.monotonic()
+        while self._queue and self._queue[0][0] <= now:
+            due, _, key = heapq.heappop(self._queue)
+            work = self._works.get(key)
+            if work is None or work.due != due or work.busy:
+                continue
+            work.due = 0.0
+            self._lag.observe(now - due)
+            work.decided = now
+            try:
+                self.decide(work)
+            except Exception:  # noqa: BLE001 - logged with its traceback
+                # a defect met by one autoscaler: nothing is written for it, and all others go on
+                self._note_defect(work)
+            now = self._clock.monotonic()
+            self._schedule_next(work, now)
+            if now - started > _STEP:
+                await asyncio.sleep(0)
+                started = now = self._clock.monotonic()
+
+    def _note_defect(self, work: Work) -> None:
+        self._monitoring.scaler_defects.inc()
+        work.failures += 1
+        _log.exception("unexpected error while an autoscaler was decided", extra=facts(autoscaler=str(work.key)))
+
+    def _schedule_next(self, work: Work, now: float) -> None:
+        if not work.busy and not work.closed:
+            self._schedule(work, now + self._period(work))
+
+    def _period(self, work: Work) -> float:
+        """Return after how many seconds an autoscaler is decided again if nothing happens; after failed writes with a pause."""
+        if work.failures:
+            return max(work.period, min(_RETRY_LIMIT, 2.0 ** min(work.failures - 1, _DOUBLINGS)))
+        return work.period
+
+    def _follow_clock(self) -> None:
+        if by := self._timeline.jump():
+            _log.warning("the clock was set; ages stay what they are", extra=facts(seconds=round(by / SECOND, 3)))
+            for work in self._works.values():
+                work.set_clock(by)
+
+    # -- one autoscaler ------------------------------------------------------------------------------------------------
+
+    def decide(self, work: Work) -> None:
+        """Decide one autoscaler now, and begin what follows."""
+        now = self._timeline.now()
+        if work.violations:
+            self._conclude(work, live.refuse(work.memory, str(work.violations[0]), now), None, now)
+            return
+        target = work.find_target()
+        if isinstance(target, Unfound):
+            self._miss(work, target, now)
+            return
+        circumstances = work.circumstances()
+        if circumstances is None:
+            return
+        work.recognize(target.uid)
+        change = self._notice(work, target, now)
+        seen = work.observe(target, circumstances, now, self._clock.monotonic())
+        if isinstance(seen, Unfound):
+            return
+        made = live.decide(work.prepared, seen.observation, work.memory, now, circumstances)
+        if made.rescale:
+            work.busy = True
+            task = asyncio.create_task(self._write(work, seen, made, change, now), name=f"write {work.key}")
+            self._writes.add(task)
+            task.add_done_callback(self._writes.discard)
+            return
+        work.failures = 0
+        self._keep(work, seen, made, change, now, "none")
+
+    def _notice(self, work: Work, target: Target, now: int) -> Change | None:
+        """Take notice of the count, and tell of a change that begins a pause."""
+        work.memory, change = live.notice(work.prepared, work.memory, target.replicas, target.manager, now)
+        if change is not None:
+            work.attempted = None  # whatever became of it, that is past
+            if change.by != writers.OWN:
+                told = facts(autoscaler=str(work.key), replicas=target.replicas, manager=change.by)
+                _log.info("somebody else has scaled the target", extra=told)
+            if change.starts_pause:
+                self._hands.event(work.object, live.foreign_writer_event(work.memory.writers))
+        return change
+
+    def _miss(self, work: Work, why: Unfound, now: int) -> None:
+        """Tell of a target that cannot be read; of one that is not known yet there is nothing to tell."""
+        if why.known:
+            memory = work.memory
+            made = decision.without_scale(work.prepared, memory.status, why.message, memory.history, now)
+            self._conclude(work, made, None, now)
+
+    def _keep(self, work: Work, seen: Seen, made: Decision, change: Change | None, now: int, outcome: str) -> None:
+        """Remember a decision that is done, and tell of it."""
+        work.memory, events = live.keep(work.memory, made, seen.observation, now, seen.circumstances)
+        self._tell(work, made, events, now)
+        self._note(work, seen, made, events, change, now, outcome)
+
+    def _conclude(self, work: Work, made: Decision, seen: Seen | None, now: int) -> None:
+        """Remember and tell of a decision that looked at nothing."""
+        work.memory = msgspec.structs.replace(work.memory, status=made.status, history=made.history)
+        self._tell(work, made, made.events, now)
+        self._note(work, seen, made, made.events, None, now, "none")
+
+    def _tell(self, work: Work, made: Decision, events: Iterable[Event], now: int) -> None:
+        memory, status = work.memory, made.status
+        if made.status_changed:
+            self._hands.status(work.object, memory.status, work.recent_changes(now))
+        for event in events:
+            if event.type == "Normal" or work.is_news(event, now):
+                self._hands.event(work.object, event)
+        gauges = work.gauges
+        if gauges is None:
+            monitoring = self._monitoring
+            gauges = work.gauges = (
+                monitoring.scaler_desired.labels(*work.key),
+                monitoring.scaler_current.labels(*work.key),
+            )
+        shown = (status.desired_replicas, status.current_replicas)
+        if work.shown != shown:
+            work.shown = shown
+            gauges[0].set(shown[0])
+            gauges[1].set(shown[1])
+
+    def _note(
+        self,
+        work: Work,
+        seen: Seen | None,
+        made: Decision,
+        events: tuple[Event, ...],
+        change: Change | None,
+        now: int,
+        outcome: str,
+    ) -> None:
+        """Enter a decision into the journal if it changed something or was kept from it."""
+        after = made.status.desired_replicas
+        current = made.status.current_replicas
+        self._decisions["none" if not made.rescale else "up" if made.replicas > current else "down"].inc()
+        limited = False
+        for each in made.status.conditions or ():
+            if each.type == SCALING_LIMITED and each.status == "True":
+                limited = True
+                self._monitoring.scaler_limited.inc()
+        work.last = Last(now, seen, made)
+        if not (made.rescale or made.error or limited or change or events or after != current):
+            self.journal.quiet(work.key)
+            return
+        mark = journals.mark_of(made)
+        if outcome == "none" and change is None and not self.journal.tells(work.key, mark):
+            return
+        if seen is not None and (sampled := [each.sampled for each in seen.inputs if each.sampled is not None]):
+            self._monitoring.scaler_sample_age.observe(max(0.0, (now - min(sampled)) / SECOND))
+        self.journal.note(
+            Entry(
+                work.key,
+                now,
+                current,
+                after,
+                outcome,
+                made.reason,
+                made.error,
+                len(seen.observation.pods) if seen is not None else 0,
+                seen.inputs if seen is not None else (),
+                made.trace,
+                events,
+                change,
+                mark,
+            )
+        )
+
+    # -- writing -------------------------------------------------------------------------------------------------------
+
+    async def _write(self, work: Work, seen: Seen, made: Decision, change: Change | None, now: int) -> None:
+        """Write the count that was decided; where it had to wait, or somebody has written since, decide again first."""
+        latest = [_Attempt(seen, made, now, work.prepared, work.moved, change)]
+        started, aim = self._clock.monotonic(), work.aim
+
+        def again(look: Look) -> int | None:
+            return self._decide_again(work, aim, look, latest)
+
+        def current() -> int | None:
+            return self._decide_late(work, aim, latest)
+
+        try:
+            outcome = await self._hands.scale(work.key, seen.target, made.replicas, again, current)
+            if not work.closed and work.aim == aim:
+                self._end_write(work, latest[-1], outcome, started)
+        except errors.NotLeadingError:
+            pass  # whoever leads now decides, and that may be this process again
+        except Exception:  # noqa: BLE001 - logged with its traceback
+            self._note_defect(work)
+            work.attempted = latest[-1].made.replicas
+        finally:
+            work.busy = False
+            if not work.closed:
+                self._go_on(work)
+
+    def _go_on(self, work: Work) -> None:
+        """Have an autoscaler decided again after a write."""
+        work.due = 0.0
+        self._schedule(work, self._clock.monotonic() + self._period(work))
+        if work.again:
+            work.again = False
+            self.touch(work.key)
+
+    def _end_write(self, work: Work, attempt: _Attempt, outcome: Outcome, started: float) -> None:
+        """Remember and tell what became of a write."""
+        seen, made, now, change = attempt.seen, attempt.made, attempt.at, attempt.change
+        if by := work.moved - attempt.moved:  # the clock was set meanwhile
+            made = msgspec.structs.replace(made, history=histories.shifted(made.history, by))
+            now += by
+        work.attempted = made.replicas if outcome.unknown else None
+        if outcome.error:
+            work.failures += 1
+            circumstances: Circumstances = seen.circumstances
+            told = live.failed(work.prepared, seen.observation, work.memory, now, circumstances, outcome.error)
+            self._keep(work, seen, told, change, now, "failed")
+            return
+        work.failures = 0
+        if not made.rescale:
+            self._keep(work, seen, made, change, now, "none")
+        elif outcome.resource_version:
+            work.written = Written(made.replicas, outcome.resource_version, seen.target.resource_version)
+            self._observe_stages(seen, now, started)
+            self._keep(work, seen, made, change, now, "written")
+
+    def _decide_again(self, work: Work, aim: int, look: Look, latest: list[_Attempt]) -> int | None:
+        """Return what is to be written onto a scale that was read anew, None where nothing is."""
+        if work.closed or work.aim != aim:
+            return None
+        before, tried = latest[-1].seen, latest[-1].made
+        manager = before.target.manager
+        if look.replicas != before.target.replicas:
+            # what we tried to write was written by us, though nobody said so; any other count has another writer
+            ours = {work.attempted, tried.replicas} if look.unsure else {work.attempted}
+            manager = writers.OWN if look.replicas in ours else ""
+            cached = work.find_target()
+            if not isinstance(cached, Unfound) and cached.resource_version == look.resource_version:
+                manager = cached.manager
+        target = before.target._replace(
+            replicas=look.replicas,
+            status_replicas=look.status_replicas,
+            selector=look.selector,
+            resource_version=look.resource_version,
+            manager=manager,
+            uid=look.uid or before.target.uid,
+        )
+        work.recognize(target.uid)
+        if work.aim != aim:
+            return None  # another object has its name: it is decided from the beginning
+        work.written = Written(look.replicas, look.resource_version, before.target.resource_version, manager)
+        return self._decide_on(work, target, latest)
+
+    def _decide_late(self, work: Work, aim: int, latest: list[_Attempt]) -> int | None:
+        """Return what is to be written now that the turn of a write has come, None where nothing is.
+
+        While it waited the spec may have changed, another autoscaler may have come, and values may have grown old.
+        """
+        if work.closed or work.aim != aim:
+            return None
+        attempt = latest[-1]
+        is_fresh = abs(self._timeline.now() - attempt.at) < _FRESH and work.moved == attempt.moved
+        if is_fresh and work.prepared is attempt.prepared and work.circumstances() == attempt.seen.circumstances:
+            return attempt.made.replicas
+        return self._decide_on(work, attempt.seen.target, latest)
+
+    def _decide_on(self, work: Work, target: Target, latest: list[_Attempt]) -> int | None:
+        """Decide once more, from a scale that is known, all else as it is now."""
+        if work.violations:
+            return None
+        now = self._timeline.now()
+        change = self._notice(work, target, now) or latest[-1].change
+        circumstances = work.circumstances() or latest[-1].seen.circumstances
+        seen = work.observe(target, circumstances, now, self._clock.monotonic())
+        if isinstance(seen, Unfound):
+            return None
+        made = live.decide(work.prepared, seen.observation, work.memory, now, circumstances)
+        latest.append(_Attempt(seen, made, now, work.prepared, work.moved, change))
+        return made.replicas if made.rescale else None
+
+    def _observe_stages(self, seen: Seen, now: int, started: float) -> None:
+        """Measure how long the stages of a change took; from the load to its sample it is at most what one sample speaks of."""
+        stages = {"decision-to-write": self._clock.monotonic() - started}
+        newest = max((each for each in seen.inputs if each.sampled is not None), key=_sampled, default=None)
+        if newest is not None:
+            stages["sample-to-decision"] = max(0.0, (now - _sampled(newest)) / SECOND)
+            if newest.span is not None:
+                stages["load-to-sample"] = newest.span / SECOND
+        for stage, seconds in stages.items():
+            self._monitoring.scaler_stages.labels(stage).observe(seconds)
+
+
+def _sampled(given: Input) -> int:
+    return given.sampled or 0

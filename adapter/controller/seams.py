@@ -1,0 +1,98 @@
+"""What the controller needs of the world, each as small as can be: targets, and somebody who writes.
+
+Protocols and the values that cross them. Law: what is not known yet says so; it is never nothing.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+from adapter.clients.targets import Target, Unfound
+from adapter.model.autoscaling import CrossVersionObjectReference, HorizontalPodAutoscalerStatus
+from adapter.model.fastpathautoscaler import FastPathAutoscaler, PastChange
+from adapter.scaling.decision import Event
+
+
+class Key(NamedTuple):
+    """Which autoscaler."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class Followed(Protocol):
+    """A target that somebody keeps an eye on; met by `clients.targets.Followed`."""
+
+    def find(self) -> Target | Unfound:
+        """Return the target as last seen."""
+        ...
+
+    def close(self) -> None:
+        """Stop."""
+        ...
+
+
+class Targets(Protocol):
+    """The scales of targets, from caches; met by `clients.targets.Targets`."""
+
+    def follow(self, namespace: str, reference: CrossVersionObjectReference, changed: Callable[[], None]) -> Followed:
+        """Keep a target at hand; `changed` is called when its counts or its selector may be others than before."""
+        ...
+
+
+class Outcome(NamedTuple):
+    """What became of a write of a count: the version after it, or why it failed; nothing of both where none was left to write."""
+
+    resource_version: str = ""
+    error: str = ""
+    unknown: bool = False
+    """Whether the write may have been made all the same."""
+
+
+class Look(NamedTuple):
+    """A scale that was read anew because a write met another version."""
+
+    replicas: int
+    status_replicas: int
+    selector: str
+    resource_version: str
+    uid: str = ""
+    unsure: bool = False
+    """Whether a write of ours, made before this was read, had no answer and may have been made."""
+
+
+class Hands(Protocol):
+    """Writes what was decided. Raises `errors.NotLeadingError` when nothing may be written any more."""
+
+    async def scale(
+        self,
+        key: Key,
+        target: Target,
+        replicas: int,
+        again: Callable[[Look], int | None],
+        current: Callable[[], int | None],
+    ) -> Outcome:
+        """Write a count; where somebody has written since, ask `again` what is to be written then.
+
+        `current` is asked whenever the turn of a write has come, for it may have waited: what is to be written by now, None for nothing.
+        """
+        ...
+
+    def status(
+        self, autoscaler: FastPathAutoscaler, status: HorizontalPodAutoscalerStatus, changes: tuple[PastChange, ...]
+    ) -> None:
+        """Have a status written, with the changes that policies still count. Returns at once."""
+        ...
+
+    def event(self, autoscaler: FastPathAutoscaler, event: Event) -> None:
+        """Have an event written. Returns at once."""
+        ...
+
+    def forget(self, autoscaler: FastPathAutoscaler) -> None:
+        """Write nothing more about an autoscaler that is gone."""
+        ...
+
+
+__all__ = ["Followed", "Hands", "Key", "Look", "Outcome", "Target", "Targets", "Unfound"]

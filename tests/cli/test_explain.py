@@ -1,0 +1,263 @@
+"""`fastpath explain`: the journal in words, from a scaler that answers and from one that does not."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from aiohttp import web
+
+from adapter.cli import explain
+from adapter.controller import journal
+from adapter.controller.seams import Key
+from adapter.controller.view import encode, show
+from adapter.errors import InputError, RunError
+from adapter.sandbox.cluster import Cluster
+from adapter.scaling.observation import ExternalReading
+from tests.support.controller import Bench, fpa
+from tests.support.scaling import external_metric
+
+QUEUE = [external_metric(averageValue="1")]
+
+
+async def shown() -> dict[str, Any]:
+    bench = Bench()
+    bench.sources.readings["queue"] = ExternalReading([7000])
+    bench.put(fpa(QUEUE), replicas=4)
+    await bench.step()
+    bench.server.set("web", 9, "kubectl")
+    bench.sources.opened[0].reading = ExternalReading([9000])
+    await bench.step(1)
+    answer = show(bench.controller, "default", "web", "")
+    bench.controller.close()
+    assert answer.status == 200
+    return answer.document
+
+
+async def test_a_journal_in_words() -> None:
+    lines = explain.render(await shown())
+
+    assert lines[0] == "default/web (Auto) scales Deployment web"
+    assert "  target: 9 asked for, 9 exist, last set by kubectl" in lines
+    assert any("AbleToScale True (ReadyForNewScale)" in line for line in lines)
+    assert any("scaled from 4 to 7: external metric queue(nil) above target" in line for line in lines)
+    assert any("stayed at 9" in line and "kubectl had changed it by +2" in line for line in lines)
+    assert "  external metric queue(nil): 7 (age unknown)" in lines
+
+
+async def test_all_is_json() -> None:
+    assert encode(await shown()).startswith(b'{"namespace":"default"')
+
+
+def test_who_does_not_lead_says_who_does() -> None:
+    answer = show(None, "default", "web", "scaler-1")
+
+    assert answer.status == 503
+    assert answer.document["details"] == {"leader": "scaler-1"}
+    assert "ask the Pod scaler-1" in answer.document["message"]
+
+
+def test_an_autoscaler_that_is_not_there() -> None:
+    bench = Bench()
+
+    assert show(bench.controller, "default", "nobody", "").status == 404
+
+
+def test_times_have_milliseconds() -> None:
+    assert journal.moment(1_500_000_000) == "1970-01-01T00:00:01.500Z"
+
+
+@pytest.mark.parametrize("name", ["web", "/web", "shop/", "a/b/c"])
+def test_names_that_are_none(name: str) -> None:
+    with pytest.raises(InputError, match="expected namespace and name"):
+        explain.main([name])
+
+
+class Scaler:
+    """Answers as a scaler does."""
+
+    def __init__(self) -> None:
+        self.status = 200
+        self.body = b"{}"
+        self.asked: list[str] = []
+        self.tokens: list[str] = []
+        self.url = ""
+
+    async def handle(self, request: web.BaseRequest) -> web.Response:
+        self.asked.append(request.path)
+        self.tokens.append(request.headers.get("Authorization", ""))
+        return web.Response(status=self.status, body=self.body)
+
+
+@pytest.fixture
+async def scaler() -> AsyncIterator[Scaler]:
+    made = Scaler()
+    runner = web.ServerRunner(web.Server(made.handle))
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    made.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    yield made
+    await runner.cleanup()
+
+
+async def ask(url: str) -> dict[str, Any]:
+    return await explain.fetch(explain.parse(["shop/web", f"--server={url}"]), "shop", "web")
+
+
+async def test_a_server_is_asked(scaler: Scaler) -> None:
+    scaler.body = encode(await shown())
+
+    document = await ask(scaler.url + "/")
+
+    assert scaler.asked == ["/debug/fastpath/autoscalers/shop/web"]
+    assert document["name"] == "web"
+
+
+async def test_a_refusal_is_one_sentence(scaler: Scaler) -> None:
+    scaler.status, scaler.body = 503, encode(show(None, "shop", "web", "scaler-1").document)
+
+    with pytest.raises(RunError, match="ask the Pod scaler-1"):
+        await ask(scaler.url)
+
+
+async def test_what_is_no_scaler(scaler: Scaler) -> None:
+    scaler.body = b"<html>"
+
+    with pytest.raises(RunError, match="not the answer of a scaler"):
+        await ask(scaler.url)
+
+
+async def test_nobody_listens() -> None:
+    with pytest.raises(RunError, match=r"http://127\.0\.0\.1:1/debug"):
+        await ask("http://127.0.0.1:1")
+
+
+def test_the_key_is_namespace_and_name() -> None:
+    assert str(Key("shop", "web")) == "shop/web"
+
+
+# --- who leads -----------------------------------------------------------------------------------------------------------
+
+
+def lease(cluster: Cluster, holder: str, name: str = "fastpath-scaler") -> None:
+    spec = {"holderIdentity": holder, "leaseDurationSeconds": 15}
+    metadata = {"name": name, "namespace": "fastpath"}
+    cluster.create({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec})
+
+
+def kubectl(folder: Path, script: str) -> str:
+    """Put a program of that name into a folder; return a PATH that begins with it."""
+    program = folder / "kubectl"
+    program.write_text(f'#!/bin/sh\necho "$@" >{folder}/arguments\n{script}\n')
+    program.chmod(0o755)
+    return f"{folder}:/usr/bin:/bin"
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(30)
+async def test_the_pod_that_leads_is_asked_through_a_forwarded_port(
+    tmp_path: Path, scaler: Scaler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = scaler.url.rpartition(":")[2]
+    path = kubectl(tmp_path, f"echo 'Forwarding from 127.0.0.1:{port} -> 10254'\nexec sleep 60")
+    monkeypatch.setenv("PATH", path)
+    scaler.body = encode(await shown())
+    async with Cluster() as cluster:
+        lease(cluster, "scaler-1_0123", "fastpath-scaler-2-of-3")
+        kubeconfig = cluster.kubeconfig(tmp_path / "kubeconfig")
+        options = explain.parse(["shop/web", f"--kubeconfig={kubeconfig}", "--shard=2/3"])
+        document = await explain.fetch(options, "shop", "web")
+
+    assert document["name"] == "web"
+    assert (tmp_path / "arguments").read_text().split() == [
+        f"--kubeconfig={kubeconfig}",
+        "port-forward",
+        "--namespace=fastpath",
+        "pod/scaler-1",
+        ":10254",
+    ]
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(30)
+async def test_a_port_that_cannot_be_forwarded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", kubectl(tmp_path, "echo 'pods \"scaler-1\" not found' >&2; exit 1"))
+    async with Cluster() as cluster:
+        lease(cluster, "scaler-1_0123")
+        monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig(tmp_path / "kubeconfig")))
+        with pytest.raises(RunError, match='port 10254 of Pod scaler-1 cannot be forwarded: pods "scaler-1" not found'):
+            await explain.fetch(explain.parse(["shop/web"]), "shop", "web")
+        monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
+        with pytest.raises(RunError, match="kubectl is not installed: forward port 10254 of Pod scaler-1"):
+            await explain.fetch(explain.parse(["shop/web"]), "shop", "web")
+
+
+@pytest.mark.parametrize("holder", [None, ""])
+async def test_nobody_leads(tmp_path: Path, holder: str | None) -> None:
+    async with Cluster() as cluster:
+        if holder is not None:
+            lease(cluster, holder)
+        kubeconfig = cluster.kubeconfig(tmp_path / "kubeconfig")
+        with pytest.raises(RunError, match="nobody leads: the Lease fastpath/fastpath-scaler has no holder"):
+            await explain.fetch(explain.parse(["shop/web", f"--kubeconfig={kubeconfig}"]), "shop", "web")
+        with pytest.raises(InputError, match="--shard"):
+            await explain.fetch(explain.parse(["a/b", f"--kubeconfig={kubeconfig}", "--shard=4/3"]), "a", "b")
+
+
+async def test_the_whole_command_in_words_and_as_json(
+    scaler: Scaler, tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    scaler.body = encode(await shown())
+    (tmp_path / "token").write_text("secret\n")
+    given = ["default/web", f"--server={scaler.url}", f"--token-file={tmp_path / 'token'}"]
+
+    assert await asyncio.to_thread(explain.main, given) == 0
+    assert capsysbinary.readouterr().out.startswith(b"default/web (Auto) scales Deployment web\n")
+    assert await asyncio.to_thread(explain.main, [*given, "--json"]) == 0
+    assert msgspec.json.decode(capsysbinary.readouterr().out)["name"] == "web"
+    assert scaler.tokens == ["Bearer secret"] * 2
+
+
+def test_what_there_may_be_to_say() -> None:
+    document: dict[str, Any] = {
+        "namespace": "shop",
+        "name": "web",
+        "mode": "Paused",
+        "target": {"kind": "Deployment", "name": "web", "error": "not found"},
+        "status": {},
+        "writers": {"pausedUntil": "2026-11-20T12:05:00.000Z", "pausedBy": "argocd"},
+        "last": None,
+        "journal": [
+            {
+                "time": "2026-11-20T12:00:00.000Z",
+                "currentReplicas": 2,
+                "desiredReplicas": desired,
+                "outcome": outcome,
+                "reason": "",
+                "error": "conflict" if outcome == "failed" else "",
+                "inputs": [{"metric": "queue", "ageSeconds": None, **value}],
+                "trace": [],
+            }
+            for desired, outcome, value in (
+                (2, "none", {"unavailable": "no metrics"}),
+                (5, "none", {"value": 1500, "overdue": "late"}),
+                (5, "failed", {"values": list(range(0, 12000, 1000)), "overdue": ""}),
+            )
+        ],
+    }
+
+    text = "\n".join(explain.render(document))
+    for words in (
+        "target: not found",
+        "nothing is written until 2026-11-20T12:05:00.000Z: argocd",
+        "stayed at 2",
+        "queue: no value: no metrics",
+        "would have gone from 2 to 5",
+        "queue: 1.5 (age unknown, late)",
+        "could not scale from 2 to 5",
+        "0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more (age unknown)",
+        "error: conflict",
+    ):
+        assert words in text

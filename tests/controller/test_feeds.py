@@ -1,0 +1,183 @@
+"""Questions and their answers over time, on a loop whose time nobody waits for."""
+
+import asyncio
+from collections.abc import AsyncIterator, Hashable, Iterable
+
+import pytest
+
+from adapter.controller.feeds import Asked, Budget, Feed, Feeds
+from adapter.controller.readings import Answer
+from adapter.errors import InternalError, KubernetesError
+from adapter.model.instants import SECOND
+from tests.support.election import LoopClock
+
+pytestmark = [pytest.mark.looptime]
+
+
+class Source:
+    """A source with a sample every `interval` seconds; what it is asked is counted."""
+
+    def __init__(self, clock: LoopClock, interval: float = 5.0) -> None:
+        self.clock = clock
+        self.interval = interval
+        self.asked: list[float] = []
+        self.error: Exception | None = None
+        self.pause = 0.0
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def ask(self, _: float) -> Asked:
+        self.asked.append(self.clock.monotonic())
+        await self.gate.wait()
+        if self.error is not None:
+            raise self.error
+        taken = round(self.clock.wall() // self.interval * self.interval * SECOND)
+        return Asked(Answer({"a": 1}, {"a": taken}), self.pause)
+
+    def feed(self, key: str = "a", *, shares: bool = False) -> Feed:
+        return Feed(key, "group" if shares else key, self.ask, shares)
+
+
+class Told:
+    """Who was told of answers."""
+
+    def __init__(self) -> None:
+        self.owners: list[Hashable] = []
+
+    def __call__(self, owners: Iterable[Hashable]) -> None:
+        self.owners += owners
+
+
+@pytest.fixture
+async def told() -> Told:
+    return Told()
+
+
+@pytest.fixture
+async def feeds(told: Told) -> AsyncIterator[Feeds]:
+    async with Feeds(LoopClock(), per_second=20.0, answered=told) as opened:
+        yield opened
+
+
+async def test_asked_at_once_and_told(feeds: Feeds, told: Told) -> None:
+    source = Source(LoopClock())
+    feed = feeds.want("web", 1.0, "a", source.feed)
+    await asyncio.sleep(0.01)
+
+    assert told.owners == ["web"]
+    assert feed.state(source.clock.monotonic())[0] is not None
+
+
+async def test_asked_no_more_often_than_half_the_sample_interval(feeds: Feeds) -> None:
+    source = Source(LoopClock(), interval=10.0)
+    feeds.want("web", 1.0, "a", source.feed)
+    await asyncio.sleep(40)
+    early = len(source.asked)
+    await asyncio.sleep(100)
+
+    assert len(source.asked) - early == 20
+    assert all(later - sooner >= 4.99 for sooner, later in zip(source.asked[-20:], source.asked[-19:], strict=False))
+
+
+async def test_another_adapters_metrics_have_their_own_pace(feeds: Feeds) -> None:
+    source = Source(LoopClock(), interval=1.0)
+    source.pause = 15.0
+    feeds.want("web", 1.0, "a", source.feed)
+    await asyncio.sleep(61)
+
+    assert len(source.asked) == 5
+
+
+async def test_one_question_for_all_who_ask_it(feeds: Feeds, told: Told) -> None:
+    source = Source(LoopClock())
+    first = feeds.want("web", 1.0, "a", source.feed)
+    assert feeds.want("api", 0.5, "a", source.feed) is first
+    await asyncio.sleep(0.01)
+
+    assert len(source.asked) == 1
+    assert sorted(map(str, told.owners)) == ["api", "web"]
+
+
+async def test_a_question_that_is_not_answered_delays_no_other(feeds: Feeds) -> None:
+    slow, quick = Source(LoopClock()), Source(LoopClock())
+    slow.gate.clear()
+    feeds.want("web", 1.0, "slow", lambda: slow.feed("slow"))
+    feeds.want("api", 1.0, "quick", lambda: quick.feed("quick"))
+    await asyncio.sleep(9)
+
+    assert len(slow.asked) == 1
+    assert len(quick.asked) > 2
+
+
+async def test_a_question_that_is_never_answered_fails_and_is_asked_again(feeds: Feeds) -> None:
+    source = Source(LoopClock())
+    source.gate.clear()
+    feed = feeds.want("web", 1.0, "a", source.feed)
+    await asyncio.sleep(10.5)
+    assert feed.state(source.clock.monotonic()) == (None, "", "no answer in time")
+
+    source.gate.set()
+    await asyncio.sleep(2)
+    assert feed.state(source.clock.monotonic())[0] is not None
+
+
+@pytest.mark.parametrize(
+    "error",
+    [InternalError("unable to fetch metrics"), KubernetesError(403, "Forbidden", "not allowed"), ZeroDivisionError()],
+)
+async def test_failures_are_no_answers(feeds: Feeds, told: Told, error: Exception) -> None:
+    source = Source(LoopClock())
+    feed = feeds.want("web", 1.0, "a", source.feed)
+    await asyncio.sleep(0.01)
+    source.error = error
+    await asyncio.sleep(3)
+
+    answer, _, said = feed.state(source.clock.monotonic())
+    assert answer is None
+    assert said
+    assert len(told.owners) >= 2
+
+
+async def test_an_answer_grows_late_and_is_forgotten(feeds: Feeds) -> None:
+    source = Source(LoopClock())
+    feed = feeds.want("web", 1.0, "a", source.feed)
+    await asyncio.sleep(0.01)
+    asked = feed.asked
+    assert asked is not None
+
+    assert feed.state(asked + 4.0)[1] == ""
+    assert feed.state(asked + 4.1)[1] == "its answer is late"
+    assert feed.state(asked + 30.1) == (None, "", "")
+
+
+async def test_what_nobody_wants_is_not_asked(feeds: Feeds) -> None:
+    source = Source(LoopClock())
+    feed = feeds.want("web", 1.0, "a", source.feed)
+    feeds.want("api", 1.0, "a", source.feed)
+    await asyncio.sleep(0.01)
+    feeds.drop("web", feed)
+    assert len(feeds) == 1
+    feeds.drop("api", feed)
+    await asyncio.sleep(20)
+
+    assert (len(feeds), len(source.asked)) == (0, 1)
+
+
+async def test_so_many_queries_a_second(feeds: Feeds) -> None:
+    """Each question of its own costs two queries, its own and that for its age."""
+    source = Source(LoopClock(), interval=0.1)
+    for number in range(40):
+        feeds.want("web", 0.1, f"q{number}", lambda number=number: source.feed(f"q{number}"))  # type: ignore[misc]  # a closure
+    await asyncio.sleep(30)
+
+    assert 20 * 30 - 100 <= 2 * len(source.asked) <= 20 * 30 + 100
+
+
+async def test_questions_that_share_cost_as_one() -> None:
+    clock = LoopClock()
+    budget = Budget(20.0, clock)
+
+    assert budget.take(20) == 0
+    assert budget.take(4) == pytest.approx(0.2)
+    await asyncio.sleep(1.2)
+    assert budget.take(20) == pytest.approx(0.0, abs=0.01)

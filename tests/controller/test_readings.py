@@ -1,0 +1,121 @@
+"""From answers to readings: ages, intervals, and how many pods were ready then."""
+
+import pytest
+
+from adapter.controller import readings
+from adapter.controller.readings import OLDEST, SLACK, UNKNOWN_AGE, UNKNOWN_INTERVAL, Answer, Interval
+from adapter.model.instants import SECOND
+from adapter.scaling.observation import ExternalReading, ObjectReading, PodsReading, Unavailable
+
+NOW = 1_000_000 * SECOND
+FIVE = 5 * SECOND
+
+
+def answer(age: float = 1, **fields: object) -> Answer:
+    times = {"a": NOW - round(age * SECOND), "b": NOW}
+    return Answer({"a": 1000, "b": 2000}, times)._replace(**fields)  # type: ignore[arg-type]  # fields by name
+
+
+def test_fresh_values() -> None:
+    assert readings.of_pods(answer(), FIVE, NOW, "", "custom") == PodsReading({"a": 1000, "b": 2000})
+
+
+@pytest.mark.parametrize(
+    ("age", "interval", "oldest", "kept"),
+    [
+        pytest.param(20, FIVE, None, True, id="two intervals and some slack"),
+        pytest.param(20.1, FIVE, None, False, id="more"),
+        pytest.param(299, None, None, True, id="where the interval is not known, how far a query looks back"),
+        pytest.param(301, None, None, False, id="and no further"),
+        pytest.param(7, FIVE, 8 * SECOND, True, id="the rule's own bound"),
+        pytest.param(9, FIVE, 8 * SECOND, False, id="though younger than two intervals"),
+    ],
+)
+def test_old_samples_are_no_values(age: float, interval: int | None, oldest: int | None, *, kept: bool) -> None:
+    found = readings.of_pods(answer(age, oldest=oldest), interval, NOW, "", "custom")
+
+    assert isinstance(found, PodsReading)
+    assert set(found.values) == ({"a", "b"} if kept else {"b"})
+    assert (2 * FIVE + SLACK, OLDEST) == (20 * SECOND, 300 * SECOND)
+
+
+def test_unknown_ages_may_raise_and_not_shrink() -> None:
+    found = readings.of_pods(answer(times={}), FIVE, NOW, "", "custom")
+
+    assert found == PodsReading({"a": 1000, "b": 2000}, overdue=UNKNOWN_AGE)
+
+
+def test_unknown_ages_are_too_old_where_a_rule_bounds_them() -> None:
+    found = readings.of_pods(answer(times={}, oldest=FIVE), FIVE, NOW, "", "custom")
+
+    assert isinstance(found, Unavailable)
+    assert "too old" in found.message
+
+
+def test_an_unknown_interval_may_raise_and_not_shrink() -> None:
+    found = readings.of_pods(answer(), None, NOW, "", "custom")
+
+    assert isinstance(found, PodsReading)
+    assert found.overdue == UNKNOWN_INTERVAL
+
+
+def test_an_api_that_stamps_its_samples_is_believed() -> None:
+    assert readings.of_pods(answer(trusted=True), None, NOW, "", "custom") == PodsReading({"a": 1000, "b": 2000})
+
+
+def test_nothing_is_nothing() -> None:
+    found = readings.of_pods(Answer({}, {}), FIVE, NOW, "", "custom")
+
+    assert found == Unavailable("NoMetrics", "no metrics returned from custom metrics API")
+
+
+def test_late_answers() -> None:
+    found = readings.of_object(Answer({"a": 1}, {"a": NOW}, lookback=0), FIVE, NOW, "it is late", lambda _: 3)
+
+    assert found == ObjectReading(1, 3, "it is late")
+
+
+def test_of_a_sum_with_an_old_part_nothing_is_known() -> None:
+    old = Answer({}, {"": NOW - 21 * SECOND}, (1000, 2000))
+
+    assert isinstance(readings.of_series(old, FIVE, NOW, "", lambda _: 3), Unavailable)
+    assert isinstance(readings.of_series(Answer({}, {}, (1000,), oldest=1), FIVE, NOW, "", lambda _: 3), Unavailable)
+    assert readings.of_series(Answer({}, {"": NOW}, (1, 2), 0), FIVE, NOW, "", lambda _: 3) == ExternalReading(
+        (1, 2), 3
+    )
+
+
+def test_pods_ready_over_the_window_of_the_sample() -> None:
+    asked: list[int] = []
+
+    def least(since: int) -> int:
+        asked.append(NOW - since)
+        return 3
+
+    assert readings.ready_then(NOW - 2 * SECOND, 60 * SECOND, FIVE, NOW, least) == 3
+    assert readings.ready_then(None, 60 * SECOND, FIVE, NOW, least) == 3
+    assert asked == [62 * SECOND, 65 * SECOND]
+
+
+def test_an_unknown_window_waits_for_pods_that_became_ready() -> None:
+    assert readings.ready_then(NOW, None, FIVE, NOW, lambda since: 5 if since == NOW else 3) == 0
+    assert readings.ready_then(NOW, None, FIVE, NOW, lambda _: 5) == 5
+    assert readings.ready_then(NOW, None, FIVE, NOW, lambda _: None) is None
+
+
+def test_intervals_are_seen_from_times() -> None:
+    interval = Interval()
+    for at in (0, 0, 5, 5, 10, 25, 30):
+        interval.see({"a": at, "b": at + 3})
+
+    assert interval.known == 5
+
+
+def test_an_interval_follows_another_series_when_its_own_is_gone() -> None:
+    interval = Interval()
+    interval.see({"a": 5})
+    interval.see({"b": 100})
+    interval.see({})
+    interval.see({"b": 110})
+
+    assert interval.known == 10

@@ -1,0 +1,175 @@
+"""The scaler alone in the test's own process: files that change and break, objects that do, and what it tells of itself."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import yaml
+
+from adapter import app
+from adapter.config import flags
+from adapter.errors import InputError
+from adapter.sandbox.workloads import deployment
+from adapter.server.localpages import LocalPages
+from tests.scenarios.test_scale import SCRAPED, World, autoscaler, happens, world
+
+__all__ = ["world"]
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(90)]
+
+QUEUE = {
+    "type": "External",
+    "external": {"metric": {"name": "queue_depth"}, "target": {"type": "AverageValue", "averageValue": "10"}},
+}
+CPU = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}}
+USAGES = """
+resourceRules:
+  cpu:
+    containerQuery: 'sum(load{<<.LabelMatchers>>}) by (<<.GroupBy>>)'
+    resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}, node: {resource: node}}}
+    containerLabel: container
+"""
+
+
+class Running:
+    """A scaler at work."""
+
+    def __init__(self, session: aiohttp.ClientSession, port: int) -> None:
+        self.session = session
+        self.port = port
+
+    async def get(self, path: str) -> tuple[int, Any]:
+        async with self.session.get(f"http://127.0.0.1:{self.port}{path}") as response:
+            is_json = response.content_type == "application/json"
+            return response.status, await response.json() if is_json else await response.text()
+
+    async def metrics(self) -> str:
+        _, text = await self.get("/metrics")
+        return str(text)
+
+    async def says(self, words: str) -> None:
+        """Wait until its metrics hold a line."""
+        async with asyncio.timeout(30):
+            while words not in await self.metrics():  # noqa: ASYNC110 - another page announces nothing
+                await asyncio.sleep(0.05)
+
+
+@contextlib.asynccontextmanager
+async def scaler(tmp_path: Path, world: World, *arguments: str, rules: str = SCRAPED) -> AsyncIterator[Running]:
+    (tmp_path / "rules.yaml").write_text(rules.replace("PORT", str(world.port)))
+    options, _ = flags.parse_flags(
+        [
+            f"--config={tmp_path / 'rules.yaml'}",
+            f"--lister-kubeconfig={world.cluster.kubeconfig(tmp_path / 'kubeconfig')}",
+            f"--prometheus-url={world.prometheus.url}",
+            "--local-address=127.0.0.1:0",
+            "--metrics-relist-interval=5s",
+            "--metrics-max-age=60s",
+            *arguments,
+        ]
+    )
+    stop = asyncio.Event()
+    listening: asyncio.Future[LocalPages] = asyncio.get_running_loop().create_future()
+    run = asyncio.create_task(app.run_scaler(options, "test", stop, started=listening.set_result), name="scaler")
+    try:
+        first: list[asyncio.Future[Any]] = [run, listening]
+        await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+        if run.done():
+            await run  # says why it did not start
+        async with aiohttp.ClientSession() as session:
+            yield Running(session, listening.result().port)
+    finally:
+        stop.set()
+        await asyncio.gather(run, return_exceptions=True)
+    assert run.exception() is None
+
+
+def write(folder: Path, *documents: Any) -> None:
+    folder.mkdir(exist_ok=True)
+    (folder / "web.yaml").write_text(yaml.safe_dump_all(documents))
+
+
+async def test_files_that_change_and_break(tmp_path: Path, world: World, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    folder = tmp_path / "autoscalers"
+    elsewhere = autoscaler() | {"metadata": {"name": "web", "namespace": "elsewhere"}}
+    write(folder, autoscaler(metrics=[QUEUE]))
+    world.queue = 60.0
+    async with scaler(tmp_path, world, f"--autoscalers={folder}", "--shard=1/1") as running:
+        await happens(lambda: world.replicas() == 6)
+        status, text = await running.get("/readyz?verbose")
+        assert (status, "caches-synced" in text) == (200, True)
+
+        (folder / "web.yaml").write_text("kind: FastPathAutoscaler\nspec: [")
+        await happens(lambda: "a file of autoscalers cannot be used" in caplog.messages)
+        world.queue = 70.0
+        await happens(lambda: world.replicas() == 7)
+
+        write(folder, autoscaler(metrics=[QUEUE], maxReplicas=8), elsewhere)
+        await happens(lambda: "an autoscaler is left out" in caplog.messages)
+        world.queue = 80.0
+        await happens(lambda: world.replicas() == 8)
+
+        (folder / "web.yaml").unlink()
+        await running.says("fastpath_scaler_autoscalers 0.0")
+        status, _ = await running.get("/debug/fastpath/autoscalers/default/web")
+        assert status == 404
+    assert world.events() == set()
+
+
+async def test_files_that_are_wrong_from_the_start(tmp_path: Path, world: World) -> None:
+    folder = tmp_path / "autoscalers"
+    write(folder, autoscaler(maxReplicas=0))
+    with pytest.raises(InputError, match="maxReplicas"):
+        async with scaler(tmp_path, world, f"--autoscalers={folder}"):
+            pass
+
+
+async def test_objects_come_change_break_and_go(tmp_path: Path, world: World, caplog: pytest.LogCaptureFixture) -> None:
+    world.cluster.create(deployment("api", "default", 2))
+    async with scaler(tmp_path, world, "--leader-elect=false") as running:
+        await running.says("fastpath_scaler_autoscalers 0.0")
+        world.cluster.create(autoscaler())
+        world.load = 25.0
+        await happens(lambda: world.replicas() == 5)
+        await running.says("fastpath_scrape_targets 5.0")
+
+        other = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "api"}
+        world.cluster.patch("FastPathAutoscaler", "web", {"spec": {"scaleTargetRef": other}}, "default")
+        await happens(lambda: world.replicas("api") > 2)
+        await running.says("fastpath_scaler_autoscalers 1.0")
+
+        world.cluster.delete("FastPathAutoscaler", "web", "default")
+        await running.says("fastpath_scaler_autoscalers 0.0")
+        await running.says("fastpath_scrape_targets 0.0")
+
+
+async def test_two_autoscalers_of_one_target_stand_back_until_one_is_gone(tmp_path: Path, world: World) -> None:
+    world.cluster.create(autoscaler())
+    world.cluster.create(autoscaler("second"))
+    world.load = 25.0
+    async with scaler(tmp_path, world):
+        await happens(lambda: world.conditions().get("AbleToScale") == ("False", "ForeignAutoscaler"))
+        assert world.replicas() == 2
+        world.cluster.delete("FastPathAutoscaler", "second", "default")
+        await happens(lambda: world.replicas() == 5)
+
+
+async def test_a_status_that_is_not_taken_is_told(tmp_path: Path, world: World) -> None:
+    world.cluster.faults.forbid("patch", "fastpathautoscalers/status")
+    world.cluster.create(autoscaler())
+    async with scaler(tmp_path, world):
+        await happens(lambda: "FailedUpdateStatus" in world.events())
+
+
+async def test_cpu_of_running_pods_by_rules_of_ours(tmp_path: Path, world: World) -> None:
+    """Pods come from the scaler's own watch: there is no other in this process."""
+    world.cluster.create(autoscaler(metrics=[CPU]))
+    async with scaler(tmp_path, world, rules=SCRAPED + USAGES):
+        await happens(lambda: world.conditions().get("ScalingActive", ("", ""))[0] == "False")
+        condition = next(each for each in world.status()["conditions"] if each["type"] == "ScalingActive")
+        assert condition["reason"] == "FailedGetResourceMetric"

@@ -1,0 +1,274 @@
+"""`fastpath scale` as a process: a sandbox cluster, pods on loopback addresses of their own, a load step, a Deployment that follows.
+
+Nothing here asserts how long it takes; the benchmarks do.
+"""
+
+import asyncio
+import contextlib
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import yaml
+
+from adapter.app import SystemClock
+from adapter.sandbox.cluster import Cluster
+from adapter.sandbox.exporter import Exporter
+from adapter.sandbox.prometheus import Prometheus
+from adapter.sandbox.series import Series, SeriesSet
+from adapter.sandbox.workloads import Workloads, deployment
+from tests.support.waiting import until
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(90)]
+
+CLOCK = SystemClock()
+ROOT = Path(__file__).parents[2]
+PODS = 12
+WAIT = 30.0
+
+SCRAPED = """\
+rules:
+- seriesQuery: 'load{namespace!="",pod!=""}'
+  resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}
+  metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)'
+  scrape: {interval: 200ms, port: PORT}
+externalRules:
+- seriesQuery: 'queue_depth'
+  resources: {namespaced: false}
+  metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>})'
+"""
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.1.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class World:
+    """A cluster whose pods show a load that a test sets, each at an address of its own."""
+
+    def __init__(self, cluster: Cluster, prometheus: Prometheus, port: int) -> None:
+        self.cluster = cluster
+        self.prometheus = prometheus
+        self.port = port
+        self.load = 10.0
+        self.queue = 0.0
+
+    def replicas(self, name: str = "web") -> int:
+        count: int = self.cluster.get("Deployment", name, "default")["spec"]["replicas"]
+        return count
+
+    def status(self, name: str = "web") -> dict[str, Any]:
+        found: dict[str, Any] = self.cluster.get("FastPathAutoscaler", name, "default").get("status", {})
+        return found
+
+    def conditions(self) -> dict[str, tuple[str, str]]:
+        return {each["type"]: (each["status"], each["reason"]) for each in self.status().get("conditions", [])}
+
+    def events(self) -> set[str]:
+        return {event["reason"] for event in self.cluster.list("Event", "default")}
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    port = free_port()
+    async with contextlib.AsyncExitStack() as stack:
+        cluster = await stack.enter_async_context(Cluster(now=CLOCK.wall))
+        made: list[World] = []
+        shown = SeriesSet([Series("load", {}, lambda _: made[0].load)])
+        for number in range(1, PODS + 1):
+            await stack.enter_async_context(Exporter(shown, CLOCK.wall, port=port, host=f"127.0.1.{number}"))
+        known = SeriesSet(
+            [
+                Series("load", {"namespace": "default", "pod": "some"}, lambda _: 1.0),
+                Series("queue_depth", {}, lambda _: made[0].queue),
+            ],
+            interval=0.5,
+        )
+        prometheus = await stack.enter_async_context(Prometheus(known, now=CLOCK.wall))
+        made.append(World(cluster, prometheus, port))
+        for document in yaml.safe_load_all((ROOT / "manifests/crd/fastpathautoscalers.yaml").read_text()):
+            cluster.create(document)
+        cluster.create(deployment("web", "default", 2))
+        workloads = Workloads(cluster, startup=0.3, address=lambda number: f"127.0.1.{number}")
+        ticking = asyncio.create_task(tick(workloads))
+        await until(lambda: len(cluster.list("Pod", "default")) == 2)
+        yield made[0]
+        ticking.cancel()
+        await asyncio.gather(ticking, return_exceptions=True)
+
+
+async def tick(workloads: Workloads) -> None:
+    while True:
+        workloads.step(CLOCK.wall())
+        await asyncio.sleep(0.05)
+
+
+def autoscaler(name: str = "web", **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "fastpath.io/v1alpha1",
+        "kind": "FastPathAutoscaler",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+            "minReplicas": 2,
+            "maxReplicas": 8,
+            "metrics": [
+                {
+                    "type": "Pods",
+                    "pods": {"metric": {"name": "load"}, "target": {"type": "AverageValue", "averageValue": "10"}},
+                }
+            ],
+            **spec,
+        },
+    }
+
+
+class Process:
+    """A `fastpath` process."""
+
+    def __init__(self, process: asyncio.subprocess.Process, port: int) -> None:
+        self.process = process
+        self.port = port
+
+    async def get(self, path: str) -> tuple[int, Any]:
+        """Ask its local pages, waiting for them to be there."""
+        async with asyncio.timeout(WAIT), aiohttp.ClientSession() as session:
+            while True:
+                try:
+                    async with session.get(f"http://127.0.0.1:{self.port}{path}") as response:
+                        is_json = response.content_type == "application/json"
+                        return response.status, await response.json() if is_json else await response.text()
+                except aiohttp.ClientConnectionError:
+                    await asyncio.sleep(0.05)
+
+    async def stop(self) -> int:
+        """End it in order."""
+        self.process.send_signal(signal.SIGTERM)
+        return await self.process.wait()
+
+
+@contextlib.asynccontextmanager
+async def scaling(tmp_path: Path, world: World, *arguments: str, pod: str = "scaler-0") -> AsyncIterator[Process]:
+    """Run `fastpath scale` on a world."""
+    rules = tmp_path / "rules.yaml"
+    rules.write_text(SCRAPED.replace("PORT", str(world.port)))
+    port = free_port()
+    flags = [
+        f"--config={rules}",
+        f"--lister-kubeconfig={world.cluster.kubeconfig(tmp_path / 'kubeconfig')}",
+        f"--prometheus-url={world.prometheus.url}",
+        f"--local-address=127.0.0.1:{port}",
+        "--metrics-relist-interval=5s",
+        "--metrics-max-age=60s",
+        *arguments,
+    ]
+    environment = {"POD_NAME": pod, "POD_NAMESPACE": "default", "PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT)}
+    log = (tmp_path / f"{pod}.log").open("wb")
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "adapter", "scale", *flags, stdout=log, stderr=log, env=environment
+    )
+    try:
+        yield Process(process, port)
+    except BaseException:
+        sys.stderr.write((tmp_path / f"{pod}.log").read_text())
+        raise
+    finally:
+        log.close()
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def happens(condition: Callable[[], object]) -> None:
+    await until(condition, WAIT)
+
+
+async def test_a_load_step_scales_a_deployment(tmp_path: Path, world: World) -> None:
+    world.cluster.create(autoscaler())
+    async with scaling(tmp_path, world) as process:
+        await happens(lambda: world.conditions().get("ScalingActive") == ("True", "ValidMetricFound"))
+        assert world.replicas() == 2
+
+        world.load = 25.0
+        await happens(lambda: world.replicas() == 5)
+
+        await happens(lambda: world.status().get("desiredReplicas") == 5)
+        await happens(lambda: "SuccessfulRescale" in world.events())
+        written = world.cluster.get("Deployment", "web", "default")["metadata"]["managedFields"]
+        assert [entry["manager"] for entry in written] == ["fastpath"]
+        status, shown = await process.get("/debug/fastpath/autoscalers/default/web")
+        assert status == 200
+        written = [entry for entry in shown["journal"] if entry["outcome"] == "written"]
+        # pods are scraped one after the other: the first that shows the load may be acted on before the others
+        assert (written[0]["currentReplicas"], written[-1]["desiredReplicas"]) == (2, 5)
+        assert 25_000 in written[0]["inputs"][0]["values"].values()
+        status, metrics = await process.get("/metrics")
+        assert 'fastpath_scaler_desired_replicas{name="web",namespace="default"}' in metrics
+        assert await process.stop() == 0
+    # the lease is given back, so that the next one need not wait
+    assert world.cluster.get("Lease", "fastpath-scaler", "default")["spec"]["holderIdentity"] in {"", None}
+
+
+async def test_a_follower_says_who_leads_and_takes_over(tmp_path: Path, world: World) -> None:
+    world.cluster.create(autoscaler())
+    (tmp_path / "two").mkdir()
+    async with scaling(tmp_path, world, pod="first") as first:
+        await happens(lambda: world.conditions().get("ScalingActive") == ("True", "ValidMetricFound"))
+        async with scaling(tmp_path / "two", world, pod="second") as second:
+            status, shown = await second.get("/debug/fastpath/autoscalers/default/web")
+            while shown["details"]["leader"] != "first":
+                await asyncio.sleep(0.1)
+                status, shown = await second.get("/debug/fastpath/autoscalers/default/web")
+            assert status == 503
+            assert "first" in shown["message"]
+
+            assert await first.stop() == 0
+            world.load = 25.0
+            await happens(lambda: world.replicas() == 5)
+            status, _ = await second.get("/debug/fastpath/autoscalers/default/web")
+            assert status == 200
+
+
+async def test_an_hpa_on_the_target_is_left_alone(tmp_path: Path, world: World) -> None:
+    world.cluster.create(autoscaler())
+    native = {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "native", "namespace": "default"},
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+            "maxReplicas": 3,
+        },
+    }
+    world.cluster.create(native)
+    world.load = 25.0
+    async with scaling(tmp_path, world):
+        await happens(lambda: world.conditions().get("AbleToScale") == ("False", "ForeignAutoscaler"))
+        assert world.replicas() == 2
+
+        world.cluster.delete("HorizontalPodAutoscaler", "native", "default")
+        await happens(lambda: world.replicas() == 5)
+
+
+async def test_autoscalers_in_files(tmp_path: Path, world: World) -> None:
+    folder = tmp_path / "autoscalers"
+    folder.mkdir()
+    external = {
+        "type": "External",
+        "external": {"metric": {"name": "queue_depth"}, "target": {"type": "AverageValue", "averageValue": "10"}},
+    }
+    (folder / "web.yaml").write_text(yaml.safe_dump(autoscaler(metrics=[external])))
+    world.queue = 60.0
+    async with scaling(tmp_path, world, f"--autoscalers={folder}"):
+        await happens(lambda: world.replicas() == 6)
+
+        (folder / "web.yaml").write_text(yaml.safe_dump(autoscaler(metrics=[external], maxReplicas=4)))
+        await happens(lambda: world.replicas() == 4)

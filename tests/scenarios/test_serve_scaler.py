@@ -1,0 +1,61 @@
+"""`fastpath serve --scaler`: the metrics APIs and the scaler in one process, sharing what they read."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.scenarios.test_scale import SCRAPED, Process, World, autoscaler, happens, scaling, world
+from tests.support.adapter import running
+
+__all__ = ["world"]
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(90)]
+
+
+async def test_one_process_answers_and_scales(tmp_path: Path, world: World) -> None:
+    world.cluster.create(autoscaler())
+    (tmp_path / "rules.yaml").write_text(SCRAPED.replace("PORT", str(world.port)))
+    arguments = ["--scaler", "--metrics-relist-interval=5s", "--metrics-max-age=60s"]
+    async with running(tmp_path, world.cluster, world.prometheus.url, *arguments) as adapter:
+        await happens(lambda: world.conditions().get("ScalingActive") == ("True", "ValidMetricFound"))
+        world.load = 25.0
+        await happens(lambda: world.replicas() == 5)
+
+        answer = await adapter.get("/debug/fastpath/autoscalers/default/web")
+        assert answer.status == 200
+        assert any(entry["outcome"] == "written" for entry in answer.body["journal"])
+        missing = await adapter.get("/debug/fastpath/autoscalers/default/nobody")
+        assert missing.status == 404
+    assert yaml.safe_load(SCRAPED)["rules"]
+
+
+@pytest.mark.parametrize("shard", ["1/1", "1/2", "2/2"])
+async def test_who_does_not_lead_answers_from_scrapes_of_its_own(tmp_path: Path, world: World, shard: str) -> None:
+    """Prometheus knows nothing of these pods; nor does it matter whose shard the autoscaler is in."""
+    world.cluster.create(autoscaler())
+    world.load = 7.5
+    (tmp_path / "leader").mkdir()
+    (tmp_path / "rules.yaml").write_text(SCRAPED.replace("PORT", str(world.port)))
+    arguments = ["--scaler", f"--shard={shard}", "--metrics-relist-interval=5s", "--metrics-max-age=60s"]
+    async with scaling(tmp_path / "leader", world, f"--shard={shard}", pod="leader") as leader:
+        await until_leading(leader)
+        async with running(tmp_path, world.cluster, world.prometheus.url, *arguments) as follower:
+            path = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/default/pods/%2A/load"
+            answer = await follower.wait_for(path, lambda answer: answer.status == 200 and len(answer.values) == 2)
+            assert set(answer.values.values()) == {"7500m"}
+
+            world.load = 8.5
+            await follower.wait_for(path, lambda answer: set(answer.values.values()) == {"8500m"})
+            told = await follower.wait_for(
+                "/debug/fastpath/autoscalers/default/web", lambda answer: "leader" in answer.body["message"]
+            )
+            assert told.status == 503, "it has not led meanwhile"
+
+
+async def until_leading(leader: Process) -> None:
+    status = 503
+    while status == 503:
+        status, _ = await leader.get("/debug/fastpath/autoscalers/default/web")
+        await asyncio.sleep(0.05)

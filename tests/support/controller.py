@@ -1,0 +1,322 @@
+"""The controller's surroundings for tests: an API server's scales, pods, readings, and a clock, all set by hand.
+
+Scales behave as an API server's: a write against an old version is a conflict, and what the caches show is what the test has told them.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from adapter.controller.journal import Journal
+from adapter.controller.loop import Controller
+from adapter.controller.seams import Key, Look, Outcome, Target, Unfound
+from adapter.controller.sources import Site, View
+from adapter.controller.work import Surroundings
+from adapter.model.autoscaling import (
+    CrossVersionObjectReference,
+    HorizontalPodAutoscalerStatus,
+    MetricSpec,
+    decode_scalar,
+)
+from adapter.model.fastpathautoscaler import FastPathAutoscaler, PastChange
+from adapter.model.pods import PodFacts
+from adapter.model.selectors import LabelSelector
+from adapter.monitoring import Monitoring
+from adapter.scaling.decision import Event
+from adapter.scaling.observation import Observation, Reading, Unavailable
+from adapter.scaling.settings import Settings
+from tests.support.scaling import NOW, pods
+
+LIVE = Settings(scale_to_zero=True, strict=True)
+
+
+class HandClock:
+    """Both clocks, moved by hand."""
+
+    def __init__(self) -> None:
+        self.seconds = 1000.0
+        self.skew = NOW / 1e9 - 1000.0
+
+    def wall(self) -> float:
+        """Return the time of day."""
+        return self.seconds + self.skew
+
+    def monotonic(self) -> float:
+        """Return seconds."""
+        return self.seconds
+
+
+class Server:
+    """Scales as an API server has them, and as the caches show them."""
+
+    def __init__(self) -> None:
+        self.scales: dict[str, Target] = {}
+        self.cached: dict[str, Target | Unfound] = {}
+        self.writes: list[tuple[str, int]] = []
+        self.statuses: list[tuple[str, HorizontalPodAutoscalerStatus, tuple[PastChange, ...]]] = []
+        self.events: list[Event] = []
+        self.fail = ""
+        self.lose = False
+        self.refusal: Exception | None = None
+        self.turn: asyncio.Event | None = None
+        """What a write waits for before its turn; `gate` is what its answer waits for."""
+        self.gate: asyncio.Event | None = None
+        self._version = 100
+
+    def set(self, name: str, replicas: int, manager: str = "kubectl", *, told: bool = True, uid: str = "") -> None:
+        """Set a scale as somebody else; `told` says whether the caches have seen it, `uid` that it is (not) the same object."""
+        self._version += 1
+        selector = f"app={name}"
+        before = self.scales.get(name)
+        is_new = before is None or before.replicas != replicas or (uid and uid != before.uid)
+        owner = manager if is_new or before is None else before.manager
+        path = f"/apis/apps/v1/namespaces/default/deployments/{name}/scale"
+        uid = uid or (before.uid if before is not None else "uid-of-target")
+        self.scales[name] = Target(replicas, replicas, selector, str(self._version), owner, path, uid)
+        if told:
+            self.tell(name)
+
+    def tell(self, name: str) -> None:
+        """Let the caches see a scale, when its pods are there."""
+        self.scales[name] = self.scales[name]._replace(status_replicas=self.scales[name].replicas)
+        self.cached[name] = self.scales[name]
+
+    # Targets
+
+    def follow(
+        self, namespace: str, reference: CrossVersionObjectReference, changed: Callable[[], None]
+    ) -> "HandFollowed":
+        """Follow a scale."""
+        return HandFollowed(self, reference.name)
+
+    # Hands
+
+    async def scale(
+        self,
+        key: Key,
+        target: Target,
+        replicas: int,
+        again: Callable[[Look], int | None],
+        current: Callable[[], int | None],
+    ) -> Outcome:
+        """Write a scale."""
+        name = target.path.split("/")[-2]
+        wanted: int | None = replicas
+        version = target.resource_version
+        for _ in range(6):
+            if self.turn is not None:
+                await self.turn.wait()
+            wanted = current()
+            if wanted is None:
+                return Outcome()
+            if self.gate is not None:
+                await self.gate.wait()
+            if self.refusal is not None:
+                raise self.refusal
+            if self.fail:
+                return Outcome(error=self.fail)
+            now = self.scales[name]
+            if version == now.resource_version:
+                self._version += 1
+                self.scales[name] = now._replace(
+                    replicas=wanted, resource_version=str(self._version), manager="fastpath"
+                )
+                self.writes.append((name, wanted))
+                return Outcome(error="no answer", unknown=True) if self.lose else Outcome(str(self._version))
+            wanted = again(Look(now.replicas, now.status_replicas, now.selector, now.resource_version, now.uid))
+            version = now.resource_version
+            if wanted is None:
+                return Outcome()
+        return Outcome(error="conflict")
+
+    def status(
+        self, autoscaler: FastPathAutoscaler, status: HorizontalPodAutoscalerStatus, changes: tuple[PastChange, ...]
+    ) -> None:
+        """Take a status."""
+        self.statuses.append((autoscaler.metadata.name, status, changes))
+
+    def event(self, autoscaler: FastPathAutoscaler, event: Event) -> None:
+        """Take an event."""
+        self.events.append(event)
+
+    def forget(self, autoscaler: FastPathAutoscaler) -> None:
+        """Forget an autoscaler."""
+
+
+class HandFollowed:
+    """One scale as the caches show it."""
+
+    def __init__(self, server: Server, name: str) -> None:
+        self._server = server
+        self._name = name
+
+    def find(self) -> Target | Unfound:
+        """Return it."""
+        return self._server.cached.get(self._name, Unfound("deployments is not listed yet", known=False))
+
+    def close(self) -> None:
+        """Stop following."""
+
+
+class HandFollowing:
+    """The pods of one selector, set by hand."""
+
+    def __init__(self, owner: "HandPods", name: str, changed: Callable[[], None]) -> None:
+        self._owner = owner
+        self._name = name
+        self.changed = changed
+        self.closed = False
+
+    @property
+    def pods(self) -> Sequence[PodFacts]:
+        """Return them."""
+        return self._owner.pods.get(self._name, ())
+
+    @property
+    def selected_by(self) -> Sequence[str]:
+        """Return who follows them."""
+        return self._owner.selected_by
+
+    def min_ready(self, age: int) -> int | None:
+        """Return what is known of the past."""
+        return self._owner.ready(age)
+
+    def close(self) -> None:
+        """Stop following."""
+        self.closed = True
+
+
+class HandPods:
+    """Pods by selector, set by hand."""
+
+    def __init__(self) -> None:
+        self.pods: dict[str, Sequence[PodFacts]] = {}
+        self.selected_by: Sequence[str] = ()
+        self.ready: Callable[[int], int | None] = lambda _: None
+        self.why_stale = ""
+        self.followings: list[HandFollowing] = []
+
+    def follow(
+        self, namespace: str, selector: LabelSelector, autoscaler: str, changed: Callable[[], None]
+    ) -> HandFollowing:
+        """Follow a selector."""
+        following = HandFollowing(self, str(selector), changed)
+        self.followings.append(following)
+        return following
+
+    def stale(self) -> str:
+        """Return why they may be out of date."""
+        return self.why_stale
+
+
+class HandSource:
+    """A metric whose reading is set by hand."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        self.reading: Reading = Unavailable("NotAnswered", "no answer yet")
+        self.sampled: int | None = None
+        self.span: int | None = None
+        self.closed = False
+        self.reads = 0
+
+    def read(self, view: View) -> Reading:
+        """Return it."""
+        self.reads += 1
+        return self.reading
+
+    def close(self) -> None:
+        """Close it."""
+        self.closed = True
+
+
+class HandSources:
+    """Sources by the name of the metric; `readings` is what a new one says at first."""
+
+    def __init__(self) -> None:
+        self.opened: list[HandSource] = []
+        self.readings: dict[str, Reading] = {}
+
+    def open(self, metric: MetricSpec, site: Site) -> HandSource:
+        """Open a source."""
+        source = HandSource(site)
+        named = metric.pods or metric.object or metric.external
+        name = named.metric.name if named is not None else "resource"
+        source.reading = self.readings.get(name, source.reading)
+        self.opened.append(source)
+        return source
+
+
+class HandRivals:
+    """Other autoscalers, set by hand."""
+
+    def __init__(self) -> None:
+        self.names: tuple[str, ...] | None = ()
+
+    def of(self, autoscaler: FastPathAutoscaler) -> tuple[str, ...] | None:
+        """Return them."""
+        return self.names
+
+
+class Bench:
+    """A controller on all that, stepped by hand."""
+
+    def __init__(self) -> None:
+        self.clock = HandClock()
+        self.server = Server()
+        self.pods = HandPods()
+        self.sources = HandSources()
+        self.rivals = HandRivals()
+        self.monitoring = Monitoring()
+        self.journal = Journal()
+        self.controller = self.start()
+
+    def start(self) -> Controller:
+        """Return a controller as after a start."""
+        around = Surroundings(self.server, self.pods, self.rivals, self.sources, LIVE)  # type: ignore[arg-type]  # sources by hand
+        self.controller = Controller(around, self.server, self.clock, self.monitoring, self.journal, random=lambda: 0.0)
+        return self.controller
+
+    def put(self, autoscaler: FastPathAutoscaler, replicas: int | None = None) -> None:
+        """Put an autoscaler, and its target with so many ready pods."""
+        name = autoscaler.spec.scale_target_ref.name
+        if replicas is not None:
+            self.server.set(name, replicas)
+            self.pods.pods[f"app={name}"] = pods(replicas)
+        self.controller.put(autoscaler)
+
+    async def step(self, seconds: float = 0.0) -> None:
+        """Let time pass, decide what is due, and let writes end."""
+        self.clock.seconds += seconds
+        await self.controller.tick()
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+    def last(self) -> Any:
+        """Return the last decision of the only autoscaler."""
+        (key,) = self.controller.names()
+        work = self.controller.find(key)
+        assert work is not None
+        assert work.last is not None
+        return work.last.made
+
+
+def fpa(
+    metrics: Sequence[dict[str, Any]] = (), name: str = "web", uid: str = "uid-1", **spec: Any
+) -> FastPathAutoscaler:
+    """Return an autoscaler of the Deployment of the same name."""
+    document = {
+        "metadata": {"name": name, "namespace": "default", "uid": uid},
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": name},
+            "maxReplicas": 20,
+            "metrics": list(metrics),
+            **spec,
+        },
+    }
+    return msgspec.convert(document, FastPathAutoscaler, dec_hook=decode_scalar)
+
+
+__all__ = ["Bench", "HandClock", "Observation", "Server", "fpa"]
