@@ -1,4 +1,7 @@
-"""What the demo shows: the values an autoscaler reads, asked for over HTTPS as it asks, and the URLs to try."""
+"""What the demo shows: replicas over time under a load that steps, what autoscalers read, and how long each took.
+
+Values in, a screen out; it fits into 80 columns and 24 lines.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -7,8 +10,13 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+WIDTH = 66
+"""Moments that fit into the chart."""
+
 _BARS = " ▁▂▃▄▅▆▇█"
 _HISTORY = 12
+_BOTH, _FAST, _NATIVE, _NEEDED = "═", "━", "─", "░"
+_STYLES = {_BOTH: "bold", _FAST: "bold green", _NATIVE: "bold yellow", _NEEDED: "dim"}
 
 
 class Question(NamedTuple):
@@ -24,6 +32,23 @@ class Reading(NamedTuple):
 
     values: Mapping[str, str]
     error: str = ""
+
+
+class Moment(NamedTuple):
+    """One column of the chart: how many pods the load needs, and how many each of the two asks for."""
+
+    needed: int
+    fast: int
+    native: int
+
+
+class Reaction(NamedTuple):
+    """A step of the load: what it was, how long ago, and after how many seconds each wrote; None where it has not yet."""
+
+    text: str
+    ago: float
+    fast: float | None
+    native: float | None
 
 
 def parse(body: Mapping[str, Any]) -> Reading:
@@ -49,24 +74,91 @@ def total(reading: Reading) -> float | None:
     return sum(map(number, reading.values.values())) if reading.values else None
 
 
-def render(
-    questions: Sequence[Question],
-    readings: Sequence[Reading],
-    history: Sequence[Sequence[float | None]],
-    facts: Mapping[str, str],
-) -> RenderableType:
-    """Return the whole screen."""
-    table = Table(expand=False, header_style="bold")
-    for column in ("metric", "an autoscaler reads", "sum", "over time"):
-        table.add_column(column)
+def chart(moments: Sequence[Moment], highest: int) -> Text:
+    """Return the chart of the last moments, one row for each count from `highest` to 1."""
+    text = Text(no_wrap=True)
+    shown = list(moments)[-WIDTH:]
+    for count in range(highest, 0, -1):
+        text.append(f"{count:>3} │ ", "dim")
+        text.append(" " * (WIDTH - len(shown)))
+        for moment in shown:
+            mark = _mark(moment, count)
+            text.append(mark, _STYLES.get(mark, ""))
+        text.append("\n")
+    text.append(f"    └{'─' * (WIDTH + 1)}", "dim")
+    return text
+
+
+def legend(fast: str, native: str) -> Text:
+    """Return what the marks of the chart mean, with the pods of each now."""
+    parts: list[tuple[str, str]] = []
+    for mark, about in ((_FAST, f"fast-scaler {fast}"), (_NATIVE, f"native chain {native}"), (_BOTH, "both")):
+        parts += [(mark * 2, _STYLES[mark]), (f" {about}  ", "")]
+    parts += [(_NEEDED * 2, _STYLES[_NEEDED]), (" needed", "")]
+    return Text.assemble("  ", *parts, no_wrap=True)
+
+
+def readings_table(
+    questions: Sequence[Question], readings: Sequence[Reading], history: Sequence[Sequence[float | None]]
+) -> Table:
+    """Return what autoscalers read, a line for each question."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for column in ("metric", "of", "values", "sum", "over time"):
+        table.add_column(column, no_wrap=True)
     for question, reading, line in zip(questions, readings, history, strict=True):
-        shown = "\n".join(f"{name}={value}" for name, value in reading.values.items())
-        cell = Text(reading.error, style="red") if reading.error else Text(shown or "no value yet", overflow="fold")
         summed = total(reading)
-        metric = Text.assemble(question.metric, "\n", (question.subject, "dim"), no_wrap=True)
-        table.add_row(metric, cell, "" if summed is None else f"{summed:.4g}", Text(_sparkline(line), no_wrap=True))
-    lines = [Text(f"{name:<11} {text}") for name, text in facts.items()]
-    return Group(table, *lines)
+        cells = [str(len(reading.values)), "" if summed is None else f"{summed:.4g}", _sparkline(line)]
+        if reading.error:
+            cells = ["", "", reading.error]
+        table.add_row(question.metric, question.subject, *cells)
+    return table
+
+
+def reaction_line(reaction: Reaction) -> Text:
+    """Return how long each took after a step of the load."""
+    parts = [
+        f"{name} {'not yet' if seconds is None else f'{seconds:.1f} s'}"
+        for name, seconds in (("fast-scaler", reaction.fast), ("native chain", reaction.native))
+    ]
+    return Text(f"{reaction.text}, {reaction.ago:.0f} s ago: {', '.join(parts)}", no_wrap=True)
+
+
+def summary(reactions: Sequence[Reaction]) -> list[str]:
+    """Return the two reaction times over all steps, for the end."""
+    if not reactions:
+        return ["The load did not step in this time: let the demo run for 20 s or longer."]
+    lines = ["From a step of the load to the Scale that is written:"]
+    for name, times in (
+        ("fast-scaler", [each.fast for each in reactions]),
+        ("native chain", [each.native for each in reactions]),
+    ):
+        known = [seconds for seconds in times if seconds is not None]
+        if not known:
+            lines.append(f"  {name:<13} not yet, {max(each.ago for each in reactions):.1f} s after the step")
+        elif len(known) == 1:
+            lines.append(f"  {name:<13} {known[0]:.1f} s")
+        else:
+            mean = sum(known) / len(known)
+            lines.append(f"  {name:<13} {mean:.1f} s (mean of {len(known)} steps; at most {max(known):.1f} s)")
+    return lines
+
+
+def render(
+    title: str, plot: RenderableType, about: RenderableType, table: Table, reactions: Sequence[Reaction]
+) -> Group:
+    """Return the whole screen."""
+    lines = [reaction_line(each) for each in list(reactions)[-2:]] or [Text("the load steps in a moment", "dim")]
+    return Group(Text(title, "bold", no_wrap=True), plot, about, Text(), table, Text(), *lines)
+
+
+def _mark(moment: Moment, count: int) -> str:
+    if moment.fast == moment.native == count:
+        return _BOTH
+    if moment.fast == count:
+        return _FAST
+    if moment.native == count:
+        return _NATIVE
+    return _NEEDED if count <= moment.needed else " "
 
 
 def _sparkline(values: Sequence[float | None]) -> str:

@@ -4,7 +4,7 @@ import pytest
 from rich.console import Console
 
 from adapter.demo import view
-from adapter.demo.view import Question, Reading
+from adapter.demo.view import Moment, Question, Reaction, Reading
 
 CUSTOM = {
     "kind": "MetricValueList",
@@ -36,12 +36,63 @@ def test_totals(values: dict[str, str], total: float | None) -> None:
     assert view.total(Reading(values)) == total
 
 
-def test_the_screen() -> None:
-    questions = [Question("load", "pods", "/a"), Question("depth", "external", "/b")]
-    readings = [Reading({"web-0": "1500m"}), Reading({}, "no such metric")]
-    console = Console(file=io.StringIO(), width=80)
-    console.print(view.render(questions, readings, [[None, 0.75, 1.5], [None, None, None]], {"adapter": "https://x"}))
+def test_the_chart() -> None:
+    moments = [Moment(2, 2, 2), Moment(4, 2, 2), Moment(4, 4, 2), Moment(4, 4, 3)]
+    rows = [line[6:].strip() for line in view.chart(moments, 4).plain.splitlines()]
+    assert rows == ["░━━", "░░─", "══─░", "░░░░", "─" * view.WIDTH]
+
+
+def test_the_chart_shows_the_last_moments() -> None:
+    moments = [Moment(1, 1, 2)] * view.WIDTH + [Moment(1, 2, 1)]
+    top, bottom, _ = view.chart(moments, 2).plain.splitlines()
+    assert top[6:] == "─" * (view.WIDTH - 1) + "━"
+    assert bottom[6:] == "━" * (view.WIDTH - 1) + "─"
+
+
+@pytest.mark.parametrize(
+    ("reactions", "lines"),
+    [
+        pytest.param([], ["The load did not step in this time: let the demo run for 20 s or longer."], id="no step"),
+        pytest.param(
+            [Reaction("load", 11.06, 0.52, None)],
+            ["  fast-scaler   0.5 s", "  native chain  not yet, 11.1 s after the step"],
+            id="one step",
+        ),
+        pytest.param(
+            [Reaction("load", 99.0, 0.4, 17.0), Reaction("load", 9.0, 0.6, None)],
+            ["  fast-scaler   0.5 s (mean of 2 steps; at most 0.6 s)", "  native chain  17.0 s"],
+            id="two steps",
+        ),
+    ],
+)
+def test_the_summary(reactions: list[Reaction], lines: list[str]) -> None:
+    assert view.summary(reactions)[-len(lines) :] == lines
+
+
+def test_the_screen_fits_a_terminal() -> None:
+    questions = [
+        Question("requests_in_flight", "web-fast, scraped each 1 s", "/a"),
+        *[Question("queue_depth", "external, queue=orders", "/b")] * 3,
+    ]
+    readings = [Reading({"web-0": "1500m"}), Reading({}, "no such metric"), Reading({}), Reading({"a": "3k"})]
+    history: list[list[float | None]] = [[None, 0.75, 1.5], [None] * 3, [], [1.0] * 50]
+    reactions = [Reaction("load 18 to 58", 99.9, 12.3, None), Reaction("load 18 to 58", 9.0, 0.5, 29.9)] * 2
+    console = Console(file=io.StringIO(), width=80, force_terminal=True, no_color=True)
+    about = view.legend("6 (6 ready)", "2 (2 ready)")
+    table = view.readings_table(questions, readings, history)
+    console.print(view.render("replicas", view.chart([Moment(6, 6, 2)] * 99, 8), about, table, reactions))
     assert isinstance(console.file, io.StringIO)
-    screen = console.file.getvalue()
-    for expected in ("load", "web-0=1500m", "1.5", "·▄█", "no such metric", "···", "adapter     https://x"):
-        assert expected in screen
+    screen = "".join(part.partition("m")[2] if number else part for number, part in enumerate(console.file.getvalue().split("\x1b[")))  # fmt: skip
+
+    for expected in ("fast-scaler 6 (6 ready)", "1.5", "·▄█", "no such metric", "99 s ago", "fast-scaler 0.5 s"):
+        assert expected.replace("99 s", "100 s") in screen
+    assert len(screen.splitlines()) <= 23, "and a line for the cursor"
+    assert max(map(len, screen.splitlines())) <= 80
+
+
+def test_before_the_first_step() -> None:
+    console = Console(file=io.StringIO(), width=80)
+    table = view.readings_table([], [], [])
+    console.print(view.render("replicas", view.chart([], 2), view.legend("2", "2"), table, []))
+    assert isinstance(console.file, io.StringIO)
+    assert "the load steps in a moment" in console.file.getvalue()

@@ -1,0 +1,307 @@
+"""A stand-in of the native chain's last link: the HorizontalPodAutoscaler controller of kube-controller-manager.
+
+Here: what that controller reads and writes at each sync, and when: every HorizontalPodAutoscaler of the cluster once in a period. Not
+here: any count, which is `scaling.decision`'s as everywhere, with the controller's own settings and by the legacy algorithm or by
+behavior as the object says; and events, which nobody reads beside it. Law: it knows nothing of Fastpath but the metrics APIs, asked on
+the paths and in the order in which the controller's clients ask.
+"""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
+
+import msgspec
+from msgspec.structs import replace
+
+from adapter.clients import credentials, kubernetes
+from adapter.clients.kubernetes import KubernetesClient
+from adapter.clients.metricsapi import Described, MetricsAPI
+from adapter.errors import KubernetesError
+from adapter.model import apiselectors, instants
+from adapter.model.autoscaling import (
+    CrossVersionObjectReference,
+    HorizontalPodAutoscaler,
+    HorizontalPodAutoscalerStatus,
+    MetricIdentifier,
+    MetricSpec,
+    ObjectMeta,
+    Scale,
+    Struct,
+    decode_scalar,
+    encode_scalar,
+)
+from adapter.model.autoscalingdefaults import with_defaults
+from adapter.model.clock import Clock
+from adapter.model.instants import Instant
+from adapter.model.pods import Pod
+from adapter.model.resources import APIResource, Catalogue
+from adapter.monitoring import FaultLog, Monitoring
+from adapter.scaling import answers, autoscaler, decision
+from adapter.scaling.decision import Decision
+from adapter.scaling.document import Document, Metrics
+from adapter.scaling.history import History
+from adapter.scaling.observation import NO_STATUS, Reading, Unavailable
+from adapter.scaling.settings import Settings
+
+PERIOD = 15.0
+"""``--horizontal-pod-autoscaler-sync-period`` by default, in seconds."""
+
+_AUTOSCALERS = "/apis/autoscaling/v2"
+_APIS = {
+    "Pods": "custom",
+    "Object": "custom",
+    "External": "external",
+    "Resource": "resource",
+    "ContainerResource": "resource",
+}
+_LOOK_SECONDS = 1.0
+_WRITE_SECONDS = 10.0
+
+
+class Key(NamedTuple):
+    """An autoscaler."""
+
+    namespace: str
+    name: str
+
+
+class _Named(Struct, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+
+
+class _NamedList(Struct, frozen=True):
+    items: tuple[_Named, ...] | None = None
+
+
+class _PodList(Struct, frozen=True):
+    items: tuple[Pod, ...] | None = None
+
+
+class Adapter(NamedTuple):
+    """A server of the metrics APIs: its base URL, the PEM file of who signs for it, and the token to show."""
+
+    url: str
+    authority: Path
+    token: str
+
+
+class NativeController:
+    """Syncs every autoscaler of a cluster while `run` runs.
+
+    `cluster` is the API server. `metrics` is what answers the metrics APIs: the same, or one of the servers behind it. `random` gives
+    numbers in [0, 1): when autoscalers are first synced is spread over a period, as that of objects made at any time is.
+    """
+
+    def __init__(
+        self,
+        cluster: KubernetesClient,
+        metrics: MetricsAPI,
+        clock: Clock,
+        *,
+        period: float = PERIOD,
+        settings: Settings | None = None,
+        random: Callable[[], float],
+    ) -> None:
+        self._cluster = cluster
+        self._metrics = metrics
+        self._clock = clock
+        self._period = period
+        self._settings = settings or Settings()
+        self._random = random
+        self._catalogue = Catalogue(())
+        self._histories: dict[Key, History] = {}
+
+    async def start(self) -> None:
+        """Learn which kinds the cluster has, before anything else. KubernetesError where it cannot be read."""
+        self._catalogue = await self._cluster.fetch_catalogue()
+
+    async def run(self) -> None:
+        """Sync for ever."""
+        following: dict[Key, asyncio.Task[None]] = {}
+        async with asyncio.TaskGroup() as group:
+            while True:
+                found = set(await self._list() or following)
+                for key in found - following.keys():
+                    following[key] = group.create_task(self._follow(key), name=f"native autoscaler {key}")
+                for key in following.keys() - found:
+                    following.pop(key).cancel()
+                    self._histories.pop(key, None)
+                await asyncio.sleep(min(_LOOK_SECONDS, self._period))
+
+    async def sync(self, key: Key) -> Decision | None:
+        """Do what the controller does for one autoscaler at once; None where the object cannot be read, which leaves all as it is."""
+        path = f"{_AUTOSCALERS}/namespaces/{key.namespace}/horizontalpodautoscalers/{key.name}"
+        try:
+            document = msgspec.json.decode((await self._cluster.get(path)).content)
+        except KubernetesError:
+            return None
+        hpa = msgspec.convert(document, HorizontalPodAutoscaler, dec_hook=decode_scalar)
+        hpa = replace(hpa, spec=with_defaults(hpa.spec))
+        made = await self._reconcile(key, hpa)
+        self._histories[key] = made.history
+        if made.status_changed:
+            document["status"] = _plain(made.status)
+            await self._write(f"{path}/status", document)
+        return made
+
+    async def _list(self) -> list[Key] | None:
+        """Return all autoscalers, None while they cannot be read."""
+        try:
+            body = await self._cluster.get(f"{_AUTOSCALERS}/horizontalpodautoscalers")
+        except KubernetesError:
+            return None
+        listed = msgspec.json.decode(body.content, type=_NamedList, dec_hook=decode_scalar)
+        return [Key(each.metadata.namespace, each.metadata.name) for each in listed.items or ()]
+
+    async def _follow(self, key: Key) -> None:
+        """Sync one autoscaler, the next time a period after the end of the last: its queue delays whatever is put into it."""
+        await asyncio.sleep(self._random() * self._period)
+        while True:
+            await self.sync(key)
+            await asyncio.sleep(self._period)
+
+    async def _reconcile(self, key: Key, hpa: HorizontalPodAutoscaler) -> Decision:
+        ready = autoscaler.prepare(hpa, self._settings)
+        history = self._histories.get(key, History())
+        now = instants.span_of(self._clock.wall())
+        try:
+            path = self._scale_path(key.namespace, hpa.spec.scale_target_ref)
+            written = msgspec.json.decode((await self._cluster.get(path)).content)
+        except KubernetesError as error:
+            return decision.without_scale(ready, hpa.status or NO_STATUS, str(error), history, now)
+        scale = msgspec.convert(written, Scale, dec_hook=decode_scalar)
+        pods = await self._pods(key.namespace, scale.status.selector)
+        document = Document(Instant(now), replace(hpa, spec=replace(hpa.spec, metrics=())), scale, pods=pods)
+        readings = [await self._read(document, metric, key.namespace) for metric in hpa.spec.metrics or ()]
+        observation = replace(
+            answers.observe(document), readings=readings, selected_by=(f"{key.namespace}/{key.name}",)
+        )
+        made = decision.decide(ready, observation, history, now)
+        if made.rescale:
+            written["spec"] = {"replicas": made.replicas}
+            problem = await self._write(path, written)
+            if problem:
+                made = decision.decide(ready, replace(observation, write_error=problem), history, now)
+        return made
+
+    def _scale_path(self, namespace: str, target: CrossVersionObjectReference) -> str:
+        found = self._resource_of(target)
+        base = f"/apis/{found.api_version}" if found.group else f"/api/{found.version}"
+        return f"{base}/namespaces/{namespace}/{found.plural}/{target.name}/scale"
+
+    def _resource_of(self, reference: CrossVersionObjectReference) -> APIResource:
+        group = reference.api_version.rpartition("/")[0]
+        for each in self._catalogue:
+            if (each.kind, each.group) == (reference.kind, group):
+                return each
+        raise KubernetesError(404, "NotFound", f'no matches for kind "{reference.kind}" in group "{group}"')
+
+    async def _pods(self, namespace: str, selector: str) -> tuple[Pod, ...]:
+        """Return the pods that a selector takes; none where it is empty or they cannot be read, which `decide` tells."""
+        if decision.selector_of(selector) is None:
+            return ()
+        query = urlencode({"labelSelector": selector})
+        try:
+            body = await self._cluster.get(f"/api/v1/namespaces/{namespace}/pods?{query}")
+        except KubernetesError:
+            return ()
+        return msgspec.json.decode(body.content, type=_PodList, dec_hook=decode_scalar).items or ()
+
+    async def _read(self, document: Document, metric: MetricSpec, namespace: str) -> Reading:
+        """Return the reading of one metric, made from its own answer alone, as `fastpath evaluate` makes it."""
+        api = _APIS[metric.type]
+        try:
+            found = await self._ask(metric, namespace, document.scale.status.selector)
+        except (KubernetesError, ValueError) as error:
+            return Unavailable("Failed", f"unable to fetch metrics from {api} metrics API: {error}")
+        if metric.external is not None:  # the server has selected: what is left of the labels need not match again
+            plain = replace(metric.external, metric=MetricIdentifier(metric.external.metric.name))
+            metric = replace(metric, external=plain)
+        hpa = replace(document.hpa, spec=replace(document.hpa.spec, metrics=(metric,)))
+        (reading,) = answers.observe(replace(document, hpa=hpa, metrics=found)).readings
+        return reading
+
+    async def _ask(self, metric: MetricSpec, namespace: str, selector: str) -> Metrics:
+        if metric.pods is not None:
+            name = metric.pods.metric
+            values = await self._metrics.pods(namespace, name.name, selector, _text(name))
+            return Metrics(custom=tuple(values))
+        if metric.object is not None:
+            name = metric.object.metric
+            resource = str(self._resource_of(metric.object.described_object).group_resource)
+            described = Described(resource, namespace, metric.object.described_object.name)
+            return Metrics(custom=tuple(await self._metrics.described(described, name.name, _text(name))))
+        if metric.external is not None:
+            name = metric.external.metric
+            return Metrics(external=tuple(await self._metrics.external(namespace, name.name, _text(name))))
+        return Metrics(resource=tuple(await self._metrics.resource(namespace, selector)))
+
+    async def _write(self, path: str, document: dict[str, Any]) -> str:
+        """Write once and return what went wrong, "" for nothing: the next sync is the next attempt."""
+        content = msgspec.json.encode(document)
+        try:
+            await self._cluster.write("PUT", path, content, seconds=_WRITE_SECONDS, check=_unfenced)
+        except KubernetesError as error:
+            return str(error)
+        return ""
+
+
+@contextlib.asynccontextmanager
+async def running(
+    kubeconfig: Path,
+    adapter: Adapter,
+    directory: Path,
+    clock: Clock,
+    *,
+    period: float = PERIOD,
+    random: Callable[[], float],
+) -> AsyncIterator[None]:
+    """Run a controller on a cluster until the block ends. It asks the adapter as the API server would have it do."""
+    faults = FaultLog(Monitoring(), clock)
+    async with contextlib.AsyncExitStack() as stack:
+        files = kubeconfig, _write_kubeconfig(adapter, directory / "native-controller-kubeconfig")
+        loaded = [await credentials.load_configuration(file, clock, faults) for file in files]
+        cluster, metrics = [
+            await stack.enter_async_context(await kubernetes.connect(each, random=random)) for each in loaded
+        ]
+        controller = NativeController(cluster, MetricsAPI(metrics), clock, period=period, random=random)
+        await controller.start()
+        task = asyncio.create_task(controller.run(), name="native controller")
+        try:
+            yield
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+
+def _write_kubeconfig(adapter: Adapter, path: Path) -> Path:
+    server = {"server": adapter.url, "certificate-authority": str(adapter.authority)}
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "adapter",
+        "clusters": [{"name": "adapter", "cluster": server}],
+        "users": [{"name": "controller", "user": {"token": adapter.token}}],
+        "contexts": [{"name": "adapter", "context": {"cluster": "adapter", "user": "controller"}}],
+    }
+    path.write_text(json.dumps(document))  # JSON is YAML
+    return path
+
+
+def _text(metric: MetricIdentifier) -> str:
+    """Return the selector of a metric as the clients write it; ValueError for one that is wrong."""
+    return str(apiselectors.compile_selector(metric.selector))
+
+
+def _plain(status: HorizontalPodAutoscalerStatus) -> dict[str, Any]:
+    plain: dict[str, Any] = msgspec.to_builtins(status, enc_hook=encode_scalar)
+    return {"desiredReplicas": status.desired_replicas} | plain
+
+
+def _unfenced() -> None:
+    """Stop no write: this controller is the only one of its kind here."""
