@@ -9,6 +9,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import ssl
 import subprocess
 import sys
@@ -98,12 +99,18 @@ class Stage:
         pair = authority.issue_cert("localhost", "127.0.0.1")
         pair.cert_chain_pems[0].write_to_path(str(self.directory / "tls.crt"))
         pair.private_key_pem.write_to_path(str(self.directory / "tls.key"))
+        authority.cert_pem.write_to_path(str(self.authority))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._stack.close()
+
+    @property
+    def authority(self) -> Path:
+        """The certificate of who signs for the adapter."""
+        return self.directory / "ca.crt"
 
     def start_cluster(self, count: int, pods_per_app: int, owner: str = "Deployment") -> Path:
         """Start the sandbox cluster with the pods of `make_apps`, labelled as those of `owner`; returns its kubeconfig."""
@@ -161,6 +168,30 @@ class Stage:
         pid = self._start("adapter", command, ready, pinned=True)
         return Adapter(port[0], pid, time.perf_counter() - begun)
 
+    def start_scaler(self, kubeconfig: Path, prometheus_url: str, rules: object, *flags: str) -> int:
+        """Start `fastpath scale` on the server's core and wait until its caches are full; returns the id of the process."""
+        config = self.directory / f"rules-{self._started}.yaml"
+        config.write_text(json.dumps(rules), encoding="utf-8")  # JSON is YAML
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+
+        def ready() -> bool:
+            with contextlib.suppress(OSError):
+                caller = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+                with contextlib.closing(caller):
+                    caller.request("GET", "/readyz")
+                    with caller.getresponse() as response:
+                        return response.status == 200
+            return False
+
+        command = [
+            *("adapter", "scale", "--config", str(config), "--local-address", f"127.0.0.1:{port}"),
+            *("--lister-kubeconfig", str(kubeconfig), "--prometheus-url", prometheus_url),
+            *flags,
+        ]
+        return self._start("scaler", command, ready, pinned=True)
+
     def start_bare(self, body: bytes) -> int:
         """Start aiohttp alone, over the same TLS on the same core, with one answer for everything; returns its port."""
         answer = self.directory / f"answer-{self._started}"
@@ -175,6 +206,13 @@ class Stage:
         """Start a server with one endless-looking series list; returns its base URL."""
         port = self.directory / f"port-{self._started}"
         self._start("longlist", ["benchmarks.longlist", str(port), str(series), str(names)], port.exists)
+        return f"http://127.0.0.1:{port.read_text(encoding='ascii')}"
+
+    def start_pod_list(self, pods: int, pods_per_app: int, owner: str, events: int) -> str:
+        """Start an API server with whole pods, those of `make_apps`; returns its URL."""
+        port = self.directory / f"port-{self._started}"
+        sizes = [str(pods), str(pods_per_app), owner, str(events)]
+        self._start("podlist", ["benchmarks.podlist", str(port), *sizes], port.exists)
         return f"http://127.0.0.1:{port.read_text(encoding='ascii')}"
 
     def fetch(self, port: int, path: str) -> tuple[int, bytes]:

@@ -72,10 +72,40 @@ def _run(name: str, arguments: str) -> dict[str, Any]:
             {},
             id="decide",
         ),
+        pytest.param(
+            "podwatch",
+            "--pods 40 --events 20 --runs 1",
+            {
+                f"{case}_{goal}"
+                for case in ("deployment", "stateful")
+                for goal in ("peak_mib", "list_hold_ms", "event_hold_ms")
+            },
+            {},
+            id="podwatch",
+        ),
+        pytest.param(
+            "scrape",
+            "--bodies 20 --pods 4 --rounds 2 --runs 1",
+            {
+                "parse_small_pods_per_second",
+                "parse_large_pods_per_second",
+                "take_large_pods_per_second",
+                "scrape_large_pods_per_second",
+            },
+            {},
+            id="scrape",
+        ),
+        pytest.param(
+            "reaction",
+            "--workloads 2 --slow 1 --seconds 1",
+            {"gauge_p50_seconds", "gauge_max_seconds"},
+            {"unwritten": 0},
+            id="reaction",
+        ),
     ],
 )
 def test_prints_figures_for_its_goals(name: str, arguments: str, goals: set[str], counted: dict[str, float]) -> None:
-    if name not in {"discovery", "decide"}:
+    if name not in {"discovery", "decide", "podwatch", "scrape"}:
         tools.require("prometheus", "prometheus")
 
     result = _run(name, arguments)

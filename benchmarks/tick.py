@@ -1,0 +1,292 @@
+"""One tick of the scaler: `python -m benchmarks.tick`, in seconds of one core for 10,000 autoscalers x 10 pods.
+
+Values are in the provider already, as after a round of scrapes: what is timed is all that follows, for every autoscaler once: pods and
+target from their caches, the reading, the decision, what is remembered, told and noted. `steady` has nothing to change, `limited` is
+kept from what it wants at every tick, `cpu` computes shares of requests. Decoding is stated beside it: the pods and the autoscalers as
+the API server lists them. CPU time, so that a busy machine tells too.
+"""
+
+# ruff: noqa: ARG002 - caches that are full answer alike whoever asks
+
+import asyncio
+import gc
+import os
+import resource
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from adapter.clients.targets import Target
+from adapter.controller.journal import Journal
+from adapter.controller.loop import Controller
+from adapter.controller.seams import Key, Look, Outcome
+from adapter.controller.sources import Site, View
+from adapter.controller.work import Surroundings
+from adapter.model.autoscaling import (
+    CrossVersionObjectReference,
+    HorizontalPodAutoscalerStatus,
+    MetricSpec,
+    decode_scalar,
+)
+from adapter.model.fastpathautoscaler import FastPathAutoscaler, PastChange
+from adapter.model.pods import Container, Pod, PodFacts, ResourceRequirements, facts_of
+from adapter.model.quantityparse import read
+from adapter.model.selectors import LabelSelector
+from adapter.monitoring import Monitoring
+from adapter.scaling.decision import Event
+from adapter.scaling.observation import PodsReading, Reading
+from adapter.scaling.settings import Settings
+from benchmarks import common
+from benchmarks.common import Goal, Report
+
+_START = 1_790_000_000.0
+_SAMPLE_AGE = 0.5
+
+
+class _Clock:
+    """Stands still while a tick is timed, and moves a second between two."""
+
+    def __init__(self) -> None:
+        self.seconds = 1000.0
+
+    def wall(self) -> float:
+        return _START + self.seconds
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+
+class _World:
+    """Caches that are full: targets, pods by selector, values by pod."""
+
+    def __init__(self, clock: _Clock, pods: int, value: int) -> None:
+        self.clock = clock
+        self.pods = pods
+        self.value = value
+        containers = (Container("app", ResourceRequirements({"cpu": read("500m")})),)
+        started = int((_START - 3600) * 1e9)
+        self._facts = {
+            "containers": containers,
+            "started": started,
+            "ready": "True",
+            "ready_since": started + 1_000_000_000,
+        }
+        self.statuses = self.events = self.writes = 0
+
+    # targets
+
+    def follow_target(self, reference: CrossVersionObjectReference) -> "_Followed":
+        path = f"/apis/apps/v1/namespaces/default/deployments/{reference.name}/scale"
+        return _Followed(Target(self.pods, self.pods, f"app={reference.name}", "1", "fastpath", path))
+
+    # sources
+
+    def open(self, metric: MetricSpec, site: Site) -> "_Source":
+        return _Source(self, site)
+
+    # rivals
+
+    def of(self, autoscaler: FastPathAutoscaler) -> tuple[str, ...]:
+        return ()
+
+    # hands
+
+    async def scale(
+        self,
+        key: Key,
+        target: Target,
+        replicas: int,
+        again: Callable[[Look], int | None],
+        current: Callable[[], int | None],
+    ) -> Outcome:
+        self.writes += 1
+        return Outcome(error="nothing is written here")
+
+    def status(
+        self, autoscaler: FastPathAutoscaler, status: HorizontalPodAutoscalerStatus, changes: tuple[PastChange, ...]
+    ) -> None:
+        self.statuses += 1
+
+    def event(self, autoscaler: FastPathAutoscaler, event: Event) -> None:
+        self.events += 1
+
+    def forget(self, autoscaler: FastPathAutoscaler) -> None:
+        pass
+
+
+class _Followed:
+    def __init__(self, target: Target) -> None:
+        self._target = target
+
+    def find(self) -> Target:
+        return self._target
+
+    def close(self) -> None:
+        pass
+
+
+class _Targets:
+    def __init__(self, world: _World) -> None:
+        self._world = world
+
+    def follow(self, namespace: str, reference: CrossVersionObjectReference, changed: Callable[[], None]) -> _Followed:
+        return self._world.follow_target(reference)
+
+
+class _Following:
+    def __init__(self, pods: Sequence[PodFacts], autoscaler: str) -> None:
+        self.pods = pods
+        self.selected_by = (autoscaler,)
+
+    def min_ready(self, age: int) -> int | None:
+        return len(self.pods)
+
+    def close(self) -> None:
+        pass
+
+
+class _Pods:
+    def __init__(self, world: _World) -> None:
+        self._world = world
+
+    def follow(
+        self, namespace: str, selector: LabelSelector, autoscaler: str, changed: Callable[[], None]
+    ) -> _Following:
+        name = selector.requirements[0].values[0]
+        facts: dict[str, Any] = self._world._facts  # noqa: SLF001 - the same file
+        return _Following([PodFacts(f"{name}-{number}", **facts) for number in range(self._world.pods)], autoscaler)
+
+    def stale(self) -> str:
+        return ""
+
+
+class _Source:
+    """A reading made anew at each look, as from scrapes: a value for each pod by name."""
+
+    span = 1_000_000_000
+
+    def __init__(self, world: _World, site: Site) -> None:
+        self._world = world
+        self._values = dict.fromkeys(site.names(), world.value)
+        self.sampled = 0
+
+    def read(self, view: View) -> Reading:
+        values = self._values
+        taken = view.now - round(_SAMPLE_AGE * 1e9)
+        self.sampled = taken
+        return PodsReading({name: values[name] for name in values}, dict.fromkeys(values, (taken, 1_000_000_000)))
+
+    def close(self) -> None:
+        pass
+
+
+_METRICS: dict[str, dict[str, object]] = {
+    "pods": {
+        "type": "Pods",
+        "pods": {
+            "metric": {"name": "requests_per_second"},
+            "target": {"type": "AverageValue", "averageValue": "20"},
+        },
+    },
+    "cpu": {
+        "type": "Resource",
+        "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 60}},
+    },
+}
+_CASES = {"steady": ("pods", 20_400), "limited": ("pods", 90_000), "cpu": ("cpu", 310)}
+
+
+def main() -> None:
+    sizes = common.parse_sizes("One tick of the scaler.", autoscalers=10_000, pods=10, ticks=10, runs=3)
+    os.sched_setaffinity(0, {common.SERVER_CORE})
+    settings = {"autoscalers": sizes.autoscalers, "pods": sizes.pods, "ticks": sizes.ticks, "runs": sizes.runs}
+    goals = {f"tick_{name}_seconds": Goal("one tick", 1.0, " s", at_least=False) for name in _CASES}
+    report = Report("tick", settings, goals)
+    count, pods, ticks = int(sizes.autoscalers), int(sizes.pods), int(sizes.ticks)
+    for name, (metric, value) in _CASES.items():
+        figure = f"tick_{name}_seconds"
+        times = [asyncio.run(_tick(count, pods, ticks, _METRICS[metric], value)) for _ in range(int(sizes.runs))]
+        report.add(**common.median_of([{figure: each} for each in times]))
+    report.add(**_decode(count, pods))
+    report.add(peak_memory_mib=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+    report.show()
+
+
+def _autoscaler(number: int, metric: dict[str, object]) -> dict[str, object]:
+    name = f"web{number}"
+    return {
+        "apiVersion": "fastpath.io/v1alpha1",
+        "kind": "FastPathAutoscaler",
+        "metadata": {"name": name, "namespace": "default", "uid": name, "resourceVersion": "1"},
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": name},
+            "minReplicas": 2,
+            # where more is wanted than may be, every tick is limited; nothing is ever written
+            "maxReplicas": 10,
+            "metrics": [metric],
+        },
+    }
+
+
+async def _tick(count: int, pods: int, ticks: int, metric: dict[str, object], value: int) -> float:
+    """Return the seconds of one tick, of those that follow the first."""
+    clock = _Clock()
+    world = _World(clock, pods, value)
+    around = Surroundings(
+        _Targets(world),
+        _Pods(world),
+        world,
+        world,  # type: ignore[arg-type]  # sources that are full
+        Settings(scale_to_zero=True, strict=True),
+    )
+    controller = Controller(around, world, clock, Monitoring(), Journal(), random=lambda: 0.0)
+    for number in range(count):
+        document = _autoscaler(number, metric)
+        document["spec"]["maxReplicas"] = max(10, pods)  # type: ignore[index]  # a mapping
+        controller.put(msgspec.convert(document, FastPathAutoscaler, dec_hook=decode_scalar))
+    await controller.tick()
+    gc.collect()
+    gc.freeze()
+    seconds = 0.0
+    for _ in range(ticks):
+        clock.seconds += 1.0
+        start = time.process_time()
+        await controller.tick()
+        seconds += time.process_time() - start
+    decided = sum(work.decided == clock.seconds for key in controller.names() if (work := controller.find(key)))
+    assert decided == count, f"{decided} of {count} were decided"
+    assert not world.writes, "a tick that writes is another measurement"
+    controller.close()
+    gc.unfreeze()
+    return seconds / ticks
+
+
+def _decode(count: int, pods: int) -> dict[str, float]:
+    """Return how long it takes to decode all autoscalers and all pods once."""
+    autoscalers = msgspec.json.encode([_autoscaler(number, _METRICS["pods"]) for number in range(count)])
+    listed = msgspec.json.encode([_pod(number) for number in range(count * pods)])
+    start = time.process_time()
+    msgspec.json.decode(autoscalers, type=list[FastPathAutoscaler], dec_hook=decode_scalar)
+    middle = time.process_time()
+    facts = [*map(facts_of, msgspec.json.decode(listed, type=list[Pod], dec_hook=decode_scalar))]
+    end = time.process_time()
+    assert len(facts) == count * pods
+    return {"decode_autoscalers_seconds": middle - start, "decode_pods_seconds": end - middle}
+
+
+def _pod(number: int) -> dict[str, object]:
+    return {
+        "metadata": {"name": f"web-{number}", "namespace": "default", "labels": {"app": "web"}},
+        "spec": {"containers": [{"name": "app", "resources": {"requests": {"cpu": "500m"}}}]},
+        "status": {
+            "phase": "Running",
+            "startTime": "2026-11-20T11:00:00Z",
+            "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-11-20T11:00:01Z"}],
+        },
+    }
+
+
+if __name__ == "__main__":
+    main()
