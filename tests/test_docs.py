@@ -7,7 +7,7 @@ import pytest
 
 from adapter import monitoring
 from adapter.cli import main
-from adapter.config import chart, checkflags, deployflags, flagtable, rulesfile
+from adapter.config import chart, checkflags, deployflags, flagtable, rulesfile, scrapekeys
 from adapter.model import durations
 from adapter.model.resources import BUILTIN
 from adapter.rules import compile as compiler
@@ -25,7 +25,13 @@ EXAMPLES = sorted((ROOT / "docs" / "examples").glob("*.yaml"))
 CONFIGURATION = (ROOT / "docs" / "configuration.md").read_text()
 
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
-_FLAGS = (*flagtable.TABLE, *checkflags.OWN, *deployflags.CERTS, *deployflags.PREFLIGHT)
+_FLAGS = (
+    *flagtable.TABLE,
+    *checkflags.OWN,
+    *deployflags.CERTS,
+    *deployflags.PREFLIGHT,
+    *(each.option_strings[0].removeprefix("--") for each in docs.explain_flags()),
+)
 _HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 
 
@@ -127,6 +133,18 @@ def test_bounds_and_defaults_are_documented() -> None:
         assert f"From {low} to {high}" in row
     for key, flag in (("ttl", "metrics-ttl"), ("maxAge", "metrics-max-answer-age")):
         assert f"| `{key}` | `--{flag}`, {flagtable.TABLE[flag].default} |" in CONFIGURATION
+    for key, bounds in scrapekeys.BOUNDS.items():
+        (row,) = re.findall(rf"^\| `scrape.{key}` \|.*$", CONFIGURATION, re.MULTILINE)
+        low, high = map(durations.format_go_duration, bounds)
+        assert f"From {low} to {high}" in row
+    for key, bounds in scrapekeys.COUNTS.items():
+        default = {
+            "maxBytes": scrapekeys.MAX_BYTES,
+            "maxLines": scrapekeys.MAX_LINES,
+            "maxSeries": scrapekeys.MAX_SERIES,
+        }[key]
+        (row,) = re.findall(rf"^\| `scrape.{key}` \| {default} \|.*$", CONFIGURATION, re.MULTILINE)
+        assert f"From {bounds.least} to {bounds.greatest}" in row
     for value in rulesfile.OnNaN:
         assert f"`{value.value}`" in CONFIGURATION
 

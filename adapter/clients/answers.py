@@ -41,12 +41,15 @@ class TextAnswer(NamedTuple):
 class ObjectAnswer(NamedTuple):
     """The samples of the objects asked for, by name, each object's in the order received; objects without one are absent.
 
-    `asked` is monotonic.
+    `asked` is monotonic. `fallbacks` are the objects whose samples only stand in for those that were to be had; `scraped` says that
+    some of the objects are scraped, so that other samples may be there at any moment.
     """
 
     samples: Mapping[str, tuple[Sample, ...]]
     asked: float
     failure: PrometheusError | None = None
+    fallbacks: frozenset[str] = frozenset()
+    scraped: bool = False
 
     @property
     def size(self) -> int:

@@ -95,7 +95,18 @@ class FromFile:
     value last read, as client-go does.
     """
 
-    def __init__(self, path: str, render: Callable[[str], str], flag: str, clock: Clock, faults: FaultLog) -> None:
+    def __init__(
+        self,
+        path: str,
+        render: Callable[[str], str],
+        flag: str,
+        clock: Clock,
+        faults: FaultLog,
+        *,
+        whom: str = "Prometheus",
+    ) -> None:
+        """`flag` is where the path was given; `whom` the value is shown to."""
+        self._whom = whom
         self._path = Path(path)
         self._render = render
         self._flag = flag
@@ -119,7 +130,7 @@ class FromFile:
             try:
                 self._read()
             except (OSError, ValueError) as error:
-                message = "credentials for Prometheus cannot be read again; the old ones stay"
+                message = f"credentials for {self._whom} cannot be read again; the old ones stay"
                 self._faults.met("credentials", message, str(error), subject=self._flag)
             else:
                 self._faults.ended("credentials", subject=self._flag)
@@ -207,7 +218,7 @@ async def open_connection(settings: PrometheusSettings, clock: Clock, faults: Fa
     elif split.username is not None:
         authorization = Fixed(_basic(f"{unquote(split.username)}:{unquote(split.password or '')}"))
     elif settings.token_file:
-        authorization = FromFile(settings.token_file, _bearer, "--prometheus-token-file", clock, faults)
+        authorization = FromFile(settings.token_file, bearer, "--prometheus-token-file", clock, faults)
     elif cluster is not None:
         authorization = cluster
     elif settings.basic_auth_file:
@@ -240,7 +251,7 @@ async def _resolve_trust(
     if settings.ca_file:
         return own, None, ""
     if settings.auth_incluster:
-        token = FromFile(f"{settings.service_account}/token", _bearer, "--prometheus-auth-incluster", clock, faults)
+        token = FromFile(f"{settings.service_account}/token", bearer, "--prometheus-auth-incluster", clock, faults)
         return Trust(f"{settings.service_account}/ca.crt", own.cert_file, own.key_file), token, ""
     if settings.kubeconfig:
         try:
@@ -298,7 +309,8 @@ def _proxy_of(base: str, host: str) -> str:
     return requests.utils.select_proxy(base, requests.utils.get_environ_proxies(base)) or ""
 
 
-def _bearer(text: str) -> str:
+def bearer(text: str) -> str:
+    """Return the header's value for a token; ValueError, saying what is expected, for what is none."""
     if not text or not text.isascii() or not text.isprintable():
         raise ValueError("a file that holds a token, one line of printable characters")
     return f"Bearer {text}"

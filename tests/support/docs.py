@@ -1,9 +1,11 @@
 """The pages of docs/ that are made from code. ``python -m tests.support.docs`` writes them anew."""
 
+import argparse
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from adapter import monitoring
+from adapter.cli import explain
 from adapter.config import checkflags, deployflags, flags
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
@@ -17,6 +19,7 @@ def render_flags() -> str:
             "",
             "The complete set of prometheus-adapter's flags, with the same names and defaults, and our own. Flags are written",
             "`--name=value` or `--name value`; durations are Go's (`30s`, `1m30s`). An unknown flag is refused with the nearest name.",
+            "`fastpath scale` takes the same; those about callers and the metrics APIs mean nothing to it.",
             "",
             flags.render_markdown(),
             "# Flags of `fastpath check`",
@@ -30,10 +33,30 @@ def render_flags() -> str:
             flags.render_markdown(deployflags.CERTS),
             "# Flags of `fastpath preflight`",
             "",
-            flags.render_markdown(deployflags.PREFLIGHT).rstrip("\n"),
+            flags.render_markdown(deployflags.PREFLIGHT),
+            "# Flags of `fastpath explain`",
+            "",
+            "Before or after them stands the autoscaler, `NAMESPACE/NAME`; [the fast-scaler](fast-scaler.md) has what is shown.",
+            "",
+            *_render_explain(),
             "",
         ]
     )
+
+
+def explain_flags() -> list[argparse.Action]:
+    """Return the flags of `fastpath explain`."""
+    return [each for each in explain.build_parser()._actions if each.option_strings and each.dest != "help"]
+
+
+def _render_explain() -> list[str]:
+    lines = ["| flag | default | meaning |", "| --- | --- | --- |"]
+    for each in explain_flags():
+        (name,) = each.option_strings
+        kind = "" if each.nargs == 0 else " int" if each.type is int else " string"
+        default = f"`{each.default}`" if each.default else ""
+        lines.append(f"| `{name}{kind}` | {default} | {each.help} |")
+    return lines
 
 
 def render_metrics() -> str:

@@ -4,11 +4,13 @@ import asyncio
 import math
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from typing import NamedTuple
 
 from adapter.clients.informer import Described
 from adapter.clients.querycache import Freshness, QueryCache
+from adapter.clients.scraper import Body, Endpoint
 from adapter.config import rulesfile
-from adapter.errors import PrometheusError
+from adapter.errors import PrometheusError, ScrapeError
 from adapter.model import resources
 from adapter.model.metrics import (
     CustomQuestion,
@@ -24,6 +26,8 @@ from adapter.monitoring import FaultLog, Monitoring
 from adapter.provider.provider import Provider
 from adapter.provider.relist import Relister
 from adapter.provider.resource import ResourceProvider
+from adapter.provider.scalervalues import ScalerProvider
+from adapter.provider.scraped import ScrapedValues
 from adapter.provider.sourcefaults import SourceFaults
 from adapter.rules.compile import Rule, Ruleset, compile_rules
 from adapter.server import api
@@ -149,6 +153,36 @@ class FakeResources:
         return self.current()
 
 
+class FakeReader:
+    """Pods that show what a test says, by address: a body, or why there is none; remembers what was asked."""
+
+    def __init__(self) -> None:
+        self.bodies: dict[str, str | ScrapeError] = {}
+        self.asked: list[Endpoint] = []
+        self.openmetrics = False
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def fetch(self, endpoint: Endpoint) -> Body:
+        self.asked.append(endpoint)
+        await self.gate.wait()
+        body = self.bodies.get(endpoint.address, ScrapeError("unreachable", "cannot connect"))
+        if isinstance(body, ScrapeError):
+            raise body
+        return Body(body.encode(), self.openmetrics)
+
+
+class FakePod(NamedTuple):
+    """A pod as `adapter.provider.scraped` looks at it."""
+
+    name: str
+    ip: str = ""
+    phase: str = "Running"
+    deleting: bool = False
+    host_network: bool = False
+    ports: Mapping[str, int] = {"metrics": 8080}
+
+
 class World:
     """Everything a question passes through, and the fakes at its ends."""
 
@@ -173,6 +207,10 @@ class World:
         self.cache = QueryCache(querier, clock, self.monitoring)
         self.relister = Relister(lister, clock, self.monitoring, self.faults, interval=interval, max_age=600.0)
         met = SourceFaults(clock, self.faults)
+        self.reader = FakeReader()
+        self.scraped = ScrapedValues(
+            self.reader, self.relister, clock, self.monitoring, met, per_second=2000, random=lambda: 0.0
+        )
         self.provider = Provider(
             resources,
             names,
@@ -182,6 +220,18 @@ class World:
             self.monitoring,
             met,
             freshness=FRESHNESS,
+            scraped=self.scraped,
+        )
+        self.scaler = ScalerProvider(
+            resources,
+            names,
+            self.cache,
+            self.relister,
+            clock,
+            self.monitoring,
+            met,
+            freshness=FRESHNESS,
+            scraped=self.scraped,
         )
         self.running = running
         self.nodes = nodes
@@ -196,6 +246,11 @@ class World:
             met,
             freshness=FRESHNESS,
         )
+
+    async def scrape(self) -> None:
+        """Scrape every pod that is wanted, now."""
+        for key in list(self.scraped._targets):
+            await self.scraped._scrape(key)
 
     def metric(self, name: str, **labels: str) -> float:
         """Return a self-metric's value, 0 when it was never touched."""

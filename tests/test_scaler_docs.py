@@ -1,0 +1,95 @@
+"""The page on the fast-scaler says what there is: every field, its default and bounds, and examples that work."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from adapter.model import autoscalerdocuments, fastpathautoscaler
+from adapter.model.instants import read_span
+from tests.support import crd, rendered, structural
+from tests.support.rendered import MANIFESTS, ROOT
+
+PAGE = (ROOT / "docs" / "fast-scaler.md").read_text()
+EXAMPLES = sorted((ROOT / "docs" / "examples" / "autoscalers").glob("*.yaml"))
+SCHEMA: dict[str, Any] = crd.definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+BLOCKS: list[dict[str, Any]] = [
+    yaml.safe_load(block) for block in re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+]
+(SHOWN,) = (block for block in BLOCKS if block["kind"] == fastpathautoscaler.KIND)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [SHOWN, *(yaml.safe_load(path.read_text()) for path in EXAMPLES)],
+    ids=["page", *(path.name for path in EXAMPLES)],
+)
+def test_examples_are_taken(document: dict[str, Any]) -> None:
+    assert structural.verdict(document, SCHEMA) == []
+    assert structural.pruned(document, SCHEMA) == document
+    assert autoscalerdocuments.read_document(document).metadata.namespace == "shop"
+
+
+def test_examples_are_listed() -> None:
+    for path in EXAMPLES:
+        assert f"[{path.name}](examples/autoscalers/{path.name})" in PAGE
+    shown = {yaml.safe_load(path.read_text())["spec"].get("fallback", {}).get("type") for path in EXAMPLES}
+    assert {fastpathautoscaler.FLOOR, fastpathautoscaler.LAST_GOOD} <= shown
+
+
+ROWS = dict(re.findall(r"^\| `([\w.]+)` \| (.*)$", PAGE, re.MULTILINE))
+
+
+def test_every_field_is_on_the_page() -> None:
+    spec = SCHEMA["properties"]["spec"]["properties"]
+    own = {name for name in spec if name in ROWS}
+    own |= {f"fallback.{name}" for name in spec["fallback"]["properties"]}
+    assert own == ROWS.keys()
+    for name in spec.keys() - own:
+        assert f"`{name}`" in PAGE, name
+
+
+def test_defaults_and_bounds_are_on_the_page() -> None:
+    for name, default, (least, greatest) in (
+        ("syncPeriod", fastpathautoscaler.SYNC_PERIOD, fastpathautoscaler.SYNC_PERIODS),
+        ("fallback.after", fastpathautoscaler.AFTER, fastpathautoscaler.AFTERS),
+        ("fallback.lastGoodFor", None, fastpathautoscaler.LAST_GOOD_FORS),
+    ):
+        row = ROWS[name]
+        found = re.search(r"from (\w+) to (\w+)\.", row)
+        assert found is not None
+        assert (read_span(found[1]), read_span(found[2])) == (least, greatest)
+        if default is not None:
+            assert row.startswith("`")
+            assert read_span(row.split("`")[1]) == default
+    assert f"`{fastpathautoscaler.AUTO}`" in ROWS["mode"].split("|")[0]
+    for value in fastpathautoscaler.MODES:
+        assert f"`{value}`" in ROWS["mode"]
+    for value in fastpathautoscaler.FALLBACKS:
+        assert f"`{value}`" in ROWS["fallback.type"]
+        assert f"- `{value}` " in PAGE
+    assert f"`metrics` may have {fastpathautoscaler.MOST_METRICS} entries" in PAGE
+    assert f"{fastpathautoscaler.MOST_POLICIES} policies" in PAGE
+
+
+def test_columns_are_those_of_the_kind() -> None:
+    columns = [each["name"].upper() for each in crd.COLUMNS if not each.get("priority")]
+    assert re.search(r"\s+".join(["NAME", *columns]), PAGE)
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(60)
+def test_the_kustomization_of_the_page(tmp_path: Path) -> None:
+    (kustomization,) = (block for block in BLOCKS if block["kind"] == "Kustomization")
+    (tmp_path / "manifests").symlink_to(MANIFESTS)
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
+    for name in ("rules.yaml", "web.yaml"):
+        (folder / name).write_text("{}\n")
+    objects = rendered.render(folder)
+    assert {each["metadata"]["namespace"] for each in objects.documents} == {"shop"}
+    assert objects.one("ConfigMap", "fastpath-scaler-autoscalers")["data"] == {"web.yaml": "{}\n"}
+    assert objects.container["image"] == "registry.example.com/fastpath:0.1.0"
