@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from adapter import app
+from adapter import sources
 from adapter.clients import credentials, kubernetes, objectlist
 from adapter.clients.discovery import SeriesLister
 from adapter.clients.kubernetes import KubernetesClient
@@ -152,7 +152,7 @@ async def open_prometheus(
     options: Options, clock: Clock, monitoring: Monitoring, faults: FaultLog, stack: AsyncExitStack
 ) -> Prometheus:
     """Return the Prometheus of the connection flags. InputError for files that cannot be used."""
-    client = await PrometheusClient.open(app.prometheus_settings(options), clock, monitoring, faults)
+    client = await PrometheusClient.open(sources.prometheus_settings(options), clock, monitoring, faults)
     stack.push_async_callback(client.close)
     lister = SeriesLister(client.origin, monitoring, faults, max_bytes=options.discovery_max_bytes)
     return Prometheus(client, lister, clock.wall(), options.look_back)

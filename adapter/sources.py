@@ -1,0 +1,189 @@
+"""The composition of what values come from: the API server, Prometheus, pods, and the providers on top of them.
+
+A part of the composition root, by itself because the adapter and the scaler alone stand on it alike: nothing here decides anything.
+"""
+
+import random
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from adapter.clients import credentials, kubernetes
+from adapter.clients.apidiscovery import CatalogueSource
+from adapter.clients.connection import PrometheusSettings
+from adapter.clients.discovery import SeriesLister
+from adapter.clients.informer import ObjectLister
+from adapter.clients.prometheus import PrometheusClient
+from adapter.clients.querycache import Freshness, QueryCache
+from adapter.clients.reflector import Surroundings
+from adapter.clients.rulesfiles import RulesFiles
+from adapter.clients.scraper import Scraper
+from adapter.config.options import Options, check_max_age
+from adapter.config.rulesfile import Parsed, RulesConfig
+from adapter.errors import InputError
+from adapter.model.clock import Clock
+from adapter.monitoring import FaultLog, Monitoring
+from adapter.provider.relist import Relister
+from adapter.provider.resource import DescribedObjects, ResourceProvider
+from adapter.provider.rules import RuleSource
+from adapter.provider.scalervalues import ScalerProvider
+from adapter.provider.scraped import ScrapedValues
+from adapter.provider.sourcefaults import SourceFaults
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """What stands under all sources: the API server, Prometheus, who keeps their answers, and what all of them share."""
+
+    client: kubernetes.KubernetesClient
+    watching: Surroundings
+    cache: QueryCache
+    resources: CatalogueSource
+    relister: Relister
+    met: SourceFaults
+    freshness: Freshness
+    scraped: ScrapedValues
+    clock: Clock
+    monitoring: Monitoring
+    faults: FaultLog
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """What answers the metrics APIs: the cluster's objects, and the providers that join them with values.
+
+    `running` has the pods whose phase is Running and nothing else.
+    """
+
+    objects: ObjectLister
+    running: ObjectLister
+    provider: ScalerProvider
+    resource_provider: ResourceProvider
+
+
+def read_rules(options: Options) -> tuple[RulesFiles, Parsed]:
+    """Return the files and what they say; InputError when they cannot be used, with `--strict-config` for any fault."""
+    files = RulesFiles(options.config)
+    parsed = files.read()
+    age = check_max_age(options, parsed.config)
+    refused = (*parsed.fatal, *(parsed.faults if options.strict_config else ()), *((age,) if age else ()))
+    if refused:
+        raise InputError(refused)
+    return files, parsed
+
+
+async def open_base(
+    options: Options, clock: Clock, monitoring: Monitoring, faults: FaultLog, stack: AsyncExitStack
+) -> Base:
+    """Connect to both servers and build what stands on the connections; `stack` closes it all."""
+    kubeconfig = Path(options.lister_kubeconfig) if options.lister_kubeconfig else None
+    configuration = await credentials.load_configuration(kubeconfig, clock, faults)
+    client = await stack.enter_async_context(await kubernetes.connect(configuration, random=random.random))
+    settings = prometheus_settings(options)
+    prometheus = await PrometheusClient.open(settings, clock, monitoring, faults)
+    stack.push_async_callback(prometheus.close)
+    cache = await stack.enter_async_context(
+        QueryCache(prometheus, clock, monitoring, timeout=options.prometheus_timeout)
+    )
+    resources = CatalogueSource(client, clock, faults)
+    surroundings = Surroundings(client, clock, monitoring, faults, random.random)
+    relister = Relister(
+        SeriesLister(prometheus.origin, monitoring, faults, max_bytes=options.discovery_max_bytes),
+        clock,
+        monitoring,
+        faults,
+        interval=options.metrics_relist_interval,
+        max_age=options.look_back,
+    )
+    freshness = Freshness(options.metrics_ttl, options.metrics_max_answer_age)
+    met = SourceFaults(clock, faults)
+    scraper = await stack.enter_async_context(Scraper(clock, monitoring, faults))
+    scraped = ScrapedValues(
+        scraper,
+        relister,
+        clock,
+        monitoring,
+        met,
+        per_second=options.scrape_max_per_second,
+        random=random.random,
+    )
+    return Base(client, surroundings, cache, resources, relister, met, freshness, scraped, clock, monitoring, faults)
+
+
+def open_sources(base: Base) -> Sources:
+    """Build what answers the metrics APIs."""
+    objects = ObjectLister(base.watching)
+    running = ObjectLister(base.watching, fields="status.phase=Running")
+    return Sources(objects, running, open_provider(base, objects), open_usages(base, running, objects))
+
+
+def open_provider(base: Base, objects: ObjectLister) -> ScalerProvider:
+    """Build what answers questions about custom and external metrics."""
+    return ScalerProvider(
+        base.resources,
+        objects,
+        base.cache,
+        base.relister,
+        base.clock,
+        base.monitoring,
+        base.met,
+        freshness=base.freshness,
+        scraped=base.scraped,
+    )
+
+
+def open_usages(base: Base, running: DescribedObjects, objects: DescribedObjects) -> ResourceProvider:
+    """Build what answers questions about cpu and memory, of pods from `running` and of nodes from `objects`."""
+    return ResourceProvider(
+        base.resources,
+        running,
+        objects,
+        base.cache,
+        base.relister,
+        base.clock,
+        base.monitoring,
+        base.met,
+        freshness=base.freshness,
+    )
+
+
+def open_rules(
+    options: Options,
+    base: Base,
+    files: RulesFiles,
+    parsed: Parsed,
+    adopted: Callable[[RulesConfig], None] = lambda _: None,
+) -> RuleSource:
+    """Build what keeps the rules in force up to date; `adopted` is told of each configuration that takes effect."""
+    return RuleSource(
+        files,
+        parsed,
+        base.resources,
+        base.relister,
+        base.clock,
+        base.monitoring,
+        base.faults,
+        strict=options.strict_config,
+        check=lambda config: check_max_age(options, config),
+        adopted=adopted,
+    )
+
+
+def prometheus_settings(options: Options) -> PrometheusSettings:
+    """Return the part of the settings that concerns the connection to Prometheus."""
+    return PrometheusSettings(
+        url=options.prometheus_url,
+        verb=options.prometheus_verb,
+        headers=options.prometheus_headers,
+        params=options.prometheus_query_params,
+        ca_file=options.prometheus_ca_file,
+        cert_file=options.prometheus_client_tls_cert_file,
+        key_file=options.prometheus_client_tls_key_file,
+        token_file=options.prometheus_token_file,
+        basic_auth_file=options.prometheus_basic_auth_file,
+        auth_incluster=options.prometheus_auth_incluster,
+        kubeconfig=options.prometheus_auth_config,
+        attempt_timeout=options.prometheus_attempt_timeout,
+        request_timeout=options.prometheus_timeout,
+    )
