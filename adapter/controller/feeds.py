@@ -27,6 +27,9 @@ _LEAST_WAIT = 0.001
 PATIENCE = 10.0
 """A question that is not answered after so many seconds has no answer; sources have limits of their own below that."""
 
+SHARED = 0.25
+"""An answer to another's question is taken where it is not older, in seconds: an older one may be from before the newest sample."""
+
 FORGOTTEN = 30.0
 """After so many seconds an answer counts no more."""
 
@@ -178,7 +181,7 @@ class Feeds:
         started = self._clock.monotonic()
         try:
             async with asyncio.timeout(PATIENCE):
-                asked = await feed.ask(feed.period / 2)
+                asked = await feed.ask(min(SHARED, feed.period / 2))
         except TimeoutError:
             feed.error = "no answer in time"
         except StatusError as error:

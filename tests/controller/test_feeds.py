@@ -21,12 +21,15 @@ class Source:
         self.clock = clock
         self.interval = interval
         self.asked: list[float] = []
+        self.taken: list[float] = []
+        """How old an answer may be, each time it is asked."""
         self.error: Exception | None = None
         self.pause = 0.0
         self.gate = asyncio.Event()
         self.gate.set()
 
-    async def ask(self, _: float) -> Asked:
+    async def ask(self, ttl: float) -> Asked:
+        self.taken.append(ttl)
         self.asked.append(self.clock.monotonic())
         await self.gate.wait()
         if self.error is not None:
@@ -77,6 +80,15 @@ async def test_asked_no_more_often_than_half_the_sample_interval(feeds: Feeds) -
 
     assert len(source.asked) - early == 20
     assert all(later - sooner >= 4.99 for sooner, later in zip(source.asked[-20:], source.asked[-19:], strict=False))
+
+
+async def test_an_answer_is_shared_only_by_what_is_asked_at_about_the_same_time(feeds: Feeds) -> None:
+    """However seldom there is anything new: an answer from before a sample would hide it until the next question."""
+    source = Source(LoopClock(), interval=60.0)
+    feeds.want("web", 1.0, "a", source.feed)
+    await asyncio.sleep(300)
+
+    assert 0 < max(source.taken) <= 0.25
 
 
 async def test_another_adapters_metrics_have_their_own_pace(feeds: Feeds) -> None:
