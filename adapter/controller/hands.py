@@ -25,13 +25,11 @@ _log = logging.getLogger(__name__)
 _VERSION = API_VERSION.rpartition("/")[2]
 
 
-class ClusterHands:
-    """Writes about objects of the cluster."""
+class _ScaleHands:
+    """Writes Scales."""
 
-    def __init__(self, scales: ScaleWriter, statuses: StatusWriter, events: EventRecorder) -> None:
+    def __init__(self, scales: ScaleWriter) -> None:
         self._scales = scales
-        self._statuses = statuses
-        self._events = events
 
     async def scale(
         self,
@@ -41,8 +39,26 @@ class ClusterHands:
         again: Callable[[Look], int | None],
         current: Callable[[], int | None],
     ) -> Outcome:
-        """Write a count; see `seams.Hands`."""
-        return await write_scale(self._scales, key, target, replicas, again, current)
+        """Write a count and say what became of it; see `seams.Hands`. NotLeadingError goes through."""
+
+        def look(seen: ScaleSeen) -> int | None:
+            return again(Look(*seen))
+
+        scale = ScaleOf(target.path, key.namespace, target.path.split("/")[-2])
+        try:
+            written = await self._scales.write(scale, replicas, target.resource_version, look, current)
+        except KubernetesError as error:
+            return Outcome(error=error.said or str(error), unknown=may_have_been_made(error))
+        return Outcome() if written is None else Outcome(written.resource_version)
+
+
+class ClusterHands(_ScaleHands):
+    """Writes about objects of the cluster."""
+
+    def __init__(self, scales: ScaleWriter, statuses: StatusWriter, events: EventRecorder) -> None:
+        super().__init__(scales)
+        self._statuses = statuses
+        self._events = events
 
     def status(
         self, autoscaler: FastPathAutoscaler, status: HorizontalPodAutoscalerStatus, changes: tuple[PastChange, ...]
@@ -70,22 +86,8 @@ def _render_status(status: HorizontalPodAutoscalerStatus, changes: tuple[PastCha
     return fastpathautoscaler.status_to_plain(fastpathautoscaler.full_status(status, changes))
 
 
-class FileHands:
+class FileHands(_ScaleHands):
     """Writes Scales alone: autoscalers in files have no status, and their events go to the log."""
-
-    def __init__(self, scales: ScaleWriter) -> None:
-        self._scales = scales
-
-    async def scale(
-        self,
-        key: Key,
-        target: Target,
-        replicas: int,
-        again: Callable[[Look], int | None],
-        current: Callable[[], int | None],
-    ) -> Outcome:
-        """Write a count; see `seams.Hands`."""
-        return await write_scale(self._scales, key, target, replicas, again, current)
 
     def status(
         self, autoscaler: FastPathAutoscaler, status: HorizontalPodAutoscalerStatus, changes: tuple[PastChange, ...]
@@ -108,24 +110,3 @@ class FileHands:
 _SAID = frozenset(
     {"SuccessfulRescale", "FailedRescale", "ForeignWriter", "ForeignAutoscaler", "FallbackStarted", "FallbackEnded"}
 )
-
-
-async def write_scale(
-    scales: ScaleWriter,
-    key: Key,
-    target: Target,
-    replicas: int,
-    again: Callable[[Look], int | None],
-    current: Callable[[], int | None],
-) -> Outcome:
-    """Write a count and say what became of it. NotLeadingError goes through."""
-
-    def look(seen: ScaleSeen) -> int | None:
-        return again(Look(*seen))
-
-    scale = ScaleOf(target.path, key.namespace, target.path.split("/")[-2])
-    try:
-        written = await scales.write(scale, replicas, target.resource_version, look, current)
-    except KubernetesError as error:
-        return Outcome(error=str(error), unknown=may_have_been_made(error))
-    return Outcome() if written is None else Outcome(written.resource_version)
