@@ -26,6 +26,10 @@ from adapter.scaling.writers import OWN, Change, Writers
 
 FOREIGN_AUTOSCALER, FOREIGN_WRITER = "ForeignAutoscaler", "ForeignWriter"
 
+_INVALID_SPEC = "InvalidSpec"
+_UNSEEN = frozenset({"FailedGetScale", _INVALID_SPEC})
+"""Reasons of syncs that do not look at the count."""
+
 
 class Circumstances(NamedTuple):
     """What stands beside the observation: the mode, other autoscalers of the target by kind and name, the rules for absent metrics."""
@@ -62,10 +66,10 @@ def notice(
     """
     writers, status = memory.writers, memory.status
     if writers.known is None and replicas:
-        if status.conditions:
-            writers = msgspec.structs.replace(writers, known=_count_after(status))
-        elif manager == OWN:
-            writers = msgspec.structs.replace(writers, known=min(replicas, autoscaler.limits.lowest))
+        count = _count_after(status)
+        if count is None and manager == OWN:
+            count = min(replicas, autoscaler.limits.lowest)
+        writers = msgspec.structs.replace(writers, known=count)
     seen = writing.seen(writers, replicas, manager, now)
     if seen.change is None:
         if seen.writers is memory.writers:
@@ -155,12 +159,19 @@ def refuse(memory: Memory, why: str, now: int) -> Decision:
     """Return what a sync comes to whose autoscaler cannot be valid: nothing is looked at."""
     observation = Observation(memory.status.current_replicas, 0, "", (), ())
     observation = msgspec.structs.replace(observation, status=memory.status)
-    return _stand_back(observation, memory.history, now, ABLE_TO_SCALE, "InvalidSpec", why)
+    return _stand_back(observation, memory.history, now, ABLE_TO_SCALE, _INVALID_SPEC, why)
 
 
-def _count_after(status: HorizontalPodAutoscalerStatus) -> int:
-    """Return the count that a target had after the sync that wrote a status: what was wanted, unless that was not done."""
-    done = {each.type: each.status == "True" for each in status.conditions or ()}
+def _count_after(status: HorizontalPodAutoscalerStatus) -> int | None:
+    """Return the count that a target had after the sync that wrote a status: what was wanted, unless that was not done.
+
+    None where no sync has seen a count yet.
+    """
+    if not status.conditions:
+        return None
+    if status.current_replicas == 0 and any(each.reason in _UNSEEN for each in status.conditions):
+        return None
+    done = {each.type: each.status == "True" for each in status.conditions}
     is_done = done.get(ABLE_TO_SCALE, False) and done.get(SCALING_ACTIVE, True)
     return status.desired_replicas if is_done else status.current_replicas
 
