@@ -112,6 +112,8 @@ async def run(
         )
         await server.start()
         stack.push_async_callback(server.stop)
+        if scaler is not None:
+            await _open_local_pages(options, health, monitoring, scaler, stack)
         work = {
             **_common_work(base, served.provider, rules),
             "object cache": served.objects.run(),
@@ -150,9 +152,7 @@ async def run_scaler(
         rules = sources.open_rules(options, base, files, parsed)
         shutdown = Shutdown()
         health = Health(readyz=[shutdown.check, Check("caches-synced", scaler.find_unsynced)])
-        pages = LocalPages(options.local_address, health, monitoring, scaler.show)
-        await pages.start()
-        stack.push_async_callback(pages.stop)
+        pages = await _open_local_pages(options, health, monitoring, scaler, stack)
         work = {**_common_work(base, provider, rules), "scrapes": base.scraped.run()}
         await _run_until(stop, work, scaler, started=lambda: started(pages), close=pages.stop)
 
@@ -231,6 +231,16 @@ def _open_scaler(
         random.random,
     )
     return Scaler(options, parts)
+
+
+async def _open_local_pages(
+    options: Options, health: Health, monitoring: Monitoring, scaler: Scaler, stack: AsyncExitStack
+) -> LocalPages:
+    """Return the pages on the machine's own address, which `stack` closes."""
+    pages = LocalPages(options.local_address, health, monitoring, scaler.show)
+    await pages.start()
+    stack.push_async_callback(pages.stop)
+    return pages
 
 
 def _open_access_log(

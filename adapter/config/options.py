@@ -204,7 +204,7 @@ class Options:
     """Seconds after a pod's start in which becoming unready counts as never having been ready."""
 
     local_address: str = "127.0.0.1:10254"
-    """Where `fastpath scale` shows its health, its self-metrics and its journal, on this machine alone; "" nowhere."""
+    """Where the scaler shows its health, its self-metrics and its journal, on this machine alone; "" nowhere."""
 
     leader_elect: bool = True
     """Whether the scaler writes only while it holds the Lease."""

@@ -62,7 +62,7 @@ def scaler_flags() -> Iterator[Flag]:
             "local-address",
             Kind.TEXT,
             "127.0.0.1:10254",
-            "Where `fastpath scale` shows health, self-metrics and journal, on this machine alone; empty for nowhere.",
+            "Where the scaler shows health, self-metrics and journal, on this machine alone; empty for nowhere.",
             "address",
         ),
     ):

@@ -1,4 +1,4 @@
-"""What `fastpath scale` shows on its own machine: health, self-metrics, the journal of an autoscaler. Plain HTTP on a loopback address.
+"""What the scaler shows on its own machine: health, self-metrics, the journal of an autoscaler. Plain HTTP on a loopback address.
 
 Who asks there is on the machine, or in the pod, already (`kubectl port-forward` is a right of its own), so nobody is asked who they are.
 Law: read-only, and on loopback alone, which the command line sees to.

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.scenarios.test_scale import SCRAPED, Process, World, autoscaler, happens, scaling, world
+from adapter.cli import explain
+from tests.scenarios.test_scale import SCRAPED, Process, World, autoscaler, free_port, happens, scaling, world
 from tests.support.adapter import running
 
 __all__ = ["world"]
@@ -17,7 +18,8 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(90)]
 async def test_one_process_answers_and_scales(tmp_path: Path, world: World) -> None:
     world.cluster.create(autoscaler())
     (tmp_path / "rules.yaml").write_text(SCRAPED.replace("PORT", str(world.port)))
-    arguments = ["--scaler", "--metrics-relist-interval=5s", "--metrics-max-age=60s"]
+    local = f"127.0.0.1:{free_port()}"
+    arguments = ["--scaler", f"--local-address={local}", "--metrics-relist-interval=5s", "--metrics-max-age=60s"]
     async with running(tmp_path, world.cluster, world.prometheus.url, *arguments) as adapter:
         await happens(lambda: world.conditions().get("ScalingActive") == ("True", "ValidMetricFound"))
         world.load = 25.0
@@ -28,6 +30,9 @@ async def test_one_process_answers_and_scales(tmp_path: Path, world: World) -> N
         assert any(entry["outcome"] == "written" for entry in answer.body["journal"])
         missing = await adapter.get("/debug/fastpath/autoscalers/default/nobody")
         assert missing.status == 404
+        options = explain.parse(["default/web", f"--server=http://{local}"])
+        told = await explain.fetch(options, "default", "web")
+        assert told["journal"] == answer.body["journal"], "for who may forward ports of the pod"
     assert yaml.safe_load(SCRAPED)["rules"]
 
 
@@ -38,7 +43,8 @@ async def test_who_does_not_lead_answers_from_scrapes_of_its_own(tmp_path: Path,
     world.load = 7.5
     (tmp_path / "leader").mkdir()
     (tmp_path / "rules.yaml").write_text(SCRAPED.replace("PORT", str(world.port)))
-    arguments = ["--scaler", f"--shard={shard}", "--metrics-relist-interval=5s", "--metrics-max-age=60s"]
+    paces = ["--metrics-relist-interval=5s", "--metrics-max-age=60s"]
+    arguments = ["--scaler", "--local-address=", f"--shard={shard}", *paces]
     async with scaling(tmp_path / "leader", world, f"--shard={shard}", pod="leader") as leader:
         await until_leading(leader)
         async with running(tmp_path, world.cluster, world.prometheus.url, *arguments) as follower:
