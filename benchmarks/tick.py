@@ -214,7 +214,7 @@ def main() -> None:
     report.show()
 
 
-def _autoscaler(number: int, metric: dict[str, object]) -> dict[str, object]:
+def _autoscaler(number: int, pods: int, metric: dict[str, object]) -> dict[str, object]:
     name = f"web{number}"
     return {
         "apiVersion": "fastpath.io/v1alpha1",
@@ -222,9 +222,9 @@ def _autoscaler(number: int, metric: dict[str, object]) -> dict[str, object]:
         "metadata": {"name": name, "namespace": "default", "uid": name, "resourceVersion": "1"},
         "spec": {
             "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": name},
-            "minReplicas": 2,
-            # where more is wanted than may be, every tick is limited; nothing is ever written
-            "maxReplicas": 10,
+            "minReplicas": 1,
+            # as many as there are: where more is wanted, every tick is limited; nothing is ever written
+            "maxReplicas": pods,
             "metrics": [metric],
         },
     }
@@ -243,9 +243,7 @@ async def _tick(count: int, pods: int, ticks: int, metric: dict[str, object], va
     )
     controller = Controller(around, world, clock, Monitoring(), Journal(), random=lambda: 0.0)
     for number in range(count):
-        document = _autoscaler(number, metric)
-        document["spec"]["maxReplicas"] = max(10, pods)  # type: ignore[index]  # a mapping
-        controller.put(msgspec.convert(document, FastPathAutoscaler, dec_hook=decode_scalar))
+        controller.put(msgspec.convert(_autoscaler(number, pods, metric), FastPathAutoscaler, dec_hook=decode_scalar))
     await controller.tick()
     gc.collect()
     gc.freeze()
@@ -265,7 +263,7 @@ async def _tick(count: int, pods: int, ticks: int, metric: dict[str, object], va
 
 def _decode(count: int, pods: int) -> dict[str, float]:
     """Return how long it takes to decode all autoscalers and all pods once."""
-    autoscalers = msgspec.json.encode([_autoscaler(number, _METRICS["pods"]) for number in range(count)])
+    autoscalers = msgspec.json.encode([_autoscaler(number, pods, _METRICS["pods"]) for number in range(count)])
     listed = msgspec.json.encode([_pod(number) for number in range(count * pods)])
     start = time.process_time()
     msgspec.json.decode(autoscalers, type=list[FastPathAutoscaler], dec_hook=decode_scalar)

@@ -96,6 +96,13 @@ def _run(name: str, arguments: str) -> dict[str, Any]:
             id="scrape",
         ),
         pytest.param(
+            "tick",
+            "--autoscalers 6 --pods 3 --ticks 2 --runs 1",
+            {"tick_steady_seconds", "tick_limited_seconds", "tick_cpu_seconds"},
+            {},
+            id="tick",
+        ),
+        pytest.param(
             "reaction",
             "--workloads 2 --slow 1 --seconds 1",
             {"gauge_p50_seconds", "gauge_max_seconds"},
@@ -105,7 +112,7 @@ def _run(name: str, arguments: str) -> dict[str, Any]:
     ],
 )
 def test_prints_figures_for_its_goals(name: str, arguments: str, goals: set[str], counted: dict[str, float]) -> None:
-    if name not in {"discovery", "decide", "podwatch", "scrape"}:
+    if name not in {"discovery", "decide", "podwatch", "scrape", "tick"}:
         tools.require("prometheus", "prometheus")
 
     result = _run(name, arguments)

@@ -39,7 +39,7 @@ def within(tmp_path_factory: pytest.TempPathFactory) -> Objects:
     (folder / "api.yaml").write_text("kind: Example\n")
     own = {
         "namespace": "shop",
-        "resources": [rendered._relative(MANIFESTS / "namespaced", folder)],
+        "resources": [rendered.relative_path(MANIFESTS / "namespaced", folder)],
         "configMapGenerator": [
             {"name": "fastpath-scaler-autoscalers", "behavior": "replace", "files": ["api.yaml"]},
         ],

@@ -372,7 +372,7 @@ async def test_files_within_one_namespace(scene: Scene) -> None:
     cluster = scene.cluster
     folder = scene.directory / "within"
     folder.mkdir()
-    own = {"namespace": cluster.namespace, "resources": [rendered._relative(MANIFESTS / "namespaced", folder)]}
+    own = {"namespace": cluster.namespace, "resources": [rendered.relative_path(MANIFESTS / "namespaced", folder)]}
     (folder / "kustomization.yaml").write_text(yaml.safe_dump(own))
     objects = await asyncio.to_thread(rendered.render, folder)
     account = objects.one("ServiceAccount")["metadata"]["name"]

@@ -195,13 +195,13 @@ def write_overlay(folder: Path, components: Iterable[str | Path]) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     listed = [MANIFESTS / "components" / each if isinstance(each, str) else each for each in components]
     document = {
-        "resources": [_relative(MANIFESTS / "base", folder)],
-        "components": [_relative(path, folder) for path in listed],
+        "resources": [relative_path(MANIFESTS / "base", folder)],
+        "components": [relative_path(path, folder) for path in listed],
     }
     (folder / "kustomization.yaml").write_text(yaml.safe_dump(document))
     return folder
 
 
-def _relative(path: Path, folder: Path) -> str:
+def relative_path(path: Path, folder: Path) -> str:
     """Return the path from `folder`: kustomize takes no absolute ones."""
     return os.path.relpath(path.resolve(), folder.resolve())
