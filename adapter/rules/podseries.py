@@ -4,28 +4,34 @@ The law: a series counts for the scraped pod, whatever its labels say; one that 
 made up between scrapes. Times are seconds of a monotonic clock.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from adapter.rules import exposition
 from adapter.rules.exposition import Exposed
+
+_LATE = 1.05
+"""By how much a window is exceeded: scrapes are never quite on time, and one at its very beginning counts."""
 
 
 class Track:
     """One series: its labels without empty values, and its samples, oldest first."""
 
-    __slots__ = ("labels", "scrape", "times", "values")
+    __slots__ = ("labels", "scrape", "stamp", "times", "values")
 
     def __init__(self, labels: Mapping[str, str]) -> None:
         self.labels = labels
         self.times: list[float] = []
         self.values: list[float] = []
-        self.scrape = 0
-        """Number of the last scrape that showed it."""
+        self.scrape = -1
+        """Number of the last scrape that showed it, -1 for none."""
+        self.stamp: float | None = None
+        """The time that its last sample gave itself."""
 
-    def add(self, time: float, value: float) -> None:
-        """Take a sample in; one that is not newer than the last is the last one again."""
-        if self.times and time <= self.times[-1]:
+    def add(self, time: float, value: float, stamp: float | None = None) -> None:
+        """Take a sample in; one that is not newer than the last, or bears the same time of its own, is the last one again."""
+        if self.times and (time <= self.times[-1] or (stamp is not None and stamp == self.stamp)):
             return
+        self.stamp = stamp
         self.times.append(time)
         self.values.append(value)
 
@@ -45,7 +51,7 @@ class Track:
         between first and last; the increase is divided by the time between these two.
         """
         times, values = self.times, self.values
-        first = self._first_since(now - window)
+        first = self._first_since(now - window * _LATE)
         last = len(times) - 1
         span = times[last] - times[first] if first < last else 0.0
         if span <= 0 or span < window / 2:
@@ -59,7 +65,7 @@ class Track:
     def last_rate(self, now: float, window: float) -> float | None:
         """Return the increase for each second between the last two samples, both within the window; None without two."""
         last = len(self.times) - 1
-        if self._first_since(now - window) >= last:
+        if self._first_since(now - window * _LATE) >= last:
             return None
         span = self.times[last] - self.times[last - 1]
         before, value = self.values[last - 1], self.values[last]
@@ -92,15 +98,16 @@ class PodSeries:
         read = [(self._track(sample), sample) for sample in samples]
         self.scrapes += 1
         self.time = time
-        before = time - keep
+        before = time - keep * _LATE
         for track, sample in read:
             if track.scrape == self.scrapes:
                 continue
             track.scrape = self.scrapes
-            track.add(time if sample.time is None else min(time, time + sample.time - wall), sample.value)
+            given = time if sample.time is None else min(time, time + sample.time - wall)
+            track.add(given, sample.value, sample.time)
             track.forget(before)
         if len(read) < len(self._as_written):
-            self._forget(before)
+            self._forget(before, {(sample.name, sample.labels) for _, sample in read})
 
     def tracks(self, name: str) -> Iterable[Track]:
         """Return the series of one name that the last scrape showed, or one within the time that is kept."""
@@ -121,13 +128,17 @@ class PodSeries:
             self._as_written[spelling] = track
         return track
 
-    def _forget(self, before: float) -> None:
-        """Drop series that neither the last scrape nor the time that is kept has."""
+    def _forget(self, before: float, written: Collection[tuple[str, bytes]]) -> None:
+        """Drop series that neither the last scrape nor the time that is kept has, and spellings that the last scrape had not."""
 
         def gone(track: Track) -> bool:
             return track.scrape != self.scrapes and (not track.times or track.times[-1] < before)
 
-        self._as_written = {spelling: track for spelling, track in self._as_written.items() if not gone(track)}
+        self._as_written = {
+            spelling: track
+            for spelling, track in self._as_written.items()
+            if spelling in written or (track.scrape != self.scrapes and not gone(track))
+        }
         for group in self._by_name.values():
             for key in [key for key, track in group.items() if gone(track)]:
                 del group[key]

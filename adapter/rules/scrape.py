@@ -58,7 +58,10 @@ class PodValue(NamedTuple):
 
 @dataclass(slots=True)
 class _Scope:
-    """What an evaluation is made from. `selector` are the matchers of the metric selector; `oldest` is what it has come upon."""
+    """What an evaluation is made from. `selector` are the matchers of the metric selector.
+
+    `oldest` is the time of what it has come upon in the last scrape, `gone` of what only earlier ones had.
+    """
 
     series: str
     pod: PodSeries
@@ -66,6 +69,14 @@ class _Scope:
     selector: tuple[Matcher, ...]
     window: float
     oldest: float = math.inf
+    gone: float = math.inf
+
+    def came_upon(self, track: Track) -> None:
+        """Note a series that gave a value. One that the last scrape did not show says nothing of the age of the others."""
+        if track.scrape == self.pod.scrapes:
+            self.oldest = min(self.oldest, track.times[-1])
+        else:
+            self.gone = min(self.gone, track.times[-1])
 
 
 class _Node(NamedTuple):
@@ -98,7 +109,7 @@ class PodQuery:
         """
         scope = _Scope(series, pod, identity.labels(), tuple(selector), window)
         found = self._root.evaluate(scope)
-        return PodValue(found[0][1], scope.oldest) if found else None
+        return PodValue(found[0][1], scope.gone if math.isinf(scope.oldest) else scope.oldest) if found else None
 
 
 def compile_query(template: Template, pod_label: str, namespace_label: str) -> PodQuery:
@@ -267,7 +278,7 @@ class _Compiler:
                     value = read(track, scope)
                     if value is not None:
                         found.append((track.labels, value))
-                        scope.oldest = min(scope.oldest, track.times[-1])
+                        scope.came_upon(track)
             return found
 
         return _Node(evaluate, None)

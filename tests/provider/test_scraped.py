@@ -573,3 +573,25 @@ async def test_a_rule_of_somebody_who_asks_for_it_without_scraping_has_no_values
         bare = entry._replace(rule=replace(entry.rule, pod_query=None))
 
         assert here.scraped.read(bare, "shop", ["a"], ()) == ({}, {}, set())
+
+
+async def test_labels_that_cannot_be_read_in_a_first_scrape_leave_the_other_pods_their_values() -> None:
+    async with scraping() as here:
+        here.scraped.want("x", "shop", ["depth"], [A, B])
+        here.reader.bodies = {A.ip: 'depth{a="1"} 1\ndepth{a="1",a="2"} 2', B.ip: "depth 7"}
+        await here.scrape()
+
+        assert read(here).values.keys() == {"b"}
+
+
+async def test_a_series_that_is_gone_ages_nothing_of_what_is_still_shown() -> None:
+    async with scraping(rules("window: 20s")) as here:
+        here.scraped.want("x", "shop", ["hits"], [A])
+        for number in range(16):
+            here.reader.bodies[A.ip] = f'hits{{code="200"}} {number * 10}\nhits{{code="500"}} {number}'
+            await step(here)
+        for number in range(16, 22):
+            here.reader.bodies[A.ip] = f'hits{{code="200"}} {number * 10}'
+            await step(here)
+
+            assert read(here, "hits").values["a"].time == here.clock.wall()

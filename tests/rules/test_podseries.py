@@ -43,6 +43,7 @@ def counter(*samples: tuple[float, float]) -> Track:
         pytest.param([(0, 8), (2, 10), (4, 3), (5, 5)], 7 / 5, id="a reset counts from zero"),
         pytest.param([(0, 8), (2, 1), (4, 0), (5, 5)], 6 / 5, id="two resets"),
         pytest.param([(0, 7), (5, 7)], 0, id="nothing happened"),
+        pytest.param([(-0.2, 0), (5, 10.4)], 2, id="a little older than the window: scrapes are never quite on time"),
         pytest.param([(0, 0), (4, 8)], 2, id="divided by the time between first and last, not by the window"),
     ],
 )
@@ -153,3 +154,46 @@ def test_labels_are_forgotten_that_were_only_in_a_body_that_cannot_be_read() -> 
     scrape(series, "x 1", 1)
 
     assert [track.labels for track in series.tracks("x")] == [{}]
+
+
+def test_a_window_of_two_intervals_has_a_rate_at_every_scrape() -> None:
+    series = PodSeries()
+    rates = []
+    for number in range(100):
+        time = number + (0.005 if number % 3 else 0.0)
+        scrape(series, f"x {number}", time, keep=2.0)
+        (track,) = series.tracks("x")
+        rates.append(track.rate(time, 2.0))
+
+    assert all(rate == pytest.approx(1.0, rel=0.01) for rate in rates[2:])
+
+
+def test_the_same_sample_again_is_the_last_one_again_though_clocks_are_not_read_in_one_instant() -> None:
+    series = PodSeries()
+    for number in range(20):
+        body = f"x {50 * (1 + number // 10)} {int((WALL + number // 10 * 10) * 1000)}".encode()
+        wall = WALL + number + number % 3 * 1e-5
+        series.record(exposition.parse(body, ("x",)), 100.0 + number, wall, 30.0)
+
+    (track,) = series.tracks("x")
+    assert track.values == [50, 100]
+    assert track.last_rate(series.time, 30.0) == pytest.approx(5, rel=0.01)
+
+
+def test_of_spellings_only_those_of_the_last_scrape_are_kept() -> None:
+    series = PodSeries()
+    for number in range(200):
+        scrape(series, "x{a=" + " " * number + '"1"} ' + str(number), number)
+
+    assert shown(series) == [({"a": "1"}, [(time, time) for time in range(194, 200)])]
+    assert len(series._as_written) <= 2
+
+
+def test_a_spelling_that_comes_again_is_the_same_series() -> None:
+    series = PodSeries()
+    for number in range(4):
+        scrape(series, 'x{a="1",b="2"} 1' if number % 2 else 'x{b="2",a="1"} 1', number)
+    scrape(series, "x 1", 4)
+    scrape(series, 'x{a="1",b="2"} 1', 5)
+
+    assert sorted(len(track.times) for track in series.tracks("x")) == [1, 5]
