@@ -70,7 +70,7 @@ def parse(body: bytes, names: Collection[str], *, openmetrics: bool = False, lim
     found: list[Exposed] = []
     if _ODD_LINE.search(text):
         text = _INDENT.sub(b"\n", text)
-        _find_quoted(text, names, pattern, found, openmetrics=openmetrics)
+        _find_quoted(text, names, pattern, found, limit, openmetrics=openmetrics)
     for name in names:
         needle = b"\n" + name.encode("utf-8", "surrogatepass")
         length = len(needle)
@@ -126,7 +126,13 @@ def _unquote(quoted: bytes) -> str:
 
 
 def _find_quoted(
-    text: bytes, names: Collection[str], pattern: re.Pattern[bytes], found: list[Exposed], *, openmetrics: bool
+    text: bytes,
+    names: Collection[str],
+    pattern: re.Pattern[bytes],
+    found: list[Exposed],
+    limit: int,
+    *,
+    openmetrics: bool,
 ) -> None:
     """Add the samples whose names stand in quotes inside the braces."""
     at = text.find(b"\n{")
@@ -139,6 +145,8 @@ def _find_quoted(
             raise _unreadable(text, at, "a sample without a name")
         if name in names:
             found.append(Exposed(name, sample[1], _value(sample, text), _time(sample, text, openmetrics)))
+            if len(found) > limit:
+                raise ExpositionError(f"there are more than {limit} samples of {name}")
         at = text.find(b"\n{", sample.end())
 
 

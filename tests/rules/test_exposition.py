@@ -373,3 +373,11 @@ def test_nearly_right_bodies_raise_nothing_else(body: str, openmetrics: bool) ->
     else:
         said = ""
     assert said.isprintable()
+
+
+def test_samples_with_quoted_names_are_limited_too() -> None:
+    body = "".join(f'{{"x",a="{number}"}} 1\n' for number in range(6)).encode()
+
+    assert len(parse(body, ["x"], limit=6)) == 6
+    with pytest.raises(ExpositionError, match=r"^there are more than 5 samples of x$"):
+        parse(body, ["x"], limit=5)
