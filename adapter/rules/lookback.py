@@ -28,7 +28,8 @@ def lookback_of(query: str) -> float | None:
 def _lookback(node: Any) -> float | None:
     """Return the lookback of a part: of parts side by side the longest counts, of one within the other both."""
     if isinstance(node, promql.VectorSelector):
-        return None if _RECORDED in (node.name or "") else _seconds(node.offset)
+        name = node.name or _name_of(node)
+        return None if name is None or _RECORDED in name else _seconds(node.offset)
     if isinstance(node, promql.MatrixSelector):
         inner = _lookback(node.vector_selector)
         return None if inner is None else inner + _seconds(node.range)
@@ -42,6 +43,14 @@ def _lookback(node: Any) -> float | None:
             return None
         longest = max(longest, inner)
     return longest
+
+
+def _name_of(node: Any) -> str | None:
+    """Return the series name that a matcher gives; None where there may be several."""
+    return next(
+        (each.value for each in node.matchers.matchers if each.name == "__name__" and each.op == promql.MatchOp.Equal),
+        None,
+    )
 
 
 def _parts(node: Any) -> list[Any]:

@@ -21,6 +21,11 @@ from adapter.rules.lookback import lookback_of
         ("max_over_time(job:x:sum[5m:])", None),
         ("x / job:x:rate5m", None),
         ("((", None),
+        ('sum({__name__="x"})', 0.0),
+        ('sum({__name__="job:x:rate5m"})', None),
+        ('sum({__name__=~"job:.*"})', None),
+        ('sum({__name__=~"x|y",a="b"})', None),
+        ('sum({a="b"})', None),
     ],
 )
 def test_lookback(query: str, seconds: float | None) -> None:
