@@ -6,6 +6,7 @@ Here: the settings as a frozen value and their checks. Not here: whether the rul
 Law: nothing that can be abused is on by default: no credentials, no pods in the node's network, bounded bytes, lines and time.
 """
 
+import ipaddress
 import posixpath
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -237,7 +238,19 @@ def _tls(fields: Fields, decoder: Decoder) -> EndpointTLS | None:
     if fields.text("scheme") != "https":
         decoder.fault(inner.path, "", "has no effect without scheme: https", inner.line)
     skip = inner.text("insecureSkipVerify") == "true"
-    return EndpointTLS(inner.text("caFile"), inner.text("serverName"), not skip)
+    name = inner.text("serverName")
+    if name and not _is_host(name):
+        _refuse(inner, "serverName", decoder, "expected the name in the pods' certificates such as web.shop.svc")
+    return EndpointTLS(inner.text("caFile"), name, not skip)
+
+
+def _is_host(text: str) -> bool:
+    """Whether a text is a name or an address that TLS can ask for: with any other a scrape is no failure but a defect."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return len(text) <= 253 and all(_is_name(label.replace("_", "-")) for label in text.lower().split("."))
+    return True
 
 
 def _duration(fields: Fields, key: str, decoder: Decoder, default: float) -> float:

@@ -52,8 +52,29 @@ def test_what_is_read(scrape: str, config: ScrapeConfig | None) -> None:
     assert parsed.config.rules[0].scrape == config
 
 
+@pytest.mark.parametrize("name", ["web.shop.svc", "WEB_1.shop", "10.0.0.1", "fd00::1"])
+def test_the_name_in_certificates_is_a_host_name_or_an_address(name: str) -> None:
+    parsed = parse(f"{{port: a, scheme: https, tls: {{serverName: '{name}'}}}}")
+
+    assert parsed.faults == ()
+    assert parsed.config.rules[0].scrape == ScrapeConfig(Access("a", scheme="https", tls=EndpointTLS("", name)))
+
+
+@pytest.mark.parametrize(
+    "name", [".svc", "a..b", "web.", "x" * 64 + ".b", ".".join(["x" * 60] * 5), "a b", "-a", "[fd00::1]", "*.svc"]
+)
+def test_with_any_other_name_in_certificates_nothing_could_be_asked(name: str) -> None:
+    parsed = parse(f"{{port: a, scheme: https, tls: {{serverName: '{name}'}}}}")
+
+    (fault,) = parsed.faults
+    assert str(fault).startswith("f.yaml:3: rules[0].scrape.tls.serverName: ")
+    assert str(fault).endswith(_NAME)
+    assert parsed.config.rules == ()
+
+
 _PORT = "expected a port number, or the name of a container port such as metrics"
 _NAMESPACES = "expected a list of the namespaces whose pods may see the token"
+_NAME = "expected the name in the pods' certificates such as web.shop.svc"
 _PATH = "expected the path of a URL such as /metrics, with its query if it has one"
 
 
