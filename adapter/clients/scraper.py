@@ -205,18 +205,22 @@ async def _read(response: aiohttp.ClientResponse, access: Access) -> bytes:
         raise ScrapeError("decode", f"the body is encoded as {matchers.shorten(encoding)}, which was not asked for")
     unzip = zlib.decompressobj(zlib.MAX_WBITS | 16) if encoding.endswith("gzip") else None
     parts: list[bytes] = []
-    left = access.max_bytes
+    left = unread = access.max_bytes
     if (response.content_length or 0) > left:
         raise _too_large(access)
     async for chunk in response.content.iter_any():
+        unread -= len(chunk)
         part = chunk if unzip is None else _unzip(unzip, chunk, left)
         left -= len(part)
-        if left < 0:
+        if left < 0 or unread < 0:
             raise _too_large(access)
         parts.append(part)
     if unzip is not None and not unzip.eof:
         raise ScrapeError("decode", "the zipped body was cut short")
     body = parts[0] if len(parts) == 1 else b"".join(parts)
+    delimited = "Content-Length" in response.headers or "Transfer-Encoding" in response.headers
+    if body and not delimited and not body.endswith(b"\n"):
+        raise ScrapeError("decode", "the body ends within a line, and nothing says that it ends there")
     if body.count(b"\n") > access.max_lines:
         raise ScrapeError("size", f"the body has more than {access.max_lines} lines")
     return body
@@ -225,9 +229,12 @@ async def _read(response: aiohttp.ClientResponse, access: Access) -> bytes:
 def _unzip(unzip: "zlib._Decompress", chunk: bytes, left: int) -> bytes:
     """Return what a chunk unzips to, but not much more than is allowed."""
     try:
-        return unzip.decompress(chunk, left + 1)
+        part = unzip.decompress(chunk, left + 1)
     except zlib.error as error:
         raise ScrapeError("decode", "the body is not zipped as it says") from error
+    if unzip.unused_data:
+        raise ScrapeError("decode", "something follows the zipped body")
+    return part
 
 
 def _too_large(access: Access) -> ScrapeError:

@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import os
 import ssl
+import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -287,11 +288,51 @@ async def test_unzipped_bytes_are_bounded(scraping: Scraping) -> None:
         assert await scraping.refusal(there.endpoint(access)) == ("size", "the body is larger than 60000 bytes")
 
 
+async def test_bytes_as_they_come_are_bounded_too(scraping: Scraping) -> None:
+    """Zipped, they may come to nothing for ever."""
+    header, nothing = zlib.compressobj(wbits=zlib.MAX_WBITS | 16).flush()[:10], b"\x00\x00\x00\xff\xff"
+    body = header + nothing * 20_000
+    assert zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(body) == b""
+
+    async with pod(lambda request: chunked(body, request, **{"Content-Encoding": "gzip"})) as there:
+        access = replace(ACCESS, max_bytes=60_000)
+        assert await scraping.refusal(there.endpoint(access)) == ("size", "the body is larger than 60000 bytes")
+
+
+@pytest.mark.parametrize(
+    ("sent", "content"),
+    [
+        pytest.param(b"\r\nx 1234\n", b"x 1234\n", id="whole lines"),
+        pytest.param(b"Content-Length: 4\r\n\r\nx 12", b"x 12", id="a length"),
+        pytest.param(b"\r\n", b"", id="nothing"),
+        pytest.param(b"\r\nx 12", None, id="perhaps cut within a line"),
+    ],
+)
+async def test_a_body_that_only_the_connection_ends_ends_with_a_line(
+    scraping: Scraping, sent: bytes, content: bytes | None
+) -> None:
+    async def serve(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+        await source.readuntil(b"\r\n\r\n")
+        sink.write(b"HTTP/1.0 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\n" + sent)
+        await sink.drain()
+        sink.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        endpoint = Endpoint("shop", "127.0.0.1", server.sockets[0].getsockname()[1], ACCESS)
+        if content is None:
+            said = "the body ends within a line, and nothing says that it ends there"
+            assert await scraping.refusal(endpoint) == ("decode", said)
+        else:
+            assert (await scraping.scraper.fetch(endpoint)).content == content
+
+
 @pytest.mark.parametrize(
     ("body", "encoding", "said"),
     [
         pytest.param(b"not zipped", "gzip", "the body is not zipped as it says", id="not zipped"),
         pytest.param(gzip.compress(BODY)[:-3], "x-gzip", "the zipped body was cut short", id="cut short"),
+        pytest.param(gzip.compress(BODY) * 2, "gzip", "something follows the zipped body", id="two members"),
+        pytest.param(gzip.compress(BODY) + b"x", "gzip", "something follows the zipped body", id="a byte too many"),
         pytest.param(BODY, "br", "the body is encoded as br, which was not asked for", id="another encoding"),
     ],
 )
