@@ -165,13 +165,14 @@ class ResourceAnswer(NamedTuple):
     """Objects by namespace, then name; those without a whole usage are left out.
 
     `window` is the time that a sample covers, in seconds; `made` when the answer was put together (epoch seconds). Usable without
-    asking again until `fresh_until` (monotonic seconds).
+    asking again until `fresh_until` (monotonic seconds). `stands_in` says that some of it is from before a failure.
     """
 
     items: tuple[ObjectUsage, ...]
     window: float
     made: float
     fresh_until: float
+    stands_in: bool = False
 
 
 class CustomMetricInfo(NamedTuple):

@@ -126,10 +126,11 @@ class ResourceProvider:
                 await asyncio.sleep(0)
         if question.name is not None and not items:
             raise _no_usage(question)
-        asked = [answer.asked for answered in answers if answered is not None for answer in answered]
+        given = [answer for answered in answers if answered is not None for answer in answered]
         whole = bool(answers) and None not in answers
-        fresh_until = min(asked) + self._freshness.ttl if whole else float("-inf")
-        return ResourceAnswer(tuple(items), rules.window, self._clock.wall(), fresh_until)
+        fresh_until = min(answer.asked for answer in given) + self._freshness.ttl if whole else float("-inf")
+        stands_in = any(answer.failure is not None for answer in given)
+        return ResourceAnswer(tuple(items), rules.window, self._clock.wall(), fresh_until, stands_in)
 
     async def _find(self, question: ResourceQuestion) -> tuple[Described, ...]:
         """Return the objects that the question is about; NotFoundError for a name that is not there."""

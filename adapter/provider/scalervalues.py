@@ -34,13 +34,15 @@ class ObjectSamples(NamedTuple):
     """Values of objects in thousandths, by name, and when the oldest sample behind each was taken (epoch seconds).
 
     An object whose sample time is not known is not in `times`. `lookback` is how many seconds of the past the query covers, None
-    where that is not known; `oldest` is the rule's own bound on the age of a sample, None where it has none.
+    where that is not known; `oldest` is the rule's own bound on the age of a sample, None where it has none. `merges` says whether such
+    questions share their queries.
     """
 
     values: Mapping[str, int]
     times: Mapping[str, float]
     lookback: float | None
     oldest: float | None
+    merges: bool = True
 
 
 class SeriesSamples(NamedTuple):
@@ -106,7 +108,8 @@ class ScalerProvider(Provider):
             if milli is not None:
                 values[name] = milli
         times = {name: samples[-1].value for name, samples in ages.samples.items()}
-        return ObjectSamples(values, times, lookback.lookback_of(rendered), rule.config.max_sample_age)
+        merges = query.separability.separable
+        return ObjectSamples(values, times, lookback.lookback_of(rendered), rule.config.max_sample_age, merges)
 
     async def sample_series(self, question: ExternalQuestion, ttl: float) -> SeriesSamples:
         """Return what Prometheus has for an external metric, in an answer not older than `ttl` seconds. StatusError as `external`."""

@@ -459,6 +459,16 @@ async def test_the_last_answer_stands_in_while_prometheus_is_away() -> None:
         assert here.metric("fastpath_faults_active", fault="prometheus") == 0
 
 
+async def test_an_answer_says_whether_it_stands_in() -> None:
+    async with world(RULES, answer=usage(), running=pods("pod1")) as here:
+        assert not (await here.resource_provider.resource(resource_question("/pods"))).stands_in
+        here.querier.answer = lambda _: PrometheusError("unreachable", "refused")
+        here.clock.advance(20)
+        again = await here.resource_provider.resource(resource_question("/pods"))
+        assert again.stands_in
+        assert len(again.items) == 1
+
+
 async def test_an_answer_may_be_used_until_the_older_half_is_out_of_date() -> None:
     async with world(RULES, answer=usage(), running=pods("pod1")) as here:
         answer = await here.resource_provider.resource(resource_question("/pods"))

@@ -72,6 +72,12 @@ async def test_how_far_a_query_looks_back_and_what_the_rule_allows() -> None:
         assert (found.lookback, found.oldest) == (120.0, 45.0)
 
 
+@pytest.mark.parametrize(("aggregation", "merges"), [("sum(", True), ("topk(1, ", False)])
+async def test_whether_queries_of_several_questions_may_be_one(aggregation: str, *, merges: bool) -> None:
+    async with world(RULES.replace("sum(", aggregation), answer=PODS, lists=SERIES) as here:
+        assert (await objects(here)).merges is merges
+
+
 async def test_answers_are_shared_for_as_long_as_the_scaler_says() -> None:
     async with world(RULES, answer=PODS, lists=SERIES) as here:
         await objects(here)
