@@ -20,7 +20,7 @@ from adapter.monitoring import facts
 _log = logging.getLogger(__name__)
 
 LATE = 2.0
-"""An answer is late when it is older than twice its period and so many seconds."""
+"""An answer is late when the next has been due for longer than its period and so many seconds."""
 
 _LEAST_WAIT = 0.001
 
@@ -33,12 +33,19 @@ SHARED = 0.25
 FORGOTTEN = 30.0
 """After so many seconds an answer counts no more."""
 
+RESIGNED, SELDOM = 10, 15.0
+"""What has never had a value in so many answers is asked for every so many seconds: what is not there must delay nobody else."""
+
 
 class Asked(NamedTuple):
     """An answer, and after how many seconds at least its source wants to be asked again; 0 leaves that to what is seen."""
 
-    answer: Answer
+    answer: Answer | None
     pause: float = 0.0
+    error: str = ""
+    """Why there is no answer, where the source keeps its pace all the same."""
+    merges: bool = True
+    """Whether the question shared its queries with others of its group, where those of the group do."""
 
 
 Ask = Callable[[float], Awaitable[Asked]]
@@ -56,6 +63,8 @@ class Feed:
     group: Hashable
     ask: Ask
     shares: bool = False
+    alone: bool = False
+    """Whether its last answer came of queries of its own all the same."""
     listeners: dict[Hashable, float] = field(default_factory=dict)
     """Who is told of answers, each with the period it wishes for, in seconds."""
     answer: Answer | None = None
@@ -66,6 +75,9 @@ class Feed:
     interval: Interval = field(default_factory=Interval)
     flight: asyncio.Task[None] | None = None
     due: float = 0.0
+    """When it is to be asked again, in monotonic seconds."""
+    empty: int = 0
+    """How many answers in a row had no value."""
 
     @property
     def period(self) -> float:
@@ -74,15 +86,17 @@ class Feed:
         known = self.interval.known
         if self.pause:
             return max(self.pause, wished)
-        return wished if known is None else max(known / SECOND / 2, wished / 2)
+        if known is None:
+            return wished if self.empty < RESIGNED else max(SELDOM, wished)
+        return max(known / SECOND / 2, wished / 2)
 
     def state(self, now: float) -> tuple[Answer | None, str, str]:
         """Return the answer if it counts, why it is late ("" if it is not), and what the last question failed with."""
         if self.error:
             return None, "", self.error
-        if self.answer is None or self.asked is None or now - self.asked > max(FORGOTTEN, 2 * self.period):
+        if self.answer is None or self.asked is None or now > max(self.asked + FORGOTTEN, self.due + self.period):
             return None, "", ""
-        late = now - self.asked > 2 * self.period + LATE
+        late = now > self.due + self.period + LATE
         return self.answer, "its answer is late" if late else "", ""
 
 
@@ -143,6 +157,9 @@ class Feeds:
             self._tasks[feed.group] = asyncio.create_task(self._run(feed.group), name=f"questions {feed.group}"[:80])
         if feed.asked is None:
             self._wakes[feed.group].set()
+        elif feed.asked + feed.period < feed.due:  # somebody who does not wait for as long as the others
+            feed.due = max(self._clock.monotonic(), feed.asked + feed.period)
+            self._wakes[feed.group].set()
         return feed
 
     def drop(self, listener: Hashable, feed: Feed) -> None:
@@ -194,10 +211,15 @@ class Feeds:
             if not isinstance(error, FastpathError):  # a defect: said, and the metric is without a value
                 feed.pause = FORGOTTEN
         else:
-            feed.error, feed.answer, feed.pause = "", asked.answer, asked.pause
-            feed.interval.see(asked.answer.times)
+            feed.error, feed.pause, feed.alone = asked.error, asked.pause, not asked.merges
+            if asked.answer is not None:
+                feed.answer = asked.answer
+                feed.empty = 0 if asked.answer.has_value else feed.empty + 1
+                feed.interval.see(asked.answer.times, round(self._clock.wall() * SECOND))
         finally:
             feed.flight = None
+        if feed.error:
+            feed.interval.lose()
         feed.asked = started
         feed.due = started + feed.period
         wake.set()
@@ -206,7 +228,8 @@ class Feeds:
 
 def _cost(due: list[Feed]) -> int:
     """Return how many queries questions of one group send at most: of those that share, one leaves alone and the rest together."""
-    return 2 * (min(len(due), 2) if due[0].shares else len(due))
+    sharing = sum(feed.shares and not feed.alone for feed in due)
+    return 2 * (min(sharing, 2) + len(due) - sharing)
 
 
 async def _wait(wake: asyncio.Event, seconds: float | None) -> None:

@@ -51,34 +51,56 @@ class Answer(NamedTuple):
     trusted: bool = False
     """Whether the times are all there is to know: a metrics API stamps its own samples, and has no interval that we could see."""
 
+    @property
+    def has_value(self) -> bool:
+        """Whether there is any value in it."""
+        return bool(self.values or self.series or self.items)
+
 
 class Interval:
-    """How often a metric is sampled, as seen from the times of its samples."""
+    """How often a metric is sampled, as seen from the times of its samples.
 
-    __slots__ = ("_last", "_name", "_steps")
+    A time is that of the oldest of what may be many series, and those are sampled one after the other: the time moves in small steps
+    then, and how old it was before it moved says how often each is sampled.
+    """
+
+    __slots__ = ("_age", "_ages", "_last", "_name", "_steps")
 
     def __init__(self) -> None:
         self._name: str | None = None
         self._last = 0
+        self._age = 0
         self._steps: tuple[int, ...] = ()
+        self._ages: tuple[int, ...] = ()
 
     @property
     def known(self) -> int | None:
         """The usual time between two samples; None before two were seen."""
         return round(median(self._steps)) if self._steps else None
 
-    def see(self, times: Mapping[str, int]) -> None:
-        """Look at the times of an answer. One series is followed for as long as it is there."""
+    @property
+    def lasts(self) -> int | None:
+        """The usual time for which a sample is the newest of its series, of the slowest series; None before two were seen."""
+        return round(median(self._ages)) if self._ages else None
+
+    def see(self, times: Mapping[str, int], now: int) -> None:
+        """Look at the times of an answer that is of `now`. One series is followed for as long as it is there."""
         if not times:
+            self.lose()
             return
         if self._name is None or self._name not in times:
             self._name = min(times)
             self._last = times[self._name]
-            return
         step = times[self._name] - self._last
         if step > 0:
             self._steps = (*self._steps[1 - _INTERVALS :], step)
+            self._ages = (*self._ages[1 - _INTERVALS :], max(step, self._age))
             self._last = times[self._name]
+        self._age = now - self._last
+
+    def lose(self) -> None:
+        """Note that there was no answer: what lies between the samples before and after that is no interval."""
+        self._name = None
 
 
 class Aged(NamedTuple):

@@ -4,16 +4,16 @@ Here: from a metric of a spec to the feed that asks for it, and from the feed to
 be (`readings`). Law: one question is asked once however many autoscalers ask it; which source answers is decided each time it is asked.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 from adapter.clients.metricsapi import CustomValue, Described, ExternalValue, MetricsAPI
 from adapter.config.rulesfile import OnNaN
 from adapter.controller import readings
 from adapter.controller.feeds import Asked, Feed, Feeds
 from adapter.controller.readings import Answer, LeastReady
-from adapter.errors import KubernetesError
+from adapter.errors import InternalError, KubernetesError
 from adapter.model import apiselectors
 from adapter.model.autoscaling import CrossVersionObjectReference, MetricSpec
 from adapter.model.fieldselectors import FieldSelector
@@ -24,14 +24,20 @@ from adapter.model.resources import Catalogue
 from adapter.model.selectors import EVERYTHING, LabelSelector
 from adapter.provider.scalervalues import ObjectSamples, ScalerProvider
 from adapter.provider.scraped import ScrapedValues
+from adapter.provider.sourcefaults import UNFETCHED
 from adapter.rules import matchers
 from adapter.rules.query import Dropped, milli_of
 from adapter.scaling import answers
 from adapter.scaling.document import PodMetrics
-from adapter.scaling.observation import PodsReading, Reading, Unavailable
+from adapter.scaling.observation import NOT_YET, PodsReading, Reading, Unavailable
+
+_T = TypeVar("_T")
 
 HPA_PERIOD = 15.0
 """How often, in seconds, another adapter's metrics are asked for: as often as the native controller asks."""
+
+WINDOW_PART = 1 / 8
+"""How often our own rules' usages, which bring no sample times, are asked for: a window is taken for that of four samples."""
 
 _CUSTOM = "unable to fetch metrics from custom metrics API: "
 _EXTERNAL = "unable to fetch metrics from external metrics API: "
@@ -153,9 +159,9 @@ class Sources:
 
         async def ask(ttl: float) -> Asked:
             if await self._provider.knows_custom(question):
-                return Asked(_of_samples(await self._provider.sample_objects(question, site.names(), ttl)))
-            values = await self._api.pods(site.namespace, metric, str(site.selector), str(narrowed))
-            return Asked(_of_custom(values), self._api_period)
+                return _asked(await self._provider.sample_objects(question, site.names(), ttl))
+            asking = self._api.pods(site.namespace, metric, str(site.selector), str(narrowed))
+            return await self._ask_api(asking, _of_custom)
 
         key = ("pods", site.owner, question)  # the pods are the owner's own
         group = ("pods", metric, narrowed)
@@ -175,12 +181,9 @@ class Sources:
             within = None if is_namespace else namespace
             question = CustomQuestion(resource, within, name, metric, EVERYTHING, narrowed)
             if await self._provider.knows_custom(question):
-                return Asked(_of_samples(await self._provider.sample_objects(question, (name,), ttl)))
-            values = await self._api.described(Described(resource, namespace, name), metric, str(narrowed))
-            if len(values) != 1:
-                count = f"returned {len(values)} results when we asked for exactly one"
-                raise KubernetesError(0, "Count", f"the custom metrics API server {count}")
-            return Asked(_of_custom(values), self._api_period)
+                return _asked(await self._provider.sample_objects(question, (name,), ttl))
+            asking = self._api.described(Described(resource, namespace, name), metric, str(narrowed))
+            return await self._ask_api(asking, _of_one)
 
         key = ("object", namespace, described, metric, narrowed)
         group = ("object", described.kind, metric, narrowed)
@@ -206,8 +209,7 @@ class Sources:
                 times = {} if samples.time is None else {"": readings.nanoseconds(samples.time)}
                 answer = Answer({}, times, samples.values, _span(samples.lookback), _span(samples.oldest))
                 return Asked(answer)
-            values = await self._api.external(namespace, metric, str(narrowed))
-            return Asked(_of_external(values), self._api_period)
+            return await self._ask_api(self._api.external(namespace, metric, str(narrowed)), _of_external)
 
         key = ("external", namespace, metric, narrowed)
         return self._feeds.want(site.owner, site.period, key, lambda: Feed(key, key, ask))
@@ -220,14 +222,22 @@ class Sources:
         async def ask(_: float) -> Asked:
             if self._usages.answers:
                 usages = await self._usages.resource(question)
-                return Asked(Answer({}, {}, items=_of_usages(usages), trusted=True))
-            items = await self._api.resource(site.namespace, str(site.selector))
-            return Asked(Answer({}, {}, items=tuple(items), trusted=True), self._api_period)
+                if usages.stands_in:
+                    raise InternalError(UNFETCHED)
+                return Asked(_of_items(_of_usages(usages)), min(self._api_period, usages.window * WINDOW_PART))
+            return await self._ask_api(self._api.resource(site.namespace, str(site.selector)), _of_items)
 
         key = ("resource", site.namespace, site.selector)
         return self._feeds.want(
             site.owner, site.period, key, lambda: Feed(key, ("resource", site.namespace), ask, shares=True)
         )
+
+    async def _ask_api(self, asking: Awaitable[Sequence[_T]], answer_of: Callable[[Sequence[_T]], Answer]) -> Asked:
+        """Ask another adapter: no more often while that fails than while it answers."""
+        try:
+            return Asked(answer_of(await asking), self._api_period)
+        except KubernetesError as error:
+            return Asked(None, self._api_period, str(error))
 
 
 # -- sources ---------------------------------------------------------------------------------------------------------------
@@ -262,7 +272,8 @@ class _Fed:
     def _state(self, view: View, prefix: str) -> tuple[Answer, str] | Unavailable:
         answer, late, error = self.feed.state(view.monotonic)
         if answer is None:
-            return Unavailable("NotAnswered", prefix + (error or _NOT_YET))
+            reason = NOT_YET if self.feed.asked is None else "NotAnswered"
+            return Unavailable(reason, prefix + (error or _NOT_YET))
         return answer, late
 
 
@@ -274,7 +285,7 @@ class _Pods(_Fed):
         if isinstance(state, Unavailable):
             return state
         answer, late = state
-        return readings.of_pods(answer, self.feed.interval.known, view.now, late, "custom")
+        return readings.of_pods(answer, self.feed.interval.lasts, view.now, late, "custom")
 
 
 class _Object(_Fed):
@@ -285,7 +296,7 @@ class _Object(_Fed):
         if isinstance(state, Unavailable):
             return state
         answer, late = state
-        return readings.of_object(answer, self.feed.interval.known, view.now, late, view.least_ready)
+        return readings.of_object(answer, self.feed.interval.lasts, view.now, late, view.least_ready)
 
 
 class _Series(_Fed):
@@ -296,7 +307,7 @@ class _Series(_Fed):
         if isinstance(state, Unavailable):
             return state
         answer, late = state
-        return readings.of_series(answer, self.feed.interval.known, view.now, late, view.least_ready)
+        return readings.of_series(answer, self.feed.interval.lasts, view.now, late, view.least_ready)
 
 
 @dataclass(slots=True, eq=False)
@@ -386,6 +397,8 @@ class _ScrapedPods:
             self.beside.close()
             self.beside = None
         if not values:
+            if self.beside is not None and self.beside.feed.asked is None:
+                return self.beside.read(view)  # not scraped yet, not answered yet
             return Unavailable("NoMetrics", "no metrics returned from custom metrics API")
         return PodsReading(values, {}, overdue)
 
@@ -433,15 +446,23 @@ def _span(seconds: float | None) -> int | None:
     return None if seconds is None else round(seconds * SECOND)
 
 
-def _of_samples(samples: ObjectSamples) -> Answer:
+def _asked(samples: ObjectSamples) -> Asked:
     times = {name: readings.nanoseconds(time) for name, time in samples.times.items()}
-    return Answer(samples.values, times, (), _span(samples.lookback), _span(samples.oldest))
+    answer = Answer(samples.values, times, (), _span(samples.lookback), _span(samples.oldest))
+    return Asked(answer, merges=samples.merges)
 
 
 def _of_custom(values: Sequence[CustomValue]) -> Answer:
     found = {value.described_object.name: value.value.milli for value in values}
     times = {value.described_object.name: value.timestamp for value in values if value.timestamp is not None}
     return Answer(found, times, (), _longest(value.window_seconds for value in values), trusted=True)
+
+
+def _of_one(values: Sequence[CustomValue]) -> Answer:
+    if len(values) != 1:
+        count = f"returned {len(values)} results when we asked for exactly one"
+        raise KubernetesError(0, "Count", f"the custom metrics API server {count}")
+    return _of_custom(values)
 
 
 def _of_external(values: Sequence[ExternalValue]) -> Answer:
@@ -456,6 +477,10 @@ def _longest(windows: Iterable[int | None]) -> int | None:
     if not found or None in found:
         return None
     return max(window for window in found if window is not None) * SECOND
+
+
+def _of_items(items: Sequence[PodMetrics]) -> Answer:
+    return Answer({}, {}, items=tuple(items), trusted=True)
 
 
 def _of_usages(answer: ResourceAnswer) -> tuple[PodMetrics, ...]:

@@ -14,6 +14,10 @@ from adapter.model.pods import PodFacts
 NO_STATUS = HorizontalPodAutoscalerStatus()
 
 
+NOT_YET = "NotYet"
+"""The reason of what was not answered yet since it was first asked: it is not known whether there is a value."""
+
+
 class Unavailable(msgspec.Struct, frozen=True):
     """Why there is no value: a reason in one word for programs, and a sentence, which for upstream's errors is upstream's."""
 

@@ -5,10 +5,12 @@ from collections.abc import AsyncIterator, Hashable, Iterable
 
 import pytest
 
+from adapter.controller import readings
 from adapter.controller.feeds import Asked, Budget, Feed, Feeds
 from adapter.controller.readings import Answer
 from adapter.errors import InternalError, KubernetesError
 from adapter.model.instants import SECOND
+from adapter.scaling.observation import ExternalReading
 from tests.support.election import LoopClock
 
 pytestmark = [pytest.mark.looptime]
@@ -24,6 +26,8 @@ class Source:
         self.taken: list[float] = []
         """How old an answer may be, each time it is asked."""
         self.error: Exception | None = None
+        self.empty = False
+        self.merges = True
         self.pause = 0.0
         self.gate = asyncio.Event()
         self.gate.set()
@@ -34,8 +38,10 @@ class Source:
         await self.gate.wait()
         if self.error is not None:
             raise self.error
+        if self.empty:
+            return Asked(Answer({}, {}), self.pause)
         taken = round(self.clock.wall() // self.interval * self.interval * SECOND)
-        return Asked(Answer({"a": 1}, {"a": taken}), self.pause)
+        return Asked(Answer({"a": 1}, {"a": taken}), self.pause, merges=self.merges)
 
     def feed(self, key: str = "a", *, shares: bool = False) -> Feed:
         return Feed(key, "group" if shares else key, self.ask, shares)
@@ -98,6 +104,20 @@ async def test_another_adapters_metrics_have_their_own_pace(feeds: Feeds) -> Non
     await asyncio.sleep(61)
 
     assert len(source.asked) == 5
+
+
+async def test_they_keep_it_while_they_fail(feeds: Feeds) -> None:
+    asked = []
+
+    async def ask(_: float) -> Asked:
+        asked.append(1)
+        return Asked(None, 15.0, "no such metric")
+
+    feed = feeds.want("web", 1.0, "a", lambda: Feed("a", "a", ask))
+    await asyncio.sleep(61)
+
+    assert feed.state(LoopClock().monotonic()) == (None, "", "no such metric")
+    assert len(asked) == 5
 
 
 async def test_one_question_for_all_who_ask_it(feeds: Feeds, told: Told) -> None:
@@ -183,6 +203,93 @@ async def test_so_many_queries_a_second(feeds: Feeds) -> None:
     await asyncio.sleep(30)
 
     assert 20 * 30 - 100 <= 2 * len(source.asked) <= 20 * 30 + 100
+
+
+async def test_questions_that_ought_to_share_and_do_not_cost_as_their_own(feeds: Feeds) -> None:
+    """A query that cannot be merged is known by its first answer."""
+    source = Source(LoopClock(), interval=0.1)
+    source.merges = False
+    for number in range(40):
+        key = f"q{number}"
+        feeds.want("web", 0.1, key, lambda key=key: Feed(key, "group", source.ask, shares=True))  # type: ignore[misc]  # a closure
+    await asyncio.sleep(1)
+    source.asked.clear()
+    await asyncio.sleep(30)
+
+    assert 0 < 2 * len(source.asked) <= 20 * 30 + 100
+
+
+async def test_what_has_no_value_at_all_delays_nobody_else(feeds: Feeds) -> None:
+    nothing, good = Source(LoopClock()), Source(LoopClock(), interval=2.0)
+    nothing.empty = True
+    for number in range(40):
+        feeds.want("api", 1.0, f"q{number}", lambda number=number: nothing.feed(f"q{number}"))  # type: ignore[misc]  # a closure
+    feeds.want("web", 1.0, "good", lambda: good.feed("good"))
+    await asyncio.sleep(240)
+
+    assert max(later - sooner for sooner, later in zip(good.asked[-10:], good.asked[-9:], strict=False)) < 2.0
+
+
+async def test_what_has_no_value_now_is_asked_for_as_before(feeds: Feeds) -> None:
+    source = Source(LoopClock(), interval=2.0)
+    feeds.want("web", 1.0, "a", source.feed)
+    await asyncio.sleep(20)
+    source.empty = True
+    await asyncio.sleep(60)
+    source.asked.clear()
+    await asyncio.sleep(10)
+
+    assert len(source.asked) == 10
+
+
+@pytest.mark.parametrize("empty", [True, False])
+async def test_an_outage_is_no_sample_interval(feeds: Feeds, *, empty: bool) -> None:
+    source = Source(LoopClock(), interval=15.0)
+    feed = feeds.want("web", 1.0, "a", source.feed)
+    await asyncio.sleep(3)
+    source.empty, source.error = empty, None if empty else InternalError("down")
+    await asyncio.sleep(600)
+    source.empty, source.error = False, None
+    await asyncio.sleep(60)
+
+    assert feed.interval.known == 15 * SECOND
+
+
+async def test_who_asks_more_often_than_the_others_does_not_wait_for_them(feeds: Feeds) -> None:
+    source = Source(LoopClock())
+    source.empty = True  # so that no interval is known
+    feed = feeds.want("web", 60.0, "a", source.feed)
+    await asyncio.sleep(40)
+    assert feeds.want("api", 1.0, "a", source.feed) is feed
+    answer, late, _ = feed.state(source.clock.monotonic())
+    assert (answer, late) == (Answer({}, {}), ""), "it is not late because somebody else would have asked before"
+    await asyncio.sleep(2.5)
+
+    assert source.asked[1:] == pytest.approx([source.asked[0] + each for each in (40, 41, 42)], abs=0.1)
+
+
+@pytest.mark.parametrize("targets", [1, 4, 20])
+@pytest.mark.parametrize("every", [15, 60])
+async def test_a_sum_over_targets_that_are_scraped_one_after_the_other_is_never_too_old(
+    feeds: Feeds, targets: int, every: int
+) -> None:
+    clock = LoopClock()
+
+    async def ask(_: float) -> Asked:
+        offsets = [number * every / targets for number in range(targets)]
+        oldest = min((clock.wall() - offset) // every * every + offset for offset in offsets)
+        return Asked(Answer({}, {"": round(oldest * SECOND)}, (1000,) * targets, 0))
+
+    feed = feeds.want("web", 1.0, "a", lambda: Feed("a", "a", ask))
+    await asyncio.sleep(200)
+    for _ in range(100):
+        await asyncio.sleep(1)
+        answer, late, _ = feed.state(clock.monotonic())
+        assert answer is not None
+        now = round(clock.wall() * SECOND)
+        found = readings.of_series(answer, feed.interval.lasts, now, late, lambda _: 1)
+        assert isinstance(found, ExternalReading)
+        assert found.overdue == ""
 
 
 async def test_questions_that_share_cost_as_one() -> None:

@@ -106,16 +106,38 @@ def test_an_unknown_window_waits_for_pods_that_became_ready() -> None:
 def test_intervals_are_seen_from_times() -> None:
     interval = Interval()
     for at in (0, 0, 5, 5, 10, 25, 30):
-        interval.see({"a": at, "b": at + 3})
+        interval.see({"a": at, "b": at + 3}, at + 2)
 
-    assert interval.known == 5
+    assert (interval.known, interval.lasts) == (5, 5)
+
+
+def test_the_oldest_of_many_series_moves_in_small_steps_and_is_an_interval_old() -> None:
+    interval = Interval()
+    for now in range(100, 130):
+        interval.see({"": now // 3 * 3 - 12}, now)  # of five series, each sampled every 15, one every 3
+
+    assert (interval.known, interval.lasts) == (3, 14)
 
 
 def test_an_interval_follows_another_series_when_its_own_is_gone() -> None:
     interval = Interval()
-    interval.see({"a": 5})
-    interval.see({"b": 100})
-    interval.see({})
-    interval.see({"b": 110})
+    interval.see({"a": 5}, 6)
+    interval.see({"b": 100}, 101)
+    interval.see({"b": 110}, 111)
 
     assert interval.known == 10
+
+
+@pytest.mark.parametrize("empty", [True, False])
+def test_between_samples_without_an_answer_in_between_lies_no_interval(*, empty: bool) -> None:
+    interval = Interval()
+    interval.see({"a": 5}, 6)
+    if empty:
+        interval.see({}, 50)
+    else:
+        interval.lose()
+    interval.see({"a": 100}, 101)
+    assert (interval.known, interval.lasts) == (None, None)
+
+    interval.see({"a": 110}, 111)
+    assert (interval.known, interval.lasts) == (10, 10)

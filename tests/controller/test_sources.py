@@ -344,7 +344,7 @@ async def test_pods_of_another_adapter() -> None:
         source = here.open(pods_metric(name="load"))
 
         assert here.read(source) == Unavailable(
-            "NotAnswered", "unable to fetch metrics from custom metrics API: no answer yet"
+            "NotYet", "unable to fetch metrics from custom metrics API: no answer yet"
         )
         before = source.sampled
         assert before is None
@@ -378,8 +378,8 @@ async def test_an_object_of_ours() -> None:
         assert here.provided.asked[0].resource == "ingresses.networking.k8s.io"
         assert source.sampled == STAMPED - SECOND
         (feed,) = here.feeds._feeds.values()
-        feed.interval.see({"main": 0})
-        feed.interval.see({"main": 10**30})
+        feed.interval.see({"main": 0}, 0)
+        feed.interval.see({"main": 10**30}, 10**30)
         assert source.span is not None
 
 
@@ -515,10 +515,19 @@ async def test_cpu_by_rules_of_ours() -> None:
         assert (await here.answered(whole)).values == {"a": 301}
         assert here.read(part).values == {"a": 300}
         assert len(here.feeds) == 1, "one question for both"
-        for feed in here.feeds._feeds.values():
-            feed.due = 1e9  # not asked again
-        here.clock.advance(4.1)
+        (feed,) = here.feeds._feeds.values()
+        assert feed.period == 15.0 / 8, "they bring no sample times: as if four samples made a window"
+        here.clock.advance(5.8)
         assert here.read(whole) == PodsReading({"a": 301}, here.read(whole).samples, "its answer is late")
+
+
+async def test_cpu_by_rules_of_ours_from_before_a_failure_is_none() -> None:
+    async with bench() as here:
+        here.provided.usages = ResourceAnswer((), 60.0, WALL, 0.0, stands_in=True)
+        reading = await here.answered(here.open(cpu_metric()))
+
+        assert isinstance(reading, Unavailable)
+        assert reading.message.endswith("unable to fetch metrics")
 
 
 async def test_failures_have_upstreams_words() -> None:
@@ -529,6 +538,8 @@ async def test_failures_have_upstreams_words() -> None:
         assert reading.message == (
             "unable to fetch metrics from custom metrics API: the server could not find the metric load for pods"
         )
+        (feed,) = here.feeds._feeds.values()
+        assert feed.period == 15.0, "no more often than while it answers"
 
 
 async def test_a_selector_that_is_none_has_no_value() -> None:
@@ -542,3 +553,21 @@ async def test_a_selector_that_is_none_has_no_value() -> None:
         assert reading.reason == "InvalidSelector"
         source.close()
         assert (source.sampled, source.span, len(here.feeds)) == (None, None, 0)
+
+
+async def test_what_is_neither_scraped_nor_answered_yet_is_no_failure() -> None:
+    async with bench() as here:
+        source = here.open(pods_metric(name="load"))
+        assert here.read(source).reason == "NotYet"
+
+        assert (await here.answered(source)).reason == "NoMetrics"
+
+
+@pytest.mark.parametrize("merges", [True, False])
+async def test_whether_questions_share_their_queries_is_known_by_the_answer(*, merges: bool) -> None:
+    async with bench(scrapes=False) as here:
+        here.provided.objects = samples(a=1000)._replace(merges=merges)
+        await here.answered(here.open(pods_metric(name="load")))
+
+        (feed,) = here.feeds._feeds.values()
+        assert feed.alone is not merges
