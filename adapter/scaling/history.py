@@ -139,11 +139,15 @@ def _fresh(entries: tuple[Recommendation, ...], now: int) -> tuple[Recommendatio
 
 
 class ScaleEvent(NamedTuple):
-    """A change that was written: how many replicas, always positive, and when. `outdated` once no policy counts it; that stays."""
+    """A change that was written: how many replicas, always positive, and when. `outdated` once no policy counts it; that stays.
+
+    One that is `assumed` may not have been made so lately: it keeps from raising, and it gives no leave to lower.
+    """
 
     change: int
     at: int
     outdated: bool = False
+    assumed: bool = False
 
 
 Events = tuple[ScaleEvent, ...]
@@ -151,10 +155,10 @@ Events = tuple[ScaleEvent, ...]
 
 def changed_within(events: Sequence[ScaleEvent], after: int) -> int:
     """Return the sum of the changes after an instant, in 32 bits; whether an event is outdated does not matter."""
-    return w32(sum(change for change, at, _ in events if at > after))
+    return w32(sum(event.change for event in events if event.at > after))
 
 
-def with_event(events: Events, change: int, now: int, longest_period: int) -> Events:
+def with_event(events: Events, change: int, now: int, longest_period: int, *, assumed: bool = False) -> Events:
     """Return the events of one direction with one more: in the place of the last outdated one, else at the end.
 
     Outdated is what is older than the longest period of that direction's policies, though the other direction may have a longer one:
@@ -165,7 +169,7 @@ def with_event(events: Events, change: int, now: int, longest_period: int) -> Ev
         for event in events
     ]
     place = max((index for index, event in enumerate(kept) if event.outdated), default=len(kept))
-    kept[place : place + 1] = [ScaleEvent(change, now)]
+    kept[place : place + 1] = [ScaleEvent(change, now, assumed=assumed)]
     return tuple(kept)
 
 
@@ -177,13 +181,13 @@ class History(msgspec.Struct, frozen=True):
     downs: Events = ()
 
 
-def with_change(history: History, change: int, now: int, periods: tuple[int, int]) -> History:
+def with_change(history: History, change: int, now: int, periods: tuple[int, int], *, assumed: bool = False) -> History:
     """Return the history after somebody changed the count by so many replicas; 0 changes nothing.
 
     `periods` are the longest periods of the policies up and down: whoever wrote, policies count it.
     """
     if change > 0:
-        return msgspec.structs.replace(history, ups=with_event(history.ups, change, now, periods[0]))
+        return msgspec.structs.replace(history, ups=with_event(history.ups, change, now, periods[0], assumed=assumed))
     if change < 0:
         return msgspec.structs.replace(history, downs=with_event(history.downs, -change, now, periods[1]))
     return history

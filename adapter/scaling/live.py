@@ -65,10 +65,12 @@ def notice(
     At the first look the status tells what the count was. Where there is none and the count is ours, it may be a raise from the minimum.
     """
     writers, status = memory.writers, memory.status
+    assumed = False
     if writers.known is None and replicas:
         count = _count_after(status)
         if count is None and manager == OWN:
             count = min(replicas, autoscaler.limits.lowest)
+            assumed = True
         writers = msgspec.structs.replace(writers, known=count)
     seen = writing.seen(writers, replicas, manager, now)
     if seen.change is None:
@@ -79,7 +81,7 @@ def notice(
         autoscaler.up.longest_period if autoscaler.up else 0,
         autoscaler.down.longest_period if autoscaler.down else 0,
     )
-    history = histories.with_change(memory.history, seen.change.replicas, now, periods)
+    history = histories.with_change(memory.history, seen.change.replicas, now, periods, assumed=assumed)
     return msgspec.structs.replace(memory, history=history, writers=seen.writers), seen.change
 
 
@@ -171,6 +173,8 @@ def _count_after(status: HorizontalPodAutoscalerStatus) -> int | None:
         return None
     if status.current_replicas == 0 and any(each.reason in _UNSEEN for each in status.conditions):
         return None
+    if any(each.type == ABLE_TO_SCALE and each.reason == "SucceededRescale" for each in status.conditions):
+        return status.desired_replicas  # though no metric may have had a value: bounds and fallbacks need none
     done = {each.type: each.status == "True" for each in status.conditions}
     is_done = done.get(ABLE_TO_SCALE, False) and done.get(SCALING_ACTIVE, True)
     return status.desired_replicas if is_done else status.current_replicas

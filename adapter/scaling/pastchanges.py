@@ -24,9 +24,8 @@ def changes_of(ups: Events, downs: Events, now: int, longest_period: int = LONGE
     Of more than `MOST` the oldest become one in each direction, as late as the last of them: policies count them for longer, not shorter.
     """
     after = now - longest_period
-    found = [(at, change) for change, at, _ in ups if at > after] + [
-        (at, -change) for change, at, _ in downs if at > after
-    ]
+    found = [(up.at, up.change) for up in ups if up.at > after and not up.assumed]
+    found += [(down.at, -down.change) for down in downs if down.at > after]
     found.sort()
     if len(found) > MOST:
         old, kept = found[: 2 - MOST], found[2 - MOST :]

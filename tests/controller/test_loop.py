@@ -324,6 +324,41 @@ async def test_a_change_of_leader_keeps_scale_events_and_forgets_recommendations
     assert bench.server.writes == [("web", 8)]
 
 
+async def test_a_change_of_leader_counts_a_change_without_metrics_once(bench: Bench) -> None:
+    bench.sources.readings["queue"] = GONE
+    bench.put(fpa(QUEUE, maxReplicas=60), replicas=50)
+    await bench.step()
+    bench.controller.put(fpa(QUEUE, maxReplicas=10))
+    await bench.step(1)
+    assert bench.server.writes == [("web", 10)]
+    bench.server.tell("web")
+    _, status, changes = bench.server.statuses[-1]
+    bench.controller.close()
+
+    bench.start().put(msgspec.structs.replace(fpa(QUEUE, maxReplicas=10), status=full_status(status, changes)))
+    await bench.step(1)
+    work = bench.controller.find(KEY)
+    assert work is not None
+    assert [each.change for each in work.memory.history.downs] == [40]
+
+
+@pytest.mark.parametrize(("load", "written"), [(2, [("web", 19)]), (200, [])])
+async def test_a_count_of_ours_without_a_status_is_neither_raised_nor_lowered_faster_than_policies(
+    bench: Bench, load: int, written: list[tuple[str, int]]
+) -> None:
+    """As after each start with autoscalers in files: whether we have just raised it or hours ago, nobody knows."""
+    bench.sources.readings["queue"] = wanted(load)
+    policy = {"type": "Pods", "value": 1, "periodSeconds": 300}
+    slow = {"scaleDown": {"stabilizationWindowSeconds": 0, "policies": [policy]}}
+    bench.server.set("web", 20, manager="fastpath")
+    bench.put(fpa(QUEUE, minReplicas=2, maxReplicas=100, behavior=slow))
+    bench.pods.pods["app=web"] = pods(20)
+    await bench.step()
+    await bench.step(1)
+
+    assert bench.server.writes == written
+
+
 async def test_absence_never_shrinks(bench: Bench) -> None:
     bench.sources.readings["queue"] = GONE
     bench.put(fpa(QUEUE), replicas=4)

@@ -12,7 +12,7 @@ from adapter.errors import InputError
 from adapter.model.instants import SECOND
 from adapter.scaling import document, result
 from adapter.scaling.document import Document
-from adapter.scaling.history import Listed
+from adapter.scaling.history import Listed, ScaleEvent
 from adapter.scaling.settings import Settings
 from tests.support.scaling import NOW
 
@@ -90,8 +90,8 @@ def test_ages_become_instants() -> None:
 
     assert isinstance(history.recommendations, Listed)
     assert history.recommendations.entries == ((3, NOW - 300 * SECOND), (4, NOW - 370_000_000))
-    assert history.ups == ((2, NOW - 15 * SECOND, False),)
-    assert history.downs == ((1, NOW, False),)
+    assert history.ups == (ScaleEvent(2, NOW - 15 * SECOND),)
+    assert history.downs == (ScaleEvent(1, NOW),)
 
 
 def test_options_are_settings() -> None:

@@ -20,6 +20,11 @@ def test_they_are_in_the_order_of_time_with_their_sign() -> None:
     assert changes_of(ups, downs, NOW, 10 * SECOND) == changes[2:]
 
 
+def test_what_was_only_assumed_is_not_told() -> None:
+    assumed = ScaleEvent(3, NOW - 5 * SECOND, assumed=True)
+    assert changes_of((assumed, ScaleEvent(1, NOW)), (), NOW) == (PastChange(1, FineInstant(NOW)),)
+
+
 def test_nothing() -> None:
     assert changes_of((), (), NOW) == ()
     assert events_of(None) == ((), ())
@@ -28,7 +33,11 @@ def test_nothing() -> None:
 
 _EVENTS = st.lists(
     st.builds(
-        ScaleEvent, st.integers(1, 50), st.integers(0, 2 * LONGEST_PERIOD).map(lambda age: NOW - age), st.booleans()
+        ScaleEvent,
+        st.integers(1, 50),
+        st.integers(0, 2 * LONGEST_PERIOD).map(lambda age: NOW - age),
+        st.booleans(),
+        st.just(value=False),
     ),
     max_size=MOST // 2,
 ).map(tuple)
