@@ -55,7 +55,8 @@ class Journal:
     def __init__(self, per_autoscaler: int = PER_AUTOSCALER, in_all: int = IN_ALL) -> None:
         self._per_autoscaler = per_autoscaler
         self._in_all = in_all
-        self._all: deque[Entry] = deque()
+        self._all: dict[int, Entry] = {}
+        """All that are kept, by identity, oldest first."""
         self._own: dict[Key, deque[Entry]] = {}
         self._marks: dict[Key, tuple[object, ...]] = {}
 
@@ -71,11 +72,11 @@ class Journal:
         self._marks[entry.key] = entry.mark
         own = self._own.setdefault(entry.key, deque())
         own.append(entry)
-        self._all.append(entry)
+        self._all[id(entry)] = entry
         if len(own) > self._per_autoscaler:
-            own.popleft()
+            del self._all[id(own.popleft())]
         while len(self._all) > self._in_all:
-            self._evict(self._all.popleft())
+            self._evict(self._all.pop(next(iter(self._all))))
 
     def quiet(self, key: Key) -> None:
         """Note that a decision had nothing to tell: what comes after it is news again."""
@@ -83,7 +84,8 @@ class Journal:
 
     def forget(self, key: Key) -> None:
         """Forget an autoscaler that is gone."""
-        self._own.pop(key, None)
+        for entry in self._own.pop(key, ()):
+            del self._all[id(entry)]
         self._marks.pop(key, None)
 
     def of(self, key: Key) -> Sequence[Entry]:
@@ -96,6 +98,7 @@ class Journal:
             own.popleft()
             if not own:
                 del self._own[entry.key]
+                self._marks.pop(entry.key, None)
 
 
 def show(entry: Entry) -> dict[str, Any]:

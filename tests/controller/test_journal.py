@@ -46,8 +46,12 @@ def test_of_all_together_the_newest_are_kept() -> None:
     assert (times(journal, A), times(journal, B)) == ([2], [3, 4, 5])
 
     journal.note(entry(B, 6))
+    assert (times(journal, A), times(journal, B)) == ([2], [4, 5, 6]), "what is kept no more makes no room scarce"
+    assert len(journal) == 4
+
+    journal.note(entry(Key("shop", "c"), 7))
     assert (times(journal, A), times(journal, B)) == ([], [4, 5, 6])
-    assert len(journal) == 3
+    assert journal.tells(A, (2,)), "what was evicted may be told again"
 
 
 def test_what_was_forgotten_takes_nothing_of_its_successor() -> None:
