@@ -101,7 +101,8 @@ class Controller:
         work = self._works.get(key)
         if work is not None and work.object.metadata.uid != autoscaler.metadata.uid:
             # another object under the same name starts anew; what was done to the target lately counts all the same
-            events = work.memory.history.ups, work.memory.history.downs
+            if work.object.spec.scale_target_ref == autoscaler.spec.scale_target_ref:
+                events = work.memory.history.ups, work.memory.history.downs
             self.remove(key)
             work = None
         if work is None:
@@ -148,18 +149,23 @@ class Controller:
             work.close()
             self._hide(work.key)
         self._works.clear()
+        self._monitoring.scaler_autoscalers.set(0)
 
     # -- when ----------------------------------------------------------------------------------------------------------
 
     def touch(self, key: Key) -> None:
-        """Note that something an autoscaler depends on has changed: it is decided at once, or after a short while if it just was."""
+        """Note that something an autoscaler depends on has changed: it is decided at once, or after a short while if it just was.
+
+        Changes do not cut the pause after a failed write short: whoever may not write would take the turns of those who may.
+        """
         work = self._works.get(key)
         if work is None:
             return
         if work.busy:
             work.again = True
             return
-        self._schedule(work, max(self._clock.monotonic(), work.decided + _GAP * work.period))
+        gap = self._period(work) if work.failures else _GAP * work.period
+        self._schedule(work, max(self._clock.monotonic(), work.decided + gap))
 
     def touch_all(self, keys: Iterable[Key]) -> None:
         """Note the same of several."""
@@ -273,7 +279,8 @@ class Controller:
             task.add_done_callback(self._writes.discard)
             return
         work.failures = 0
-        self._keep(work, seen, made, change, now, "none")
+        if change is not None or not _waits(seen, made):
+            self._keep(work, seen, made, change, now, "none")
 
     def _notice(self, work: Work, target: Target, now: int) -> Change | None:
         """Take notice of the count, and tell of a change that begins a pause."""
@@ -417,12 +424,13 @@ class Controller:
         if outcome.error:
             work.failures += 1
             circumstances: Circumstances = seen.circumstances
-            told = live.failed(work.prepared, seen.observation, work.memory, now, circumstances, outcome.error)
+            told = live.failed(attempt.prepared, seen.observation, work.memory, now, circumstances, outcome.error)
             self._keep(work, seen, told, change, now, "failed")
             return
         work.failures = 0
         if not made.rescale:
-            self._keep(work, seen, made, change, now, "none")
+            if change is not None or not _waits(seen, made):
+                self._keep(work, seen, made, change, now, "none")
         elif outcome.resource_version:
             work.written = Written(made.replicas, outcome.resource_version, seen.target.resource_version)
             self._observe_stages(seen, now, started)
@@ -492,6 +500,11 @@ class Controller:
                 stages["load-to-sample"] = newest.span / SECOND
         for stage, seconds in stages.items():
             self._monitoring.scaler_stages.labels(stage).observe(seconds)
+
+
+def _waits(seen: Seen, made: Decision) -> bool:
+    """Tell whether a decision came to nothing for want of an answer that is under way: of that there is nothing to tell."""
+    return bool(made.error) and seen.waits
 
 
 def _sampled(given: Input) -> int:

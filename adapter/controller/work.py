@@ -27,7 +27,7 @@ from adapter.scaling.autoscaler import Autoscaler
 from adapter.scaling.decision import Decision, Event
 from adapter.scaling.history import Events
 from adapter.scaling.live import Circumstances, Memory
-from adapter.scaling.observation import NO_STATUS, Observation, Reading, Unavailable
+from adapter.scaling.observation import NO_STATUS, NOT_YET, Observation, Reading, Unavailable
 from adapter.scaling.settings import Settings
 
 _NOT_READ = Unavailable("NotRead", "nothing was read")
@@ -112,6 +112,11 @@ class Seen(NamedTuple):
     target: Target
     inputs: tuple[Input, ...]
 
+    @property
+    def waits(self) -> bool:
+        """Whether the first answer to the question of a metric is still awaited."""
+        return any(isinstance(each.reading, Unavailable) and each.reading.reason == NOT_YET for each in self.inputs)
+
 
 class Last(NamedTuple):
     """The last decision: when, what it saw (None where it looked at nothing), what it said."""
@@ -167,7 +172,8 @@ class Work:
     @property
     def period(self) -> float:
         """Return the longest time between two decisions, in seconds."""
-        return self.object.spec.sync_period / SECOND
+        least, most = fastpathautoscaler.SYNC_PERIODS  # a spec that is refused may have any
+        return min(max(self.object.spec.sync_period, least), most) / SECOND
 
     @property
     def sources(self) -> Sequence[Source]:
@@ -280,7 +286,10 @@ class Work:
                 pods, selected_by = following.pods, following.selected_by
             except NotSyncedError as error:
                 return Unfound(str(error), known=False)
-            self._open_sources(following)
+            if looks:
+                self._open_sources(following)
+            else:
+                self._stop_asking()
         inputs: tuple[Input, ...] = ()
         if looks and (replicas == 0 or lowest <= replicas <= highest) and following is not None:
             view = View(pods, lambda since: self._least_ready(pods, since, now), now, monotonic)
@@ -321,10 +330,13 @@ class Work:
             self._sources = () if self.violations else tuple(around.sources.open(each, site) for each in metrics)
             self._counting = tuple(map(_counts_pods, metrics))
 
-    def _close_sources(self) -> None:
+    def _stop_asking(self) -> None:
         for source in self._sources:
             source.close()
         self._sources = ()
+
+    def _close_sources(self) -> None:
+        self._stop_asking()
         if self._following is not None:
             self._following.close()
             self._following = None

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 import pytest
@@ -9,9 +10,9 @@ import pytest
 from adapter.controller.seams import Key, Unfound
 from adapter.model.fastpathautoscaler import full_status
 from adapter.model.instants import SECOND
-from adapter.scaling.observation import ExternalReading, Unavailable
+from adapter.scaling.observation import NOT_YET, ExternalReading, Unavailable
 from tests.support.controller import Bench, fpa
-from tests.support.scaling import external_metric, pods
+from tests.support.scaling import external_metric, pods, pods_metric
 from tests.support.waiting import until
 
 KEY = Key("default", "web")
@@ -232,6 +233,41 @@ async def test_a_write_that_fails_is_told_and_tried_again_later(bench: Bench) ->
     assert bench.server.writes == [("web", 7)]
 
 
+async def test_changes_do_not_cut_the_pause_after_failed_writes_short(bench: Bench) -> None:
+    """Whoever may not write would take the turns of those who may."""
+    bench.server.fail = "forbidden"
+    bench.sources.readings["queue"] = wanted(7)
+    bench.put(fpa(QUEUE), replicas=4)
+    failures = []
+    for _ in range(600):
+        await bench.step(0.1)
+        bench.controller.touch(KEY)
+        work = bench.controller.find(KEY)
+        assert work is not None
+        failures.append(work.failures)
+    assert 4 <= failures[-1] <= 10
+
+    bench.server.fail = ""
+    bench.controller.put(fpa(QUEUE, maxReplicas=30))
+    await bench.step(0.1)
+    assert bench.server.writes == [("web", 7)], "another spec ends it"
+
+
+@pytest.mark.parametrize("spec", [{"metrics": [*QUEUE, pods_metric("10")]}, {"maxReplicas": 0}])
+async def test_a_write_that_fails_after_the_spec_has_changed_is_told(bench: Bench, spec: dict[str, Any]) -> None:
+    bench.server.fail, bench.server.gate = "forbidden", asyncio.Event()
+    bench.sources.readings["queue"] = wanted(7)
+    bench.put(fpa(QUEUE), replicas=4)
+    await bench.step()
+    bench.controller.put(fpa(**{"metrics": QUEUE, **spec}))
+    bench.server.gate.set()
+    await bench.step()
+
+    assert "fastpath_scaler_unexpected_errors_total 0.0" in bench.monitoring.exposition()
+    assert bench.server.events[0].reason == "FailedRescale"
+    assert bench.journal.of(KEY)[0].outcome == "failed"
+
+
 async def test_a_write_without_an_answer_counts_when_it_shows(bench: Bench) -> None:
     bench.server.lose = True
     bench.sources.readings["queue"] = wanted(30)
@@ -441,6 +477,103 @@ async def test_another_object_of_the_same_name_starts_anew_but_for_scale_events(
 
     assert bench.sources.opened[0].closed
     assert bench.server.writes == [("web", 8)]
+
+
+async def test_what_was_done_to_another_target_is_not_counted(bench: Bench) -> None:
+    bench.sources.readings["queue"] = wanted(100)
+    bench.put(fpa(QUEUE, maxReplicas=100), replicas=60)
+    await bench.step()
+    bench.server.set("web", 5)  # so many were taken away
+    bench.sources.opened[-1].reading = wanted(5)
+    await bench.step(1)
+
+    bench.server.set("api", 5)
+    bench.pods.pods["app=api"] = pods(5)
+    other = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "api"}
+    bench.controller.put(fpa(QUEUE, uid="uid-2", maxReplicas=100, scaleTargetRef=other))
+    await bench.step(1)
+
+    assert bench.server.writes[-1] == ("api", 10)  # 4 pods or 100 % in 15 seconds
+
+
+@pytest.mark.parametrize("period", ["0s", "-1s", "1h"])
+async def test_a_period_that_cannot_be_is_refused_at_most_ten_times_a_second(bench: Bench, period: str) -> None:
+    bench.put(fpa(QUEUE, syncPeriod=period), replicas=4)
+    await bench.step()
+    assert condition(bench, "AbleToScale") == ("False", "InvalidSpec")
+    work = bench.controller.find(KEY)
+    assert work is not None
+    assert 0.1 <= work.due - bench.clock.monotonic() <= 60.0
+
+
+@pytest.mark.parametrize("why", ["mode", "rival"])
+async def test_what_looks_at_nothing_asks_nothing(bench: Bench, why: str) -> None:
+    bench.sources.readings["queue"] = wanted(4)
+    bench.put(fpa(QUEUE), replicas=4)
+    await bench.step()
+    if why == "mode":
+        bench.controller.put(fpa(QUEUE, mode="Paused"))
+    else:
+        bench.rivals.names = ("HorizontalPodAutoscaler/web",)
+    await bench.step(1)
+    assert all(source.closed for source in bench.sources.opened)
+
+    bench.rivals.names = ()
+    bench.controller.put(fpa(QUEUE, maxReplicas=30))
+    bench.sources.readings["queue"] = wanted(7)
+    await bench.step(1)
+    assert bench.server.writes == [("web", 7)]
+
+
+async def test_of_a_question_under_way_nothing_is_told(bench: Bench) -> None:
+    bench.sources.readings["queue"] = Unavailable(NOT_YET, "no answer yet")
+    bench.put(fpa(QUEUE), replicas=4)
+    await bench.step()
+    assert (bench.server.statuses, bench.server.events, bench.journal.of(KEY)) == ([], [], ())
+
+    bench.sources.opened[0].reading = wanted(4)
+    await bench.step(1)
+    assert condition(bench, "ScalingActive") == ("True", "ValidMetricFound")
+
+    bench.controller.put(fpa(QUEUE, maxReplicas=30))
+    await bench.step(1)
+    assert condition(bench, "ScalingActive") == ("True", "ValidMetricFound"), "as it was"
+    bench.sources.opened[-1].reading = GONE
+    await bench.step(1)
+    assert condition(bench, "ScalingActive")[0] == "False"
+
+
+async def test_a_question_under_way_does_not_hide_what_somebody_else_has_done(bench: Bench) -> None:
+    bench.sources.readings["queue"] = wanted(4)
+    bench.put(fpa(QUEUE), replicas=4)
+    await bench.step()
+    bench.sources.opened[0].reading = Unavailable(NOT_YET, "no answer yet")
+    bench.server.set("web", 6)
+    await bench.step(1)
+
+    assert bench.journal.of(KEY)[-1].change is not None
+
+
+async def test_while_a_write_waits_a_question_may_begin_anew(bench: Bench) -> None:
+    bench.sources.readings["queue"] = wanted(7)
+    bench.server.turn = asyncio.Event()
+    bench.put(fpa(QUEUE), replicas=4)
+    await bench.step()
+    told = len(bench.server.statuses)
+    bench.sources.opened[0].reading = Unavailable(NOT_YET, "no answer yet")
+    bench.clock.seconds += 1
+    bench.server.turn.set()
+    await bench.step()
+
+    assert bench.server.writes == []
+    assert len(bench.server.statuses) == told
+
+
+async def test_who_lets_go_of_all_shows_none(bench: Bench) -> None:
+    bench.put(fpa(QUEUE), replicas=4)
+    bench.controller.close()
+
+    assert "fastpath_scaler_autoscalers 0.0" in bench.monitoring.exposition()
 
 
 async def test_what_is_removed_is_let_go(bench: Bench) -> None:
