@@ -20,6 +20,7 @@ from adapter.clients.kubernetes import KubernetesClient
 from adapter.clients.leaderelection import Election, Elector
 from adapter.clients.leases import KubernetesLeases
 from adapter.clients.metricsapi import MetricsAPI
+from adapter.clients.mirror import STEP
 from adapter.clients.podwatch import PodWatch
 from adapter.clients.reflector import Surroundings as WatchSurroundings
 from adapter.clients.scalewriter import ScaleWriter
@@ -180,12 +181,11 @@ class Scaler:
         ) as feeds:
             controller = self._build_controller(hands, feeds)
             self._controller = controller
-            for autoscaler in self._all():
-                self._put(autoscaler)
-            work = {"decisions": controller.run()}
-            if self._files is None:
-                work |= {"statuses": statuses.run(), "events": events.run()}
             try:
+                await self._put_all()
+                work = {"decisions": controller.run()}
+                if self._files is None:
+                    work |= {"statuses": statuses.run(), "events": events.run()}
                 async with asyncio.TaskGroup() as group:
                     for name, coroutine in work.items():
                         group.create_task(coroutine, name=name)
@@ -222,6 +222,21 @@ class Scaler:
         if self.objects is not None:
             return [each.autoscaler for each in self.objects if each.autoscaler is not None]
         return list(self._from_files.values())
+
+    async def _put_all(self) -> None:
+        """Take all there are, in steps, each as it is by then."""
+        for count, listed in enumerate(self._all(), 1):
+            autoscaler = self._find(Key(listed.metadata.namespace, listed.metadata.name))
+            if autoscaler is not None:
+                self._put(autoscaler)
+            if count % STEP == 0:
+                await asyncio.sleep(0)
+
+    def _find(self, key: Key) -> FastPathAutoscaler | None:
+        if self.objects is None:
+            return self._from_files.get(key)
+        found = self.objects.find(*key)
+        return None if found is None else found.autoscaler
 
     def _object_changed(self, namespace: str, name: str) -> None:
         """Follow an object of the cluster; one that cannot be read is left as it was and said."""

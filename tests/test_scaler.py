@@ -1,0 +1,101 @@
+"""The scaler put together: what the beginning of a term takes from the other work of the process."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adapter.clients.autoscalerfiles import Read
+from adapter.clients.mirror import STEP
+from adapter.clients.reflector import Surroundings
+from adapter.config.options import Options
+from adapter.controller.seams import Key
+from adapter.model.resources import BUILTIN, Catalogue
+from adapter.monitoring import FaultLog, Monitoring
+from adapter.scaler import Parts, Scaler
+from tests.support.clock import FakeClock
+from tests.support.waiting import other_work, until
+
+COUNT = 500
+
+
+def document(number: int) -> dict[str, Any]:
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": f"web-{number}"}
+    return {
+        "apiVersion": "fastpath.io/v1alpha1",
+        "kind": "FastPathAutoscaler",
+        "metadata": {"name": f"web-{number}", "namespace": "default"},
+        "spec": {"scaleTargetRef": target, "maxReplicas": 3},
+    }
+
+
+class Kinds:
+    """What kinds there are, for ever."""
+
+    def current(self) -> Catalogue:
+        return BUILTIN
+
+
+class Bench:
+    """A scaler of autoscalers in files, on caches that never come in."""
+
+    def __init__(self, folder: Path) -> None:
+        (folder / "all.json").write_text(
+            json.dumps({"kind": "List", "items": [document(each) for each in range(COUNT)]})
+        )
+        nothing: Any = None
+        kinds: Any = Kinds()
+        clock, self.monitoring = FakeClock(), Monitoring()
+        faults = FaultLog(self.monitoring, clock)
+        watching = Surroundings(nothing, clock, self.monitoring, faults, lambda: 0.0)
+        parts = Parts(
+            nothing, watching, kinds, nothing, lambda _: nothing, None, clock, self.monitoring, faults, lambda: 0.5
+        )
+        self.scaler = Scaler(Options(autoscalers=str(folder), leader_elect=False), parts)
+
+    def at_work(self) -> float:
+        return self.monitoring.registry.get_sample_value("fastpath_scaler_autoscalers") or 0.0
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+@contextlib.asynccontextmanager
+async def leading(bench: Bench) -> AsyncIterator[None]:
+    """Let the scaler lead."""
+    caches, lead = bench.scaler.tasks()
+    for cache in caches.values():
+        cache.close()
+    term = asyncio.create_task(lead)
+    try:
+        await asyncio.sleep(0)
+        yield
+    finally:
+        term.cancel()
+        await asyncio.gather(term, return_exceptions=True)
+
+
+async def test_a_term_begins_in_steps_and_ends_with_nothing(bench: Bench) -> None:
+    async with other_work() as turns, leading(bench):
+        assert bench.at_work() == STEP
+        await until(lambda: bench.at_work() == COUNT)
+
+        assert turns.count >= COUNT // STEP
+    assert (bench.at_work(), bench.scaler.leading) == (0, False)
+
+
+async def test_what_goes_while_a_term_begins_does_not_come_back(bench: Bench) -> None:
+    last = Key("default", f"web-{COUNT - 1}")
+    async with leading(bench):
+        kept = tuple(each for key, each in bench.scaler._from_files.items() if key != last)
+        bench.scaler._adopt(Read(kept, ()))
+        for _ in range(COUNT // STEP + 1):
+            await asyncio.sleep(0)
+
+        assert bench.at_work() == COUNT - 1
