@@ -160,7 +160,7 @@ def test_a_window_of_two_intervals_has_a_rate_at_every_scrape() -> None:
     series = PodSeries()
     rates = []
     for number in range(100):
-        time = number + (0.005 if number % 3 else 0.0)
+        time = number + (0.0, 0.005, 0.002)[number % 3]
         scrape(series, f"x {number}", time, keep=2.0)
         (track,) = series.tracks("x")
         rates.append(track.rate(time, 2.0))
