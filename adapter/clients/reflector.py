@@ -27,11 +27,14 @@ from adapter.monitoring import FaultLog, Monitoring, facts
 
 _log = logging.getLogger(__name__)
 
-_PASSING = frozenset({0, 429, 500, 502, 503, 504})
+_PASSING = frozenset({0, 429, 500, 502, 503})
 """What a watch may fail with although its version is still good."""
 
 _VERSION_OF_NO_USE = frozenset({410, 504})
-"""Too old for the server's log, or (504) from the future: another server, or one put back to an earlier state."""
+"""Too old for the server's log, or (504) from the future: another server, or one put back to an earlier state.
+
+Nothing of these may be in `_PASSING`: a watch without a version tells of what is there, and never of what has gone meanwhile.
+"""
 
 _DENIED = frozenset({403, 405})
 """What a watch is answered where it is not allowed, or not served."""

@@ -519,6 +519,20 @@ async def test_leaving_ends_all_tasks() -> None:
         await until(lambda: not cluster.open_watches)
 
 
+async def test_what_went_while_a_gateway_stood_between_is_gone() -> None:
+    async with Cluster() as cluster:
+        cluster.create(pod("a"))
+        cluster.create(pod("b"))
+        async with caching(cluster, PODS) as cache:
+            await cache.until_names("a", "b")
+            await until(lambda: cluster.open_watches)
+            cluster.fail(504, "watch", "pods", 2)
+            cluster.cut_watches()
+            cluster.delete("pods", "b")
+            cluster.create(pod("c"))
+            await cache.until_names("a", "c")
+
+
 # -- pauses and versions, step by step ---------------------------------------------------------------------------------------
 
 Step = errors.KubernetesError | list[WatchEvent] | str
@@ -615,6 +629,7 @@ def event(version: int, kind: str = "MODIFIED") -> WatchEvent:
         pytest.param(["7", failure(410), failure(500), "20"], ["list 0", "watch 7", "list ", "list ", "watch 20"], id="forgotten, then busy"),
         pytest.param(["7", failure(400), "20"], ["list 0", "watch 7", "list 7", "watch 20"], id="another refusal"),
         pytest.param(["7", failure(400), failure(504), "3"], ["list 0", "watch 7", "list 7", "list ", "watch 3"], id="a server put back in time"),
+        pytest.param(["7", failure(504), "8"], ["list 0", "watch 7", "list ", "watch 8"], id="a gateway that waited in vain"),
         pytest.param([failure(503), "7"], ["list 0", "list 0", "watch 7"], id="a failed first list"),
         pytest.param([failure(410), "7"], ["list 0", "list ", "watch 7"], id="a first list that expires"),
     ],
