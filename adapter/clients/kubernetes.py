@@ -491,7 +491,9 @@ async def connect(
     `random` gives numbers in [0, 1) that spread retries. `errors.InputError` if certificates cannot be used.
     """
     try:
-        session = rest.RESTClientObject(configuration)
+        # no limit of connections: what is under way is bounded where it begins, and what is many there (watches, questions to a
+        # metrics API that hangs) must never keep a renewal of the Lease or a Scale from being sent
+        session = rest.RESTClientObject(configuration, maxsize=0)
     except (OSError, ValueError) as error:
         fault = errors.Fault(credentials.FLAG, "", f"certificates that can be used ({error})")
         raise errors.InputError([fault]) from error

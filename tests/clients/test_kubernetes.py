@@ -263,6 +263,25 @@ async def test_a_token_that_cannot_be_sent() -> None:
 async def test_a_closed_client_says_so() -> None:
     async with connected("http://127.0.0.1:1") as client:
         pass
+async def test_however_many_answers_are_slow_another_request_is_sent() -> None:
+    """What watches many namespaces, and asks a metrics API that hangs, is to renew its Lease all the same."""
+    waiting, enough = 0, asyncio.Event()
+
+    async def handle(request: web.Request) -> web.Response:
+        nonlocal waiting
+        if request.path == "/slow":
+            waiting += 1
+            await enough.wait()
+        return web.json_response({})
+
+    async with answering(handle) as host, connected(host) as client, asyncio.TaskGroup() as group:
+        for _ in range(120):
+            group.create_task(client.get("/slow"))
+        await until(lambda: waiting == 120)
+        assert (await client.get("/quick")).content == b"{}"
+        enough.set()
+
+
     with pytest.raises(errors.KubernetesError, match="the client is closed"):
         await client.get("/api")
 
