@@ -75,6 +75,8 @@ class EventRecorder:
             for _ in range(len(self._queue)):
                 self._queue.popleft()
                 self._drop("fenced")
+        finally:
+            self._faults.ended(FAULT)
 
     async def _record_next(self) -> None:
         """Write the first of the queue. It stays there until something has come of it."""

@@ -212,6 +212,11 @@ class Loop(abc.ABC, Generic[T, E]):
             async with asyncio.timeout(self._periods.first_list):
                 await self._listed.wait()
 
+    def abandon(self) -> None:
+        """Note that the kind is not wanted any more: what was wrong with it is nobody's concern."""
+        for fault in ("informer", "watch"):
+            self._around.faults.ended(fault, subject=self._name)
+
     # -- what is mirrored and how --------------------------------------------------------------------------------------
 
     @abc.abstractmethod

@@ -120,6 +120,7 @@ class StatusWriter:
     def forget(self, namespace: str, name: str) -> None:
         """Drop what is wanted for an object that is gone."""
         self._entries.pop((namespace, name), None)
+        self._faults.ended(FAULT, subject=f"{namespace}/{name}")
 
     async def run(self) -> None:
         """Write what is due, until cancelled."""
@@ -139,7 +140,7 @@ class StatusWriter:
                 task.add_done_callback(lambda _: gate.release())
 
     async def drain(self, seconds: float) -> None:
-        """Write what is urgent, within so many seconds: for the orderly end of a term."""
+        """Write what is urgent, within so many seconds: for the orderly end of a term. What could not be written is over with it."""
         try:
             async with asyncio.timeout(seconds):
                 while self._first(self._queues[0]) is not None and await self._turn():
@@ -150,6 +151,9 @@ class StatusWriter:
                         await asyncio.sleep(RETRY / 4)
         except TimeoutError:
             return
+        finally:
+            for key in self._entries:
+                self._faults.ended(FAULT, subject="/".join(key))
 
     # -- the queue -----------------------------------------------------------------------------------------------------
 
@@ -230,7 +234,8 @@ class StatusWriter:
         try:
             await self._patch(update)
         except errors.KubernetesError as error:
-            self._note_failure(key, entry, update, error)
+            if self._entries.get(key) is entry:
+                self._note_failure(key, entry, update, error)
         except errors.NotLeadingError:
             entry.failures += 1
         else:

@@ -340,6 +340,8 @@ class Targets:
     def _end(self, kind: _Kind) -> None:
         """Watch a kind no more; whoever wants one of it has to look for it anew."""
         del self._kinds[kind.resource.group_resource]
+        for mirror in kind.mirrors.values():
+            mirror.abandon()
         for task in kind.tasks:
             task.cancel()
         for entry in itertools.chain.from_iterable(kind.entries.values()):

@@ -187,9 +187,13 @@ async def test_the_orderly_end_writes_what_is_recorded() -> None:
 async def test_the_orderly_end_is_bounded() -> None:
     async with Cluster() as cluster, desk_on(cluster) as desk:
         office = Office(desk)
+        cluster.fail(503, "create", "events", 100)
+        async with at_work(office):
+            office.say("one")
+            await until(desk.faults.active)
         cluster.delay(10, "create", "events")
-        office.say("one")
         office.say("two")
         async with asyncio.timeout(0.5):
             await office.recorder.drain(0.05)
         assert office.dropped("fenced") == 2
+        assert not desk.faults.active(), "with the term its faults are over"

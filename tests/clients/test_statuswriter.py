@@ -258,6 +258,20 @@ async def test_a_forgotten_object_is_not_written(office: Office) -> None:
     assert office.patches == []
 
 
+async def test_what_could_not_be_written_of_a_forgotten_object_is_over(office: Office) -> None:
+    office.desk.cluster.fail(500, "patch", "horizontalpodautoscalers/status", 100)
+    office.submit(change(desired_replicas=3))
+    await until(office.desk.faults.active)
+    office.desk.cluster.delay(0.1, "patch")
+    asked = len(office.patches)
+    await until(lambda: len(office.patches) > asked)
+    office.writer.forget("default", "web")  # while a write of it is under way
+    failed = office.desk.writes("status", "failed")
+    await until(lambda: office.desk.writes("status", "failed") > failed)
+    await asyncio.sleep(0)
+    assert not office.desk.faults.active()
+
+
 async def test_hours_of_failures_are_no_end(office: Office) -> None:
     office.desk.cluster.fail(500, "patch", "horizontalpodautoscalers/status", times=1)
     office.submit(change(desired_replicas=3))
@@ -350,3 +364,4 @@ async def test_an_unreadable_object_is_a_failure() -> None:
         office.submit(change(desired_replicas=3))
         await office.writer.drain(0.2)
         assert [error.status for error in office.failed[:1]] == [403]
+        assert not office.desk.faults.active(), "with the term its faults are over"
