@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol, TypeVar
 import msgspec
 
 from adapter import errors
+from adapter.clients.objectlist import UNREADABLE
 from adapter.model.clock import Clock
 from adapter.model.resources import APIResource, Catalogue
 from adapter.monitoring import FaultLog, facts
@@ -157,7 +158,7 @@ def _guess_singular(kind: str) -> str:
 def _decode(path: str, body: Body, type_: type[_T]) -> _T:
     try:
         return msgspec.json.decode(body.content, type=type_)
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise errors.KubernetesError(0, "Decode", f"cannot get {path}: Decode: {error}") from error
 
 

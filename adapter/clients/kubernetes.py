@@ -26,11 +26,11 @@ from adapter.model.resources import APIResource, Catalogue
 from adapter.model.selectors import EVERYTHING, LabelSelector
 
 FOREIGN = (
+    *objectlist.UNREADABLE,
     aiohttp.ClientError,
     http_exceptions.HttpProcessingError,
     exceptions.OpenApiException,
     ConfigException,
-    msgspec.MsgspecError,
     TimeoutError,
     OSError,
     ValueError,
@@ -53,6 +53,9 @@ _SPREAD = 0.2
 
 RESET = "Reset"
 """The reason of an error whose request met a connection that the other side had closed."""
+
+TOO_DEEP = "TooDeep"
+"""The reason of an error whose answer has an object with more levels than can be followed."""
 
 _MESSAGE_LENGTH = 500
 _STATUS_BYTES = 64 * 1024
@@ -574,6 +577,8 @@ def _reason_of(error: BaseException) -> str:
         return RESET
     if isinstance(error, msgspec.MsgspecError):
         return "Decode"
+    if isinstance(error, RecursionError):
+        return TOO_DEEP
     if isinstance(error, TimeoutError):
         return "Timeout"
     if isinstance(
@@ -586,7 +591,7 @@ def _reason_of(error: BaseException) -> str:
 def _build_error(what: str, response: aiohttp.ClientResponse, text: bytes) -> errors.KubernetesError:
     try:
         status = objectlist.STATUS.decode(text)
-    except msgspec.MsgspecError:
+    except objectlist.UNREADABLE:
         status = objectlist.Status()
     message = status.message or text.decode(errors="replace").strip()
     error = _build_status_error(

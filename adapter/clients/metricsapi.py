@@ -12,6 +12,7 @@ import msgspec
 
 from adapter import errors
 from adapter.clients.kubernetes import KubernetesClient
+from adapter.clients.objectlist import UNREADABLE
 from adapter.model.autoscaling import Struct, decode_scalar
 from adapter.model.instants import Instant
 from adapter.model.quantityparse import Quantity
@@ -100,7 +101,7 @@ class MetricsAPI:
             raise _in_upstreams_words(error, asked) from error
         try:
             return msgspec.json.decode(body.content, type=form, dec_hook=decode_scalar)
-        except (msgspec.MsgspecError, ValueError) as error:
+        except (*UNREADABLE, ValueError) as error:
             raise errors.KubernetesError(0, "Decode", f"cannot get {path}: the answer is no list of values") from error
 
 

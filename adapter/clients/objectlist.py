@@ -11,6 +11,9 @@ from typing import Any, Generic, NamedTuple, TypeVar, overload
 
 import msgspec
 
+UNREADABLE = (msgspec.MsgspecError, RecursionError)
+"""What decoding may raise. RecursionError: more levels within each other than are followed; the API server stores ten times as many."""
+
 STEP_BYTES = 128 * 1024
 _HEAD_BYTES = 1024 * 1024
 _WATCH_STEP = 64

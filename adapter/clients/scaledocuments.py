@@ -65,7 +65,7 @@ _DEFINITION = msgspec.json.Decoder(_Definition)
 def read_form(definition: bytes, version: str) -> Form[Seen] | None:
     """Return the form of a custom kind, None where its definition does not say plainly where the replicas are.
 
-    `msgspec.MsgspecError` for what is no definition.
+    One of `objectlist.UNREADABLE` for what is no definition.
     """
     for each in _DEFINITION.decode(definition).spec.versions:
         scale = each.subresources.scale if each.subresources else None
@@ -77,7 +77,7 @@ def read_form(definition: bytes, version: str) -> Form[Seen] | None:
 
 
 def read_scale(scale: bytes, namespace: str, name: str) -> Seen:
-    """Return what a Scale says of an object; it does not say who wrote the count. `msgspec.MsgspecError` for what is no Scale."""
+    """Return what a Scale says of an object; it does not say who wrote the count. One of `objectlist.UNREADABLE` for what is no Scale."""
     read = _SCALE.decode(scale)
     state, meta = read.status, read.metadata
     return Seen(

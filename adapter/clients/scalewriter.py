@@ -12,6 +12,7 @@ import msgspec
 
 from adapter import errors
 from adapter.clients import kubernetes
+from adapter.clients.objectlist import UNREADABLE
 from adapter.clients.writebudget import Kind
 from adapter.clients.writes import Writer, is_overloaded
 
@@ -137,7 +138,7 @@ _SCALE = msgspec.json.Decoder(_Scale)
 def _decode(answer: kubernetes.Body, what: str) -> ScaleSeen:
     try:
         scale = _SCALE.decode(answer.content)
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise errors.KubernetesError(0, "Decode", f"cannot {what}: the answer is no Scale ({error})") from error
     spec, status, meta = scale.spec, scale.status, scale.metadata
     return ScaleSeen(spec.replicas, status.replicas, status.selector, meta.resource_version, meta.uid)

@@ -16,13 +16,11 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple, Protocol
 
-import msgspec
-
 from adapter import errors
 from adapter.clients import scaledocuments, targetforms
-from adapter.clients.kubernetes import Body
+from adapter.clients.kubernetes import TOO_DEEP, Body
 from adapter.clients.mirror import Collection, Mirror, Part, WholeClient, in_steps
-from adapter.clients.objectlist import Form
+from adapter.clients.objectlist import UNREADABLE, Form
 from adapter.clients.reflector import ReflectorStatus, Surroundings
 from adapter.clients.targetforms import Seen
 from adapter.model.autoscaling import CrossVersionObjectReference
@@ -136,9 +134,9 @@ class _Kind:
         return in_steps(tuple(itertools.chain.from_iterable(self.entries.values())), _Entry.tell)
 
     def mirror_of(self, namespace: str) -> Mirror[Seen] | None:
-        """Return what watches a namespace, None where nothing does or may."""
+        """Return what watches a namespace, None where nothing does, may or can."""
         mirror = self.mirrors.get(namespace) or self.mirrors.get("")
-        return None if mirror is None or _is_refused(mirror.error) else mirror
+        return None if mirror is None or _is_in_vain(mirror.error) else mirror
 
 
 class _Entry:
@@ -340,10 +338,10 @@ class Targets:
     def _end(self, kind: _Kind) -> None:
         """Watch a kind no more; whoever wants one of it has to look for it anew."""
         del self._kinds[kind.resource.group_resource]
-        for mirror in kind.mirrors.values():
-            mirror.abandon()
         for task in kind.tasks:
             task.cancel()
+        for mirror in kind.mirrors.values():
+            mirror.abandon()
         for entry in itertools.chain.from_iterable(kind.entries.values()):
             self._stop_polling(entry)
             entry.kind = None
@@ -369,7 +367,7 @@ class Targets:
                 form = scaledocuments.read_form(body.content, kind.resource.version)
             except errors.KubernetesError as error:
                 pause = DEFINITION_SECONDS if _is_refused(error) else RETRY_SECONDS
-            except msgspec.MsgspecError:
+            except UNREADABLE:
                 form = None  # whatever that is, it says nothing
             known, kind.decided = kind.decided, True
             if form is not None:
@@ -426,7 +424,7 @@ class Targets:
             return scaledocuments.read_scale((await self._client.get(path)).content, key.namespace, key.name)
         except errors.KubernetesError as error:
             return error
-        except msgspec.MsgspecError as error:
+        except UNREADABLE as error:
             return errors.KubernetesError(0, "Decode", f"cannot get {path}: the answer is no Scale ({error})")
 
 
@@ -443,6 +441,11 @@ def _index(catalogue: Catalogue) -> dict[tuple[str, str], APIResource]:
 def _is_refused(error: errors.KubernetesError | None) -> bool:
     """Tell whether the API server understood and said no: what may not be listed is read one by one."""
     return error is not None and 400 <= error.status < 500 and error.status not in {410, 429}
+
+
+def _is_in_vain(error: errors.KubernetesError | None) -> bool:
+    """Tell whether a kind cannot be listed, be it for one object of it: the scales of the others are to be known all the same."""
+    return _is_refused(error) or (error is not None and error.reason == TOO_DEEP)
 
 
 def _is_same(one: Seen | errors.KubernetesError | None, other: Seen | errors.KubernetesError | None) -> bool:

@@ -177,6 +177,8 @@ async def test_nobody_listens(unused_tcp_port: int, pauses: Pauses) -> None:
 # -- what goes wrong -------------------------------------------------------------------------------------------------------
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+DEEP = b'{"a":' * 1500 + b"1" + b"}" * 1500
+"""What Go's decoder still takes, and ours does not."""
 
 
 @pytest.mark.parametrize(
@@ -191,6 +193,7 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
         pytest.param([HEAD + b"Content-Length: 6\r\n\r\n<html>"], "Decode", id="not JSON"),
         pytest.param([HEAD + b"Content-Length: 2\r\n\r\n[]"], "Decode", id="not a list object"),
         pytest.param([HEAD + b"Content-Length: 0\r\n\r\n"], "Decode", id="nothing"),
+        pytest.param([HEAD + b"Content-Length: %d\r\n\r\n" % len(DEEP) + DEEP], "TooDeep", id="too many levels"),
     ],
 )  # fmt: skip
 async def test_broken_answers_are_our_errors(words: list[bytes], reason: str) -> None:
@@ -337,6 +340,7 @@ def test_no_exception_of_a_library_is_unmapped(kind: type[Exception]) -> None:
         pytest.param("", "text/plain", "Forbidden", "cannot list pods: 403 Forbidden", id="nothing"),
         pytest.param("x" * 5000, "text/plain", "Forbidden", "cannot list pods: 403 Forbidden: " + "x" * 500, id="long"),
         pytest.param('{"code":"x"}', "text/plain", "Forbidden", 'cannot list pods: 403 Forbidden: {"code":"x"}', id="no Status"),
+        pytest.param(DEEP.decode(), "text/plain", "Forbidden", f"cannot list pods: 403 Forbidden: {DEEP[:500].decode()}", id="too many levels"),
     ],
 )  # fmt: skip
 async def test_refusals_name_verb_and_resource(body: str, content_type: str, reason: str, text: str) -> None:

@@ -295,6 +295,7 @@ WRONG = {
     "no JSON": b"<html>",
     "no list": b'{"items": {}}',
     "no quantity": b'{"items": [{"value": "much"}]}',
+    "too many levels": b'{"items": [' + b'{"a":' * 1500 + b"1" + b"}" * 1500 + b"]}",
     "no usage": b'{"items": [{"containers": [{"usage": {"cpu": "much"}}]}]}',
 }
 

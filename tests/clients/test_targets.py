@@ -8,6 +8,8 @@ from typing import Any
 
 import aiohttp
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from adapter import errors
 from adapter.clients import credentials, kubernetes, targetforms, targets
@@ -48,9 +50,9 @@ class Watched:
         self.clock = ShiftedClock()
         self.pauses = Pauses()
         monitoring = Monitoring()
-        faults = FaultLog(monitoring, self.clock)
-        around = Surroundings(client, self.clock, monitoring, faults, lambda: 0.5, self.pauses, QUICK)
-        self.catalogue = CatalogueSource(client, self.clock, faults)
+        self.faults = FaultLog(monitoring, self.clock)
+        around = Surroundings(client, self.clock, monitoring, self.faults, lambda: 0.5, self.pauses, QUICK)
+        self.catalogue = CatalogueSource(client, self.clock, self.faults)
         self.targets = Targets(client, around, self.catalogue, namespaces)
 
     def web(self, reference: CrossVersionObjectReference = WEB) -> Target:
@@ -70,8 +72,8 @@ class Watched:
 
 
 @contextlib.asynccontextmanager
-async def watching(cluster: Cluster, namespaces: Sequence[str] = ("",)) -> AsyncIterator[Watched]:
-    configuration = credentials.build_configuration(cluster.url)
+async def watching(cluster: Cluster, namespaces: Sequence[str] = ("",), *, url: str = "") -> AsyncIterator[Watched]:
+    configuration = credentials.build_configuration(url or cluster.url)
     async with await kubernetes.connect(configuration, random=lambda: 0.0, timeout=1.0) as client:
         watched = Watched(client, namespaces)
         task = asyncio.create_task(watched.targets.run(), name="targets")
@@ -406,6 +408,49 @@ async def test_where_a_kind_may_not_be_listed_its_scales_are_read() -> None:
         assert (await watched.until_found())[:3] == (2, 0, "app=web")
         cluster.scale("deployments", "web", 6, manager="me")
         await until(lambda: watched.web().replicas == 6)
+
+
+async def test_what_was_wrong_with_a_kind_is_over_with_its_last_target() -> None:
+    async with Cluster() as cluster, watching(cluster) as watched:
+        cluster.forbid("watch", "deployments")
+        cluster.forbid("list", "statefulsets")
+        stateful = CrossVersionObjectReference("StatefulSet", "web", "apps/v1")
+        followed = [watched.targets.follow("default", each, lambda: None) for each in (WEB, stateful)]
+        await until(lambda: {fault for fault, _ in watched.faults.active()} == {"watch", "informer"})
+        for each in followed:
+            each.close()
+        await asyncio.sleep(0.05)
+        assert not watched.faults.active()
+
+
+@contextlib.asynccontextmanager
+async def listing(cluster: Cluster, plural: str, items: str) -> AsyncIterator[str]:
+    """Give the address of an API server which lists that of a kind, and is the cluster in all else."""
+
+    async def answer(request: web.Request) -> web.Response:
+        if request.path.endswith(f"/{plural}"):
+            text = '{"kind":"List","metadata":{"resourceVersion":"9"},"items":[' + items + "]}"
+            return web.Response(text=text, content_type="application/json")
+        async with aiohttp.request("GET", f"{cluster.url}{request.path_qs}", headers=request.headers) as found:
+            kind = found.headers["Content-Type"]
+            return web.Response(status=found.status, body=await found.read(), headers={"Content-Type": kind})
+
+    app = web.Application()
+    app.router.add_get("/{path:.*}", answer)
+    async with TestServer(app) as server:
+        yield str(server.make_url("")).rstrip("/")
+
+
+async def test_an_object_that_cannot_be_decoded_costs_nobody_else_his_target() -> None:
+    deep = '{"a":' * 1500 + "1" + "}" * 1500
+    items = '{"metadata":{"name":"deep","namespace":"other"},"spec":{"template":' + deep + "}}"
+    async with Cluster() as cluster, listing(cluster, "widgets", items) as url, watching(cluster, url=url) as watched:
+        put_widgets(cluster)
+        cluster.create(widget({"replicas": 3}))
+        assert (await watched.until_found(WIDGET)).replicas == 3
+        assert "TooDeep" in watched.targets.status()[0].last_error
+        cluster.scale("widgets", "w", 4, manager="me")
+        await until(lambda: watched.web(WIDGET).replicas == 4)
 
 
 async def test_rights_that_come_later() -> None:
