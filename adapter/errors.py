@@ -128,11 +128,13 @@ class KubernetesError(SourceError):
     """The Kubernetes API server refused or could not be reached (`status` 0).
 
     `retry_after` is after how many seconds it says to ask again, None where it does not say. `said` is what it wrote itself, "" for
-    nothing; `plain` says that this is bare text and no Status.
+    nothing; `plain` says that this is bare text and no Status. `sent_twice` is of a write: it was sent again when its connection broke, so
+    that a conflict may be with itself.
     """
 
     said = ""
     plain = False
+    sent_twice = False
 
     def __init__(self, status: int, reason: str, message: str, retry_after: float | None = None) -> None:
         self.status = status

@@ -173,7 +173,8 @@ class KubernetesClient:
 
         All of it, credentials and a connection included, takes at most `seconds`; the server is told to give up as well.
         `check` is called at the last moment, when a connection is there and nothing of the request has left, and stops the
-        write by raising. A write that is given up is torn out of the system's buffers too (see `wirebody`).
+        write by raising. A write that is given up is torn out of the system's buffers too (see `wirebody`). A PUT over a kept
+        connection that breaks is sent once more over another, by aiohttp; an error says so (`sent_twice`).
         """
         body = wirebody.GuardedBody(content, content_type, check)
         unlimited = aiohttp.ClientTimeout(total=None)
@@ -183,9 +184,10 @@ class KubernetesClient:
             with _translated(request.what):
                 async with asyncio.timeout(seconds), self._send(request) as response:
                     return Body(response.headers.get("Content-Type", "").lower(), await response.read())
-        except errors.KubernetesError:
+        except errors.KubernetesError as error:
             if body.refusal is not None:
                 raise body.refusal from None
+            error.sent_twice = body.times > 1
             raise
         finally:
             body.abandon()
@@ -575,10 +577,10 @@ def _reason_of(error: BaseException) -> str:
         return RESET
     if isinstance(error, OSError) and error.errno in {errno.ECONNRESET, errno.EPIPE}:
         return RESET
-    if isinstance(error, msgspec.MsgspecError):
-        return "Decode"
     if isinstance(error, RecursionError):
         return TOO_DEEP
+    if isinstance(error, msgspec.MsgspecError):
+        return "Decode"
     if isinstance(error, TimeoutError):
         return "Timeout"
     if isinstance(

@@ -23,7 +23,7 @@ AGAIN = 5
 class ScaleSeen(NamedTuple):
     """A Scale as it was read or written. `selector` is text; `resource_version` and `uid` are the target's own.
 
-    `unsure` says that a write of ours, made before this was read, had no answer and may have been made.
+    `unsure` says that a write of ours, sent before this was read, may have been made although nobody said so.
     """
 
     replicas: int
@@ -71,9 +71,10 @@ class ScaleWriter:
         """
         wanted: int | None = replicas
         left = AGAIN
+        unsure = False
         reset: errors.KubernetesError | None = None
         if not resource_version:
-            wanted, resource_version = await self._look(target, again, reset)
+            wanted, resource_version = await self._look(target, again, reset, unsure=unsure)
         while wanted is not None:
             await self._writer.turn(Kind.SCALE)
             if current is not None and (wanted := current()) is None:
@@ -85,12 +86,13 @@ class ScaleWriter:
                     raise
                 if error.reason == kubernetes.RESET:
                     reset = error
+                unsure = unsure or error.sent_twice or error.reason == kubernetes.RESET
             left -= 1
-            wanted, resource_version = await self._look(target, again, reset)
+            wanted, resource_version = await self._look(target, again, reset, unsure=unsure)
         return None
 
     async def _look(
-        self, target: ScaleOf, again: Again, reset: errors.KubernetesError | None
+        self, target: ScaleOf, again: Again, reset: errors.KubernetesError | None, *, unsure: bool
     ) -> tuple[int | None, str]:
         """Read the scale and decide again. Where that fails after a write without an answer, that write is the error to tell of."""
         try:
@@ -99,7 +101,7 @@ class ScaleWriter:
             if reset is not None:
                 raise reset from error
             raise
-        return again(seen._replace(unsure=reset is not None)), seen.resource_version
+        return again(seen._replace(unsure=unsure)), seen.resource_version
 
     async def _put(self, target: ScaleOf, replicas: int, resource_version: str) -> ScaleSeen:
         document = {

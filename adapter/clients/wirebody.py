@@ -19,13 +19,14 @@ _AT_ONCE = struct.pack("ii", 1, 0)
 
 
 class GuardedBody(aiohttp.BytesPayload):
-    """Bytes for one write. `refusal` is what `check` raised."""
+    """Bytes for one write. `refusal` is what `check` raised, `times` how often they were sent."""
 
     def __init__(self, content: bytes, content_type: str, check: Callable[[], object]) -> None:
         super().__init__(content, content_type=content_type)
         self._check = check
         self._transports: list[asyncio.Transport] = []
         self.refusal: Exception | None = None
+        self.times = 0
 
     async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
         """Write, unless it may not be any more: aiohttp holds the head of the request back until here.
@@ -40,6 +41,7 @@ class GuardedBody(aiohttp.BytesPayload):
         if isinstance(writer, StreamWriter) and writer.transport is not None:
             self._transports.append(writer.transport)
             _throw_away_at_close(writer.transport)
+        self.times += 1
         await super().write_with_length(writer, content_length)
 
     def answered(self) -> None:

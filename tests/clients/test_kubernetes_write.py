@@ -139,6 +139,30 @@ async def test_a_write_sent_again_on_a_new_connection_is_checked_again() -> None
     assert (checks, served) == (3, 2)
 
 
+async def test_an_error_says_whether_the_write_was_sent_twice() -> None:
+    """The first may have been made, and the second met what it left."""
+    refused = b"HTTP/1.1 409 Conflict\r\nContent-Length: 2\r\n\r\n{}"
+    answers = [refused, b"", refused]
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionResetError):
+            while True:
+                await reader.readuntil(b"}}")
+                answer = answers.pop(0)
+                if not answer:
+                    break
+                writer.write(answer)
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server, connected(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}") as client:
+        for twice in (False, True):
+            with pytest.raises(errors.KubernetesError) as raised:
+                await client.write("PUT", PATH, BODY, seconds=1, check=passing)
+            assert (raised.value.status, raised.value.sent_twice) == (409, twice)
+    assert answers == []
+
+
 async def test_a_write_ends_when_its_time_is_over_and_its_connection_is_reset() -> None:
     """A connection that is closed in the usual way delivers later what it still holds; this one must not."""
     ended: list[Exception | None] = []

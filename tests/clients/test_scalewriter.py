@@ -182,14 +182,15 @@ async def test_a_server_error_is_the_callers_affair(desk: Desk, code: int) -> No
 async def test_a_lost_answer_is_looked_after(desk: Desk) -> None:
     """The write was made; the retry of the HTTP client meets a conflict, and the look shows what is there."""
     desk.cluster.lose_answers("update", "deployments/scale", 1)
-    asked: list[int] = []
+    asked: list[tuple[int, bool]] = []
 
     def again(seen: ScaleSeen) -> int | None:
-        asked.append(seen.replicas)
+        asked.append((seen.replicas, seen.unsure))
         return None
 
+    await desk.writer.client.get(WEB.path)  # over the connection that will break
     assert await ScaleWriter(desk.writer).write(WEB, 5, version(desk), again) is None
-    assert asked == [5]
+    assert asked == [(5, True)]
     assert replicas(desk) == 5
 
 
