@@ -102,7 +102,7 @@ class Scaler:
         self.pods = PodWatch(client, watching, namespaces)
         self._usages = parts.usages_of(self.pods)
         self.targets = Targets(client, watching, parts.kinds, namespaces)
-        self.rivals = Rivals(client, watching, self._rivals_changed, namespaces)
+        self.rivals = Rivals(client, watching, self._rivals_changed, namespaces, objects=self._files is not None)
         self.objects = (
             None if self._files is not None else Autoscalers(client, watching, self._object_changed, namespaces)
         )
@@ -149,7 +149,7 @@ class Scaler:
         """Return which cache has no first list yet, None where all have."""
         caches: dict[str, PodWatch | Rivals | Autoscalers | None] = {
             "pods": self.pods,
-            "horizontalpodautoscalers": self.rivals,
+            "other autoscalers": self.rivals,
             "fastpathautoscalers": self.objects,
         }
         waiting = [name for name, cache in caches.items() if cache is not None and not cache.synced]

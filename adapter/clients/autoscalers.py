@@ -198,7 +198,8 @@ class _Owners:
 class Rivals:
     """The autoscalers of each target: HorizontalPodAutoscalers, watched while `run` runs, and those that are `put` here.
 
-    `changed` is called with a target when it has other autoscalers than before, once the first list is in.
+    With `objects` the FastPathAutoscalers of the cluster are watched too, if there is such a kind: those that are put stand in files.
+    `changed` is called with a target when it has other autoscalers than before, once the first lists are in.
     """
 
     def __init__(
@@ -207,20 +208,26 @@ class Rivals:
         surroundings: Surroundings,
         changed: Callable[[TargetKey], None] = lambda _: None,
         namespaces: Sequence[str] = ("",),
+        *,
+        objects: bool = False,
     ) -> None:
         self.changed = changed
         self._owners = _Owners()
-        self._objects: Collection[WatchedHPA] = Collection(self._note, self._listed)
+        self._hpas: Collection[WatchedHPA] = Collection(self._note_hpa, self._listed)
+        self._objects: Collection[WatchedHPA] = Collection(self._note_object, self._listed)
         self._told = False
-        self._mirrors = _mirrors(Form(_HPADocument, _keep_hpa), _HPA, client, surroundings, self._objects, namespaces)
+        form = Form(_HPADocument, _keep_hpa)
+        self._mirrors = _mirrors(form, _HPA, client, surroundings, self._hpas, namespaces)
+        if objects:
+            self._mirrors += _mirrors(form, _FASTPATH, client, surroundings, self._objects, namespaces, _OptionalMirror)
 
     async def run(self) -> None:
-        """Watch HorizontalPodAutoscalers until cancelled."""
+        """Watch until cancelled."""
         await _run(self._mirrors)
 
     @property
     def synced(self) -> bool:
-        """Whether the first list of HorizontalPodAutoscalers is in."""
+        """Whether the first lists are in; one that is refused never is, for then nobody knows who else scales."""
         return all(mirror.synced for mirror in self._mirrors)
 
     def status(self) -> tuple[ReflectorStatus, ...]:
@@ -229,7 +236,7 @@ class Rivals:
 
     def hpas(self) -> Iterator[WatchedHPA]:
         """Iterate over the HorizontalPodAutoscalers."""
-        return iter(self._objects)
+        return iter(self._hpas)
 
     def put(self, autoscaler: FastPathAutoscaler) -> None:
         """Note an autoscaler of ours, wherever it was read."""
@@ -250,10 +257,16 @@ class Rivals:
         owners = self._owners.of(TargetKey.of(meta.namespace, autoscaler.spec.scale_target_ref))
         return tuple(sorted(f"{kind}/{name}" for kind, namespace, name in owners if (kind, namespace, name) != itself))
 
-    def _note(self, namespace: str, name: str) -> None:
-        found = self._objects.find(namespace, name)
+    def _note_hpa(self, namespace: str, name: str) -> None:
+        self._note(_HPA.kind, namespace, name, self._hpas.find(namespace, name))
+
+    def _note_object(self, namespace: str, name: str) -> None:
+        # not under the kind alone: one in a file may have the same name
+        self._note(f"{_KIND}.{_GROUP}", namespace, name, self._objects.find(namespace, name))
+
+    def _note(self, kind: str, namespace: str, name: str, found: WatchedHPA | None) -> None:
         target = None if found is None else TargetKey.of(namespace, found.target)
-        self._tell(self._owners.put(_HPA.kind, namespace, name, target))
+        self._tell(self._owners.put(kind, namespace, name, target))
 
     def _tell(self, targets: list[TargetKey]) -> None:
         if self._told:
@@ -266,6 +279,19 @@ class Rivals:
             yield from in_steps(tuple(self._owners.targets()), self.changed)
 
 
+class _OptionalMirror(Mirror[T]):
+    """Mirrors a kind that need not be there: where nobody serves it there is none of it, and it is looked again now and then."""
+
+    async def _fetch(self, deliver: Callable[[list[T]], None]) -> str:
+        try:
+            return await super()._fetch(deliver)
+        except errors.KubernetesError as error:
+            if error.status != 404:
+                raise
+            self._mode = "list"
+            return ""
+
+
 def _mirrors(
     form: Form[T],
     resource: APIResource,
@@ -273,9 +299,10 @@ def _mirrors(
     surroundings: Surroundings,
     objects: Collection[T],
     namespaces: Sequence[str],
+    mirror: type[Mirror[T]] = Mirror,
 ) -> list[Mirror[T]]:
     return [
-        Mirror(
+        mirror(
             form,
             resource,
             client,

@@ -78,9 +78,11 @@ async def watching(
 
 
 @contextlib.asynccontextmanager
-async def opposing(cluster: Cluster, changed: Callable[[TargetKey], None] = lambda _: None) -> AsyncIterator[Rivals]:
+async def opposing(
+    cluster: Cluster, changed: Callable[[TargetKey], None] = lambda _: None, *, objects: bool = False
+) -> AsyncIterator[Rivals]:
     async with surrounded(cluster) as (client, around):
-        rivals = Rivals(client, around, changed)
+        rivals = Rivals(client, around, changed, objects=objects)
         async with running(rivals.run()):
             yield rivals
 
@@ -244,6 +246,49 @@ async def test_while_others_may_not_be_listed_nobody_knows() -> None:
             assert rivals.of(ours("web")) is None
             cluster.allow("list", "horizontalpodautoscalers")
             await until(lambda: rivals.of(ours("web")) == ("HorizontalPodAutoscaler/a",))
+
+
+async def test_an_object_stands_in_the_way_of_one_in_a_file() -> None:
+    async with Cluster() as cluster:
+        cluster.create(FASTPATH_AUTOSCALERS)
+        cluster.create(document("web"))
+        told: list[TargetKey] = []
+        async with opposing(cluster, told.append, objects=True) as rivals:
+            rivals.put(ours("web"))
+            await until(lambda: rivals.of(ours("web")) == ("FastPathAutoscaler.fastpath.io/web",))
+            assert [status.resource.resource for status in rivals.status()] == [
+                "horizontalpodautoscalers",
+                "fastpathautoscalers",
+            ]
+            told.clear()
+            cluster.delete("fpa", "web")
+            await until(lambda: rivals.of(ours("web")) == ())
+            assert told == [TargetKey("default", "apps", "deployment", "web")]
+
+
+async def test_the_kind_of_objects_need_not_be_there() -> None:
+    async with Cluster() as cluster, surrounded(cluster) as (client, around):
+        rivals = Rivals(client, around, objects=True)
+        async with running(rivals.run()):
+            rivals.put(ours("web"))
+            await until(lambda: rivals.of(ours("web")) == ())
+            for _ in range(2):
+                await until(lambda: not around.faults.active())
+                cluster.create(FASTPATH_AUTOSCALERS)
+                cluster.create(document("web"))
+                await until(lambda: rivals.of(ours("web")) == ("FastPathAutoscaler.fastpath.io/web",))
+                await until(lambda: cluster.open_watches == 2)
+                cluster.delete("crd", "fastpathautoscalers.fastpath.io")
+                await until(lambda: rivals.of(ours("web")) == ())
+
+
+async def test_while_objects_may_not_be_listed_nobody_knows() -> None:
+    async with Cluster() as cluster:
+        cluster.create(FASTPATH_AUTOSCALERS)
+        cluster.forbid("list", "fastpathautoscalers")
+        async with opposing(cluster, objects=True) as rivals:
+            await until(lambda: "403" in rivals.status()[1].last_error)
+            assert rivals.of(ours("web")) is None
 
 
 async def test_others_stay_known_while_the_api_server_is_away() -> None:

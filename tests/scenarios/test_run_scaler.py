@@ -57,6 +57,12 @@ class Running:
             while words not in await self.metrics():  # noqa: ASYNC110 - another page announces nothing
                 await asyncio.sleep(0.05)
 
+    async def says_of(self, autoscaler: str, words: str) -> None:
+        """Wait until what it shows of an autoscaler holds them."""
+        async with asyncio.timeout(30):
+            while words not in str(await self.get(f"/debug/fastpath/autoscalers/{autoscaler}")):  # noqa: ASYNC110 - as above
+                await asyncio.sleep(0.05)
+
 
 @contextlib.asynccontextmanager
 async def scaler(tmp_path: Path, world: World, *arguments: str, rules: str = SCRAPED) -> AsyncIterator[Running]:
@@ -119,6 +125,18 @@ async def test_files_that_change_and_break(tmp_path: Path, world: World, caplog:
         status, _ = await running.get("/debug/fastpath/autoscalers/default/web")
         assert status == 404
     assert world.events() == set()
+
+
+async def test_a_file_stands_back_for_an_object_on_its_target(tmp_path: Path, world: World) -> None:
+    folder = tmp_path / "autoscalers"
+    write(folder, autoscaler(metrics=[QUEUE]))
+    world.cluster.create(autoscaler(metrics=[QUEUE]))  # another scaler's
+    world.queue = 60.0
+    async with scaler(tmp_path, world, f"--autoscalers={folder}") as running:
+        await running.says_of("default/web", "ForeignAutoscaler")
+        assert world.replicas() == 2
+        world.cluster.delete("fpa", "web", "default")
+        await happens(lambda: world.replicas() == 6)
 
 
 async def test_files_that_are_wrong_from_the_start(tmp_path: Path, world: World) -> None:
