@@ -7,6 +7,7 @@ stands between, no cookie is kept; bytes, unzipped bytes, lines and time are bou
 
 import asyncio
 import ipaddress
+import math
 import os
 import ssl
 import zlib
@@ -82,7 +83,7 @@ class Scraper:
         self._faults = faults
         self._service_account = Path(service_account)
         self._tokens: dict[str, connection.FromFile] = {}
-        self._trusts: dict[EndpointTLS, tuple[ssl.SSLContext, float]] = {}
+        self._trusts: dict[EndpointTLS, _Trust] = {}
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
@@ -174,20 +175,43 @@ class Scraper:
         return header
 
     async def _trust(self, tls: EndpointTLS) -> ssl.SSLContext:
-        known = self._trusts.get(tls)
-        now = self._clock.monotonic()
-        if known is not None and now < known[1]:
-            return known[0]
-        try:
-            context = await asyncio.to_thread(_build_trust, tls)  # reading all of a system's authorities takes its time
-        except (OSError, ValueError) as error:
-            if known is None:
-                raise ScrapeError(
-                    "credentials", f"authorities cannot be read: {matchers.shorten(str(error))}"
-                ) from error
-            context = known[0]
-        self._trusts[tls] = (context, now + _TRUST_SECONDS)
-        return context
+        trust = self._trusts.get(tls)
+        if trust is None:
+            trust = self._trusts[tls] = _Trust(tls)
+        return await trust.context(self._clock.monotonic())
+
+
+class _Trust:
+    """The authorities that a rule names, read by one scrape for all.
+
+    The context is another only when they are: connections are kept by it.
+    """
+
+    def __init__(self, tls: EndpointTLS) -> None:
+        self._tls = tls
+        self._known: tuple[bytes, ssl.SSLContext] | None = None
+        self._good_until = -math.inf
+        self._reading = asyncio.Lock()
+
+    async def context(self, now: float) -> ssl.SSLContext:
+        """Return what they are by now, or were when they could last be read; ScrapeError if they never could."""
+        async with self._reading:
+            if self._known is None or now >= self._good_until:
+                try:
+                    self._known = await asyncio.to_thread(self._read)  # all of a system's authorities take their time
+                except (OSError, ValueError) as error:
+                    if self._known is None:
+                        text = f"authorities cannot be read: {matchers.shorten(str(error))}"
+                        raise ScrapeError("credentials", text) from error
+                self._good_until = now + _TRUST_SECONDS
+            return self._known[1]
+
+    def _read(self) -> tuple[bytes, ssl.SSLContext]:
+        file = self._tls.ca_file or ssl.get_default_verify_paths().cafile
+        text = Path(file).read_bytes() if file else b""
+        if self._known is not None and self._known[0] == text:
+            return self._known
+        return text, _build_trust(self._tls)
 
 
 def _build_trust(tls: EndpointTLS) -> ssl.SSLContext:

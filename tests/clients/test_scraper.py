@@ -454,6 +454,38 @@ async def test_authorities_are_read_again(scraping: Scraping, authority: Authori
         assert (await scraping.scraper.fetch(there.endpoint(access))).content == BODY, "what is broken does not replace"
 
 
+async def test_authorities_are_read_once_for_all_who_wait(
+    scraping: Scraping, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[ssl.SSLContext] = []
+    create = ssl.create_default_context
+
+    def count(cafile: str | None) -> ssl.SSLContext:
+        made.append(create(cafile=cafile))
+        return made[-1]
+
+    async with pod(reply(), authority.server_context()) as there:
+        monkeypatch.setattr(ssl, "create_default_context", count)
+        endpoint = there.endpoint(secure(ca_file=str(authority.file)))
+        await asyncio.gather(*(scraping.scraper.fetch(endpoint) for _ in range(20)))
+        assert len(made) == 1
+
+
+async def test_connections_stay_while_the_authorities_do(
+    scraping: Scraping, authority: Authority, other_authority: Authority, tmp_path: Path
+) -> None:
+    file = tmp_path / "ca.crt"
+    file.write_bytes(authority.file.read_bytes())
+    async with pod(reply(), authority.server_context()) as there:
+        endpoint = there.endpoint(secure(ca_file=str(file)))
+        for _ in range(3):
+            await asyncio.gather(*(scraping.scraper.fetch(endpoint) for _ in range(5)))
+            scraping.clock.advance(61)
+        assert len(there.connections) <= 5
+        file.write_bytes(other_authority.file.read_bytes())
+        assert (await scraping.refusal(endpoint))[0] == "unreachable", "what is not trusted any more is not used"
+
+
 async def test_a_missing_authority_is_said_with_its_reason(scraping: Scraping, tmp_path: Path) -> None:
     async with pod(reply()) as there:
         _, said = await scraping.refusal(there.endpoint(secure(ca_file=str(tmp_path / "none"))))
