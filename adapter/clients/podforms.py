@@ -173,7 +173,9 @@ def _container(written: _Container) -> Container:
 
 def share(written: WireSpec, key: bytes) -> SharedSpec:
     """Return what pods with this spec share; `key` is its JSON."""
-    every = [*(written.containers or ()), *(written.init_containers or ())]
+    sidecars = [each for each in written.init_containers or () if each.restart_policy == "Always"]
+    # of two ports of one name the first counts, as for a probe or a Service; init containers that have ended listen to nobody
+    every = reversed([*(written.containers or ()), *sidecars])
     ports = {
         port.name: port.container_port
         for container in every

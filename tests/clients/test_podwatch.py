@@ -198,6 +198,28 @@ def test_a_pod_of_a_test_needs_no_spec() -> None:
     assert WatchedPod("a", namespace="x").ports == {}
 
 
+def test_the_first_port_of_a_name_counts_and_none_of_those_who_have_ended() -> None:
+    document = pod("a")
+    document["spec"] = {
+        "containers": [
+            {"name": "main", "ports": [{"name": "metrics", "containerPort": 8080}]},
+            {"name": "side", "ports": [{"name": "metrics", "containerPort": 9090}]},
+        ],
+        "initContainers": [
+            {"name": "init", "ports": [{"name": "metrics", "containerPort": 1}, {"name": "gone", "containerPort": 2}]},
+            {
+                "name": "mesh",
+                "restartPolicy": "Always",
+                "ports": [{"name": "mesh", "containerPort": 15020}, {"name": "metrics", "containerPort": 15090}],
+            },
+        ],
+    }
+    watch = alone()
+    put(watch, document)
+    (found,) = watch.select("default", EVERYTHING)
+    assert found.ports == {"metrics": 8080, "mesh": 15020}
+
+
 def test_a_pod_may_come_to_be_unlike_the_others() -> None:
     watch = alone()
     put(watch, pod("a"), pod("b"))
