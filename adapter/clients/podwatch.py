@@ -119,42 +119,43 @@ class _Namespace:
         self.selections: dict[LabelSelector, Selection] = {}
         self.generation = 0
         self._index = index
-        self._by_label: dict[str, dict[str, list[Selection]]] = {}
-        self._others: list[Selection] = []
+        self._by_label: dict[tuple[str, str] | None, list[Selection]] = {}
 
     def select(self, selector: LabelSelector) -> tuple[WatchedPod, ...]:
         return tuple(map(self.pods.__getitem__, self._index.names(self.name, selector)))
 
     def add(self, selection: Selection) -> None:
         self.selections[selection.selector] = selection
-        self._place_of(selection).append(selection)
+        self._by_label.setdefault(_label_of(selection.selector), []).append(selection)
         self.generation += 1
 
     def discard(self, selection: Selection) -> None:
         del self.selections[selection.selector]
-        self._place_of(selection).remove(selection)
+        label = _label_of(selection.selector)
+        self._by_label[label].remove(selection)
+        if not self._by_label[label]:
+            del self._by_label[label]
         self.generation += 1
-
-    def _place_of(self, selection: Selection) -> list[Selection]:
-        """Return the list in which a selection is looked for: that of a label which its pods must have, if it names one."""
-        for requirement in selection.selector.requirements:
-            if requirement.operator in _EQUALITY:
-                return self._by_label.setdefault(requirement.key, {}).setdefault(requirement.values[0], [])
-        return self._others
 
     def matching(self, labels: Mapping[str, str]) -> list[Selection]:
         """Return the selections that a pod with these labels is in."""
-        candidates = self._others.copy()
-        by_label = self._by_label
-        for label, value in labels.items():
-            if label in by_label:
-                candidates += by_label[label].get(value, ())
+        candidates = [*self._by_label.get(None, ())]
+        for label in labels.items():
+            candidates += self._by_label.get(label, ())
         return [selection for selection in candidates if selection.selector.matches(labels)]
 
     def followers_of(self, pods: Iterable[WatchedPod]) -> tuple[str, ...]:
         different = {id(pod.labels): pod.labels for pod in pods}
         selections = {id(each): each for labels in different.values() for each in self.matching(labels)}
         return tuple(sorted({each.autoscaler for found in selections.values() for each in found.followers}))
+
+
+def _label_of(selector: LabelSelector) -> tuple[str, str] | None:
+    """Return a label that all pods of a selector have, by which it is looked for; None where it names none."""
+    for requirement in selector.requirements:
+        if requirement.operator in _EQUALITY:
+            return requirement.key, requirement.values[0]
+    return None
 
 
 class PodWatch:

@@ -309,6 +309,16 @@ def test_a_callback_may_close_what_it_likes() -> None:
     assert watch._spaces == {}
 
 
+def test_selectors_that_come_and_go_leave_nothing() -> None:
+    watch = alone()
+    watch.follow("default", WEB, "default/web", ignored)
+    before = dict(watch._spaces["default"]._by_label)
+    for number in range(10):
+        for selector in (f"app=web-{number}", f"label-{number}=x", f"app!=web-{number}"):
+            watch.follow("default", parse_selector(selector), "default/other", ignored).close()
+    assert watch._spaces["default"]._by_label == before
+
+
 LABELS = st.dictionaries(st.sampled_from(["app", "tier"]), st.sampled_from(["a", "b"]), max_size=2)
 SELECTORS = ["app=a", "app==b", "tier in (a,b)", "app", "!app", "app!=a", "app=a,tier=b", "tier=a,app", ""]
 
