@@ -6,12 +6,12 @@ the Pod that it names is forwarded, as `kubectl port-forward` does.
 
 import argparse
 import asyncio
+import contextlib
 import random
 import shutil
 import ssl
 import sys
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -128,7 +128,7 @@ async def _find_leader(options: argparse.Namespace) -> str:
     return leaderelection.pod_of(lease.record.holder)
 
 
-@asynccontextmanager
+@contextlib.asynccontextmanager
 async def _forwarded(options: argparse.Namespace, pod: str) -> AsyncIterator[str]:
     """Forward a port of a Pod for as long as the block is open; gives the address here."""
     kubectl = shutil.which("kubectl")
@@ -150,8 +150,8 @@ async def _forwarded(options: argparse.Namespace, pod: str) -> AsyncIterator[str
         assert process.stderr is not None
         async with asyncio.timeout(_SECONDS):
             line = await process.stdout.readline()
+            said = (line or await process.stderr.read()).decode(errors="replace").strip()
         if not line.startswith(_READY):
-            said = (await process.stderr.read()).decode(errors="replace").strip()
             raise RunError(f"port {options.port} of Pod {pod} cannot be forwarded: {said or 'kubectl has ended'}")
         port = int(line[len(_READY) :].split()[0])
         yield f"http://127.0.0.1:{port}"
@@ -159,8 +159,10 @@ async def _forwarded(options: argparse.Namespace, pod: str) -> AsyncIterator[str
         raise RunError(f"port {options.port} of Pod {pod} cannot be forwarded: no answer in time") from error
     finally:
         if process.returncode is None:
-            process.terminate()
-        await process.wait()
+            process.kill()  # it has nothing to tidy up, and may not heed a request
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_SECONDS):  # whom it has started may hold its pipes for ever
+                await process.wait()
 
 
 def render(document: dict[str, Any]) -> list[str]:

@@ -194,6 +194,30 @@ async def test_a_port_that_cannot_be_forwarded(tmp_path: Path, monkeypatch: pyte
             await explain.fetch(explain.parse(["shop/web"]), "shop", "web")
 
 
+@pytest.mark.integration
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        pytest.param("echo Hello; exec sleep 60", "Hello", id="other words"),
+        pytest.param("exec sleep 60", "no answer in time", id="none"),
+        pytest.param("exec >&-; exec sleep 60", "no answer in time", id="nor will there be any"),
+        pytest.param("trap '' TERM; echo Hello; exec sleep 60", "Hello", id="deaf"),
+    ],
+)
+async def test_a_kubectl_that_stays_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, said: str
+) -> None:
+    monkeypatch.setenv("PATH", kubectl(tmp_path, script))
+    monkeypatch.setattr(explain, "_SECONDS", 0.5)
+    async with Cluster() as cluster:
+        lease(cluster, "scaler-1_0123")
+        monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig(tmp_path / "kubeconfig")))
+        async with asyncio.timeout(4):
+            with pytest.raises(RunError, match=f"port 10254 of Pod scaler-1 cannot be forwarded: {said}"):
+                await explain.fetch(explain.parse(["shop/web"]), "shop", "web")
+
+
 @pytest.mark.parametrize("holder", [None, ""])
 async def test_nobody_leads(tmp_path: Path, holder: str | None) -> None:
     async with Cluster() as cluster:
