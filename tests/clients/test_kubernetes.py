@@ -263,9 +263,6 @@ async def test_a_token_that_cannot_be_sent() -> None:
             await listed(client)
 
 
-async def test_a_closed_client_says_so() -> None:
-    async with connected("http://127.0.0.1:1") as client:
-        pass
 async def test_however_many_answers_are_slow_another_request_is_sent() -> None:
     """What watches many namespaces, and asks a metrics API that hangs, is to renew its Lease all the same."""
     waiting, enough = 0, asyncio.Event()
@@ -285,6 +282,9 @@ async def test_however_many_answers_are_slow_another_request_is_sent() -> None:
         enough.set()
 
 
+async def test_a_closed_client_says_so() -> None:
+    async with connected("http://127.0.0.1:1") as client:
+        pass
     with pytest.raises(errors.KubernetesError, match="the client is closed"):
         await client.get("/api")
 
