@@ -322,7 +322,7 @@ class Elector:
     async def _release(self) -> None:
         """Give the lease back if it is ours, within one attempt."""
         end = self._clock.monotonic() + self._election.attempt
-        lease = self._seen.lease if self._seen is not None else None
+        lease = self._lease
         while lease is not None and lease.record.holder == self._election.identity:
             left = end - self._clock.monotonic()
             if left <= 0:
@@ -375,7 +375,8 @@ class Elector:
                 self._note(await self._write(record, _left(end, clock)))
                 self._unsure = False
             except errors.KubernetesError as error:
-                if error.status not in {404, 409}:
+                # one to be replaced may be gone; where one cannot be made for a 404 the namespace is not there
+                if error.status not in {404, 409} or (error.status == 404 and self._lease is None):
                     raise
                 self._monitoring.lease_renewals.labels("conflict").inc()
                 look = True
@@ -385,10 +386,14 @@ class Elector:
         return None
 
     async def _write(self, record: LeaseRecord, seconds: float) -> Lease:
-        lease = self._seen.lease if self._seen is not None else None
-        if lease is None:
+        if self._lease is None:
             return await self._store.create(record, seconds)
-        return await self._store.replace(lease, record, seconds)
+        return await self._store.replace(self._lease, record, seconds)
+
+    @property
+    def _lease(self) -> Lease | None:
+        """The Lease as last seen, None where it was not there."""
+        return self._seen.lease if self._seen is not None else None
 
     def _note(self, lease: Lease | None) -> None:
         """Remember what the Lease says, and say once who holds it."""

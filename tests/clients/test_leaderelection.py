@@ -511,6 +511,23 @@ async def test_what_work_raises_while_the_lease_is_lost_is_logged(caplog: pytest
 
 
 @pytest.mark.looptime
+async def test_a_namespace_that_is_not_there_is_said() -> None:
+    """A Lease cannot be made in it, however often it is tried."""
+    follower = Candidate(Keeper(), "a_1")
+
+    async def nowhere(record: LeaseRecord, seconds: float) -> Lease:
+        raise KubernetesError(404, "NotFound", 'cannot create leases: 404 NotFound: namespaces "gone" not found')
+
+    follower.line.create = nowhere  # type: ignore[method-assign]  # the API server's answer
+    follower.start()
+    await until(follower.faults.active, 5)
+    ((name, _), text) = next(iter(follower.faults.active().items()))
+    assert name == "lease"
+    assert 'namespaces "gone" not found' in text
+    await follower.stop()
+
+
+@pytest.mark.looptime
 async def test_who_is_always_too_late_follows() -> None:
     """Each time it has looked somebody else writes: it gives up after some looks, and tries again later."""
     keeper = Keeper()
