@@ -38,6 +38,9 @@ HPA_KIND = "HorizontalPodAutoscaler"
 
 AUTO, ADVISE, PAUSED = "Auto", "Advise", "Paused"
 MODES = (AUTO, ADVISE, PAUSED)
+BOOST = "Boost"
+"""The mode of a HorizontalPodAutoscaler that is boosted, and no mode of a FastPathAutoscaler."""
+
 
 HOLD, FLOOR, LAST_GOOD = "Hold", "Floor", "LastGood"
 FALLBACKS = (HOLD, FLOOR, LAST_GOOD)
@@ -194,6 +197,10 @@ def validate(autoscaler: FastPathAutoscaler) -> list[Violation]:
     """Return all that is refused, each with its field path; nothing when all is well. The status is not looked at."""
     spec = autoscaler.spec
     shared = replace(as_hpa(autoscaler), status=None)
+    if autoscaler.kind == HPA_KIND:
+        # a minimum of zero may rest on the handshake, which is no metric of ours
+        least = 1 if spec.min_replicas == 0 else spec.min_replicas
+        return autoscalingvalidation.validate(replace(shared, spec=replace(shared.spec, min_replicas=least)))
     return [*autoscalingvalidation.validate(shared), *_counts(spec), *_own(spec)]
 
 
