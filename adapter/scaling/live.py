@@ -10,12 +10,14 @@ from typing import NamedTuple
 import msgspec
 
 from adapter.model.autoscaling import Condition, HorizontalPodAutoscalerStatus
-from adapter.model.fastpathautoscaler import ADVISE, AUTO, PAUSED, Fallback
+from adapter.model.fastpathautoscaler import ADVISE, AUTO, BOOST, PAUSED, Fallback
 from adapter.model.instants import SECOND, Instant
+from adapter.scaling import boost as boosting
 from adapter.scaling import conditions, decision, fallback
 from adapter.scaling import history as histories
 from adapter.scaling import writers as writing
 from adapter.scaling.autoscaler import Autoscaler
+from adapter.scaling.boost import Boost, Boosting
 from adapter.scaling.conditions import ABLE_TO_SCALE, SCALED_TO_ZERO, SCALING_ACTIVE, Conditions
 from adapter.scaling.decision import Decision, Event
 from adapter.scaling.fallback import NOTHING_ABSENT, Absence
@@ -26,17 +28,24 @@ from adapter.scaling.writers import OWN, Change, Writers
 
 FOREIGN_AUTOSCALER, FOREIGN_WRITER = "ForeignAutoscaler", "ForeignWriter"
 
+_DONE = frozenset({"SuccessfulRescale", "FailedRescale", FOREIGN_AUTOSCALER})
+"""Reasons of events that are told beside a native autoscaler, which tells of all else itself."""
+
 _INVALID_SPEC = "InvalidSpec"
 _UNSEEN = frozenset({"FailedGetScale", _INVALID_SPEC})
 """Reasons of syncs that do not look at the count."""
 
 
 class Circumstances(NamedTuple):
-    """What stands beside the observation: the mode, other autoscalers of the target by kind and name, the rules for absent metrics."""
+    """What stands beside the observation: the mode, other autoscalers of the target by kind and name, the rules for absent metrics.
+
+    `boost` is None for autoscalers of our own, whose targets nobody else scales.
+    """
 
     mode: str = AUTO
     rivals: tuple[str, ...] = ()
     fallback: Fallback | None = None
+    boost: Boost | None = None
 
 
 class Memory(msgspec.Struct, frozen=True):
@@ -46,6 +55,7 @@ class Memory(msgspec.Struct, frozen=True):
     history: History = History(Queued())
     writers: Writers = Writers()
     absence: Absence = NOTHING_ABSENT
+    boost: Boosting = boosting.NOTHING
 
 
 def remember(status: HorizontalPodAutoscalerStatus, ups: Events = (), downs: Events = ()) -> Memory:
@@ -58,11 +68,12 @@ def remember(status: HorizontalPodAutoscalerStatus, ups: Events = (), downs: Eve
 
 
 def notice(
-    autoscaler: Autoscaler, memory: Memory, replicas: int, manager: str, now: int
+    autoscaler: Autoscaler, memory: Memory, replicas: int, manager: str, now: int, boost: Boost | None = None
 ) -> tuple[Memory, Change | None]:
     """Return the memory after a look at the count, and the change that it shows; every change counts in the policies.
 
     At the first look the status tells what the count was. Where there is none and the count is ours, it may be a raise from the minimum.
+    Beside a native autoscaler a change takes back what is held and not what was written last, and ends in advice, not in a pause.
     """
     writers, status = memory.writers, memory.status
     assumed = False
@@ -82,20 +93,55 @@ def notice(
         autoscaler.down.longest_period if autoscaler.down else 0,
     )
     history = histories.with_change(memory.history, seen.change.replicas, now, periods, assumed=assumed)
-    return msgspec.structs.replace(memory, history=history, writers=seen.writers), seen.change
+    memory, change = msgspec.structs.replace(memory, history=history, writers=seen.writers), seen.change
+    if boost is None or change.by == OWN:
+        return memory, change
+    if change.replicas > 0:
+        return memory, change  # a raise takes nothing back, though it be to less than the floor
+    most = autoscaler.limits.highest
+    boosted, reversal = boosting.judge(memory.boost, replicas, change.by, boost, autoscaler.band, now, most=most)
+    change = change._replace(reverses=reversal.counted, starts_pause=reversal.demotes)
+    return msgspec.structs.replace(memory, boost=boosted), change
+
+
+def change_event(memory: Memory, change: Change, replicas: int, boost: Boost | None) -> Event | None:
+    """Return the event that tells of a change of the count to `replicas`, None where there is nothing to tell."""
+    if boost is None:
+        return foreign_writer_event(memory.writers) if change.starts_pause else None
+    if not change.reverses:
+        return None
+    return boosting.reversal_event(change.by, replicas - change.replicas, replicas, demotes=change.starts_pause)
 
 
 def keep(
     memory: Memory, made: Decision, observation: Observation, now: int, circumstances: Circumstances
 ) -> tuple[Memory, tuple[Event, ...]]:
     """Return the memory after a decision whose count, if it has one to write, was written; and the events of it all."""
-    writers = memory.writers
+    writers, boost = memory.writers, circumstances.boost
     if made.rescale:
         writers = writing.wrote(writers, observation.replicas, made.replicas)
+    if boost is not None:
+        return _keep_beside(memory, made, msgspec.structs.replace(writers, ours=None), observation, now, boost)
     if circumstances.fallback is None and not memory.absence.active:
         return Memory(made.status, made.history, writers), made.events
     absence, told = fallback.follow(circumstances.fallback, memory.absence, made, now)
     return Memory(made.status, made.history, writers, absence), (*made.events, *told)
+
+
+def _keep_beside(
+    memory: Memory, made: Decision, writers: Writers, observation: Observation, now: int, boost: Boost
+) -> tuple[Memory, tuple[Event, ...]]:
+    """Return the memory after a decision beside a native autoscaler, and its events: only what was done, and advice."""
+    boosted, events = memory.boost, tuple(event for event in made.events if event.reason in _DONE)
+    if boosting.only_advised(boosted, boost, now):
+        # without values there is no advice: the status keeps what was wanted before
+        has_values = not any(
+            each.type == SCALING_ACTIVE and each.status == "False" for each in made.status.conditions or ()
+        )
+        recommended = made.status.desired_replicas if has_values else observation.replicas
+        boosted, advice = boosting.advise(boosted, recommended, observation.replicas, boost, now)
+        events = events if advice is None else (*events, advice)
+    return Memory(made.status, made.history, writers, boost=boosted), events
 
 
 def spec_changed(memory: Memory) -> Memory:
@@ -110,6 +156,7 @@ def shifted(memory: Memory, by: int) -> Memory:
         histories.shifted(memory.history, by),
         writing.shifted(memory.writers, by),
         fallback.shifted(memory.absence, by),
+        boosting.shifted(memory.boost, by),
     )
 
 
@@ -117,7 +164,7 @@ def decide(
     autoscaler: Autoscaler, observation: Observation, memory: Memory, now: int, circumstances: Circumstances
 ) -> Decision:
     """Decide what one sync does and may do, at `now` nanoseconds; the status of the observation is that of the memory."""
-    mode, rivals, rules = circumstances
+    mode, rivals, rules, boost = circumstances
     history, writers = memory.history, memory.writers
     least = fallback.replicas(rules, memory.absence, now) if rules is not None else 0
     if least or observation.status is not memory.status:
@@ -129,6 +176,8 @@ def decide(
         text = f"the target is scaled by {', '.join(rivals)} too: nothing is written while that is so"
         return _stand_back(observation, history, now, ABLE_TO_SCALE, FOREIGN_AUTOSCALER, text)
     seen = _with_true_zero(observation, writers, now)
+    if mode == BOOST:
+        seen = msgspec.structs.replace(seen, readings=boosting.fresh(seen.readings))
     made = decision.decide(autoscaler, seen, history, now)
     if observation.replicas == 0 and made.absent is None:
         # at a zero of somebody else nothing is looked at either
@@ -137,6 +186,9 @@ def decide(
         seconds = writers.pause // SECOND
         text = f"{writers.paused_by} takes back what is scaled here: nothing is written for {seconds} s"
         return _withhold(made, seen, history, now, FOREIGN_WRITER, text)
+    if boost is not None:
+        why = boosting.refusal(made, seen, memory.boost, boost, autoscaler.band, now) if made.rescale else ""
+        return _withhold(made, seen, history, now, boosting.NOT_BOOSTED, why) if why else made
     if mode == ADVISE and made.rescale:
         text = f"the size would become {made.replicas}: spec.mode is Advise"
         return _withhold(made, seen, history, now, "AdviseOnly", text)
