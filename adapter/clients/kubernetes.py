@@ -235,9 +235,7 @@ class KubernetesClient:
         the server loses its place between two pages all objects are handed over once more, in one page.
         """
         what = f"list {resource.group_resource}"
-        chosen = {"labelSelector": str(selector)} if selector.requirements else {}
-        if fields:
-            chosen["fieldSelector"] = fields
+        chosen = _chosen(selector, fields)
         page: Parameters = chosen | _version_parameters(resource_version)
         listed = ""
         while True:
@@ -287,7 +285,8 @@ class KubernetesClient:
     ) -> AsyncIterator["Watch[objectlist.WatchEvent]"]:
         """Open a watch of metadata; otherwise as `watch_whole`."""
         form, decoder = objectlist.PARTIAL, objectlist.WatchDecoder()
-        watching = self._watch(form, decoder, resource, namespace, fields, resource_version, duration, silence)
+        chosen = _chosen(EVERYTHING, fields)
+        watching = self._watch(form, decoder, resource, namespace, chosen, resource_version, duration, silence)
         async with watching as watch:
             yield watch
 
@@ -298,6 +297,7 @@ class KubernetesClient:
         resource: APIResource,
         *,
         namespace: str = "",
+        selector: LabelSelector = EVERYTHING,
         fields: str = "",
         resource_version: str,
         duration: float,
@@ -306,11 +306,12 @@ class KubernetesClient:
         """Open a watch of what happens after `resource_version`, each object as `form` keeps it.
 
         The server ends it after `duration` seconds; `silence` is how many seconds without a word mean that it is lost. With
-        `fields` an object that ceases to match is told of as deleted.
+        `selector` or `fields` an object that ceases to match is told of as deleted.
         Entering raises what the server refuses, 410 (Expired) among it.
         """
         decoder = objectlist.WatchDecoder(lambda line: objectlist.decode_event(form, line))
-        watching = self._watch(form, decoder, resource, namespace, fields, resource_version, duration, silence)
+        chosen = _chosen(selector, fields)
+        watching = self._watch(form, decoder, resource, namespace, chosen, resource_version, duration, silence)
         async with watching as watch:
             yield watch
 
@@ -321,7 +322,7 @@ class KubernetesClient:
         decoder: objectlist.WatchDecoder[_E],
         resource: APIResource,
         namespace: str,
-        fields: str,
+        chosen: Parameters,
         resource_version: str,
         duration: float,
         silence: float,
@@ -329,13 +330,12 @@ class KubernetesClient:
         what = f"watch {resource.group_resource}"
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout, sock_read=silence)
         parameters = {
+            **chosen,
             "watch": "true",
             "resourceVersion": resource_version,
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(round(duration)),
         }
-        if fields:
-            parameters["fieldSelector"] = fields
         path = _path_of(resource, namespace)
         async with self._send(_Request(what, path, parameters, form.watch_accept, timeout, patient=False)) as response:
             yield Watch(response, what, decoder)
@@ -522,6 +522,12 @@ class _Straight:
     async def close(self) -> None:
         """Close the session."""
         await self._session.close()
+
+
+def _chosen(selector: LabelSelector, fields: str) -> dict[str, str]:
+    """Return the parameters that say which objects."""
+    chosen = {"labelSelector": str(selector)} if selector.requirements else {}
+    return chosen | {"fieldSelector": fields} if fields else chosen
 
 
 def _version_parameters(resource_version: str) -> dict[str, str]:

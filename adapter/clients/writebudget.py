@@ -1,4 +1,4 @@
-"""How often the scaler writes, and who goes first: one budget for Scales, statuses and events.
+"""How often the scaler writes, and who goes first: one budget for floors, Scales, statuses and events.
 
 What lives here: a queue in front of a token bucket. Not here: what is written. The law: nobody goes while somebody of a higher class
 waits; within a class it is first come, first served; and whoever stops waiting takes nothing. The lease has no place in the queue,
@@ -8,6 +8,7 @@ for a leader that cannot renew in time may not write at all.
 import asyncio
 import contextlib
 import enum
+import functools
 from collections import deque
 
 from adapter.model.clock import Clock
@@ -17,9 +18,10 @@ from adapter.monitoring import WRITE_KINDS, Monitoring
 class Kind(enum.IntEnum):
     """What is written; the lower goes first."""
 
-    SCALE = 0
-    STATUS = 1
-    EVENT = 2
+    FLOOR = 0
+    SCALE = 1
+    STATUS = 2
+    EVENT = 3
 
     @property
     def label(self) -> str:
@@ -31,7 +33,8 @@ class WriteBudget:
     """`rate` writes a second (``--kube-api-write-qps``); after a pause a second's worth at once."""
 
     def __init__(self, rate: float, clock: Clock, monitoring: Monitoring) -> None:
-        monitoring.write_queue.labels(Kind.SCALE.label).set_function(lambda: self.waiting(Kind.SCALE))
+        for kind in (Kind.FLOOR, Kind.SCALE):
+            monitoring.write_queue.labels(kind.label).set_function(functools.partial(self.waiting, kind))
         self._rate = rate
         self._depth = max(1.0, rate)
         self._clock = clock

@@ -1,6 +1,6 @@
 """The one door through which the scaler writes: the fence, the budget, the wire, and the count of what came of it.
 
-What lives here: what every write has in common. Not here: Scales (`scalewriter`), statuses (`statuswriter`), events (`events`). The
+What lives here: what every write has in common. Not here: floors (`floorwriter`), Scales (`scalewriter`), statuses (`statuswriter`), events (`events`). The
 law: a write that does not come through here does not exist; the fence is asked three times, when the write is asked for, when its
 turn has come, and when its first byte is about to leave.
 """

@@ -315,7 +315,7 @@ async def test_urgent_ones_pass_a_backlog(monkeypatch: pytest.MonkeyPatch) -> No
         async with running(office):
             await asyncio.sleep(0.02)
             office.submit(change(desired_replicas=3), "urgent")
-            desk.budget._paused_until = [0.0] * 3
+            desk.budget._paused_until = [0.0] * len(Kind)
             desk.budget._serve()
             await until(lambda: len(office.patches) == 13)
         assert office.patches[0] == "urgent"

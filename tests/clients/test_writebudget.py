@@ -48,12 +48,12 @@ async def test_a_seconds_worth_goes_at_once_then_it_is_the_rate() -> None:
     assert [at for _, at in came[10:]] == pytest.approx([0.1 * n for n in range(1, 16)], abs=0.01)
 
 
-async def test_scale_before_status_before_event() -> None:
+async def test_floor_before_scale_before_status_before_event() -> None:
     budget, _ = build()
     await spend(budget, 10)
-    kinds = (Kind.EVENT, Kind.STATUS, Kind.EVENT, Kind.SCALE, Kind.STATUS, Kind.SCALE)
+    kinds = (Kind.EVENT, Kind.STATUS, Kind.EVENT, Kind.SCALE, Kind.STATUS, Kind.SCALE, Kind.FLOOR)
     came = await Asked(budget, *kinds).all()
-    assert [kind for kind, _ in came] == ["scale", "scale", "status", "status", "event", "event"]
+    assert [kind for kind, _ in came] == ["floor", "scale", "scale", "status", "status", "event", "event"]
 
 
 async def test_a_scale_that_comes_later_goes_before_those_who_wait() -> None:

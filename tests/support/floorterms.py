@@ -1,0 +1,134 @@
+"""A process that knows floors, and the terms in which it publishes them; a checker of what is answered meanwhile."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+
+from adapter.clients.floors import FloorView
+from adapter.clients.floorwriter import FloorWriter
+from adapter.clients.writebudget import WriteBudget
+from adapter.clients.writes import Writer
+from adapter.errors import NotSyncedError
+from adapter.model.floors import FloorEntry, floor_of
+from adapter.model.instants import SECOND
+from adapter.model.shards import WHOLE, Shard
+from adapter.monitoring import FaultLog, Monitoring
+from tests.support.configmaps import Line, Store
+from tests.support.election import LoopClock
+from tests.support.writing import Gate
+
+NAMESPACE = "fastpath"
+MOST = 1000
+
+
+class Process:
+    """A process with its own line to the store and its own view."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.line = Line(store)
+        self.clock = LoopClock()
+        self.monitoring = Monitoring()
+        self.faults = FaultLog(self.monitoring, self.clock)
+        self.view = FloorView(self.line, self.clock, NAMESPACE, self.faults)
+        self._task: asyncio.Task[None] | None = None
+
+    def begin(self) -> None:
+        """Run the view until `stop`."""
+        self._task = asyncio.create_task(self.view.run())
+
+    async def stop(self) -> None:
+        assert self._task is not None
+        await end(self._task)
+
+    def open_term(self, gate: Gate, shard: Shard = WHOLE) -> FloorWriter:
+        budget = WriteBudget(1000.0, self.clock, self.monitoring)
+        writer = Writer(self.line, gate, budget, self.clock, self.monitoring)  # type: ignore[arg-type]  # all it calls
+        return FloorWriter(writer, self.view, shard, self.faults)
+
+    def writes(self, outcome: str) -> float:
+        labels = {"kind": "floor", "outcome": outcome}
+        return self.monitoring.registry.get_sample_value("fastpath_writes_total", labels) or 0.0
+
+    async def answer(self, uid: str) -> int | None:
+        """Return the floor as a replica answers it, None for an error: before a 0 it reads anew."""
+        try:
+            return self.known(uid) or await self._confirmed(uid)
+        except NotSyncedError:
+            return None
+
+    def known(self, uid: str) -> int:
+        return floor_of(self.view.find(uid), int(self.clock.wall() * SECOND), MOST)
+
+    async def _confirmed(self, uid: str) -> int:
+        await self.view.confirm()
+        return self.known(uid)
+
+
+@contextlib.asynccontextmanager
+async def watching(*processes: Process) -> AsyncIterator[None]:
+    """Run the views of processes."""
+    for each in processes:
+        each.begin()
+    try:
+        yield
+    finally:
+        for each in processes:
+            await each.stop()
+
+
+@contextlib.asynccontextmanager
+async def leading(process: Process, gate: Gate | None = None, shard: Shard = WHOLE) -> AsyncIterator[FloorWriter]:
+    """Run a term from its start to its end."""
+    writer = process.open_term(gate or Gate(), shard)
+    task = asyncio.create_task(writer.run())
+    try:
+        await writer.start()
+        yield writer
+    finally:
+        await end(task)
+
+
+async def end(*tasks: "asyncio.Task[None]") -> None:
+    """Cancel tasks, and raise what else they ended with."""
+    for each in tasks:
+        each.cancel()
+    for each in tasks:
+        with contextlib.suppress(asyncio.CancelledError):
+            await each
+
+
+class Checker:
+    """Knows which floors are held, by who publishes them, and judges what is answered."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, tuple[FloorEntry, float]] = {}
+        self.wrong: list[str] = []
+        self.floors = self.zeros = self.errors = 0
+
+    def held(self, now: float) -> Mapping[str, FloorEntry]:
+        return {uid: each for uid, (each, _) in self._held.items() if each.until > now * SECOND}
+
+    def hold(self, entry: FloorEntry, now: float) -> None:
+        """Note that an entry has been published."""
+        self._held[entry.uid] = (entry, now)
+
+    def release(self, uid: str) -> None:
+        """Note that an entry is about to be taken back."""
+        self._held.pop(uid, None)
+
+    async def ask(self, process: Process, uid: str) -> None:
+        """Ask a replica; a floor held from before the question to after the answer must not be answered by less."""
+        before = self._held.get(uid)
+        answer = await process.answer(uid)
+        after = self._held.get(uid)
+        if answer is None:
+            self.errors += 1
+            return
+        if answer:
+            self.floors += 1
+        else:
+            self.zeros += 1
+        now = process.clock.wall()
+        if before is not None and before == after and before[0].until > now * SECOND and answer == 0:
+            self.wrong.append(f"{uid}: 0 at {now:.3f}, {before[0].replicas} held since {before[1]:.3f}")
