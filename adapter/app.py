@@ -19,6 +19,7 @@ from adapter.config.rulesfile import RulesConfig
 from adapter.errors import NotSyncedError
 from adapter.model.clock import Clock
 from adapter.monitoring import FaultLog, Monitoring
+from adapter.provider.floors import FlooredProvider, FloorProvider
 from adapter.provider.podobjects import PodObjects
 from adapter.provider.resource import ResourceProvider
 from adapter.provider.rules import RuleSource
@@ -27,7 +28,7 @@ from adapter.rules.resource import NODES, PODS
 from adapter.scaler import Parts, Scaler
 from adapter.server import accesslog
 from adapter.server.accesslog import AccessLog
-from adapter.server.api import CUSTOM_GROUP, EXTERNAL_GROUP, RESOURCE_GROUP
+from adapter.server.api import CUSTOM_GROUP, EXTERNAL_GROUP, RESOURCE_GROUP, MetricsProvider
 from adapter.server.documents import Documents
 from adapter.server.handler import Handler
 from adapter.server.health import Check, Health
@@ -75,7 +76,12 @@ async def run(
         scaler = None
         if options.scaler:
             scaler = _open_scaler(options, base, served.provider, lambda _: served.resource_provider)
-        documents = Documents(served.provider, _groups(options, parsed.config), version)
+        metrics: MetricsProvider = served.provider
+        known = None if scaler is None or scaler.floors is None else (scaler.rivals, scaler.floors)
+        floors = sources.open_floors(options, base, known)
+        if floors is not None:
+            metrics = FlooredProvider(served.provider, FloorProvider(floors.find_autoscaler, floors.view, clock))
+        documents = Documents(metrics, _groups(options, parsed.config), version)
 
         def adopted(config: RulesConfig) -> None:
             documents.serve(_groups(options, config))
@@ -89,10 +95,10 @@ async def run(
         rules = sources.open_rules(options, base, files, parsed, adopted)
         access_log = _open_access_log(options, clock, monitoring, faults, stack)
         shutdown = Shutdown()
-        health = Health(readyz=_readiness(shutdown, lambda: server.listening, gate, base, served, rules))
+        health = Health(readyz=_readiness(shutdown, lambda: server.listening, gate, base, served, rules, floors))
         server = MetricsServer(
             Handler(
-                served.provider,
+                metrics,
                 documents,
                 health,
                 gate.access,
@@ -121,6 +127,7 @@ async def run(
             **{f"trust {number}": source.run() for number, source in enumerate(gate.sources)},
             **({"access log": access_log.run()} if access_log is not None else {}),
             **({} if scaler is None else {"scrapes": base.scraped.run()}),
+            **({} if floors is None else floors.tasks),
         }
         await _run_until(stop, work, scaler, started=lambda: started(server), close=server.stop)
 
@@ -257,8 +264,8 @@ def _open_access_log(
 def _groups(options: Options, config: RulesConfig) -> set[str]:
     """Return the API groups to serve: those asked for, and those that rules need."""
     needed = {
-        CUSTOM_GROUP: bool(config.rules),
-        EXTERNAL_GROUP: bool(config.external_rules),
+        CUSTOM_GROUP: bool(config.rules) or options.serves_floors,
+        EXTERNAL_GROUP: bool(config.external_rules) or options.serves_floors,
         RESOURCE_GROUP: config.resource_rules is not None,
     }
     return {*options.serve_groups, *(group for group, is_needed in needed.items() if is_needed)}
@@ -271,6 +278,7 @@ def _readiness(
     base: Base,
     served: Sources,
     rules: RuleSource,
+    floors: sources.Floors | None,
 ) -> list[Check]:
     """Return the checks of readyz. The informational ones show a state and never fail it: an unready adapter harms the whole cluster."""
 
@@ -301,6 +309,8 @@ def _readiness(
         Check("credentials", lambda: active("credentials"), informational=True),
         Check("objects", lambda: active("informer", "watch", "list"), informational=True),
         Check("api-discovery", lambda: active("api-discovery", "api-group"), informational=True),
+        Check("metric-names", lambda: active("metric-name"), informational=True),
+        *([] if floors is None else [Check("floors", lambda: floors.view.fault() or None, informational=True)]),
         Check("rules", lambda: "; ".join(map(str, rules.faults)) or None, informational=True),
         Check("config-reload", lambda: "; ".join(map(str, rules.refused)) or None, informational=True),
     ]

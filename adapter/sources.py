@@ -4,15 +4,18 @@ A part of the composition root, by itself because the adapter and the scaler alo
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from adapter.clients import credentials, kubernetes
+from adapter.clients import credentials, kubernetes, ownpod
 from adapter.clients.apidiscovery import CatalogueSource
+from adapter.clients.autoscalers import Rivals
 from adapter.clients.connection import PrometheusSettings
 from adapter.clients.discovery import SeriesLister
+from adapter.clients.floors import FloorView
 from adapter.clients.informer import ObjectLister
 from adapter.clients.prometheus import PrometheusClient
 from adapter.clients.querycache import Freshness, QueryCache
@@ -21,9 +24,11 @@ from adapter.clients.rulesfiles import RulesFiles
 from adapter.clients.scraper import Scraper
 from adapter.config.options import Options, check_max_age
 from adapter.config.rulesfile import Parsed, RulesConfig
-from adapter.errors import InputError
+from adapter.errors import InputError, NotSyncedError
 from adapter.model.clock import Clock
+from adapter.model.fastpathautoscaler import BOOST
 from adapter.monitoring import FaultLog, Monitoring
+from adapter.provider.floors import RESERVED, Watched
 from adapter.provider.relist import Relister
 from adapter.provider.resource import DescribedObjects, ResourceProvider
 from adapter.provider.rules import RuleSource
@@ -95,6 +100,7 @@ async def open_base(
         faults,
         interval=options.metrics_relist_interval,
         max_age=options.look_back,
+        reserved=RESERVED if options.serves_floors else frozenset(),
     )
     freshness = Freshness(options.metrics_ttl, options.metrics_max_answer_age)
     met = SourceFaults(clock, faults)
@@ -187,3 +193,36 @@ def prometheus_settings(options: Options) -> PrometheusSettings:
         attempt_timeout=options.prometheus_attempt_timeout,
         request_timeout=options.prometheus_timeout,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Floors:
+    """What answers for floors: the cluster's autoscalers and what is published. `tasks` are those that nobody else runs."""
+
+    autoscalers: Rivals
+    view: FloorView
+    tasks: Mapping[str, Coroutine[Any, Any, None]]
+
+    def find_autoscaler(self, namespace: str, name: str) -> Watched | None:
+        """Return a HorizontalPodAutoscaler as it is answered for; NotSyncedError before the first list."""
+        if not self.autoscalers.synced:
+            raise NotSyncedError("the first list of horizontalpodautoscalers is not in")
+        found = self.autoscalers.find(namespace, name)
+        if found is None:
+            return None
+        asked = found.asked
+        if asked is None:
+            return Watched(found.uid, found.resource_version, 0, boosts=False)
+        spec = asked.boosted.autoscaler.spec
+        return Watched(found.uid, found.resource_version, spec.max_replicas, spec.mode == BOOST and not asked.fault)
+
+
+def open_floors(options: Options, base: Base, known: tuple[Rivals, FloorView] | None) -> Floors | None:
+    """Return what answers for floors, None where nobody does: what the scaler has (`known`), or caches of its own."""
+    if not options.serves_floors:
+        return None
+    if known is not None:
+        return Floors(*known, {})
+    view = FloorView(base.client, base.clock, ownpod.find_namespace() or "default", base.faults)
+    autoscalers = Rivals(base.client, base.watching)
+    return Floors(autoscalers, view, {"floors": view.run(), "autoscalers": autoscalers.run()})

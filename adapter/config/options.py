@@ -185,6 +185,9 @@ class Options:
     scaler: bool = False
     """Whether `fastpath serve` scales as well."""
 
+    serve_floors: bool = False
+    """Whether the floors of boosted autoscalers are served where nothing is scaled; see `serves_floors`."""
+
     prometheus_max_queries_per_second: float = 20.0
     """Queries a second that the scaler causes; beyond it questions wait for their turn."""
 
@@ -246,6 +249,11 @@ class Options:
     def look_back(self) -> float:
         """Seconds that discovery looks back, never 0."""
         return self.metrics_max_age or self.metrics_relist_interval
+
+    @property
+    def serves_floors(self) -> bool:
+        """Whether the metric of the floors is served: where that is asked for, and where the cluster's autoscalers are scaled."""
+        return self.serve_floors or (self.scaler and not self.autoscalers)
 
 
 def check_max_age(options: Options, config: RulesConfig) -> errors.Fault | None:

@@ -17,6 +17,16 @@ def scaler_flags() -> Iterator[Flag]:
     for name, kind, default, text, metavar in (
         ("scaler", Kind.BOOL, "false", "Run the scaler in this process; `fastpath scale` runs it alone.", ""),
         (
+            "serve-floors",
+            Kind.BOOL,
+            "false",
+            (
+                "Serve fastpath_replicas, the floors of boosted HorizontalPodAutoscalers, in a process that does not scale; with --scaler "
+                "it is served anyway."
+            ),
+            "",
+        ),
+        (
             "prometheus-max-queries-per-second",
             Kind.FLOAT,
             "20",

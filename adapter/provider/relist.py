@@ -48,15 +48,27 @@ class Relister:
     """Owns the registry. `run` is its one task; `adopt` gives it other rules."""
 
     def __init__(
-        self, lister: Lister, clock: Clock, monitoring: Monitoring, faults: FaultLog, *, interval: float, max_age: float
+        self,
+        lister: Lister,
+        clock: Clock,
+        monitoring: Monitoring,
+        faults: FaultLog,
+        *,
+        interval: float,
+        max_age: float,
+        reserved: frozenset[str] = frozenset(),
     ) -> None:
-        """`interval`: seconds between the end of a relist and the next; `max_age`: how far back a relist looks."""
+        """`interval`: seconds between the end of a relist and the next; `max_age`: how far back a relist looks.
+
+        `reserved` are names that no metric of a rule may have, since somebody else answers them.
+        """
         self._lister = lister
         self._clock = clock
         self._monitoring = monitoring
         self._faults = faults
         self._interval = interval
         self._max_age = max_age
+        self._reserved = reserved
         self._ruleset = Ruleset()
         self._memory: Memory = {}
         self._wake = asyncio.Event()
@@ -65,6 +77,7 @@ class Relister:
         self._asked_names: TTLCache[object, bool] = TTLCache(_NAMES_REMEMBERED, _SAME_NAME_GAP, timer=clock.monotonic)
         self._looked_up = float("-inf")
         self._failing: frozenset[str] = frozenset()
+        self._refused: frozenset[str] = frozenset()
         self._counts: dict[str, int] = {}
         self.registry: Registry = registry.EMPTY
         self.attempted = asyncio.Event()
@@ -162,13 +175,25 @@ class Relister:
 
     def _rebuild(self) -> None:
         old = self.registry
-        made = registry.build(self._ruleset, self._memory, old.generation + 1)
+        made = registry.build(self._ruleset, self._memory, old.generation + 1, self._reserved)
+        self._report_refused(made)
         if (made.custom, made.external) == (old.custom, old.external) and old.generation:
             return
         for collision in made.collisions:
             if collision not in old.collisions:
                 _log.warning("two sources for one metric", extra=facts(metric=collision))
         self.registry = made
+
+    def _report_refused(self, made: Registry) -> None:
+        """Say once which rules give a metric a name that is not theirs to give."""
+        found = {refused.rule: refused.metric for refused in made.refused}
+        for rule, metric in found.items():
+            if rule not in self._refused:
+                text = f"{rule} gives the name {metric}, which is Fastpath's own: its values are not served"
+                self._faults.met("metric-name", "metric left out", text, subject=rule)
+        for rule in self._refused - found.keys():
+            self._faults.ended("metric-name", subject=rule)
+        self._refused = frozenset(found)
 
     def _report(self, lists: Lists, seconds: float, wall: float) -> None:
         """Count what the relist gave and say once which selectors fail."""

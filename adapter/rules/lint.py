@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from adapter.config.rulesfile import OnNaN
 from adapter.errors import Fault, NamingError, TemplateError
+from adapter.model.boosting import METRIC
 from adapter.model.resources import APIResource
 from adapter.rules import lint_query
 from adapter.rules.compile import Rule, Ruleset
@@ -82,6 +83,9 @@ def _names(made: Sketch) -> Iterator[Finding]:
     for metric in sorted(metrics):
         if not metric:
             yield "name.as", rule.config.name_as, "the metric name comes out empty and can never be asked for"
+        if metric == METRIC:
+            sentence = "this is the name of the floors of boosted autoscalers: with --scaler or --serve-floors those are served in its place"
+            yield "name.as", metric, sentence
         if "/" in metric:
             yield "name.as", metric, "a name with a slash can never be asked for"
         if made.external and metric != metric.lower():

@@ -3,7 +3,7 @@
 The order of prometheus-adapter decides collisions: rules in file order, series in Prometheus' order, the last one wins.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -44,15 +44,23 @@ class CustomKey(NamedTuple):
     metric: str
 
 
+class Refused(NamedTuple):
+    """A rule that gives a metric a name which is not free, by its path."""
+
+    rule: str
+    metric: str
+
+
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """All metrics known at one moment. `generation` grows with every new snapshot."""
+    """All metrics known at one moment. `generation` grows with every new snapshot; `refused` are in none of the others."""
 
     generation: int
     custom: Mapping[CustomKey, CustomEntry]
     external: Mapping[str, ExternalEntry]
     listed: tuple[CustomMetricInfo, ...]
     collisions: tuple[str, ...] = ()
+    refused: tuple[Refused, ...] = ()
 
     def resources(self) -> tuple[APIResource, ...]:
         """Return the distinct kinds of object that a metric describes, in order of their names."""
@@ -111,37 +119,42 @@ def _seen_again(series: SeriesInfo, earlier: Known | None, *, whole: bool) -> Kn
     return Known(merged, 0, series.labels | earlier.labels)
 
 
-def build(ruleset: Ruleset, memory: Memory, generation: int) -> Registry:
-    """Return the snapshot of what the rules make of the known series."""
+def build(ruleset: Ruleset, memory: Memory, generation: int, reserved: Collection[str] = frozenset()) -> Registry:
+    """Return the snapshot of what the rules make of the known series; no metric of them has a `reserved` name."""
     collisions: dict[str, None] = {}
+    refused: dict[Refused, None] = {}
     custom: dict[CustomKey, CustomEntry] = {}
-    for rule in ruleset.custom:
-        for series in _series_of(rule, memory):
-            metric = rule.namer.name(series.name)
-            if metric is None:
-                continue
-            for resource in rule.converter.resources_for(series.labels):
-                entry = CustomEntry(resource, series.name, rule, series.count)
-                for namespaced in _scopes(resource):
-                    key = CustomKey(resource.group_resource, namespaced, metric)
-                    _note_collision(collisions, f"{resource.group_resource}/{metric}", custom.get(key), entry)
-                    custom[key] = entry
+    for rule, series, metric in _named(ruleset.custom, memory, reserved, refused):
+        for resource in rule.converter.resources_for(series.labels):
+            entry = CustomEntry(resource, series.name, rule, series.count)
+            for namespaced in _scopes(resource):
+                key = CustomKey(resource.group_resource, namespaced, metric)
+                _note_collision(collisions, f"{resource.group_resource}/{metric}", custom.get(key), entry)
+                custom[key] = entry
     external: dict[str, ExternalEntry] = {}
-    for rule in ruleset.external:
-        for series in _series_of(rule, memory):
-            metric = rule.namer.name(series.name)
-            if metric is not None:
-                found = ExternalEntry(series.name, rule)
-                _note_collision(collisions, metric, external.get(metric), found)
-                external[metric] = found
+    for rule, series, metric in _named(ruleset.external, memory, reserved, refused):
+        found = ExternalEntry(series.name, rule)
+        _note_collision(collisions, metric, external.get(metric), found)
+        external[metric] = found
     listed = sorted(
         {CustomMetricInfo(key.resource, _listed_scope(key, entry), key.metric) for key, entry in custom.items()}
     )
-    return Registry(generation, custom, external, tuple(listed), tuple(collisions))
+    return Registry(generation, custom, external, tuple(listed), tuple(collisions), tuple(refused))
 
 
-def _series_of(rule: Rule, memory: Memory) -> list[SeriesInfo]:
-    return [known.series for known in memory.get(rule.config.series_query, ())]
+def _named(
+    rules: Iterable[Rule], memory: Memory, reserved: Collection[str], refused: dict[Refused, None]
+) -> Iterator[tuple[Rule, SeriesInfo, str]]:
+    """Yield each rule's series with the metric that it makes of each; those of a reserved name are noted in `refused`."""
+    for rule in rules:
+        for known in memory.get(rule.config.series_query, ()):
+            metric = rule.namer.name(known.series.name)
+            if metric is None:
+                continue
+            if metric in reserved:
+                refused[Refused(rule.config.path, metric)] = None
+            else:
+                yield rule, known.series, metric
 
 
 def _scopes(resource: APIResource) -> tuple[bool, ...]:

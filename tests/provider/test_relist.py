@@ -29,13 +29,19 @@ def info(*names: str, count: int = 1) -> tuple[SeriesInfo, ...]:
 class Discovery:
     """A relister and what surrounds it."""
 
-    def __init__(self) -> None:
+    def __init__(self, reserved: frozenset[str] = frozenset()) -> None:
         self.lister = FakeLister({"s": info("a"), "t": info("b")})
         self.clock = FakeClock()
         self.monitoring = Monitoring()
         self.faults = FaultLog(self.monitoring, self.clock)
         self.relister = Relister(
-            self.lister, self.clock, self.monitoring, self.faults, interval=INTERVAL, max_age=600.0
+            self.lister,
+            self.clock,
+            self.monitoring,
+            self.faults,
+            interval=INTERVAL,
+            max_age=600.0,
+            reserved=reserved,
         )
 
     def custom(self) -> list[str]:
@@ -57,9 +63,9 @@ class Discovery:
 
 
 @asynccontextmanager
-async def running(text: str = RULES) -> AsyncIterator[Discovery]:
+async def running(text: str = RULES, reserved: frozenset[str] = frozenset()) -> AsyncIterator[Discovery]:
     """Run discovery until the end of the block; the first relist has ended."""
-    made = Discovery()
+    made = Discovery(reserved)
     made.relister.adopt(compile_text(text))
     task = asyncio.create_task(made.relister.run())
     try:
@@ -354,3 +360,22 @@ async def test_before_the_first_relist_a_look_up_waits_for_it() -> None:
     assert discovery.asked() == [("s", "t")]
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_rule_that_gives_a_reserved_name_is_reported_once_and_loses(caplog: pytest.LogCaptureFixture) -> None:
+    async with running(reserved=frozenset({"a", "x"})) as discovery:
+        assert discovery.custom() == ["b"]
+        assert discovery.relister.registry.external == {}
+        active = discovery.faults.active()
+        assert active == {
+            ("metric-name", path): f"{path} gives the name a, which is Fastpath's own: its values are not served"
+            for path in ("rules[0]", "externalRules[0]")
+        }
+        await discovery.relist()
+        assert [record.message for record in caplog.records if record.levelno == logging.WARNING] == [
+            "metric left out",
+            "metric left out",
+        ]
+        discovery.relister.adopt(compile_text(f"rules: [{{seriesQuery: s, {TEMPLATE}, name: {{as: 'c'}}}}]"))
+        assert discovery.custom() == ["c"]
+        assert discovery.faults.active() == {}

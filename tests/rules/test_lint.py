@@ -65,6 +65,26 @@ def test_no_warning(text: str) -> None:
 
 # Rules file, and path, value and sentence of each warning.
 CASES: dict[str, tuple[str, list[tuple[str, str, str]]]] = {
+    "the name of the floors": (
+        custom(f"seriesQuery: hits, name: {{as: 'fastpath_replicas'}}, {GOOD}"),
+        [
+            (
+                "rules[0].name.as",
+                "fastpath_replicas",
+                "this is the name of the floors of boosted autoscalers: with --scaler or --serve-floors those are served in its place",
+            )
+        ],
+    ),
+    "an external series named as the floors": (
+        external(f"seriesQuery: fastpath_replicas, {FREE}"),
+        [
+            (
+                "externalRules[0].name.as",
+                "fastpath_replicas",
+                "this is the name of the floors of boosted autoscalers: with --scaler or --serve-floors those are served in its place",
+            )
+        ],
+    ),
     "empty name": (
         custom(f"seriesQuery: hits, name: {{as: '$1_x'}}, {GOOD}"),
         [

@@ -188,3 +188,20 @@ NAMESPACE_LABELS = {
 @pytest.mark.parametrize(("resources", "expected"), NAMESPACE_LABELS.values(), ids=NAMESPACE_LABELS)
 def test_namespace_label(resources: str, expected: str | None) -> None:
     assert registry.namespace_label(compile_rule(f"rules: [{{seriesQuery: s, resources: {resources}}}]")) == expected
+
+
+def test_a_reserved_name_is_in_no_api() -> None:
+    rules = f"[{{seriesQuery: s, {TEMPLATE}}}, {{seriesQuery: s, {TEMPLATE}, name: {{as: 'b'}}}}]"
+    text = f"rules: {rules}\nexternalRules: {rules}"
+    memory = registry.remember({}, "s", [info("a", "pod"), info("b", "pod"), info("c", "pod")])
+    built = registry.build(compile_text(text), memory, 1, frozenset({"b"}))
+    assert [(str(each.resource), each.metric) for each in built.listed] == [("pods", "a"), ("pods", "c")]
+    assert {key.metric for key in built.custom} == set(built.external) == {"a", "c"}
+    assert built.refused == (
+        ("rules[0]", "b"),
+        ("rules[1]", "b"),
+        ("externalRules[0]", "b"),
+        ("externalRules[1]", "b"),
+    )
+    assert built.collisions == ()
+    assert registry.build(compile_text(text), memory, 1).refused == ()

@@ -25,10 +25,11 @@ from adapter.model.metrics import (
     ResourceAnswer,
     ResourceQuestion,
 )
+from adapter.provider.floors import FlooredProvider, FloorProvider
 from adapter.server import tls
 from adapter.server.access import Access
 from adapter.server.accesslog import AccessLog, Sink
-from adapter.server.api import CUSTOM_GROUP, EXTERNAL_GROUP, Question
+from adapter.server.api import CUSTOM_GROUP, EXTERNAL_GROUP, MetricsProvider, Question
 from adapter.server.authentication import Authenticator
 from adapter.server.authorization import Authorizer
 from adapter.server.documents import Documents
@@ -248,9 +249,13 @@ class ServerFactory:
         anonymous: bool = True,
         always_allow: Iterable[str] = ("/healthz", "/readyz", "/livez"),
         sink: Sink | None = None,
+        floors: FloorProvider | None = None,
         **bounds: Any,
     ) -> Served:
-        """Start a server on a free port of loopback; `believed` says whose client certificates mean something, `bounds` what connections may."""
+        """Start a server on a free port of loopback; `believed` says whose client certificates mean something, `bounds` what connections may.
+
+        `floors` are served beside the provider's metrics.
+        """
         if pair is None:
             issued = self._authority.issue()
             pair = tls.Pair(issued.certificate, issued.key)
@@ -266,11 +271,12 @@ class ServerFactory:
             Authorizer(reviews, now, own_metrics, always_allow=always_allow),
             anonymous=anonymous,
         )
-        documents = Documents(provider, groups, "1.2.3")
+        metrics: MetricsProvider = provider if floors is None else FlooredProvider(provider, floors)
+        documents = Documents(metrics, groups, "1.2.3")
         faults = monitoring.FaultLog(own_metrics, now)
         access_log = AccessLog(sink, now, own_metrics, faults) if sink is not None else None
         handler = Handler(
-            provider,
+            metrics,
             documents,
             Health(livez=list(livez), readyz=[*readyz, shutdown.check]),
             access,
