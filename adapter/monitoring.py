@@ -37,7 +37,7 @@ _STAGE_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 1, 1.5, 2.5, 5
 
 STAGES = ("load-to-sample", "sample-to-decision", "decision-to-write")
 QUERY_KINDS = ("alone", "merged", "sweep", "age")
-WRITE_KINDS = ("scale", "status", "event")
+WRITE_KINDS = ("floor", "scale", "status", "event")
 SCRAPE_OUTCOMES = ("success", "unreachable", "timeout", "status", "size", "decode", "credentials")
 OUTCOMES = ("success", "unreachable", "timeout", "status", "query", "decode", "type", "size", "cancelled")
 
@@ -117,12 +117,15 @@ METRICS: tuple[Metric, ...] = (
     Metric("lease_renewals", "counter", "fastpath_lease_renewals_total", "Attempts to take or renew the lease, by what came of them: the record changed, somebody else was quicker, or there was no good answer in time.", ("outcome",), values=(("success", "conflict", "failed"),)),
     Metric("writes", "counter", "fastpath_writes_total", "Writes of the scaler by kind and outcome; fenced ones were not sent, because the lease might have been lost.", ("kind", "outcome"), values=(WRITE_KINDS, ("success", "conflict", "refused", "failed", "fenced"))),
     Metric("write_duration", "histogram", "fastpath_write_duration_seconds", "Time of a write from leaving the queue to its answer.", ("kind",), _DASHBOARD_BUCKETS, (WRITE_KINDS,)),
-    Metric("write_queue", "gauge", "fastpath_write_queue_length", "Writes that wait for their turn: scale before status before event.", ("kind",), values=(WRITE_KINDS,)),
+    Metric("write_queue", "gauge", "fastpath_write_queue_length", "Writes that wait for their turn: floor before scale before status before event.", ("kind",), values=(WRITE_KINDS,)),
     Metric("events_dropped", "counter", "fastpath_events_dropped_total", "Events that were not written: too many alike about one object, too many waiting, refused by the API server, or no longer leading.", ("reason",), values=(("spam", "queue", "refused", "fenced"),)),
     # decisions
     Metric("scaler_autoscalers", "gauge", "fastpath_scaler_autoscalers", "Autoscalers at work in this process."),
     Metric("scaler_desired", "gauge", "fastpath_scaler_desired_replicas", "Replicas that an autoscaler wants.", ("namespace", "name")),
     Metric("scaler_current", "gauge", "fastpath_scaler_current_replicas", "Replicas that the target of an autoscaler asked for when last decided.", ("namespace", "name")),
+    Metric("recommended", "gauge", "fastpath_recommended_replicas", "Replicas that would be right for a HorizontalPodAutoscaler that is advised or boosted.", ("namespace", "horizontalpodautoscaler")),
+    Metric("recommended_difference", "gauge", "fastpath_recommended_replicas_difference", "By how much that is more than its target asked for when last decided.", ("namespace", "horizontalpodautoscaler")),
+    Metric("floor", "gauge", "fastpath_floor_replicas", "The floor of a boosted HorizontalPodAutoscaler while a raise is held, else 0.", ("namespace", "horizontalpodautoscaler")),
     Metric("scaler_decisions", "counter", "fastpath_scaler_decisions_total", "Decisions by what they did.", ("direction",), values=(("up", "down", "none"),)),
     Metric("scaler_limited", "counter", "fastpath_scaler_limited_decisions_total", "Decisions that a limit or a policy kept from what the metrics asked for."),
     Metric("scaler_defects", "counter", "fastpath_scaler_unexpected_errors_total", "Decisions and writes that ended in an error nobody expected; the log has it."),
@@ -195,6 +198,9 @@ class Monitoring:
     scaler_autoscalers: Gauge
     scaler_desired: Gauge
     scaler_current: Gauge
+    recommended: Gauge
+    recommended_difference: Gauge
+    floor: Gauge
     scaler_decisions: Counter
     scaler_limited: Counter
     scaler_defects: Counter

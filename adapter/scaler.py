@@ -5,6 +5,7 @@ that whoever takes over starts warm; everything that writes lives for one term a
 """
 
 import asyncio
+import itertools
 import logging
 from collections.abc import Callable, Coroutine, Hashable, Iterable, Sequence
 from dataclasses import dataclass
@@ -13,9 +14,11 @@ from typing import Any
 from adapter.clients import leaderelection, ownpod
 from adapter.clients.apidiscovery import CatalogueSource
 from adapter.clients.autoscalerfiles import AutoscalerFiles, Read
-from adapter.clients.autoscalers import Autoscalers, Rivals, TargetKey
+from adapter.clients.autoscalers import AskingHPA, Autoscalers, Rivals, TargetKey, WatchedHPA
 from adapter.clients.events import EventRecorder
 from adapter.clients.fence import Fence, LeaseFence, Unfenced
+from adapter.clients.floors import FloorView
+from adapter.clients.floorwriter import FloorWriter
 from adapter.clients.kubernetes import KubernetesClient
 from adapter.clients.leaderelection import Election, Elector
 from adapter.clients.leases import KubernetesLeases
@@ -37,22 +40,29 @@ from adapter.controller.loop import Controller
 from adapter.controller.seams import Hands, Key
 from adapter.controller.sources import Sources
 from adapter.controller.work import Following, Surroundings
-from adapter.errors import InputError
+from adapter.errors import InputError, KubernetesError, NotLeadingError
 from adapter.model import instants, shards
 from adapter.model.clock import Clock
 from adapter.model.fastpathautoscaler import FastPathAutoscaler
+from adapter.model.floors import FloorEntry
+from adapter.model.instants import SECOND
 from adapter.model.selectors import LabelSelector
 from adapter.monitoring import FaultLog, Monitoring, facts
 from adapter.provider.resource import ResourceProvider
 from adapter.provider.scalervalues import ScalerProvider
 from adapter.provider.scraped import ScrapedValues
 from adapter.provider.scrapewants import ScrapeWants
+from adapter.scaling import boost as boosting
+from adapter.scaling.boost import Boost
 from adapter.scaling.settings import Settings
 
 _log = logging.getLogger(__name__)
 
 _FILES_PERIOD = 2.0
 """How often, in seconds, the files of autoscalers are looked at."""
+
+_PAUSES = (0.5, 1.0, 2.0, 5.0)
+"""After how many seconds it is tried again to read the floors."""
 
 _LAST_WORDS = 0.5
 """How long, in seconds, the statuses and events of a term that ends in order may take: the next leader waits."""
@@ -110,6 +120,12 @@ class Scaler:
         if parts.scraped is not None:
             parts.scraped.subscribe_owners(self._scraped)
             self._wants = ScrapeWants(parts.scraped, self.targets, self.pods)
+        self.floors: FloorView | None = None
+        self._published: dict[str, FloorEntry] = {}
+        self._adopted = False
+        if self._files is None:
+            self.floors = FloorView(client, parts.clock, self._namespace, parts.faults)
+            self.rivals.follow(self._hpa_changed)
         self._by_target: dict[TargetKey, set[Key]] = {}
         self._targets_of: dict[Key, TargetKey] = {}
         if self._files is not None:
@@ -141,6 +157,8 @@ class Scaler:
             found["scaler: scraped pods"] = self._wants.run()
         if self.objects is not None:
             found["scaler: autoscalers"] = self.objects.run()
+        if self.floors is not None:
+            found["scaler: floors"] = self.floors.run()
         if self._files is not None:
             found["scaler: files"] = self._follow_files(self._files)
         return found, self._elector.run(self._lead) if self._elector is not None else self._lead(Unfenced())
@@ -179,24 +197,68 @@ class Scaler:
         async with Feeds(
             clock, per_second=self._options.prometheus_max_queries_per_second, answered=self._answered
         ) as feeds:
-            controller = self._build_controller(hands, feeds)
+            floors = self._open_floors(writer)
+            controller = self._build_controller(hands, feeds, floors)
             self._controller = controller
             try:
                 await self._put_all()
                 work = {"decisions": controller.run()}
                 if self._files is None:
                     work |= {"statuses": statuses.run(), "events": events.run()}
+                if floors is not None:
+                    work |= {"floors": floors.run(), "floors of before": self._adopt_floors(floors)}
                 async with asyncio.TaskGroup() as group:
                     for name, coroutine in work.items():
                         group.create_task(coroutine, name=name)
             finally:
                 self._controller = None
+                self._adopted, self._published = False, {}
                 controller.close()
                 if self._files is None:
                     await statuses.drain(_LAST_WORDS)
                     await events.drain(_LAST_WORDS)
 
-    def _build_controller(self, hands: Hands, feeds: Feeds) -> Controller:
+    def _open_floors(self, writer: Writer) -> FloorWriter | None:
+        if self.floors is None:
+            return None
+        return FloorWriter(writer, self.floors, self._shard, self._parts.faults)
+
+    async def _adopt_floors(self, floors: FloorWriter) -> None:
+        """Take over what the leader before has published; before that no HorizontalPodAutoscaler is worked on."""
+        pauses = itertools.chain(_PAUSES, itertools.repeat(_PAUSES[-1]))
+        while True:
+            try:
+                self._published = dict(await floors.start())
+            except NotLeadingError:
+                await asyncio.sleep(next(pauses))  # the fence opens again, or the term ends
+            except KubernetesError as error:
+                self._parts.faults.met("floors", "the floors of HorizontalPodAutoscalers cannot be read", str(error))
+                await asyncio.sleep(next(pauses))
+            else:
+                break
+        self._parts.faults.ended("floors")
+        self._adopted = True
+        for count, listed in enumerate(self._asking(), 1):
+            found = self.rivals.find(listed.namespace, listed.name)
+            self._hpa_changed(found, listed.namespace, listed.name)
+            if count % STEP == 0:
+                await asyncio.sleep(0)
+        self._drop_orphans(floors)
+
+    def _drop_orphans(self, floors: FloorWriter) -> None:
+        """Have nothing published of who asks for nothing any more, and nothing that is over.
+
+        Where the cache is behind what an entry was made from, its autoscaler may come yet.
+        """
+        now = round(self._parts.clock.wall() * SECOND)
+        for uid, entry in list(self._published.items()):
+            found = self.rivals.find(entry.namespace, entry.name)
+            is_left = found is not None and (found.uid != uid or found.asked is None)
+            if boosting.is_over(entry, now) or (is_left and not _is_newer(entry.seen, found)):
+                del self._published[uid]
+                floors.want(uid, None)
+
+    def _build_controller(self, hands: Hands, feeds: Feeds, floors: FloorWriter | None) -> Controller:
         parts = self._parts
         sources = Sources(
             parts.provider,
@@ -214,7 +276,9 @@ class Scaler:
             sources,
             self._settings,
         )
-        return Controller(around, hands, parts.clock, parts.monitoring, self.journal, random=parts.random)
+        return Controller(
+            around, hands, parts.clock, parts.monitoring, self.journal, random=parts.random, floors=floors
+        )
 
     # -- what changes --------------------------------------------------------------------------------------------------
 
@@ -222,6 +286,12 @@ class Scaler:
         if self.objects is not None:
             return [each.autoscaler for each in self.objects if each.autoscaler is not None]
         return list(self._from_files.values())
+
+    def _asking(self) -> list[WatchedHPA]:
+        """Return the HorizontalPodAutoscalers whose annotations speak of us; none where autoscalers stand in files."""
+        if self._files is not None:
+            return []
+        return [each for each in self.rivals.hpas() if each.asked is not None or each.faults]
 
     async def _put_all(self) -> None:
         """Take all there are, in steps, each as it is by then."""
@@ -252,30 +322,61 @@ class Scaler:
         else:
             self._put(found.autoscaler)
 
-    def _put(self, autoscaler: FastPathAutoscaler) -> None:
-        meta = autoscaler.metadata
-        key = Key(meta.namespace, meta.name)
-        target = TargetKey.of(meta.namespace, autoscaler.spec.scale_target_ref)
+    def _put(self, autoscaler: FastPathAutoscaler, boost: Boost | None = None) -> None:
+        key = Key.of(autoscaler)
+        target = TargetKey.of(key.namespace, autoscaler.spec.scale_target_ref)
         before = self._targets_of.get(key)
         if before != target:
             self._unplace(key)
             self._targets_of[key] = target
             self._by_target.setdefault(target, set()).add(key)
-        self.rivals.put(autoscaler)
-        owned = self._shard.owns(*key)
+        if boost is None:
+            self.rivals.put(autoscaler)
+        owned = self._shard.owns(*key.plain)
         if self._wants is not None and (owned or self._options.scaler):
             # whoever leads, and whosever shard it is: this process answers for these pods, or will lead with what they have shown
-            self._wants.put(autoscaler)
-        if self._controller is not None and owned:
-            self._controller.put(autoscaler)
+            self._wants.put(autoscaler, key.name)
+        if self._controller is not None and owned and (boost is None or self._adopted):
+            published = self._published.pop(autoscaler.metadata.uid, None)  # once: what it becomes is the controller's
+            self._controller.put(autoscaler, boost, published)
 
     def _remove(self, key: Key) -> None:
         self._unplace(key)
-        self.rivals.remove(*key)
+        if not key.is_native:
+            self.rivals.remove(*key)
         if self._wants is not None:
             self._wants.remove(*key)
         if self._controller is not None:
             self._controller.remove(key)
+
+    def _hpa_changed(self, found: WatchedHPA | None, namespace: str, name: str) -> None:
+        """Follow what the annotations of a HorizontalPodAutoscaler ask for."""
+        subject = f"{namespace}/{name}"
+        faults = found.faults if found is not None else ()
+        if faults:
+            self._parts.faults.met(
+                "annotation", "a HorizontalPodAutoscaler is left alone", "; ".join(faults), subject=subject
+            )
+        else:
+            self._parts.faults.ended("annotation", subject=subject)
+        asked = found.asked if found is not None else None
+        if asked is None:
+            self._remove(Key.native(namespace, name))
+        else:
+            self._put(asked.boosted.autoscaler, self._boost_of(asked))
+
+    def _boost_of(self, asked: AskingHPA) -> Boost:
+        boosted = asked.boosted
+        period = instants.span_of(self._options.horizontal_pod_autoscaler_sync_period)
+        return Boost(
+            boosted.autoscaler.spec.mode,
+            asked.fault,
+            boosted.wishes.hold,
+            asked.shown,
+            asked.ambiguous,
+            boosted.digest,
+            period,
+        )
 
     def _unplace(self, key: Key) -> None:
         target = self._targets_of.pop(key, None)
@@ -333,6 +434,12 @@ class Scaler:
             read = files.poll()
             if read is not None:
                 self._adopt(read)
+
+
+def _is_newer(seen: str, found: WatchedHPA | None) -> bool:
+    """Tell whether an entry may have been made from a newer version than was found."""
+    cached = "" if found is None else found.resource_version
+    return not (seen.isdecimal() and cached.isdecimal()) or int(seen) > int(cached)
 
 
 class _WatchedPods:

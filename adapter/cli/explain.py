@@ -180,6 +180,7 @@ def render(document: dict[str, Any]) -> list[str]:
         f"  {each['type']} {each['status']} ({each['reason']}): {each['message']}"
         for each in document["status"].get("conditions", [])
     ]
+    lines += _boost(document.get("boost"))
     if document["writers"]["pausedUntil"]:
         lines.append(
             f"  nothing is written until {document['writers']['pausedUntil']}: {document['writers']['pausedBy']}"
@@ -194,6 +195,21 @@ def render(document: dict[str, Any]) -> list[str]:
         lines += [f"  {step}" for step in entry["trace"]]
         if entry["error"]:
             lines.append(f"  error: {entry['error']}")
+    return lines
+
+
+def _boost(boost: dict[str, Any] | None) -> list[str]:
+    """Return what stands beside the decisions for a HorizontalPodAutoscaler."""
+    if boost is None:
+        return []
+    lines = [f"  not boosted: {boost['fault']}"] if boost["fault"] else []
+    if boost["demotedUntil"]:
+        lines.append(f"  only advised until {boost['demotedUntil']}: {boost['demotedBy']} took back what was raised")
+    if floor := boost["floor"]:
+        shown = (
+            f"the autoscaler knows since {floor['shown']}" if floor["shown"] else "the autoscaler does not show it yet"
+        )
+        lines.append(f"  floor {floor['replicas']} since {floor['raised']}, until {floor['until']}: {shown}")
     return lines
 
 

@@ -11,19 +11,26 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from adapter import errors
 from adapter.clients.mirror import Collection, Mirror, Part, WholeClient, in_steps
 from adapter.clients.objectlist import Form
 from adapter.clients.reflector import Named, ReflectorStatus, Surroundings
-from adapter.model import autoscalerdocuments, fastpathautoscaler
-from adapter.model.autoscaling import CrossVersionObjectReference, Struct
-from adapter.model.fastpathautoscaler import FastPathAutoscaler
+from adapter.model import autoscalerdocuments, boosting, fastpathautoscaler
+from adapter.model.autoscaling import (
+    CrossVersionObjectReference,
+    HorizontalPodAutoscaler,
+    HorizontalPodAutoscalerSpec,
+    HorizontalPodAutoscalerStatus,
+    Struct,
+    decode_scalar,
+)
+from adapter.model.boosting import Boosted
+from adapter.model.fastpathautoscaler import FastPathAutoscaler, Metadata
 from adapter.model.resources import BUILTIN, APIResource
 
 T = TypeVar("T", bound=Named)
-
-ANNOTATION_PREFIX = "fastpath.io/"
 
 _VERBS = frozenset({"get", "list", "watch"})
 _GROUP, _, _VERSION = fastpathautoscaler.API_VERSION.partition("/")
@@ -44,20 +51,56 @@ class ReadAutoscaler(msgspec.Struct, frozen=True, gc=False):
     faults: tuple[errors.Fault, ...] = ()
 
 
-class WatchedHPA(msgspec.Struct, frozen=True, gc=False):
-    """What is kept of a HorizontalPodAutoscaler: its target, and those of its annotations that are about Fastpath."""
+class AskingHPA(msgspec.Struct, frozen=True):
+    """What is kept beside of one that is advised or boosted.
+
+    `shown` is the count that its status shows to stand, `ambiguous` says that it finds its own selector ambiguous, `owner` which object of another
+    autoscaling project it belongs to, "" for none.
+    """
+
+    boosted: Boosted
+    shown: int
+    ambiguous: bool
+    owner: str
+
+    @property
+    def fault(self) -> str:
+        """Why it is only advised, "" where nothing keeps it from being boosted."""
+        if self.owner:
+            return f"it belongs to {self.owner}, which writes its spec"
+        faults = (*self.boosted.wishes.faults, self.boosted.handshake.fault)
+        return next((fault for fault in faults if fault), "")
+
+
+class WatchedHPA(msgspec.Struct, frozen=True):
+    """What is kept of a HorizontalPodAutoscaler: whose it is, its target, and what its annotations ask of us.
+
+    `asked` is None where they ask for nothing, a mode that is none included; `faults` say what is wrong in them.
+    """
 
     namespace: str
     name: str
+    uid: str
+    resource_version: str
     target: CrossVersionObjectReference
-    annotations: Mapping[str, str]
+    faults: tuple[str, ...] = ()
+    asked: AskingHPA | None = None
+
+
+class _OwnerReference(Struct, frozen=True):
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
 
 
 class _Metadata(Struct, frozen=True):
     name: str = ""
     namespace: str = ""
+    uid: str = ""
     resource_version: str = ""
     annotations: Mapping[str, str] | None = None
+    labels: Mapping[str, str] | None = None
+    owner_references: tuple[_OwnerReference, ...] | None = None
 
 
 class _Named(Struct, frozen=True):
@@ -73,8 +116,21 @@ class _HPADocument(Struct, frozen=True):
     spec: _HPASpec = _HPASpec()
 
 
+class _WholeHPA(Struct, frozen=True):
+    metadata: Metadata = Metadata()
+    spec: HorizontalPodAutoscalerSpec = HorizontalPodAutoscalerSpec()
+    status: HorizontalPodAutoscalerStatus | None = None
+
+
 _NAMED = msgspec.json.Decoder(_Named)
-_NONE: Mapping[str, str] = {}
+_HPA_DOCUMENT = msgspec.json.Decoder(_HPADocument)
+_WHOLE_HPA = msgspec.json.Decoder(_WholeHPA, dec_hook=decode_scalar)
+
+_OWNING_LABELS = {
+    "scaledobject.keda.sh/name": "the ScaledObject",
+    "autoscaling.crane.io/effective-hpa-name": "the EffectiveHorizontalPodAutoscaler",
+}
+"""Labels by which other autoscaling projects mark the HorizontalPodAutoscalers that they make."""
 
 
 def _keep_autoscaler(raw: msgspec.Raw) -> ReadAutoscaler:
@@ -86,14 +142,48 @@ def _keep_autoscaler(raw: msgspec.Raw) -> ReadAutoscaler:
     return ReadAutoscaler(meta.namespace, meta.name, meta.resource_version, autoscaler)
 
 
-def _keep_hpa(document: _HPADocument) -> WatchedHPA:
-    meta = document.metadata
-    ours = {key: value for key, value in (meta.annotations or _NONE).items() if key.startswith(ANNOTATION_PREFIX)}
-    return WatchedHPA(meta.namespace, meta.name, document.spec.scale_target_ref, ours or _NONE)
+def _keep_hpa(raw: msgspec.Raw) -> WatchedHPA:
+    found = _HPA_DOCUMENT.decode(raw)
+    meta, target = found.metadata, found.spec.scale_target_ref
+    plain = WatchedHPA(meta.namespace, meta.name, meta.uid, meta.resource_version, target)
+    if not meta.annotations or not any(key in meta.annotations for key in boosting.ANNOTATIONS):
+        return plain
+    try:
+        whole = _WHOLE_HPA.decode(raw)
+    except msgspec.ValidationError as error:
+        return replace(plain, faults=(f"cannot be read: {error}",))
+    boosted = boosting.read_boosted(HorizontalPodAutoscaler(metadata=whole.metadata, spec=whole.spec))
+    if boosted is None:
+        return replace(plain, faults=boosting.wishes_of(meta.annotations).faults)
+    if whole.spec.metrics and not boosted.autoscaler.spec.metrics:
+        return replace(plain, faults=(boosted.handshake.fault,))  # its metrics are not the default ones either
+    status = whole.status or HorizontalPodAutoscalerStatus()
+    ambiguous = any(each.reason == "AmbiguousSelector" for each in status.conditions or ())
+    # the count that it last saw was not yet what it wrote itself then: after a shrink it shows the count from before
+    shown = min(status.current_replicas, status.desired_replicas)
+    asked = AskingHPA(boosted, shown, ambiguous, _owner_of(meta))
+    return replace(plain, asked=asked)
+
+
+def _owner_of(meta: _Metadata) -> str:
+    """Return which object of another autoscaling project an autoscaler belongs to, "" for none: its owner, or who has labelled it."""
+    for each in meta.owner_references or ():
+        group = each.api_version.partition("/")[0]
+        if group == "keda.sh" or group.startswith("autoscaling.") or each.kind.endswith("Autoscaler"):
+            return f"the {each.kind} {each.name}"
+    for label, what in _OWNING_LABELS.items():
+        if name := (meta.labels or {}).get(label):
+            return f"{what} {name}"
+    return ""
 
 
 def _same_autoscaler(one: ReadAutoscaler, other: ReadAutoscaler) -> bool:
     return one.resource_version == other.resource_version
+
+
+def _same_hpa(one: WatchedHPA, other: WatchedHPA) -> bool:
+    """Tell whether nothing is another that matters to anybody: versions change with each status."""
+    return replace(one, resource_version="") == replace(other, resource_version="")
 
 
 class Autoscalers:
@@ -213,10 +303,11 @@ class Rivals:
     ) -> None:
         self.changed = changed
         self._owners = _Owners()
-        self._hpas: Collection[WatchedHPA] = Collection(self._note_hpa, self._listed)
-        self._objects: Collection[WatchedHPA] = Collection(self._note_object, self._listed)
+        self._hpas: Collection[WatchedHPA] = Collection(self._note_hpa, self._listed, _same_hpa)
+        self._objects: Collection[WatchedHPA] = Collection(self._note_object, self._listed, _same_hpa)
+        self._followers: list[Callable[[WatchedHPA | None, str, str], None]] = []
         self._told = False
-        form = Form(_HPADocument, _keep_hpa)
+        form = Form(msgspec.Raw, _keep_hpa)
         self._mirrors = _mirrors(form, _HPA, client, surroundings, self._hpas, namespaces)
         if objects:
             self._mirrors += _mirrors(form, _FASTPATH, client, surroundings, self._objects, namespaces, _OptionalMirror)
@@ -238,6 +329,14 @@ class Rivals:
         """Iterate over the HorizontalPodAutoscalers."""
         return iter(self._hpas)
 
+    def find(self, namespace: str, name: str) -> WatchedHPA | None:
+        """Return a HorizontalPodAutoscaler, None if it is not there."""
+        return self._hpas.find(namespace, name)
+
+    def follow(self, changed: Callable[[WatchedHPA | None, str, str], None]) -> None:
+        """Have `changed` called with each HorizontalPodAutoscaler that is another than before (None: it is gone), namespace and name."""
+        self._followers.append(changed)
+
     def put(self, autoscaler: FastPathAutoscaler) -> None:
         """Note an autoscaler of ours, wherever it was read."""
         meta = autoscaler.metadata
@@ -253,12 +352,15 @@ class Rivals:
         if not self.synced:
             return None
         meta = autoscaler.metadata
-        itself = (_KIND, meta.namespace, meta.name)
+        itself = (autoscaler.kind, meta.namespace, meta.name)
         owners = self._owners.of(TargetKey.of(meta.namespace, autoscaler.spec.scale_target_ref))
         return tuple(sorted(f"{kind}/{name}" for kind, namespace, name in owners if (kind, namespace, name) != itself))
 
     def _note_hpa(self, namespace: str, name: str) -> None:
-        self._note(_HPA.kind, namespace, name, self._hpas.find(namespace, name))
+        found = self._hpas.find(namespace, name)
+        self._note(_HPA.kind, namespace, name, found)
+        for changed in self._followers:
+            changed(found, namespace, name)
 
     def _note_object(self, namespace: str, name: str) -> None:
         # not under the kind alone: one in a file may have the same name

@@ -63,7 +63,9 @@ class ClusterHands(_ScaleHands):
     def status(
         self, autoscaler: FastPathAutoscaler, status: HorizontalPodAutoscalerStatus, changes: tuple[PastChange, ...]
     ) -> None:
-        """Have a status written, with the changes that policies still count."""
+        """Have a status written, with the changes that policies still count; that of a native autoscaler is not ours to write."""
+        if autoscaler.kind != KIND:
+            return
         meta = autoscaler.metadata
         path = f"/apis/{GROUP}/{_VERSION}/namespaces/{meta.namespace}/{PLURAL}/{meta.name}/status"
         document = functools.partial(_render_status, status, changes)
@@ -74,12 +76,15 @@ class ClusterHands(_ScaleHands):
     def event(self, autoscaler: FastPathAutoscaler, event: Event) -> None:
         """Have an event written."""
         meta = autoscaler.metadata
-        regarding = Regarding(API_VERSION, KIND, meta.namespace, meta.name, meta.uid, meta.resource_version)
+        regarding = Regarding(
+            autoscaler.api_version, autoscaler.kind, meta.namespace, meta.name, meta.uid, meta.resource_version
+        )
         self._events.record(regarding, event.type, event.reason, event.message)
 
     def forget(self, autoscaler: FastPathAutoscaler) -> None:
         """Write nothing more about an autoscaler that is gone."""
-        self._statuses.forget(autoscaler.metadata.namespace, autoscaler.metadata.name)
+        if autoscaler.kind == KIND:  # one of another kind may have the same name
+            self._statuses.forget(autoscaler.metadata.namespace, autoscaler.metadata.name)
 
 
 def _render_status(status: HorizontalPodAutoscalerStatus, changes: tuple[PastChange, ...]) -> Mapping[str, object]:

@@ -15,19 +15,22 @@ from typing import NamedTuple
 import msgspec
 
 from adapter import errors
-from adapter.controller import journal as journals
-from adapter.controller.journal import Entry, Input, Journal
-from adapter.controller.seams import Hands, Key, Look, Outcome, Target, Unfound
+from adapter.controller.floors import FloorKeeper
+from adapter.controller.journal import Journal
+from adapter.controller.seams import Floors, Hands, Key, Look, Outcome, Target, Unfound
+from adapter.controller.telling import Teller
 from adapter.controller.timeline import Timeline
-from adapter.controller.work import Last, Seen, Surroundings, Work, Written
+from adapter.controller.work import Seen, Surroundings, Work, Written
 from adapter.model.clock import Clock
-from adapter.model.fastpathautoscaler import FastPathAutoscaler
+from adapter.model.fastpathautoscaler import BOOST, FastPathAutoscaler
+from adapter.model.floors import FloorEntry
 from adapter.model.instants import SECOND
 from adapter.monitoring import Monitoring, facts
+from adapter.scaling import boost as boosting
 from adapter.scaling import decision, live, writers
 from adapter.scaling import history as histories
 from adapter.scaling.autoscaler import Autoscaler
-from adapter.scaling.conditions import SCALING_LIMITED
+from adapter.scaling.boost import Boost
 from adapter.scaling.decision import Decision, Event
 from adapter.scaling.history import Events
 from adapter.scaling.live import Circumstances
@@ -61,6 +64,8 @@ class _Attempt(NamedTuple):
     moved: int
     change: Change | None
     """What somebody else was seen to have changed before it."""
+    most: int | None = None
+    """What may be written at most, because no more is published; None where nothing has to be."""
 
 
 class Controller:
@@ -75,9 +80,14 @@ class Controller:
         journal: Journal,
         *,
         random: Callable[[], float],
+        floors: Floors | None = None,
     ) -> None:
-        """`random` gives numbers in [0, 1): the first decisions of many autoscalers are spread over their period."""
+        """`random` gives numbers in [0, 1): the first decisions of many autoscalers are spread over their period.
+
+        Without `floors` no HorizontalPodAutoscaler is boosted.
+        """
         self.journal = journal
+        self._floors = FloorKeeper(floors)
         self._around = around
         self._hands = hands
         self._clock = clock
@@ -90,13 +100,18 @@ class Controller:
         self._wake = asyncio.Event()
         self._writes: set[asyncio.Task[None]] = set()
         self._lag = monitoring.scaler_lag
-        self._decisions = {each: monitoring.scaler_decisions.labels(each) for each in ("up", "down", "none")}
+        self._teller = Teller(hands, monitoring, journal)
 
     # -- which autoscalers ---------------------------------------------------------------------------------------------
 
-    def put(self, autoscaler: FastPathAutoscaler) -> None:
-        """Take an autoscaler, or what has become of it."""
-        key = Key(autoscaler.metadata.namespace, autoscaler.metadata.name)
+    def put(
+        self, autoscaler: FastPathAutoscaler, boost: Boost | None = None, published: FloorEntry | None = None
+    ) -> None:
+        """Take an autoscaler, or what has become of it.
+
+        `boost` is for HorizontalPodAutoscalers, `published` what a leader before has published of a new one.
+        """
+        key = Key.of(autoscaler)
         events: tuple[Events, Events] | None = None
         work = self._works.get(key)
         if work is not None and work.object.metadata.uid != autoscaler.metadata.uid:
@@ -109,8 +124,18 @@ class Controller:
             work = self._works[key] = Work(autoscaler, self._around, lambda: self.touch(key), events)
             self._monitoring.scaler_autoscalers.set(len(self._works))
             self._schedule(work, self._clock.monotonic() + self._random() * min(1.0, work.period))
+            if published is not None:
+                self._floors.adopt(work, published, self._timeline.now())
         elif work.adopt(autoscaler):
             self.touch(key)
+        if boost is not None:
+            before = work.boost
+            work.boost = boost
+            is_new = before is None or (before.mode, before.fault) != (boost.mode, boost.fault)
+            if boost.mode == BOOST and boost.fault and is_new:
+                self._hands.event(autoscaler, Event("Warning", boosting.NOT_BOOSTED, boost.fault))
+            if before is not None and before.shown != boost.shown:
+                self.touch(key)  # the floor may have been shown
 
     def tell(self, autoscaler: FastPathAutoscaler, kind: str, reason: str, message: str) -> None:
         """Have an event written that no decision made."""
@@ -122,14 +147,10 @@ class Controller:
         if work is None:
             return
         work.close()
+        self._floors.forget(work)
         self._hands.forget(work.object)
-        self.journal.forget(key)
-        self._hide(key)
+        self._teller.forget(key)
         self._monitoring.scaler_autoscalers.set(len(self._works))
-
-    def _hide(self, key: Key) -> None:
-        for gauge in (self._monitoring.scaler_desired, self._monitoring.scaler_current):
-            gauge.remove(*key)
 
     def now(self) -> int:
         """Return the time of decisions."""
@@ -147,7 +168,7 @@ class Controller:
         """Let all go; nothing is written about them any more, and what they wanted is no longer shown."""
         for work in self._works.values():
             work.close()
-            self._hide(work.key)
+            self._teller.hide(work.key)
         self._works.clear()
         self._monitoring.scaler_autoscalers.set(0)
 
@@ -256,6 +277,7 @@ class Controller:
     def decide(self, work: Work) -> None:
         """Decide one autoscaler now, and begin what follows."""
         now = self._timeline.now()
+        self._floors.follow(work, now)
         if work.violations:
             self._conclude(work, live.refuse(work.memory, str(work.violations[0]), now), None, now)
             return
@@ -284,14 +306,16 @@ class Controller:
 
     def _notice(self, work: Work, target: Target, now: int) -> Change | None:
         """Take notice of the count, and tell of a change that begins a pause."""
-        work.memory, change = live.notice(work.prepared, work.memory, target.replicas, target.manager, now)
+        work.memory, change = live.notice(work.prepared, work.memory, target.replicas, target.manager, now, work.boost)
         if change is not None:
             work.attempted = None  # whatever became of it, that is past
             if change.by != writers.OWN:
                 told = facts(autoscaler=str(work.key), replicas=target.replicas, manager=change.by)
                 _log.info("somebody else has scaled the target", extra=told)
-            if change.starts_pause:
-                self._hands.event(work.object, live.foreign_writer_event(work.memory.writers))
+            if event := live.change_event(work.memory, change, target.replicas, work.boost):
+                self._hands.event(work.object, event)
+            if work.boost is not None and not work.busy:  # what is being written is settled, and shown then
+                self._floors.show(work)
         return change
 
     def _miss(self, work: Work, why: Unfound, now: int) -> None:
@@ -299,92 +323,29 @@ class Controller:
         if why.known:
             memory = work.memory
             made = decision.without_scale(work.prepared, memory.status, why.message, memory.history, now)
+            if work.boost is not None:
+                made = msgspec.structs.replace(made, events=())  # the native controller tells of it itself
             self._conclude(work, made, None, now)
 
     def _keep(self, work: Work, seen: Seen, made: Decision, change: Change | None, now: int, outcome: str) -> None:
         """Remember a decision that is done, and tell of it."""
         work.memory, events = live.keep(work.memory, made, seen.observation, now, seen.circumstances)
-        self._tell(work, made, events, now)
-        self._note(work, seen, made, events, change, now, outcome)
+        self._teller.tell(work, made, events, now)
+        self._teller.note(work, seen, made, events, change, now, outcome)
 
     def _conclude(self, work: Work, made: Decision, seen: Seen | None, now: int) -> None:
         """Remember and tell of a decision that looked at nothing."""
         work.memory = msgspec.structs.replace(work.memory, status=made.status, history=made.history)
-        self._tell(work, made, made.events, now)
-        self._note(work, seen, made, made.events, None, now, "none")
-
-    def _tell(self, work: Work, made: Decision, events: Iterable[Event], now: int) -> None:
-        memory, status = work.memory, made.status
-        if made.status_changed:
-            self._hands.status(work.object, memory.status, work.recent_changes(now))
-        for event in events:
-            if event.type == "Normal" or work.is_news(event, now):
-                self._hands.event(work.object, event)
-        gauges = work.gauges
-        if gauges is None:
-            monitoring = self._monitoring
-            gauges = work.gauges = (
-                monitoring.scaler_desired.labels(*work.key),
-                monitoring.scaler_current.labels(*work.key),
-            )
-        shown = (status.desired_replicas, status.current_replicas)
-        if work.shown != shown:
-            work.shown = shown
-            gauges[0].set(shown[0])
-            gauges[1].set(shown[1])
-
-    def _note(
-        self,
-        work: Work,
-        seen: Seen | None,
-        made: Decision,
-        events: tuple[Event, ...],
-        change: Change | None,
-        now: int,
-        outcome: str,
-    ) -> None:
-        """Enter a decision into the journal if it changed something or was kept from it."""
-        after = made.status.desired_replicas
-        current = made.status.current_replicas
-        self._decisions["none" if not made.rescale else "up" if made.replicas > current else "down"].inc()
-        limited = False
-        for each in made.status.conditions or ():
-            if each.type == SCALING_LIMITED and each.status == "True":
-                limited = True
-                self._monitoring.scaler_limited.inc()
-        work.last = Last(now, seen, made)
-        if not (made.rescale or made.error or limited or change or events or after != current):
-            self.journal.quiet(work.key)
-            return
-        mark = journals.mark_of(made)
-        if outcome == "none" and change is None and not self.journal.tells(work.key, mark):
-            return
-        if seen is not None and (sampled := [each.sampled for each in seen.inputs if each.sampled is not None]):
-            self._monitoring.scaler_sample_age.observe(max(0.0, (now - min(sampled)) / SECOND))
-        self.journal.note(
-            Entry(
-                work.key,
-                now,
-                current,
-                after,
-                outcome,
-                made.reason,
-                made.error,
-                len(seen.observation.pods) if seen is not None else 0,
-                seen.inputs if seen is not None else (),
-                made.trace,
-                events,
-                change,
-                mark,
-            )
-        )
+        self._teller.tell(work, made, made.events, now)
+        self._teller.note(work, seen, made, made.events, None, now, "none")
 
     # -- writing -------------------------------------------------------------------------------------------------------
 
     async def _write(self, work: Work, seen: Seen, made: Decision, change: Change | None, now: int) -> None:
         """Write the count that was decided; where it had to wait, or somebody has written since, decide again first."""
         latest = [_Attempt(seen, made, now, work.prepared, work.moved, change)]
-        started, aim = self._clock.monotonic(), work.aim
+        started, aim, moved = self._clock.monotonic(), work.aim, work.moved
+        floor, failure = None, ""
 
         def again(look: Look) -> int | None:
             return self._decide_again(work, aim, look, latest)
@@ -393,14 +354,23 @@ class Controller:
             return self._decide_late(work, aim, latest)
 
         try:
-            outcome = await self._hands.scale(work.key, seen.target, made.replicas, again, current)
+            if work.boost is not None:
+                floor, failure = await self._floors.publish(work, seen, made, now)
+            if failure:
+                outcome = Outcome(error=failure)
+            else:
+                latest[0] = latest[0]._replace(most=None if work.boost is None else made.replicas)
+                outcome = await self._hands.scale(work.key, seen.target, made.replicas, again, current)
             if not work.closed and work.aim == aim:
+                self._floors.settle(work, floor, work.moved - moved, latest[-1].made, outcome)
                 self._end_write(work, latest[-1], outcome, started)
         except errors.NotLeadingError:
             pass  # whoever leads now decides, and that may be this process again
         except Exception:  # noqa: BLE001 - logged with its traceback
             self._note_defect(work)
             work.attempted = latest[-1].made.replicas
+            if work.aim == aim:
+                self._floors.settle(work, floor, work.moved - moved, latest[-1].made, Outcome(unknown=True))
         finally:
             work.busy = False
             if not work.closed:
@@ -433,7 +403,7 @@ class Controller:
                 self._keep(work, seen, made, change, now, "none")
         elif outcome.resource_version:
             work.written = Written(made.replicas, outcome.resource_version, seen.target.resource_version)
-            self._observe_stages(seen, now, started)
+            self._teller.observe_stages(seen, now, self._clock.monotonic() - started)
             self._keep(work, seen, made, change, now, "written")
 
     def _decide_again(self, work: Work, aim: int, look: Look, latest: list[_Attempt]) -> int | None:
@@ -449,6 +419,10 @@ class Controller:
             cached = work.find_target()
             if not isinstance(cached, Unfound) and cached.resource_version == look.resource_version:
                 manager = cached.manager
+            if work.boost is not None and not manager and look.replicas < before.target.replicas:
+                most = work.object.spec.max_replicas
+                if boosting.takes_back(work.memory.boost, look.replicas, work.prepared.band, most):
+                    return None  # the caches will tell who it was: before that nobody is judged, or answered
         target = before.target._replace(
             replicas=look.replicas,
             status_replicas=look.status_replicas,
@@ -486,26 +460,13 @@ class Controller:
         seen = work.observe(target, circumstances, now, self._clock.monotonic())
         if isinstance(seen, Unfound):
             return None
-        made = live.decide(work.prepared, seen.observation, work.memory, now, circumstances)
-        latest.append(_Attempt(seen, made, now, work.prepared, work.moved, change))
-        return made.replicas if made.rescale else None
-
-    def _observe_stages(self, seen: Seen, now: int, started: float) -> None:
-        """Measure how long the stages of a change took; from the load to its sample it is at most what one sample speaks of."""
-        stages = {"decision-to-write": self._clock.monotonic() - started}
-        newest = max((each for each in seen.inputs if each.sampled is not None), key=_sampled, default=None)
-        if newest is not None:
-            stages["sample-to-decision"] = max(0.0, (now - _sampled(newest)) / SECOND)
-            if newest.span is not None:
-                stages["load-to-sample"] = newest.span / SECOND
-        for stage, seconds in stages.items():
-            self._monitoring.scaler_stages.labels(stage).observe(seconds)
+        most = latest[-1].most
+        prepared = work.prepared if most is None else boosting.capped(work.prepared, most)
+        made = live.decide(prepared, seen.observation, work.memory, now, circumstances)
+        latest.append(_Attempt(seen, made, now, work.prepared, work.moved, change, most))
+        return made.replicas if made.rescale and (most is None or made.replicas <= most) else None
 
 
 def _waits(seen: Seen, made: Decision) -> bool:
     """Tell whether a decision came to nothing for want of an answer that is under way: of that there is nothing to tell."""
     return bool(made.error) and seen.waits
-
-
-def _sampled(given: Input) -> int:
-    return given.sampled or 0

@@ -8,8 +8,11 @@ from typing import NamedTuple, Protocol
 
 from adapter.clients.targets import Target, Unfound
 from adapter.model.autoscaling import CrossVersionObjectReference, HorizontalPodAutoscalerStatus
-from adapter.model.fastpathautoscaler import FastPathAutoscaler, PastChange
+from adapter.model.fastpathautoscaler import HPA_KIND, FastPathAutoscaler, PastChange
+from adapter.model.floors import FloorEntry
 from adapter.scaling.decision import Event
+
+_NATIVE = "hpa/"
 
 
 class Key(NamedTuple):
@@ -20,6 +23,27 @@ class Key(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
+
+    @classmethod
+    def of(cls, autoscaler: FastPathAutoscaler) -> "Key":
+        """Return the key of an autoscaler: that of a HorizontalPodAutoscaler is no name of any other."""
+        meta = autoscaler.metadata
+        return cls.native(meta.namespace, meta.name) if autoscaler.kind == HPA_KIND else cls(meta.namespace, meta.name)
+
+    @property
+    def is_native(self) -> bool:
+        """Whether it is that of a HorizontalPodAutoscaler."""
+        return self.name.startswith(_NATIVE)
+
+    @property
+    def plain(self) -> tuple[str, str]:
+        """The namespace and the name of the object itself."""
+        return self.namespace, self.name.removeprefix(_NATIVE)
+
+    @classmethod
+    def native(cls, namespace: str, name: str) -> "Key":
+        """Return the key of a HorizontalPodAutoscaler."""
+        return cls(namespace, _NATIVE + name)
 
 
 class Followed(Protocol):
@@ -95,4 +119,16 @@ class Hands(Protocol):
         ...
 
 
-__all__ = ["Followed", "Hands", "Key", "Look", "Outcome", "Target", "Targets", "Unfound"]
+class Floors(Protocol):
+    """Publishes floors, for one term; met by `clients.floors.FloorWriter`."""
+
+    async def publish(self, entry: FloorEntry) -> None:
+        """Return when everybody can read it. KubernetesError where it cannot be published, NotLeadingError."""
+        ...
+
+    def want(self, uid: str, entry: FloorEntry | None) -> None:
+        """Have an entry, or its end, published. Returns at once."""
+        ...
+
+
+__all__ = ["Floors", "Followed", "Hands", "Key", "Look", "Outcome", "Target", "Targets", "Unfound"]

@@ -10,6 +10,8 @@ from adapter.controller.seams import Key, Unfound
 from adapter.controller.work import Work
 from adapter.model.autoscaling import encode_scalar
 from adapter.model.fastpathautoscaler import full_status, status_to_plain
+from adapter.scaling import boost as boosting
+from adapter.scaling.boost import Boost
 from adapter.scaling.history import Queued
 
 
@@ -32,7 +34,7 @@ def show(controller: Controller | None, namespace: str, name: str, leader: str) 
                 {"leader": leader},
             ),
         )
-    work = controller.find(Key(namespace, name))
+    work = controller.find(Key(namespace, name)) or controller.find(Key.native(namespace, name))
     if work is None:
         text = f'fastpathautoscalers.fastpath.io "{name}" not found in namespace "{namespace}"'
         return Shown(404, _status(404, "NotFound", text, {"name": name}))
@@ -58,8 +60,9 @@ def _show(controller: Controller, work: Work) -> dict[str, Any]:
     assert isinstance(recommendations, Queued)  # the only form that the scaler keeps
     now = controller.now()
     shown: dict[str, Any] = {
+        "kind": work.object.kind,
         "namespace": work.key.namespace,
-        "name": work.key.name,
+        "name": work.object.metadata.name,
         "time": journal.moment(now),
         "mode": work.object.spec.mode,
         "writing": work.busy,
@@ -77,12 +80,34 @@ def _show(controller: Controller, work: Work) -> dict[str, Any]:
         "last": None,
         "journal": [journal.show(entry) for entry in controller.journal.of(work.key)],
     }
+    if work.boost is not None:
+        shown["boost"] = _boost(work, work.boost, now)
     if last is not None:
         shown["last"] = {
             "time": journal.moment(last.at),
             "inputs": [journal.show_input(each, last.at) for each in last.seen.inputs] if last.seen is not None else [],
             "trace": [step.words() for step in last.made.trace],
             "error": last.made.error,
+        }
+    return shown
+
+
+def _boost(work: Work, boost: Boost, now: int) -> dict[str, Any]:
+    floor, demotion = work.memory.boost.floor, boosting.active_demotion(work.memory.boost, boost, now)
+    shown: dict[str, Any] = {
+        "fault": boost.fault,
+        "floor": None,
+        "demotedUntil": None if demotion is None else journal.moment(demotion.until),
+        "demotedBy": "" if demotion is None else demotion.by,
+        "reversals": [journal.moment(at) for at in work.memory.boost.reversals],
+    }
+    if floor is not None:
+        shown["floor"] = {
+            "replicas": floor.replicas,
+            "raisedFrom": floor.before,
+            "raised": journal.moment(floor.at),
+            "shown": None if floor.shown is None else journal.moment(floor.shown),
+            "until": journal.moment(floor.until),
         }
     return shown
 

@@ -18,12 +18,15 @@ from adapter.model import fastpathautoscaler
 from adapter.model.autoscaling import HorizontalPodAutoscalerSpec, MetricSpec
 from adapter.model.autoscalingvalidation import Violation
 from adapter.model.fastpathautoscaler import PAUSED, FastPathAutoscaler, FastPathAutoscalerStatus, PastChange
+from adapter.model.floors import FloorEntry
 from adapter.model.instants import SECOND
 from adapter.model.pods import PodFacts
 from adapter.model.selectors import LabelSelector
 from adapter.scaling import autoscaler as autoscalers
+from adapter.scaling import boost as boosting
 from adapter.scaling import decision, live, pastchanges, writers
 from adapter.scaling.autoscaler import Autoscaler
+from adapter.scaling.boost import Boost, Boosting
 from adapter.scaling.decision import Decision, Event
 from adapter.scaling.history import Events
 from adapter.scaling.live import Circumstances, Memory
@@ -137,20 +140,24 @@ class Work:
         events: tuple[Events, Events] | None = None,
     ) -> None:
         """`events` are the scale events so far; without them those that the status tells of."""
-        self.key = Key(autoscaler.metadata.namespace, autoscaler.metadata.name)
+        self.key = Key.of(autoscaler)
         self.object = autoscaler
         self.violations: Sequence[Violation] = ()
         self.memory: Memory = _remember(autoscaler.status, events)
         self.written: Written | None = None
         self.attempted: int | None = None
         """A count whose write had no answer, so that nobody knows whether it was made."""
+        self.boost: Boost | None = None
+        """What stands beside the decisions for a HorizontalPodAutoscaler; None for autoscalers of our own."""
+        self.published: FloorEntry | None = None
+        """What everybody reads of its floor, or will."""
         self.aim = 0
         """How often the target has become another."""
         self.moved = 0
         """By how many nanoseconds the clock of decisions was set, all in all."""
         self.last: Last | None = None
-        self.gauges: tuple[Gauge, Gauge] | None = None
-        self.shown: tuple[int, int] | None = None
+        self.gauges: tuple[Gauge, ...] | None = None
+        self.shown: tuple[int, ...] | None = None
         self.busy = False
         self.failures = 0
         self.due = 0.0
@@ -195,8 +202,10 @@ class Work:
         return True
 
     def _begin_anew(self) -> None:
-        """Forget what was done to another target: it is no concern of this one."""
+        """Forget what was done to another target: it is no concern of this one. A demotion is the autoscaler's, and stays."""
+        boosted = self.memory.boost
         self.memory = live.remember(NO_STATUS)
+        self.remember_boost(Boosting(demotion=boosted.demotion, told=boosted.told))
         self.written = self.attempted = None
         self._uid = ""
         self.aim += 1
@@ -206,6 +215,19 @@ class Work:
         if uid and self._uid and uid != self._uid:
             self._begin_anew()
         self._uid = uid or self._uid
+
+    def follow_floor(self, now: int) -> None:
+        """Take notice of what time and the native autoscaler have made of the floor."""
+        if self.boost is not None:
+            alone = not self._around.rivals.of(self.object)
+            most, band = self.object.spec.max_replicas, self.prepared.band
+            boosted = boosting.follow(self.memory.boost, self.boost, now, alone=alone, most=most, band=band)
+            self.remember_boost(boosted)
+
+    def remember_boost(self, boosted: Boosting) -> None:
+        """Take what is remembered of raises and floors."""
+        if boosted is not self.memory.boost:
+            self.memory = msgspec.structs.replace(self.memory, boost=boosted)
 
     def is_news(self, event: Event, now: int) -> bool:
         """Tell whether a warning is to be told: what is so at every decision no more often than the native controller would say it."""
@@ -270,7 +292,7 @@ class Work:
         """Return what stands beside the observation; None while it is not known who else scales the target."""
         rivals = self._around.rivals.of(self.object)
         spec = self.object.spec
-        return None if rivals is None else Circumstances(spec.mode, rivals, spec.fallback)
+        return None if rivals is None else Circumstances(spec.mode, rivals, spec.fallback, self.boost)
 
     def observe(self, target: Target, circumstances: Circumstances, now: int, monotonic: float) -> Seen | Unfound:
         """Return all that one decision sees at `now`; why there is nothing to be seen while caches are not in."""

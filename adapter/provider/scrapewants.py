@@ -76,10 +76,13 @@ class ScrapeWants:
         self.pods = pods
         self._watched: dict[tuple[str, str], _Watched] = {}
 
-    def put(self, autoscaler: FastPathAutoscaler) -> None:
-        """Scrape the pods of a new or changed autoscaler, for as long as a metric of its pods is scraped."""
+    def put(self, autoscaler: FastPathAutoscaler, name: str = "") -> None:
+        """Scrape the pods of a new or changed autoscaler, for as long as a metric of its pods is scraped.
+
+        `name` is by which it is known where that is not its own.
+        """
         meta, spec = autoscaler.metadata, autoscaler.spec
-        key = meta.namespace, meta.name
+        key = meta.namespace, name or meta.name
         metrics = frozenset(each.pods.metric.name for each in spec.metrics or () if each.pods is not None)
         known = self._watched.get(key)
         if known is not None and (known.reference, known.metrics) == (spec.scale_target_ref, metrics):

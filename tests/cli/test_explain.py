@@ -47,8 +47,34 @@ async def test_a_journal_in_words() -> None:
     assert "  external metric queue(nil): 7 (age unknown)" in lines
 
 
+@pytest.mark.parametrize(
+    ("boost", "line"),
+    [
+        ({"fault": "no handshake"}, "  not boosted: no handshake"),
+        (
+            {"demotedUntil": "2026-11-20T13:00:00.000Z", "demotedBy": "argocd"},
+            "  only advised until 2026-11-20T13:00:00.000Z: argocd took back what was raised",
+        ),
+        (
+            {"floor": {"replicas": 8, "raised": "T1", "until": "T2", "shown": None}},
+            "  floor 8 since T1, until T2: the autoscaler does not show it yet",
+        ),
+        (
+            {"floor": {"replicas": 8, "raised": "T1", "until": "T2", "shown": "T3"}},
+            "  floor 8 since T1, until T2: the autoscaler knows since T3",
+        ),
+    ],
+)
+async def test_what_stands_beside_a_native_autoscaler(boost: dict[str, Any], line: str) -> None:
+    nothing: dict[str, Any] = {"fault": "", "floor": None, "demotedUntil": None, "demotedBy": "", "reversals": []}
+    told = explain.render(await shown() | {"boost": nothing | boost})
+
+    assert line in told
+    assert len(told) == len(explain.render(await shown())) + 1
+
+
 async def test_all_is_json() -> None:
-    assert encode(await shown()).startswith(b'{"namespace":"default"')
+    assert encode(await shown()).startswith(b'{"kind":"FastPathAutoscaler","namespace":"default"')
 
 
 def test_who_does_not_lead_says_who_does() -> None:

@@ -231,9 +231,13 @@ async def test_what_is_kept_of_an_hpa() -> None:
         async with opposing(cluster) as rivals:
             await until(lambda: rivals.synced)
             (first, second) = rivals.hpas()
-            assert (first.namespace, first.name, first.annotations) == ("default", "a", {"fastpath.io/mode": "boost"})
+            assert (first.namespace, first.name) == ("default", "a")
             assert first.target == CrossVersionObjectReference("Deployment", "web", "apps/v1")
-            assert second.annotations == {}
+            assert first.asked is not None
+            assert first.asked.boosted.autoscaler.spec.mode == "Boost"
+            assert "spec.metrics has no fastpath_replicas" in first.asked.fault
+            assert second.asked is None
+            assert rivals.find("default", "a") == first
             assert rivals.status()[0].objects == 2
 
 

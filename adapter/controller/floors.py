@@ -1,0 +1,91 @@
+"""The floors of raises: published before a count is written, followed while they are held, taken back when nothing came of it.
+
+Here: what of an autoscaler's memory everybody is to read, and when. Not here: when a floor begins and ends (`scaling.boost`), how it is
+published (`clients.floors`). Law: what is not published is not raised.
+"""
+
+import msgspec
+
+from adapter import errors
+from adapter.controller.seams import Floors, Outcome
+from adapter.controller.work import Seen, Work
+from adapter.model.floors import FloorEntry
+from adapter.scaling import boost as boosting
+from adapter.scaling.boost import Floor
+from adapter.scaling.decision import Decision
+
+
+class FloorKeeper:
+    """Keeps what is published in step with what is remembered. Without `floors` nothing is raised."""
+
+    def __init__(self, floors: Floors | None) -> None:
+        self._floors = floors
+
+    def adopt(self, work: Work, published: FloorEntry, now: int) -> None:
+        """Take over what a leader before has published."""
+        work.published = published
+        work.remember_boost(boosting.adopt(published, now))
+
+    def follow(self, work: Work, now: int) -> None:
+        """Take notice of what time and the native autoscaler have made of a floor."""
+        if work.boost is not None:
+            work.follow_floor(now)
+            self.show(work)
+
+    def forget(self, work: Work) -> None:
+        """Publish nothing of an autoscaler that is gone, or asks for nothing any more."""
+        if self._floors is not None and work.boost is not None and (work.busy or work.published is not None):
+            self._floors.want(work.object.metadata.uid, None)  # one that is just being published included
+
+    async def publish(self, work: Work, seen: Seen, made: Decision, now: int) -> tuple[Floor | None, str]:
+        """Publish the floor of a raise before it is written, and return it, to be settled; or why that failed."""
+        assert work.boost is not None
+        if self._floors is None:
+            return None, "no floors are published here"
+        spans = [each.span for each in seen.inputs]
+        raised = boosting.begin(work.memory.boost, seen.observation.replicas, made.replicas, work.boost, spans, now)
+        meta = work.object.metadata
+        entry = boosting.entry_of(raised, meta.namespace, meta.name, meta.uid, meta.resource_version)
+        assert entry is not None
+        try:
+            await self._floors.publish(entry)
+        except errors.KubernetesError as error:
+            if not work.closed:  # else somebody else has said what is wanted
+                self._floors.want(meta.uid, work.published)  # it may have been taken all the same
+            return None, f"the floor of the raise cannot be published: {error.said or error}"
+        if not work.closed:
+            work.published = entry
+        return raised.floor, ""
+
+    def settle(self, work: Work, floor: Floor | None, by: int, made: Decision, outcome: Outcome) -> None:
+        """Hold what was written, or may have been; else it stays what it was. `by` is how the clock was set since it was published.
+
+        None where nothing was published.
+        """
+        if floor is None or work.closed:
+            return
+        held = work.memory.boost
+        if outcome.resource_version or outcome.unknown:
+            last = held.floor
+            excused = floor.excused or (last is not None and last.shown is None and last.excused)
+            replicas = floor.replicas if outcome.unknown else made.replicas
+            floor = msgspec.structs.replace(
+                floor, replicas=replicas, until=floor.until + by, at=floor.at + by, excused=excused
+            )
+            work.remember_boost(msgspec.structs.replace(held, floor=floor))
+        self.show(work)
+
+    def show(self, work: Work) -> None:
+        """Have everybody read what has become of a floor."""
+        meta, published = work.object.metadata, work.published
+        entry = boosting.entry_of(work.memory.boost, meta.namespace, meta.name, meta.uid, meta.resource_version)
+        if self._floors is None or (entry is None and published is None):
+            return
+        if (
+            entry is not None
+            and published is not None
+            and msgspec.structs.replace(entry, seen=published.seen) == published
+        ):
+            return
+        work.published = entry
+        self._floors.want(meta.uid, entry)

@@ -1,0 +1,297 @@
+"""HorizontalPodAutoscalers in the loop when things meet: conflicts, publications under way, what others do at the same moment."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+
+from adapter.controller.seams import Unfound
+from adapter.errors import KubernetesError, NotLeadingError
+from adapter.model.fastpathautoscaler import ADVISE, BOOST
+from adapter.model.floors import Demotion, FloorEntry
+from adapter.model.instants import SECOND, FineInstant
+from adapter.scaling.boost import NATIVE
+from adapter.scaling.observation import Unavailable
+from tests.controller.test_boost import KEY, ON, BoostBench, hpa
+from tests.support.scaling import NOW
+
+
+def later(seconds: int) -> int:
+    return NOW + seconds * SECOND
+
+
+async def test_a_conflicting_raise_of_the_native_controller_is_no_reversal() -> None:
+    """Both react to one step: the native write comes first, ours meets a 409."""
+    bench = BoostBench()
+    bench.want(8)
+    bench.boost(ON._replace(shown=4), replicas=4)
+    bench.server.set("web", 6, NATIVE, told=False)
+    await bench.step()
+    assert bench.server.writes == [("web", 8)]
+    assert bench.reasons() == ["SuccessfulRescale"]
+    assert bench.memory().reversals == ()
+
+
+async def test_raises_towards_a_floor_are_no_reversals() -> None:
+    """Somebody sets 2 (a reversal), metrics fail, the native controller climbs towards the floor by its policy."""
+    bench = BoostBench()
+    bench.want(12)
+    bench.boost(ON._replace(shown=6), replicas=6)
+    await bench.step()
+    assert bench.server.writes == [("web", 12)]
+    bench.server.tell("web")
+    bench.boost(ON._replace(shown=12))
+    await bench.step(1)
+    bench.sources.opened[0].reading = Unavailable("Gone", "gone")
+    bench.server.set("web", 2, "kubectl")
+    await bench.step(1)
+    bench.server.set("web", 6, NATIVE)
+    await bench.step(1)
+    assert bench.reasons() == ["SuccessfulRescale", "RaiseReverted"]
+
+
+async def test_a_reversal_met_by_a_conflict_names_its_writer() -> None:
+    bench = BoostBench()
+    bench.want(6)
+    bench.boost(ON._replace(shown=4), replicas=4)
+    await bench.step()
+    bench.server.tell("web")
+    await bench.step(16)
+    bench.server.set("web", 4, "argocd", told=False)
+    bench.want(8)
+    await bench.step(1)
+    bench.server.tell("web")
+    await bench.step(1)
+    told = [each.message for each in bench.server.events if each.reason == "RaiseReverted"]
+    assert told
+    assert told[0].startswith("argocd set")
+
+
+async def test_the_native_repeat_met_by_a_conflict_is_excused() -> None:
+    bench = BoostBench()
+    bench.want(6)
+    bench.boost(ON._replace(shown=4), replicas=4)
+    await bench.step()
+    bench.server.tell("web")
+    bench.server.set("web", 5, NATIVE, told=False)
+    bench.want(8)
+    await bench.step(16)
+    bench.server.tell("web")
+    await bench.step(1)
+    assert "RaiseReverted" not in bench.reasons()
+    assert bench.memory().reversals == ()
+
+
+class LikeTheWriter:
+    """Waiting publications are superseded by `want`, as FloorWriter's are."""
+
+    def __init__(self) -> None:
+        self.entries: dict[str, FloorEntry] = {}
+        self.waiting: list[tuple[FloorEntry, asyncio.Future[None]]] = []
+        self.hold = False
+
+    async def publish(self, entry: FloorEntry) -> None:
+        if self.hold:
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self.waiting.append((entry, future))
+            await future
+        self.entries[entry.uid] = entry
+
+    def want(self, uid: str, entry: FloorEntry | None) -> None:
+        for each, future in self.waiting:
+            if each.uid == uid and not future.done():
+                future.set_exception(KubernetesError(0, "Superseded", "another is wanted since"))
+        if entry is None:
+            self.entries.pop(uid, None)
+        else:
+            self.entries[uid] = entry
+
+    def release(self) -> None:
+        for _, future in self.waiting:
+            if not future.done():
+                future.set_result(None)
+
+
+def writerlike() -> tuple[BoostBench, LikeTheWriter]:
+    bench = BoostBench()
+    floors: Any = LikeTheWriter()
+    bench.floors = floors
+    bench.start()
+    return bench, floors
+
+
+async def test_a_first_publication_outlives_its_annotation() -> None:
+    bench, floors = writerlike()
+    floors.hold = True
+    bench.want(8)
+    bench.boost(replicas=4)
+    await bench.step()
+    bench.controller.remove(KEY)  # the annotation goes
+    floors.release()
+    await bench.step()
+    bench.want(4)
+    bench.boost()  # and comes back
+    await bench.step(1)
+    assert bench.server.writes == []
+    assert floors.entries == {}
+
+
+async def test_a_floor_comes_back_after_its_annotation_went() -> None:
+    bench, floors = writerlike()
+    bench.want(6)
+    bench.boost(replicas=4)
+    await bench.step()
+    bench.server.tell("web")
+    await bench.step(16)
+    bench.want(10)
+    floors.hold = True
+    await bench.step(1)
+    assert floors.waiting
+    bench.controller.remove(KEY)
+    assert floors.entries == {}
+    await bench.step()
+    assert floors.entries == {}
+
+
+async def test_a_floor_of_another_target() -> None:
+    bench = BoostBench()
+    bench.floors.gate = asyncio.Event()
+    bench.want(8)
+    bench.boost(replicas=4)
+    await bench.step()
+    bench.server.set("other", 2)
+    bench.want(2)
+    bench.controller.put(_retarget(hpa(BOOST), "other"), ON._replace(digest="two"))
+    bench.floors.gate.set()
+    await bench.step()
+    await bench.step(1)
+    assert bench.memory().floor is None
+    assert bench.floors.entries == {}
+
+
+def _retarget(autoscaler: Any, name: str) -> Any:
+    reference = msgspec.structs.replace(autoscaler.spec.scale_target_ref, name=name)
+    return msgspec.structs.replace(
+        autoscaler, spec=msgspec.structs.replace(autoscaler.spec, scale_target_ref=reference)
+    )
+
+
+async def test_a_fence_that_was_shut_for_a_moment_leaves_no_floor() -> None:
+    bench = BoostBench()
+    bench.want(8)
+    bench.boost(replicas=4)
+    bench.server.refusal = NotLeadingError()
+    await bench.step()
+    bench.server.refusal = None
+    bench.want(4)
+    await bench.step(1)
+    assert bench.server.writes == []
+    assert bench.memory().floor is None
+    assert bench.floors.entries == {}
+
+
+async def test_a_demotion_outlives_a_target_that_is_made_anew() -> None:
+    demoted = Demotion(FineInstant(later(3000)), "argocd", "one")
+    bench = BoostBench()
+    bench.want(8)
+    bench.boost(replicas=4, published=FloorEntry("default", "web", "uid-1", demoted=demoted))
+    await bench.step()
+    bench.server.set("web", 4, uid="another-uid")
+    await bench.step(1)
+    await bench.step(1)
+    assert bench.server.writes == []
+
+
+async def test_one_reversal_is_not_published_for_ever() -> None:
+    bench = BoostBench()
+    bench.want(8)
+    bench.boost(replicas=4)
+    await bench.step()
+    bench.server.set("web", 4, "argocd")
+    bench.want(4)
+    await bench.step(1)
+    await bench.step(1)
+    assert bench.memory().reversals
+    await bench.step(1200)
+    await bench.step(1)
+    assert bench.floors.entries == {}
+
+
+async def test_a_floor_above_a_lowered_maximum_is_shown_by_the_maximum() -> None:
+    bench = BoostBench()
+    bench.want(8)
+    bench.boost(ON._replace(shown=4), replicas=4)
+    await bench.step()
+    bench.server.tell("web")
+    await bench.step(1)
+    bench.want(6)
+    bench.boost(ON._replace(shown=8, digest="two"), maxReplicas=6)
+    bench.boost(ON._replace(shown=4, digest="two"), maxReplicas=6)
+    bench.server.set("web", 6, NATIVE)
+    bench.boost(ON._replace(shown=6, digest="two"), maxReplicas=6)
+    await bench.step(1)
+    await bench.step(31)
+    assert "RaiseReverted" not in bench.reasons()
+    assert bench.floors.entries == {}
+
+
+async def test_advice_is_not_told_of_failed_metrics() -> None:
+    bench = BoostBench()
+    bench.want(8)
+    bench.boost(ON._replace(mode=ADVISE), replicas=4)
+    await bench.step()
+    bench.sources.opened[0].reading = Unavailable("Gone", "gone")
+    for _ in range(30):
+        await bench.step(1)
+    assert bench.reasons() == []
+
+
+async def test_advice_needs_no_handshake() -> None:
+    bench = BoostBench()
+    bench.want(4)
+    bench.boost(ON._replace(mode=ADVISE, fault="spec.metrics has no fastpath_replicas"), replicas=4)
+    await bench.step()
+    assert bench.reasons() == []
+
+
+async def test_a_missing_target_is_the_native_controllers_to_tell() -> None:
+    bench = BoostBench()
+    bench.boost(ON._replace(mode=ADVISE), replicas=4)
+    bench.server.cached["web"] = Unfound('deployments.apps "web" not found', known=True)
+    for _ in range(40):
+        await bench.step(1)
+    assert bench.reasons() == []
+
+
+async def test_a_minimum_of_zero_that_rests_on_the_handshake() -> None:
+    """The API takes it, for the handshake is an External metric."""
+    bench = BoostBench()
+    cpu = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}}
+    bench.boost(replicas=4, metrics=[cpu], minReplicas=0)
+    work = bench.controller.find(KEY)
+    assert work is not None
+    assert not work.violations
+
+
+async def test_no_floor_of_a_leader_whose_clock_was_wrong_is_held_for_hours() -> None:
+    published = FloorEntry("default", "web", "uid-1", 8, FineInstant(later(7200)), 4, FineInstant(later(6600)))
+    bench = BoostBench()
+    bench.want(4)
+    bench.boost(replicas=8, published=published)
+    await bench.step()
+    await bench.step(601)
+    assert bench.memory().floor is None
+
+
+async def test_a_count_within_tolerance_of_the_floor_has_shown_it() -> None:
+    """The native controller looked while 19 of 20 pods existed: within tolerance it takes 19, and stays there."""
+    bench = BoostBench()
+    bench.want(20)
+    bench.boost(ON._replace(shown=10), replicas=10)
+    await bench.step()
+    bench.want(19)
+    bench.server.set("web", 19, NATIVE)
+    bench.boost(ON._replace(shown=19))
+    await bench.step(1)
+    await bench.step(31)
+    assert bench.floors.entries == {}
