@@ -52,26 +52,41 @@ def _child(node: yaml.Node, name: str, index: int) -> yaml.Node | None:
     return None
 
 
+def split_documents(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the text of each document, the ``---`` before it included, and how many lines stand before that; joined they are the text."""
+    starts = [0, *(match.start() for match in _MARKER.finditer(text)), len(text)]
+    for start, end in itertools.pairwise(starts):
+        yield text.count("\n", 0, start), text[start:end]
+
+
 def read_documents(text: str, source: str) -> Iterator[YAMLDocument | InputError]:
     """Yield each document of a text, or why it cannot be read; empty ones are left out.
 
     A document begins at a line with ``---``. A fault in one does not hide the others.
     """
-    starts = [0, *(match.start() for match in _MARKER.finditer(text)), len(text)]
-    for start, end in itertools.pairwise(starts):
-        part = text[start:end]
-        if not part.strip():
-            continue
-        try:
-            # blank lines in place of what came before: lines count from the top of the text
-            padded = "\n" * text.count("\n", 0, start) + part
-            root = yamltree.compose(padded, source)
-            if root is None or yamltree.is_null(root):
-                continue
-            _refuse_more(padded, root, source)
-            yield YAMLDocument(_plain(root, source, {}), root)
-        except InputError as error:
-            yield error
+    for lines, part in split_documents(text):
+        document = read_part(lines, part, source)
+        if document is not None:
+            yield document
+
+
+def read_part(lines: int, part: str, source: str) -> YAMLDocument | InputError | None:
+    """Return the document of one part of a text with `lines` before it, None for an empty one.
+
+    Marks of its nodes count these lines, as blank ones: an index less `lines` is one in the part.
+    """
+    if not part.strip():
+        return None
+    try:
+        # blank lines in place of what came before: lines count from the top of the text
+        padded = "\n" * lines + part
+        root = yamltree.compose(padded, source)
+        if root is None or yamltree.is_null(root):
+            return None
+        _refuse_more(padded, root, source)
+        return YAMLDocument(_plain(root, source, {}), root)
+    except InputError as error:
+        return error
 
 
 def _refuse_more(text: str, root: yaml.Node, source: str) -> None:

@@ -1,0 +1,66 @@
+"""JSON patches (RFC 6902) as values: the operations that a change of a document consists of, and the document they make.
+
+Here: `add`, `remove`, `replace` and `test`. Law: what is applied fits, for whoever lists operations has seen the document; the document
+that is given stays as it is.
+"""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+ADD, REMOVE, REPLACE, TEST = "add", "remove", "replace", "test"
+
+END = "-"
+"""The place after the last item of a list."""
+
+
+class Operation(NamedTuple):
+    """One step: what is done at which place; `value` is what stands there afterwards, or for `test` what has to stand there."""
+
+    op: str
+    path: tuple[str, ...]
+    value: Any = None
+
+    def below(self, *names: str) -> "Operation":
+        """Return the same in a document that has this one below `names`."""
+        return self._replace(path=(*names, *self.path))
+
+    def plain(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        shown = {"op": self.op, "path": "".join(f"/{_escape(name)}" for name in self.path)}
+        return shown if self.op == REMOVE else shown | {"value": self.value}
+
+
+def _escape(name: str) -> str:
+    return name.replace("~", "~0").replace("/", "~1")
+
+
+def apply(document: Any, operations: Iterable[Operation]) -> Any:
+    """Return a document after operations, each on what the one before it made. What is only tested is not looked at."""
+    result = _copied(document)
+    for operation in operations:
+        *above, name = operation.path
+        place = result
+        for step in above:
+            place = place[int(step)] if isinstance(place, list) else place[step]
+        value = _copied(operation.value)
+        if operation.op == TEST:
+            continue
+        if isinstance(place, dict):
+            if operation.op == REMOVE:
+                del place[name]
+            else:
+                place[name] = value
+        elif operation.op == ADD:
+            place.insert(len(place) if name == END else int(name), value)
+        elif operation.op == REPLACE:
+            place[int(name)] = value
+        else:
+            del place[int(name)]
+    return result
+
+
+def _copied(value: Any) -> Any:
+    """Return a value with nothing in it twice: what an anchor and its aliases share is shared no longer."""
+    if isinstance(value, dict):
+        return {name: _copied(below) for name, below in value.items()}
+    return [_copied(below) for below in value] if isinstance(value, list) else value
