@@ -1,0 +1,183 @@
+"""`fastpath doctor`: how long a HorizontalPodAutoscaler of a live cluster takes to react, hop by hop, what is wrong, and what helps most.
+
+The order of work. What is read stands in `surroundings`, `read` and `sources`, what follows from it in
+`finding`, and how it is told in `report`.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+
+import msgspec
+
+from adapter import app, monitoring
+from adapter.cli import evidence, preflight
+from adapter.cli.chain import finding, report
+from adapter.cli.chain.facts import Boost, Facts, MetricFacts
+from adapter.cli.chain.finding import Examination
+from adapter.cli.chain.forms import HPA
+from adapter.cli.chain.hop import State
+from adapter.cli.chain.read import GROUPS, Autoscalers, Workload
+from adapter.cli.chain.sources import Sources
+from adapter.cli.chain.surroundings import Surroundings
+from adapter.clients import credentials, kubernetes
+from adapter.config import doctorflags
+from adapter.config.doctorflags import DoctorOptions
+from adapter.errors import KubernetesError, RunError
+from adapter.model import boosting
+from adapter.model.autoscaling import MetricSpec
+from adapter.model.clock import Clock
+from adapter.model.instants import SECOND
+from adapter.monitoring import FaultLog, Monitoring
+
+_TOGETHER = 4
+"""How many autoscalers are looked at side by side."""
+
+_SECONDS = 10.0
+
+_OWNERS = {"ScaledObject": "KEDA's", "EffectiveHorizontalPodAutoscaler": "Crane's"}
+"""Kinds that are known to make autoscalers, and whose they are."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Examine; 0 without a fault, 1 for faults. KubernetesError when the autoscalers cannot be read, InputError for the command line."""
+    if doctorflags.asks_for_help(arguments):
+        print(doctorflags.render_help(), end="")
+        return 0
+    options = doctorflags.parse_doctor(arguments)
+    monitoring.configure_logging(0)
+    logging.getLogger("adapter").setLevel(logging.ERROR)  # what goes wrong is in the report
+    found = asyncio.run(_run(options))
+    print(_render(options, found), end="")
+    return 1 if any(each.state is State.FAULT for each in found) else 0
+
+
+def _render(options: DoctorOptions, found: Sequence[Examination]) -> str:
+    if options.json:
+        documents = [report.document(each) for each in found]
+        whole = documents[0] if options.name else documents
+        return msgspec.json.format(msgspec.json.encode(whole), indent=2).decode() + "\n"
+    if options.name:
+        return report.render(found[0])
+    if not found:
+        return "there are no HorizontalPodAutoscalers\n"
+    return report.render_table(found)
+
+
+async def _run(options: DoctorOptions) -> list[Examination]:
+    clock, own_metrics = app.SystemClock(), Monitoring()
+    faults = FaultLog(own_metrics, clock)
+    kubeconfig = preflight.find_kubeconfig(options.kubeconfig)
+    configuration = await credentials.load_configuration(kubeconfig, clock, faults, flag="--kubeconfig")
+    async with AsyncExitStack() as stack:
+        client = await stack.enter_async_context(
+            await kubernetes.connect(configuration, random=random.random, timeout=_SECONDS)
+        )
+        prometheus = None
+        if options.asks_prometheus:
+            prometheus = await evidence.open_prometheus(options.options, clock, own_metrics, faults, stack)
+        around = Surroundings(client, clock, options.service, options.lease_name)
+        doctor = Doctor(
+            Autoscalers(client, clock, around), around, Sources(around, options.files, prometheus, clock), clock
+        )
+        doctor.period = options.period
+        return await doctor.examine(options.namespace, options.name)
+
+
+class Doctor:
+    """Examines autoscalers of one cluster. `period` is that of the HPA controller where somebody has said it, in seconds, else 0."""
+
+    def __init__(self, autoscalers: Autoscalers, around: Surroundings, sources: Sources, clock: Clock) -> None:
+        self.period = 0.0
+        self._autoscalers = autoscalers
+        self._around = around
+        self._sources = sources
+        self._clock = clock
+        self._free = asyncio.Semaphore(_TOGETHER)
+
+    async def examine(self, namespace: str, name: str) -> list[Examination]:
+        """Return what is found of one autoscaler, of all of a namespace or of all. RunError for one that is not there."""
+        try:
+            listed = await self._autoscalers.hpas(namespace)
+        except KubernetesError as error:
+            if error.status == 403 and not namespace:
+                raise RunError(f"name a namespace: {error.said or error}") from error
+            raise
+        chosen = [each for each in listed if not name or each.metadata.name == name]
+        if name and not chosen:
+            raise RunError(f"there is no HorizontalPodAutoscaler {namespace}/{name}")
+        return list(await asyncio.gather(*(self._examine(each, listed) for each in chosen)))
+
+    async def _examine(self, hpa: HPA, listed: Sequence[HPA]) -> Examination:
+        async with self._free:
+            return finding.examine(await self._read(hpa, listed))
+
+    async def _read(self, hpa: HPA, listed: Sequence[HPA]) -> Facts:
+        meta, spec = hpa.metadata, hpa.spec
+        workload = await self._autoscalers.workload(meta.namespace, spec.scale_target_ref)
+        own = boosting.without_handshake(spec.metrics) or ()
+        metrics = await asyncio.gather(*(self._metric(hpa, each, workload) for each in own))
+        period = await self._around.period()
+        if self.period:
+            period = period._replace(seconds=self.period, says="as you said")
+        return Facts(
+            hpa,
+            workload.target,
+            tuple(metrics),
+            period,
+            await self._sources.delay(),
+            round(self._clock.wall() * SECOND),
+            await self._boost(hpa, workload),
+            _rivals(hpa, listed),
+            _owner(hpa),
+        )
+
+    async def _metric(self, hpa: HPA, metric: MetricSpec, workload: Workload) -> MetricFacts:
+        serving = await self._around.serving(GROUPS[metric.type])
+        source = await self._sources.source(hpa.metadata.namespace, metric, workload.pods)
+        answer = await self._autoscalers.answer(hpa, metric, workload.target)
+        return MetricFacts(_label(metric), metric, serving, answer, source)
+
+    async def _boost(self, hpa: HPA, workload: Workload) -> Boost | None:
+        meta, spec = hpa.metadata, hpa.spec
+        wishes = boosting.wishes_of(meta.annotations)
+        shaken = [each for each in spec.metrics or () if boosting.is_handshake(each)]
+        if not (wishes.mode or wishes.faults or shaken):
+            return None
+        floor = None
+        if shaken and shaken[0].type in {"External", "Object"}:
+            metric = shaken[0]
+            serving = await self._around.serving(GROUPS[metric.type])
+            answer = await self._autoscalers.answer(hpa, metric, workload.target)
+            floor = MetricFacts(boosting.METRIC, metric, serving, answer)
+        entry = await self._around.entry(meta.uid)
+        handshake = boosting.handshake_of(meta.name, spec)
+        return Boost(wishes, handshake, floor, await self._around.leaders(), entry)
+
+
+def _rivals(hpa: HPA, listed: Sequence[HPA]) -> tuple[str, ...]:
+    """Return the other autoscalers of a target; of its reference the version does not matter."""
+    return tuple(each.metadata.name for each in listed if each is not hpa and _place(each) == _place(hpa))
+
+
+def _place(hpa: HPA) -> tuple[str, str, str, str]:
+    reference = hpa.spec.scale_target_ref
+    return hpa.metadata.namespace, reference.api_version.rpartition("/")[0], reference.kind, reference.name
+
+
+def _owner(hpa: HPA) -> str:
+    for each in hpa.metadata.owner_references or ():
+        return f"{_OWNERS.get(each.kind, 'the')} {each.kind} {each.name}"
+    return ""
+
+
+def _label(metric: MetricSpec) -> str:
+    """Return what a metric is called in the report."""
+    if metric.container_resource is not None:
+        return f"{metric.container_resource.name} of container {metric.container_resource.container}"
+    if metric.resource is not None:
+        return metric.resource.name
+    source = metric.pods or metric.object or metric.external
+    return source.metric.name if source is not None else metric.type

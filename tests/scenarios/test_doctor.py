@@ -1,0 +1,336 @@
+"""`fastpath doctor` on a whole chain: a real Prometheus, the adapter behind the cluster's APIServices, and the command as people run it."""
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from adapter.app import SystemClock
+from adapter.cli import main
+from adapter.sandbox.cluster import Cluster
+from adapter.sandbox.objects import timestamp
+from adapter.sandbox.workloads import Workloads, deployment
+from tests.support import adapter as support
+from tests.support import certificates
+from tests.support.prometheus import PrometheusFactory, PrometheusServer
+from tests.support.remotewrite import Written
+from tests.support.tls import Authority
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
+
+CLOCK = SystemClock()
+STARTUP = 7
+EVERY = 15
+RULES = """
+rules:
+- seriesQuery: 'http_requests_total{namespace!="",pod!=""}'
+  resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}
+  name: {matches: '^(.*)_total$', as: '${1}_per_second'}
+  metricsQuery: 'sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)'
+externalRules:
+- seriesQuery: 'queue_depth'
+  resources: {namespaced: false}
+  metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>})'
+"""
+REQUESTS: dict[str, Any] = {
+    "type": "Pods",
+    "pods": {"metric": {"name": "http_requests_per_second"}, "target": {"type": "AverageValue", "averageValue": "10"}},
+}
+QUEUE: dict[str, Any] = {
+    "type": "External",
+    "external": {"metric": {"name": "queue_depth"}, "target": {"type": "AverageValue", "averageValue": "5"}},
+}
+CPU: dict[str, Any] = {
+    "type": "Resource",
+    "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}},
+}
+HANDSHAKE: dict[str, Any] = {
+    "type": "External",
+    "external": {
+        "metric": {"name": "fastpath_replicas", "selector": {"matchLabels": {"autoscaler": "web"}}},
+        "target": {"type": "AverageValue", "averageValue": "1"},
+    },
+}
+GROUPS = ("v1beta2.custom.metrics.k8s.io", "v1beta1.external.metrics.k8s.io")
+
+
+def hpa(*metrics: dict[str, Any], mode: str = "") -> dict[str, Any]:
+    annotations = {"annotations": {"fastpath.io/mode": mode}} if mode else {}
+    return {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "web", "namespace": "shop", **annotations},
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+            "minReplicas": 2,
+            "maxReplicas": 8,
+            "metrics": list(metrics),
+        },
+        "status": {
+            "conditions": [
+                {"type": "AbleToScale", "status": "True", "reason": "ReadyForNewScale"},
+                {"type": "ScalingActive", "status": "True", "reason": "ValidMetricFound"},
+            ]
+        },
+    }
+
+
+def write(prometheus: PrometheusServer, pods: list[str]) -> None:
+    """Write eight minutes of requests, a sample every 15 s, and a queue that is read twice a minute."""
+    now = time.time()  # noqa: TID251  # a real Prometheus looks at real time
+    samples = []
+    for pod in pods:
+        labels = {"__name__": "http_requests_total", "namespace": "shop", "pod": pod}
+        samples += [Written(labels, 10 * (480 - age), now - age) for age in range(480, -1, -EVERY)]
+    samples += [Written({"__name__": "queue_depth"}, 5, now - age) for age in range(480, -1, -30)]
+    prometheus.write(*samples)
+
+
+def install(cluster: Cluster, port: int) -> None:
+    """Put the adapter behind the cluster as the manifests do: Service, pods with their rules in a ConfigMap, APIServices."""
+    metadata = {"name": "fastpath", "namespace": "fastpath"}
+    service = {"type": "ExternalName", "externalName": "localhost", "selector": {"app": "fastpath"}}
+    cluster.create({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": service})
+    cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"rules.yaml": RULES}})
+    container = {
+        "name": "fastpath",
+        "args": ["serve", "--config=/etc/fastpath/rules", "--scaler"],
+        "volumeMounts": [{"name": "rules", "mountPath": "/etc/fastpath/rules"}],
+    }
+    spec = {"containers": [container], "volumes": [{"name": "rules", "configMap": {"name": "fastpath"}}]}
+    pod = {**metadata, "name": "fastpath-0", "labels": {"app": "fastpath"}}
+    cluster.create({"apiVersion": "v1", "kind": "Pod", "metadata": pod, "spec": spec})
+    for name in GROUPS:
+        register(cluster, name, {**metadata, "port": port})
+
+
+def register(cluster: Cluster, name: str, service: dict[str, Any]) -> None:
+    version, _, group = name.partition(".")
+    cluster.create(
+        {
+            "apiVersion": "apiregistration.k8s.io/v1",
+            "kind": "APIService",
+            "metadata": {"name": name},
+            "spec": {"group": group, "version": version, "insecureSkipTLSVerify": True, "service": service},
+            "status": {"conditions": [{"type": "Available", "status": "True", "reason": "Passed"}]},
+        }
+    )
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+    authority = certificates.Signer("front-proxy-ca")
+    shown = authority.issue("front-proxy-client").write(tmp_path)
+    moment = [CLOCK.wall() - 3600.0]
+    async with Cluster(proxy_certificate=shown, now=lambda: moment[0]) as cluster:
+        cluster.create(certificates.config_map_object(certificates.config_map(authority.pem)))
+        cluster.create(deployment("web", "shop", 2))
+        workloads = Workloads(cluster, startup=STARTUP)
+        workloads.step(moment[0])
+        moment[0] += STARTUP
+        workloads.step(moment[0])
+        yield cluster
+
+
+@pytest.fixture
+async def prometheus(cluster: Cluster, prometheus_server: PrometheusFactory) -> PrometheusServer:
+    server = await asyncio.to_thread(prometheus_server)
+    await asyncio.to_thread(write, server, [pod["metadata"]["name"] for pod in cluster.list("Pod", "shop")])
+    return server
+
+
+@contextlib.asynccontextmanager
+async def installed(
+    tmp_path: Path, cluster: Cluster, prometheus: PrometheusServer, *arguments: str
+) -> AsyncIterator[None]:
+    """Run the adapter behind the cluster until the block ends."""
+    (tmp_path / "rules.yaml").write_text(RULES)
+    async with support.running(tmp_path, cluster, prometheus.url, *arguments) as adapter:
+        install(cluster, int(adapter.url.rpartition(":")[2]))
+        yield
+
+
+@contextlib.asynccontextmanager
+async def metrics_server(cluster: Cluster, authority: Authority) -> AsyncIterator[None]:
+    """Serve the cpu of two pods as metrics-server does, until the block ends."""
+
+    async def handle(request: web.Request) -> web.Response:
+        items = []
+        if request.path.startswith("/apis/metrics.k8s.io/v1beta1/"):
+            taken = {"timestamp": timestamp(CLOCK.wall() - 9), "window": "15s"}
+            items = [{"metadata": {"name": f"web-{number}"}, "containers": [], **taken} for number in range(2)]
+        return web.json_response({"items": items})
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", handle)
+    server = TestServer(app, host="127.0.0.1", scheme="https")
+    await server.start_server(ssl=authority.server_context())
+    metadata = {"name": "metrics-server", "namespace": "kube-system"}
+    service = {"type": "ExternalName", "externalName": "localhost"}
+    cluster.create({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": service})
+    register(cluster, "v1beta1.metrics.k8s.io", {**metadata, "port": server.port})
+    try:
+        yield
+    finally:
+        await server.close()
+
+
+class Doctor:
+    """Runs the command in a thread, beside the cluster."""
+
+    def __init__(self, kubeconfig: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self._kubeconfig = kubeconfig
+        self._capsys = capsys
+
+    async def __call__(self, *arguments: str) -> tuple[int, str]:
+        self._capsys.readouterr()
+        status = await asyncio.to_thread(main.main, ["doctor", f"--kubeconfig={self._kubeconfig}", *arguments])
+        return status, self._capsys.readouterr().out
+
+    async def hops(self, *arguments: str) -> dict[str, Any]:
+        """Return the hops of shop/web by name."""
+        _, out = await self("shop/web", "--json", *arguments)
+        found = json.loads(out)
+        [metric] = found["metrics"]
+        return {each["hop"]: each for each in [*found["before"], *metric["hops"], *found["after"]]}
+
+
+@pytest.fixture
+def doctor(cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Doctor:
+    return Doctor(cluster.kubeconfig(tmp_path / "mine"), capsys)
+
+
+async def test_the_whole_chain(tmp_path: Path, cluster: Cluster, prometheus: PrometheusServer, doctor: Doctor) -> None:
+    cluster.create(hpa(REQUESTS))
+    async with installed(tmp_path, cluster, prometheus):
+        status, text = await doctor("shop/web", f"--prometheus-url={prometheus.url}")
+        assert status == 0, text
+        lines = text.splitlines()
+        assert lines[0] == "shop/web scales Deployment web: 2 replicas, 2 to 8; not boosted"
+        assert "diagnosis: most of 82 s is window, 60 s: rules[0] looks back over 2 m, 8 samples; 4 are enough" in lines
+        assert "change:    shorten the range of rules[0] to [60s] (saves 30 s)" in lines
+
+        hops = await doctor.hops(f"--prometheus-url={prometheus.url}")
+        assert {name: hop["state"] for name, hop in hops.items()} == {
+            "autoscaler": "ok",
+            "scrape": "ok",
+            "window": "warning",
+            "metrics API": "ok",
+            "decision": "ok",
+            "behavior": "ok",
+            "pod start": "ok",
+        }
+        assert hops["scrape"]["mostSeconds"] == pytest.approx(EVERY, abs=1)
+        assert "; the newest sample is " in hops["scrape"]["finding"]
+        assert hops["window"]["mostSeconds"] == 120
+        assert hops["metrics API"]["finding"].startswith("Fastpath answered in ")
+        assert hops["pod start"]["usualSeconds"] == STARTUP
+
+        blind = await doctor.hops()
+        assert blind["scrape"]["usualSeconds"] is None
+        assert blind["window"]["mostSeconds"] == 120, "the rules say that by themselves"
+
+
+async def test_a_queue_that_is_scraped_slowly(
+    tmp_path: Path, cluster: Cluster, prometheus: PrometheusServer, doctor: Doctor
+) -> None:
+    cluster.create(hpa(QUEUE))
+    async with installed(tmp_path, cluster, prometheus):
+        hops = await doctor.hops(f"--prometheus-url={prometheus.url}")
+        assert hops["scrape"]["mostSeconds"] == pytest.approx(30, abs=2)
+        assert hops["scrape"]["state"] == "warning"
+        assert hops["window"]["finding"] == "the latest sample"
+        _, text = await doctor("shop/web", f"--prometheus-url={prometheus.url}")
+        assert "change:    scrape the series of externalRules[0] every 5 s" in text
+
+
+@contextlib.asynccontextmanager
+async def hiding_the_newest(prometheus: PrometheusServer, seconds: float) -> AsyncIterator[str]:
+    """Serve a Prometheus whose queries about now are about `seconds` ago unless they say nocache=1; gives its address."""
+    async with aiohttp.ClientSession() as session:
+
+        async def handle(request: web.Request) -> web.Response:
+            asked = dict(request.query)
+            if request.path == "/api/v1/query" and asked.pop("nocache", "") != "1":
+                asked["time"] = str(float(asked["time"]) - seconds)
+            form = [(name, value) for name, value in (await request.post()).items() if isinstance(value, str)]
+            url = f"{prometheus.url}{request.path}"
+            query = asked if request.path == "/api/v1/query" else list(request.query.items())
+            async with session.request(request.method, url, params=query, data=form or None) as answer:
+                return web.Response(status=answer.status, body=await answer.read(), content_type=answer.content_type)
+
+        app = web.Application()
+        app.router.add_route("*", "/{path:.*}", handle)
+        server = TestServer(app, host="127.0.0.1")
+        await server.start_server()
+        try:
+            yield str(server.make_url("")).rstrip("/")
+        finally:
+            await server.close()
+
+
+async def test_an_engine_that_hides_the_newest_samples(
+    tmp_path: Path, cluster: Cluster, prometheus: PrometheusServer, doctor: Doctor
+) -> None:
+    """As VictoriaMetrics does, whose search.latencyOffset is 30 s unless somebody has set it."""
+    cluster.create(hpa(QUEUE))
+    async with installed(tmp_path, cluster, prometheus), hiding_the_newest(prometheus, 30.0) as url:
+        hops = await doctor.hops(f"--prometheus-url={url}")
+        assert hops["engine"]["usualSeconds"] == pytest.approx(30, abs=1)
+        _, text = await doctor("shop/web", f"--prometheus-url={url}")
+        assert "change:    give --prometheus-query-param=nocache=1 to Fastpath" in text
+        assert "engine" not in await doctor.hops(f"--prometheus-url={url}", "--prometheus-query-param=nocache=1")
+        assert "engine" not in await doctor.hops(f"--prometheus-url={prometheus.url}")
+
+
+@pytest.mark.parametrize(
+    ("own", "stuck"),
+    [(QUEUE, "no metric answers, so the HPA neither grows nor shrinks"), (CPU, "the HPA grows but cannot shrink")],
+    ids=["all from Fastpath", "cpu from elsewhere"],
+)
+async def test_boosted_and_then_fastpath_stops(
+    tmp_path: Path,
+    cluster: Cluster,
+    prometheus: PrometheusServer,
+    authority: Authority,
+    doctor: Doctor,
+    own: dict[str, Any],
+    stuck: str,
+) -> None:
+    cluster.create(hpa(own, HANDSHAKE, mode="boost"))
+    lease = {"holderIdentity": "fastpath-0_1", "leaseDurationSeconds": 15, "renewTime": timestamp(CLOCK.wall())}
+    metadata = {"name": "fastpath-scaler", "namespace": "fastpath"}
+    cluster.create({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": lease})
+    async with metrics_server(cluster, authority):
+        async with installed(tmp_path, cluster, prometheus, "--serve-floors"):
+            hops = await doctor.hops(f"--prometheus-url={prometheus.url}")
+            assert hops["boost"]["finding"] == "the handshake is right and answers; no raise is held"
+            assert hops["decision"]["mostSeconds"] == (1 if own is QUEUE else 15)
+        status, text = await doctor("shop/web", f"--prometheus-url={prometheus.url}")
+        assert status == 1
+        assert f"diagnosis: Fastpath is stopped or unreachable: {stuck}" in text
+        assert "fastpath boost --remove" in text
+        status, table = await doctor()
+        assert status == 1
+        assert f"Fastpath is stopped or unreachable: {stuck}" in table
+
+
+async def test_a_prometheus_that_does_not_answer_is_said(
+    tmp_path: Path, cluster: Cluster, prometheus: PrometheusServer, doctor: Doctor
+) -> None:
+    cluster.create(hpa(REQUESTS))
+    async with installed(tmp_path, cluster, prometheus):
+        await asyncio.to_thread(prometheus.kill)
+        hops = await doctor.hops(f"--prometheus-url={prometheus.url}")
+        assert hops["scrape"]["state"] == "unknown"
+        assert hops["scrape"]["finding"].startswith("Prometheus cannot be asked: ")
+        assert hops["window"]["mostSeconds"] == 120
+        assert hops["decision"]["mostSeconds"] == 15
