@@ -3,13 +3,13 @@
 Here: what that controller reads and writes at each sync, and when: every HorizontalPodAutoscaler of the cluster once in a period. Not
 here: any count, which is `scaling.decision`'s as everywhere, with the controller's own settings and by the legacy algorithm or by
 behavior as the object says; and events, which nobody reads beside it. Law: it knows nothing of Fastpath but the metrics APIs, asked on
-the paths and in the order in which the controller's clients ask.
+the paths and in the order in which the controller's clients ask; and a count is decided once a sync, however often it has to be written.
 """
 
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
@@ -37,8 +37,9 @@ from adapter.model.autoscaling import (
 from adapter.model.autoscalingdefaults import with_defaults
 from adapter.model.clock import Clock
 from adapter.model.instants import Instant
-from adapter.model.pods import Pod
+from adapter.model.pods import Pod, facts_of
 from adapter.model.resources import APIResource, Catalogue
+from adapter.model.selectors import LabelSelector
 from adapter.monitoring import FaultLog, Monitoring
 from adapter.scaling import answers, autoscaler, decision
 from adapter.scaling.decision import Decision
@@ -58,8 +59,14 @@ _APIS = {
     "Resource": "resource",
     "ContainerResource": "resource",
 }
+_CONFLICT = 409
 _LOOK_SECONDS = 1.0
 _WRITE_SECONDS = 10.0
+_MANAGER = "kube-controller-manager"
+_ATTEMPTS = 5
+_PAUSE = 0.01
+_JITTER = 0.1
+"""``retry.DefaultRetry`` of client-go: how often a Scale is written at most, and how long is waited before the next time."""
 
 
 class Key(NamedTuple):
@@ -114,6 +121,7 @@ class NativeController:
         self._random = random
         self._catalogue = Catalogue(())
         self._histories: dict[Key, History] = {}
+        self._selectors: dict[Key, LabelSelector] = {}
 
     async def start(self) -> None:
         """Learn which kinds the cluster has, before anything else. KubernetesError where it cannot be read."""
@@ -124,12 +132,15 @@ class NativeController:
         following: dict[Key, asyncio.Task[None]] = {}
         async with asyncio.TaskGroup() as group:
             while True:
-                found = set(await self._list() or following)
+                listed = await self._list()
+                found = set(following if listed is None else listed)
                 for key in found - following.keys():
                     following[key] = group.create_task(self._follow(key), name=f"native autoscaler {key}")
                 for key in following.keys() - found:
                     following.pop(key).cancel()
+                for key in (self._histories.keys() | self._selectors.keys()) - found:
                     self._histories.pop(key, None)
+                    self._selectors.pop(key, None)
                 await asyncio.sleep(min(_LOOK_SECONDS, self._period))
 
     async def sync(self, key: Key) -> Decision | None:
@@ -177,16 +188,52 @@ class NativeController:
         pods = await self._pods(key.namespace, scale.status.selector)
         document = Document(Instant(now), replace(hpa, spec=replace(hpa.spec, metrics=())), scale, pods=pods)
         readings = [await self._read(document, metric, key.namespace) for metric in hpa.spec.metrics or ()]
-        observation = replace(
-            answers.observe(document), readings=readings, selected_by=(f"{key.namespace}/{key.name}",)
-        )
+        if scale.spec.replicas and ready.limits.lowest <= scale.spec.replicas <= ready.limits.highest:
+            self._note_selector(key, scale.status.selector)
+        observation = replace(answers.observe(document), readings=readings, selected_by=self._selected_by(key, pods))
         made = decision.decide(ready, observation, history, now)
         if made.rescale:
-            written["spec"] = {"replicas": made.replicas}
-            problem = await self._write(path, written)
+            problem = await self._rescale(path, written, made.replicas)
             if problem:
                 made = decision.decide(ready, replace(observation, write_error=problem), history, now)
         return made
+
+    def _note_selector(self, key: Key, text: str) -> None:
+        """Remember whose pods an autoscaler looks at: done when it is about to ask its metrics, and not while it is beyond its limits."""
+        selector = decision.selector_of(text)
+        if selector is not None:
+            self._selectors[key] = selector
+
+    def _selected_by(self, key: Key, pods: Sequence[Pod]) -> tuple[str, ...]:
+        """Return the autoscalers of a namespace that look at any of these pods, as far as they have looked at all."""
+        labels = [facts_of(pod).labels for pod in pods]
+        return tuple(
+            f"{other.namespace}/{other.name}"
+            for other, selector in sorted(self._selectors.items())
+            if other.namespace == key.namespace and any(map(selector.matches, labels))
+        )
+
+    async def _rescale(self, path: str, scale: dict[str, Any], replicas: int) -> str:
+        """Write a count and return what went wrong in the end, "" for nothing.
+
+        After a conflict the same count is written onto what is there by then: whoever changed the Scale meanwhile is overruled by a
+        decision that knew nothing of it.
+        """
+        problem = ""
+        for attempt in range(_ATTEMPTS):
+            if attempt:
+                await asyncio.sleep(_PAUSE * (1 + _JITTER * self._random()))
+            try:
+                await self._put(path, scale | {"spec": {"replicas": replicas}})
+            except KubernetesError as error:
+                problem = str(error)
+                with contextlib.suppress(KubernetesError):
+                    scale = msgspec.json.decode((await self._cluster.get(path)).content)
+                if error.status != _CONFLICT:
+                    return problem
+            else:
+                return ""
+        return problem
 
     def _scale_path(self, namespace: str, target: CrossVersionObjectReference) -> str:
         found = self._resource_of(target)
@@ -242,12 +289,17 @@ class NativeController:
 
     async def _write(self, path: str, document: dict[str, Any]) -> str:
         """Write once and return what went wrong, "" for nothing: the next sync is the next attempt."""
-        content = msgspec.json.encode(document)
         try:
-            await self._cluster.write("PUT", path, content, seconds=_WRITE_SECONDS, check=_unfenced)
+            await self._put(path, document)
         except KubernetesError as error:
             return str(error)
         return ""
+
+    async def _put(self, path: str, document: dict[str, Any]) -> None:
+        """Write as the controller does, by its name."""
+        content = msgspec.json.encode(document)
+        by = {"fieldManager": _MANAGER}
+        await self._cluster.write("PUT", path, content, parameters=by, seconds=_WRITE_SECONDS, check=_unfenced)
 
 
 @contextlib.asynccontextmanager
@@ -258,6 +310,7 @@ async def running(
     clock: Clock,
     *,
     period: float = PERIOD,
+    settings: Settings | None = None,
     random: Callable[[], float],
 ) -> AsyncIterator[None]:
     """Run a controller on a cluster until the block ends. It asks the adapter as the API server would have it do."""
@@ -268,7 +321,8 @@ async def running(
         cluster, metrics = [
             await stack.enter_async_context(await kubernetes.connect(each, random=random)) for each in loaded
         ]
-        controller = NativeController(cluster, MetricsAPI(metrics), clock, period=period, random=random)
+        asking = MetricsAPI(metrics)
+        controller = NativeController(cluster, asking, clock, period=period, settings=settings, random=random)
         await controller.start()
         task = asyncio.create_task(controller.run(), name="native controller")
         try:

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +31,11 @@ class Metrics:
     def __init__(self) -> None:
         self.answers: dict[str, dict[str, Any]] = {}
         self.asked: list[str] = []
+        self.meanwhile: Callable[[], object] = lambda: None
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         self.asked.append(request.path_qs)
+        self.meanwhile()
         found = self.answers.get(request.path)
         if found is None:
             status = {"kind": "Status", "reason": "NotFound", "code": 404, "message": "nothing here"}
@@ -150,7 +152,7 @@ async def test_scales_as_the_object_says(world: World, spec: dict[str, Any], rep
     assert world.conditions()["ScalingLimited"][0] == "True"
     assert world.metrics.asked == [f"{CUSTOM}/pods/*/load?labelSelector=app%3Dweb"]
     (entry,) = world.cluster.get("Deployment", "web", "shop")["metadata"]["managedFields"]
-    assert entry["subresource"] == "scale"
+    assert (entry["manager"], entry["subresource"]) == ("kube-controller-manager", "scale")
 
 
 async def test_remembers_what_it_recommended(world: World) -> None:
@@ -229,6 +231,118 @@ async def test_a_write_that_fails(world: World) -> None:
     assert not made.rescale
     assert world.conditions()["AbleToScale"] == ("False", "FailedUpdateScale")
     assert world.replicas() == 2
+
+
+def writes(world: World) -> int:
+    return sum(each.method == "PUT" and each.resource == "deployments/scale" for each in world.cluster.requests)
+
+
+async def test_after_a_conflict_the_old_decision_is_written_again(world: World) -> None:
+    """Somebody raises the Deployment while metrics are read: it is put back to what was decided of the count before."""
+    world.autoscale()
+    world.metrics.show_pods(world.cluster, "20")
+    world.metrics.meanwhile = lambda: world.cluster.scale("Deployment", "web", 12, "shop", manager="other")
+
+    made = await world.controller.sync(KEY)
+
+    assert made is not None
+    assert made.rescale
+    assert world.replicas() == 4
+    assert writes(world) == 2
+    assert len(world.metrics.asked) == 1
+    assert world.conditions()["AbleToScale"] == ("True", "SucceededRescale")
+    status = world.cluster.get("HorizontalPodAutoscaler", "web", "shop")["status"]
+    assert (status["currentReplicas"], status["desiredReplicas"]) == (2, 4), (
+        "who looks can tell that it knew of 2 alone"
+    )
+
+
+async def test_what_is_not_changed_conflicts_with_nothing(world: World) -> None:
+    world.autoscale()
+    world.metrics.show_pods(world.cluster, "10")
+    world.metrics.meanwhile = lambda: world.cluster.scale("Deployment", "web", 12, "shop", manager="other")
+
+    await world.controller.sync(KEY)
+
+    assert world.replicas() == 12
+    assert writes(world) == 0
+
+
+@pytest.mark.parametrize(
+    ("code", "times", "attempts", "replicas"),
+    [
+        pytest.param(409, 4, 5, 4, id="the fifth attempt succeeds"),
+        pytest.param(409, 5, 5, 2, id="there is no sixth"),
+        pytest.param(503, 1, 1, 2, id="only after conflicts"),
+    ],
+)
+async def test_attempts(world: World, code: int, times: int, attempts: int, replicas: int) -> None:
+    world.autoscale()
+    world.metrics.show_pods(world.cluster, "20")
+    world.cluster.fail(code, "update", "deployments/scale", times)
+
+    await world.controller.sync(KEY)
+
+    assert writes(world) == attempts
+    assert world.replicas() == replicas
+    reason = ("True", "SucceededRescale") if replicas == 4 else ("False", "FailedUpdateScale")
+    assert world.conditions()["AbleToScale"] == reason
+
+
+async def test_a_conflict_whose_scale_cannot_be_read_again(world: World) -> None:
+    """What was read at first is written again, and conflicts again."""
+    world.autoscale()
+    world.metrics.show_pods(world.cluster, "20")
+
+    def meanwhile() -> None:
+        world.cluster.scale("Deployment", "web", 12, "shop", manager="other")
+        world.cluster.forbid("get", "deployments/scale")
+
+    world.metrics.meanwhile = meanwhile
+
+    await world.controller.sync(KEY)
+
+    assert writes(world) == 5
+    assert world.replicas() == 12
+
+
+async def test_two_autoscalers_of_the_same_pods(world: World) -> None:
+    """The first to look scales, for it is alone as yet; from then on neither does, until one of them is gone."""
+    world.autoscale()
+    second = world.cluster.get("HorizontalPodAutoscaler", "web", "shop")
+    kept = {"apiVersion": second["apiVersion"], "kind": second["kind"], "spec": second["spec"]}
+    world.cluster.create(kept | {"metadata": {"name": "second", "namespace": "shop"}})
+    world.metrics.show_pods(world.cluster, "20")
+
+    await world.controller.sync(KEY)
+    assert world.replicas() == 4
+    made = await world.controller.sync(Key("shop", "second"))
+    assert made is not None
+    assert "controlled by multiple HPAs: [shop/second shop/web]" in made.error
+    await world.controller.sync(KEY)
+    assert world.conditions()["ScalingActive"] == ("False", "AmbiguousSelector")
+
+    running = asyncio.create_task(world.controller.run())
+    world.cluster.delete("HorizontalPodAutoscaler", "second", "shop")
+    await until(lambda: world.conditions()["ScalingActive"][0] == "True")
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_an_autoscaler_beyond_its_limits_looks_at_no_pods(world: World) -> None:
+    """So that it stands in nobody's way, as upstream."""
+    world.autoscale(minReplicas=3)
+    second = world.cluster.get("HorizontalPodAutoscaler", "web", "shop")
+    kept = {"apiVersion": second["apiVersion"], "kind": second["kind"], "spec": second["spec"] | {"minReplicas": 2}}
+    world.cluster.create(kept | {"metadata": {"name": "second", "namespace": "shop"}})
+    world.metrics.show_pods(world.cluster, "10")
+
+    await world.controller.sync(KEY)
+    assert world.replicas() == 3
+    made = await world.controller.sync(Key("shop", "second"))
+
+    assert made is not None
+    assert not made.error
 
 
 async def test_pods_that_cannot_be_read(world: World) -> None:
