@@ -10,7 +10,7 @@ import base64
 import contextlib
 import json
 import ssl
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -294,11 +294,26 @@ async def apply(cluster: ClusterUnderTest, *documents: Document) -> None:
 
 
 @contextlib.asynccontextmanager
+async def straight(port: int) -> AsyncIterator[int]:
+    """Have nothing between a cluster and an adapter."""
+    yield port
+
+
+@contextlib.asynccontextmanager
 async def register(
-    cluster: ClusterUnderTest, backend: FrontedBackend, directory: Path, prometheus: str
+    cluster: ClusterUnderTest,
+    backend: FrontedBackend,
+    directory: Path,
+    prometheus: str,
+    *arguments: str,
+    components: Sequence[str] = ("external", "resource"),
+    through: Callable[[int], contextlib.AbstractAsyncContextManager[int]] = straight,
 ) -> AsyncIterator[Registered]:
-    """Run an adapter with rules.yaml and register it; when the block ends it is not registered any more."""
-    folder = rendered.write_overlay(directory / "overlay", ("external", "resource"))
+    """Run an adapter with rules.yaml and register it; when the block ends it is not registered any more.
+
+    `through` gives the port that is registered for that on which the adapter listens.
+    """
+    folder = rendered.write_overlay(directory / "overlay", components)
     objects = await asyncio.to_thread(rendered.render, folder)
     config = await backend.admit_adapter(cluster, objects)
     serving = Mount(directory / "serving")
@@ -310,13 +325,15 @@ async def register(
         f"--tls-private-key-file={serving.folder / 'tls.key'}",
         *(argument for argument in objects.container["args"] if argument.startswith("--serve-groups=")),
         f"--authorization-webhook-cache-unauthorized-ttl={_DENIED_TTL}",
+        *arguments,
         lister=config,
         reviewer=config,
     )
-    async with running as adapter:
-        registered = Registered(cluster, backend, adapter, serving)
+    async with contextlib.AsyncExitStack() as stack:
+        registered = Registered(cluster, backend, await stack.enter_async_context(running), serving)
+        port = await stack.enter_async_context(through(registered.port))
         try:
-            await apply(cluster, *_registrations(objects, registered.port, backend.authority))
+            await apply(cluster, *_registrations(objects, port, backend.authority))
             await backend.wait_available(cluster)
             yield registered
         finally:

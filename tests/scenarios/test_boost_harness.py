@@ -1,0 +1,78 @@
+"""What the scenarios of boosting stand on, without a boost: the native controller alone follows its loads, and the naive booster loses."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import boosting, naive
+from tests.support.boosting import LIMITS, METRICS, NAMESPACE, UNIT, Workload, World
+from tests.support.naive import MANAGER, Wanted
+from tests.support.nativechain import Front, controlling, serving
+from tests.support.scalewrites import NATIVE, Audit, follow
+from tests.support.waiting import until
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+
+WAIT = 30.0
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    async with boosting.running() as made:
+        yield made
+
+
+async def test_the_native_controller_follows_every_kind_of_metric(tmp_path: Path, world: World) -> None:
+    world.add(Workload(f"web-{kind}", kind, boosting.step(), way="") for kind in METRICS)
+    async with (
+        serving(world, tmp_path) as fastpath,
+        Front(world, [fastpath]) as front,
+        controlling(world, front, tmp_path),
+    ):
+        await until(lambda: all(is_active(world, name) for name in world.workloads), WAIT)
+        assert {world.replicas(name) for name in world.workloads} == {2}
+        world.begin()
+        await until(lambda: all(is_right(world, name) for name in world.workloads), WAIT)
+        await asyncio.sleep(3)
+        assert {name: world.replicas(name) for name in world.workloads if not is_right(world, name)} == {}
+    assert {each.by for each in world.audit.writes} == {NATIVE}
+    assert world.audit.reversals == []
+
+
+def is_active(world: World, name: str) -> bool:
+    conditions = world.hpa(name).get("status", {}).get("conditions", ())
+    return any((each["type"], each["status"]) == ("ScalingActive", "True") for each in conditions)
+
+
+def is_right(world: World, name: str) -> bool:
+    """Tell whether a count is within tolerance of what the load needs."""
+    return abs(world.load(name) / UNIT / world.replicas(name) - 1) <= 0.1
+
+
+async def test_the_naive_booster_is_taken_back(tmp_path: Path, world: World) -> None:
+    """By a controller that sees totals three periods late. (Of pods' own values it keeps 6: those that have none yet count as on target.)"""
+    kinds = ("object-average", "external-average")
+    world.add(
+        Workload(f"{kind}-{shape}", kind, load(), way="") for kind in kinds for shape, load in boosting.SHAPES.items()
+    )
+    audit = Audit(boosting.CLOCK.wall, boosting.HOLD, booster=MANAGER)
+    follow(world.cluster, audit)
+    targets = {name: Wanted(lambda name=name: world.load(name) / UNIT, LIMITS[1]) for name in world.workloads}  # type: ignore[misc]  # mypy sees no defaults
+    async with contextlib.AsyncExitStack() as stack:
+        fastpath = await stack.enter_async_context(serving(world, tmp_path))
+        front = await stack.enter_async_context(Front(world, [fastpath], lag=3))
+        await stack.enter_async_context(controlling(world, front, tmp_path))
+        await until(lambda: all(is_active(world, name) for name in world.workloads), WAIT)
+        await asyncio.sleep(3)  # so that answers are as late as they will be
+        boosting_task = asyncio.create_task(naive.on_sandbox(world.cluster, NAMESPACE, targets).run())
+        world.begin()
+        try:
+            await until(lambda: {each.write.target.name for each in audit.counted} >= world.workloads.keys(), WAIT)
+        finally:
+            boosting_task.cancel()
+            await asyncio.gather(boosting_task, return_exceptions=True)
+    assert {each.write.by for each in audit.counted} == {NATIVE}
+    assert audit.unpublished, "it tells nobody"

@@ -1,0 +1,481 @@
+"""A world of boosted HorizontalPodAutoscalers: workloads of all metric kinds under loads that step, spike and saw, and what shows them.
+
+Here: the cluster with its Deployments and autoscalers, the pods' gauges, the series of a Prometheus, all as functions of one moment at
+which loads begin to move. Not here: who scales (`fastpath`, the stand-in of the native controller, `naive`), who judges (`scalewrites`).
+Law: a load depends on time alone; what a pod shows is its share of it.
+
+Lengths of time are those of a cluster divided by about fifteen: the native controller looks once a second.
+"""
+
+import asyncio
+import contextlib
+import socket
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import yaml
+from aiohttp import web
+
+from adapter.app import SystemClock
+from adapter.model import boosting
+from adapter.model.autoscaling import encode_scalar
+from adapter.model.instants import SECOND
+from adapter.sandbox import exporter
+from adapter.sandbox.cluster import Cluster
+from adapter.sandbox.prometheus import Prometheus
+from adapter.sandbox.series import Series, SeriesSet
+from adapter.sandbox.store import Change
+from adapter.sandbox.workloads import Workloads, deployment
+from adapter.scaling.settings import Settings
+from tests.support import crd
+from tests.support.scalewrites import Audit, Place, follow
+
+CLOCK = SystemClock()
+NAMESPACE = "shop"
+HOME = "fastpath"
+"""The namespace of Fastpath itself."""
+PERIOD = 1.0
+"""Of the native controller."""
+HOLD = 3.0
+LIMITS = (2, 12)
+UNIT = 10.0
+"""How much load one pod takes."""
+LOW, HIGH = 2 * UNIT, 6 * UNIT
+STABILIZATION = 5
+"""Longer than metrics are late: with less the native controller swings by itself."""
+SETTINGS = Settings(
+    cpu_initialization_period=0, initial_readiness_delay=0, downscale_stabilization=STABILIZATION * SECOND
+)
+"""Of the native controller, and below those of Fastpath that have to be the same."""
+FLAGS = (
+    "--horizontal-pod-autoscaler-sync-period=1s",
+    f"--horizontal-pod-autoscaler-downscale-stabilization={STABILIZATION}s",
+    "--horizontal-pod-autoscaler-cpu-initialization-period=0s",
+    "--horizontal-pod-autoscaler-initial-readiness-delay=0s",
+    "--metrics-relist-interval=2s",
+    "--metrics-max-age=60s",
+)
+
+_STARTUP = 0.3
+_STEP_SECONDS = 0.1
+SCRAPE = 0.2
+_ADDRESSES = 400
+_CORES = 0.005
+"""What one of a load costs; a pod asks for 0.1, so that its share is half of what it asked for."""
+
+RULES = """\
+rules:
+- seriesQuery: 'load{namespace!="",pod!=""}'
+  resources: &of_pods {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}
+  metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)'
+  scrape: {interval: 200ms, port: PORT}
+- seriesQuery: 'busy{namespace!="",pod!=""}'
+  resources: *of_pods
+  metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)'
+- seriesQuery: '{__name__=~"^(hits|saturation)$",namespace!="",service!=""}'
+  resources: {overrides: {namespace: {resource: namespace}, service: {resource: service}}}
+  metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)'
+externalRules:
+- seriesQuery: '{__name__=~"^(backlog|pressure)$",namespace!="",queue!=""}'
+  resources: {overrides: {namespace: {resource: namespace}}}
+  metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>}) by (queue)'
+resourceRules:
+  cpu:
+    containerQuery: 'sum by (<<.GroupBy>>) (cores{container!="",<<.LabelMatchers>>})'
+    nodeQuery: 'sum by (<<.GroupBy>>) (cores{id="/",<<.LabelMatchers>>})'
+    resources: &resources
+      overrides: {node: {resource: node}, namespace: {resource: namespace}, pod: {resource: pod}}
+    containerLabel: container
+  memory:
+    containerQuery: 'sum by (<<.GroupBy>>) (working_set_bytes{container!="",<<.LabelMatchers>>})'
+    nodeQuery: 'sum by (<<.GroupBy>>) (working_set_bytes{id="/",<<.LabelMatchers>>})'
+    resources: *resources
+    containerLabel: container
+  window: 1m
+"""
+
+RATIOS = ("saturation", "pressure")
+"""The metrics that are of one pod and not of all."""
+
+Document = dict[str, Any]
+Load = Callable[[float], float]
+"""The load at so many seconds after its beginning; before that it is what it is at a negative number."""
+
+
+# --- loads ------------------------------------------------------------------------------------------------------------
+
+
+def step(low: float = LOW, high: float = HIGH) -> Load:
+    """Return a load that is high from its beginning on."""
+    return lambda after: low if after < 0 else high
+
+
+def spike(low: float = LOW, high: float = HIGH, width: float = 2.0) -> Load:
+    """Return a load that is high for a while, shorter than the native controller takes to see it, and low again."""
+    return lambda after: high if 0 <= after < width else low
+
+
+def sawtooth(low: float = LOW, high: float = HIGH, width: float = 4.0, teeth: int = 2) -> Load:
+    """Return a load that climbs and falls at once, several times, and stays half way then."""
+
+    def load(after: float) -> float:
+        tooth, position = divmod(after, width)
+        if after < 0:
+            return low
+        return low + (high - low) * (position / width if tooth < teeth else 0.5)
+
+    return load
+
+
+SHAPES: dict[str, Callable[[], Load]] = {"step": step, "spike": spike, "sawtooth": sawtooth}
+
+
+# --- metrics ----------------------------------------------------------------------------------------------------------
+
+
+def _custom(kind: str, name: str, target: str, of: str = "") -> Document:
+    amount = {"type": target, "value" if target == "Value" else "averageValue": f"{UNIT:g}"}
+    source: Document = {"metric": {"name": name}, "target": amount}
+    if kind == "Object":
+        source["describedObject"] = {"apiVersion": "v1", "kind": "Service", "name": of}
+    if kind == "External":
+        source["metric"]["selector"] = {"matchLabels": {"queue": of}}
+    return {"type": kind, kind.lower(): source}
+
+
+def _cpu(*, percent: bool, container: str = "") -> Document:
+    target: Document = {"type": "AverageValue", "averageValue": f"{UNIT * _CORES * 1000:g}m"}
+    if percent:
+        target = {"type": "Utilization", "averageUtilization": 50}
+    if container:
+        source = {"name": "cpu", "container": container, "target": target}
+        return {"type": "ContainerResource", "containerResource": source}
+    return {"type": "Resource", "resource": {"name": "cpu", "target": target}}
+
+
+METRICS: dict[str, Callable[[str], list[Document]]] = {
+    "pods-scraped": lambda _: [_custom("Pods", "load", "AverageValue")],
+    "pods": lambda _: [_custom("Pods", "busy", "AverageValue")],
+    "object-average": lambda name: [_custom("Object", "hits", "AverageValue", name)],
+    "object-value": lambda name: [_custom("Object", "saturation", "Value", name)],
+    "external-average": lambda name: [_custom("External", "backlog", "AverageValue", name)],
+    "external-value": lambda name: [_custom("External", "pressure", "Value", name)],
+    "cpu-percent": lambda _: [_cpu(percent=True)],
+    "cpu": lambda _: [_cpu(percent=False)],
+    "container-cpu": lambda name: [_cpu(percent=True, container=name)],
+    "several": lambda name: [
+        _custom("Pods", "load", "AverageValue"),
+        _custom("External", "backlog", "AverageValue", name),
+    ],
+}
+"""The metrics of a workload by kind, from its name. Each of them wants a pod for UNIT of load."""
+
+HEARD_AT_ONCE = ("object-value", "external-value")
+"""The kinds that rest on RATIOS alone."""
+
+BEHAVIOR = {
+    "scaleUp": {
+        "policies": [
+            {"type": "Pods", "value": 4, "periodSeconds": 1},
+            {"type": "Percent", "value": 100, "periodSeconds": 1},
+        ]
+    },
+    "scaleDown": {"stabilizationWindowSeconds": STABILIZATION},
+}
+
+
+@dataclass(slots=True)
+class Workload:
+    """A Deployment of its own name with its autoscaler. `way` is how the latter reads its floor, "" where it is not boosted."""
+
+    name: str
+    metrics: str
+    load: Load
+    way: str = boosting.EXTERNAL
+    spec: Document = field(default_factory=lambda: {"behavior": BEHAVIOR})
+    replicas: int = LIMITS[0]
+    ready: int = 0
+
+    def objects(self, namespace: str = NAMESPACE, *, autoscaled: bool = True) -> list[Document]:
+        """Return all that there is of it in a cluster."""
+        spec = {"clusterIP": "None", "ports": [{"port": 80}]}
+        found: list[Document] = [{"apiVersion": "v1", "kind": "Service", "metadata": {"name": self.name}, "spec": spec}]
+        found += [self.deployment(), *([self.autoscaler()] if autoscaled else [])]
+        for each in found:
+            each["metadata"]["namespace"] = namespace
+        return found
+
+    def autoscaler(self) -> Document:
+        """Return the HorizontalPodAutoscaler."""
+        metrics = METRICS[self.metrics](self.name)
+        annotations = {}
+        if self.way:
+            annotations = {boosting.MODE_ANNOTATION: "boost", boosting.HOLD_ANNOTATION: f"{HOLD:g}s"}
+            metrics = [*metrics, handshake(self.name, self.way)]
+        return {
+            "apiVersion": "autoscaling/v2",
+            "kind": "HorizontalPodAutoscaler",
+            "metadata": {"name": self.name, "namespace": NAMESPACE, "annotations": annotations},
+            "spec": {
+                "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": self.name},
+                "minReplicas": LIMITS[0],
+                "maxReplicas": LIMITS[1],
+                "metrics": metrics,
+                **self.spec,
+            },
+        }
+
+    def deployment(self) -> Document:
+        """Return the Deployment; its container is named as it is and asks for cpu."""
+        made: Document = deployment(self.name, NAMESPACE, self.replicas)
+        container = made["spec"]["template"]["spec"]["containers"][0]
+        container["resources"] = {"requests": {"cpu": "100m", "memory": "64Mi"}}
+        return made
+
+
+def handshake(name: str, way: str) -> Document:
+    """Return the metric by which an autoscaler reads its floor."""
+    plain: Document = msgspec.to_builtins(boosting.handshake(name, way), enc_hook=encode_scalar)
+    return plain
+
+
+def fleet(count: int = 20, *, boosted: bool = True, prefix: str = "web") -> list[Workload]:
+    """Return so many workloads: kinds of metrics in turn, shapes of load in turn, and both ways of the handshake.
+
+    A third of them has no behavior: the native controller uses its legacy algorithm there.
+    """
+    kinds, shapes = list(METRICS), list(SHAPES)
+    ways = (boosting.EXTERNAL, boosting.OBJECT)
+    return [
+        Workload(
+            f"{prefix}-{number:02}-{shapes[number % len(shapes)]}",
+            kinds[number % len(kinds)],
+            SHAPES[shapes[number % len(shapes)]](),
+            ways[number % 2] if boosted else "",
+            {} if number % 3 == 2 else {"behavior": BEHAVIOR},
+        )
+        for number in range(count)
+    ]
+
+
+# --- the world --------------------------------------------------------------------------------------------------------
+
+
+def jumping(workloads: Iterable[Workload]) -> list[str]:
+    """Return the names of workloads whose load jumps, and of which a native controller that sees metrics late hears late."""
+    return [each.name for each in workloads if "sawtooth" not in each.name and each.metrics not in HEARD_AT_ONCE]
+
+
+class Loads:
+    """What workloads show: the gauges of their pods, and the series of a Prometheus. `begin` lets their loads move."""
+
+    def __init__(self, series: SeriesSet) -> None:
+        self.port = 0
+        """Where every pod answers scrapes, at an address of its own; known once `listening` has begun."""
+        self.workloads: dict[str, Workload] = {}
+        self.began: float | None = None
+        self.series = series
+        self.free = deque(addresses())
+        """Addresses that no pod has."""
+        self._gauges: dict[str, str] = {}
+        self._shown: dict[str, tuple[str, list[Series]]] = {}
+        # Prometheus knows of every metric before there is a pod, as it does of those that others show too
+        for name in ("load", "busy"):
+            self.series.add(Series(name, {"namespace": "default", "pod": "other"}, lambda _: 1.0))
+
+    @property
+    def rules(self) -> str:
+        """Return Fastpath's rules for what is shown."""
+        return RULES.replace("PORT", str(self.port))
+
+    def begin(self) -> float:
+        """Let all loads begin to move and return when that was."""
+        self.began = CLOCK.wall()
+        return self.began
+
+    def load(self, name: str) -> float:
+        """Return the load on a workload now."""
+        return self.workloads[name].load(self._after(CLOCK.wall()))
+
+    def show(self, workload: Workload, namespace: str = NAMESPACE) -> None:
+        """Let Prometheus see the load on a workload as a whole, and how much of it one pod has."""
+        self.workloads[workload.name] = workload
+        for labels in ({"service": workload.name}, {"queue": workload.name}):
+            whole, part = ("hits", "saturation") if "service" in labels else ("backlog", "pressure")
+            named = labels | {"namespace": namespace}
+            self.series.add(Series(whole, named, lambda now: workload.load(self._after(now))))
+            self.series.add(Series(part, named, self._share(workload)))
+
+    def pod_runs(self, pod: str, app: str, address: str, namespace: str = NAMESPACE) -> None:
+        """Let a pod take its share; nothing happens when it does already."""
+        if pod in self._shown:
+            return
+        workload = self.workloads[app]
+        workload.ready += 1
+        self._gauges[address] = app
+        named = {"namespace": namespace, "pod": pod}
+        made = [
+            Series("load", named, self._share(workload)),
+            Series("busy", named, self._share(workload)),
+            Series("cores", named | {"container": app}, self._share(workload, _CORES)),
+            Series("working_set_bytes", named | {"container": app}, lambda _: 1024.0 * 1024),
+        ]
+        self._shown[pod] = address, [self.series.add(each) for each in made]
+
+    def pod_ends(self, pod: str) -> None:
+        """Let its share fall to the others; nothing happens when it had none."""
+        if pod not in self._shown:
+            return
+        address, series = self._shown.pop(pod)
+        self.workloads[self._gauges.pop(address)].ready -= 1
+        self.free.append(address)
+        for each in series:
+            self.series.remove(each)
+
+    @contextlib.asynccontextmanager
+    async def listening(self) -> AsyncIterator[None]:
+        """Answer scrapes until the block ends."""
+        server = web.Server(self._answer_scrape, access_log=None)
+        sockets = _listen(addresses())
+        self.port = sockets[0].getsockname()[1]
+        loop = asyncio.get_running_loop()
+        listening = [await loop.create_server(server, sock=each, backlog=4) for each in sockets]
+        try:
+            yield
+        finally:
+            for each in listening:
+                each.close()
+            await server.shutdown(0.1)
+
+    def _after(self, now: float) -> float:
+        return -1.0 if self.began is None else now - self.began
+
+    def _share(self, workload: Workload, factor: float = 1.0) -> Callable[[float], float | None]:
+        """Return the part of one pod that is ready in a load; nothing while there is none."""
+        return lambda now: factor * workload.load(self._after(now)) / workload.ready if workload.ready else None
+
+    async def _answer_scrape(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer as the pod that was addressed."""
+        assert request.transport is not None
+        app = self._gauges.get(request.transport.get_extra_info("sockname")[0])
+        if app is None:
+            return web.Response(status=404)
+        gauge = SeriesSet([Series("load", {}, self._share(self.workloads[app]))])
+        return web.Response(text=exporter.render(gauge, CLOCK.wall()))
+
+
+class World(Loads):
+    """Workloads on a sandbox. `audit` judges all writes of counts."""
+
+    def __init__(self, cluster: Cluster, prometheus: Prometheus, series: SeriesSet, startup: float) -> None:
+        super().__init__(series)
+        self.cluster = cluster
+        self.prometheus = prometheus
+        self.startup = startup
+        self.audit = Audit(CLOCK.wall, HOLD)
+        follow(cluster, self.audit)
+        cluster.store.subscribe(("", "pods"), self._pod_changed)
+
+    def add(self, workloads: Iterable[Workload], *, autoscaled: bool = True) -> None:
+        """Create workloads and their autoscalers."""
+        for each in workloads:
+            self.show(each)
+            for document in each.objects(autoscaled=autoscaled):
+                self.cluster.create(document)
+
+    def replicas(self, name: str) -> int:
+        """Return what the Deployment is told to have."""
+        count: int = self.cluster.get("Deployment", name, NAMESPACE)["spec"]["replicas"]
+        return count
+
+    def hpa(self, name: str) -> Document:
+        """Return the autoscaler of a workload."""
+        found: Document = self.cluster.get("HorizontalPodAutoscaler", name, NAMESPACE)
+        return found
+
+    def floor(self, name: str) -> int:
+        """Return the floor that is published for a workload now."""
+        return self.audit.published(Place(NAMESPACE, name), CLOCK.wall())
+
+    def events(self, name: str) -> list[Document]:
+        """Return the events about an autoscaler."""
+        return [each for each in self.cluster.list("Event", NAMESPACE) if each["involvedObject"]["name"] == name]
+
+    def annotate(self, name: str, **annotations: str | None) -> None:
+        """Set annotations of ours by their last part; None takes one away."""
+        change = {f"fastpath.io/{key}": value for key, value in annotations.items()}
+        self.cluster.patch("HorizontalPodAutoscaler", name, {"metadata": {"annotations": change}}, NAMESPACE)
+
+    def remove_handshake(self, name: str) -> None:
+        """Take the metric of the floor out of the spec."""
+        metrics = [each for each in self.hpa(name)["spec"]["metrics"] if boosting.METRIC not in str(each)]
+        self.cluster.patch("HorizontalPodAutoscaler", name, {"spec": {"metrics": metrics}}, NAMESPACE)
+
+    def _pod_changed(self, change: Change) -> None:
+        record = change.new or change.old
+        assert record is not None
+        if record.namespace != NAMESPACE:
+            return
+        status = record.document["status"]
+        if change.new is None:
+            self.pod_ends(record.name)
+        elif status["phase"] == "Running":
+            self.pod_runs(record.name, record.labels["app"], status["podIP"])
+
+    async def run(self) -> None:
+        """Start and stop pods for ever."""
+        workloads = Workloads(self.cluster, startup=self.startup, address=lambda _: self.free.popleft())
+        while True:
+            workloads.step(CLOCK.wall())
+            await asyncio.sleep(_STEP_SECONDS)
+
+
+async def until_none(find: Callable[[], Sequence[object]], seconds: float) -> None:
+    """Return as soon as nothing is found any more; fail the test with what is still found after so many seconds."""
+    found = find()
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            while found := find():  # noqa: ASYNC110 - a cluster comes to it by itself
+                await asyncio.sleep(0.05)
+    assert not found, found
+
+
+def addresses() -> list[str]:
+    """Return loopback addresses, more than there are pods at any time."""
+    return [f"127.84.{number >> 8}.{number & 255}" for number in range(1, _ADDRESSES + 1)]
+
+
+@contextlib.asynccontextmanager
+async def running(startup: float = _STARTUP) -> AsyncIterator[World]:
+    """Run an empty world until the block ends, whose pods take `startup` seconds to be ready."""
+    async with contextlib.AsyncExitStack() as stack:
+        cluster = await stack.enter_async_context(Cluster(now=CLOCK.wall))
+        for document in yaml.safe_load_all(crd.PATH.read_text()):
+            cluster.create(document)
+        cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": HOME}})
+        series = SeriesSet(interval=SCRAPE)
+        prometheus = await stack.enter_async_context(Prometheus(series, now=CLOCK.wall))
+        world = World(cluster, prometheus, series, startup)
+        await stack.enter_async_context(world.listening())
+        ticking = asyncio.create_task(world.run(), name="workloads")
+        try:
+            yield world
+        finally:
+            ticking.cancel()
+            await asyncio.gather(ticking, return_exceptions=True)
+
+
+def _listen(hosts: Sequence[str]) -> list[socket.socket]:
+    """Return a socket for each host, all of one port."""
+    found: list[socket.socket] = []
+    port = 0
+    for host in hosts:
+        each = socket.socket()
+        each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        each.bind((host, port))
+        port = each.getsockname()[1]
+        found.append(each)
+    return found

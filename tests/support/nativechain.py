@@ -1,0 +1,259 @@
+"""The native controller's way to its metrics: Fastpath as a process, a server between the two that is late, and the stand-in itself.
+
+What is between stands for the API server's aggregation layer, and for whatever makes the native controller see metrics late: another
+adapter with a cache, a long scrape interval. Law: answers about ``fastpath_replicas`` are never held back; all others are as old as a test says.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import random
+import signal
+import socket
+import ssl
+import sys
+from collections import defaultdict, deque
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, Self
+
+import aiohttp
+from aiohttp import web
+from yarl import URL
+
+from adapter.demo import nativehpa
+from adapter.demo.nativehpa import Adapter
+from adapter.model import boosting
+from adapter.sandbox.listener import Listener
+from tests.support import adapter as support
+from tests.support.boosting import CLOCK, FLAGS, HOME, PERIOD, RATIOS, SETTINGS, World
+from tests.support.kubectl import TOKEN
+from tests.support.scalewrites import Audit, Place
+
+ROOT = Path(__file__).parents[2]
+
+_START_SECONDS = 40.0
+
+
+class Listening(Protocol):
+    """A server on a port of loopback."""
+
+    @property
+    def port(self) -> int:
+        """Where."""
+        ...
+
+
+class Audited(Protocol):
+    """A world with an audit."""
+
+    @property
+    def audit(self) -> Audit:
+        """Who knows what is published."""
+        ...
+
+
+class _Answer(NamedTuple):
+    status: int
+    body: bytes
+    kind: str
+
+
+class Fastpath:
+    """A `fastpath serve` process on a world. `start` may be called again after its end."""
+
+    def __init__(self, world: World, directory: Path, *arguments: str, pod: str = "fastpath-0") -> None:
+        self.port = _free_port()
+        self.local_port = _free_port()
+        self.pod = pod
+        self.process: asyncio.subprocess.Process | None = None
+        self._file = directory / f"{pod}.log"
+        (directory / "rules.yaml").write_text(world.rules)
+        support.admit(world.cluster)
+        self._arguments = (
+            "--bind-address=127.0.0.1",
+            f"--secure-port={self.port}",
+            f"--cert-dir={directory / pod}",
+            f"--config={directory / 'rules.yaml'}",
+            f"--prometheus-url={world.prometheus.url}",
+            f"--lister-kubeconfig={world.cluster.kubeconfig(directory / 'fastpath-kubeconfig')}",
+            *FLAGS,
+            *arguments,
+        )
+
+    async def start(self) -> None:
+        """Start it and return when it is ready."""
+        environment = {"POD_NAME": self.pod, "POD_NAMESPACE": HOME, "PYTHONPATH": str(ROOT)}
+        with self._file.open("ab") as log:
+            self.process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "adapter", "serve", *self._arguments),
+                stdout=log,
+                stderr=log,
+                env=os.environ | environment,
+            )
+        async with asyncio.timeout(_START_SECONDS), aiohttp.ClientSession() as session:
+            while self.process.returncode is None:
+                with contextlib.suppress(aiohttp.ClientError):
+                    url = f"https://127.0.0.1:{self.port}/readyz"
+                    async with session.get(url, ssl=False) as response:
+                        if response.status == 200:
+                            return
+                await asyncio.sleep(0.05)
+        raise AssertionError(f"{self.pod} did not start:\n{self.log}")
+
+    async def end(self, by: signal.Signals = signal.SIGTERM) -> None:
+        """End it and wait for that; nothing happens when it does not run."""
+        if self.process is not None and self.process.returncode is None:
+            self.process.send_signal(by)
+            await self.process.wait()
+
+    @property
+    def log(self) -> str:
+        """What it has printed so far."""
+        return self._file.read_text()
+
+
+@contextlib.asynccontextmanager
+async def serving(world: World, directory: Path, *arguments: str, pod: str = "fastpath-0") -> AsyncIterator[Fastpath]:
+    """Run `fastpath serve` until the block ends; its log is shown when the block fails."""
+    fastpath = Fastpath(world, directory, *arguments, pod=pod)
+    try:
+        await fastpath.start()
+        yield fastpath
+    except BaseException:
+        sys.stderr.write(fastpath.log)
+        raise
+    finally:
+        await fastpath.end()
+
+
+class Stale(NamedTuple):
+    """An answer about a floor that was lower than what was published all the time while it was made."""
+
+    time: float
+    target: Place
+    published: int
+    answered: int
+
+
+class Front:
+    """Hands questions to any of `processes` that listens. An answer is that to the question `lag` askings ago, but of a floor or a ratio.
+
+    A ratio that is late, multiplied by today's pods, makes the native controller swing for ever, boosted or not.
+
+    `others` answer all but floors where they are given: a cluster whose metrics do not go away with the booster.
+    """
+
+    def __init__(
+        self,
+        world: Audited,
+        processes: Sequence[Listening],
+        *,
+        others: Sequence[Listening] = (),
+        lag: int = 0,
+        token: str = TOKEN,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self.processes = list(processes)
+        self.others = list(others) or self.processes
+        self.lag = lag
+        self.stale: list[Stale] = []
+        self.floors: defaultdict[str, list[tuple[float, int, str]]] = defaultdict(list)
+        """The answers about floors, by name of the autoscaler: when, status, and value or message."""
+        self._world = world
+        self._before: defaultdict[str, deque[_Answer]] = defaultdict(deque)
+        self._listener = Listener(self._handle, "127.0.0.1", 0, tls)
+        self._token = token
+        self._session: aiohttp.ClientSession | None = None
+        self._turn = 0
+
+    async def __aenter__(self) -> Self:
+        self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10))
+        await self._listener.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._listener.stop()
+        assert self._session is not None
+        await self._session.close()
+
+    @property
+    def url(self) -> str:
+        """Return the base URL."""
+        return self._listener.url
+
+    @property
+    def is_late(self) -> bool:
+        """Tell whether all answers that have been asked for are as late by now as they will be."""
+        return bool(self._before) and all(len(each) > self.lag for each in self._before.values())
+
+    async def ask(self, path: str, accept: str = "application/json") -> _Answer:
+        """Return what the next process that listens answers now, and 503 where none does."""
+        assert self._session is not None
+        asked = self.processes if boosting.METRIC in path else self.others
+        self._turn += 1
+        for number in range(len(asked)):
+            port = asked[(self._turn + number) % len(asked)].port
+            url = URL(f"https://127.0.0.1:{port}{path}", encoded=True)
+            headers = {"Authorization": f"Bearer {self._token}", "Accept": accept}
+            with contextlib.suppress(aiohttp.ClientError):
+                async with self._session.get(url, headers=headers, ssl=False) as response:
+                    return _Answer(response.status, await response.read(), response.headers.get("Content-Type", ""))
+        return _Answer(503, b"service unavailable", "text/plain")
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        path = request.path_qs
+        if boosting.METRIC in path:
+            answer = await self._ask_floor(path)
+        else:
+            answer = await self.ask(path, request.headers.get("Accept", "application/json"))
+            if answer.status == 200 and "/namespaces/" in path and not any(name in path for name in RATIOS):
+                before = self._before[path]
+                before.append(answer)
+                while len(before) > self.lag + 1:
+                    before.popleft()
+                answer = before[0]
+        return web.Response(status=answer.status, body=answer.body, headers={"Content-Type": answer.kind})
+
+    async def _ask_floor(self, path: str) -> _Answer:
+        named = [part for part in URL(path, encoded=True).path.split("/") if part]
+        name = URL(path).query.get("labelSelector", "").partition("=")[2] or named[-2]
+        target = Place(named[named.index("namespaces") + 1], name)
+        at_first = self._world.audit.published(target, CLOCK.wall())
+        answer = await self.ask(path)
+        now = CLOCK.wall()
+        published = min(at_first, self._world.audit.published(target, now))
+        said = answer.body.decode()
+        if answer.status == 200:
+            said = _value_of(json.loads(said))
+            if int(said) < published:
+                self.stale.append(Stale(now, target, published, int(said)))
+        self.floors[name].append((now, answer.status, said))
+        return answer
+
+
+def _value_of(document: Any) -> str:
+    (item,) = document["items"]
+    value: str = item["value"]
+    return value
+
+
+@contextlib.asynccontextmanager
+async def controlling(world: World, front: Front, directory: Path, *, period: float = PERIOD) -> AsyncIterator[None]:
+    """Run the stand-in of the native controller until the block ends; it asks what is in front."""
+    authority = directory / "unused.crt"
+    authority.write_text("what it asks speaks plain HTTP")
+    kubeconfig = world.cluster.kubeconfig(directory / "native-kubeconfig")
+    adapter, dice = Adapter(front.url, authority, TOKEN), random.Random(3)
+    async with nativehpa.running(
+        kubeconfig, adapter, directory, CLOCK, period=period, settings=SETTINGS, random=dice.random
+    ):
+        yield
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,154 @@
+"""The audit of who wrote which count: judged by hand-made objects."""
+
+from typing import Any
+
+import pytest
+
+from adapter.model import floors
+from adapter.model.floors import FloorEntry
+from adapter.model.instants import FineInstant, span_of
+from adapter.sandbox.cluster import Cluster
+from adapter.sandbox.workloads import deployment
+from tests.support.clock import FakeClock
+from tests.support.scalewrites import NATIVE, Audit, Place, follow
+
+HOLD = 10.0
+WEB = Place("shop", "web")
+
+
+class Case:
+    """An audit with one target of 4 replicas and its autoscaler; time stands still but for `at`."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock(1000.0)
+        self.audit = Audit(self.clock.wall, HOLD)
+        self.status(4)
+        self.write(4, "somebody")
+
+    def at(self, seconds: float) -> None:
+        self.clock.advance(1000.0 + seconds - self.clock.wall())
+
+    def write(self, count: int, by: str) -> None:
+        entry = {"manager": by, "fieldsV1": {"f:spec": {"f:replicas": {}}}}
+        other = {"manager": "kubectl", "fieldsV1": {"f:spec": {"f:template": {}}}}
+        metadata = {"namespace": "shop", "name": "web", "managedFields": [other, entry]}
+        self.audit.saw_target({"metadata": metadata, "spec": {"replicas": count}})
+
+    def status(self, current: int) -> None:
+        metadata = {"namespace": "shop", "name": "web-hpa", "uid": "u"}
+        status = {"currentReplicas": current, "lastScaleTime": str(self.clock.wall())}
+        spec = {"scaleTargetRef": {"name": "web"}}
+        self.audit.saw_autoscaler({"metadata": metadata, "spec": spec, "status": status})
+
+    def publish(self, count: int, seconds: float) -> None:
+        entry = FloorEntry("shop", "web-hpa", "u", count, FineInstant(span_of(self.clock.wall() + seconds)))
+        metadata = {"namespace": "fastpath", "name": "fastpath-floors"}
+        self.audit.saw_floors({"metadata": metadata, "data": {"u": floors.encode_entry(entry)}})
+
+
+def test_who_wrote_what() -> None:
+    case = Case()
+    case.at(1)
+    case.write(6, NATIVE)
+    case.write(6, "somebody")  # changes nothing
+    case.at(2)
+    case.write(3, "kubectl")
+    assert [write[2:] for write in case.audit.writes] == [(4, 6, NATIVE), (6, 3, "kubectl")]
+    assert [write.time for write in case.audit.of("web", since=1001.5)] == [1002.0]
+    assert case.audit.of("other") == []
+    assert case.audit.reversals == []
+
+
+@pytest.mark.parametrize(
+    ("after", "later", "counted"),
+    [
+        pytest.param(8, 1, [8], id="below what was raised"),
+        pytest.param(9, 1, [], id="within tolerance"),
+        pytest.param(8, 11, [], id="no longer held"),
+        pytest.param(12, 1, [], id="a raise"),
+    ],
+)
+def test_what_takes_back(after: int, later: float, counted: list[int]) -> None:
+    case = Case()
+    case.write(10, "fastpath")
+    case.at(later)
+    case.write(after, "kubectl")
+    assert [each.write.after for each in case.audit.counted] == counted
+
+
+def test_a_published_floor_holds_longer_than_the_shortest_hold() -> None:
+    case = Case()
+    case.publish(10, 60)
+    case.write(10, "fastpath")
+    case.at(30)
+    case.write(8, "kubectl")
+    assert [each.floor for each in case.audit.counted] == [10]
+    assert case.audit.unpublished == []
+    case.audit.saw_floors({"metadata": {"namespace": "fastpath", "name": "fastpath-floors"}})
+    case.write(4, "kubectl")
+    assert len(case.audit.counted) == 1
+
+
+def test_a_raise_without_a_floor_is_told() -> None:
+    case = Case()
+    case.publish(8, 60)
+    case.write(10, "fastpath")
+    assert [write.after for write in case.audit.unpublished] == [10]
+
+
+def test_the_native_controllers_old_decision_is_excused_once() -> None:
+    case = Case()
+    case.write(10, "fastpath")
+    case.at(1)
+    case.write(4, NATIVE)
+    assert len(case.audit.counted) == 1, "not before it says of which count it knew"
+    case.status(4)
+    assert case.audit.counted == []
+    assert [each.excuse for each in case.audit.reversals] == ["decided on 4 replicas"]
+    case.write(10, "fastpath")
+    case.at(2)
+    case.write(4, NATIVE)
+    case.status(10)
+    assert len(case.audit.counted) == 1, "it knew of 10"
+
+
+def test_what_the_native_controller_writes_next_is_not_excused() -> None:
+    case = Case()
+    case.write(10, "fastpath")
+    case.at(1)
+    case.write(12, NATIVE)
+    case.at(2)
+    case.write(4, NATIVE)
+    case.status(4)
+    assert len(case.audit.counted) == 1
+
+
+def test_nobody_else_is_excused() -> None:
+    case = Case()
+    case.write(10, "fastpath")
+    case.write(4, "kubectl")
+    case.status(4)
+    assert len(case.audit.counted) == 1
+
+
+async def test_follows_a_sandbox() -> None:
+    async with Cluster() as cluster:
+        cluster.create(deployment("web", "shop", 2))
+        audit = Audit(FakeClock().wall, HOLD)
+        spec = {"scaleTargetRef": {"kind": "Deployment", "name": "web"}}
+        hpa: dict[str, Any] = {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "spec": spec}
+        made = cluster.create(hpa | {"metadata": {"name": "web-hpa", "namespace": "shop"}})
+        follow(cluster, audit)
+        entry = FloorEntry("shop", "web-hpa", made["metadata"]["uid"], 7, FineInstant(span_of(FakeClock().wall() + 60)))
+        named = {"name": "fastpath-floors", "namespace": "fastpath"}
+        floor = {"apiVersion": "v1", "kind": "ConfigMap", "data": {entry.uid: floors.encode_entry(entry)}}
+        cluster.create(floor | {"metadata": named})
+        assert audit.published(WEB, FakeClock().wall()) == 0, "without the label it is not one of ours"
+        cluster.patch("ConfigMap", named["name"], {"metadata": {"labels": {floors.LABEL: "true"}}}, "fastpath")
+        assert audit.published(WEB, FakeClock().wall()) == 7
+        cluster.scale("Deployment", "web", 7, "shop", manager="fastpath")
+        cluster.scale("Deployment", "web", 3, "shop", manager="argocd-controller")
+        cluster.delete("Deployment", "web", "shop")
+        assert [each.write.by for each in audit.counted] == ["argocd-controller"]
+        assert audit.targets() == [WEB]
+        assert audit.unpublished == []
