@@ -7,22 +7,24 @@ Counted from that moment, at the pod, to the moment at which the API server has 
 
 `gauge` and `counter` are scraped directly each second, the counter's rate is over 5 s; `prometheus_quick` and `prometheus_slow` are
 gauges that Prometheus scrapes each second and every 15 s; `native` is a gauge that Prometheus scrapes every 15 s for a
-HorizontalPodAutoscaler that is synced every 15 s. All run at the same time. No pods come when a Scale is
-written: the load of each stays what it is.
+HorizontalPodAutoscaler that is synced every 15 s. `boosted` is the same chain, whose autoscalers ask for a boost: the scaler scrapes their
+pods each second, the controller reads the floor from `fastpath serve`. All run at the same time. No pods come when a Scale is written: the
+load of each stays what it is.
+
+Of the boosted is told too how many the controller raised before Fastpath did (`boosted_native_first`), and how often it lowered one
+again (`boosted_reversals`): each is watched for two periods after the last step, and before its step its load is so low that a controller
+which sees it late and knows no floor would.
 """
 
 import asyncio
 import contextlib
-import math
 import random
 import resource
 import shutil
 import statistics
 import sys
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -32,46 +34,17 @@ from adapter.demo.metricsource import Job
 from adapter.demo.nativehpa import Adapter
 from adapter.demo.scalewatch import ScaleWatch
 from adapter.sandbox.cluster import Cluster
-from adapter.sandbox.exporter import Exporter
 from adapter.sandbox.reviews import TokenVerdict
-from adapter.sandbox.series import Series, SeriesSet
-from adapter.sandbox.workloads import Workloads, deployment
-from benchmarks import common, load
+from benchmarks import common, load, stepping
 from benchmarks.common import Goal, Report
 from benchmarks.stage import ROOT, Stage
+from benchmarks.stepping import CASES, NAMESPACE, Workload
+from tests.support import scalewrites
+from tests.support.scalewrites import Audit
 
 CLOCK = SystemClock()
-NAMESPACE = "shop"
 SEED = 20_261_120
-_LOW, _HIGH, _TARGET = 9.5, 19.5, 10
-_WINDOW = 5.0
-_QUICK = 1.0
 _START_SECONDS = 90.0
-_BARE = "sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)"
-_RATE = "sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)"
-
-CASES = ("gauge", "counter", "prometheus_quick", "prometheus_slow", "native")
-
-
-@dataclass(slots=True)
-class Workload:
-    """A Deployment and the load of each of its pods, which steps at `step` (epoch seconds)."""
-
-    case: str
-    name: str
-    begun: float
-    step: float = math.inf
-
-    @property
-    def series(self) -> str:
-        """What its pods call their load."""
-        return f"{self.case}_load" + ("_total" if self.case == "counter" else "")
-
-    def read(self, now: float) -> float:
-        """Return what a pod shows."""
-        if self.case == "counter":
-            return _LOW * (now - self.begun) + (_HIGH - _LOW) * max(0.0, now - self.step)
-        return _HIGH if now >= self.step else _LOW
 
 
 def main() -> None:
@@ -86,6 +59,8 @@ def main() -> None:
     goals = {
         "gauge_p50_seconds": Goal("gauge", 0.7, "s"),
         "gauge_max_seconds": Goal("gauge", 1.5, "s"),
+        "boosted_p50_seconds": Goal("boosted", 1.0, "s"),
+        "boosted_reversals": Goal("boosted", 0, ""),
     }
     report = Report("reaction", {"seed": SEED, **vars(sizes)}, goals)
     with Stage() as stage:
@@ -95,30 +70,29 @@ def main() -> None:
 
 
 async def _run(stage: Stage, count: int, pods: int, slow: float, seconds: float) -> dict[str, float]:
-    begun = CLOCK.wall()
-    workloads = [
-        Workload(case, f"{case.replace('_', '-')}-{number}", begun) for case in CASES for number in range(count)
-    ]
+    workloads = stepping.cast(count, CLOCK.wall())
     async with contextlib.AsyncExitStack() as stack:
         cluster = Cluster(now=CLOCK.wall)
         await stack.enter_async_context(cluster)
         cluster.reviews.token = lambda spec: TokenVerdict(spec["token"] == load.TOKEN, "benchmark")
         for document in yaml.safe_load_all((ROOT / "manifests/crd/fastpathautoscalers.yaml").read_text()):
             cluster.create(document)
-        port, addresses = await stack.enter_async_context(_pods(cluster, workloads, pods))
+        port, addresses = await stack.enter_async_context(stepping.listening(cluster, workloads, pods, CLOCK.wall))
         quick = [address for case, address in addresses if case == "prometheus_quick"]
         others = [address for case, address in addresses if case != "prometheus_quick"]
-        jobs = [Job("quick", quick, _QUICK), Job("slow", others, slow)]
+        jobs = [Job("quick", quick, stepping.INTERVAL), Job("slow", others, slow)]
         program = shutil.which("prometheus") or ""
         prometheus = await stack.enter_async_context(
             metricsource.running(program, jobs, stage.directory / "prometheus")
         )
         for workload in workloads:
-            cluster.create(_autoscaler(workload, pods))
-        rules = _rules(port)
+            cluster.create(stepping.autoscaler(workload, pods))
         kubeconfig = cluster.kubeconfig(stage.directory / "kubeconfig")
         relist = ("--metrics-relist-interval=2s", "--metrics-max-age=2m")
-        served = await asyncio.to_thread(stage.start_adapter, kubeconfig, prometheus, rules, *relist)
+        # to the native controller the boosted show no more than its own do: samples of Prometheus
+        rules = stepping.rules(port, ("gauge", "counter"))
+        served = await asyncio.to_thread(stage.start_adapter, kubeconfig, prometheus, rules, "--serve-floors", *relist)
+        rules = stepping.rules(port, ("gauge", "counter", "boosted"))
         await asyncio.to_thread(stage.start_scaler, kubeconfig, prometheus, rules, *relist)
         adapter = Adapter(f"https://127.0.0.1:{served.port}", stage.authority, load.TOKEN)
         spread = random.Random(SEED)
@@ -126,79 +100,17 @@ async def _run(stage: Stage, count: int, pods: int, slow: float, seconds: float)
             nativehpa.running(kubeconfig, adapter, stage.directory, CLOCK, period=slow, random=spread.random)
         )
         await _until_active(cluster, workloads, 2 * slow)
-        await asyncio.sleep(_WINDOW)  # so that every rate is over a whole window
-        watch = ScaleWatch(cluster, CLOCK.wall)
+        await asyncio.sleep(stepping.WINDOW)  # so that every rate is over a whole window
+        watch, audit = ScaleWatch(cluster, CLOCK.wall), Audit(CLOCK.wall, slow)
+        scalewrites.follow(cluster, audit)
         begin = CLOCK.wall() + 0.5
         for workload in workloads:
             workload.step = begin + seconds * spread.random()
-        await _until_written(watch, workloads, pods, begin + seconds + 4 * slow + _WINDOW + 5)
+        await _until_written(watch, workloads, pods, begin + seconds + 4 * slow + stepping.WINDOW + 5)
+        # what was raised last is looked at by the native controller once more
+        await asyncio.sleep(max(0.0, begin + seconds + 2 * slow - CLOCK.wall()))
     (log,) = stage.directory.glob("scaler-*.log")
-    return _figures(watch, workloads, pods, log)
-
-
-@contextlib.asynccontextmanager
-async def _pods(
-    cluster: Cluster, workloads: Sequence[Workload], pods: int
-) -> AsyncIterator[tuple[int, list[tuple[str, str]]]]:
-    """Let every pod run and listen at its own address; gives their port, and what case listens at which address and port."""
-    by_name = {workload.name: workload for workload in workloads}
-    given: list[str] = []
-
-    def address(_: int) -> str:
-        number = len(given)
-        given.append(f"127.84.{number >> 8}.{number & 255}")
-        return given[-1]
-
-    for name in by_name:
-        cluster.create(deployment(name, NAMESPACE, pods))
-    Workloads(cluster, startup=0.0, address=address).step(CLOCK.wall())
-    async with contextlib.AsyncExitStack() as stack:
-        port, addresses = 0, []
-        for pod in cluster.list("Pod", NAMESPACE):
-            workload = by_name[pod["metadata"]["labels"]["app"]]
-            labels = {"namespace": NAMESPACE, "pod": pod["metadata"]["name"]}
-            kind = "counter" if workload.case == "counter" else "gauge"
-            shown = SeriesSet([Series(workload.series, labels, workload.read, type=kind)])  # type: ignore[arg-type]  # a literal
-            exporter = Exporter(shown, CLOCK.wall, host=pod["status"]["podIP"], port=port)
-            await stack.enter_async_context(exporter)
-            port = int(exporter.address.rpartition(":")[2])
-            addresses.append((workload.case, exporter.address))
-        yield port, addresses
-
-
-def _rules(port: int) -> dict[str, Any]:
-    places = {"namespace": {"resource": "namespace"}, "pod": {"resource": "pod"}}
-
-    def rule(series: str, query: str = _BARE, **more: object) -> dict[str, object]:
-        asked = f'{series}{{namespace!="",pod!=""}}'
-        return {"seriesQuery": asked, "resources": {"overrides": places}, "metricsQuery": query, **more}
-
-    direct = {"interval": f"{_QUICK:g}s", "window": f"{_WINDOW:g}s", "port": port}
-    named = {"matches": "^(.*)_total$", "as": "${1}"}
-    return {
-        "rules": [
-            rule("gauge_load", scrape=direct),
-            rule("counter_load_total", _RATE, name=named, scrape=direct),
-            *(rule(f"{case}_load") for case in CASES[2:]),
-        ]
-    }
-
-
-def _autoscaler(workload: Workload, pods: int) -> dict[str, Any]:
-    native = workload.case == "native"
-    metric = {"name": f"{workload.case}_load"}
-    target = {"type": "AverageValue", "averageValue": str(_TARGET)}
-    return {
-        "apiVersion": "autoscaling/v2" if native else "fastpath.io/v1alpha1",
-        "kind": "HorizontalPodAutoscaler" if native else "FastPathAutoscaler",
-        "metadata": {"name": workload.name, "namespace": NAMESPACE},
-        "spec": {
-            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": workload.name},
-            "minReplicas": pods,
-            "maxReplicas": 5 * pods,
-            "metrics": [{"type": "Pods", "pods": {"metric": metric, "target": target}}],
-        },
-    }
+    return _figures(watch, workloads, pods, log) | _disputes(audit, workloads)
 
 
 async def _until_active(cluster: Cluster, workloads: Sequence[Workload], more: float) -> None:
@@ -223,14 +135,10 @@ async def _until_active(cluster: Cluster, workloads: Sequence[Workload], more: f
 
 async def _until_written(watch: ScaleWatch, workloads: Sequence[Workload], pods: int, deadline: float) -> None:
     """Wait until every workload has all that it needs, or the time is over."""
-    while any(_reaction(watch, each, _needed(pods)) is None for each in workloads):
+    while any(_reaction(watch, each, stepping.needed(pods)) is None for each in workloads):
         await asyncio.sleep(0.1)
         if CLOCK.wall() > deadline:
             return
-
-
-def _needed(pods: int) -> int:
-    return math.ceil(pods * _HIGH / _TARGET)
 
 
 def _reaction(watch: ScaleWatch, workload: Workload, least: int = 0) -> float | None:
@@ -244,7 +152,7 @@ def _figures(watch: ScaleWatch, workloads: Sequence[Workload], pods: int, log: P
     unwritten = 0
     for case in CASES:
         mine = [each for each in workloads if each.case == case]
-        for prefix, least in (("", 0), ("all_", _needed(pods))):
+        for prefix, least in (("", 0), ("all_", stepping.needed(pods))):
             found = [_reaction(watch, each, least) for each in mine]
             times = [each for each in found if each is not None]
             unwritten += len(found) - len(times)
@@ -253,10 +161,22 @@ def _figures(watch: ScaleWatch, workloads: Sequence[Workload], pods: int, log: P
             figures[f"{case}_{prefix}p50_seconds"] = statistics.median(times)
             figures[f"{case}_{prefix}mean_seconds"] = statistics.fmean(times)
             figures[f"{case}_{prefix}max_seconds"] = max(times)
-        above = sum(watch.highest(NAMESPACE, each.name, 0.0) > _needed(pods) for each in mine)
+        above = sum(watch.highest(NAMESPACE, each.name, 0.0) > stepping.needed(pods) for each in mine)
         figures[f"{case}_above_needed"] = above
     figures["unwritten"] = unwritten
     return figures
+
+
+def _disputes(audit: Audit, workloads: Sequence[Workload]) -> dict[str, float]:
+    """Return how the native controller crossed Fastpath at the boosted: who was first, and what was lowered again."""
+    first = reversals = 0
+    for each in workloads:
+        if each.case == "boosted":
+            writes = audit.of(each.name)
+            raises = [write for write in writes if write.after > write.before]
+            first += bool(raises) and raises[0].by != scalewrites.BOOSTER
+            reversals += sum(write.after < write.before for write in writes if write.by == scalewrites.NATIVE)
+    return {"boosted_native_first": first, "boosted_reversals": reversals}
 
 
 if __name__ == "__main__":

@@ -105,8 +105,8 @@ def _run(name: str, arguments: str) -> dict[str, Any]:
         pytest.param(
             "reaction",
             "--workloads 2 --slow 1 --seconds 1",
-            {"gauge_p50_seconds", "gauge_max_seconds"},
-            {"unwritten": 0},
+            {"gauge_p50_seconds", "gauge_max_seconds", "boosted_p50_seconds", "boosted_reversals"},
+            {"unwritten": 0, "boosted_reversals": 0},
             id="reaction",
         ),
     ],

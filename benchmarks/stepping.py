@@ -1,0 +1,142 @@
+"""The workloads of `benchmarks.reaction`: pods whose load steps once, how their metric is read, and the autoscalers of each case.
+
+Here: what stands in the sandbox cluster, and the rules of the programs. Not here: those programs, and what is measured. Law: within a
+case nothing differs but the moment of the step, and a pod's load depends on time alone.
+"""
+
+import contextlib
+import math
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from adapter.model import boosting
+from adapter.model.autoscaling import encode_scalar
+from adapter.sandbox.cluster import Cluster
+from adapter.sandbox.exporter import Exporter
+from adapter.sandbox.series import Series, SeriesSet
+from adapter.sandbox.workloads import Workloads, deployment
+
+NAMESPACE = "shop"
+CASES = ("gauge", "counter", "prometheus_quick", "prometheus_slow", "native", "boosted")
+HPA_CASES = ("native", "boosted")
+"""Those of a HorizontalPodAutoscaler; the others have a FastPathAutoscaler."""
+
+INTERVAL = 1.0
+"""How often pods are read, in seconds, where they are read often."""
+
+WINDOW = 5.0
+"""What the rate of a counter is over, in seconds, where pods are scraped."""
+
+_LOW, _HIGH, _TARGET = 9.5, 19.5, 10
+_BOOSTED_LOW = 8.0
+"""Beyond tolerance: a controller that has not seen the step would take the raise back."""
+
+_BARE = "sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)"
+_RATE = "sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)"
+
+
+@dataclass(slots=True)
+class Workload:
+    """A Deployment and the load of each of its pods, which steps at `step` (epoch seconds)."""
+
+    case: str
+    name: str
+    begun: float
+    step: float = math.inf
+
+    @property
+    def series(self) -> str:
+        """What its pods call their load."""
+        return f"{self.case}_load" + ("_total" if self.case == "counter" else "")
+
+    def read(self, now: float) -> float:
+        """Return what a pod shows."""
+        if self.case == "counter":
+            return _LOW * (now - self.begun) + (_HIGH - _LOW) * max(0.0, now - self.step)
+        low = _BOOSTED_LOW if self.case == "boosted" else _LOW
+        return _HIGH if now >= self.step else low
+
+
+def cast(count: int, begun: float) -> list[Workload]:
+    """Return so many workloads of each case."""
+    return [Workload(case, f"{case.replace('_', '-')}-{number}", begun) for case in CASES for number in range(count)]
+
+
+def needed(pods: int) -> int:
+    """Return how many replicas a workload of so many pods needs after its step."""
+    return math.ceil(pods * _HIGH / _TARGET)
+
+
+@contextlib.asynccontextmanager
+async def listening(
+    cluster: Cluster, workloads: Sequence[Workload], pods: int, now: Callable[[], float]
+) -> AsyncIterator[tuple[int, list[tuple[str, str]]]]:
+    """Let every pod run and listen at its own address; gives their port, and what case listens at which address and port."""
+    by_name = {workload.name: workload for workload in workloads}
+    given: list[str] = []
+
+    def address(_: int) -> str:
+        number = len(given)
+        given.append(f"127.84.{number >> 8}.{number & 255}")
+        return given[-1]
+
+    for name in by_name:
+        cluster.create(deployment(name, NAMESPACE, pods))
+    Workloads(cluster, startup=0.0, address=address).step(now())
+    async with contextlib.AsyncExitStack() as stack:
+        port, addresses = 0, []
+        for pod in cluster.list("Pod", NAMESPACE):
+            workload = by_name[pod["metadata"]["labels"]["app"]]
+            labels = {"namespace": NAMESPACE, "pod": pod["metadata"]["name"]}
+            kind = "counter" if workload.case == "counter" else "gauge"
+            shown = SeriesSet([Series(workload.series, labels, workload.read, type=kind)])  # type: ignore[arg-type]  # a literal
+            exporter = Exporter(shown, now, host=pod["status"]["podIP"], port=port)
+            await stack.enter_async_context(exporter)
+            port = int(exporter.address.rpartition(":")[2])
+            addresses.append((workload.case, exporter.address))
+        yield port, addresses
+
+
+def rules(port: int, scraped: Sequence[str]) -> dict[str, Any]:
+    """Return rules for all cases. The pods of the cases `scraped` are read directly, at this port; Prometheus is asked for the others."""
+    places = {"namespace": {"resource": "namespace"}, "pod": {"resource": "pod"}}
+    direct = {"interval": f"{INTERVAL:g}s", "window": f"{WINDOW:g}s", "port": port}
+
+    def rule(case: str) -> dict[str, object]:
+        counts = case == "counter"
+        series = f"{case}_load_total" if counts else f"{case}_load"
+        return {
+            "seriesQuery": f'{series}{{namespace!="",pod!=""}}',
+            "resources": {"overrides": places},
+            "metricsQuery": _RATE if counts else _BARE,
+            **({"name": {"matches": "^(.*)_total$", "as": "${1}"}} if counts else {}),
+            **({"scrape": direct} if case in scraped else {}),
+        }
+
+    return {"rules": [rule(case) for case in CASES]}
+
+
+def autoscaler(workload: Workload, pods: int) -> dict[str, Any]:
+    """Return the autoscaler of a workload of so many pods."""
+    native = workload.case in HPA_CASES
+    metadata: dict[str, Any] = {"name": workload.name, "namespace": NAMESPACE}
+    target = {"type": "AverageValue", "averageValue": str(_TARGET)}
+    metrics: list[Any] = [{"type": "Pods", "pods": {"metric": {"name": f"{workload.case}_load"}, "target": target}}]
+    if workload.case == "boosted":
+        metadata["annotations"] = {boosting.MODE_ANNOTATION: "boost"}
+        floor = boosting.handshake(workload.name, boosting.EXTERNAL)
+        metrics.append(msgspec.to_builtins(floor, enc_hook=encode_scalar))
+    return {
+        "apiVersion": "autoscaling/v2" if native else "fastpath.io/v1alpha1",
+        "kind": "HorizontalPodAutoscaler" if native else "FastPathAutoscaler",
+        "metadata": metadata,
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": workload.name},
+            "minReplicas": pods,
+            "maxReplicas": 5 * pods,
+            "metrics": metrics,
+        },
+    }
