@@ -7,8 +7,8 @@ import pytest
 
 from adapter import monitoring
 from adapter.cli import main
-from adapter.config import chart, checkflags, deployflags, flagtable, rulesfile, scrapekeys
-from adapter.model import durations
+from adapter.config import chart, checkflags, deployflags, doctorflags, flagtable, rulesfile, scrapekeys
+from adapter.model import boosting, durations
 from adapter.model.resources import BUILTIN
 from adapter.rules import compile as compiler
 from adapter.rules import lint, template_functions
@@ -30,7 +30,8 @@ _FLAGS = (
     *checkflags.OWN,
     *deployflags.CERTS,
     *deployflags.PREFLIGHT,
-    *(each.option_strings[0].removeprefix("--") for each in docs.explain_flags()),
+    *doctorflags.OWN,
+    *(each.option_strings[-1].removeprefix("--") for each in (*docs.explain_flags(), *docs.boost_flags())),
 )
 _HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 
@@ -74,7 +75,7 @@ def test_every_metric_is_documented() -> None:
 
 
 def test_metrics_and_flags_that_pages_name_exist() -> None:
-    names = {row.name for row in monitoring.METRICS}
+    names = {row.name for row in monitoring.METRICS} | {boosting.METRIC}
     flags = {*_FLAGS, "help", "version"}
     for page in PAGES:
         text = page.read_text()

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from adapter.config import flagtable, rulesfile
-from adapter.model import autoscalerdocuments, resources
+from adapter.model import autoscalerdocuments, floors, resources
 from adapter.model.fastpathautoscaler import ADVISE, GROUP, PLURAL
 from adapter.model.shards import WHOLE
 from adapter.rules import compile as compiler
@@ -66,6 +66,12 @@ def _lease(namespace: str) -> list[Want]:
     return [Want(verb, "coordination.k8s.io", "leases", namespace, name) for verb in ("get", "create", "update")]
 
 
+def _floors(namespace: str) -> list[Want]:
+    name = floors.config_map_name(WHOLE)
+    wants = [Want(verb, "", "configmaps", namespace) for verb in ("list", "watch", "create")]
+    return wants + [Want(verb, "", "configmaps", namespace, name) for verb in ("get", "update")]
+
+
 def test_the_kind_is_part_of_the_overlay() -> None:
     assert overlay().one("CustomResourceDefinition")["spec"] == crd.definition()["spec"]
     labels = {each["metadata"]["labels"].get("app.kubernetes.io/name") for each in overlay().documents}
@@ -80,7 +86,7 @@ def test_the_overlay_starts_the_scaler() -> None:
 
 def test_the_scaler_may_do_what_it_does() -> None:
     rights = Rights(overlay(), "fastpath", "fastpath")
-    wants = [*_needs("shop"), *_lease("fastpath")]
+    wants = [*_needs("shop"), *_lease("fastpath"), *_floors("fastpath")]
     wants += [Want(verb, GROUP, f"{PLURAL}/status", "shop", "web") for verb in ("get", "patch")]
     wants += [Want(verb, "", "events", "shop") for verb in ("create", "patch")]
     wants += [Want("get", "apiextensions.k8s.io", "customresourcedefinitions", "", "rollouts.argoproj.io")]
@@ -98,13 +104,14 @@ def _writes(rights: Rights) -> set[tuple[str, str]]:
 
 SCALES = {("update", f"{plural}/scale") for _, plural in WORKLOADS}
 LEASES = {("create", "leases"), ("update", "leases")}
+FLOORS = {("create", "configmaps"), ("update", "configmaps")}
 
 
 def test_the_scaler_may_do_no_more() -> None:
     rights = Rights(overlay(), "fastpath", "fastpath")
     events = {("create", "events"), ("patch", "events")}
     reviews = {("create", "tokenreviews"), ("create", "subjectaccessreviews")}
-    assert _writes(rights) == SCALES | LEASES | events | reviews | {("patch", f"{PLURAL}/status")}
+    assert _writes(rights) == SCALES | LEASES | FLOORS | events | reviews | {("patch", f"{PLURAL}/status")}
     for want in (
         Want("get", "", "secrets", "shop"),
         Want("update", "coordination.k8s.io", "leases", "kube-system", "kube-scheduler"),
@@ -112,6 +119,9 @@ def test_the_scaler_may_do_no_more() -> None:
         Want("update", "autoscaling", "horizontalpodautoscalers", "shop", "web"),
         Want("update", "apps", "deployments", "shop", "web"),
         Want("get", "", "configmaps", "fastpath", "fastpath-rules"),
+        Want("update", "", "configmaps", "fastpath", "fastpath-rules"),
+        Want("delete", "", "configmaps", "fastpath", floors.config_map_name(WHOLE)),
+        Want("list", "", "configmaps", "shop"),
     ):
         assert not rights.allow(want), want
     for _, rule in rights.grants:

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from adapter import monitoring
-from adapter.cli import explain
-from adapter.config import checkflags, deployflags, flags
+from adapter.cli import boost, explain
+from adapter.config import checkflags, deployflags, doctorflags, flags
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
 
@@ -38,24 +38,45 @@ def render_flags() -> str:
             "",
             "Before or after them stands the autoscaler, `NAMESPACE/NAME`; [the fast-scaler](fast-scaler.md) has what is shown.",
             "",
-            *_render_explain(),
+            *_render_actions(explain_flags()),
             "",
+            "# Flags of `fastpath boost`",
+            "",
+            "Before or after them stands the manifest, a file or `-` for standard input.",
+            "",
+            *_render_actions(boost_flags()),
+            "",
+            "# Flags of `fastpath doctor`",
+            "",
+            "Before or after them stands an autoscaler, `NAMESPACE/NAME`, a namespace, or nothing for all. It takes the flags of `fastpath serve`",
+            "about the connection to Prometheus, and `--config`, as well.",
+            "",
+            flags.render_markdown(doctorflags.OWN),
         ]
     )
 
 
 def explain_flags() -> list[argparse.Action]:
     """Return the flags of `fastpath explain`."""
-    return [each for each in explain.build_parser()._actions if each.option_strings and each.dest != "help"]
+    return _flags_of(explain.build_parser())
 
 
-def _render_explain() -> list[str]:
+def boost_flags() -> list[argparse.Action]:
+    """Return the flags of `fastpath boost`."""
+    return _flags_of(boost.build_parser())
+
+
+def _flags_of(parser: argparse.ArgumentParser) -> list[argparse.Action]:
+    return [each for each in parser._actions if each.option_strings and each.dest != "help"]
+
+
+def _render_actions(actions: list[argparse.Action]) -> list[str]:
     lines = ["| flag | default | meaning |", "| --- | --- | --- |"]
-    for each in explain_flags():
-        (name,) = each.option_strings
+    for each in actions:
         kind = "" if each.nargs == 0 else " int" if each.type is int else " string"
+        names = ", ".join(f"`{name}{kind}`" for name in each.option_strings)
         default = f"`{each.default}`" if each.default else ""
-        lines.append(f"| `{name}{kind}` | {default} | {each.help} |")
+        lines.append(f"| {names} | {default} | {each.help} |")
     return lines
 
 

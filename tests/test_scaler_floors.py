@@ -1,0 +1,174 @@
+"""What a new leader takes over of the floors that were published before, and what it drops."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from adapter.clients.autoscalers import _keep_hpa
+from adapter.clients.reflector import Surroundings
+from adapter.config.options import Options
+from adapter.controller.hands import ClusterHands
+from adapter.controller.seams import Key
+from adapter.errors import NotLeadingError
+from adapter.model import autoscaling as model
+from adapter.model import boosting
+from adapter.model.autoscaling import encode_scalar
+from adapter.model.floors import Demotion, FloorEntry
+from adapter.model.instants import SECOND, FineInstant
+from adapter.model.quantityparse import read
+from adapter.monitoring import FaultLog, Monitoring
+from adapter.scaler import Parts, Scaler
+from tests.controller.test_boost import hpa as native
+from tests.support.clock import FakeClock
+from tests.test_scaler import Kinds
+
+
+def hpa(version: str, *, boosted: bool = True, name: str = "web", **status: int) -> Any:
+    metrics = [
+        {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 5}}}
+    ]
+    plain = msgspec.json.decode(
+        msgspec.json.encode(msgspec.to_builtins(boosting.handshake(name, "external"), enc_hook=encode_scalar))
+    )
+    document = {
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "uid": f"uid-{name}",
+            "resourceVersion": version,
+            "annotations": {"fastpath.io/mode": "boost"} if boosted else {},
+        },
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": name},
+            "maxReplicas": 20,
+            "metrics": [*metrics, plain],
+        },
+        "status": {"currentReplicas": 4, "desiredReplicas": 4, **status},
+    }
+    return _keep_hpa(msgspec.Raw(msgspec.json.encode(document)))
+
+
+class Controller:
+    def __init__(self) -> None:
+        self.put_with: list[tuple[str, FloorEntry | None]] = []
+        self.works: set[Key] = set()
+
+    def put(self, autoscaler: Any, boost: Any = None, published: Any = None) -> None:
+        key = Key.of(autoscaler)
+        if key not in self.works:
+            self.put_with.append((autoscaler.metadata.name, published))
+        self.works.add(key)
+
+    def remove(self, key: Key) -> None:
+        self.works.discard(key)
+
+    def touch_all(self, keys: Any) -> None: ...
+
+
+class Floors:
+    def __init__(self, entries: dict[str, FloorEntry], *failures: Exception) -> None:
+        self.entries = entries
+        self.failures = list(failures)
+        self.wanted: dict[str, Any] = {}
+
+    async def start(self) -> dict[str, FloorEntry]:
+        if self.failures:
+            raise self.failures.pop(0)
+        return self.entries
+
+    def want(self, uid: str, entry: Any) -> None:
+        self.wanted[uid] = entry
+
+
+@pytest.fixture
+def scaler() -> Any:
+    nothing: Any = None
+    clock, monitoring = FakeClock(), Monitoring()
+    faults = FaultLog(monitoring, clock)
+    watching = Surroundings(nothing, clock, monitoring, faults, lambda: 0.0)
+    kinds: Any = Kinds()
+    parts = Parts(nothing, watching, kinds, nothing, lambda _: nothing, None, clock, monitoring, faults, lambda: 0.5)
+    made = Scaler(Options(leader_elect=False), parts)
+    made._controller = Controller()  # type: ignore[assignment]
+    return made
+
+
+def now(scaler: Any) -> int:
+    return int(scaler._parts.clock.wall() * SECOND)
+
+
+def entry(scaler: Any, name: str, until: int, seen: str = "5", **more: Any) -> FloorEntry:
+    return FloorEntry("default", name, f"uid-{name}", 8, FineInstant(now(scaler) + until * SECOND), seen=seen, **more)
+
+
+async def test_what_was_adopted_is_adopted_once(scaler: Any) -> None:
+    """The annotation goes and comes back: neither floor nor demotion of the beginning of the term comes with it."""
+    scaler.rivals._hpas.put(hpa("10"))
+    await scaler._adopt_floors(Floors({"uid-web": entry(scaler, "web", 500)}))
+    assert [each[1] is not None for each in scaler._controller.put_with] == [True]
+    scaler.rivals._hpas.put(hpa("11", boosted=False))
+    scaler.rivals._hpas.put(hpa("12"))
+    assert [each[1] is not None for each in scaler._controller.put_with] == [True, False]
+
+
+async def test_entries_of_who_is_gone_do_not_stay(scaler: Any) -> None:
+    scaler.rivals._hpas.put(hpa("10"))
+    scaler.rivals._hpas.put(hpa("10", name="left", boosted=False))
+    scaler.rivals._hpas.put(hpa("3", name="behind", boosted=False))
+    entries = {
+        "uid-web": entry(scaler, "web", 500),
+        "uid-left": entry(scaler, "left", 500),
+        "uid-behind": entry(scaler, "behind", 500),
+        "uid-gone": entry(scaler, "gone", -1),
+        "uid-demoted": entry(scaler, "demoted", -1, demoted=Demotion(FineInstant(now(scaler) - 1), "argocd", "one")),
+        "uid-unknown": entry(scaler, "unknown", 500),
+    }
+    floors = Floors(entries)
+    await scaler._adopt_floors(floors)
+    assert floors.wanted == {"uid-left": None, "uid-gone": None, "uid-demoted": None}
+
+
+async def test_a_fence_that_is_shut_for_a_moment_at_the_start(scaler: Any) -> None:
+    scaler.rivals._hpas.put(hpa("10"))
+    async with asyncio.timeout(3):
+        await scaler._adopt_floors(Floors({}, NotLeadingError()))
+    assert scaler._adopted
+    assert len(scaler._controller.put_with) == 1
+
+
+def test_a_status_from_before_its_own_shrink_shows_nothing() -> None:
+    """Native: 20 -> 5 was written, its status still says currentReplicas 20."""
+    asked = hpa("10", currentReplicas=20, desiredReplicas=5).asked
+    assert asked.shown == 5
+
+
+def test_a_second_handshake_that_is_wrong_is_a_fault() -> None:
+    """Value multiplies the floor by the pods that are ready; averageValue 100m makes ten of each."""
+    right = boosting.handshake("web", "external")
+    assert right.external is not None
+    wrong = msgspec.structs.replace(
+        right,
+        external=msgspec.structs.replace(
+            right.external, target=model.MetricTarget("AverageValue", average_value=read("100m"))
+        ),
+    )
+    cpu = model.MetricSpec(
+        "Resource", resource=model.ResourceMetricSource("cpu", model.MetricTarget("Utilization", average_utilization=5))
+    )
+    spec = model.HorizontalPodAutoscalerSpec(metrics=(cpu, right, wrong))
+    assert not boosting.handshake_of("web", spec).holds
+
+
+def test_a_status_of_ours_is_not_forgotten_with_an_hpa_of_its_name() -> None:
+    forgotten: list[Any] = []
+
+    class Statuses:
+        def forget(self, *key: str) -> None:
+            forgotten.append(key)
+
+    nothing: Any = None
+    statuses: Any = Statuses()
+    ClusterHands(nothing, statuses, nothing).forget(native("Boost"))
+    assert forgotten == []
