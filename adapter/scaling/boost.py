@@ -34,6 +34,9 @@ DEMOTED_FOR = 3600 * SECOND
 SAY_AGAIN = 600 * SECOND
 """How soon it is told again that advice and reality differ."""
 
+CLOCKS_AGREE = 3 * SECOND
+"""By so much sooner a floor may have ended for the autoscaler that reads it than here."""
+
 ADVICE, REVERSED, DEMOTED, NOT_BOOSTED = "ScalingAdvice", "RaiseReverted", "BoostDemoted", "NotBoosted"
 
 
@@ -169,7 +172,7 @@ def follow(
     if boost.mode != BOOST or boost.fault or demotion is not None or not alone or now >= floor.until:
         return msgspec.structs.replace(memory, floor=None)
     held = min(floor.replicas, most)
-    if floor.shown is None and (boost.shown >= held or (band is not None and band.holds(boost.shown / held))):
+    if floor.shown is None and held <= boost.shown * (1.0 if band is None else band.high):
         floor = msgspec.structs.replace(floor, shown=now, until=min(floor.until, now + floor.hold))
         return msgspec.structs.replace(memory, floor=floor)
     return memory
@@ -185,9 +188,9 @@ def active_demotion(memory: Boosting, boost: Boost, now: int) -> Demotion | None
 
 
 def takes_back(memory: Boosting, replicas: int, band: Band, most: int = MOST) -> bool:
-    """Tell whether a count is below what is held, beyond tolerance."""
+    """Tell whether a count is below what is held, beyond the tolerance within which neither the native autoscaler nor we raise it."""
     held = 0 if memory.floor is None else min(memory.floor.replicas, most)
-    return replicas < held and not band.holds(replicas / held)
+    return held > replicas * band.high
 
 
 def judge(
@@ -201,6 +204,8 @@ def judge(
     floor = memory.floor
     if floor is None or not takes_back(memory, replicas, band, most):
         return memory, Reversal()
+    if by == NATIVE and now >= floor.until - CLOCKS_AGREE:
+        return memory, Reversal()  # it has read the end of the floor by another clock
     if by == NATIVE and not floor.excused and floor.shown is None and boost.shown < min(floor.replicas, most):
         return msgspec.structs.replace(memory, floor=msgspec.structs.replace(floor, excused=True)), Reversal()
     reversals = (*(at for at in memory.reversals if at > now - REVERSALS_WITHIN), now)

@@ -224,8 +224,8 @@ def test_a_raise_takes_nothing_back(replicas: int) -> None:
 def test_within_tolerance_nothing_is_taken_back() -> None:
     held = Boosting(Floor(20, NOW + LONGEST, 4, NOW, 30 * SECOND))
 
-    assert boosting.judge(held, 18, "kubectl", ON, BAND, NOW) == (held, Reversal())
-    assert boosting.judge(held, 17, "kubectl", ON, BAND, NOW)[1].counted
+    assert boosting.judge(held, 19, "kubectl", ON, BAND, NOW) == (held, Reversal())
+    assert boosting.judge(held, 18, "kubectl", ON, BAND, NOW)[1].counted
 
 
 def test_with_no_floor_nothing_is_taken_back() -> None:
@@ -566,7 +566,7 @@ def test_a_floor_is_no_more_than_may_be_today() -> None:
 
 def test_what_is_within_tolerance_has_shown_it() -> None:
     held = Boosting(Floor(20, NOW + LONGEST, 4, NOW, 30 * SECOND))
-    for count, is_shown in ((17, False), (18, True), (21, True)):
+    for count, is_shown in ((18, False), (19, True), (21, True)):
         floor = boosting.follow(held, ON._replace(shown=count), NOW, band=BAND).floor
         assert floor is not None
         assert (floor.shown is not None) is is_shown
