@@ -362,7 +362,8 @@ class Controller:
                 latest[0] = latest[0]._replace(most=None if work.boost is None else made.replicas)
                 outcome = await self._hands.scale(work.key, seen.target, made.replicas, again, current)
             if not work.closed and work.aim == aim:
-                self._floors.settle(work, floor, work.moved - moved, latest[-1].made, outcome)
+                held = Outcome(unknown=True) if _was_made_unsaid(work, seen, made) else outcome
+                self._floors.settle(work, floor, work.moved - moved, latest[-1].made, held)
                 self._end_write(work, latest[-1], outcome, started)
         except errors.NotLeadingError:
             pass  # whoever leads now decides, and that may be this process again
@@ -465,6 +466,14 @@ class Controller:
         made = live.decide(prepared, seen.observation, work.memory, now, circumstances)
         latest.append(_Attempt(seen, made, now, work.prepared, work.moved, change, most))
         return made.replicas if made.rescale and (most is None or made.replicas <= most) else None
+
+
+def _was_made_unsaid(work: Work, seen: Seen, made: Decision) -> bool:
+    """Tell whether the look after a write without an answer has found its count there, by our name: then it was made."""
+    found = work.written
+    if found is None or found.resource_version == seen.target.resource_version:
+        return False  # nobody has looked
+    return (found.manager, found.replicas) == (writers.OWN, made.replicas)
 
 
 def _waits(seen: Seen, made: Decision) -> bool:

@@ -1,11 +1,12 @@
 """HorizontalPodAutoscalers in the loop when things meet: conflicts, publications under way, what others do at the same moment."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
-from adapter.controller.seams import Unfound
+from adapter.controller.seams import Key, Look, Outcome, Target, Unfound
 from adapter.errors import KubernetesError, NotLeadingError
 from adapter.model.fastpathautoscaler import ADVISE, BOOST
 from adapter.model.floors import Demotion, FloorEntry
@@ -295,3 +296,80 @@ async def test_a_count_within_tolerance_of_the_floor_has_shown_it() -> None:
     await bench.step(1)
     await bench.step(31)
     assert bench.floors.entries == {}
+
+
+async def test_a_count_that_would_be_answered_is_a_reversal() -> None:
+    """10 are held and somebody sets 9 again and again: a tenth below, and more than a tenth to be raised."""
+    bench = BoostBench()
+    bench.want(10)
+    bench.boost(replicas=5)
+    await bench.step()
+    for _ in range(20):
+        bench.server.set("web", 9, manager="argocd-controller")
+        await bench.step(5)
+    assert bench.server.writes == [("web", 10), ("web", 10)]
+    assert "BoostDemoted" in bench.reasons()
+
+
+async def test_what_the_native_controller_takes_for_enough_is_no_reversal() -> None:
+    """It reads 20, finds 15 pods, and that within its tolerance upwards: it takes the 15, and has seen the floor."""
+    wide = {"tolerance": "0.5", "policies": [{"type": "Percent", "value": 900, "periodSeconds": 15}]}
+    bench = BoostBench()
+    bench.want(20)
+    bench.boost(replicas=5, behavior={"scaleUp": wide})
+    await bench.step()
+    bench.server.set("web", 15, manager=NATIVE)
+    bench.boost(ON._replace(shown=15), behavior={"scaleUp": wide})
+    await bench.step(1)
+    assert bench.reasons() == ["SuccessfulRescale"]
+    await bench.step(61)
+    assert bench.floors.entries == {}
+
+
+async def test_a_raise_that_was_made_without_an_answer_is_held() -> None:
+    """The connection broke, and the look after it has found our own count."""
+    bench = BoostBench()
+    server = bench.server
+
+    async def scale(
+        key: Key, target: Target, replicas: int, again: Callable[[Look], int | None], current: Callable[[], int | None]
+    ) -> Outcome:
+        server.set("web", replicas, "fastpath", told=False)
+        now = server.scales["web"]
+        assert (
+            again(Look(now.replicas, now.status_replicas, now.selector, now.resource_version, now.uid, unsure=True))
+            is None
+        )
+        return Outcome()
+
+    bench.want(8)
+    bench.boost(ON._replace(shown=4), replicas=4)
+    server.scale = scale  # type: ignore[method-assign]  # the answer to a write is lost
+    await bench.step()
+    assert bench.floors.replicas() == 8
+    server.tell("web")
+    await bench.step(1)
+    assert bench.floors.replicas() == 8
+    bench.boost(ON._replace(shown=8))
+    await bench.step(1)
+    await bench.step(31)
+    assert bench.floors.entries == {}
+
+
+async def test_a_shrink_at_the_end_of_a_floor_is_no_reversal() -> None:
+    """Who reads the floor ends it by a clock that is some seconds ahead of ours."""
+    quick = {"scaleDown": {"stabilizationWindowSeconds": 0}}
+    bench = BoostBench()
+    for replicas in (4, None):
+        bench.want(8)
+        bench.boost(ON._replace(shown=4), replicas=replicas, behavior=quick)
+        await bench.step(1)
+        bench.server.tell("web")
+        bench.boost(ON._replace(shown=8), behavior=quick)
+        await bench.step(1)
+        bench.want(4)
+        await bench.step(28.5)
+        bench.server.set("web", 4, NATIVE)
+        await bench.step(1)
+        await bench.step(60)
+    assert not {"RaiseReverted", "BoostDemoted"} & set(bench.reasons())
