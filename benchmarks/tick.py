@@ -22,7 +22,7 @@ from adapter.clients.targets import Target
 from adapter.controller.journal import Journal
 from adapter.controller.loop import Controller
 from adapter.controller.seams import Key, Look, Outcome
-from adapter.controller.sources import Site, View
+from adapter.controller.source import Site, View
 from adapter.controller.work import Surroundings
 from adapter.model.autoscaling import (
     CrossVersionObjectReference,

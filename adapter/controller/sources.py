@@ -1,35 +1,31 @@
 """Where the values of each metric come from: a rule of ours, direct scrapes, or another adapter behind the API server.
 
-Here: from a metric of a spec to the feed that asks for it, and from the feed to a reading. Not here: when (`feeds`), how old a value may
-be (`readings`). Law: one question is asked once however many autoscalers ask it; which source answers is decided each time it is asked.
+Here: from a metric of a spec to the feed that asks for it. Not here: when (`feeds`), from its answer to a reading (`source`).
+Law: one question is asked once however many autoscalers ask it; which source answers is decided each time it is asked.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Protocol, TypeVar
 
 from adapter.clients.metricsapi import CustomValue, Described, ExternalValue, MetricsAPI
-from adapter.config.rulesfile import OnNaN
 from adapter.controller import readings
 from adapter.controller.feeds import Asked, Feed, Feeds
-from adapter.controller.readings import Answer, LeastReady
+from adapter.controller.readings import Answer
+from adapter.controller.source import FedObject, FedPods, FedSeries, FedUsage, Nothing, ScrapedPods, Site, Source
 from adapter.errors import InternalError, KubernetesError
 from adapter.model import apiselectors
 from adapter.model.autoscaling import CrossVersionObjectReference, MetricSpec
 from adapter.model.fieldselectors import FieldSelector
 from adapter.model.instants import SECOND
 from adapter.model.metrics import CustomQuestion, ExternalQuestion, ResourceAnswer, ResourceQuestion
-from adapter.model.pods import PodFacts
 from adapter.model.resources import Catalogue
 from adapter.model.selectors import EVERYTHING, LabelSelector
 from adapter.provider.scalervalues import ObjectSamples, ScalerProvider
 from adapter.provider.scraped import ScrapedValues
 from adapter.provider.sourcefaults import UNFETCHED
-from adapter.rules import matchers
-from adapter.rules.query import Dropped, milli_of
 from adapter.scaling import answers
 from adapter.scaling.document import PodMetrics
-from adapter.scaling.observation import NOT_YET, PodsReading, Reading, Unavailable
+from adapter.scaling.observation import Unavailable
 
 _T = TypeVar("_T")
 
@@ -38,11 +34,6 @@ HPA_PERIOD = 15.0
 
 WINDOW_PART = 1 / 8
 """How often our own rules' usages, which bring no sample times, are asked for: a window is taken for that of four samples."""
-
-_CUSTOM = "unable to fetch metrics from custom metrics API: "
-_EXTERNAL = "unable to fetch metrics from external metrics API: "
-_RESOURCE = "unable to fetch metrics from resource metrics API: "
-_NOT_YET = "no answer yet"
 
 
 class ResourceUsages(Protocol):
@@ -56,48 +47,6 @@ class ResourceUsages(Protocol):
     async def resource(self, question: ResourceQuestion) -> ResourceAnswer:
         """Return usages; StatusError."""
         ...
-
-
-class View(NamedTuple):
-    """What a reading is made beside: the pods, how many were ready, and both clocks (nanoseconds of the day, monotonic seconds)."""
-
-    pods: Sequence[PodFacts]
-    least_ready: LeastReady
-    now: int
-    monotonic: float
-
-
-class Source(Protocol):
-    """One metric of one autoscaler."""
-
-    @property
-    def sampled(self) -> int | None:
-        """The time of the oldest sample behind the last reading; None where that is not known."""
-        ...
-
-    @property
-    def span(self) -> int | None:
-        """How many nanoseconds one sample speaks of: until the next one, and back over its window; None where that is not known."""
-        ...
-
-    def read(self, view: View) -> Reading:
-        """Return its reading now."""
-        ...
-
-    def close(self) -> None:
-        """Ask no more."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Site:
-    """Whose metric: the autoscaler, its period in seconds, the selector of its pods, and a way to their names as they are then."""
-
-    owner: str
-    namespace: str
-    period: float
-    selector: LabelSelector
-    names: Callable[[], tuple[str, ...]]
 
 
 class Sources:
@@ -126,10 +75,10 @@ class Sources:
     def open(self, metric: MetricSpec, site: Site) -> Source:
         """Return the source of a metric; one whose selector is wrong has no value, which `decide` knows without it."""
         if metric.resource is not None and metric.type == "Resource":
-            return _Usage(self._resource_feed(site), self._feeds, site.owner, metric.resource.name, "")
+            return FedUsage(self._resource_feed(site), self._feeds, site.owner, metric.resource.name, "")
         if metric.container_resource is not None and metric.type == "ContainerResource":
             source = metric.container_resource
-            return _Usage(self._resource_feed(site), self._feeds, site.owner, source.name, source.container)
+            return FedUsage(self._resource_feed(site), self._feeds, site.owner, source.name, source.container)
         try:
             if metric.pods is not None and metric.type == "Pods":
                 narrowed = apiselectors.compile_selector(metric.pods.metric.selector)
@@ -137,22 +86,22 @@ class Sources:
             if metric.object is not None and metric.type == "Object":
                 narrowed = apiselectors.compile_selector(metric.object.metric.selector)
                 feed = self._object_feed(metric.object.metric.name, metric.object.described_object, narrowed, site)
-                return _Object(feed, self._feeds, site.owner)
+                return FedObject(feed, self._feeds, site.owner)
             assert metric.external is not None
             narrowed = apiselectors.compile_selector(metric.external.metric.selector)
-            return _Series(self._external_feed(metric.external.metric.name, narrowed, site), self._feeds, site.owner)
+            return FedSeries(self._external_feed(metric.external.metric.name, narrowed, site), self._feeds, site.owner)
         except ValueError as error:
-            return _Nothing(Unavailable("InvalidSelector", str(error)))
+            return Nothing(Unavailable("InvalidSelector", str(error)))
 
     # -- pods ----------------------------------------------------------------------------------------------------------
 
     def _open_pods(self, metric: str, narrowed: LabelSelector, site: Site) -> Source:
-        def open_feed() -> _Pods:
-            return _Pods(self._pods_feed(metric, narrowed, site), self._feeds, site.owner)
+        def open_feed() -> FedPods:
+            return FedPods(self._pods_feed(metric, narrowed, site), self._feeds, site.owner)
 
         if self._scraped is None:
             return open_feed()
-        return _ScrapedPods(self._scraped, metric, narrowed, site, open_feed)
+        return ScrapedPods(self._scraped, metric, narrowed, site, open_feed)
 
     def _pods_feed(self, metric: str, narrowed: LabelSelector, site: Site) -> Feed:
         question = CustomQuestion("pods", site.namespace, None, metric, site.selector, narrowed)
@@ -240,206 +189,7 @@ class Sources:
             return Asked(None, self._api_period, str(error))
 
 
-# -- sources ---------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True, eq=False)
-class _Fed:
-    """What all sources with a feed have in common."""
-
-    feed: Feed
-    feeds: Feeds
-    owner: str
-
-    @property
-    def sampled(self) -> int | None:
-        """The time of the oldest sample behind the answer."""
-        answer = self.feed.answer
-        return min(answer.times.values()) if answer is not None and answer.times else None
-
-    @property
-    def span(self) -> int | None:
-        """How many nanoseconds one sample speaks of."""
-        answer, interval = self.feed.answer, self.feed.interval.known
-        if answer is None or interval is None or answer.lookback is None:
-            return None
-        return interval + answer.lookback
-
-    def close(self) -> None:
-        """Ask no more."""
-        self.feeds.drop(self.owner, self.feed)
-
-    def _state(self, view: View, prefix: str) -> tuple[Answer, str] | Unavailable:
-        answer, late, error = self.feed.state(view.monotonic)
-        if answer is None:
-            reason = NOT_YET if self.feed.asked is None else "NotAnswered"
-            return Unavailable(reason, prefix + (error or _NOT_YET))
-        return answer, late
-
-
-class _Pods(_Fed):
-    __slots__ = ()
-
-    def read(self, view: View) -> Reading:
-        state = self._state(view, _CUSTOM)
-        if isinstance(state, Unavailable):
-            return state
-        answer, late = state
-        return readings.of_pods(answer, self.feed.interval.lasts, view.now, late, "custom")
-
-
-class _Object(_Fed):
-    __slots__ = ()
-
-    def read(self, view: View) -> Reading:
-        state = self._state(view, _CUSTOM)
-        if isinstance(state, Unavailable):
-            return state
-        answer, late = state
-        return readings.of_object(answer, self.feed.interval.lasts, view.now, late, view.least_ready)
-
-
-class _Series(_Fed):
-    __slots__ = ()
-
-    def read(self, view: View) -> Reading:
-        state = self._state(view, _EXTERNAL)
-        if isinstance(state, Unavailable):
-            return state
-        answer, late = state
-        return readings.of_series(answer, self.feed.interval.lasts, view.now, late, view.least_ready)
-
-
-@dataclass(slots=True, eq=False)
-class _Usage(_Fed):
-    resource: str
-    container: str
-
-    def read(self, view: View) -> Reading:
-        state = self._state(view, _RESOURCE)
-        if isinstance(state, Unavailable):
-            return state
-        answer, late = state
-        names = {pod.name for pod in view.pods}
-        oldest = view.now - readings.OLDEST
-        recent = [
-            item
-            for item in answer.items
-            if item.metadata.name in names and (item.timestamp is None or item.timestamp >= oldest)
-        ]
-        reading = answers.read_usage(recent, self.resource, self.container)
-        if isinstance(reading, PodsReading) and late:
-            return PodsReading(reading.values, reading.samples, late)
-        return reading
-
-
-@dataclass(slots=True, eq=False)
-class _Nothing:
-    why: Unavailable
-    sampled: int | None = None
-    span: int | None = None
-
-    def read(self, _: View) -> Reading:
-        return self.why
-
-    def close(self) -> None:
-        """There is nothing to close."""
-
-
-@dataclass(slots=True, eq=False)
-class _ScrapedPods:
-    """Values of scraped pods; where a pod has none, Prometheus' if that is newer, and where nothing is scraped, Prometheus' alone."""
-
-    scraped: ScrapedValues
-    metric: str
-    narrowed: LabelSelector
-    site: Site
-    open_feed: Callable[[], _Pods]
-    beside: _Pods | None = None
-    sampled: int | None = None
-
-    @property
-    def span(self) -> int | None:
-        """How many nanoseconds one scrape speaks of."""
-        window = self.scraped.window_of(self.metric)
-        entry = self.scraped.entry_of(self.metric)
-        if window is None or entry is None or entry.rule.config.scrape is None:
-            return None
-        return round((window + entry.rule.config.scrape.access.interval) * SECOND)
-
-    def read(self, view: View) -> Reading:
-        self.scraped.follow()  # what is scraped may be so by rules or series that are new
-        entry = self.scraped.entry_of(self.metric)
-        if entry is None:
-            return self._beside().read(view)
-        parts = matchers.from_selector(self.narrowed)
-        look = self.scraped.read(entry, self.site.namespace, [pod.name for pod in view.pods], parts)
-        values: dict[str, int] = {}
-        overdue = ""
-        nan_is_zero = entry.rule.config.on_nan is OnNaN.ZERO
-        for name, (value, _, is_overdue) in look.values.items():
-            milli = _milli(value, nan_is_zero=nan_is_zero)
-            if milli is not None:
-                values[name] = milli
-                if is_overdue:
-                    overdue = f"the scrape of {name} is overdue"
-        times = [time for _, time, _ in look.values.values()]
-        self.sampled = readings.nanoseconds(min(times)) if times else None
-        if missing := [
-            pod.name for pod in view.pods if pod.name not in look.values and pod.phase == "Running" and not pod.deleting
-        ]:
-            found, late = self._fill(missing, look.absent, view)
-            values |= found
-            # a pod that is no target of scrapes has no better value than Prometheus'
-            unseen = next((name for name in found if name in look.unseen), None)
-            overdue = overdue or (f"{unseen} is not scraped now: Prometheus stands in" if unseen is not None else late)
-        elif self.beside is not None:
-            self.beside.close()
-            self.beside = None
-        if not values:
-            if self.beside is not None and self.beside.feed.asked is None:
-                return self.beside.read(view)  # not scraped yet, not answered yet
-            return Unavailable("NoMetrics", "no metrics returned from custom metrics API")
-        return PodsReading(values, {}, overdue)
-
-    def _fill(self, missing: Sequence[str], absent: Mapping[str, float], view: View) -> tuple[dict[str, int], str]:
-        """Return what Prometheus has for pods without a scraped value, where that was sampled later than they were last scraped.
-
-        Beside it stands why that itself may be out of date, "" where it is not.
-        """
-        beside = self._beside()
-        reading = beside.read(view)
-        answer = beside.feed.answer
-        if not isinstance(reading, PodsReading) or answer is None:
-            return {}, ""
-        found = {
-            name: reading.values[name]
-            for name in missing
-            if name in reading.values and (name not in absent or answer.times.get(name, 0) > absent[name] * SECOND)
-        }
-        return found, reading.overdue if found else ""
-
-    def _beside(self) -> _Pods:
-        if self.beside is None:
-            self.beside = self.open_feed()
-        return self.beside
-
-    def close(self) -> None:
-        """Ask no more; who is scraped is the owner's affair."""
-        if self.beside is not None:
-            self.beside.close()
-            self.beside = None
-
-
 # -- answers ---------------------------------------------------------------------------------------------------------------
-
-
-def _milli(value: float, *, nan_is_zero: bool) -> int | None:
-    try:
-        milli = milli_of(value, nan_is_zero=nan_is_zero)
-    except OverflowError:
-        return None
-    return None if isinstance(milli, Dropped) else milli
 
 
 def _span(seconds: float | None) -> int | None:

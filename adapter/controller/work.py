@@ -12,7 +12,8 @@ from prometheus_client import Gauge
 
 from adapter.controller.journal import Input
 from adapter.controller.seams import Followed, Key, Target, Targets, Unfound
-from adapter.controller.sources import Site, Source, Sources, View
+from adapter.controller.source import Site, Source, View
+from adapter.controller.sources import Sources
 from adapter.errors import NotSyncedError
 from adapter.model import fastpathautoscaler
 from adapter.model.autoscaling import HorizontalPodAutoscalerSpec, MetricSpec

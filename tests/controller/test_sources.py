@@ -10,7 +10,8 @@ import pytest
 
 from adapter.clients.metricsapi import CustomValue, Described, ExternalValue
 from adapter.controller.feeds import Feeds
-from adapter.controller.sources import Site, Source, Sources, View
+from adapter.controller.source import Site, Source, View
+from adapter.controller.sources import Sources
 from adapter.errors import KubernetesError, ScrapeError
 from adapter.model.autoscaling import MetricSpec, decode_scalar
 from adapter.model.instants import SECOND

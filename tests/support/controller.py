@@ -12,7 +12,7 @@ import msgspec
 from adapter.controller.journal import Journal
 from adapter.controller.loop import Controller
 from adapter.controller.seams import Key, Look, Outcome, Target, Unfound
-from adapter.controller.sources import Site, View
+from adapter.controller.source import Site, View
 from adapter.controller.work import Surroundings
 from adapter.model.autoscaling import (
     CrossVersionObjectReference,
