@@ -21,7 +21,7 @@ import msgspec
 from adapter.clients.targets import Target
 from adapter.controller.journal import Journal
 from adapter.controller.loop import Controller
-from adapter.controller.seams import Key, Look, Outcome
+from adapter.controller.seams import Again, Current, Key, Outcome
 from adapter.controller.source import Site, View
 from adapter.controller.work import Surroundings
 from adapter.model.autoscaling import (
@@ -93,14 +93,7 @@ class _World:
 
     # hands
 
-    async def scale(
-        self,
-        key: Key,
-        target: Target,
-        replicas: int,
-        again: Callable[[Look], int | None],
-        current: Callable[[], int | None],
-    ) -> Outcome:
+    async def scale(self, key: Key, target: Target, replicas: int, again: Again, current: Current) -> Outcome:
         self.writes += 1
         return Outcome(error="nothing is written here")
 

@@ -6,14 +6,14 @@ on top of it). Law: a Scale is awaited, statuses and events are not; nothing is 
 
 import functools
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from adapter.clients.eventcorrelator import Regarding
 from adapter.clients.events import EventRecorder
-from adapter.clients.scalewriter import ScaleOf, ScaleSeen, ScaleWriter
+from adapter.clients.scalewriter import ScaleOf, ScaleWriter
 from adapter.clients.statuswriter import StatusUpdate, StatusWriter
 from adapter.clients.writes import may_have_been_made
-from adapter.controller.seams import Key, Look, Outcome, Target
+from adapter.controller.seams import Again, Current, Key, Outcome, Target
 from adapter.errors import KubernetesError
 from adapter.model import fastpathautoscaler
 from adapter.model.autoscaling import HorizontalPodAutoscalerStatus
@@ -31,22 +31,11 @@ class _ScaleHands:
     def __init__(self, scales: ScaleWriter) -> None:
         self._scales = scales
 
-    async def scale(
-        self,
-        key: Key,
-        target: Target,
-        replicas: int,
-        again: Callable[[Look], int | None],
-        current: Callable[[], int | None],
-    ) -> Outcome:
+    async def scale(self, key: Key, target: Target, replicas: int, again: Again, current: Current) -> Outcome:
         """Write a count and say what became of it; see `seams.Hands`. NotLeadingError goes through."""
-
-        def look(seen: ScaleSeen) -> int | None:
-            return again(Look(*seen))
-
         scale = ScaleOf(target.path, key.namespace, target.path.split("/")[-2])
         try:
-            written = await self._scales.write(scale, replicas, target.resource_version, look, current)
+            written = await self._scales.write(scale, replicas, target.resource_version, again, current)
         except KubernetesError as error:
             return Outcome(error=error.said or str(error), unknown=may_have_been_made(error))
         return Outcome() if written is None else Outcome(written.resource_version)

@@ -17,7 +17,7 @@ import msgspec
 from adapter import errors
 from adapter.controller.floors import FloorKeeper
 from adapter.controller.journal import Journal
-from adapter.controller.seams import Floors, Hands, Key, Look, Outcome, Target, Unfound
+from adapter.controller.seams import Floors, Hands, Key, Outcome, ScaleSeen, Target, Unfound
 from adapter.controller.telling import Teller
 from adapter.controller.timeline import Timeline
 from adapter.controller.work import Seen, Surroundings, Work, Written
@@ -347,7 +347,7 @@ class Controller:
         started, aim, moved = self._clock.monotonic(), work.aim, work.moved
         floor, failure = None, ""
 
-        def again(look: Look) -> int | None:
+        def again(look: ScaleSeen) -> int | None:
             return self._decide_again(work, aim, look, latest)
 
         def current() -> int | None:
@@ -407,7 +407,7 @@ class Controller:
             self._teller.observe_stages(seen, now, self._clock.monotonic() - started)
             self._keep(work, seen, made, change, now, "written")
 
-    def _decide_again(self, work: Work, aim: int, look: Look, latest: list[_Attempt]) -> int | None:
+    def _decide_again(self, work: Work, aim: int, look: ScaleSeen, latest: list[_Attempt]) -> int | None:
         """Return what is to be written onto a scale that was read anew, None where nothing is."""
         if work.closed or work.aim != aim:
             return None

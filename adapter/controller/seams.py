@@ -6,6 +6,7 @@ Protocols and the values that cross them. Law: what is not known yet says so; it
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
+from adapter.clients.scalewriter import Again, Current, ScaleSeen
 from adapter.clients.targets import Target, Unfound
 from adapter.model.autoscaling import CrossVersionObjectReference, HorizontalPodAutoscalerStatus
 from adapter.model.fastpathautoscaler import HPA_KIND, FastPathAutoscaler, PastChange
@@ -75,29 +76,10 @@ class Outcome(NamedTuple):
     """Whether the write may have been made all the same."""
 
 
-class Look(NamedTuple):
-    """A scale that was read anew because a write met another version."""
-
-    replicas: int
-    status_replicas: int
-    selector: str
-    resource_version: str
-    uid: str = ""
-    unsure: bool = False
-    """Whether a write of ours, made before this was read, had no answer and may have been made."""
-
-
 class Hands(Protocol):
     """Writes what was decided. Raises `errors.NotLeadingError` when nothing may be written any more."""
 
-    async def scale(
-        self,
-        key: Key,
-        target: Target,
-        replicas: int,
-        again: Callable[[Look], int | None],
-        current: Callable[[], int | None],
-    ) -> Outcome:
+    async def scale(self, key: Key, target: Target, replicas: int, again: Again, current: Current) -> Outcome:
         """Write a count; where somebody has written since, ask `again` what is to be written then.
 
         `current` is asked whenever the turn of a write has come, for it may have waited: what is to be written by now, None for nothing.
@@ -131,4 +113,16 @@ class Floors(Protocol):
         ...
 
 
-__all__ = ["Floors", "Followed", "Hands", "Key", "Look", "Outcome", "Target", "Targets", "Unfound"]
+__all__ = [
+    "Again",
+    "Current",
+    "Floors",
+    "Followed",
+    "Hands",
+    "Key",
+    "Outcome",
+    "ScaleSeen",
+    "Target",
+    "Targets",
+    "Unfound",
+]

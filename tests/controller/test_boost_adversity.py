@@ -1,12 +1,11 @@
 """HorizontalPodAutoscalers in the loop when things meet: conflicts, publications under way, what others do at the same moment."""
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
-from adapter.controller.seams import Key, Look, Outcome, Target, Unfound
+from adapter.controller.seams import Again, Current, Key, Outcome, ScaleSeen, Target, Unfound
 from adapter.errors import KubernetesError, NotLeadingError
 from adapter.model.fastpathautoscaler import ADVISE, BOOST
 from adapter.model.floors import Demotion, FloorEntry
@@ -331,13 +330,13 @@ async def test_a_raise_that_was_made_without_an_answer_is_held() -> None:
     bench = BoostBench()
     server = bench.server
 
-    async def scale(
-        key: Key, target: Target, replicas: int, again: Callable[[Look], int | None], current: Callable[[], int | None]
-    ) -> Outcome:
+    async def scale(key: Key, target: Target, replicas: int, again: Again, current: Current) -> Outcome:
         server.set("web", replicas, "fastpath", told=False)
         now = server.scales["web"]
         assert (
-            again(Look(now.replicas, now.status_replicas, now.selector, now.resource_version, now.uid, unsure=True))
+            again(
+                ScaleSeen(now.replicas, now.status_replicas, now.selector, now.resource_version, now.uid, unsure=True)
+            )
             is None
         )
         return Outcome()

@@ -14,7 +14,7 @@ from adapter.clients.events import EventRecorder
 from adapter.clients.scalewriter import ScaleWriter
 from adapter.clients.statuswriter import StatusWriter
 from adapter.controller.hands import ClusterHands, FileHands
-from adapter.controller.seams import Key, Look, Target
+from adapter.controller.seams import Key, ScaleSeen, Target
 from adapter.errors import NotLeadingError
 from adapter.model.autoscalerdocuments import decode_object
 from adapter.model.autoscaling import HorizontalPodAutoscalerStatus, decode_scalar
@@ -32,7 +32,7 @@ PATH = "/apis/apps/v1/namespaces/default/deployments/web/scale"
 RAISED = Event("Normal", "SuccessfulRescale", "New size: 5; reason: queue above target")
 
 
-def never(_: Look) -> int | None:
+def never(_: ScaleSeen) -> int | None:
     pytest.fail("nobody has to decide again")
 
 
@@ -108,9 +108,9 @@ async def test_a_scale(world: World) -> None:
 
 
 async def test_a_scale_that_is_another_by_now(world: World) -> None:
-    asked: list[Look] = []
+    asked: list[ScaleSeen] = []
 
-    def again(look: Look) -> int | None:
+    def again(look: ScaleSeen) -> int | None:
         asked.append(look)
         return 6
 

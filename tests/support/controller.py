@@ -11,7 +11,7 @@ import msgspec
 
 from adapter.controller.journal import Journal
 from adapter.controller.loop import Controller
-from adapter.controller.seams import Key, Look, Outcome, Target, Unfound
+from adapter.controller.seams import Again, Current, Key, Outcome, ScaleSeen, Target, Unfound
 from adapter.controller.source import Site, View
 from adapter.controller.work import Surroundings
 from adapter.model.autoscaling import (
@@ -93,14 +93,7 @@ class Server:
 
     # Hands
 
-    async def scale(
-        self,
-        key: Key,
-        target: Target,
-        replicas: int,
-        again: Callable[[Look], int | None],
-        current: Callable[[], int | None],
-    ) -> Outcome:
+    async def scale(self, key: Key, target: Target, replicas: int, again: Again, current: Current) -> Outcome:
         """Write a scale."""
         name = target.path.split("/")[-2]
         wanted: int | None = replicas
@@ -125,7 +118,7 @@ class Server:
                 )
                 self.writes.append((name, wanted))
                 return Outcome(error="no answer", unknown=True) if self.lose else Outcome(str(self._version))
-            wanted = again(Look(now.replicas, now.status_replicas, now.selector, now.resource_version, now.uid))
+            wanted = again(ScaleSeen(now.replicas, now.status_replicas, now.selector, now.resource_version, now.uid))
             version = now.resource_version
             if wanted is None:
                 return Outcome()
