@@ -40,7 +40,8 @@ _APPS = ScalePaths(("spec", "replicas"), ("status", "replicas"), ("spec", "selec
 class Seen(msgspec.Struct, frozen=True, gc=False):
     """A scale as its object says it. `replicas` is None where the object does not have the field.
 
-    `selector` is text, `manager` the field manager that wrote the count last as far as the object tells, "" where it does not.
+    `selector` is text, `manager` the field manager that wrote the count last as far as the object tells, "" where it does not; `since` is
+    when that was, as the API server writes times.
     """
 
     namespace: str
@@ -51,6 +52,7 @@ class Seen(msgspec.Struct, frozen=True, gc=False):
     resource_version: str
     manager: str
     uid: str = ""
+    since: str = ""
 
 
 def same_scale(one: Seen, other: Seen) -> bool:
@@ -178,6 +180,7 @@ def _build(paths: ScalePaths, selector_type: Any, text_of: Callable[[Any], str])
     def keep(found: Any) -> Seen:
         written = selector(found)
         writers = [(each.time, each.manager) for each in managed(found) or () if owns(each.fields) is not None]
+        since, manager = max(writers, default=("", ""))
         return Seen(
             namespace(found) or "",
             name(found) or "",
@@ -185,8 +188,9 @@ def _build(paths: ScalePaths, selector_type: Any, text_of: Callable[[Any], str])
             _count(status_replicas(found)) or 0,
             "" if written is None else text_of(written),
             version(found) or "",
-            max(writers, default=("", ""))[1],
+            manager,
             uid(found) or "",
+            since,
         )
 
     return Form(_struct(tree), keep)

@@ -59,7 +59,8 @@ class Target(NamedTuple):
     """A scale as the caches have it. `manager` is the field manager that wrote the count, "" where that is not known.
 
     `selector` is text. `path` is that of the scale subresource; `resource_version` the version that a write is made against. `uid` tells
-    an object from another that later has its name, "" where it is not known.
+    an object from another that later has its name, "" where it is not known. `since` is when the count was written, as the API server
+    writes times, to the second; "" where that is not known.
     """
 
     replicas: int
@@ -69,6 +70,7 @@ class Target(NamedTuple):
     manager: str
     path: str
     uid: str = ""
+    since: str = ""
 
 
 class Unfound(NamedTuple):
@@ -464,7 +466,14 @@ def _tell(key: _Key, resource: APIResource, seen: Seen | None) -> Target | Unfou
         return Unfound("Internal error occurred: the spec replicas field does not exist")
     path = _scale_path(resource, key)
     return Target(
-        seen.replicas, seen.status_replicas, seen.selector, seen.resource_version, seen.manager, path, seen.uid
+        seen.replicas,
+        seen.status_replicas,
+        seen.selector,
+        seen.resource_version,
+        seen.manager,
+        path,
+        seen.uid,
+        seen.since,
     )
 
 

@@ -70,7 +70,12 @@ class FloorKeeper:
             excused = floor.excused or (last is not None and last.shown is None and last.excused)
             replicas = floor.replicas if outcome.unknown else made.replicas
             floor = msgspec.structs.replace(
-                floor, replicas=replicas, until=floor.until + by, at=floor.at + by, excused=excused
+                floor,
+                replicas=replicas,
+                until=floor.until + by,
+                at=floor.at + by,
+                excused=excused,
+                stands=bool(outcome.resource_version),
             )
             work.remember_boost(msgspec.structs.replace(held, floor=floor))
         self.show(work)

@@ -33,7 +33,7 @@ from adapter.scaling.autoscaler import Autoscaler
 from adapter.scaling.boost import Boost
 from adapter.scaling.decision import Decision, Event
 from adapter.scaling.history import Events
-from adapter.scaling.live import Circumstances
+from adapter.scaling.live import Circumstances, Look
 from adapter.scaling.writers import Change
 
 _log = logging.getLogger(__name__)
@@ -306,7 +306,8 @@ class Controller:
 
     def _notice(self, work: Work, target: Target, now: int) -> Change | None:
         """Take notice of the count, and tell of a change that begins a pause."""
-        work.memory, change = live.notice(work.prepared, work.memory, target.replicas, target.manager, now, work.boost)
+        look = Look(target.replicas, target.manager, target.since)
+        work.memory, change = live.notice(work.prepared, work.memory, look, now, work.boost)
         if change is not None:
             work.attempted = None  # whatever became of it, that is past
             if change.by != writers.OWN:
@@ -362,7 +363,7 @@ class Controller:
                 latest[0] = latest[0]._replace(most=None if work.boost is None else made.replicas)
                 outcome = await self._hands.scale(work.key, seen.target, made.replicas, again, current)
             if not work.closed and work.aim == aim:
-                held = Outcome(unknown=True) if _was_made_unsaid(work, seen, made) else outcome
+                held = _made_unsaid(work, seen, made) or outcome
                 self._floors.settle(work, floor, work.moved - moved, latest[-1].made, held)
                 self._end_write(work, latest[-1], outcome, started)
         except errors.NotLeadingError:
@@ -468,12 +469,14 @@ class Controller:
         return made.replicas if made.rescale and (most is None or made.replicas <= most) else None
 
 
-def _was_made_unsaid(work: Work, seen: Seen, made: Decision) -> bool:
-    """Tell whether the look after a write without an answer has found its count there, by our name: then it was made."""
+def _made_unsaid(work: Work, seen: Seen, made: Decision) -> Outcome | None:
+    """Return what became of a write without an answer whose count a look has found there, by our name: it was made."""
     found = work.written
     if found is None or found.resource_version == seen.target.resource_version:
-        return False  # nobody has looked
-    return (found.manager, found.replicas) == (writers.OWN, made.replicas)
+        return None  # nobody has looked
+    if (found.manager, found.replicas) != (writers.OWN, made.replicas):
+        return None
+    return Outcome(found.resource_version, unknown=True)
 
 
 def _waits(seen: Seen, made: Decision) -> bool:

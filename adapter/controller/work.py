@@ -280,13 +280,11 @@ class Work:
         written = self.written
         if written is not None and _is_older(target.resource_version, written):
             return target._replace(
-                replicas=written.replicas, resource_version=written.resource_version, manager=written.manager
+                replicas=written.replicas, resource_version=written.resource_version, manager=written.manager, since=""
             )
         self.written = None
         if not target.manager and target.replicas == self.attempted:
-            return target._replace(
-                manager=writers.OWN
-            )  # what nobody names is what we tried to write, and so was written by us
+            return target._replace(manager=writers.OWN)  # what nobody names is what we tried to write
         return target
 
     def circumstances(self) -> Circumstances | None:

@@ -30,7 +30,8 @@ class FloorEntry(Struct, frozen=True):
     """What is published of one autoscaler.
 
     `replicas` holds until `until`; 0 is no floor. `raised_from` and `raised_at` are the last raise. `shown` is when the autoscaler was
-    seen to know of it, `hold` how long it is held from then on. `seen` is the autoscaler's resource version that the writer had.
+    seen to know of it, `hold` how long it is held from then on, `stands` that the raise is known to have
+    been made and was not taken back since. `seen` is the autoscaler's resource version that the writer had.
     `reversals` are when raises were taken back lately.
     """
 
@@ -46,6 +47,7 @@ class FloorEntry(Struct, frozen=True):
     demoted: Demotion | None = None
     hold: Span = Span(0)
     reversals: tuple[FineInstant, ...] = ()
+    stands: bool = False
 
 
 def floor_of(entry: FloorEntry | None, now: int, most: int) -> int:

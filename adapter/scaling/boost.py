@@ -21,8 +21,8 @@ from adapter.scaling.decision import Decision, Event
 from adapter.scaling.observation import Observation, Reading, Unavailable
 from adapter.scaling.settings import Band
 
-NATIVE = "kube-controller-manager"
-"""The field manager of the native autoscaler."""
+NATIVE = frozenset({"kube-controller-manager", "k3s", "kubelite"})
+"""The field managers of the native autoscaler: its own process, and those of k3s and MicroK8s, which run it inside another."""
 
 LONGEST = 600 * SECOND
 """The end of every floor, shown or not."""
@@ -60,7 +60,8 @@ class Boost(NamedTuple):
 class Floor(msgspec.Struct, frozen=True):
     """A raise that is held: at least `replicas` until `until`, raised from `before` at `at`; `shown` since the autoscaler knows of it.
 
-    `hold` is how long it is held from then on. `excused` says that the native controller has once written what it had decided before.
+    `hold` is how long it is held from then on. `excused` says that the native controller has once written what it had decided before,
+    `stands` that the raise is known to have been made, and was not taken back since.
     """
 
     replicas: int
@@ -70,6 +71,7 @@ class Floor(msgspec.Struct, frozen=True):
     hold: int
     shown: int | None = None
     excused: bool = False
+    stands: bool = False
 
 
 class Boosting(msgspec.Struct, frozen=True):
@@ -204,13 +206,15 @@ def judge(
     floor = memory.floor
     if floor is None or not takes_back(memory, replicas, band, most):
         return memory, Reversal()
-    if by == NATIVE and now >= floor.until - CLOCKS_AGREE:
+    if by in NATIVE and now >= floor.until - CLOCKS_AGREE:
         return memory, Reversal()  # it has read the end of the floor by another clock
-    if by == NATIVE and not floor.excused and floor.shown is None and boost.shown < min(floor.replicas, most):
-        return msgspec.structs.replace(memory, floor=msgspec.structs.replace(floor, excused=True)), Reversal()
+    if by in NATIVE and not floor.excused and floor.shown is None and boost.shown < min(floor.replicas, most):
+        floor = msgspec.structs.replace(floor, excused=True, stands=False)
+        return msgspec.structs.replace(memory, floor=floor), Reversal()
     reversals = (*(at for at in memory.reversals if at > now - REVERSALS_WITHIN), now)
     if len(reversals) < 2:
-        return msgspec.structs.replace(memory, reversals=reversals), Reversal(counted=True)
+        floor = msgspec.structs.replace(floor, stands=False)
+        return msgspec.structs.replace(memory, floor=floor, reversals=reversals), Reversal(counted=True)
     demotion = Demotion(FineInstant(now + DEMOTED_FOR), by, boost.digest)
     memory = msgspec.structs.replace(memory, floor=None, reversals=(), demotion=demotion)
     return memory, Reversal(counted=True, demotes=True)
@@ -227,7 +231,7 @@ def reversal_event(by: str, before: int, after: int, *, demotes: bool) -> Event:
 
 
 def _remedy(by: str) -> str:
-    if by == NATIVE:
+    if by in NATIVE:
         return (
             "Check that the autoscaler reads the metric fastpath_replicas, and that no other one has the same target."
         )
@@ -274,6 +278,7 @@ def entry_of(memory: Boosting, namespace: str, name: str, uid: str, seen: str) -
         raised_at=FineInstant(floor.at),
         hold=Span(floor.hold),
         shown=None if floor.shown is None else FineInstant(floor.shown),
+        stands=floor.stands,
     )
 
 
@@ -291,7 +296,8 @@ def adopt(entry: FloorEntry | None, now: int) -> Boosting:
     floor = None
     if entry.replicas and now < entry.until:
         until = min(entry.until, now + LONGEST)  # whatever the clock of the leader before was
-        floor = Floor(entry.replicas, until, entry.raised_from, entry.raised_at, entry.hold, entry.shown)
+        before, at = entry.raised_from, entry.raised_at
+        floor = Floor(entry.replicas, until, before, at, entry.hold, entry.shown, stands=entry.stands)
     demoted = entry.demoted
     if demoted is not None and demoted.until > now + DEMOTED_FOR:
         demoted = msgspec.structs.replace(demoted, until=FineInstant(now + DEMOTED_FOR))

@@ -11,7 +11,7 @@ import msgspec
 
 from adapter.model.autoscaling import Condition, HorizontalPodAutoscalerStatus
 from adapter.model.fastpathautoscaler import ADVISE, AUTO, BOOST, PAUSED, Fallback
-from adapter.model.instants import SECOND, Instant
+from adapter.model.instants import SECOND, Instant, read_instant
 from adapter.scaling import boost as boosting
 from adapter.scaling import conditions, decision, fallback
 from adapter.scaling import history as histories
@@ -48,6 +48,14 @@ class Circumstances(NamedTuple):
     boost: Boost | None = None
 
 
+class Look(NamedTuple):
+    """A count as it is seen, the field manager that owns it, and when that wrote it; both "" where they are not known."""
+
+    replicas: int
+    manager: str = ""
+    since: str = ""
+
+
 class Memory(msgspec.Struct, frozen=True):
     """All that is remembered of one autoscaler from one sync to the next, its status included."""
 
@@ -68,31 +76,29 @@ def remember(status: HorizontalPodAutoscalerStatus, ups: Events = (), downs: Eve
 
 
 def notice(
-    autoscaler: Autoscaler, memory: Memory, replicas: int, manager: str, now: int, boost: Boost | None = None
+    autoscaler: Autoscaler, memory: Memory, look: Look, now: int, boost: Boost | None = None
 ) -> tuple[Memory, Change | None]:
     """Return the memory after a look at the count, and the change that it shows; every change counts in the policies.
 
-    At the first look the status tells what the count was. Where there is none and the count is ours, it may be a raise from the minimum.
+    At the first look the floor that a leader before has published, else the status, tells what the count was. Where there is neither and
+    the count is ours, it may be a raise from the minimum, made when the count was written.
     Beside a native autoscaler a change takes back what is held and not what was written last, and ends in advice, not in a pause.
     """
-    writers, status = memory.writers, memory.status
-    assumed = False
-    if writers.known is None and replicas:
-        count = _count_after(status)
-        if count is None and manager == OWN:
-            count = min(replicas, autoscaler.limits.lowest)
-            assumed = True
-        writers = msgspec.structs.replace(writers, known=count)
-    seen = writing.seen(writers, replicas, manager, now)
-    if seen.change is None:
-        if seen.writers is memory.writers:
-            return memory, None
-        return msgspec.structs.replace(memory, writers=seen.writers), None
+    replicas, manager = look.replicas, look.manager
+    at, assumed = now, False
     periods = (
         autoscaler.up.longest_period if autoscaler.up else 0,
         autoscaler.down.longest_period if autoscaler.down else 0,
     )
-    history = histories.with_change(memory.history, seen.change.replicas, now, periods, assumed=assumed)
+    if memory.writers.known is None and replicas:
+        memory, assumed = _recall(autoscaler, memory, look, periods)
+        at = _written_at(look.since, now) if assumed else now
+    seen = writing.seen(memory.writers, replicas, manager, now)
+    if seen.change is None:
+        if seen.writers is memory.writers:
+            return memory, None
+        return msgspec.structs.replace(memory, writers=seen.writers), None
+    history = histories.with_change(memory.history, seen.change.replicas, at, periods, assumed=assumed)
     memory, change = msgspec.structs.replace(memory, history=history, writers=seen.writers), seen.change
     if boost is None or change.by == OWN:
         return memory, change
@@ -102,6 +108,29 @@ def notice(
     boosted, reversal = boosting.judge(memory.boost, replicas, change.by, boost, autoscaler.band, now, most=most)
     change = change._replace(reverses=reversal.counted, starts_pause=reversal.demotes)
     return msgspec.structs.replace(memory, boost=boosted), change
+
+
+def _recall(autoscaler: Autoscaler, memory: Memory, look: Look, periods: tuple[int, int]) -> tuple[Memory, bool]:
+    """Return the memory with the count that there was before the first look, and whether that is only assumed."""
+    floor, history, assumed = memory.boost.floor, memory.history, False
+    is_made = floor is not None and (floor.stands or (look.replicas, look.manager) == (floor.replicas, OWN))
+    if floor is not None and is_made:
+        count: int | None = floor.replicas
+        history = histories.with_change(history, floor.replicas - floor.before, floor.at, periods)
+    else:
+        count = _count_after(memory.status)
+        assumed = count is None and look.manager == OWN
+        count = min(look.replicas, autoscaler.limits.lowest) if assumed else count
+    writers = msgspec.structs.replace(memory.writers, known=count)
+    return msgspec.structs.replace(memory, history=history, writers=writers), assumed
+
+
+def _written_at(since: str, now: int) -> int:
+    """Return when a count was written at the latest, as its object tells to the second; `now` where it does not."""
+    try:
+        return min(now, read_instant(since) + SECOND)
+    except ValueError:
+        return now
 
 
 def change_event(memory: Memory, change: Change, replicas: int, boost: Boost | None) -> Event | None:

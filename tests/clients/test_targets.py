@@ -122,7 +122,7 @@ async def test_what_is_kept_is_what_the_scale_says(api_version: str, kind: str, 
         async with http.get(found.path) as response:
             scale = await response.json()
         version, uid = scale["metadata"]["resourceVersion"], scale["metadata"]["uid"]
-        assert found == (3, 2, scale["status"]["selector"], version, "helm", found.path, uid)
+        assert found == (3, 2, scale["status"]["selector"], version, "helm", found.path, uid, found.since)
         await until(lambda: cluster.open_watches)
         assert sorted(asked(cluster)) == [f"get {plural}/scale", f"list {plural}", f"watch {plural}"]
 
@@ -222,7 +222,7 @@ async def test_a_custom_kind_is_watched_by_its_paths() -> None:
         async with http.get(found.path) as response:
             scale = await response.json()
         version, uid = scale["metadata"]["resourceVersion"], scale["metadata"]["uid"]
-        assert found == (4, 3, "app=w", version, "me", found.path, uid)
+        assert found == (4, 3, "app=w", version, "me", found.path, uid, found.since)
         cluster.scale("widgets", "w", 0, manager="kubectl")
         await until(lambda: watched.web(WIDGET)[:2] == (0, 3))
         assert "get widgets/scale" not in asked(cluster)[:-2]
@@ -516,22 +516,23 @@ REPLICAS: JSON = {"f:spec": {"f:replicas": {}, "f:template": {}}}
 
 
 @pytest.mark.parametrize(
-    ("managed", "manager"),
+    ("managed", "manager", "second"),
     [
-        (None, ""),
-        ([], ""),
-        ([entry("kubectl", 1, {"f:metadata": {}, "f:spec": {"f:template": {}}})], ""),
-        ([entry("kubectl", 1, REPLICAS), entry("kube-controller-manager", 9, {"f:status": {"f:replicas": {}}})], "kubectl"),
-        ([entry("helm", 1, REPLICAS), entry("keda", 5, REPLICAS, subresource="scale")], "keda"),
-        ([entry("keda", 5, REPLICAS, subresource="scale"), entry("helm", 1, REPLICAS)], "keda"),
-        ([{"manager": "bare"}, {"fieldsV1": {"f:spec": {}}}], ""),
+        (None, "", None),
+        ([], "", None),
+        ([entry("kubectl", 1, {"f:metadata": {}, "f:spec": {"f:template": {}}})], "", None),
+        ([entry("kubectl", 1, REPLICAS), entry("kube-controller-manager", 9, {"f:status": {"f:replicas": {}}})], "kubectl", 1),
+        ([entry("helm", 1, REPLICAS), entry("keda", 5, REPLICAS, subresource="scale")], "keda", 5),
+        ([entry("keda", 5, REPLICAS, subresource="scale"), entry("helm", 1, REPLICAS)], "keda", 5),
+        ([{"manager": "bare"}, {"fieldsV1": {"f:spec": {}}}], "", None),
     ],
     ids=["absent", "empty", "of other fields", "of the status", "latest last", "latest first", "no fields"],
 )  # fmt: skip
-def test_who_wrote_the_count(managed: list[JSON] | None, manager: str) -> None:
+def test_who_wrote_the_count(managed: list[JSON] | None, manager: str, second: int | None) -> None:
     document = {"metadata": {"name": "web", "namespace": "x", "managedFields": managed}, "spec": {"replicas": 1}}
     found = targetforms.built_in().decode(json.dumps(document).encode())
-    assert found == targetforms.Seen("x", "web", 1, 0, "", "", manager)
+    since = "" if second is None else f"2026-01-01T00:00:{second:02}Z"
+    assert found == targetforms.Seen("x", "web", 1, 0, "", "", manager, since=since)
 
 
 def test_what_is_no_count_is_none() -> None:

@@ -14,13 +14,14 @@ from adapter.errors import KubernetesError, NotLeadingError
 from adapter.model.fastpathautoscaler import ADVISE, BOOST, HPA_API_VERSION, HPA_KIND, FastPathAutoscaler
 from adapter.model.floors import Demotion, FloorEntry
 from adapter.model.instants import SECOND, FineInstant, Span
-from adapter.scaling.boost import LONGEST, NATIVE, Boost
+from adapter.scaling.boost import LONGEST, Boost
 from adapter.scaling.observation import ExternalReading, Unavailable
 from tests.support.controller import LIVE, Bench, fpa
 from tests.support.scaling import NOW, external_metric, pods
 
 QUEUE = [external_metric(averageValue="1")]
 KEY = Key.native("default", "web")
+NATIVE = "kube-controller-manager"
 ON = Boost(BOOST, digest="one")
 
 
@@ -118,11 +119,12 @@ async def test_a_raise_is_published_before_it_is_written(bench: BoostBench) -> N
     bench.boost(replicas=4)
     await bench.step()
 
-    assert bench.log == ["publish 8"]
+    assert bench.log == ["publish 8", "want 8"]
     assert bench.server.writes == [("web", 8)]
     entry = bench.floors.entries["uid-1"]
     assert (entry.namespace, entry.name, entry.replicas, entry.raised_from) == ("default", "web", 8, 4)
     assert entry.until == NOW + LONGEST
+    assert entry.stands
     assert bench.reasons() == ["SuccessfulRescale"]
     assert not [each for each in bench.server.statuses if each[0] != "web"]
 

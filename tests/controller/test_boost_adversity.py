@@ -4,16 +4,17 @@ import asyncio
 from typing import Any
 
 import msgspec
+import pytest
 
 from adapter.controller.seams import Again, Current, Key, Outcome, ScaleSeen, Target, Unfound
 from adapter.errors import KubernetesError, NotLeadingError
 from adapter.model.fastpathautoscaler import ADVISE, BOOST
 from adapter.model.floors import Demotion, FloorEntry
-from adapter.model.instants import SECOND, FineInstant
-from adapter.scaling.boost import NATIVE
+from adapter.model.instants import SECOND, FineInstant, Span
+from adapter.scaling.boost import LONGEST
 from adapter.scaling.observation import Unavailable
-from tests.controller.test_boost import KEY, ON, BoostBench, hpa
-from tests.support.scaling import NOW
+from tests.controller.test_boost import KEY, NATIVE, ON, BoostBench, hpa
+from tests.support.scaling import NOW, pods
 
 
 def later(seconds: int) -> int:
@@ -372,3 +373,84 @@ async def test_a_shrink_at_the_end_of_a_floor_is_no_reversal() -> None:
         await bench.step(1)
         await bench.step(60)
     assert not {"RaiseReverted", "BoostDemoted"} & set(bench.reasons())
+
+
+# -- a change of leader ------------------------------------------------------------------------------------------------------------
+
+RAISED = FloorEntry(
+    "default",
+    "web",
+    "uid-1",
+    8,
+    FineInstant(NOW + LONGEST),
+    4,
+    FineInstant(NOW - 5 * SECOND),
+    hold=Span(30 * SECOND),
+    stands=True,
+)
+SLOW = {"scaleUp": {"policies": [{"type": "Pods", "value": 4, "periodSeconds": 60}]}}
+
+
+async def test_a_raise_that_was_taken_back_while_nobody_led_is_counted() -> None:
+    bench = BoostBench()
+    bench.want(8)
+    bench.server.set("web", 4, "argocd-controller")
+    bench.pods.pods["app=web"] = pods(20)
+    bench.boost(published=RAISED)
+    await bench.step(1)
+    assert bench.reasons() == ["RaiseReverted", "SuccessfulRescale"]
+    assert bench.server.writes == [("web", 8)]
+    bench.server.set("web", 4, "argocd-controller")
+    await bench.step(1)
+    assert bench.reasons()[2:] == ["BoostDemoted"]
+
+
+async def test_what_was_counted_before_a_change_of_leader_is_not_counted_again() -> None:
+    bench = BoostBench()
+    bench.want(8)
+    bench.boost(replicas=4)
+    await bench.step(1)
+    assert bench.floors.entries["uid-1"].stands
+    bench.server.fail = "out of order"
+    bench.server.set("web", 4, "argocd-controller")
+    await bench.step(1)
+    assert bench.reasons() == ["SuccessfulRescale", "RaiseReverted", "FailedRescale"]
+    published = bench.floors.entries["uid-1"]
+    assert (published.stands, len(published.reversals)) == (False, 1)
+
+    bench.server.fail = ""
+    bench.start()
+    bench.boost(published=published)
+    await bench.step(1)
+    assert bench.reasons()[3:] == ["SuccessfulRescale"]
+    assert bench.server.writes == [("web", 8), ("web", 8)]
+
+
+@pytest.mark.parametrize("stands", [True, False], ids=["known to be made", "found to be made"])
+@pytest.mark.parametrize(("seconds", "count"), [(0, 8), (54, 8), (56, 12)])
+async def test_the_raise_of_a_leader_before_counts_from_its_own_time(stands: bool, seconds: int, count: int) -> None:  # noqa: FBT001 - a case of the table
+    bench = BoostBench()
+    bench.want(20)
+    bench.server.set("web", 8, "fastpath")
+    bench.pods.pods["app=web"] = pods(20)
+    bench.clock.seconds += seconds
+    bench.boost(ON._replace(shown=8), published=msgspec.structs.replace(RAISED, stands=stands), behavior=SLOW)
+    await bench.step()
+    assert bench.server.scales["web"].replicas == count
+
+
+@pytest.mark.parametrize(
+    ("since", "count"),
+    [("2026-11-20T11:58:58Z", 12), ("2026-11-20T11:59:30Z", 8), ("2026-11-20T12:30:00Z", 8), ("", 8), ("soon", 8)],
+    ids=["a minute ago", "lately", "a clock ahead", "unknown", "no time"],
+)
+async def test_a_raise_nobody_tells_of_counts_from_when_it_was_written(since: str, count: int) -> None:
+    bench = BoostBench()
+    bench.want(20)
+    bench.server.set("web", 8, "fastpath", told=False)
+    bench.server.scales["web"] = bench.server.scales["web"]._replace(since=since)
+    bench.server.tell("web")
+    bench.pods.pods["app=web"] = pods(20)
+    bench.boost(ON._replace(shown=8), behavior=SLOW)
+    await bench.step()
+    assert bench.server.scales["web"].replicas == count

@@ -14,7 +14,7 @@ from adapter.controller.readings import Answer
 from adapter.model.instants import SECOND
 from adapter.model.pods import PodFacts
 from adapter.scaling import live
-from adapter.scaling.live import Circumstances, Memory
+from adapter.scaling.live import Circumstances, Look, Memory
 from adapter.scaling.observation import ExternalReading, Observation
 from tests.support.controller import LIVE
 from tests.support.scaling import NOW, autoscaler, external_metric
@@ -78,7 +78,7 @@ def simulate(startup: int, window: int, *, known: bool, aware: bool = True) -> t
         assert isinstance(reading, ExternalReading)
         if not aware:
             reading = ExternalReading(reading.values)
-        memory, _ = live.notice(scaler, memory, replicas, "fastpath", now)
+        memory, _ = live.notice(scaler, memory, Look(replicas, "fastpath"), now)
         seen = Observation(replicas, replicas, "app=web", workload.pods(second), [reading])
         made = live.decide(scaler, seen, memory, now, circumstances)
         memory, _ = live.keep(memory, made, seen, now, circumstances)

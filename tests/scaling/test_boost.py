@@ -15,10 +15,10 @@ from adapter.model.floors import Demotion, FloorEntry
 from adapter.model.instants import SECOND, FineInstant
 from adapter.scaling import boost as boosting
 from adapter.scaling import decision, live
-from adapter.scaling.boost import DEMOTED_FOR, LONGEST, NATIVE, NOTHING, Boost, Boosting, Floor, Reversal
+from adapter.scaling.boost import DEMOTED_FOR, LONGEST, NOTHING, Boost, Boosting, Floor, Reversal
 from adapter.scaling.decision import Decision, Event
 from adapter.scaling.history import History, Queued
-from adapter.scaling.live import Circumstances, Memory
+from adapter.scaling.live import Circumstances, Look, Memory
 from adapter.scaling.observation import ExternalReading, ObjectReading, Observation, Reading, Unavailable
 from adapter.scaling.settings import Band, Settings
 from adapter.scaling.writers import OWN, Writers
@@ -36,6 +36,7 @@ from tests.support.scaling import (
 BAND = Band(0.9, 1.1)
 ON = Boost(BOOST, digest="one")
 ADVISED = Boost(ADVISE, digest="one")
+NATIVE = "kube-controller-manager"
 HELD = Boosting(Floor(8, NOW + LONGEST, 4, NOW, 30 * SECOND))
 METRICS = [external_metric(averageValue="1")]
 
@@ -137,7 +138,7 @@ def test_policies_count_what_others_raised() -> None:
         maxReplicas=40,
         behavior={"scaleUp": {"policies": [{"type": "Pods", "value": 4, "periodSeconds": 15}]}},
     )
-    memory, _ = live.notice(prepared, Memory(writers=Writers(known=4)), 7, NATIVE, NOW, ON)
+    memory, _ = live.notice(prepared, Memory(writers=Writers(known=4)), Look(7, NATIVE), NOW, ON)
     made = live.decide(prepared, seen(7, 20), memory, NOW + SECOND, Circumstances(BOOST, boost=ON))
 
     assert made.replicas == 8
@@ -315,7 +316,7 @@ def test_the_event_names_writer_and_remedy(by: str, words: str, *, demotes: bool
 def test_a_change_is_judged_where_it_is_noticed() -> None:
     prepared = autoscaler(METRICS, maxReplicas=40, behavior={})
     memory = Memory(writers=Writers(known=8), boost=HELD)
-    memory, change = live.notice(prepared, memory, 4, "argocd", NOW, ON)
+    memory, change = live.notice(prepared, memory, Look(4, "argocd"), NOW, ON)
 
     assert change is not None
     assert (change.reverses, change.starts_pause) == (True, False)
@@ -324,10 +325,10 @@ def test_a_change_is_judged_where_it_is_noticed() -> None:
     assert event.message.startswith("argocd set the replicas from 8 to 4")
     assert not memory.writers.is_paused(NOW)
 
-    memory, change = live.notice(prepared, memory, 8, OWN, NOW, ON)
+    memory, change = live.notice(prepared, memory, Look(8, OWN), NOW, ON)
     assert change is not None
     assert live.change_event(memory, change, 8, ON) is None
-    memory, change = live.notice(prepared, memory, 4, "argocd", NOW, ON)
+    memory, change = live.notice(prepared, memory, Look(4, "argocd"), NOW, ON)
     assert change is not None
     assert change.starts_pause
     assert memory.boost.demotion is not None
@@ -575,7 +576,7 @@ def test_what_is_within_tolerance_has_shown_it() -> None:
 def test_a_raise_to_less_than_the_floor_takes_nothing_back() -> None:
     prepared = autoscaler(METRICS, maxReplicas=40, behavior={})
     memory = Memory(writers=Writers(known=2), boost=HELD)
-    memory, change = live.notice(prepared, memory, 5, NATIVE, NOW, ON)
+    memory, change = live.notice(prepared, memory, Look(5, NATIVE), NOW, ON)
 
     assert change is not None
     assert not change.reverses

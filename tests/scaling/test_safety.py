@@ -17,7 +17,7 @@ from adapter.model.instants import SECOND
 from adapter.scaling import live
 from adapter.scaling.autoscaler import Autoscaler
 from adapter.scaling.decision import Decision
-from adapter.scaling.live import Circumstances, Memory
+from adapter.scaling.live import Circumstances, Look, Memory
 from adapter.scaling.observation import ExternalReading, Observation, Reading, Unavailable
 from adapter.scaling.settings import Settings
 from adapter.scaling.writers import OWN, UNNAMED
@@ -83,7 +83,7 @@ class World:
         target = self.target
         target.told = (target.replicas, target.manager, target.version)
         target.told_at = self.time
-        self.memory, _ = live.notice(self.scaler, self.memory, target.replicas, target.manager, self.now)
+        self.memory, _ = live.notice(self.scaler, self.memory, Look(target.replicas, target.manager), self.now)
 
     def set_clock(self, by: int) -> None:
         """The clock of the machine is set: the controller notices, and ages stay what they are."""
@@ -101,7 +101,7 @@ class World:
         circumstances = Circumstances(mode, rivals)
         for _ in range(5):
             replicas, manager, version = self.target.told
-            self.memory, _ = live.notice(self.scaler, self.memory, replicas, manager, self.now)
+            self.memory, _ = live.notice(self.scaler, self.memory, Look(replicas, manager), self.now)
             seen = Observation(replicas, replicas, "app=web", pods(replicas), [wanted])
             made = live.decide(self.scaler, seen, self.memory, self.now, circumstances)
             if not made.rescale:
