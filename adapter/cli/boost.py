@@ -8,8 +8,8 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
+from adapter.cli import files
 from adapter.config import boostmanifest
 from adapter.errors import Fault, InputError
 from adapter.model import boosting
@@ -30,8 +30,6 @@ A patch is made for the document as it is given. For an object of a cluster:
   kubectl patch hpa web --type json --patch-file web.json
 """
 
-_STDIN = "-"
-
 
 def main(arguments: Sequence[str]) -> int:
     """Print the manifest or the patch; 0 when it is done or was so already, 2 when something is not valid: then nothing is printed."""
@@ -41,10 +39,8 @@ def main(arguments: Sequence[str]) -> int:
     if own.handshake and mode != "boost":
         flag = "--remove" if own.remove else "--advise"
         raise InputError([Fault("--handshake", own.handshake, f"with {flag} there is no handshake")])
-    source = "standard input" if own.file == _STDIN else own.file
-    manifest = boostmanifest.change(
-        _read(own.file, source), source, Wish(mode, own.handshake), patches=own.output == "patch"
-    )
+    source = files.read(own.file)
+    manifest = boostmanifest.change(source.text, source.name, Wish(mode, own.handshake), patches=own.output == "patch")
     for note in manifest.notes:
         print(f"fastpath boost: {note}", file=sys.stderr)
     if own.output == "patch":
@@ -90,11 +86,3 @@ def build_parser() -> argparse.ArgumentParser:
         help="yaml: the whole file; patch: a JSON patch (RFC 6902), for a file with one autoscaler",
     )
     return parser
-
-
-def _read(file: str, source: str) -> str:
-    content = sys.stdin.buffer.read() if file == _STDIN else Path(file).read_bytes()
-    try:
-        return content.decode()
-    except UnicodeDecodeError as error:
-        raise InputError([Fault("", "", f"not UTF-8: {error.reason} at byte {error.start}", source)]) from error

@@ -7,11 +7,11 @@ nothing that the manifest does not.
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import yaml
 
+from adapter.cli import files
 from adapter.clients.autoscalerfiles import located
 from adapter.config import yamldocuments
 from adapter.errors import Fault, InputError
@@ -24,7 +24,6 @@ limits, metrics and behavior are taken over as they are. Delete the HorizontalPo
 autoscalers on one target stand in each other's way, and Fastpath then does nothing. docs/fast-scaler.md says what can be added.
 """
 
-_STDIN = "-"
 _NOWHERE = "fastpath-convert-leaves-it-out"
 """Stands in for a namespace that a manifest leaves to `kubectl --namespace`; it is not printed."""
 
@@ -38,10 +37,9 @@ def main(arguments: Sequence[str]) -> int:
     own = parser.parse_args(arguments)
     faults: list[Fault] = []
     made: list[str] = []
-    for file in own.files or [_STDIN]:
-        source = "standard input" if file == _STDIN else file
+    for file in own.files or [files.STDIN]:
         try:
-            made += _convert(_read(file, source), source, faults)
+            made += _convert(files.read(file), faults)
         except InputError as error:
             faults += error.faults
     if not made and not faults:
@@ -52,29 +50,21 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _read(file: str, source: str) -> str:
-    content = sys.stdin.buffer.read() if file == _STDIN else Path(file).read_bytes()
-    try:
-        return content.decode()
-    except UnicodeDecodeError as error:
-        raise InputError([Fault("", "", f"not UTF-8: {error.reason} at byte {error.start}", source)]) from error
-
-
-def _convert(text: str, source: str, faults: list[Fault]) -> Iterator[str]:
+def _convert(source: files.Source, faults: list[Fault]) -> Iterator[str]:
     """Yield the autoscalers of a text as YAML. Objects of other kinds are named and left out; `faults` grows with what is wrong."""
-    for document in yamldocuments.read_documents(text, source):
+    for document in yamldocuments.read_documents(source.text, source.name):
         if isinstance(document, InputError):
             faults += document.faults
             continue
         for place, tree in autoscalerdocuments.documents_in(document.value):
             if not autoscalerdocuments.kind_of(tree):
                 line = document.line_of(place.rstrip("."))
-                print(f"fastpath convert: {source}:{line}: {_named(tree)}: left out", file=sys.stderr)
+                print(f"fastpath convert: {source.name}:{line}: {_named(tree)}: left out", file=sys.stderr)
                 continue
             try:
                 yield _render(autoscalerdocuments.read_document(tree, _NOWHERE))
             except InputError as error:
-                faults += (located(fault, place, document, source) for fault in error.faults)
+                faults += (located(fault, place, document, source.name) for fault in error.faults)
 
 
 def _named(tree: object) -> str:

@@ -14,6 +14,7 @@ from typing import IO
 import msgspec
 import yaml
 
+from adapter.cli import files
 from adapter.config import yamldocuments
 from adapter.config.yamldocuments import YAMLDocument
 from adapter.errors import Fault, InputError
@@ -25,7 +26,6 @@ Say what Kubernetes' horizontal pod autoscaler (1.36) would do with one sync's i
 metrics and what earlier syncs left behind. No cluster is asked. docs/evaluate.md has the document and an example.
 """
 
-_STDIN = "-"
 _LINES = "JSON documents on lines of their own need --jsonl"
 
 
@@ -41,10 +41,10 @@ def main(arguments: Sequence[str]) -> int:
     own = parser.parse_args(arguments)
     if own.jsonl and (own.explain or own.output != "json"):
         raise InputError([Fault("--jsonl", "", "writes one JSON result a line: without --explain and -o yaml")])
-    files = own.files or [_STDIN]
+    paths = own.files or [files.STDIN]
     if isinstance(sys.stdout, io.TextIOWrapper):  # names may have any character, in every locale
         sys.stdout.reconfigure(encoding="utf-8")
-    return _evaluate_lines(files) if own.jsonl else _evaluate_documents(files, own.output, explain=own.explain)
+    return _evaluate_lines(paths) if own.jsonl else _evaluate_documents(paths, own.output, explain=own.explain)
 
 
 # --- lines -----------------------------------------------------------------------------------------------------------
@@ -57,11 +57,11 @@ class _Invalid(msgspec.Struct):
     invalid: str
 
 
-def _evaluate_lines(files: Iterable[str]) -> int:
+def _evaluate_lines(paths: Iterable[str]) -> int:
     """Answer each line as it comes; blank ones are none."""
     status = 0
     out = sys.stdout.buffer
-    for file in files:
+    for file in paths:
         with _open(file) as stream:
             for line in stream:
                 if not line.strip():
@@ -79,20 +79,20 @@ def _evaluate_lines(files: Iterable[str]) -> int:
 
 
 def _open(file: str) -> IO[bytes]:
-    return open(0, "rb", closefd=False) if file == _STDIN else Path(file).open("rb")
+    return open(0, "rb", closefd=False) if file == files.STDIN else Path(file).open("rb")
 
 
 # --- documents -------------------------------------------------------------------------------------------------------
 
 
-def _evaluate_documents(files: Iterable[str], output: str, *, explain: bool) -> int:
+def _evaluate_documents(paths: Iterable[str], output: str, *, explain: bool) -> int:
     """Answer each document; those that are not valid are told on standard error, and the others evaluated all the same."""
     status = 0
     written = 0
-    for file in files:
+    for file in paths:
         with _open(file) as stream:
             text = stream.read()
-        for read in _read(text, "standard input" if file == _STDIN else file):
+        for read in _read(text, files.name_of(file)):
             if isinstance(read, InputError):
                 status = 2
                 for fault in read.faults:
