@@ -18,6 +18,7 @@ from adapter.config.options import Options
 from adapter.config.rulesfile import RulesConfig
 from adapter.errors import NotSyncedError
 from adapter.model.clock import Clock
+from adapter.model.metrics import MetricsProvider
 from adapter.monitoring import FaultLog, Monitoring
 from adapter.provider.floors import FlooredProvider, FloorProvider
 from adapter.provider.podobjects import PodObjects
@@ -28,7 +29,7 @@ from adapter.rules.resource import NODES, PODS
 from adapter.scaler import Parts, Scaler
 from adapter.server import accesslog
 from adapter.server.accesslog import AccessLog
-from adapter.server.api import CUSTOM_GROUP, EXTERNAL_GROUP, RESOURCE_GROUP, MetricsProvider
+from adapter.server.api import CUSTOM_GROUP, EXTERNAL_GROUP, RESOURCE_GROUP
 from adapter.server.documents import Documents
 from adapter.server.handler import Handler
 from adapter.server.health import Check, Health

@@ -4,8 +4,8 @@ What exists once per object is kept out of the garbage collector's sight (`gc=Fa
 stop the event loop for tens of milliseconds.
 """
 
-from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple, Protocol
 
 import msgspec
 
@@ -181,3 +181,28 @@ class CustomMetricInfo(NamedTuple):
     resource: GroupResource
     namespaced: bool
     metric: str
+
+
+class MetricsProvider(Protocol):
+    """Who answers questions. Errors meant for callers are `errors.StatusError`; all others become a bare 500."""
+
+    @property
+    def generation(self) -> int:
+        """Return a number that changes whenever what there is to ask for has changed."""
+        ...
+
+    async def custom(self, question: CustomQuestion) -> CustomAnswer:
+        """Answer a question about objects; for a named object exactly one item, or an error."""
+        ...
+
+    async def external(self, question: ExternalQuestion) -> ExternalAnswer:
+        """Answer a question about no object. Metric names match exactly, as upstream's do."""
+        ...
+
+    def custom_metrics(self) -> Sequence[CustomMetricInfo]:
+        """Return what the discovery documents of custom metrics list."""
+        ...
+
+    def external_metrics(self) -> Sequence[str]:
+        """Return what the discovery document of external metrics lists."""
+        ...

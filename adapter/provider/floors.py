@@ -23,6 +23,7 @@ from adapter.model.metrics import (
     ExternalQuestion,
     ExternalValue,
     GroupResource,
+    MetricsProvider,
     MetricValue,
     ObjectReference,
 )
@@ -140,35 +141,10 @@ class FloorProvider:
         return floor
 
 
-class Metrics(Protocol):
-    """Who answers all other questions."""
-
-    @property
-    def generation(self) -> int:
-        """Return a number that changes whenever what there is to ask for has changed."""
-        ...
-
-    async def custom(self, question: CustomQuestion) -> CustomAnswer:
-        """Answer a question about objects."""
-        ...
-
-    async def external(self, question: ExternalQuestion) -> ExternalAnswer:
-        """Answer a question about no object."""
-        ...
-
-    def custom_metrics(self) -> Sequence[CustomMetricInfo]:
-        """Return the custom metrics that are listed, sorted."""
-        ...
-
-    def external_metrics(self) -> Sequence[str]:
-        """Return the external metrics that are listed, sorted."""
-        ...
-
-
 class FlooredProvider:
     """The metrics of the rules with the floors beside them: what the API server is given where floors are served."""
 
-    def __init__(self, metrics: Metrics, floors: FloorProvider) -> None:
+    def __init__(self, metrics: MetricsProvider, floors: FloorProvider) -> None:
         self._metrics = metrics
         self._floors = floors
 

@@ -15,10 +15,7 @@ from urllib.parse import unquote_to_bytes
 from adapter import errors
 from adapter.model import durations, fieldselectors, selectors
 from adapter.model.metrics import (
-    CustomAnswer,
-    CustomMetricInfo,
     CustomQuestion,
-    ExternalAnswer,
     ExternalQuestion,
     ResourceAnswer,
     ResourceQuestion,
@@ -47,31 +44,6 @@ _TRUE_WORDS = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _NAMESPACE_PARTS = frozenset({"status", "finalize"})
 # Words before a path that once meant a verb; what follows is too short for a metric then.
 _OLD_VERBS = frozenset({"watch", "proxy"})
-
-
-class MetricsProvider(Protocol):
-    """Who answers questions. Errors meant for callers are `errors.StatusError`; all others become a bare 500."""
-
-    @property
-    def generation(self) -> int:
-        """Return a number that changes whenever what there is to ask for has changed."""
-        ...
-
-    async def custom(self, question: CustomQuestion) -> CustomAnswer:
-        """Answer a question about objects; for a named object exactly one item, or an error."""
-        ...
-
-    async def external(self, question: ExternalQuestion) -> ExternalAnswer:
-        """Answer a question about no object. Metric names match exactly, as upstream's do."""
-        ...
-
-    def custom_metrics(self) -> Sequence[CustomMetricInfo]:
-        """Return what the discovery documents of custom metrics list."""
-        ...
-
-    def external_metrics(self) -> Sequence[str]:
-        """Return what the discovery document of external metrics lists."""
-        ...
 
 
 class ResourceMetricsProvider(Protocol):

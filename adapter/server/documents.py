@@ -14,8 +14,9 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from adapter.model.metrics import MetricsProvider
 from adapter.server import bodies, discovery, negotiation, openapi
-from adapter.server.api import VERSIONS, MetricsProvider
+from adapter.server.api import VERSIONS
 from adapter.server.discovery import Listed
 
 _HEALTH_PATHS = ("/healthz", "/livez", "/readyz")

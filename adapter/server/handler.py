@@ -25,11 +25,11 @@ from prometheus_client import Counter, Histogram
 from adapter import errors, monitoring
 from adapter.controller import view
 from adapter.model.clock import Clock
-from adapter.model.metrics import CustomQuestion, ExternalQuestion, ResourceQuestion
+from adapter.model.metrics import CustomQuestion, ExternalQuestion, MetricsProvider, ResourceQuestion
 from adapter.server import bodies, negotiation, resourcebodies, routing
 from adapter.server.access import Access, Pending, Standing
 from adapter.server.accesslog import AccessLog
-from adapter.server.api import MetricsProvider, ResourceMetricsProvider
+from adapter.server.api import ResourceMetricsProvider
 from adapter.server.documents import Documents
 from adapter.server.health import Health
 from adapter.server.routing import Labels, Route

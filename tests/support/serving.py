@@ -19,6 +19,7 @@ from adapter.model.metrics import (
     ExternalAnswer,
     ExternalQuestion,
     ExternalValue,
+    MetricsProvider,
     MetricValue,
     ObjectReference,
     ObjectUsage,
@@ -29,7 +30,7 @@ from adapter.provider.floors import FlooredProvider, FloorProvider
 from adapter.server import tls
 from adapter.server.access import Access
 from adapter.server.accesslog import AccessLog, Sink
-from adapter.server.api import CUSTOM_GROUP, EXTERNAL_GROUP, MetricsProvider, Question
+from adapter.server.api import CUSTOM_GROUP, EXTERNAL_GROUP, Question
 from adapter.server.authentication import Authenticator
 from adapter.server.authorization import Authorizer
 from adapter.server.documents import Documents
@@ -42,7 +43,7 @@ from tests.support.tls import Authority
 
 
 class Provider:
-    """Meets `adapter.server.api.MetricsProvider`: remembers the questions, answers what was set or what `answer` makes."""
+    """Meets `adapter.model.metrics.MetricsProvider`: remembers the questions, answers what was set or what `answer` makes."""
 
     def __init__(self) -> None:
         self.generation = 1
