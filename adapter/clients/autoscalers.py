@@ -8,7 +8,7 @@ being read.
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -186,7 +186,28 @@ def _same_hpa(one: WatchedHPA, other: WatchedHPA) -> bool:
     return replace(one, resource_version="") == replace(other, resource_version="")
 
 
-class Autoscalers:
+class _Cache(Generic[T]):
+    """A cache that some mirrors fill."""
+
+    _mirrors: list[Mirror[T]]
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for mirror in self._mirrors:
+                group.create_task(mirror.run(), name=f"reflector of {mirror.name}")
+
+    @property
+    def synced(self) -> bool:
+        """Whether the first lists are in; one that is refused never is, for then nobody knows what there is."""
+        return all(mirror.synced for mirror in self._mirrors)
+
+    def status(self) -> tuple[ReflectorStatus, ...]:
+        """Return what the watches say of themselves."""
+        return tuple(mirror.status() for mirror in self._mirrors)
+
+
+class Autoscalers(_Cache[ReadAutoscaler]):
     """All FastPathAutoscalers, or those of `namespaces`, while `run` runs.
 
     `changed` is called with namespace and name for each that came, went or has a new version, the first list's after that is in. Where
@@ -205,19 +226,6 @@ class Autoscalers:
         self._changed = changed
         self._told = False
         self._mirrors = _mirrors(form, _FASTPATH, client, surroundings, self._objects, namespaces)
-
-    async def run(self) -> None:
-        """Watch until cancelled."""
-        await _run(self._mirrors)
-
-    @property
-    def synced(self) -> bool:
-        """Whether the first list is in."""
-        return all(mirror.synced for mirror in self._mirrors)
-
-    def status(self) -> tuple[ReflectorStatus, ...]:
-        """Return what the watches say of themselves."""
-        return tuple(mirror.status() for mirror in self._mirrors)
 
     def __iter__(self) -> Iterator[ReadAutoscaler]:
         """Iterate over all there are, faulty ones included."""
@@ -285,7 +293,7 @@ class _Owners:
         return self._owners.get(target, set())
 
 
-class Rivals:
+class Rivals(_Cache[WatchedHPA]):
     """The autoscalers of each target: HorizontalPodAutoscalers, watched while `run` runs, and those that are `put` here.
 
     With `objects` the FastPathAutoscalers of the cluster are watched too, if there is such a kind: those that are put stand in files.
@@ -311,19 +319,6 @@ class Rivals:
         self._mirrors = _mirrors(form, _HPA, client, surroundings, self._hpas, namespaces)
         if objects:
             self._mirrors += _mirrors(form, _FASTPATH, client, surroundings, self._objects, namespaces, _OptionalMirror)
-
-    async def run(self) -> None:
-        """Watch until cancelled."""
-        await _run(self._mirrors)
-
-    @property
-    def synced(self) -> bool:
-        """Whether the first lists are in; one that is refused never is, for then nobody knows who else scales."""
-        return all(mirror.synced for mirror in self._mirrors)
-
-    def status(self) -> tuple[ReflectorStatus, ...]:
-        """Return what the watches say of themselves."""
-        return tuple(mirror.status() for mirror in self._mirrors)
 
     def hpas(self) -> Iterator[WatchedHPA]:
         """Iterate over the HorizontalPodAutoscalers."""
@@ -417,9 +412,3 @@ def _mirrors(
         )
         for namespace in namespaces
     ]
-
-
-async def _run(mirrors: Sequence[Mirror[T]]) -> None:
-    async with asyncio.TaskGroup() as group:
-        for mirror in mirrors:
-            group.create_task(mirror.run(), name=f"reflector of {mirror.name}")

@@ -29,6 +29,9 @@ from adapter.rules.plan import Objects
 from adapter.rules.query import MetricQuery
 from adapter.rules.registry import CustomKey
 
+_UNMADE = (NamingError, TemplateError, UnsupportedSelectorError)
+"""Why a query cannot be made."""
+
 
 class ObjectSamples(NamedTuple):
     """Values of objects in thousandths, by name, and when the oldest sample behind each was taken (epoch seconds).
@@ -92,15 +95,12 @@ class ScalerProvider(Provider):
                 self._cache.ask_objects(companion, objects, freshness, entry.series_count),
             )
             rendered = query.render(question.namespace, names[:1])
-        except (NamingError, TemplateError, UnsupportedSelectorError) as error:
+        except _UNMADE as error:
             self._faults.met("render", "query cannot be made", str(error), rule.config.path)
             raise _unknown(question) from error
         except PrometheusError as error:
             raise self._faults.unfetched(error, rule.path) from error
-        failure = answer.failure or ages.failure
-        self._faults.answered(rule.path, answer.asked, failure)
-        if failure is not None:
-            raise InternalError(UNFETCHED)
+        self._check(rule, answer.asked, answer.failure or ages.failure)
         nan_is_zero = rule.config.on_nan is OnNaN.ZERO
         values = {}
         for name, samples in answer.samples.items():
@@ -122,15 +122,12 @@ class ScalerProvider(Provider):
             answer, ages = await providers.both(
                 self._cache.ask(promql, freshness), self._cache.ask(companion.promql, freshness)
             )
-        except (NamingError, TemplateError, UnsupportedSelectorError) as error:
+        except _UNMADE as error:
             self._faults.met("render", "query cannot be made", str(error), rule.config.path)
             raise InternalError(UNFETCHED) from error
         except PrometheusError as error:
             raise self._faults.unfetched(error, rule.path) from error
-        failure = answer.failure or ages.failure
-        self._faults.answered(rule.path, answer.asked, failure)
-        if failure is not None:
-            raise InternalError(UNFETCHED)
+        self._check(rule, answer.asked, answer.failure or ages.failure)
         values = []
         for sample in answer.result.samples:
             milli = self._milli(sample, rule, lambda: promql, nan_is_zero=False)
@@ -141,6 +138,12 @@ class ScalerProvider(Provider):
         times = [sample.value for sample in ages.result.samples]
         time = min(times) if times else None
         return SeriesSamples(tuple(values), time, lookback.lookback_of(promql), rule.config.max_sample_age)
+
+    def _check(self, rule: Rule, asked: float, failure: PrometheusError | None) -> None:
+        """Note an answer of when `asked`, and refuse one that stands in for another."""
+        self._faults.answered(rule.path, asked, failure)
+        if failure is not None:
+            raise InternalError(UNFETCHED)
 
     def _age_of(self, rule: Rule) -> Rule:
         """Return the rule that asks for the times of the samples of another; made once, for questions merge by rule."""
