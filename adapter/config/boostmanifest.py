@@ -13,8 +13,9 @@ from adapter.config import yamldocuments, yamledit
 from adapter.config.yamldocuments import YAMLDocument
 from adapter.errors import Fault, InputError
 from adapter.model import autoscalerdocuments, boostpatch
+from adapter.model.boosting import MODE_ANNOTATION
 from adapter.model.boostpatch import Wish
-from adapter.model.jsonpatch import Operation
+from adapter.model.jsonpatch import REMOVE, Operation
 
 _ANEW = "its document is written anew, without comments: its aliases or its form leave no place for the change"
 _NO_ANNOTATIONS = (
@@ -61,7 +62,7 @@ def change(text: str, source: str, wish: Wish, *, patches: bool = False) -> Mani
         operations = [_in_list(each, operation) for each in planned for operation in each.operations]
         edited = yamledit.edit(part, lines, document, operations) if operations else yamledit.Edited(part, anew=False)
         pieces.append(edited.text)
-        made += (each.operations for each in planned)
+        made += (tuple(map(_for_an_object, each.operations)) for each in planned)
         for each in planned:
             line = document.line_of(each.place)
             lines_of.append(line)
@@ -96,6 +97,12 @@ def _in_list(planned: _Planned, operation: Operation) -> Operation:
     """Return an operation on an autoscaler as one on its document: itself, or the List that has it as an item."""
     index = planned.place.removeprefix("items[").removesuffix("]")
     return operation.below("items", index) if index else operation
+
+
+def _for_an_object(operation: Operation) -> Operation:
+    """Return an operation as one on the object of a cluster, which may have annotations that its document does not."""
+    is_all = operation.op == REMOVE and operation.path == ("metadata", "annotations")
+    return operation._replace(path=(*operation.path, MODE_ANNOTATION)) if is_all else operation
 
 
 def _more(operations: tuple[Operation, ...], *, anew: bool, patches: bool) -> Iterator[str]:

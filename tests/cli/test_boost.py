@@ -145,6 +145,20 @@ def test_a_patch(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyP
     assert json.loads(capsys.readouterr().out) == []
 
 
+def test_a_patch_leaves_other_annotations_of_the_object(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a file with nothing but the mode: what kubectl apply and others have added is not in it."""
+    boosted = BOOSTED.replace('owner: "shop", ', "")
+    _given(monkeypatch, boosted.encode())
+    assert main.main(["boost", "--remove", "-o", "patch", "-"]) == 0
+    patch = json.loads(capsys.readouterr().out)
+    applied = "kubectl.kubernetes.io/last-applied-configuration"
+    live = yaml.safe_load(boosted)
+    live["metadata"]["annotations"][applied] = "{}"
+    assert patches.json_patch(live, patch)["metadata"]["annotations"] == {applied: "{}"}
+
+
 @pytest.mark.integration
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(
