@@ -154,7 +154,9 @@ class Doctor:
             floor = MetricFacts(boosting.METRIC, metric, serving, answer)
         entry = await self._around.entry(meta.uid)
         handshake = boosting.handshake_of(meta.name, spec)
-        return Boost(wishes, handshake, floor, await self._around.leaders(), entry)
+        owners = ((each.api_version, each.kind, each.name) for each in meta.owner_references or ())
+        owner = boosting.owner_of(owners, meta.labels)
+        return Boost(wishes, handshake, floor, await self._around.leaders(), entry, owner)
 
 
 def _rivals(hpa: HPA, listed: Sequence[HPA]) -> tuple[str, ...]:

@@ -67,7 +67,7 @@ class AskingHPA(msgspec.Struct, frozen=True):
     def fault(self) -> str:
         """Why it is only advised, "" where nothing keeps it from being boosted."""
         if self.owner:
-            return f"it belongs to {self.owner}, which writes its spec"
+            return boosting.owned(self.owner)
         faults = (*self.boosted.wishes.faults, self.boosted.handshake.fault)
         return next((fault for fault in faults if fault), "")
 
@@ -126,12 +126,6 @@ _NAMED = msgspec.json.Decoder(_Named)
 _HPA_DOCUMENT = msgspec.json.Decoder(_HPADocument)
 _WHOLE_HPA = msgspec.json.Decoder(_WholeHPA, dec_hook=decode_scalar)
 
-_OWNING_LABELS = {
-    "scaledobject.keda.sh/name": "the ScaledObject",
-    "autoscaling.crane.io/effective-hpa-name": "the EffectiveHorizontalPodAutoscaler",
-}
-"""Labels by which other autoscaling projects mark the HorizontalPodAutoscalers that they make."""
-
 
 def _keep_autoscaler(raw: msgspec.Raw) -> ReadAutoscaler:
     meta = _NAMED.decode(raw).metadata
@@ -166,15 +160,9 @@ def _keep_hpa(raw: msgspec.Raw) -> WatchedHPA:
 
 
 def _owner_of(meta: _Metadata) -> str:
-    """Return which object of another autoscaling project an autoscaler belongs to, "" for none: its owner, or who has labelled it."""
-    for each in meta.owner_references or ():
-        group = each.api_version.partition("/")[0]
-        if group == "keda.sh" or group.startswith("autoscaling.") or each.kind.endswith("Autoscaler"):
-            return f"the {each.kind} {each.name}"
-    for label, what in _OWNING_LABELS.items():
-        if name := (meta.labels or {}).get(label):
-            return f"{what} {name}"
-    return ""
+    """Return which object of another autoscaling project an autoscaler belongs to, "" for none."""
+    owners = ((each.api_version, each.kind, each.name) for each in meta.owner_references or ())
+    return boosting.owner_of(owners, meta.labels)
 
 
 def _same_autoscaler(one: ReadAutoscaler, other: ReadAutoscaler) -> bool:

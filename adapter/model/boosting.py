@@ -7,7 +7,7 @@ raise, and the autoscaler without it, which is what decisions are made for. Not 
 
 import contextlib
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -59,6 +59,12 @@ HOLDS = (Span(SECOND), Span(600 * SECOND))
 
 EXTERNAL, OBJECT = "external", "object"
 
+_OWNING_LABELS = {
+    "scaledobject.keda.sh/name": "the ScaledObject",
+    "autoscaling.crane.io/effective-hpa-name": "the EffectiveHorizontalPodAutoscaler",
+}
+"""Labels by which other autoscaling projects mark the HorizontalPodAutoscalers that they make."""
+
 
 class Wishes(NamedTuple):
     """What the annotations of a HorizontalPodAutoscaler say: `mode` is "" where nothing is asked of us; `hold` None where it is open."""
@@ -106,6 +112,26 @@ def wishes_of(annotations: Mapping[str, str] | None) -> Wishes:
             faults.append(f"annotation {HOLD_ANNOTATION}: {quote(text)}: expected {bounds}, such as 45s")
             hold = None
     return Wishes(mode, hold, tuple(faults))
+
+
+def owner_of(owners: Iterable[tuple[str, str, str]], labels: Mapping[str, str] | None) -> str:
+    """Return which object of another autoscaling project an autoscaler belongs to, "" for none: its owner, or who has labelled it.
+
+    `owners` are API version, kind and name of each owner reference.
+    """
+    for api_version, kind, name in owners:
+        group = api_version.partition("/")[0]
+        if group == "keda.sh" or group.startswith("autoscaling.") or kind.endswith("Autoscaler"):
+            return f"the {kind} {name}"
+    for label, what in _OWNING_LABELS.items():
+        if marked := (labels or {}).get(label):
+            return f"{what} {marked}"
+    return ""
+
+
+def owned(owner: str) -> str:
+    """Return why an autoscaler that belongs to `owner` is only advised."""
+    return f"it belongs to {owner}, which writes its spec"
 
 
 def is_handshake(metric: MetricSpec) -> bool:

@@ -373,6 +373,12 @@ def test_the_handshake_stays_when_the_annotation_goes() -> None:
             'annotation fastpath.io/mode: "bost": expected advise or boost',
             id="annotation",
         ),
+        pytest.param(
+            {"owner": "the ScaledObject web"},
+            State.FAULT,
+            "it is only advised: it belongs to the ScaledObject web, which writes its spec",
+            id="owner",
+        ),
         pytest.param({"leaders": ()}, State.FAULT, "nothing decides for it: there is no Lease of a scaler", id="lease"),
         pytest.param(
             {"leaders": (Leader("fastpath/s", "", None, 15.0),)},
@@ -427,6 +433,16 @@ def test_boosting(changes: dict[str, Any], state: State, text: str) -> None:
     assert (hop(found, "boost").state, hop(found, "boost").text) == (state, text)
     by_fastpath = times(found, "decision") == (0.5, 1.0)
     assert by_fastpath == (state in {State.OK, State.UNKNOWN})
+
+
+def test_beside_another_autoscaler_nothing_is_raised() -> None:
+    """Nor where the autoscaler finds its selector ambiguous: times of a boosted one would be wrong."""
+    assert times(finding.examine(boosted()._replace(rivals=("other",))), "decision") == (7.5, 15.0)
+    ambiguous = _with(
+        ScalingActive=("False", "AmbiguousSelector", "pods by selector app=web are controlled by multiple")
+    )
+    document = hpa(LOAD, HANDSHAKE, mode="boost", conditions=ambiguous)
+    assert times(finding.examine(boosted()._replace(hpa=document)), "decision") == (7.5, 15.0)
 
 
 def test_an_external_api_of_somebody_else() -> None:

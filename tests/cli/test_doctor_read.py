@@ -517,6 +517,16 @@ async def test_a_rival_and_an_owner(cluster: Cluster, run: Verb) -> None:
     assert "KEDA's ScaledObject web owns it" in owned["finding"]
 
 
+async def test_an_owner_keeps_an_autoscaler_from_being_boosted(cluster: Cluster, server: Behind, run: Verb) -> None:
+    lead(cluster)
+    marked = hpa("web", CPU, HANDSHAKE, mode="boost")
+    marked["metadata"]["labels"] = {"scaledobject.keda.sh/name": "web"}
+    cluster.create(marked)
+    hops = (await run("shop/web", "--json")).hops()
+    assert hops["boost"]["finding"] == "it is only advised: it belongs to the ScaledObject web, which writes its spec"
+    assert hops["decision"]["finding"].startswith("the HPA decides every 15 s")
+
+
 async def test_all_autoscalers_are_a_table(cluster: Cluster, server: Behind, run: Verb) -> None:
     serve_rules(cluster)
     cluster.create(hpa("web", REQUESTS))

@@ -213,3 +213,18 @@ def test_any_text_is_a_wish_or_a_fault(annotations: dict[str, str]) -> None:
     assert len(faults) == (MODE_ANNOTATION in annotations and not mode) + (
         HOLD_ANNOTATION in annotations and hold is None
     )
+
+
+@pytest.mark.parametrize(
+    ("owners", "labels", "owner"),
+    [
+        ([], None, ""),
+        ([("keda.sh/v1alpha1", "ScaledObject", "web")], None, "the ScaledObject web"),
+        ([("autoscaling.kapacity.io/v1", "Profile", "web")], None, "the Profile web"),
+        ([("example.com/v1", "ClusterAutoscaler", "web")], None, "the ClusterAutoscaler web"),
+        ([("shop.io/v1", "Shop", "web")], {"app": "web"}, ""),
+        ([("shop.io/v1", "Shop", "web")], {"scaledobject.keda.sh/name": "web"}, "the ScaledObject web"),
+    ],
+)
+def test_who_owns_it(owners: list[tuple[str, str, str]], labels: dict[str, str] | None, owner: str) -> None:
+    assert boosting.owner_of(owners, labels) == owner

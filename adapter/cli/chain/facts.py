@@ -121,7 +121,8 @@ class Leader(NamedTuple):
 class Boost(NamedTuple):
     """What an annotated autoscaler has beside its own metrics. `floor` is the handshake as a metric, None where the spec has none.
 
-    `entry` is what Fastpath has published of it, None where there is nothing.
+    `entry` is what Fastpath has published of it, None where there is nothing. `owner` is the object of another autoscaling project that it
+    belongs to, "" for none.
     """
 
     wishes: Wishes
@@ -129,6 +130,7 @@ class Boost(NamedTuple):
     floor: MetricFacts | None
     leaders: tuple[Leader, ...] | Unread
     entry: FloorEntry | Unread | None = None
+    owner: str = ""
 
 
 class Facts(NamedTuple):

@@ -8,6 +8,7 @@ from adapter.model.instants import Instant
 class OwnerReference(Struct, frozen=True):
     """Who made an object."""
 
+    api_version: str = ""
     kind: str = ""
     name: str = ""
 

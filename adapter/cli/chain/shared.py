@@ -7,6 +7,7 @@ import msgspec
 
 from adapter.cli.chain.facts import Boost, Facts, Leader, MetricFacts, Unread
 from adapter.cli.chain.hop import NOTHING, Change, Hop, State, Took, seconds
+from adapter.model import boosting
 from adapter.model.autoscaling import Condition
 from adapter.model.autoscalingdefaults import with_defaults
 from adapter.model.boosting import METRIC
@@ -33,7 +34,14 @@ _REMOVE = "take the handshake out with fastpath boost --remove"
 def is_boosted(facts: Facts) -> bool:
     """Tell whether Fastpath raises an autoscaler at the moment, as far as can be seen."""
     hop = boost_hop(facts)
-    return hop is not None and facts.mode == BOOST and hop.state in {State.OK, State.UNKNOWN}
+    if hop is None or facts.mode != BOOST or facts.rivals or _is_ambiguous(facts):
+        return False
+    return hop.state in {State.OK, State.UNKNOWN}
+
+
+def _is_ambiguous(facts: Facts) -> bool:
+    status = facts.hpa.status
+    return any(each.reason == "AmbiguousSelector" for each in (status.conditions if status is not None else None) or ())
 
 
 # -- boosting -----------------------------------------------------------------------------------------------------------------
@@ -52,6 +60,9 @@ def boost_hop(facts: Facts) -> Hop | None:
     if not wishes.mode:
         text = f"spec.metrics has {METRIC} and no annotation asks for boosting: its floor is always 0"
         return _hop(State.WARNING, text, Change(f"annotate it with fastpath.io/mode: boost, or {_REMOVE}", 0.0))
+    if wishes.mode == BOOST and boost.owner:
+        apart = Change(f"boost and its owner exclude each other: {_REMOVE}, or {boost.owner}")
+        return _hop(State.FAULT, f"it is only advised: {boosting.owned(boost.owner)}", apart)
     if wishes.mode == BOOST and not boost.handshake.holds:
         again = Change("write annotation and handshake anew: fastpath boost HPA.yaml")
         return _hop(State.FAULT, f"it is only advised: {boost.handshake.fault}", again)
