@@ -157,6 +157,11 @@ def _fault(name: str, metric: MetricSpec) -> str:
     """Return what is wrong with a handshake, "" for nothing."""
     if metric.external is not None and metric.type == "External":
         selector, target = metric.external.metric.selector, metric.external.target
+        if len(name) > LONGEST_NAME:
+            return (
+                f"a label has no value of more than {LONGEST_NAME} characters, as the autoscaler's name has: "
+                f"the metric {METRIC} has to be one of the autoscaler itself"
+            )
         if selector != APISelector({LABEL: name}):
             return f"the selector of the metric {METRIC} has to be matchLabels with {LABEL}: {name} and nothing else"
     elif metric.object is not None and metric.type == "Object":

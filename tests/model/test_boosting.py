@@ -228,3 +228,13 @@ def test_any_text_is_a_wish_or_a_fault(annotations: dict[str, str]) -> None:
 )
 def test_who_owns_it(owners: list[tuple[str, str, str]], labels: dict[str, str] | None, owner: str) -> None:
     assert boosting.owner_of(owners, labels) == owner
+
+
+def test_a_name_that_is_no_value_of_a_label() -> None:
+    """The native controller finds such a selector invalid: it would never read the floor, and never shrink."""
+    name = "w" * 64
+    found = boosting.handshake_of(name, hpa(CPU, boosting.handshake(name, EXTERNAL)).spec)
+    assert not found.holds
+    assert found.fault.startswith("a label has no value of more than 63 characters")
+    assert boosting.handshake_of(name, hpa(CPU, boosting.handshake(name, OBJECT)).spec).holds
+    assert boosting.handshake_of(name[1:], hpa(CPU, boosting.handshake(name[1:], EXTERNAL)).spec).holds
