@@ -453,6 +453,21 @@ def test_an_external_api_of_somebody_else() -> None:
     assert found.change == "take the other handshake: fastpath boost --handshake object HPA.yaml"
 
 
+def test_a_custom_api_of_somebody_else() -> None:
+    other = Serving("custom.metrics.k8s.io", "prometheus-adapter")
+    itself = boosting.handshake("web", boosting.OBJECT)
+    floor = MetricFacts("f", itself, other, Answer(0, 0.1, error="404", status=404))
+    found = finding.examine(boosted(floor=floor))
+    assert found.change == "take the other handshake: fastpath boost --handshake external HPA.yaml"
+
+
+def test_a_hold_that_is_none_is_not_mended_by_a_mode() -> None:
+    wishes = boosting.wishes_of({"fastpath.io/mode": "boost", "fastpath.io/hold": "2h"})
+    found = finding.examine(boosted(wishes=wishes))
+    assert "fastpath.io/hold" in found.diagnosis
+    assert found.change == "mend the annotation"
+
+
 def test_advice_is_no_boost() -> None:
     advised = hpa(LOAD, mode="advise")
     wishes = boosting.wishes_of(advised.metadata.annotations)

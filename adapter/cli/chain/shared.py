@@ -10,7 +10,7 @@ from adapter.cli.chain.hop import NOTHING, Change, Hop, State, Took, seconds
 from adapter.model import boosting
 from adapter.model.autoscaling import Condition
 from adapter.model.autoscalingdefaults import with_defaults
-from adapter.model.boosting import METRIC
+from adapter.model.boosting import EXTERNAL, METRIC, OBJECT
 from adapter.model.fastpathautoscaler import ADVISE, BOOST
 from adapter.model.instants import SECOND, write_instant
 from adapter.scaling import autoscaler, behavior, history
@@ -56,7 +56,7 @@ def boost_hop(facts: Facts) -> Hop | None:
         return fault
     wishes = boost.wishes
     if wishes.faults:
-        return _hop(State.FAULT, wishes.faults[0], Change("mend the annotation: advise or boost"))
+        return _hop(State.FAULT, wishes.faults[0], Change("mend the annotation"))
     if not wishes.mode:
         text = f"spec.metrics has {METRIC} and no annotation asks for boosting: its floor is always 0"
         return _hop(State.WARNING, text, Change(f"annotate it with fastpath.io/mode: boost, or {_REMOVE}", 0.0))
@@ -92,7 +92,8 @@ def _floor_fault(facts: Facts, boost: Boost) -> Hop | None:
             return None
     elif serving.owner and not serving.ours:
         text = f"{serving.group} is served by {serving.owner}, not by Fastpath, so {METRIC} has no value there"
-        other = Change("take the other handshake: fastpath boost --handshake object HPA.yaml")
+        way = EXTERNAL if floor.spec.type == "Object" else OBJECT
+        other = Change(f"take the other handshake: fastpath boost --handshake {way} HPA.yaml")
         return _hop(State.FAULT, f"{text}: {_stuck(facts)}", other)._replace(name=FLOOR)
     elif answer.status == 403 and serving.owner and not serving.fault:
         return None
