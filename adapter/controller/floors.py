@@ -57,10 +57,10 @@ class FloorKeeper:
             work.published = entry
         return raised.floor, ""
 
-    def settle(self, work: Work, floor: Floor | None, by: int, made: Decision, outcome: Outcome) -> None:
-        """Hold what was written, or may have been; else it stays what it was. `by` is how the clock was set since it was published.
+    def settle(self, work: Work, floor: Floor | None, by: int, replicas: int, outcome: Outcome) -> None:
+        """Hold the `replicas` that were written, or what may have been; else it stays what it was.
 
-        None where nothing was published.
+        `floor` is None where nothing was published, `by` is how the clock was set since.
         """
         if floor is None or work.closed:
             return
@@ -68,7 +68,7 @@ class FloorKeeper:
         if outcome.resource_version or outcome.unknown:
             last = held.floor
             excused = floor.excused or (last is not None and last.shown is None and last.excused)
-            replicas = floor.replicas if outcome.unknown else made.replicas
+            replicas = floor.replicas if outcome.unknown else replicas
             floor = msgspec.structs.replace(
                 floor,
                 replicas=replicas,

@@ -20,7 +20,6 @@ from adapter.model.instants import SECOND
 from adapter.scaling import boost as boosting
 from adapter.scaling import history as histories
 from adapter.scaling import live, writers
-from adapter.scaling.decision import Decision
 
 _FRESH = SECOND // 20
 """A decision whose write has waited for longer is made again when its turn has come."""
@@ -69,8 +68,10 @@ class Writing:
                 latest[0] = latest[0]._replace(most=None if work.boost is None else made.replicas)
                 outcome = await self._hands.scale(work.key, seen.target, made.replicas, again, current)
             if not work.closed and work.aim == aim:
-                held = _made_unsaid(work, seen, made) or outcome
-                self._floors.settle(work, floor, work.moved - moved, latest[-1].made, held)
+                unsaid = _found_made(work, seen, latest)
+                held = outcome if unsaid is None else Outcome(unsaid.resource_version)
+                replicas = latest[-1].made.replicas if unsaid is None else unsaid.replicas
+                self._floors.settle(work, floor, work.moved - moved, replicas, held)
                 self._end(work, latest[-1], outcome, started)
         except errors.NotLeadingError:
             pass  # whoever leads now decides, and that may be this process again
@@ -78,7 +79,7 @@ class Writing:
             self._note_defect(work)
             work.attempted = latest[-1].made.replicas
             if work.aim == aim:
-                self._floors.settle(work, floor, work.moved - moved, latest[-1].made, Outcome(unknown=True))
+                self._floors.settle(work, floor, work.moved - moved, work.attempted, Outcome(unknown=True))
 
     def _end(self, work: Work, attempt: Attempt, outcome: Outcome, started: float) -> None:
         """Remember and tell what became of a write."""
@@ -159,11 +160,9 @@ class Writing:
         return made.replicas if made.rescale and (most is None or made.replicas <= most) else None
 
 
-def _made_unsaid(work: Work, seen: Seen, made: Decision) -> Outcome | None:
-    """Return what became of a write without an answer whose count a look has found there, by our name: it was made."""
+def _found_made(work: Work, seen: Seen, latest: list[Attempt]) -> Written | None:
+    """Return what the look after a write without an answer has found by our name, where it was decided here: then it was made."""
     found = work.written
-    if found is None or found.resource_version == seen.target.resource_version:
-        return None  # nobody has looked
-    if (found.manager, found.replicas) != (writers.OWN, made.replicas):
-        return None
-    return Outcome(found.resource_version, unknown=True)
+    if found is None or found.resource_version == seen.target.resource_version or found.manager != writers.OWN:
+        return None  # nobody has looked, or somebody else has written
+    return found if any(each.made.rescale and each.made.replicas == found.replicas for each in latest) else None

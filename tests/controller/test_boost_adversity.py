@@ -375,6 +375,29 @@ async def test_a_shrink_at_the_end_of_a_floor_is_no_reversal() -> None:
     assert not {"RaiseReverted", "BoostDemoted"} & set(bench.reasons())
 
 
+async def test_a_lesser_raise_that_was_made_without_an_answer_is_held() -> None:
+    """Less was right by the time of the write; its answer was lost, and the look after it has found that lesser count."""
+    bench = BoostBench()
+    server = bench.server
+
+    async def scale(key: Key, target: Target, replicas: int, again: Again, current: Current) -> Outcome:
+        bench.want(6)
+        bench.clock.seconds += 1
+        lesser = current()
+        assert lesser == 6
+        server.set("web", lesser, "fastpath", told=False)
+        now = server.scales["web"]
+        seen = ScaleSeen(now.replicas, now.status_replicas, now.selector, now.resource_version, now.uid, unsure=True)
+        assert again(seen) is None
+        return Outcome()
+
+    bench.want(8)
+    bench.boost(ON._replace(shown=4), replicas=4)
+    server.scale = scale  # type: ignore[method-assign]  # the answer to a write is lost
+    await bench.step()
+    assert bench.floors.replicas() == 6
+
+
 # -- a change of leader ------------------------------------------------------------------------------------------------------------
 
 RAISED = FloorEntry(
