@@ -82,8 +82,18 @@ def notice(
 
     At the first look the floor that a leader before has published, else the status, tells what the count was. Where there is neither and
     the count is ours, it may be a raise from the minimum, made when the count was written.
-    Beside a native autoscaler a change takes back what is held and not what was written last, and ends in advice, not in a pause.
+    Beside a native autoscaler a change takes back what is held and not what was written last, and ends in advice, not in a pause. At zero
+    nothing is held: whoever reads a floor there would leave zero by it.
     """
+    memory, change = _see(autoscaler, memory, look, now, boost)
+    if look.replicas == 0 and memory.boost.floor is not None:
+        memory = msgspec.structs.replace(memory, boost=msgspec.structs.replace(memory.boost, floor=None))
+    return memory, change
+
+
+def _see(
+    autoscaler: Autoscaler, memory: Memory, look: Look, now: int, boost: Boost | None
+) -> tuple[Memory, Change | None]:
     replicas, manager = look.replicas, look.manager
     at, assumed = now, False
     periods = (

@@ -398,6 +398,34 @@ async def test_a_lesser_raise_that_was_made_without_an_answer_is_held() -> None:
     assert bench.floors.replicas() == 6
 
 
+async def test_nothing_is_held_at_zero() -> None:
+    """Somebody stops the workload: an autoscaler that may leave zero, or is given one replica, would go to the floor at once."""
+    bench = BoostBench()
+    bench.want(8)
+    bench.boost(ON._replace(shown=4), replicas=4)
+    await bench.step()
+    assert bench.floors.replicas() == 8
+    bench.server.tell("web")
+    bench.boost(ON._replace(shown=8))
+    await bench.step(1)
+    bench.server.set("web", 0, "kubectl")
+    await bench.step(1)
+    assert bench.floors.replicas() == 0
+    assert bench.reasons() == ["SuccessfulRescale", "RaiseReverted"]
+
+
+@pytest.mark.parametrize("stands", [True, False])
+async def test_a_floor_that_was_adopted_is_not_held_at_zero(stands: bool) -> None:  # noqa: FBT001 - a case of the table
+    published = msgspec.structs.replace(RAISED, stands=stands)
+    bench = BoostBench()
+    bench.floors.entries["uid-1"] = published
+    bench.want(8)
+    bench.boost(replicas=0, published=published)
+    await bench.step()
+    await bench.step(1)
+    assert bench.floors.replicas() == 0
+
+
 # -- a change of leader ------------------------------------------------------------------------------------------------------------
 
 RAISED = FloorEntry(
