@@ -58,7 +58,7 @@ class FloorKeeper:
         return raised.floor, ""
 
     def settle(self, work: Work, floor: Floor | None, by: int, replicas: int, outcome: Outcome) -> None:
-        """Hold the `replicas` that were written, or what may have been; else it stays what it was.
+        """Hold the `replicas` that were written, or may have been; else it stays what it was.
 
         `floor` is None where nothing was published, `by` is how the clock was set since.
         """
@@ -68,7 +68,6 @@ class FloorKeeper:
         if outcome.resource_version or outcome.unknown:
             last = held.floor
             excused = floor.excused or (last is not None and last.shown is None and last.excused)
-            replicas = floor.replicas if outcome.unknown else replicas
             floor = msgspec.structs.replace(
                 floor,
                 replicas=replicas,

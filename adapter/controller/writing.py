@@ -52,12 +52,16 @@ class Writing:
         latest = [attempt]
         started, aim, moved = self._clock.monotonic(), work.aim, work.moved
         floor, failure = None, ""
+        sent: list[int] = []
 
         def again(look: ScaleSeen) -> int | None:
             return self._decide_again(work, aim, look, latest)
 
         def current() -> int | None:
-            return self._decide_late(work, aim, latest)
+            count = self._decide_late(work, aim, latest)
+            if count is not None:
+                sent.append(count)
+            return count
 
         try:
             if work.boost is not None:
@@ -68,10 +72,11 @@ class Writing:
                 latest[0] = latest[0]._replace(most=None if work.boost is None else made.replicas)
                 outcome = await self._hands.scale(work.key, seen.target, made.replicas, again, current)
             if not work.closed and work.aim == aim:
-                unsaid = _found_made(work, seen, latest)
+                sent = sent or [made.replicas]
+                unsaid = _found_made(work, seen, sent)
                 held = outcome if unsaid is None else Outcome(unsaid.resource_version)
                 replicas = latest[-1].made.replicas if unsaid is None else unsaid.replicas
-                self._floors.settle(work, floor, work.moved - moved, replicas, held)
+                self._floors.settle(work, floor, work.moved - moved, max(sent) if held.unknown else replicas, held)
                 self._end(work, latest[-1], outcome, started)
         except errors.NotLeadingError:
             pass  # whoever leads now decides, and that may be this process again
@@ -79,7 +84,8 @@ class Writing:
             self._note_defect(work)
             work.attempted = latest[-1].made.replicas
             if work.aim == aim:
-                self._floors.settle(work, floor, work.moved - moved, work.attempted, Outcome(unknown=True))
+                count = max(sent, default=made.replicas)
+                self._floors.settle(work, floor, work.moved - moved, count, Outcome(unknown=True))
 
     def _end(self, work: Work, attempt: Attempt, outcome: Outcome, started: float) -> None:
         """Remember and tell what became of a write."""
@@ -160,9 +166,9 @@ class Writing:
         return made.replicas if made.rescale and (most is None or made.replicas <= most) else None
 
 
-def _found_made(work: Work, seen: Seen, latest: list[Attempt]) -> Written | None:
-    """Return what the look after a write without an answer has found by our name, where it was decided here: then it was made."""
+def _found_made(work: Work, seen: Seen, sent: list[int]) -> Written | None:
+    """Return what the look after a write without an answer has found by our name, where that was sent: then it was made."""
     found = work.written
     if found is None or found.resource_version == seen.target.resource_version or found.manager != writers.OWN:
         return None  # nobody has looked, or somebody else has written
-    return found if any(each.made.rescale and each.made.replicas == found.replicas for each in latest) else None
+    return found if found.replicas in sent else None

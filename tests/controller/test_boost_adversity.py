@@ -398,6 +398,22 @@ async def test_a_lesser_raise_that_was_made_without_an_answer_is_held() -> None:
     assert bench.floors.replicas() == 6
 
 
+async def test_no_more_is_held_than_may_have_been_written() -> None:
+    """8 were published, 6 were right when the turn came, and nobody knows whether they were written."""
+    bench = BoostBench()
+    bench.server.lose = True
+    bench.floors.gate = asyncio.Event()
+    bench.want(8)
+    bench.boost(replicas=4)
+    await bench.step()
+    bench.want(6)
+    bench.clock.seconds += 1
+    bench.floors.gate.set()
+    await bench.step()
+    assert bench.server.writes == [("web", 6)]
+    assert bench.floors.replicas() == 6
+
+
 async def test_nothing_is_held_at_zero() -> None:
     """Somebody stops the workload: an autoscaler that may leave zero, or is given one replica, would go to the floor at once."""
     bench = BoostBench()
