@@ -496,12 +496,27 @@ async def test_a_demoted_one(cluster: Cluster, server: Behind, run: Verb) -> Non
 
 
 async def test_leases_of_shards(cluster: Cluster, server: Behind, run: Verb) -> None:
+    """Each autoscaler has one shard: `web` is of the first of two, `idle` of the second."""
     cluster.create(hpa("web", CPU, HANDSHAKE, mode="boost"))
+    cluster.create(hpa("idle", CPU, mode="advise"))
     lead(cluster, name="fastpath-scaler-1-of-2")
     lead(cluster, name="fastpath-scaler-2-of-2", holder="")
+    lead(cluster, name="fastpath-scaler-old-2-of-2")
     lead(cluster, name="another")
     found = (await run("shop/web", "--json")).hops()["boost"]
+    assert found["finding"] == "the handshake is right and answers; no raise is held"
+    found = (await run("shop/idle", "--json")).hops()["boost"]
     assert found["finding"] == "nothing decides for it: the Lease fastpath/fastpath-scaler-2-of-2 has no holder"
+    cluster.delete("Lease", "fastpath-scaler-2-of-2", "fastpath")
+    found = (await run("shop/idle", "--json")).hops()["boost"]
+    assert found["finding"] == "nothing decides for it: there is no Lease of its shard"
+
+
+async def test_leases_of_another_number_of_shards(cluster: Cluster, server: Behind, run: Verb) -> None:
+    cluster.create(hpa("web", CPU, HANDSHAKE, mode="boost"))
+    lead(cluster, name="fastpath-scaler-1-of-2", holder="")
+    lead(cluster)
+    assert "is right" in (await run("shop/web", "--json")).hops()["boost"]["finding"]
 
 
 # -- other autoscalers ----------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from adapter.model.autoscaling import HorizontalPodAutoscaler, MetricSpec
 from adapter.model.boosting import Handshake, Wishes
 from adapter.model.floors import FloorEntry
+from adapter.model.shards import WHOLE, Shard
 
 
 class Unread(NamedTuple):
@@ -110,12 +111,16 @@ class Period(NamedTuple):
 
 
 class Leader(NamedTuple):
-    """One Lease of Fastpath's scaler: its holder, "" for nobody; how long ago it was renewed, and for how long it is good, seconds."""
+    """One Lease of Fastpath's scaler: its holder, "" for nobody; how long ago it was renewed, and for how long it is good, seconds.
+
+    `shard` is the part of the autoscalers that its holder decides.
+    """
 
     lease: str
     holder: str
     renewed: float | None
     duration: float
+    shard: Shard = WHOLE
 
 
 class Boost(NamedTuple):

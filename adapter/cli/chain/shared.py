@@ -68,7 +68,7 @@ def boost_hop(facts: Facts) -> Hop | None:
         return _hop(State.FAULT, f"it is only advised: {boost.handshake.fault}", again)
     if isinstance(boost.leaders, Unread):
         return _hop(State.UNKNOWN, f"whether a scaler leads is not known: {boost.leaders.why}")
-    if vacant := _vacant(boost.leaders):
+    if vacant := _vacant(facts, boost.leaders):
         text = f"nothing decides for it: {vacant}"
         return _hop(State.FAULT, text, Change("run Fastpath with --scaler (or fastpath scale)"))
     return _held(facts, boost)
@@ -121,15 +121,24 @@ def _fails(facts: Facts, metric: MetricFacts) -> bool:
     return bool(answer.error)
 
 
-def _vacant(leaders: tuple[Leader, ...]) -> str:
-    """Return which Lease of the scaler nobody holds, "" for none."""
-    if not leaders:
-        return "there is no Lease of a scaler"
-    for each in leaders:
-        if not each.holder:
-            return f"the Lease {each.lease} has no holder"
-        if each.renewed is not None and each.renewed > each.duration + _LATE:
-            return f"{each.holder} renewed the Lease {each.lease} {seconds(each.renewed)} ago for the last time"
+def _vacant(facts: Facts, leaders: tuple[Leader, ...]) -> str:
+    """Return which Lease nobody holds of those whose holder would decide an autoscaler, "" where one is held.
+
+    Leases of another number of shards may have stayed behind.
+    """
+    meta = facts.hpa.metadata
+    found = [_unheld(each) for each in leaders if each.shard.owns(meta.namespace, meta.name)]
+    if not found:
+        return "there is no Lease of its shard" if leaders else "there is no Lease of a scaler"
+    return "" if "" in found else found[0]
+
+
+def _unheld(leader: Leader) -> str:
+    """Return why a Lease has no holder, "" where it has."""
+    if not leader.holder:
+        return f"the Lease {leader.lease} has no holder"
+    if leader.renewed is not None and leader.renewed > leader.duration + _LATE:
+        return f"{leader.holder} renewed the Lease {leader.lease} {seconds(leader.renewed)} ago for the last time"
     return ""
 
 

@@ -16,7 +16,7 @@ from adapter.cli.chain.forms import ConfigMap, ConfigMapList, LeaseList, Pod, Po
 from adapter.clients import registrations
 from adapter.clients.kubernetes import KubernetesClient
 from adapter.errors import KubernetesError
-from adapter.model import apiservices, floors
+from adapter.model import apiservices, floors, shards
 from adapter.model.apiservices import Owner, ServiceReference
 from adapter.model.autoscaling import decode_scalar
 from adapter.model.clock import Clock
@@ -24,6 +24,7 @@ from adapter.model.durations import parse_go_duration
 from adapter.model.floors import FloorEntry
 from adapter.model.instants import SECOND
 from adapter.model.resources import BUILTIN, Catalogue
+from adapter.model.shards import WHOLE, Shard
 
 _SYNC_PERIOD = "--horizontal-pod-autoscaler-sync-period"
 _DEFAULT_PERIOD = 15.0
@@ -123,21 +124,16 @@ class Surroundings:
             leases = await fetch(self._client, path, LeaseList)
         except KubernetesError as error:
             return Unread(why(error))
-        shards = f"{self._lease_name}-"
-        own = [
-            each
-            for each in leases.items
-            if each.metadata.name == self._lease_name
-            or (each.metadata.name.startswith(shards) and "-of-" in each.metadata.name)
-        ]
         return tuple(
             Leader(
                 f"{self._service.namespace}/{each.metadata.name}",
                 each.spec.holder_identity or "",
                 age_of(self._clock, each.spec.renew_time),
                 float(each.spec.lease_duration_seconds or 0),
+                shard,
             )
-            for each in own
+            for each in leases.items
+            if (shard := _shard_of(each.metadata.name, self._lease_name)) is not None
         )
 
     async def entry(self, uid: str) -> FloorEntry | Unread | None:
@@ -202,6 +198,17 @@ class Surroundings:
         except KubernetesError as error:
             return Unread(f"the rules cannot be read, give them with --config: {why(error)}")
         return tuple(texts)
+
+
+def _shard_of(lease: str, name: str) -> Shard | None:
+    """Return the shard whose Lease this is, None for that of somebody else."""
+    if lease == name:
+        return WHOLE
+    try:
+        shard = shards.parse_shard(lease.removeprefix(f"{name}-").replace("-of-", "/"))
+    except ValueError:
+        return None
+    return shard if shard.lease_name(name) == lease else None
 
 
 def option_of(words: Sequence[str], name: str) -> str:
