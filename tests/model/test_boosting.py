@@ -230,6 +230,10 @@ def test_who_owns_it(owners: list[tuple[str, str, str]], labels: dict[str, str] 
     assert boosting.owner_of(owners, labels) == owner
 
 
+def test_what_an_owner_means() -> None:
+    assert boosting.owned("the ScaledObject web") == "it belongs to the ScaledObject web, which writes its spec"
+
+
 def test_a_name_that_is_no_value_of_a_label() -> None:
     """The native controller finds such a selector invalid: it would never read the floor, and never shrink."""
     name = "w" * 64
