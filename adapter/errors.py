@@ -114,8 +114,8 @@ class PrometheusError(SourceError):
 
     `kind` is one of ``unreachable``, ``timeout``, ``status`` (an HTTP status that is not an answer), ``query`` (Prometheus
     refused the query: bad_data, execution), ``decode`` (the body is not the JSON of an answer), ``type`` (a result that is
-    neither vector nor scalar; `result_type` says which), ``size`` (larger than allowed) and ``worker`` (the process that
-    reads series lists ended before its time).
+    neither vector nor scalar; `result_type` says which), ``size`` (larger than allowed), ``busy`` (it was not asked, because too many
+    questions wait for it) and ``worker`` (the process that reads series lists ended before its time).
     """
 
     def __init__(self, kind: str, message: str, result_type: str = "") -> None:
@@ -246,12 +246,16 @@ class InvalidError(StatusError):
 
 
 class TooManyRequestsError(StatusError):
-    """429: as much is under way already as may be; the caller may come again in a second."""
+    """429: as much is under way already as may be; the caller may come again in a second.
+
+    `limit` is what there is too much of: ``questions``, ``callers`` (who wait for a review), ``reviews`` or ``queries``.
+    """
 
     code = 429
     reason = "TooManyRequests"
 
-    def __init__(self) -> None:
+    def __init__(self, limit: str) -> None:
+        self.limit = limit
         super().__init__("Too many requests, please try again later.")
 
 

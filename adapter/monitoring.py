@@ -10,10 +10,11 @@ import json
 import logging
 import platform
 import sys
-from collections.abc import Iterator, Mapping
+import weakref
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Literal, NamedTuple, TextIO
+from typing import Literal, NamedTuple, Protocol, TextIO
 
 import prometheus_client
 from prometheus_client import Counter, Gauge, Histogram
@@ -40,6 +41,7 @@ QUERY_KINDS = ("alone", "merged", "sweep", "age")
 WRITE_KINDS = ("floor", "scale", "status", "event")
 SCRAPE_OUTCOMES = ("success", "unreachable", "timeout", "status", "size", "decode", "credentials")
 OUTCOMES = ("success", "unreachable", "timeout", "status", "query", "decode", "type", "size", "cancelled")
+CACHES = ("routes", "bodies", "users", "tokens", "accesses", "texts", "objects", "sweeps", "lanes", "selections")
 
 
 class Metric(NamedTuple):
@@ -63,6 +65,9 @@ METRICS: tuple[Metric, ...] = (
     Metric("requests", "counter", "apiserver_request_total", "Requests to the metrics APIs by their answer; resource and subresource are always * to bound the series.", (*_REQUEST, "code")),
     Metric("request_duration", "histogram", "apiserver_request_duration_seconds", "Time from reading a request to writing its answer.", _REQUEST, _REQUEST_BUCKETS),
     Metric("inflight", "gauge", "apiserver_current_inflight_requests", "Requests being answered now.", ("request_kind",), values=(("readOnly", "mutating"),)),
+    Metric("too_many", "counter", "fastpath_requests_refused_total", "Requests answered with 429, by what there was too much of: questions under way, callers who wait for a review, reviews under way, questions that wait for Prometheus.", ("limit",), values=(("questions", "callers", "reviews", "queries"),)),
+    Metric("connections", "gauge", "fastpath_connections", "Connections of callers that are open."),
+    Metric("connections_cut", "counter", "fastpath_connections_cut_total", "Connections of callers that were ended: too many of them, a request that did not come or become whole in time, one with more headers than allowed, an answer that was not taken.", ("reason",), values=(("flood", "silence", "headers", "unread"),)),
     Metric("access_log_dropped", "counter", "fastpath_access_log_dropped_total", "Lines of the access log that were not written: the log's reader does not keep up, or writing fails."),
     Metric("freshness", "histogram", "metrics_apiserver_metric_freshness_seconds", "Age of the values served, from their timestamp to the answer.", ("group",), _FRESHNESS_BUCKETS),
     Metric("answers", "counter", "fastpath_answers_total", "Questions answered, by where the answer came from: a query of its own, one already in flight, an answer kept, a sweep, or the last answer while Prometheus fails.", ("source",), values=(("query", "joined", "cache", "sweep", "stale"),)),
@@ -77,6 +82,10 @@ METRICS: tuple[Metric, ...] = (
     Metric("access_reviews", "counter", "apiserver_delegated_authz_request_total", "Access reviews by HTTP status, <error> where there was none.", ("code",)),
     Metric("access_review_duration", "histogram", "apiserver_delegated_authz_request_duration_seconds", "Time of an access review with its retries.", ("code",), _REVIEW_BUCKETS),
     Metric("trust_generation", "gauge", "fastpath_trust_generation", "How often the authorities of client certificates have changed; 0 while none are known."),
+    # what is kept
+    Metric("cache_entries", "gauge", "fastpath_cache_entries", "What is kept, by cache; docs/limits.md says what each of them keeps.", ("cache",), values=(CACHES,)),
+    Metric("cache_used", "gauge", "fastpath_cache_used_ratio", "The share of its room that a cache has taken; 1 is full.", ("cache",), values=(CACHES,)),
+    Metric("cache_evictions", "counter", "fastpath_cache_evictions_total", "What a full cache had to drop to keep something else; it is asked or worked out anew.", ("cache",), values=(CACHES,)),
     # Prometheus
     Metric("queries", "counter", "fastpath_prometheus_queries_total", "Instant queries by kind and outcome.", ("kind", "outcome"), values=(QUERY_KINDS, OUTCOMES)),
     Metric("query_duration", "histogram", "fastpath_prometheus_query_duration_seconds", "Time of an instant query from asking for a connection to the decoded answer.", (), _QUERY_BUCKETS),
@@ -84,8 +93,11 @@ METRICS: tuple[Metric, ...] = (
     Metric("query_retries", "counter", "fastpath_prometheus_query_retries_total", "Queries sent again because Prometheus had closed the idle connection they were sent on."),
     Metric("query_posts", "counter", "fastpath_prometheus_query_long_total", "Queries sent as POST because the GET would have been too long."),
     Metric("query_warnings", "counter", "fastpath_prometheus_query_warnings_total", "Warnings and infos in the answers of Prometheus; the values are used."),
+    Metric("questions_waiting", "gauge", "fastpath_prometheus_questions_bytes", "Memory for questions that wait for Prometheus, those whose callers have left included."),
+    Metric("answers_reading", "gauge", "fastpath_prometheus_answers_bytes", "Bytes of the answers of Prometheus that are being read."),
     Metric("connections_waiting", "gauge", "fastpath_prometheus_queries_waiting", "Queries waiting for a free connection."),
     # discovery
+    Metric("lookups", "counter", "fastpath_discovery_lookups_total", "Metrics that nobody knew when they were asked for, by whether Prometheus was asked for their series or had been too lately.", ("outcome",), values=(("asked", "limited"),)),
     Metric("discovery_attempt", "gauge", "fastpath_discovery_last_attempt_timestamp_seconds", "When the series were last asked for, successfully or not."),
     Metric("discovery_success", "gauge", "fastpath_discovery_last_success_timestamp_seconds", "When all series lists were last read without a failure."),
     Metric("discovery_duration", "gauge", "fastpath_discovery_duration_seconds", "How long the last discovery took."),
@@ -111,6 +123,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("informer_synced", "gauge", "fastpath_informer_synced", "1 when the first list is in, else 0.", ("resource",)),
     Metric("informer_relists", "counter", "fastpath_informer_relists_total", "Lists read, the first included.", ("resource",)),
     Metric("informer_event", "gauge", "fastpath_informer_last_event_timestamp_seconds", "When the watch last delivered an event or a bookmark; the age of the watch is the time since.", ("resource",)),
+    Metric("informer_events", "counter", "fastpath_informer_events_total", "Events of watches that were taken in, bookmarks included.", ("resource",)),
     Metric("informer_errors", "counter", "fastpath_informer_errors_total", "Lists and watches that failed or ended before their time.", ("resource", "reason")),
     # leadership and writes
     Metric("leader", "gauge", "leader_election_master_status", "1 while this process leads the lease, else 0; under the name Kubernetes gives it.", ("name",)),
@@ -140,12 +153,33 @@ METRICS: tuple[Metric, ...] = (
 )  # fmt: skip
 
 
+class Cache(Protocol):
+    """What is watched of a cache: how much it has, of how much."""
+
+    @property
+    def currsize(self) -> float:
+        """Return what its entries weigh together."""
+        ...
+
+    @property
+    def maxsize(self) -> float:
+        """Return what they may weigh."""
+        ...
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        ...
+
+
 class Monitoring:
     """The self-metrics of one process (or one test): an attribute for each row of `METRICS`, all in a registry of its own."""
 
     requests: Counter
     request_duration: Histogram
     inflight: Gauge
+    too_many: Counter
+    connections: Gauge
+    connections_cut: Counter
     access_log_dropped: Counter
     freshness: Histogram
     answers: Counter
@@ -159,13 +193,19 @@ class Monitoring:
     access_reviews: Counter
     access_review_duration: Histogram
     trust_generation: Gauge
+    cache_entries: Gauge
+    cache_used: Gauge
+    cache_evictions: Counter
     queries: Counter
     query_duration: Histogram
     client_duration: Histogram
     query_retries: Counter
     query_posts: Counter
     query_warnings: Counter
+    questions_waiting: Gauge
+    answers_reading: Gauge
     connections_waiting: Gauge
+    lookups: Counter
     discovery_attempt: Gauge
     discovery_success: Gauge
     discovery_duration: Gauge
@@ -188,6 +228,7 @@ class Monitoring:
     informer_synced: Gauge
     informer_relists: Counter
     informer_event: Gauge
+    informer_events: Counter
     informer_errors: Counter
     leader: Gauge
     lease_renewals: Counter
@@ -217,11 +258,35 @@ class Monitoring:
         for row in METRICS:
             setattr(self, row.attribute, _build_metric(row, self.registry))
         prometheus_client.ProcessCollector(registry=self.registry)
+        self._caches: dict[str, list[weakref.ref[Cache]]] = {}
         self.build.labels(version=version, python=platform.python_version()).set(1)
+
+    def watch_cache(self, name: str, cache: Cache) -> Counter:
+        """Show how full a cache is whenever somebody looks; return the counter of what it has to drop.
+
+        Several caches may share a name, and are shown together. None of them is kept alive by this.
+        """
+        watched = self._caches.get(name)
+        if watched is None:
+            watched = self._caches[name] = []
+            self.cache_entries.labels(name).set_function(lambda: sum(map(len, _alive(watched))))
+            self.cache_used.labels(name).set_function(lambda: _used(_alive(watched)))
+        watched[:] = [each for each in watched if each() is not None]
+        watched.append(weakref.ref(cache))
+        return self.cache_evictions.labels(name)
 
     def exposition(self) -> str:
         """Return all metrics in the text format of `CONTENT_TYPE`, without the creation times prometheus_client adds."""
         return prometheus_client.generate_latest(_AsPublished(self.registry)).decode()
+
+
+def _alive(watched: Iterable[weakref.ref[Cache]]) -> list[Cache]:
+    return [cache for each in watched if (cache := each()) is not None]
+
+
+def _used(caches: list[Cache]) -> float:
+    room = sum(cache.maxsize for cache in caches)
+    return sum(cache.currsize for cache in caches) / room if room else 0.0
 
 
 _BARE_COUNTERS = frozenset(row.name for row in METRICS if row.type == "counter" and not row.name.endswith("_total"))

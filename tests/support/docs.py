@@ -86,7 +86,7 @@ def render_metrics() -> str:
         "# Metrics about Fastpath itself",
         "",
         "Served on `/metrics`. Names that dashboards know from API servers and from prometheus-adapter are kept. Beside these there",
-        "are the usual `process_*` metrics.",
+        "are the usual `process_*` metrics. [Limits](limits.md) says which of them show that a limit is reached.",
         "",
         "| metric | type | labels | meaning |",
         "| --- | --- | --- | --- |",
