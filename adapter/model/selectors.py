@@ -95,12 +95,24 @@ class LabelSelector(NamedTuple):
         """Tell whether `labels` meet every requirement; a selector without requirements selects everything."""
         return all(requirement.matches(labels) for requirement in self.requirements)
 
+    @property
+    def weight(self) -> int:
+        """Return about how many bytes it takes in memory: many times its text."""
+        return _SELECTOR_BYTES + sum(map(_weigh, self.requirements))
+
     def __str__(self) -> str:
         """Return the canonical text, joined with commas and no blanks; "" for everything."""
         return ",".join(map(str, self.requirements))
 
 
 EVERYTHING = LabelSelector(())
+
+_SELECTOR_BYTES, _REQUIREMENT_BYTES, _VALUE_BYTES = 300, 200, 60
+
+
+def _weigh(requirement: Requirement) -> int:
+    values = requirement.values
+    return _REQUIREMENT_BYTES + len(requirement.key) + _VALUE_BYTES * len(values) + len("".join(values))
 
 
 def parse_selector(text: str, *, later: bool = False) -> LabelSelector:

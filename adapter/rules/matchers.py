@@ -16,6 +16,7 @@ from adapter.model.selectors import LabelSelector, Operator
 _LABEL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _PLAIN = re.compile(r"[A-Za-z0-9_-]*\Z")  # what stands for itself in a pattern; nearly every name is such
 _SHOWN = 200
+_MATCHER_BYTES = 200
 
 
 class Matcher(NamedTuple):
@@ -81,6 +82,11 @@ def present(label: str) -> Matcher:
 def join(matchers: Iterable[Matcher]) -> str:
     """Return `.LabelMatchers`: a comma between, no blank."""
     return ",".join(map(str, matchers))
+
+
+def weigh(matchers: Iterable[Matcher]) -> int:
+    """Return about how many bytes matchers take in memory."""
+    return sum(_MATCHER_BYTES + len(matcher.label) + len(matcher.value) for matcher in matchers)
 
 
 def is_label_name(text: str) -> bool:

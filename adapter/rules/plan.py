@@ -16,12 +16,19 @@ from adapter.rules.query import MetricQuery
 # Longest query that a list of names may make: VictoriaMetrics refuses more than 16 KiB.
 MAX_QUERY_LENGTH = 15_000
 
+_OBJECTS_BYTES, _NAME_BYTES = 250, 60  # what a question takes, and each name beside its text
+
 
 class Objects(NamedTuple):
     """The objects of one question, at least one; `namespace` is None for kinds without one."""
 
     namespace: str | None
     names: tuple[str, ...]
+
+    @property
+    def weight(self) -> int:
+        """Return about how many bytes it takes in memory."""
+        return _OBJECTS_BYTES + _NAME_BYTES * len(self.names) + len("".join(self.names))
 
 
 class Kind(StrEnum):

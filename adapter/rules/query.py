@@ -14,6 +14,8 @@ from adapter.rules.matchers import Matcher
 from adapter.rules.queryrule import QueryRule
 from adapter.rules.separable import Separability
 
+_QUERY_BYTES = 250
+
 
 @dataclass(frozen=True, slots=True)
 class MetricQuery:
@@ -35,6 +37,11 @@ class MetricQuery:
     def separability(self) -> Separability:
         """Whether questions with this query may be merged; decided once per rule and label."""
         return self.rule.separability(self.object_label, self.namespace_label, self.part_label)
+
+    @property
+    def weight(self) -> int:
+        """Return about how many bytes it takes in memory, the rule aside: a selector may be much larger than what it selects."""
+        return _QUERY_BYTES + matchers.weigh(self.selector)
 
     def render(self, namespace: str | None, names: Sequence[str]) -> str:
         """Return the query for objects of one namespace as upstream sends it; TemplateError when it cannot be made.

@@ -353,3 +353,11 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     except errors.BadRequestError:
         return
     assert selectors.parse_selector(str(selector)) == selector
+
+
+def test_a_selector_weighs_many_times_its_text() -> None:
+    """By which caches are bounded: `in` makes a string of every value."""
+    values = ",".join(f"v{number}" for number in range(1000))
+    small, large = selectors.parse_selector("a"), selectors.parse_selector(f"a in ({values})")
+    assert selectors.EVERYTHING.weight < small.weight < 1000
+    assert 60_000 < large.weight < 100_000

@@ -99,3 +99,8 @@ SHORTENED = {"one line": ("a\n  b\tc ", "a b c"), "cut": ("x" * 201, "x" * 200 +
 @pytest.mark.parametrize(("text", "expected"), SHORTENED.values(), ids=SHORTENED)
 def test_shorten(text: str, expected: str) -> None:
     assert matchers.shorten(text) == expected
+
+
+def test_matchers_weigh_more_than_their_text() -> None:
+    assert matchers.weigh([]) == 0
+    assert matchers.weigh([Matcher("a", "=", "x" * 1000), Matcher("b", "=", "y")]) > 1300
