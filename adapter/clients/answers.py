@@ -1,21 +1,49 @@
 """Answers of Prometheus that are kept, and the questions on their way to it.
 
-Not here: when a question leaves and with which others (`querycache`). The law: bounded by the number of samples kept; an
-answer is forgotten when nobody may use it any more.
+Not here: when a question leaves and with which others (`querycache`). The law: bounded by the memory that is kept, questions included,
+since these may be much larger than what answers them; an answer is forgotten when nobody may use it any more.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
-from cachetools import TLRUCache
-
+from adapter.clients.boundedcaches import ExpiringCache
 from adapter.errors import PrometheusError
 from adapter.model.clock import Clock
 from adapter.model.metrics import QueryResult, Sample
+from adapter.monitoring import Monitoring
+from adapter.rules.plan import Objects
+from adapter.rules.query import MetricQuery
 
-KEPT_SAMPLES = 500_000
-"""Bound on what one store keeps, counted in samples."""
+KEPT_BYTES = 128 * 1024 * 1024
+"""Bound on what one store keeps; of each answer it is estimated, from above, what it takes."""
+
+FLIGHT_BYTES = 2048
+"""About what a question takes while it waits, beside its own text."""
+
+OBJECT_BYTES = 150
+"""What an object takes in an answer beside its samples."""
+
+_ANSWER_BYTES = 1024
+_SAMPLE_BYTES = 350
+_LABEL_BYTES = 60
+_WEIGHED = 3
+
+
+def weigh_samples(samples: Sequence[Sample]) -> int:
+    """Return about how many bytes samples take: those of one answer are much alike, so only some of them are looked at."""
+    if not samples:
+        return 0
+    looked_at = samples if len(samples) <= _WEIGHED else (samples[0], samples[len(samples) // 2], samples[-1])
+    text = sum(_LABEL_BYTES + len(value) for sample in looked_at for value in sample.labels.values())
+    return len(samples) * (_SAMPLE_BYTES + text // len(looked_at))
+
+
+def weigh_question(question: tuple[MetricQuery, Objects]) -> int:
+    """Return about how many bytes a question about objects takes."""
+    query, objects = question
+    return query.weight + objects.weight
 
 
 class Freshness(NamedTuple):
@@ -35,7 +63,7 @@ class TextAnswer(NamedTuple):
     @property
     def size(self) -> int:
         """Return how much room it takes."""
-        return 1 + len(self.result.samples)
+        return weigh_samples(self.result.samples)
 
 
 class ObjectAnswer(NamedTuple):
@@ -54,11 +82,14 @@ class ObjectAnswer(NamedTuple):
     @property
     def size(self) -> int:
         """Return how much room it takes."""
-        return 1 + sum(map(len, self.samples.values()))
+        return weigh_groups(self.samples)
 
 
 class SweepAnswer(NamedTuple):
-    """The samples of every object of a metric, by namespace ("" for kinds without one) and name. `asked` is monotonic."""
+    """The samples of every object of a metric, by namespace ("" for kinds without one) and name.
+
+    `asked` is monotonic; `size` is about how many bytes it takes.
+    """
 
     samples: Mapping[str, Mapping[str, tuple[Sample, ...]]]
     asked: float
@@ -70,42 +101,74 @@ class SweepAnswer(NamedTuple):
         return ObjectAnswer({name: found[name] for name in names if name in found}, self.asked)
 
 
-Key = TypeVar("Key")
+def weigh_groups(samples: Mapping[str, Sequence[Sample]]) -> int:
+    """Return about how many bytes samples take that stand by the names of their objects."""
+    if not samples:
+        return 0
+    first = next(iter(samples.values()))
+    return OBJECT_BYTES * len(samples) + sum(map(len, samples.values())) * weigh_samples(first[:1])
+
+
+Key = TypeVar("Key", bound=Hashable)
 Answer = TypeVar("Answer", TextAnswer, ObjectAnswer, SweepAnswer)
+
+
+class _Kept(NamedTuple, Generic[Answer]):
+    answer: Answer
+    weight: int
 
 
 class Answers(Generic[Key, Answer]):
     """Answers kept, and questions on their way, by key."""
 
-    def __init__(self, clock: Clock, room: int = KEPT_SAMPLES) -> None:
-        """`room`: samples kept at most; each answer counts one more than it has."""
+    def __init__(
+        self,
+        name: str,
+        clock: Clock,
+        monitoring: Monitoring,
+        weigh: Callable[[Key], int],
+        room: int = KEPT_BYTES,
+    ) -> None:
+        """`name` is that of the cache in the self-metrics, `weigh` says how many bytes a key takes, `room` how many are kept."""
         self.flights: dict[Key, asyncio.Future[Answer]] = {}
-        self._kept: TLRUCache[Key, tuple[Answer, float]] = TLRUCache(
-            room, ttu=lambda _, kept, __: kept[1], timer=clock.monotonic, getsizeof=lambda kept: kept[0].size
+        self.flying = 0
+        """How many bytes the questions on their way take."""
+        self._weigh = weigh
+        self._kept: ExpiringCache[Key, _Kept[Answer]] = ExpiringCache(
+            name, monitoring, room, lambda kept: kept[0].weight, clock.monotonic
         )
 
     @property
-    def kept_samples(self) -> float:
+    def kept_bytes(self) -> float:
         """Return how much of the room is taken."""
         return self._kept.currsize
 
     def get(self, key: Key) -> Answer | None:
         """Return the last answer while anybody may still use it."""
         kept = self._kept.get(key)
-        return kept[0] if kept else None
+        return kept[0].answer if kept else None
 
     def keep(self, key: Key, answer: Answer, seconds: float) -> None:
         """Keep an answer until `seconds` after it was asked for; one larger than the whole room is not kept."""
-        if answer.size <= self._kept.maxsize:
-            self._kept[key] = (answer, answer.asked + seconds)
+        weight = _ANSWER_BYTES + answer.size + self._weigh(key)
+        if weight <= self._kept.maxsize:
+            self._kept[key] = (_Kept(answer, weight), answer.asked + seconds)
 
     def open(self, key: Key) -> asyncio.Future[Answer]:
-        """Return a new flight, forgotten when it lands."""
+        """Return a new flight, forgotten when it lands. What nobody may use any more is forgotten on the way."""
+        self._kept.expire()
         flight: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        weight = FLIGHT_BYTES + self._weigh(key)
         self.flights[key] = flight
-        flight.add_done_callback(lambda landed: self._land(key, landed))
+        self.flying += weight
+        flight.add_done_callback(lambda landed: self._land(key, weight, landed))
         return flight
 
-    def _land(self, key: Key, flight: asyncio.Future[Answer]) -> None:
+    def expire(self) -> None:
+        """Forget what nobody may use any more."""
+        self._kept.expire()
+
+    def _land(self, key: Key, weight: int, flight: asyncio.Future[Answer]) -> None:
         del self.flights[key]
+        self.flying -= weight
         flight.exception()  # read here: every caller may have gone away

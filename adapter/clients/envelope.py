@@ -16,6 +16,9 @@ from adapter.model.metrics import QueryResult, Sample
 PIECE_BYTES = 128 * 1024
 """How much is decoded in one step: about 700 samples, 1 ms."""
 
+DROPPED_AT_ONCE = 5_000
+"""How many samples are freed in one step."""
+
 FOREIGN_TEXT = 200
 """How many characters of a text that is not ours are kept."""
 
@@ -77,7 +80,9 @@ class Answer(NamedTuple):
 class AnswerDecoder:
     """Decodes one answer as it arrives: `feed` a chunk, `step` until False, letting others run between steps, at last `finish`."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int | None = None) -> None:
+        """`most` is how many samples there may be."""
+        self._most = most
         self._cutter = pieces.Cutter(pieces.VECTOR, PIECE_BYTES)
         self._samples: list[Sample] = []
         self._histograms = 0
@@ -87,7 +92,7 @@ class AnswerDecoder:
         self._cutter.feed(chunk)
 
     def step(self) -> bool:
-        """Decode one piece of what was fed; False when that was less than a piece."""
+        """Decode one piece of what was fed; False when that was less than a piece. Raises `PrometheusError`."""
         piece = self._cutter.take()
         if piece is None:
             return False
@@ -111,6 +116,14 @@ class AnswerDecoder:
         kind = shorten(result.result_type)
         raise PrometheusError("type", f"the result is a {kind}, neither vector nor scalar", kind)
 
+    def drop(self) -> bool:
+        """Let go of a piece of what was decoded, of an answer that nobody will have; False when nothing is left.
+
+        To free a long answer at once takes as long as to decode a good part of it.
+        """
+        del self._samples[-DROPPED_AT_ONCE:]
+        return bool(self._samples)
+
     def _add(self, elements: list[_Element] | None) -> None:
         for element in elements or ():
             point = element.value
@@ -120,6 +133,8 @@ class AnswerDecoder:
                 self._histograms += 1
             else:
                 raise PrometheusError("decode", "a sample has neither value nor histogram")
+        if self._most is not None and len(self._samples) > self._most:
+            raise PrometheusError("size", f"the answer has more than {self._most} samples")
 
 
 def refuse_body(status: int, body: bytes) -> PrometheusError:

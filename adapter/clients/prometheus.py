@@ -32,6 +32,9 @@ ENDPOINT = "/api/v1/query"
 _MAX_REDIRECTS = 10  # as Go's client
 _KEEP_ALIVE_SECONDS = 90.0  # as Go's transport; Prometheus itself closes after five minutes
 
+_SMALL_ANSWER = 1024 * 1024
+"""Bytes of an answer that may be read however large the others are that are being read."""
+
 _log = logging.getLogger(__name__)
 
 Handler = Callable[[aiohttp.ClientRequest], Awaitable[aiohttp.ClientResponse]]
@@ -40,8 +43,11 @@ Handler = Callable[[aiohttp.ClientRequest], Awaitable[aiohttp.ClientResponse]]
 class Querier(Protocol):
     """What answers instant queries: the client below, and whatever stands before it."""
 
-    async def query(self, promql: str, time: float) -> QueryResult:
-        """Return the samples of `promql` evaluated at `time` (epoch seconds); raises `PrometheusError`."""
+    async def query(self, promql: str, time: float, *, most: int | None = None) -> QueryResult:
+        """Return the samples of `promql` evaluated at `time` (epoch seconds); raises `PrometheusError`.
+
+        One of kind ``size`` where there are more than `most` of them.
+        """
         ...
 
 
@@ -64,6 +70,8 @@ class PrometheusClient:
         self._clock = clock
         self._monitoring = monitoring
         self._free = asyncio.Semaphore(origin.settings.max_connections)
+        self._reading = 0  # bytes of the answers that are being read
+        monitoring.answers_reading.set_function(lambda: self._reading)
         self._duration = monitoring.client_duration.labels(path=ENDPOINT, server=origin.target.base)
 
     @classmethod
@@ -85,8 +93,8 @@ class PrometheusClient:
         """Close all connections; a query under way fails."""
         await self._session.close()
 
-    async def query(self, promql: str, time: float) -> QueryResult:
-        """Return the samples of `promql` at `time` (epoch seconds).
+    async def query(self, promql: str, time: float, *, most: int | None = None) -> QueryResult:
+        """Return the samples of `promql` at `time` (epoch seconds); of an answer of more than `most` the rest is not read.
 
         The order is Prometheus' own; native histograms are left out and counted. A vector may be empty. Raises
         `PrometheusError`; a result of another type has kind ``type`` and its name in `result_type`.
@@ -95,7 +103,7 @@ class PrometheusClient:
         try:
             async with self._slot():
                 left = self._settings.request_timeout - (self._clock.monotonic() - started)
-                answer = await self._attempt(promql, time, min(self._settings.attempt_timeout, left))
+                answer = await self._attempt(promql, time, min(self._settings.attempt_timeout, left), most)
         finally:
             self._monitoring.query_duration.observe(self._clock.monotonic() - started)
         if answer.histograms:
@@ -124,7 +132,7 @@ class PrometheusClient:
         finally:
             self._free.release()
 
-    async def _attempt(self, promql: str, time: float, within: float) -> envelope.Answer:
+    async def _attempt(self, promql: str, time: float, within: float, most: int | None) -> envelope.Answer:
         """Ask once, in `within` seconds, which Prometheus is told too so that it stops when we do."""
         started = self._clock.monotonic()
         params = [
@@ -139,7 +147,7 @@ class PrometheusClient:
             self._monitoring.query_posts.inc()
         try:
             async with asyncio.timeout(within):
-                answer = await self._fetch(request)
+                answer = await self._fetch(request, most)
         except TimeoutError as error:
             raise PrometheusError("timeout", f"no answer in {within:.3g} s") from error
         except (aiohttp.ClientError, http_exceptions.HttpProcessingError, OSError) as error:
@@ -151,7 +159,7 @@ class PrometheusClient:
                 _log.debug("query sent", extra=facts(method=request.method, query=promql, time=time, seconds=seconds))
         return answer
 
-    async def _fetch(self, request: target.Request) -> envelope.Answer:
+    async def _fetch(self, request: target.Request, most: int | None) -> envelope.Answer:
         headers = await self.origin.request_headers()
         if request.body is not None:
             headers["Content-Type"] = "application/x-www-form-urlencoded"
@@ -172,29 +180,37 @@ class PrometheusClient:
                 if response.status == 401:
                     self.origin.authorization.refuse()
                 raise PrometheusError("status", f"HTTP status {response.status}")
-            return await self._read(response)
+            return await self._read(response, most)
 
-    async def _read(self, response: aiohttp.ClientResponse) -> envelope.Answer:
-        limit = self._settings.max_answer_bytes
-        decoder = envelope.AnswerDecoder()
-        size = response.content_length or 0
-        if size <= limit:
-            size = 0
+    async def _read(self, response: aiohttp.ClientResponse, most: int | None) -> envelope.Answer:
+        self._check_size(response.content_length or 0)
+        decoder = envelope.AnswerDecoder(most)
+        size = 0
+        try:
             async for chunk in response.content.iter_any():
                 size += len(chunk)
-                if size > limit:
-                    break
+                self._reading += len(chunk)
+                self._check_size(size)
                 decoder.feed(chunk)
                 while decoder.step():  # noqa: ASYNC110 - nothing to wait for: others run between the pieces of a long answer
                     await asyncio.sleep(0)
-        if size > limit:
-            raise PrometheusError("size", f"the answer is larger than {limit} bytes")
-        try:
             return decoder.finish()
         except PrometheusError as error:
+            while decoder.drop():  # noqa: ASYNC110 - as above
+                await asyncio.sleep(0)
             if error.kind == "decode" and response.status >= 400:  # a page of something in front of Prometheus
                 raise PrometheusError("status", f"HTTP status {response.status}") from error
             raise
+        finally:
+            self._reading -= size
+
+    def _check_size(self, size: int) -> None:
+        """Refuse an answer that is too large, be it by itself or with those that are read beside it."""
+        limit = self._settings.max_answer_bytes
+        if size > limit:
+            raise PrometheusError("size", f"the answer is larger than {limit} bytes")
+        if self._reading > limit and size > _SMALL_ANSWER:
+            raise PrometheusError("size", f"the answers that are read at a time are larger than {limit} bytes")
 
     def _once_more(
         self, reuse: "_Reuse"

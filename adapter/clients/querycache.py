@@ -12,15 +12,22 @@
 """
 
 import asyncio
-import itertools
 import logging
-from collections import OrderedDict
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
-from adapter.clients.answers import Answers, Freshness, ObjectAnswer, SweepAnswer, TextAnswer
-from adapter.clients.lanes import STANDING, Lane
+from adapter.clients.answers import (
+    OBJECT_BYTES,
+    Answers,
+    Freshness,
+    ObjectAnswer,
+    SweepAnswer,
+    TextAnswer,
+    weigh_question,
+    weigh_samples,
+)
+from adapter.clients.lanes import SWEEP_LIMIT, Lane, Lanes
 from adapter.clients.prometheus import Querier
 from adapter.errors import PrometheusError
 from adapter.model.clock import Clock
@@ -38,8 +45,12 @@ _log = logging.getLogger(__name__)
 MERGE_PAUSE = 60.0
 """After a merged query failed, the questions of its rule are asked alone for so many seconds."""
 
-LANES = 10_000
-"""How many lanes are remembered at most."""
+WAITING_BYTES = 64 * 1024 * 1024
+"""How much memory the questions on their way may take, those included whose callers have left. Who asks one more gets the last answer if
+that is young enough, and a failure of kind ``busy`` if not."""
+
+SWEPT_SAMPLES = 100_000
+"""A sweep whose answer has more samples is not read to its end: the objects asked for are asked for by name."""
 
 FRESH_PASSED = 64
 """How many questions with fresh answers are passed over in search of those to take along. What stands behind more of them was
@@ -50,7 +61,7 @@ PLACED_AT_ONCE = 1_000
 
 _SOURCES = ("query", "joined", "cache", "sweep", "stale")
 
-_Key = TypeVar("_Key")
+_Key = TypeVar("_Key", bound=Hashable)
 Answer = TypeVar("Answer", TextAnswer, ObjectAnswer)
 
 
@@ -66,10 +77,15 @@ class QueryCache:
         # children are looked up once: finding one costs more than counting
         self._sources = {source: monitoring.answers.labels(source=source) for source in _SOURCES}
         self._succeeded = {kind: monitoring.queries.labels(kind=kind, outcome="success") for kind in plan.Kind}
-        self._texts: Answers[str, TextAnswer] = Answers(clock)
-        self._objects: Answers[tuple[MetricQuery, Objects], ObjectAnswer] = Answers(clock)
-        self._sweeps: Answers[MetricQuery, SweepAnswer] = Answers(clock)
-        self._lanes: OrderedDict[tuple[MetricQuery, str | None], Lane] = OrderedDict()  # by the time last used
+        self._texts: Answers[str, TextAnswer] = Answers("texts", clock, monitoring, len)
+        self._objects: Answers[tuple[MetricQuery, Objects], ObjectAnswer] = Answers(
+            "objects", clock, monitoring, weigh_question
+        )
+        self._sweeps: Answers[MetricQuery, SweepAnswer] = Answers(
+            "sweeps", clock, monitoring, lambda query: query.weight
+        )
+        self._lanes = Lanes(monitoring)
+        monitoring.questions_waiting.set_function(lambda: self._texts.flying + self._objects.flying)
         self._unmergeable: WeakSet[QueryRule] = WeakSet()
         self._paused: WeakKeyDictionary[QueryRule, float] = WeakKeyDictionary()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -92,6 +108,8 @@ class QueryCache:
             return kept
         flight = self._texts.flights.get(promql)
         self._count("joined" if flight else "query")
+        if flight is None and self._is_full():
+            return self._stand_in(self._texts, promql, freshness, _busy())
         if flight is None:
             flight = opened = self._texts.open(promql)
             work = self._answer_text(promql, freshness, opened)
@@ -109,8 +127,7 @@ class QueryCache:
             return await self._ask_unmergeable(query, objects, freshness)
         now = self._clock.monotonic()
         key = (query, objects)
-        lane = self._lane(query, objects, expected, now)
-        lane.note(objects, now)
+        lane = self._lanes.note(query, objects, expected, now)
         lane.freshness = freshness
         kept = self._objects.get(key)
         if kept is not None and now - kept.asked < freshness.ttl:
@@ -122,6 +139,8 @@ class QueryCache:
             return swept
         flight = self._objects.flights.get(key)
         self._count("joined" if flight else "query")
+        if flight is None and self._is_full():
+            return self._stand_in(self._objects, key, freshness, _busy())
         if flight is None:
             flight = self._board(lane, objects, now)
         return await self._landing(self._objects, key, flight, freshness)
@@ -155,11 +174,20 @@ class QueryCache:
             failure = PrometheusError("timeout", f"no answer within {self._timeout:g} s, waiting included")
         except PrometheusError as error:
             failure = error
+        return self._stand_in(store, key, freshness, failure)
+
+    def _stand_in(
+        self, store: Answers[_Key, Answer], key: _Key, freshness: Freshness, failure: PrometheusError
+    ) -> Answer:
+        """Return the last answer where there is none of now, while it is young enough; else raise `failure`."""
         kept = store.get(key)
         if kept is not None and self._clock.monotonic() - kept.asked < freshness.max_age:
             self._count("stale")
             return kept._replace(failure=failure)
         raise failure
+
+    def _is_full(self) -> bool:
+        return self._texts.flying + self._objects.flying >= WAITING_BYTES
 
     def _from_sweep(self, lane: Lane, objects: Objects, now: float) -> ObjectAnswer | None:
         """Return the answer that a fresh sweep holds, kept from now on as the question's own."""
@@ -213,33 +241,48 @@ class QueryCache:
         if not self._may_merge(lane.query.rule, now):
             await self._depart_alone(lane, flights)
             return
+        planned: list[PlannedQuery] = []
+        results: list[QueryResult | PrometheusError] = []
         riding: list[Objects] = []
         if busy and lane.worth_sweeping():
-            planned = [plan.sweep(lane.query)]
-        else:
+            swept = await self._sweep(lane)
+            if swept is not None:
+                planned, results = [plan.sweep(lane.query)], [swept]
+        if not planned:
             if busy:
                 riding = plan.companions(lane.query, wanted, self._due(lane, flights, now))
             planned = await _merge(lane.query, [*wanted, *riding])
-        if len(planned) == 1:  # as nearly always: spares a task
-            results = [await self._send(planned[0].promql, planned[0].kind)]
-        else:
-            results = await asyncio.gather(*(self._send(query.promql, query.kind) for query in planned))
+            results = await self._send_all(planned)
         failure = next(filter(None, map(_failure_of, results)), None)
         if failure is not None:
             await self._recover(lane, flights, planned, failure)
             return
-        placed, doubled = await _place(lane.query, planned, results)
+        placed, doubled, size = await _place(lane.query, planned, results)
         if doubled and any(query.kind is not plan.Kind.ALONE for query in planned):
             self._monitoring.dropped.labels(reason="duplicate").inc()
             self._unmergeable.add(lane.query.rule)
             await self._depart_alone(lane, flights)
             return
-        size = sum(len(samples) for names in placed.values() for samples in names.values())
-        answers = SweepAnswer(placed, now, size=1 + size)
+        answers = SweepAnswer(placed, now, size)
         if planned[0].kind is plan.Kind.SWEEP:
+            self._sweeps.expire()
             self._sweeps.keep(lane.query, answers, lane.freshness.ttl)
             lane.objects_seen = sum(map(len, placed.values()))
         await self._hand_out(lane, flights, (*wanted, *riding), answers)
+
+    async def _sweep(self, lane: Lane) -> QueryResult | PrometheusError | None:
+        """Return what a sweep brings; None where that is too much to be read, and the lane is not swept any more."""
+        planned = plan.sweep(lane.query)
+        swept = await self._send(planned.promql, planned.kind, SWEPT_SAMPLES)
+        if isinstance(swept, PrometheusError) and swept.kind == "size":
+            lane.objects_seen = SWEEP_LIMIT
+            return None
+        return swept
+
+    async def _send_all(self, planned: Sequence[PlannedQuery]) -> list[QueryResult | PrometheusError]:
+        if len(planned) == 1:  # as nearly always: spares a task
+            return [await self._send(planned[0].promql, planned[0].kind)]
+        return await asyncio.gather(*(self._send(query.promql, query.kind) for query in planned))
 
     async def _hand_out(
         self,
@@ -307,10 +350,10 @@ class QueryCache:
         self._keep(lane, objects, answer)
         flight.set_result(answer)
 
-    async def _send(self, promql: str, kind: plan.Kind) -> QueryResult | PrometheusError:
-        """Ask Prometheus; a failure is a value here, because several share it."""
+    async def _send(self, promql: str, kind: plan.Kind, most: int | None = None) -> QueryResult | PrometheusError:
+        """Ask Prometheus for at most `most` samples; a failure is a value here, because several share it."""
         try:
-            result = await self._querier.query(promql, self._clock.wall())
+            result = await self._querier.query(promql, self._clock.wall(), most=most)
         except PrometheusError as error:
             self._monitoring.queries.labels(kind=kind, outcome=error.kind).inc()
             return error
@@ -319,19 +362,6 @@ class QueryCache:
 
     def _may_merge(self, rule: QueryRule, now: float) -> bool:
         return rule not in self._unmergeable and self._paused.get(rule, float("-inf")) <= now
-
-    def _lane(self, query: MetricQuery, objects: Objects, expected: int, now: float) -> Lane:
-        """Return the lane of a question; those that nobody has used for long are forgotten on the way."""
-        key = (query, None if plan.may_sweep(query) else objects.namespace)
-        lane = self._lanes.get(key)
-        if lane is None:
-            for oldest, unused in list(itertools.islice(self._lanes.items(), 2)):
-                # a lane on its way keeps itself until it has landed
-                if now - unused.used > STANDING or len(self._lanes) >= LANES:
-                    del self._lanes[oldest]
-            lane = self._lanes[key] = Lane(query, expected)
-        self._lanes.move_to_end(key)
-        return lane
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str, abandon: Callable[[], None]) -> None:
         """Run `work` in a task of the cache; call `abandon` if it does not reach its end: the cache is closed, or has a defect."""
@@ -354,6 +384,10 @@ class QueryCache:
 
     def _count(self, source: str) -> None:
         self._sources[source].inc()
+
+
+def _busy() -> PrometheusError:
+    return PrometheusError("busy", "too many questions wait for Prometheus")
 
 
 def _failure_of(result: QueryResult | PrometheusError) -> PrometheusError | None:
@@ -384,12 +418,14 @@ async def _merge(query: MetricQuery, questions: Sequence[Objects]) -> list[Plann
 
 async def _place(
     query: MetricQuery, planned: Sequence[PlannedQuery], results: Sequence[QueryResult | PrometheusError]
-) -> tuple[dict[str, dict[str, tuple[Sample, ...]]], bool]:
-    """Return the samples by namespace and name, and whether some object had two where it should have one."""
+) -> tuple[dict[str, dict[str, tuple[Sample, ...]]], bool, int]:
+    """Return the samples by namespace and name, whether some object had two where it should have one, and about how many bytes they take."""
     placed: dict[str, dict[str, tuple[Sample, ...]]] = {}
     doubled = False
+    size = 0
     for one, result in zip(planned, results, strict=True):
         assert isinstance(result, QueryResult)  # failures were dealt with before
+        size += weigh_samples(result.samples) + OBJECT_BYTES * len(result.samples)
         for start in range(0, len(result.samples), PLACED_AT_ONCE):
             if start:
                 await asyncio.sleep(0)
@@ -403,7 +439,7 @@ async def _place(
                 else:
                     doubled = doubled or query.doubles(sample, earlier)
                     names[name] = (*earlier, sample)
-    return placed, doubled
+    return placed, doubled, size
 
 
 def _fail(flight: asyncio.Future[Any], failure: PrometheusError) -> None:

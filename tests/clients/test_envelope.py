@@ -205,3 +205,26 @@ def test_any_input_is_an_answer_or_our_error(body: bytes) -> None:
 def test_refusals(status: int, body: bytes, kind: str, text: str) -> None:
     error = envelope.refuse_body(status, body)
     assert (error.kind, str(error)) == (kind, text)
+
+
+def test_more_samples_than_wanted_are_an_error_and_go_piece_by_piece() -> None:
+    """Whether they come in pieces or all at the end."""
+    elements = ",".join(f'{{"metric":{{"pod":"p{number}"}},"value":[1,"1"]}}' for number in range(12_000))
+    body = f'{{"status":"success","data":{{"resultType":"vector","result":[{elements}]}}}}'.encode()
+    fits = AnswerDecoder(most=12_000)
+    fits.feed(body)
+    while fits.step():
+        pass
+    assert len(fits.finish().result.samples) == 12_000
+    late = AnswerDecoder(most=11_999)
+    late.feed(body)
+    while late.step():
+        pass
+    with pytest.raises(PrometheusError, match="more than 11999 samples") as caught:
+        late.finish()
+    assert caught.value.kind == "size"
+    assert [late.drop() for _ in range(4)] == [True, True, False, False]
+    early = AnswerDecoder(most=1000)
+    early.feed(body)
+    with pytest.raises(PrometheusError, match="more than 1000 samples"):
+        early.step()

@@ -441,11 +441,11 @@ class Held:
         self.called = asyncio.Event()
         self.gate = asyncio.Event()
 
-    async def query(self, promql: str, time: float) -> QueryResult:
+    async def query(self, promql: str, time: float, *, most: int | None = None) -> QueryResult:
         self.asked.append(promql)
         self.called.set()
         await self.gate.wait()
-        return await self._client.query(promql, time)
+        return await self._client.query(promql, time, most=most)
 
 
 @pytest.mark.integration

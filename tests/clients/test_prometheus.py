@@ -19,6 +19,7 @@ from tests.clients.conftest import EMPTY_VECTOR, Scripted, Start
 from tests.support.clock import WALL, FakeClock
 from tests.support.prometheus import PrometheusFactory
 from tests.support.tls import Authority
+from tests.support.waiting import until
 
 Open = Callable[..., Awaitable[PrometheusClient]]
 
@@ -177,6 +178,67 @@ async def test_an_answer_that_is_too_large(chunked: bool, scripted: Scripted, op
     assert await refused(client.query("up", WALL)) == ("size", f"the answer is larger than {len(body) - 1} bytes")
     client = await open_client(scripted.url, max_answer_bytes=len(body))
     assert (await client.query("up", WALL)).samples == []
+
+
+def long_answer(samples: int) -> bytes:
+    elements = ",".join(f'{{"metric":{{"pod":"p{number}"}},"value":[{WALL},"1"]}}' for number in range(samples))
+    return f'{{"status":"success","data":{{"resultType":"vector","result":[{elements}]}}}}'.encode()
+
+
+async def test_an_answer_of_more_samples_than_wanted_is_not_read_to_its_end(
+    scripted: Scripted, open_client: Open, monitoring: Monitoring
+) -> None:
+    body, gone = long_answer(30_000), asyncio.Event()
+
+    async def respond(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(body[:-10])
+        try:
+            while True:  # more than anybody wants
+                await response.write(b" " * 10_000)
+        finally:
+            gone.set()
+
+    scripted.respond = respond
+    client = await open_client(scripted.url)
+    asked = client.query("up", WALL, most=10_000)
+    assert await refused(asked) == ("size", "the answer has more than 10000 samples")
+    await gone.wait()
+    assert "\nfastpath_prometheus_answers_bytes 0.0" in monitoring.exposition()
+    scripted.answer(200, body.decode())
+    assert len((await client.query("up", WALL, most=30_000)).samples) == 30_000
+
+
+async def test_answers_that_are_read_at_a_time_are_bounded_together(
+    scripted: Scripted, open_client: Open, monitoring: Monitoring, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Small ones are read all the same."""
+    monkeypatch.setattr(prometheus, "_SMALL_ANSWER", 10_000)
+    body, small = long_answer(10_000), long_answer(100)
+    rest = asyncio.Event()
+
+    async def respond(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        if request.query["query"] == "small":
+            await response.write(small)
+        else:
+            await response.write(body[:-10])
+            await rest.wait()
+            await response.write(body[-10:])
+        return response
+
+    scripted.respond = respond
+    client = await open_client(scripted.url, max_answer_bytes=len(body) + 20_000)
+    first = asyncio.create_task(client.query("large", WALL))
+    await until(lambda: f"\nfastpath_prometheus_answers_bytes {float(len(body) - 10)}" in monitoring.exposition())
+    kind, text = await refused(client.query("large", WALL))
+    assert (kind, text) == ("size", f"the answers that are read at a time are larger than {len(body) + 20_000} bytes")
+    assert len((await client.query("small", WALL)).samples) == 100
+    rest.set()
+    assert len((await first).samples) == 10_000
+    assert len((await client.query("large", WALL)).samples) == 10_000
 
 
 async def test_a_bomb_is_measured_unpacked(scripted: Scripted, open_client: Open) -> None:

@@ -8,7 +8,8 @@ import pytest
 import yaml
 
 from adapter.clients import lanes, querycache
-from adapter.clients.answers import Answers, Freshness, ObjectAnswer, TextAnswer
+from adapter.clients.answers import Answers, Freshness, ObjectAnswer, TextAnswer, weigh_question
+from adapter.clients.lanes import Lanes
 from adapter.clients.querycache import QueryCache
 from adapter.errors import PrometheusError
 from adapter.model.metrics import QueryResult, Sample
@@ -35,7 +36,7 @@ class Prometheus:
         self.reply: Callable[[str], Outcome] | None = None
         self._held: dict[int, asyncio.Future[Outcome]] = {}
 
-    async def query(self, promql: str, time: float) -> QueryResult:
+    async def query(self, promql: str, time: float, *, most: int | None = None) -> QueryResult:
         number = len(self.asked)
         self.asked.append(promql)
         if self.reply is not None:
@@ -45,6 +46,8 @@ class Prometheus:
             outcome = await self._held[number]
         if isinstance(outcome, PrometheusError):
             raise outcome
+        if most is not None and len(outcome.samples) > most:
+            raise PrometheusError("size", f"the answer has more than {most} samples")
         return outcome
 
     def answer(self, number: int, outcome: Outcome | None = None) -> None:
@@ -111,6 +114,9 @@ class Story:
     def count(self, source: str) -> float:
         """Return how many questions were answered from a source."""
         return self.monitoring.registry.get_sample_value("fastpath_answers_total", {"source": source}) or 0.0
+
+    def cache_metric(self, metric: str, cache: str) -> float | None:
+        return self.monitoring.registry.get_sample_value(f"fastpath_cache_{metric}", {"cache": cache})
 
     def dropped(self, reason: str) -> float:
         return self.monitoring.registry.get_sample_value("fastpath_values_dropped_total", {"reason": reason}) or 0.0
@@ -822,27 +828,159 @@ async def test_a_defect_fails_those_who_wait_and_is_logged(story: Story, caplog:
     assert names_of(again) == {"p"}
 
 
+def object_store(clock: FakeClock, room: int = 1_000_000) -> Answers[int, ObjectAnswer]:
+    """Return a store whose keys weigh what they are."""
+    return Answers("objects", clock, Monitoring(), lambda key: key, room)
+
+
 async def test_answers_kept_are_bounded_by_their_samples() -> None:
     clock = FakeClock()
-    store: Answers[int, ObjectAnswer] = Answers(clock, room=10)
+    store = object_store(clock, room=6000)
     answer = ObjectAnswer({name: (Sample({}, 1.0, 0.0),) for name in "abc"}, clock.monotonic())
     for number in range(5):
         store.keep(number, answer, 30.0)
-        assert store.kept_samples <= 10
+        assert store.kept_bytes <= 6000
     assert [store.get(number) is not None for number in range(5)] == [False, False, False, True, True]
     store.keep(9, ObjectAnswer({str(n): (Sample({}, 1.0, 0.0),) for n in range(10)}, clock.monotonic()), 30.0)
     assert store.get(9) is None
     assert store.get(4) is answer
 
 
+async def test_a_question_takes_room_even_where_nothing_answers_it() -> None:
+    clock = FakeClock()
+    store = object_store(clock, room=25_000)
+    for number in range(10_000, 10_004):
+        store.keep(number, ObjectAnswer({}, clock.monotonic()), 30.0)
+    assert [number for number in range(10_000, 10_004) if store.get(number)] == [10_002, 10_003]
+
+
 async def test_old_answers_make_room() -> None:
     clock = FakeClock()
-    store: Answers[int, ObjectAnswer] = Answers(clock)
+    store = object_store(clock)
     store.keep(1, ObjectAnswer({}, clock.monotonic()), 30.0)
+    one = store.kept_bytes
     clock.advance(30.0)
     assert store.get(1) is None
-    store.keep(2, ObjectAnswer({}, clock.monotonic()), 30.0)
-    assert store.kept_samples == 1
+    store.keep(1, ObjectAnswer({}, clock.monotonic()), 30.0)
+    assert store.kept_bytes == one
+
+
+async def test_what_nobody_may_use_any_more_goes_when_something_else_is_asked() -> None:
+    clock = FakeClock()
+    store = object_store(clock)
+    store.keep(1, ObjectAnswer({}, clock.monotonic()), 30.0)
+    clock.advance(30.0)
+    flight = store.open(2)
+    assert not store._kept._Cache__data  # type: ignore[attr-defined]  # len() itself would forget it
+    flight.set_result(ObjectAnswer({}, clock.monotonic()))
+    await asyncio.sleep(0)
+    assert store.flying == 0
+
+
+# --- more than there may be -------------------------------------------------------------------------------------------
+
+WAITING = "fastpath_prometheus_questions_bytes"
+
+
+@pytest.mark.parametrize("kind", ["objects", "texts"])
+async def test_questions_that_nobody_waits_for_do_not_pile_up(
+    story: Story, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Endless distinct selectors against a Prometheus that hangs: who asks one too many is told so, at once."""
+    monkeypatch.setattr(querycache, "WAITING_BYTES", 100_000)
+    plain = metric_query()
+
+    def ask(number: int) -> asyncio.Task[object]:
+        if kind == "texts":
+            return story.text(f"{number:04}" + "x" * 1000)
+        selector = (matchers.Matcher("l", "=", f"{number:04}" + "x" * 1000),)
+        return story.objects(MetricQuery(plain.rule, "x", selector, "ns", "pod"), "a", "p")
+
+    known = ask(0)
+    await story.settle()
+    story.prometheus.answer(0)
+    await known
+    story.clock.advance(2.0)
+    for number in range(1, 60):
+        asked = ask(number)
+        await story.settle()
+        if asked.done():
+            break
+        asked.cancel()
+    assert kind_of(asked) == "busy"
+    sent = len(story.prometheus.asked)
+    assert 20 < sent < 40
+    assert story.monitoring.registry.get_sample_value(WAITING) == pytest.approx(100_000, rel=0.05)
+    assert stood_in(await ask(0), known.result()) == "busy", "the last answer is young enough"
+    joined = ask(1)
+    await story.settle()
+    assert not joined.done(), "who asks what is on its way waits for that"
+    story.prometheus.answer(1)
+    await joined
+    late = ask(100)
+    await story.settle()
+    assert not late.done()
+    assert len(story.prometheus.asked) == sent + 1
+
+
+async def test_endless_distinct_questions_are_answered_and_forgotten(story: Story) -> None:
+    """Thousands of selectors and names, within the TTL in which all of them would be kept."""
+    story.prometheus.reply = named_objects
+    story.cache._objects = Answers("objects", story.clock, story.monitoring, weigh_question, 200_000)
+    story.cache._lanes = Lanes(story.monitoring, room=600_000)
+    plain = metric_query()
+    for number in range(1000):
+        selector = (matchers.Matcher("l", "=", f"{number}"),)
+        for query, name in ((MetricQuery(plain.rule, "x", selector, "ns", "pod"), "p"), (plain, f"n{number}")):
+            asked = story.objects(query, "a", name)
+            await asked
+            assert names_of(asked) == {name}
+    for cache in ("objects", "lanes"):
+        assert 0.9 < (story.cache_metric("used_ratio", cache) or 0) <= 1.0
+        assert (story.cache_metric("evictions_total", cache) or 0) > 500
+        assert (story.cache_metric("entries", cache) or 0) < 400
+    assert story.cache._lanes.currsize == pytest.approx(sum(lane.weight for lane in story.cache._lanes._lanes.values()))
+    before = len(story.prometheus.asked)
+    again = story.objects(MetricQuery(plain.rule, "x", (matchers.Matcher("l", "=", "0"),), "ns", "pod"), "a", "p")
+    await again
+    assert names_of(again) == {"p"}
+    assert len(story.prometheus.asked) == before + 1, "what was forgotten is asked anew"
+
+
+async def test_names_of_one_lane_are_bounded(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each selector of objects may name thousands of them."""
+    monkeypatch.setattr(lanes, "LANE_BYTES", 100_000)
+    story.prometheus.reply = named_objects
+    query = metric_query()
+    for number in range(30):
+        await story.objects(query, "a", *(f"n{number}-{name}" for name in range(100)))
+    (lane,) = story.cache._lanes._lanes.values()
+    assert lane.weight <= 100_000
+    assert 5 < len(lane.standing) < 30
+    assert lane.named == 100 * len(lane.standing)
+    assert lane.weight == pytest.approx(1024 + query.weight + sum(each.weight for each in lane.standing))
+
+
+async def test_a_sweep_that_brings_too_much_is_broken_off(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The questions are asked by name then, together, and the lane is not swept again."""
+    monkeypatch.setattr(querycache, "SWEPT_SAMPLES", 5)
+    flood = vector(*(({"ns": "a", "pod": f"p{number}"}, 1.0) for number in range(200_000)))
+    story.prometheus.reply = lambda promql: flood if 'pod!=""' in promql else named_objects(promql)
+    query = metric_query()
+    for turn in range(3):
+        asked = [story.objects(query, "a", f"p{number}", expected=4) for number in range(6)]
+        await asyncio.gather(*asked)
+        assert [names_of(each) for each in asked] == [{f"p{number}"} for number in range(6)], turn
+        story.clock.advance(1.01)
+    assert sum('pod!=""' in promql for promql in story.prometheus.asked) == 1
+    failed = story.monitoring.registry.get_sample_value(
+        "fastpath_prometheus_queries_total", {"kind": "sweep", "outcome": "size"}
+    )
+    assert failed == 1
+    merged = story.monitoring.registry.get_sample_value(
+        "fastpath_prometheus_queries_total", {"kind": "merged", "outcome": "success"}
+    )
+    assert merged == 3
 
 
 async def test_lanes_that_nobody_uses_are_forgotten(story: Story) -> None:
@@ -854,8 +992,8 @@ async def test_lanes_that_nobody_uses_are_forgotten(story: Story) -> None:
     assert len(story.cache._lanes) <= 17
 
 
-async def test_lanes_are_bounded(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(querycache, "LANES", 5)
+async def test_lanes_are_bounded(story: Story) -> None:
+    story.cache._lanes = Lanes(story.monitoring, most=5)
     story.prometheus.reply = named_objects
     rule = metric_query()
     for number in range(20):
@@ -869,7 +1007,7 @@ async def test_standing_questions_are_bounded(story: Story, monkeypatch: pytest.
     query = metric_query()
     for number in range(20):
         await story.objects(query, "a", f"p{number}")
-    (lane,) = story.cache._lanes.values()
+    (lane,) = story.cache._lanes._lanes.values()
     assert list(lane.standing) == [Objects("a", (f"p{number}",)) for number in range(15, 20)]
 
 
@@ -879,12 +1017,12 @@ async def test_a_question_asked_again_is_the_last_to_ride_even_where_it_was_answ
     for name in ("p", "q", "p"):
         await story.objects(query, "a", name)
     assert story.count("cache") == 1
-    (lane,) = story.cache._lanes.values()
+    (lane,) = story.cache._lanes._lanes.values()
     assert list(lane.standing) == [Objects("a", ("q",)), Objects("a", ("p",))]
 
 
-async def test_a_forgotten_lane_on_its_way_still_lands(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(querycache, "LANES", 1)
+async def test_a_forgotten_lane_on_its_way_still_lands(story: Story) -> None:
+    story.cache._lanes = Lanes(story.monitoring, most=1)
     rule = metric_query()
     first = story.objects(rule, "a", "p")
     await story.settle()
