@@ -17,6 +17,7 @@ UNREADABLE = (msgspec.MsgspecError, RecursionError)
 STEP_BYTES = 128 * 1024
 _HEAD_BYTES = 1024 * 1024
 _WATCH_STEP = 64
+_LINE_BYTES = 16 * 1024 * 1024  # etcd takes objects of a tenth of that
 
 
 class ObjectMeta(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -245,6 +246,8 @@ class WatchDecoder(Generic[E]):
         del self._rest[:start]
         if events:
             yield events
+        if len(self._rest) > _LINE_BYTES:
+            raise msgspec.DecodeError(f"a line of the watch is longer than {_LINE_BYTES} bytes")
 
     def finish(self) -> None:
         """Raise `msgspec.DecodeError` if the stream ended within a line."""

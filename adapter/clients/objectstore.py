@@ -12,18 +12,20 @@ looked through only if there is something to find): 100,000 more objects to look
 import bisect
 import sys
 from collections.abc import Generator, Iterable, Iterator, Mapping
+from typing import NamedTuple
 
-import cachetools
 import msgspec
 
+from adapter.clients.boundedcaches import BoundedCache
 from adapter.model.selectors import LabelSelector, Operator, Requirement
+from adapter.monitoring import Monitoring
 
 _STEP = 1_000
 """How many objects or records are looked at between two points at which other work may run."""
 
 _FEW = 32
-_REMEMBERED_NAMES = 1_000_000
-_ANSWER_WEIGHT = 32  # what an answer counts for beside its names: its selector takes room too
+_REMEMBERED_BYTES = 32 * 1024 * 1024
+_NAME_BYTES = 8  # names are those of the objects themselves
 
 _EQUALITY = frozenset({Operator.EQUALS, Operator.DOUBLE_EQUALS, Operator.IN})
 
@@ -145,15 +147,23 @@ class _Namespace:
         return None
 
 
+class _Remembered(NamedTuple):
+    """An answer, the version of what it was found in, and about how many bytes it takes with its selector."""
+
+    version: int
+    names: tuple[str, ...]
+    weight: int
+
+
 class Store:
     """All objects of one kind. Cluster-scoped objects have the namespace ""."""
 
-    def __init__(self) -> None:
+    def __init__(self, monitoring: Monitoring | None = None) -> None:
         self._namespaces: dict[str, _Namespace] = {}
         self._size = 0
         self._version = 0
-        self._answers: cachetools.LRUCache[tuple[str | None, LabelSelector], tuple[int, tuple[str, ...]]] = (
-            cachetools.LRUCache(_REMEMBERED_NAMES, getsizeof=lambda answer: _ANSWER_WEIGHT + len(answer[1]))
+        self._answers: BoundedCache[tuple[str | None, LabelSelector], _Remembered] = BoundedCache(
+            "selections", monitoring, _REMEMBERED_BYTES, lambda answer: answer.weight
         )
 
     def __len__(self) -> int:
@@ -220,7 +230,7 @@ class Store:
     def known(self, namespace: str | None, selector: LabelSelector) -> tuple[str, ...] | None:
         """Return the answer to a question that was asked before if nothing has changed since, else None."""
         answer = self._answers.get((namespace, selector))
-        return answer[1] if answer is not None and answer[0] == self._version_of(namespace) else None
+        return answer.names if answer is not None and answer.version == self._version_of(namespace) else None
 
     def select(self, namespace: str | None, selector: LabelSelector) -> Generator[None, None, tuple[str, ...]]:
         """Return what `names` does; yield wherever other work may run, which may change the store.
@@ -241,8 +251,9 @@ class Store:
                 done = len(names)
                 yield
         answer = tuple(names)
-        if version == self._version_of(namespace) and len(answer) + _ANSWER_WEIGHT <= _REMEMBERED_NAMES:
-            self._answers[namespace, selector] = version, answer
+        weight = selector.weight + _NAME_BYTES * len(answer)
+        if version == self._version_of(namespace) and weight <= _REMEMBERED_BYTES:
+            self._answers[namespace, selector] = _Remembered(version, answer, weight)
         return answer
 
 

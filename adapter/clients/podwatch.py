@@ -166,7 +166,7 @@ class PodWatch:
 
     def __init__(self, client: WholeClient, surroundings: Surroundings, namespaces: Sequence[str] = ("",)) -> None:
         self.clock: Clock = surroundings.clock
-        self._index = Store()
+        self._index = Store(surroundings.monitoring)
         self._spaces: dict[str, _Namespace] = {}
         self._specs: dict[bytes, SharedSpec] = {}
         self._touched: dict[int, Selection] = {}

@@ -40,6 +40,7 @@ _DENIED = frozenset({403, 405})
 """What a watch is answered where it is not allowed, or not served."""
 
 _SWEEP_STEP = 2_000
+_REASONS = 40  # words of the API server for failures that are told apart: more than it has
 _DOUBLINGS = 20  # far beyond any limit, and still a number after days of failures
 
 
@@ -184,6 +185,7 @@ class Loop(abc.ABC, Generic[T, E]):
         self._heard: float | None = None
         self._failures = 0
         self._failed_at = 0.0
+        self._reasons: set[str] = set()
         self._asked = asyncio.Event()
         self._listed = asyncio.Event()
         monitoring = surroundings.monitoring
@@ -191,6 +193,7 @@ class Loop(abc.ABC, Generic[T, E]):
         self._event_gauge = monitoring.informer_event.labels(self._name)
         self._synced_gauge = monitoring.informer_synced.labels(self._name)
         self._relists_counter = monitoring.informer_relists.labels(self._name)
+        self._events_counter = monitoring.informer_events.labels(self._name)
 
     def status(self) -> ReflectorStatus:
         """Return what is known of this cache now."""
@@ -314,6 +317,7 @@ class Loop(abc.ABC, Generic[T, E]):
                     spoke = True
                     for event in events:
                         self._apply(event)
+                    self._events_counter.inc(len(events))
                     self._hear()
                     self._settle()
         except errors.KubernetesError as error:
@@ -367,7 +371,12 @@ class Loop(abc.ABC, Generic[T, E]):
             self._around.faults.ended("watch", subject=self._name)
 
     def _count(self, error: errors.KubernetesError) -> None:
-        self._around.monitoring.informer_errors.labels(self._name, error.reason).inc()
+        reason = error.reason
+        if reason not in self._reasons:
+            if len(self._reasons) >= _REASONS:
+                reason = "Other"
+            self._reasons.add(reason)
+        self._around.monitoring.informer_errors.labels(self._name, reason).inc()
 
     async def _fail(self, error: errors.KubernetesError) -> None:
         """Note a failed list or watch, choose the version to go on from, pause."""
@@ -399,7 +408,7 @@ class Reflector(Loop[ObjectMeta, WatchEvent]):
 
     def __init__(self, resource: APIResource, surroundings: Surroundings, fields: str = "") -> None:
         self.fields = fields
-        self.store = Store()
+        self.store = Store(surroundings.monitoring)
         name = f"{resource.group_resource}[{fields}]" if fields else str(resource.group_resource)
         super().__init__(resource, surroundings, self.store, name)
 

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import itertools
+import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
@@ -637,6 +638,15 @@ def event(version: int, kind: str = "MODIFIED") -> WatchEvent:
 async def test_versions_asked_for(steps: list[Step], asked: list[str]) -> None:
     script, _, _ = await play(*steps)
     assert script.asked == asked
+
+
+async def test_reasons_are_told_apart_within_a_bound() -> None:
+    """They are labels of a metric, and an API server may write what it likes."""
+    _, reflector, _ = await play(*[failure(0, f"Reason{number % 60}") for number in range(100)])
+    exposition = reflector._around.monitoring.exposition()
+    counts = dict(re.findall(r'fastpath_informer_errors_total\{reason="(\w+)",resource="pods"\} (\S+)', exposition))
+    assert len(counts) == 41
+    assert (counts["Reason39"], counts["Other"], counts.get("Reason40")) == ("2.0", "20.0", None)
 
 
 async def test_pauses_double_up_to_the_limit() -> None:

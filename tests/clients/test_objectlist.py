@@ -163,6 +163,14 @@ def test_watch_in_any_pieces(size: int) -> None:
     ]
 
 
+def test_a_line_without_an_end_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(objectlist, "_LINE_BYTES", 1000)
+    decoder = WatchDecoder()
+    assert len(list(decoder.feed(line("ADDED", document(1)) + b"x" * 900))) == 1
+    with pytest.raises(msgspec.DecodeError, match="a line of the watch is longer than 1000 bytes"):
+        list(decoder.feed(b"x" * 101))
+
+
 def test_watch_events_come_in_bounded_batches() -> None:
     decoder = WatchDecoder()
     body = b"".join(line("ADDED", document(number)) for number in range(200))

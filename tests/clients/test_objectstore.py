@@ -11,6 +11,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 from adapter.clients import objectstore
 from adapter.clients.objectstore import Store
 from adapter.model.selectors import EVERYTHING, LabelSelector, Operator, Requirement, parse_selector
+from adapter.monitoring import Monitoring
 
 NAMESPACES = ["a", "a-b", "ab", ""]
 NAMES = ["x", "x-1", "x-2", "x.y", "y", *(f"n{number}" for number in range(40))]
@@ -153,15 +154,32 @@ def test_unchanged_answers_are_not_computed_again() -> None:
 
 
 def test_remembered_names_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(objectstore, "_REMEMBERED_NAMES", 10)
-    store = Store()
+    monkeypatch.setattr(objectstore, "_REMEMBERED_BYTES", 1600)
+    monkeypatch.setattr(objectstore, "_NAME_BYTES", 100)
+    monitoring = Monitoring()
+    store = Store(monitoring)
     for number in range(20):
         store.put("a", f"{number:02}", {"app": str(number % 2)})
     assert len(store.names("a", EVERYTHING)) == 20
     assert store.known("a", EVERYTHING) is None
     for text in ("app=0", "app", "app=1", "!app"):
-        store.names("a", parse_selector(text))
-    assert store._answers.currsize <= 10
+        assert store.names("a", parse_selector(text)) == store.names("a", parse_selector(text))
+    assert 0 < store._answers.currsize <= 1600
+    evicted = monitoring.registry.get_sample_value("fastpath_cache_evictions_total", {"cache": "selections"})
+    assert evicted == 2, "two of them have room at a time"
+
+
+def test_endless_large_selectors_that_select_nothing_are_bounded() -> None:
+    """A selector takes many times the room of its text, whatever it selects."""
+    store = Store()
+    store.put("a", "x", {"app": "x"})
+    (requirement,) = parse_selector(f"app in ({','.join(f'v{number}' for number in range(1000))})").requirements
+    large = LabelSelector((requirement,))
+    assert large.weight > 10 * len(str(large))
+    fit = objectstore._REMEMBERED_BYTES // large.weight
+    for number in range(fit + 20):
+        assert store.names("a", LabelSelector((requirement._replace(key=f"k{number}"),))) == ()
+    assert fit - 5 < len(store._answers) <= fit
 
 
 def test_a_change_between_two_steps_spoils_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

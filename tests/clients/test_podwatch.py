@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import gc
 import itertools
 import random
@@ -16,6 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from adapter import errors
 from adapter.clients import credentials, kubernetes, podforms, readyhistory
+from adapter.clients.objectlist import ObjectEvent
 from adapter.clients.podforms import WatchedPod
 from adapter.clients.podwatch import Following, PodWatch
 from adapter.clients.readyhistory import ReadyHistory
@@ -27,7 +29,7 @@ from adapter.model.selectors import EVERYTHING, LabelSelector, parse_selector
 from adapter.monitoring import FaultLog, Monitoring
 from adapter.sandbox.cluster import Cluster
 from tests.support.clock import FakeClock, ShiftedClock
-from tests.support.waiting import until
+from tests.support.waiting import other_work, until
 
 JSON = dict[str, Any]
 WEB = parse_selector("app=web")
@@ -578,3 +580,89 @@ def test_many_are_told_in_steps() -> None:
     assert max(after - before for before, after in itertools.pairwise([0, *pauses, 1200])) <= 50
     assert sum(1 for _ in watch.listed("elsewhere")) == 0
     assert len(told) == 1200, "the next list tells of what changed alone"
+
+
+# -- very many changes at once ---------------------------------------------------------------------------------------------
+
+
+class _Flood:
+    """An API server's client: a list of pods, and a watch that has an event for each of them, in batches as they are decoded."""
+
+    def __init__(self, before: Sequence[JSON], after: Sequence[JSON]) -> None:
+        self._before = [podforms.FORM.decode(msgspec.json.encode(each)) for each in before]
+        self._after = [podforms.FORM.decode(msgspec.json.encode(each)) for each in after]
+        self.begin = asyncio.Event()
+        self.told = asyncio.Event()
+
+    async def list_whole(self, _form: Any, _resource: Any, deliver: Any, **_: Any) -> str:
+        deliver(self._before)
+        return "1"
+
+    @contextlib.asynccontextmanager
+    async def watch_whole(
+        self, *_: Any, **__: Any
+    ) -> AsyncIterator[AsyncIterator[list[ObjectEvent[podforms.WirePod]]]]:
+        yield self._tell()
+
+    async def _tell(self) -> AsyncIterator[list[ObjectEvent[podforms.WirePod]]]:
+        await self.begin.wait()
+        for start in range(0, len(self._after), 64):
+            await asyncio.sleep(0)
+            yield [ObjectEvent("MODIFIED", each, "2") for each in self._after[start : start + 64]]
+        self.told.set()
+        await asyncio.Event().wait()
+
+
+async def test_ten_thousand_changes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everybody else gets their turn, nobody is told more often than there are batches, and in the end all is right."""
+    apps, each, matched = 500, 20, 0
+
+    def pods(version: str) -> list[JSON]:
+        ready = version == "new"
+        return [
+            pod(f"p{app:03}-{number:02}", f"ns-{app % 10}", ready=ready, app=f"a{app}", version=version)
+            for app in range(apps)
+            for number in range(each)
+        ]
+
+    client = _Flood(pods("old"), pods("new"))
+    matches = LabelSelector.matches
+
+    def counted(self: LabelSelector, labels: Any) -> bool:
+        nonlocal matched
+        matched += 1
+        return matches(self, labels)
+
+    monkeypatch.setattr(LabelSelector, "matches", counted)
+    monitoring, clock = Monitoring(), ShiftedClock()
+    around = Surroundings(client, clock, monitoring, FaultLog(monitoring, clock), lambda: 0.0)  # type: ignore[arg-type]  # it has what is used
+    watch = PodWatch(client, around)  # type: ignore[arg-type]  # as above
+    told: list[int] = []
+    followed = [
+        watch.follow(f"ns-{app % 10}", parse_selector(f"app=a{app}"), f"ns/{app}", functools.partial(told.append, app))
+        for app in range(apps)
+    ]
+    moved = watch.follow("ns-0", parse_selector("version=new"), "ns/moved", lambda: None)
+    running = asyncio.create_task(watch.run(), name="pods")
+    await until(lambda: len(told) == apps)
+    assert (sum(one.ready for one in followed), len(moved.pods)) == (0, 0)
+    told.clear()
+    matched = 0
+    client.begin.set()
+    async with other_work() as turns:
+        while not client.told.is_set():
+            await asyncio.sleep(0)
+            found = watch.select("ns-3", parse_selector("app=a3"))
+            assert len(found) == each, "questions are answered meanwhile, and never with less than there is"
+    batches = -(-apps * each // 64)
+    assert turns.count >= batches
+    assert len(told) <= batches + apps, "an app's pods stand in two batches at most"
+    assert set(told) == set(range(apps))
+    assert matched <= 8 * apps * each, "what an event costs does not grow with the number of selections"
+    assert [one.ready for one in followed] == [each] * apps
+    assert len(moved.pods) == apps * each // 10
+    assert len(watch.select("ns-3", parse_selector("version=old"))) == 0
+    events = monitoring.registry.get_sample_value("fastpath_informer_events_total", {"resource": "pods (scaler)"})
+    assert events == apps * each
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
