@@ -71,8 +71,14 @@ class Authenticator:
         self._judge = PeerJudge()
         self._hmac = HMAC(secrets.token_bytes(32), SHA256())
         self._tokens: ReviewCache[bytes, _Owner] = ReviewCache(
-            clock, own_metrics.token_cache, lambda _: token_ttl, name="token review"
+            clock,
+            own_metrics.token_cache,
+            lambda _: token_ttl,
+            name="token review",
+            cache="tokens",
+            monitoring=own_metrics,
         )
+        self._monitoring = own_metrics
         self._generation = -1
         self._reader = HeaderReader(_NO_NAMES)
         self._warned: float | None = None
@@ -85,7 +91,8 @@ class Authenticator:
         believed = self._store.current
         if believed.generation != self._generation:
             self._generation = believed.generation
-            self._reader = HeaderReader(believed.front_proxy.headers if believed.front_proxy else _NO_NAMES)
+            names = believed.front_proxy.headers if believed.front_proxy else _NO_NAMES
+            self._reader = HeaderReader(names, self._monitoring)
         said = self._reader.read(headers)
         user, failed = self._identify_by_certificate(said, peer, believed) if peer.shown else (None, False)
         if user is not None:

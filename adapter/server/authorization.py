@@ -66,6 +66,9 @@ class Authorizer:
             own_metrics.access_cache,
             lambda verdict: allowed_ttl if verdict.allowed and not verdict.denied else denied_ttl,
             name="access review",
+            cache="accesses",
+            monitoring=own_metrics,
+            weigh=lambda key: len(key[0]) + len(key[1]),
         )
         attempts = own_metrics.authorization_attempts
         self._allowed, self._denied = attempts.labels("allowed"), attempts.labels("denied")

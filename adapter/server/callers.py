@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
-from cachetools import LRUCache
-
 from adapter import errors
+from adapter.clients.boundedcaches import BoundedCache
 from adapter.model import identity
 from adapter.model.identity import User
+from adapter.monitoring import Monitoring
 from adapter.server.trust import HeaderNames
 
 Line = tuple[str, bytes]
@@ -40,13 +40,13 @@ class Said(NamedTuple):
 class HeaderReader:
     """Reads headers under one set of `names`. Remembers names it has classed, and users it has made."""
 
-    def __init__(self, names: HeaderNames) -> None:
+    def __init__(self, names: HeaderNames, monitoring: Monitoring | None = None) -> None:
         self._names = names
         self._wanted = frozenset((*names.username, *names.uid, *names.group))
         self._prefixes = names.extra_prefix
         # raw name -> lower-case name where it means something here, "" where it does not
         self._classed: dict[bytes, str] = {}
-        self._users: LRUCache[tuple[Line, ...], User | None] = LRUCache(_USERS_KEPT)
+        self._users: BoundedCache[tuple[Line, ...], User | None] = BoundedCache("users", monitoring, _USERS_KEPT)
 
     def read(self, headers: Iterable[tuple[bytes, bytes]]) -> Said:
         """Sort out the lines of a request. Raises BadRequestError for a value that is not UTF-8."""

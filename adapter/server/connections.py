@@ -13,6 +13,7 @@ from http import HTTPStatus
 from typing import Any
 
 from aiohttp import web
+from prometheus_client import Counter
 
 from adapter import monitoring
 from adapter.server.peers import Peer
@@ -29,6 +30,13 @@ HEAD_SECONDS = 32.0
 MOST_CONNECTIONS = 800
 """Connections at a time: below the 1024 files that a process may open where nobody has asked for more."""
 
+MOST_HEAD_BYTES = 1024 * 1024
+"""Bytes of a request's line and headers together; Go's limit."""
+
+UNREAD_SECONDS = 60.0
+"""Who takes nothing of its answers for so long, while more of them wait to be sent, is given up: they stand in memory meanwhile. One
+answer alone waits in the transport for as long as idle connections live."""
+
 _FIRST_REQUEST = 1.0
 """Seconds for which, at the end, a connection that was just accepted is left to send what it came for."""
 
@@ -42,12 +50,35 @@ class ClientConnection(web.RequestHandler):
     one with somebody's token.
     """
 
-    __slots__ = ("__weakref__", "_head_begun", "_head_deadline", "_head_seconds", "_heads_read", "_opened", "peer")
+    __slots__ = (
+        "__weakref__",
+        "_cuts",
+        "_head_begun",
+        "_head_bytes",
+        "_head_deadline",
+        "_head_seconds",
+        "_heads_read",
+        "_opened",
+        "_unread_deadline",
+        "_unread_seconds",
+        "peer",
+    )
 
     def __init__(
-        self, manager: web.Server, *, loop: asyncio.AbstractEventLoop, head_seconds: float, **settings: Any
+        self,
+        manager: web.Server,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        cuts: Counter,
+        head_seconds: float,
+        unread_seconds: float,
+        **settings: Any,
     ) -> None:
         super().__init__(manager, loop=loop, **settings)
+        self._cuts = cuts
+        self._head_bytes = 0
+        self._unread_seconds = unread_seconds
+        self._unread_deadline: asyncio.TimerHandle | None = None
         self.peer: Peer | None = None
         self._opened = loop.time()
         self._heads_read = 0
@@ -92,15 +123,31 @@ class ClientConnection(web.RequestHandler):
         if self._request_count != self._heads_read:
             self._heads_read = self._request_count
             self._head_begun = False
+            self._head_bytes = 0
             self._forget_head()
+            return
+        self._head_bytes += len(data)  # a body is not read, so of that there comes but little
+        if self._head_bytes > MOST_HEAD_BYTES:
+            self.cut("headers")
         elif self.waits:
             self._head_begun = True
             if self._head_deadline is None:
                 self._expect_head()
 
+    def pause_writing(self) -> None:
+        """Expect the other end to take what it asked for."""
+        super().pause_writing()
+        self._unread_deadline = self._loop.call_later(self._unread_seconds, self.cut, "unread")
+
+    def resume_writing(self) -> None:
+        """Go on: it takes it."""
+        self._forget_unread()
+        super().resume_writing()
+
     def connection_lost(self, exc: BaseException | None) -> None:
         """Let go."""
         self._forget_head()
+        self._forget_unread()
         super().connection_lost(exc)
 
     def handle_error(
@@ -129,13 +176,19 @@ class ClientConnection(web.RequestHandler):
             self._head_deadline.cancel()
             self._head_deadline = None
 
+    def _forget_unread(self) -> None:
+        if self._unread_deadline is not None:
+            self._unread_deadline.cancel()
+            self._unread_deadline = None
+
     def _give_up(self) -> None:
         self._head_deadline = None
         if self.waits:
-            self.cut()
+            self.cut("silence")
 
-    def cut(self) -> None:
-        """End it now: no farewell is waited for."""
+    def cut(self, reason: str) -> None:
+        """End it now: no farewell is waited for. `reason` is what the self-metrics count it by."""
+        self._cuts.labels(reason).inc()
         transport = self.transport
         self.force_close()
         if transport is not None:
@@ -154,10 +207,21 @@ class ConnectionServer(web.Server):
     out strangers at most. Where none waits the one that comes ends.
     """
 
-    def __init__(self, handler: Callable[..., Any], *, most: int, head_seconds: float, **settings: Any) -> None:
+    def __init__(
+        self,
+        handler: Callable[..., Any],
+        own_metrics: monitoring.Monitoring,
+        *,
+        most: int,
+        head_seconds: float,
+        unread_seconds: float,
+        **settings: Any,
+    ) -> None:
         super().__init__(handler, **settings)
         self._most = most
-        self._head_seconds = head_seconds
+        self._cuts = own_metrics.connections_cut
+        self._timing = {"head_seconds": head_seconds, "unread_seconds": unread_seconds}
+        own_metrics.connections.set_function(lambda: len(self.open_connections()))
         self._accepted: weakref.WeakSet[ClientConnection] = weakref.WeakSet()
 
     @property
@@ -167,7 +231,7 @@ class ConnectionServer(web.Server):
 
     def __call__(self) -> web.RequestHandler:
         """Make the protocol of a connection that was accepted."""
-        made = ClientConnection(self, loop=self._loop, head_seconds=self._head_seconds, **self._kwargs)
+        made = ClientConnection(self, loop=self._loop, cuts=self._cuts, **self._timing, **self._kwargs)
         self._accepted.add(made)
         return made
 
@@ -179,7 +243,7 @@ class ConnectionServer(web.Server):
         there = self.open_connections()  # the others: this one has not begun
         if len(there) >= self._most:
             chosen = min(there, key=lambda each: (not each.waits, each.is_certified))
-            (chosen if chosen.waits else handler).cut()
+            (chosen if chosen.waits else handler).cut("flood")
 
     def open_connections(self) -> list[ClientConnection]:
         """Return the connections that are open, oldest first; not those that we have ended and whose other end is silent."""

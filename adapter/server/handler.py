@@ -13,16 +13,16 @@ import gzip
 import logging
 import uuid
 from collections import Counter as Counts
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from aiohttp import web
-from cachetools import LRUCache
 from multidict import CIMultiDict
 from prometheus_client import Counter, Histogram
 
 from adapter import errors, monitoring
+from adapter.clients.boundedcaches import BoundedCache
 from adapter.controller import view
 from adapter.model.clock import Clock
 from adapter.model.metrics import CustomQuestion, ExternalQuestion, MetricsProvider, ResourceQuestion
@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 _TEXT = "text/plain; charset=utf-8"
 _ALLOWED = "GET, HEAD"
-_ROUTES_KEPT, _ROUTES_WEIGHT = 16_384, 48 * 1024 * 1024
+_ROUTES_WEIGHT = 48 * 1024 * 1024
 _LARGE_PIECE = 16_384  # bytes of a body made at once, after which other work may run
 _LONGEST_KEY = 4096  # bytes of a target that is remembered; also what an entry counts for beside its body
 
@@ -84,6 +84,11 @@ class _Kept(NamedTuple):
     fresh_until: float
 
 
+class _Remembered(NamedTuple):
+    route: Route
+    weight: int
+
+
 _Key = tuple[str, _Form]
 
 
@@ -113,16 +118,18 @@ class Handler:
         self._documents = documents
         self._health = health
         self._access = access
-        self._monitoring = own_metrics
+        self.own_metrics = self._monitoring = own_metrics
         self._clock = clock
         self._limits = limits
-        self._routes: LRUCache[str, Route] = LRUCache(_ROUTES_KEPT)
-        self._routes_weight = 0
+        self._routes: BoundedCache[str, _Remembered] = BoundedCache(
+            "routes", own_metrics, _ROUTES_WEIGHT, lambda remembered: remembered.weight
+        )
         self._routed = documents.served_groups
-        self._kept: LRUCache[_Key, _Kept] = LRUCache(
-            limits.kept_bytes, getsizeof=lambda kept: len(kept.reply.body) + _LONGEST_KEY
+        self._kept: BoundedCache[_Key, _Kept] = BoundedCache(
+            "bodies", own_metrics, limits.kept_bytes, lambda kept: len(kept.reply.body) + _LONGEST_KEY
         )
         self._asking = 0
+        self._hasty: set[asyncio.Task[Reply]] = set()
         self._in_review: Counts[tuple[bool, Standing]] = Counts()
         self._inflight = own_metrics.inflight.labels("readOnly")
         self._counters: dict[tuple[Labels, int], Counter] = {}
@@ -135,11 +142,9 @@ class Handler:
         served = self._documents.served_groups
         if served is not self._routed:  # a path may mean something now that it did not mean before
             self._routed = served
-            self._forget_routes()
-        route = self._routes.get(target)
-        if route is None:
-            route = routing.find_route(target, served)
-            self._remember_route(target, route)
+            self._routes.clear()
+        remembered = self._routes.get(target)
+        route = remembered.route if remembered is not None else self._find_route(target, served)
         try:
             admitted = self._access.admit_now(request, route)
             if isinstance(admitted, Pending):
@@ -147,6 +152,7 @@ class Handler:
             else:
                 reply = await self._answer(request, target, route)
         except errors.TooManyRequestsError as error:
+            self._monitoring.too_many.labels(error.limit).inc()
             reply = _too_many(error)
         except Exception as error:  # noqa: BLE001 - the one place where failures become answers
             reply = _fail(_status_of(error, route), _form(request, route))
@@ -167,7 +173,7 @@ class Handler:
         """
         waiting = (route.kind == "metrics", pending.standing)
         if self._in_review[waiting] >= self._limits.in_flight:
-            raise errors.TooManyRequestsError
+            raise errors.TooManyRequestsError("callers")
         async with asyncio.timeout(self._patience(route)):
             self._in_review[waiting] += 1
             try:
@@ -208,19 +214,39 @@ class Handler:
         if kept is not None:
             return kept
         if self._asking >= self._limits.in_flight:
-            raise errors.TooManyRequestsError
-        generation = self._provider.generation  # before asking: an answer may be older than the registry it ends in
+            raise errors.TooManyRequestsError("questions")
         self._asking += 1
         self._inflight.inc()
-        try:
-            async with asyncio.timeout(self._patience(route)):
-                body, fresh_until = await self._ask(route, form.table)
-        finally:
-            self._asking -= 1
-            self._inflight.dec()
-        reply = await _shape(body, form)
+        if route.parameters.timeout is None:
+            try:
+                return await self._ask_and_keep(target, route, form)
+            finally:
+                self._end_question()
+        # who asks and leaves has asked all the same: what is under way is bounded, not who waits for it
+        asking = asyncio.create_task(self._ask_and_keep(target, route, form), name="question of a caller in haste")
+        self._hasty.add(asking)
+        asking.add_done_callback(self._end_hasty)
+        async with asyncio.timeout(self._patience(route)):
+            return await asyncio.shield(asking)
+
+    async def _ask_and_keep(self, target: str, route: Route, form: _Form) -> Reply:
+        generation = self._provider.generation  # before asking: an answer may be older than the registry it ends in
+        async with asyncio.timeout(self._limits.request_timeout):
+            body, fresh_until = await self._ask(route, form.table)
+            reply = await _shape(body, form)
         self._keep((target, form), _Kept(reply, generation, fresh_until))
         return reply
+
+    def _end_question(self) -> None:
+        self._asking -= 1
+        self._inflight.dec()
+
+    def _end_hasty(self, asking: asyncio.Task[Reply]) -> None:
+        """Note its failure, which nobody else may do when the caller has gone."""
+        self._end_question()
+        self._hasty.discard(asking)
+        if not asking.cancelled():
+            asking.exception()
 
     async def _ask(self, route: Route, table: str) -> tuple[bytes, float]:
         """Put the question to the provider; returns the body and until when it may be kept."""
@@ -281,18 +307,12 @@ class Handler:
         assert document is not None  # every table of documents has it
         return Reply(404, document.body, document.content_type)
 
-    def _remember_route(self, target: str, route: Route) -> None:
-        """Remember what anyone may ask for, within a bound of memory: a selector weighs hundreds of times what its text does."""
-        if len(target) > _LONGEST_KEY:
-            return
-        self._routes_weight += routing.weigh(target)
-        if self._routes_weight > _ROUTES_WEIGHT:
-            self._forget_routes()
-        self._routes[target] = route
-
-    def _forget_routes(self) -> None:
-        self._routes.clear()
-        self._routes_weight = 0
+    def _find_route(self, target: str, served: Collection[str]) -> Route:
+        """Work out what is asked for, and remember it within a bound of memory: a selector weighs many times what its text does."""
+        route = routing.find_route(target, served)
+        if len(target) <= _LONGEST_KEY:
+            self._routes[target] = _Remembered(route, routing.weigh(target))
+        return route
 
     def _find_kept(self, key: _Key) -> Reply | None:
         kept = self._kept.get(key)

@@ -10,14 +10,17 @@ from collections import Counter as Counts
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, NamedTuple, TypeVar
 
-from cachetools import LRUCache
 from prometheus_client import Counter
 
 from adapter import errors
+from adapter.clients.boundedcaches import BoundedCache
 from adapter.model.clock import Clock
+from adapter.monitoring import Monitoring
 
 SIZE = 8192
-"""Answers kept; beyond, those go that were not used for longest."""
+"""Answers kept; beyond, those go that were not used for longest. One whose question is long counts for several, one for every 4 KiB."""
+
+_COUNTS_AS_ONE = 4096
 
 
 class Lane(NamedTuple):
@@ -36,19 +39,34 @@ _Answer = TypeVar("_Answer")
 class _Kept(NamedTuple, Generic[_Answer]):
     answer: _Answer
     until: float
+    weight: int
 
 
 class ReviewCache(Generic[_Key, _Answer]):
-    """Keeps answers by key. `requests` counts look-ups by ``hit`` and ``miss``; `keep_for` gives an answer's seconds."""
+    """Keeps answers by key.
+
+    `requests` counts look-ups by ``hit`` and ``miss``; `keep_for` gives an answer's seconds, `weigh` the bytes of a key that somebody
+    chooses; `cache` is what it is called in the self-metrics.
+    """
 
     def __init__(
-        self, clock: Clock, requests: Counter, keep_for: Callable[[_Answer], float], *, name: str, size: int = SIZE
+        self,
+        clock: Clock,
+        requests: Counter,
+        keep_for: Callable[[_Answer], float],
+        *,
+        name: str,
+        cache: str = "",
+        monitoring: Monitoring | None = None,
+        weigh: Callable[[_Key], int] = lambda _: 0,
+        size: int = SIZE,
     ) -> None:
         self._clock = clock
         self._keep_for = keep_for
         self._name = name
         self._hits, self._misses = requests.labels("hit"), requests.labels("miss")
-        self._kept: LRUCache[_Key, _Kept[_Answer]] = LRUCache(size)
+        self._weigh = weigh
+        self._kept: BoundedCache[_Key, _Kept[_Answer]] = BoundedCache(cache, monitoring, size, lambda kept: kept.weight)
         self._under_way: dict[_Key, asyncio.Task[_Answer]] = {}
         self._in_lane: Counts[Lane] = Counts()
 
@@ -76,7 +94,7 @@ class ReviewCache(Generic[_Key, _Answer]):
         task = self._under_way.get(key)
         if task is None:
             if self._in_lane[lane] >= lane.most:
-                raise errors.TooManyRequestsError
+                raise errors.TooManyRequestsError("reviews")
             task = asyncio.create_task(self._review(key, review, keep=keep), name=self._name)
             self._under_way[key] = task
             self._in_lane[lane] += 1
@@ -93,8 +111,9 @@ class ReviewCache(Generic[_Key, _Answer]):
     async def _review(self, key: _Key, review: Callable[[], Awaitable[_Answer]], *, keep: bool) -> _Answer:
         answer = await review()
         seconds = self._keep_for(answer)
-        if keep and seconds > 0:
-            self._kept[key] = _Kept(answer, self._clock.monotonic() + seconds)
+        weight = 1 + self._weigh(key) // _COUNTS_AS_ONE
+        if keep and seconds > 0 and weight <= self._kept.maxsize:
+            self._kept[key] = _Kept(answer, self._clock.monotonic() + seconds, weight)
         return answer
 
     def _end(self, key: _Key, lane: Lane, task: asyncio.Task[_Answer]) -> None:

@@ -58,6 +58,7 @@ class MetricsServer:
         share_port: bool = False,
         share_address: bool = False,
         head_seconds: float = connections.HEAD_SECONDS,
+        unread_seconds: float = connections.UNREAD_SECONDS,
         most_connections: int = connections.MOST_CONNECTIONS,
     ) -> None:
         """Take the settings; nothing is opened. `share_port` is SO_REUSEPORT, `share_address` SO_REUSEADDR."""
@@ -72,8 +73,10 @@ class MetricsServer:
         self._share_address = share_address
         self._connections = ConnectionServer(
             handler.handle,
+            handler.own_metrics,
             most=most_connections,
             head_seconds=head_seconds,
+            unread_seconds=unread_seconds,
             access_log=None,
             keepalive_timeout=connections.KEEPALIVE,
             lingering_time=0,  # bodies are not read; a connection with one left over is closed

@@ -16,7 +16,7 @@ from adapter.server.truststore import TrustStore
 from tests.support import waiting
 from tests.support.certificates import Signer, config_map
 from tests.support.clock import ShiftedClock
-from tests.support.serving import Connection, Served, ServerFactory
+from tests.support.serving import Connection, Served, ServerFactory, pod_value
 
 PODS = f"/apis/{CUSTOM_GROUP}/v1beta2/namespaces/default/pods/%2A/http_requests"
 LIVEZ = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -113,6 +113,51 @@ async def test_without_an_idle_one_nobody_comes_in(serve: ServerFactory) -> None
     release.set()
     assert [(await each.read_answer()).status for each in busy] == [200, 200]
     assert (await (await served.connect()).request("/livez")).status == 200
+
+
+async def test_headers_are_bounded_together(serve: ServerFactory) -> None:
+    """Each may be long, and there may be many, but not both."""
+    served = await serve()
+    fits = await served.connect()
+    line = b"X-%d: " + b"x" * 60_000 + b"\r\n"
+    fits.writer.write(LIVEZ[:-2] + b"".join(line % number for number in range(10)) + b"\r\n")
+    assert (await fits.read_answer()).status == 200
+    fits.writer.write(LIVEZ)
+    assert (await fits.read_answer()).status == 200
+    flood = await served.connect()
+    flood.writer.write(LIVEZ[:-2])
+    closed = asyncio.create_task(ended(flood))
+    for number in range(100):
+        if closed.done():
+            break
+        flood.writer.write(line % number)
+        await asyncio.sleep(0)
+    assert await closed
+    assert 'fastpath_connections_cut_total{reason="headers"} 1.0' in served.monitoring.exposition()
+    assert len(behind(served)) == 1
+
+
+async def test_who_does_not_take_an_answer_is_given_up(serve: ServerFactory) -> None:
+    """The first that is too much for the buffers of the system stands in memory for as long as idle connections live."""
+    served = await serve(unread_seconds=0.2)
+    served.provider.fresh_until = served.clock.monotonic() + 1000.0
+    served.provider.items = tuple(pod_value(f"web-{number}", number) for number in range(10_000))
+    connection = await served.connect()
+    transport = connection.writer.transport
+    assert isinstance(transport, asyncio.Transport)
+    transport.pause_reading()
+    connection.writer.write(f"GET {PODS} HTTP/1.1\r\nHost: x\r\n\r\n".encode() * 8)
+    await waiting.until(lambda: bool(behind(served)) and behind(served)[0].writing_paused)
+    await waiting.until(lambda: not behind(served))
+    exposition = served.monitoring.exposition()
+    assert 'fastpath_connections_cut_total{reason="unread"} 1.0' in exposition
+    assert "\nfastpath_connections 0.0" in exposition
+    transport.abort()
+    reader = await served.connect()
+    for _ in range(8):
+        assert len((await reader.request(PODS)).json["items"]) == 10_000
+    assert 'fastpath_connections_cut_total{reason="unread"} 1.0' in served.monitoring.exposition()
+    assert "\nfastpath_connections 1.0" in served.monitoring.exposition()
 
 
 # -- the end ----------------------------------------------------------------------------------------------------------

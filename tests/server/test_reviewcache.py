@@ -173,3 +173,25 @@ async def test_look_ups_are_counted(cache: Cache, monitoring: Monitoring) -> Non
     value = monitoring.registry.get_sample_value
     assert value("fastpath_access_review_cache_total", {"status": "hit"}) == 2
     assert value("fastpath_access_review_cache_total", {"status": "miss"}) == 1
+
+
+async def test_long_questions_count_for_several() -> None:
+    """A caller chooses them, and a kept one takes the room of its text."""
+    monitoring = Monitoring()
+    cache: ReviewCache[str, str] = ReviewCache(
+        FakeClock(),
+        monitoring.access_cache,
+        lambda _: 10.0,
+        name="review",
+        cache="accesses",
+        monitoring=monitoring,
+        weigh=len,
+        size=8,
+    )
+    for number in range(20):
+        await cache.ask(f"{number:02}" + "x" * 10_000, saying("yes"))
+    assert len(cache._kept) == 2
+    assert monitoring.registry.get_sample_value("fastpath_cache_evictions_total", {"cache": "accesses"}) == 18
+    assert monitoring.registry.get_sample_value("fastpath_cache_used_ratio", {"cache": "accesses"}) == 0.75
+    await cache.ask("x" * 100_000, saying("yes"))
+    assert len(cache._kept) == 2, "what is larger than the room is not kept"
