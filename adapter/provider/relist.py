@@ -76,6 +76,7 @@ class Relister:
         self._looking_up: dict[object, asyncio.Event] = {}
         self._asked_names: TTLCache[object, bool] = TTLCache(_NAMES_REMEMBERED, _SAME_NAME_GAP, timer=clock.monotonic)
         self._looked_up = float("-inf")
+        self._asked, self._limited = map(monitoring.lookups.labels, ("asked", "limited"))
         self._failing: frozenset[str] = frozenset()
         self._refused: frozenset[str] = frozenset()
         self._counts: dict[str, int] = {}
@@ -142,8 +143,12 @@ class Relister:
             await under_way.wait()
             return True
         now = self._clock.monotonic()
-        if not selectors or key in self._asked_names or now - self._looked_up < _LOOKUP_GAP:
+        if not selectors:
             return False
+        if key in self._asked_names or now - self._looked_up < _LOOKUP_GAP:
+            self._limited.inc()
+            return False
+        self._asked.inc()
         self._asked_names[key] = True
         self._looked_up = now
         done = self._looking_up[key] = asyncio.Event()

@@ -18,6 +18,7 @@ from adapter.errors import (
     NotSyncedError,
     PrometheusError,
     TemplateError,
+    TooManyRequestsError,
     UnavailableError,
 )
 from adapter.model import fieldselectors
@@ -113,11 +114,16 @@ class ResourceProvider:
             by_namespace.setdefault(each.namespace, []).append(each)
         expected = self._expected(kind)
         asking: list[asyncio.Task[_Answers | None]] = []
-        async with asyncio.TaskGroup() as group:
-            for namespace, objects in by_namespace.items():
-                asking.append(group.create_task(self._ask_both(rules, kind, namespace, objects, expected)))
-                if len(asking) % _STARTED_AT_ONCE == 0:
-                    await asyncio.sleep(0)
+        try:
+            async with asyncio.TaskGroup() as group:
+                for namespace, objects in by_namespace.items():
+                    asking.append(group.create_task(self._ask_both(rules, kind, namespace, objects, expected)))
+                    if len(asking) % _STARTED_AT_ONCE == 0:
+                        await asyncio.sleep(0)
+        except ExceptionGroup as failures:
+            if failures.subgroup(TooManyRequestsError) is None:
+                raise
+            raise TooManyRequestsError("queries") from failures
         answers = [task.result() for task in asking]
         items: list[ObjectUsage] = []
         for objects, answered in zip(by_namespace.values(), answers, strict=True):
@@ -189,13 +195,15 @@ class ResourceProvider:
     async def _ask(
         self, query: ResourceQuery, kind: GroupResource, objects: Objects, expected: int
     ) -> ObjectAnswer | None:
-        """Return the samples of the objects, None when there is no answer; why stands in the log then."""
+        """Return the samples of the objects, None when there is no answer; why stands in the log then. TooManyRequestsError."""
         try:
             answer = await self._cache.ask_objects(query.metric_query(kind), objects, self._freshness, expected)
         except (NamingError, TemplateError) as error:
             self._faults.met("render", "query cannot be made", str(error), query.path)
             return None
         except PrometheusError as error:
+            if error.kind == "busy":
+                raise self._faults.unfetched(error, query.path) from error
             self._faults.fails(error, query.path)
             return None
         self._faults.answered(query.path, answer.asked, answer.failure)

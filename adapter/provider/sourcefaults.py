@@ -6,7 +6,7 @@ the one sentence for a query without an answer.
 
 import asyncio
 
-from adapter.errors import InternalError, PrometheusError
+from adapter.errors import InternalError, PrometheusError, StatusError, TooManyRequestsError
 from adapter.model.clock import Clock
 from adapter.monitoring import FaultLog
 
@@ -65,13 +65,17 @@ class SourceFaults:
         for fault in _OF_A_RULE:
             self.quiet(fault, path)
 
-    def unfetched(self, error: PrometheusError, path: str) -> InternalError:
+    def unfetched(self, error: PrometheusError, path: str) -> StatusError:
         """Say once that a rule's query has no answer; return what the caller is told, without query or address."""
+        if error.kind == "busy":  # nobody's fault but that of those who ask
+            return TooManyRequestsError("queries")
         self.fails(error, path)
         return InternalError(UNFETCHED)
 
     def fails(self, error: PrometheusError, path: str) -> None:
-        """Say once that a rule's query has no answer."""
+        """Say once that a rule's query has no answer; nothing where Prometheus was not asked."""
+        if error.kind == "busy":
+            return
         if error.kind in _OF_THE_QUERY:
             self.met("query", "query failed", str(error), path, kind=error.kind)
         else:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from adapter.clients import querycache
 from adapter.errors import (
     InternalError,
     KubernetesError,
@@ -16,6 +17,7 @@ from adapter.errors import (
     PlainError,
     PrometheusError,
     StatusError,
+    TooManyRequestsError,
 )
 from adapter.model.metrics import ExternalAnswer, SeriesInfo
 from adapter.model.resources import BUILTIN, APIResource, Catalogue
@@ -183,6 +185,23 @@ async def test_custom_failures_are_all_one(failure: PrometheusError) -> None:
     async with world(RULES, answer=lambda _: failure, lists=SERIES) as here:
         with pytest.raises(InternalError, match=rf"^{UNFETCHED}$"):
             await custom(here, "/namespaces/web/pods/a/hits")
+
+
+async def test_too_many_questions_are_no_failure_of_prometheus(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Callers are told to come again; who asks what is known is answered with that."""
+    async with world(RULES + EXTERNAL, answer=lambda _: vector(({"pod": "a"}, 1.0)), lists=SERIES) as here:
+        assert await custom(here, "/namespaces/web/pods/a/hits") == {"a": 1000}
+        here.clock.advance(2.0)
+        monkeypatch.setattr(querycache, "WAITING_BYTES", 0)
+        for asked in (custom(here, "/namespaces/web/pods/b/hits"), external(here)):
+            with pytest.raises(TooManyRequestsError) as raised:
+                await asked
+            assert raised.value.limit == "queries"
+        assert await custom(here, "/namespaces/web/pods/a/hits") == {"a": 1000}
+        here.clock.advance(30.0)
+        with pytest.raises(TooManyRequestsError):
+            await custom(here, "/namespaces/web/pods/a/hits")
+        assert here.metric("fastpath_faults_active", fault="prometheus") in {None, 0}
 
 
 async def test_a_scalar_is_no_answer_about_objects() -> None:

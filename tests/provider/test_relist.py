@@ -304,6 +304,19 @@ async def test_look_ups_are_rate_limited() -> None:
         assert len(discovery.asked()) == 4
 
 
+async def test_endless_unknown_names_ask_prometheus_no_more_often() -> None:
+    """And take no memory: only a name that was looked up is remembered, for a minute."""
+    async with running() as discovery:
+        for number in range(6000):
+            await discovery.look_up(f"n{number}")
+            discovery.clock.advance(0.01)
+        assert len(discovery.asked()) == 1 + 4
+        assert len(discovery.relister._asked_names) <= 4
+        exposition = discovery.monitoring.exposition()
+        assert 'fastpath_discovery_lookups_total{outcome="asked"} 4.0' in exposition
+        assert 'fastpath_discovery_lookups_total{outcome="limited"} 5996.0' in exposition
+
+
 async def test_new_rules_forget_which_names_were_looked_up() -> None:
     async with running() as discovery:
         assert await discovery.look_up("one")

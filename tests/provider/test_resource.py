@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from adapter.clients import querycache
 from adapter.clients.informer import Described
 from adapter.errors import InternalError, KubernetesError, NotSyncedError, PrometheusError, StatusError
 from adapter.model.metrics import ContainerUsage, ObjectUsage, ResourceAnswer, Usage
@@ -125,6 +126,14 @@ async def test_a_single_pod_whose_query_fails_is_not_found() -> None:
 async def test_a_failed_node_query_empties_the_list() -> None:
     async with world(RULES, answer=lambda _: PrometheusError("status", "503"), nodes=nodes("node1")) as here:
         assert (await ask(here, "/nodes"))["items"] == []
+
+
+async def test_too_many_questions_empty_no_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody asked Prometheus, so nothing is known of any node: the caller is told to come again."""
+    monkeypatch.setattr(querycache, "WAITING_BYTES", 0)
+    async with world(RULES, answer=lambda _: vector(), nodes=nodes("node1")) as here:
+        assert (await refused(here, "/nodes"))[0] == 429
+        assert here.querier.asked == []
 
 
 # --- whole documents ---------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from adapter.errors import PrometheusError
+from adapter.errors import PrometheusError, TooManyRequestsError
 from adapter.monitoring import FaultLog, Monitoring
 from adapter.provider.sourcefaults import SourceFaults
 from tests.support.clock import FakeClock
@@ -56,6 +56,16 @@ def test_prometheus_is_back_when_it_was_asked_after_the_failure(
 def test_what_a_query_failed_with_is_the_rules_own(faults: SourceFaults, log: FaultLog) -> None:
     faults.fails(PrometheusError("timeout", "too slow"), "rules[3]")
     assert log.active() == {("query", "rules[3]"): "too slow"}
+
+
+def test_too_many_questions_are_nobodys_fault(faults: SourceFaults, log: FaultLog) -> None:
+    """Who asks is told to come again, and nothing is said of Prometheus."""
+    busy = PrometheusError("busy", "too many questions wait for Prometheus")
+    told = faults.unfetched(busy, "rules[0]")
+    assert isinstance(told, TooManyRequestsError)
+    assert (told.code, told.limit) == (429, "queries")
+    faults.fails(busy, "rules[0]")
+    assert log.active() == {}
 
 
 @pytest.mark.looptime
