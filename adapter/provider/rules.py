@@ -61,6 +61,7 @@ class RuleSource:
         self._adopted = adopted
         self._sleep = sleep
         self._catalogue: Catalogue | None = None
+        self._ruleset: compiler.Ruleset | None = None
         self.faults: tuple[Fault, ...] = parsed.faults
         """What is wrong in the configuration in force: the rules left out, and why."""
         self.refused: tuple[Fault, ...] = ()
@@ -92,7 +93,9 @@ class RuleSource:
     async def _reload(self, parsed: Parsed) -> None:
         """Take changed files when nothing is wrong with them; else keep what is in force and say why."""
         assert self._catalogue is not None
-        ruleset, compile_faults = await asyncio.to_thread(compiler.compile_rules, parsed.config, self._catalogue)
+        ruleset, compile_faults = await asyncio.to_thread(
+            compiler.compile_rules, parsed.config, self._catalogue, self._ruleset
+        )
         other = self._check(parsed.config)
         faults = (*parsed.fatal, *parsed.faults, *compile_faults, *((other,) if other else ()))
         if faults:
@@ -117,6 +120,7 @@ class RuleSource:
 
     def _adopt(self, config: RulesConfig, ruleset: compiler.Ruleset, faults: Sequence[Fault]) -> None:
         self.faults = tuple(faults)
+        self._ruleset = ruleset
         if faults:
             self._report("config", "rules left out", faults)
         else:

@@ -65,13 +65,25 @@ class Ruleset:
         return tuple(dict.fromkeys(rule.config.series_query for rule in (*self.custom, *self.external)))
 
 
-def compile_rules(config: RulesConfig, catalogue: Catalogue) -> tuple[Ruleset, tuple[Fault, ...]]:
-    """Return the usable rules and every fault of the others. Resource rules are usable as a whole or not at all."""
+def compile_rules(
+    config: RulesConfig, catalogue: Catalogue, known: Ruleset | None = None
+) -> tuple[Ruleset, tuple[Fault, ...]]:
+    """Return the usable rules and every fault of the others. Resource rules are usable as a whole or not at all.
+
+    A rule of `known`, which was compiled with the same catalogue, that is written as before is taken as it is: what was answered to
+    its questions still is, which matters where Prometheus cannot be asked again.
+    """
     faults: list[Fault] = []
-    custom = [rule for entry in config.rules if (rule := _compile_rule(entry, catalogue, faults))]
-    external = [
-        rule for entry in config.external_rules if (rule := _compile_rule(entry, catalogue, faults, describes=False))
-    ]
+    before = {(rule.config.source, rule.config.path): rule for rule in known.custom + known.external} if known else {}
+
+    def compiled(entry: RuleConfig, *, describes: bool) -> Rule | None:
+        rule = before.get((entry.source, entry.path))
+        if rule is not None and rule.config == entry:
+            return rule
+        return _compile_rule(entry, catalogue, faults, describes=describes)
+
+    custom = [rule for entry in config.rules if (rule := compiled(entry, describes=True))]
+    external = [rule for entry in config.external_rules if (rule := compiled(entry, describes=False))]
     resource = None
     if config.resource_rules is not None:
         resource = _compile_resource_rules(config.resource_rules, catalogue, faults)

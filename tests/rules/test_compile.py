@@ -155,6 +155,20 @@ externalRules: [{seriesQuery: c}, {seriesQuery: a}]
     assert [rule.path for rule in ruleset.custom] == ["rules[0]", "rules[1]", "rules[2]"]
 
 
+def test_a_rule_that_is_written_as_before_is_the_same() -> None:
+    """So that what was answered to its questions still is; one that changed in anything, its place included, is another."""
+    text = "rules:\n- seriesQuery: a\n- seriesQuery: b\nexternalRules:\n- seriesQuery: c\n"
+    known, _ = faults_of(text)
+    changed = rulesfile.parse_rules(text.replace("seriesQuery: b", "seriesQuery: d"), "rules.yaml").config
+    now, faults = compile_rules(changed, BUILTIN, known)
+    assert not faults
+    assert now.custom[0] is known.custom[0]
+    assert now.custom[1] is not known.custom[1]
+    assert now.external[0] is known.external[0]
+    elsewhere, _ = compile_rules(rulesfile.parse_rules(text, "other.yaml").config, BUILTIN, known)
+    assert not set(elsewhere.custom) & set(known.custom)
+
+
 def test_no_rules() -> None:
     assert compile_text("").selectors() == ()
 
