@@ -58,12 +58,14 @@ class FakeQuerier:
         self.gate = asyncio.Event()
         self.gate.set()
 
-    async def query(self, promql: str, time: float) -> QueryResult:
+    async def query(self, promql: str, time: float, *, most: int | None = None) -> QueryResult:
         self.asked.append(promql)
         await self.gate.wait()
         outcome = self.answer(promql)
         if isinstance(outcome, PrometheusError):
             raise outcome
+        if most is not None and len(outcome.samples) > most:
+            raise PrometheusError("size", f"the answer has more than {most} samples")
         return QueryResult(
             outcome.type, [Sample(sample.labels, sample.value, sample.time or time) for sample in outcome.samples]
         )

@@ -1,0 +1,72 @@
+"""docs/limits.md says what the code does: its metrics exist, and its numbers are those of the constants."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from adapter import monitoring
+from adapter.clients import answers, events, lanes, objectlist, objectstore, querycache, reflector
+from adapter.clients.connection import PrometheusSettings
+from adapter.controller import journal
+from adapter.provider import relist, scraped
+from adapter.server import accesslog, api, callers, connections, handler, reviewcache, serving
+from adapter.server.handler import Limits
+
+PAGE = (Path(__file__).parent.parent / "docs" / "limits.md").read_text()
+MIB = 1024 * 1024
+
+NUMBERS = {
+    "800 open at a time": connections.MOST_CONNECTIONS,
+    "32 s for the head": connections.HEAD_SECONDS,
+    "64 KiB a line, 4,096 lines, 1 MiB together": (serving.MAX_LINE // 1024, serving.MAX_HEADERS, connections.MOST_HEAD_BYTES // MIB),
+    "8 KiB announced": Limits().request_body_bytes // 1024,
+    "60 s without progress while more than one waits, else 120 s": (connections.UNREAD_SECONDS, connections.KEEPALIVE),
+    "32 KiB, 4,000 commas": (api.LONGEST_SELECTOR // 1024, api.MOST_SYMBOLS),
+    "400; a question counts": Limits().in_flight,
+    "| 64 MiB | the last answer": querycache.WAITING_BYTES // MIB,
+    "400 of each sort, 20 access reviews": (reviewcache.EVERYBODY.most, 20),
+    "8,192 answers of reviews": reviewcache.SIZE,
+    "4,096 users of up to 10,000 bytes": (callers._USERS_KEPT, callers._LARGEST_USER),
+    "48 MiB of paths": handler._ROUTES_WEIGHT // MIB,
+    "64 MiB of answers ready": Limits().kept_bytes // MIB,
+    "10,000 questions, 32 MiB a metric; 10,000 metrics and metric selectors, 64 MiB": (
+        lanes.STANDING_QUESTIONS, lanes.LANE_BYTES // MIB, lanes.LANES, lanes.LANES_BYTES // MIB,
+    ),
+    "32 MiB for each kind": objectstore._REMEMBERED_BYTES // MIB,
+    "one look-up in 15 s": relist._LOOKUP_GAP,
+    "8 MiB wait": accesslog._ROOM // MIB,
+    "20; others wait, 8 s": (PrometheusSettings().max_connections, PrometheusSettings().request_timeout),
+    "| one answer | 64 MiB": PrometheusSettings().max_answer_bytes // MIB,
+    "had 20,000 objects; not read beyond 100,000 samples": (lanes.SWEEP_LIMIT, querycache.SWEPT_SAMPLES),
+    "128 MiB each": answers.KEPT_BYTES // MIB,
+    "| 16 MiB |": objectlist._LINE_BYTES // MIB,
+    "64 are taken in": objectlist._WATCH_STEP,
+    "40 are told apart": reflector._REASONS,
+    "64 answers until": scraped._ANSWERS_KEPT,
+    "100 an autoscaler, 20,000 in all": (journal.PER_AUTOSCALER, journal.IN_ALL),
+    "1,000; alike": events.QUEUED,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "expected"), NUMBERS.items(), ids=NUMBERS)
+def test_numbers_are_those_of_the_code(text: str, expected: float | tuple[float, ...]) -> None:
+    assert text in PAGE
+    written = [float(each.replace(",", "")) for each in re.findall(r"\b\d[\d,]*\b", text)]
+    assert written == list(expected if isinstance(expected, tuple) else (expected,))
+
+
+def test_metrics_exist_with_their_labels() -> None:
+    rows = {row.name: row for row in monitoring.METRICS}
+    named = re.findall(r"`((?:fastpath|apiserver)_\w+)(?:\{([^}]*)\})?`", PAGE)
+    assert len(named) > 30
+    for name, labels in named:
+        row = rows[name]
+        for label, value in re.findall(r'(\w+)="(\w+)"', labels):
+            known = dict(zip(row.labels, row.values or ((),) * len(row.labels), strict=True))[label]
+            assert not known or value in known, f"{name} {label}={value}"
+
+
+def test_every_cache_has_its_limit() -> None:
+    named = {cache for row in re.findall(r"caches? ((?:`\w+`(?:, )?)+)", PAGE) for cache in re.findall(r"`(\w+)`", row)}
+    assert named == set(monitoring.CACHES)
