@@ -48,6 +48,23 @@ def test_written_samples_are_there_at_once(prometheus_server: PrometheusFactory)
 
 @pytest.mark.integration
 @pytest.mark.timeout(60)
+def test_samples_of_one_series_are_written_in_a_row(prometheus_server: PrometheusFactory) -> None:
+    prometheus = prometheus_server()
+    first, second = {"__name__": "total", "pod": "web-1"}, {"__name__": "total", "pod": "web-2"}
+    prometheus.write(
+        *(
+            Written(labels, place + turn, 1_700_000_000 + 15 * turn)
+            for place, labels in ((0, first), (10, second))
+            for turn in range(3)
+        )
+    )
+    for turn in range(3):
+        answer = prometheus.query("sort(total)", at=1_700_000_000 + 15 * turn)
+        assert [each["value"][1] for each in answer] == [str(turn), str(10 + turn)]
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(60)
 async def test_a_target_is_scraped_and_a_restart_keeps_what_was_stored(prometheus_server: PrometheusFactory) -> None:
     async def metrics(_: web.Request) -> web.Response:
         return web.Response(text="queue_length 7\n")

@@ -1,7 +1,8 @@
 """Prometheus' remote-write request (version 1), encoded: samples enter a running server at once, with their own times."""
 
+import itertools
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 
@@ -14,18 +15,24 @@ class Written(NamedTuple):
 
 
 def encode(samples: Iterable[Written]) -> bytes:
-    """Return the body: a snappy block of a protobuf WriteRequest. Samples of one series must be in order of time."""
-    return _snappy(b"".join(_message(1, _series(sample)) for sample in samples))
+    """Return the body: a snappy block of a protobuf WriteRequest. Samples of one series must be in order of time.
+
+    Samples in a row with one and the same object as labels become one series of the request, which is written a lot sooner.
+    """
+    groups = itertools.groupby(samples, key=lambda sample: id(sample.labels))
+    return _snappy(b"".join(_message(1, _series(list(group))) for _, group in groups))
 
 
-def _series(sample: Written) -> bytes:
-    labels = b"".join(
+def _series(samples: Sequence[Written]) -> bytes:
+    labels = (
         _message(1, _message(1, name.encode()) + _message(2, value.encode()))
-        for name, value in sorted(sample.labels.items())
+        for name, value in sorted(samples[0].labels.items())
     )
-    value = b"\x09" + struct.pack("<d", sample.value)
-    time = b"\x10" + _varint(round(sample.time * 1000))
-    return labels + _message(2, value + time)
+    return b"".join((*labels, *(_message(2, _sample(each)) for each in samples)))
+
+
+def _sample(sample: Written) -> bytes:
+    return b"\x09" + struct.pack("<d", sample.value) + b"\x10" + _varint(round(sample.time * 1000))
 
 
 def _message(number: int, body: bytes) -> bytes:
