@@ -11,6 +11,7 @@ import os
 import platform
 import statistics
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,7 +29,10 @@ _LIBRARIES = ("aiohttp", "uvloop", "msgspec", "prometheus-client", "promql-parse
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """A figure that is to be reached: at most `limit`, or at least where `at_least`."""
+    """A figure that is to be reached: at most `limit`, or at least where `at_least`.
+
+    `what` is what docs/performance.md says it is, in words that stand alone.
+    """
 
     what: str
     limit: float
@@ -51,15 +55,22 @@ class Report:
     notes: dict[str, str] = field(default_factory=dict)
 
     def add(self, **figures: float) -> None:
-        """Take figures in, rounded to what a reader can use."""
-        self.figures.update({name: round(value, 4) for name, value in figures.items()})
+        """Take figures in, rounded to what a reader can use: small ones keep four digits that count."""
+        for name, value in figures.items():
+            self.figures[name] = round(value, 4) if abs(value) >= 1 else float(f"{value:.4g}")
 
     def show(self) -> None:
         """Print the table and the JSON line."""
         print(f"\n{self.benchmark}: {', '.join(f'{name} {value}' for name, value in self.settings.items())}")
         print_table(("figure", "measured", "goal", ""), [self._row(name) for name in self.figures])
         judged = {
-            name: {"limit": goal.limit, "at_least": goal.at_least, "reached": goal.reached(self.figures[name])}
+            name: {
+                "what": goal.what,
+                "limit": goal.limit,
+                "unit": goal.unit,
+                "at_least": goal.at_least,
+                "reached": goal.reached(self.figures[name]),
+            }
             for name, goal in self.goals.items()
         }
         result = {
@@ -73,13 +84,23 @@ class Report:
         print(json.dumps(result), flush=True)
 
     def _row(self, name: str) -> tuple[str, ...]:
-        measured = f"{self.figures[name]:,.4g}" if self.figures[name] < 1000 else f"{self.figures[name]:,.0f}"
+        measured = show_number(self.figures[name])
         goal = self.goals.get(name)
         if goal is None:
             return name, measured, "", ""
-        sign = ">=" if goal.at_least else "<="
         verdict = "reached" if goal.reached(self.figures[name]) else "missed"
-        return name, measured, f"{sign} {goal.limit:,g} {goal.unit}", verdict
+        return name, measured, show_limit(goal.limit, goal.unit, at_least=goal.at_least), verdict
+
+
+def show_number(value: float) -> str:
+    """Return a figure with three digits, or all of those before the point."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def show_limit(limit: float, unit: str, *, at_least: bool) -> str:
+    """Return a goal's limit, as `<= 2.3 ms` or `>= 5,000/s`."""
+    space = "" if not unit or unit.startswith("/") else " "
+    return f"{'>=' if at_least else '<='} {limit:,g}{space}{unit}"
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -126,10 +147,23 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 def parse_sizes(about: str, arguments: Sequence[str] | None = None, **defaults: float) -> argparse.Namespace:
     """Return the sizes of a benchmark: its defaults, each of which is an option of the command line."""
-    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, value in defaults.items():
-        parser.add_argument(f"--{name.replace('_', '-')}", type=type(value), default=value, help=" ")
+        parser.add_argument(f"--{name.replace('_', '-')}", type=type(value), default=value, help=f"{value:,}")
     return parser.parse_args(arguments)
+
+
+def wall() -> float:
+    """Return the time in epoch seconds. The adapter's own clock has the same, and needs half a second to import."""
+    return time.time()  # noqa: TID251 - a benchmark is a program of its own
+
+
+def load_core_seconds() -> float:
+    """Return for how many seconds the load core was busy so far, with whatever it was."""
+    text = Path("/proc/stat").read_text(encoding="ascii")
+    (line,) = (line for line in text.splitlines() if line.startswith(f"cpu{LOAD_CORE} "))
+    user, nice, system, _idle, _waiting, interrupts, soft, *_ = map(int, line.split()[1:])
+    return (user + nice + system + interrupts + soft) / os.sysconf("SC_CLK_TCK")
 
 
 def stay_on_load_core() -> None:

@@ -34,6 +34,7 @@ HEADERS = {
 }
 
 _CHUNK = 256 * 1024
+_FRESH_EVERY = 10
 _WRK_SCRIPT = Path(__file__).with_name("requests.lua")
 
 
@@ -145,18 +146,33 @@ def render(path: str) -> bytes:
     return "\r\n".join([*lines, "", ""]).encode()
 
 
+def make_fresh(path: str, word: str) -> str:
+    """Return a path whose selector, the last in it, selects the same and was not asked with before, as requests.lua makes it."""
+    return f"{path}%2Cprobe%21%3D{word}"
+
+
 def run_closed_loop(
-    port: int, tls: ssl.SSLContext, paths: Sequence[str], connections: int, seconds: float, directory: Path
+    port: int,
+    tls: ssl.SSLContext,
+    paths: Sequence[str],
+    connections: int,
+    seconds: float,
+    directory: Path,
+    *,
+    fresh: str = "",
 ) -> Load:
-    """Ask for the paths in turn over some connections, with `generator(seconds)`."""
+    """Ask for the paths in turn over some connections, with `generator(seconds)`.
+
+    With `fresh`, every tenth request is one of `make_fresh`, its word beginning with that: never asked before, unless the same `fresh` was.
+    """
     if generator(seconds) != "wrk":
-        return uvloop.run(_run_own(port, tls, paths, connections, seconds))
+        return uvloop.run(_run_own(port, tls, paths, connections, seconds, fresh))
     listed = directory / "paths"
     listed.write_text("".join(f"{path}\n" for path in paths), encoding="utf-8")
     command = ["taskset", "--cpu-list", str(common.LOAD_CORE), "wrk", "--threads", "1"]
     command += ["--connections", str(connections), "--duration", f"{round(seconds)}s", "--timeout", "10s"]
     command += [part for name, value in HEADERS.items() for part in ("--header", f"{name}: {value}")]
-    command += ["--script", str(_WRK_SCRIPT), f"https://localhost:{port}", "--", str(listed)]
+    command += ["--script", str(_WRK_SCRIPT), f"https://localhost:{port}", "--", str(listed), fresh]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     found = json.loads(done.stdout.strip().splitlines()[-1])
     return Load(
@@ -169,7 +185,9 @@ def generator(seconds: float) -> str:
     return "wrk" if seconds >= 1 and shutil.which("wrk") else "benchmarks/load.py"
 
 
-async def _run_own(port: int, tls: ssl.SSLContext, paths: Sequence[str], connections: int, seconds: float) -> Load:
+async def _run_own(
+    port: int, tls: ssl.SSLContext, paths: Sequence[str], connections: int, seconds: float, fresh: str
+) -> Load:
     requests = [render(path) for path in paths]
     took: list[float] = []
     errors = 0
@@ -185,7 +203,10 @@ async def _run_own(port: int, tls: ssl.SSLContext, paths: Sequence[str], connect
             while not took or sent < end:  # one at least, however busy the machine
                 sent = time.perf_counter()
                 turn += 1
-                reply = await connection.get(requests[turn % len(requests)])
+                request = requests[turn % len(requests)]
+                if fresh and turn % _FRESH_EVERY == 1:
+                    request = render(make_fresh(paths[turn % len(requests)], f"{fresh}-{turn}"))
+                reply = await connection.get(request)
                 took.append(time.perf_counter() - sent)
                 errors += reply.status != 200
         finally:

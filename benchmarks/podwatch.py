@@ -145,12 +145,12 @@ def main() -> None:
         "podwatch",
         vars(sizes),
         {
-            f"{case}_{figure}": goal
-            for case in ("deployment", "stateful")
-            for figure, goal in (
-                ("peak_mib", Goal("memory", 400, "MiB")),
-                ("list_hold_ms", Goal("hold", 10, "ms")),
-                ("event_hold_ms", Goal("hold", 10, "ms")),
+            f"{case}_{figure}": Goal(f"the scaler's watch of {sizes.pods:,} pods of {owners}: {what}", limit, unit)
+            for case, owners in (("deployment", "Deployments"), ("stateful", "StatefulSets"))
+            for figure, what, limit, unit in (
+                ("peak_mib", "memory, its peak", 400, "MiB"),
+                ("list_hold_ms", "longest hold of the event loop by the list", 10, "ms"),
+                ("event_hold_ms", f"longest hold in {sizes.events:,} events", 10, "ms"),
             )
         },
     )

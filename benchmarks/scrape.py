@@ -63,10 +63,18 @@ def main() -> None:
     sizes = common.parse_sizes("How many pods a core scrapes.", bodies=2000, pods=200, rounds=10, runs=5)
     os.sched_setaffinity(0, {common.SERVER_CORE})
     goals = {
-        "parse_small_pods_per_second": Goal("parse", 2_000, "/s", at_least=True),
-        "parse_large_pods_per_second": Goal("parse", 2_000, "/s", at_least=True),
-        "take_large_pods_per_second": Goal("take", 2_000, "/s", at_least=True),
-        "scrape_large_pods_per_second": Goal("scrape", 2_000, "/s", at_least=True),
+        "parse_small_pods_per_second": Goal(
+            "pods whose small answers are parsed, on one core", 2_000, "/s", at_least=True
+        ),
+        "parse_large_pods_per_second": Goal(
+            "pods whose large answers are parsed, on one core", 2_000, "/s", at_least=True
+        ),
+        "take_large_pods_per_second": Goal(
+            "pods whose large answers are parsed, recorded and evaluated, on one core", 2_000, "/s", at_least=True
+        ),
+        "scrape_large_pods_per_second": Goal(
+            "pods with large answers scraped over HTTP, on one core", 2_000, "/s", at_least=True
+        ),
     }
     small, large = make_body(300), make_body(900)
     settings = {"small_bytes": len(small), "large_bytes": len(large), **vars(sizes)}

@@ -24,7 +24,6 @@ from typing import NamedTuple, Self
 
 import trustme
 
-from adapter.app import SystemClock
 from benchmarks import common, load
 from tests.support.prometheus import PrometheusServer
 from tests.support.remotewrite import Written
@@ -68,13 +67,12 @@ class Adapter:
     pid: int
     start_seconds: float
     """From starting the process to the first `readyz` that says yes."""
+    config: Path
+    """The rules file that it reads."""
 
     def memory(self, field: str = "VmRSS") -> float:
         """Return a line of its status (VmRSS: resident now, VmHWM: the most so far) in MiB."""
-        text = Path(f"/proc/{self.pid}/status").read_text(encoding="ascii")
-        found = re.search(rf"^{field}:\s+(\d+) kB", text, re.MULTILINE)
-        assert found is not None
-        return int(found[1]) / 1024
+        return memory_of(self.pid, field)
 
     def cpu_seconds(self) -> float:
         """Return the processor time it has used so far."""
@@ -121,7 +119,7 @@ class Stage:
         return kubeconfig
 
     def start_prometheus(self, apps: Iterable[App] = ()) -> PrometheusServer:
-        """Start a real Prometheus with a counter of every pod.
+        """Start a real Prometheus with a counter of every pod, sampled every 15 seconds.
 
         The samples reach from two minutes ago to nine minutes ahead, so that nothing has to be written while something
         is measured.
@@ -132,7 +130,7 @@ class Stage:
         self._stack.callback(server.kill)
         server.start()
         pending: list[Written] = []
-        for sample in _samples(apps, SystemClock().wall()):
+        for sample in _samples(apps, common.wall()):
             pending.append(sample)
             if len(pending) == _BATCH:
                 server.write(*pending)
@@ -166,7 +164,7 @@ class Stage:
         log = self.directory / f"adapter-{self._started}.log"
         begun = time.perf_counter()
         pid = self._start("adapter", command, ready, pinned=True)
-        return Adapter(port[0], pid, time.perf_counter() - begun)
+        return Adapter(port[0], pid, time.perf_counter() - begun, config)
 
     def start_scaler(self, kubeconfig: Path, prometheus_url: str, rules: object, *flags: str) -> int:
         """Start `fastpath scale` on the server's core and wait until its caches are full; returns the id of the process."""
@@ -215,6 +213,13 @@ class Stage:
         self._start("podlist", ["benchmarks.podlist", str(port), *sizes], port.exists)
         return f"http://127.0.0.1:{port.read_text(encoding='ascii')}"
 
+    def start_flood(self, which: str, apps: int, pods_per_app: int, size: int) -> str:
+        """Start a server that floods who asks it once it is told to, a ``cluster`` or a ``prometheus``; returns its URL."""
+        port = self.directory / f"port-{self._started}"
+        sizes = [str(apps), str(pods_per_app), str(size)]
+        self._start("flood", ["benchmarks.flood", str(port), which, *sizes], port.exists)
+        return f"http://127.0.0.1:{port.read_text(encoding='ascii')}"
+
     def fetch(self, port: int, path: str) -> tuple[int, bytes]:
         """Return status and body of one request to the adapter or the bare server."""
         with contextlib.closing(http.client.HTTPSConnection("127.0.0.1", port, timeout=10, context=self.tls)) as caller:
@@ -226,49 +231,87 @@ class Stage:
         """Start a module of Python as a process and wait until `ready`; returns its id."""
         log = self.directory / f"{name}-{self._started}.log"
         self._started += 1
-        command = [sys.executable, "-m", *module]
+        try:
+            return self.start_program(
+                [sys.executable, "-m", *module], log, ready, START_SECONDS, directory=ROOT, pinned=pinned
+            )
+        except ChildProcessError as error:
+            sys.exit(f"{name} {error}:\n{log.read_text(encoding='utf-8', errors='replace')}")
+
+    def start_program(
+        self,
+        command: Sequence[str],
+        log: Path,
+        ready: Callable[[], bool],
+        seconds: float,
+        *,
+        directory: Path,
+        pinned: bool,
+    ) -> int:
+        """Start a program in a directory, `pinned` to the server's core, and wait until `ready`; returns its id.
+
+        ChildProcessError says how it failed: it ended, or was not ready in time.
+        """
         with log.open("wb") as output:
             process = subprocess.Popen(
                 common.on_server_core(command) if pinned else command,
-                cwd=ROOT,
+                cwd=directory,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
             )
         self._stack.callback(_end, process)
-        deadline = time.perf_counter() + START_SECONDS
+        deadline = time.perf_counter() + seconds
         while not ready():
-            if process.poll() is not None or time.perf_counter() > deadline:
-                sys.exit(f"{name} did not start:\n{log.read_text(encoding='utf-8', errors='replace')}")
+            if process.poll() is not None:
+                raise ChildProcessError(f"ended with exit status {process.returncode} before it was ready")
+            if time.perf_counter() > deadline:
+                raise ChildProcessError(f"was not ready within {seconds:g} s")
             time.sleep(_POLL_SECONDS)
         return process.pid
 
 
+def memory_of(pid: int, field: str = "VmRSS") -> float:
+    """Return a line of a process' status (VmRSS: resident now, VmHWM: the most so far) in MiB."""
+    text = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+    found = re.search(rf"^{field}:\s+(\d+) kB", text, re.MULTILINE)
+    assert found is not None
+    return int(found[1]) / 1024
+
+
 def queries_of(server: PrometheusServer) -> float:
     """Return how many instant queries Prometheus says it was asked so far."""
+    return _read_counter(server, r'prometheus_http_requests_total\{[^}]*handler="/api/v1/query"[^}]*\}')
+
+
+def cpu_seconds_of(server: PrometheusServer) -> float:
+    """Return the processor time that Prometheus says it has used so far."""
+    return _read_counter(server, "process_cpu_seconds_total")
+
+
+def _read_counter(server: PrometheusServer, pattern: str) -> float:
+    """Return the sum of the series that match, among Prometheus' own."""
     with contextlib.closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)) as caller:
         caller.request("GET", "/metrics")
         with caller.getresponse() as response:
             text = response.read().decode()
-    pattern = r'^prometheus_http_requests_total\{[^}]*handler="/api/v1/query"[^}]*\} (\S+)$'
-    return sum(float(value) for value in re.findall(pattern, text, re.MULTILINE))
+    return sum(float(value) for value in re.findall(rf"^{pattern} (\S+)$", text, re.MULTILINE))
 
 
 def _samples(apps: Iterable[App], now: float) -> Iterator[Written]:
-    """Yield the counters of all pods, sample times outside: Prometheus wants each series in the order of time."""
-    apps = list(apps)
-    for step in range(int((_PAST + _FUTURE) / _STEP)):
-        moment = now - _PAST + step * _STEP
-        for app in apps:
-            for number, pod in enumerate(app.pods):
-                labels = {
-                    "__name__": app.metric,
-                    "job": "apps",
-                    "instance": f"10.0.0.{number}:8080",
-                    "namespace": app.namespace,
-                    "pod": pod,
-                }
-                yield Written(labels, (1 + number) * _STEP * step, moment)
+    """Yield the counters of all pods, one after the other, each in the order of time, as Prometheus wants it."""
+    moments = [turn * _STEP for turn in range(int((_PAST + _FUTURE) / _STEP))]
+    for app in apps:
+        for number, pod in enumerate(app.pods):
+            labels = {
+                "__name__": app.metric,
+                "job": "apps",
+                "instance": f"10.0.0.{number}:8080",
+                "namespace": app.namespace,
+                "pod": pod,
+            }
+            for moment in moments:
+                yield Written(labels, (1 + number) * moment, now - _PAST + moment)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -192,10 +192,11 @@ _CASES = {"steady": ("pods", 20_400), "limited": ("pods", 90_000), "cpu": ("cpu"
 
 
 def main() -> None:
-    sizes = common.parse_sizes("One tick of the scaler.", autoscalers=10_000, pods=10, ticks=10, runs=3)
+    sizes = common.parse_sizes("One tick of the scaler.", autoscalers=10_000, pods=10, ticks=5, runs=3)
     os.sched_setaffinity(0, {common.SERVER_CORE})
     settings = {"autoscalers": sizes.autoscalers, "pods": sizes.pods, "ticks": sizes.ticks, "runs": sizes.runs}
-    goals = {f"tick_{name}_seconds": Goal("one tick", 1.0, " s", at_least=False) for name in _CASES}
+    tick = f"a tick of {sizes.autoscalers:,} autoscalers of {sizes.pods} pods, values at hand, on one core"
+    goals = {f"tick_{name}_seconds": Goal(f"{tick}: {name}", 1.0, "s") for name in _CASES}
     report = Report("tick", settings, goals)
     count, pods, ticks = int(sizes.autoscalers), int(sizes.pods), int(sizes.ticks)
     for name, (metric, value) in _CASES.items():

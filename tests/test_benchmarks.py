@@ -1,131 +1,255 @@
-"""The benchmarks run, at sizes that say nothing about speed: what they print is what docs/performance.md is made from."""
+"""The benchmarks run, at sizes that say nothing about speed, and docs/performance.md is what their figures make it."""
 
 import json
 import math
+import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks import load
+from benchmarks import load, page, peer, suite
 from benchmarks.stage import Stage
 from tests.support import tools
 
 _ROOT = Path(__file__).parent.parent
+_PEER_FIGURES = tuple(f"{form}_" for form in peer.FORMS)
+_SHORT = [name for name, case in suite.CASES.items() if not case.long]
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
+# Figures that do not depend on the machine, by benchmark.
+_COUNTED = {
+    "hpas": {"one_rule_requests_per_second": 20, "several_rules_requests_per_second": 20},
+    "reload": {"before_failures": 0, "during_failures": 0},
+    "discovery": {"series": 3000, "metrics": 14, "many_names_metrics": 60},  # each name for pods and for namespaces
+    "reaction": {"unwritten": 0, "boosted_reversals": 0},
+}
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
 
-def _run(name: str, arguments: str) -> dict[str, Any]:
-    command = [sys.executable, "-m", f"benchmarks.{name}", *arguments.split()]
-    done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, check=False)
+def _bench(*arguments: str, peer_program: Path | str = "") -> subprocess.CompletedProcess[str]:
+    return _run("suite", *arguments, peer_program=peer_program)
+
+
+def _run(module: str, *arguments: str, peer_program: Path | str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", f"benchmarks.{module}", *arguments],
+        cwd=_ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {peer.VARIABLE: str(peer_program)},
+    )
+
+
+def _program(path: Path, *lines: str) -> Path:
+    path.write_text("\n".join(("#!/bin/sh", *lines, "")))
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, suite.Entry]:
+    """What one run of the whole suite found, ourselves in the peer's place: we take every flag it takes."""
+    tools.require("prometheus", "prometheus")
+    directory = tmp_path_factory.mktemp("tiny")
+    program = _program(directory / "peer", f'PYTHONPATH={_ROOT} exec {sys.executable} -m adapter serve "$@"')
+    results = directory / "results.json"
+    suite.write(results, {"another": {"kept": True}})
+
+    done = _bench("--tiny", "--results", str(results), peer_program=program)
+
     assert done.returncode == 0, done.stdout + done.stderr
-    *table, line = done.stdout.strip().splitlines()
-    assert len(table) > 2
-    result: dict[str, Any] = json.loads(line)
     assert done.stderr == ""
-    return result
+    entries = suite.read(results)
+    assert entries.pop("another") == {"kept": True}
+    assert "\ngoals\n" in done.stdout
+    return entries
+
+
+@pytest.mark.parametrize("name", _SHORT)
+def test_gives_figures_for_its_goals(tiny: Mapping[str, suite.Entry], name: str) -> None:
+    entry = tiny[name]
+
+    assert entry["benchmark"] == name
+    assert {"cpu", "cores", "load", "python", "aiohttp"} <= entry["machine"].keys()
+    assert entry["time"].endswith("+00:00")
+    assert entry["goals"]
+    assert entry["goals"].keys() <= entry["figures"].keys()
+    assert all(math.isfinite(value) for value in entry["figures"].values())
+    assert _COUNTED.get(name, {}).items() <= entry["figures"].items()
+    for goal, judged in entry["goals"].items():
+        measured = entry["figures"][goal]
+        reached = measured >= judged["limit"] if judged["at_least"] else measured <= judged["limit"]
+        assert judged["reached"] is reached
+
+
+@pytest.mark.parametrize("name", _SHORT)
+def test_the_kept_results_have_the_same_figures(tiny: Mapping[str, suite.Entry], name: str) -> None:
+    kept = suite.read(suite.RESULTS)
+
+    assert _ours(kept[name]) == _ours(tiny[name]), f"run scripts/bench {name}"
+
+
+def _ours(entry: suite.Entry) -> list[str]:
+    return [figure for figure in entry["figures"] if not figure.startswith(_PEER_FIGURES)]
+
+
+def test_the_peer_is_asked_the_same(tiny: Mapping[str, suite.Entry]) -> None:
+    figures = tiny["serve"]["figures"]
+    for form in peer.FORMS:
+        for case in ("warm", "cold", "mixed"):
+            for connections in (1, 16):
+                name = f"{case}_{connections}_requests_per_second"
+                ratio = figures[name] / figures[f"{form}_{name}"]
+                assert figures[f"{form}_{name}_ratio"] == pytest.approx(ratio, rel=0.01)
+
+    made = page.render("{{ratios serve}}", tiny)
+
+    assert made.splitlines()[0] == "| figure | Fastpath | shipped | ours / theirs | unthrottled | ours / theirs |"
+    assert "\n| `mixed_16_p99_ms` | " in made
+
+
+def test_the_page_can_be_made_of_any_run(tiny: Mapping[str, suite.Entry]) -> None:
+    text = page.TEXT.read_text()
+
+    assert "## Beside prometheus-adapter" in page.render(text, tiny)
+
+    serve = tiny["serve"]
+    alone = {figure: serve["figures"][figure] for figure in _ours(serve)}
+    without = page.render(text, {**tiny, "serve": serve | {"figures": alone}})
+    assert "## Beside prometheus-adapter" not in without
+    assert "shipped" not in without
+
+
+def test_the_page_is_up_to_date() -> None:
+    made = page.render(page.TEXT.read_text(), suite.read(suite.RESULTS))
+
+    assert page.PAGE.read_text() == made, "run python -m benchmarks.page"
+
+
+_RESULTS: Mapping[str, suite.Entry] = {
+    "serve": {
+        "figures": {"warm_p50_ms": 1.2345, "warm_requests_per_second": 12345.6, "share": 0.4321},
+        "goals": {
+            "warm_p50_ms": {"what": "warm, p50", "limit": 1, "unit": "ms", "at_least": False, "reached": False},
+        },
+        "settings": {"hpas": 200},
+        "machine": {"cores": 2, "cpu": "some", "load": 0.5},
+        "time": "2026-11-20T12:00:00+00:00",
+    }
+}
 
 
 @pytest.mark.parametrize(
-    ("name", "arguments", "goals", "counted"),
+    ("text", "made"),
     [
+        pytest.param("{{serve.warm_p50_ms}}", "1.23", id="figure"),
+        pytest.param("{{serve.warm_requests_per_second}}", "12,346", id="large figure"),
+        pytest.param("{{serve.share:.0%}}", "43%", id="format"),
+        pytest.param("{{serve.settings.hpas}}, {{serve.machine.cpu}}", "200, some", id="setting and machine"),
+        pytest.param("a\n{{when serve.share}}\nb\n{{end}}\nc", "a\nb\nc", id="kept block"),
+        pytest.param("a\n{{when serve.none}}\n{{serve.none}}\n{{end}}\nc", "a\nc", id="dropped block"),
         pytest.param(
-            "serve",
-            "--hpas 4 --pods 2 --seconds 0.2 --runs 1",
-            {"warm_16_requests_per_second", "warm_16_p50_ms", "warm_1_p50_ms", "cold_overhead_p50_ms"},
-            {},
-            id="serve",
-        ),
-        pytest.param(
-            "hpas",
-            "--hpas 10 --pods 2 --rules 2 --period 0.5 --seconds 1",
-            {"one_rule_queries_per_second", "several_rules_queries_per_second"},
-            {"one_rule_requests_per_second": 20, "several_rules_requests_per_second": 20},
-            id="hpas",
-        ),
-        pytest.param(
-            "discovery",
-            "--series 3000 --names 7 --runs 1",
-            {"lag_max_ms"},
-            {"series": 3000, "metrics": 14},  # each name for pods and for namespaces
-            id="discovery",
-        ),
-        pytest.param(
-            "memory",
-            "--small 10 --large 20 --pods 2 --runs 1",
-            {"small_start_seconds", "large_asked_mib", "large_peak_mib", "large_stateful_peak_mib"},
-            {},
-            id="memory",
-        ),
-        pytest.param(
-            "decide",
-            "--repeat 1 --calls 200 --runs 1",
-            {
-                "evaluate_syncs_per_second",
-                "decide_cpu_calls_per_second",
-                "decide_pods_metric_calls_per_second",
-            },
-            {},
-            id="decide",
-        ),
-        pytest.param(
-            "podwatch",
-            "--pods 40 --events 20 --runs 1",
-            {
-                f"{case}_{goal}"
-                for case in ("deployment", "stateful")
-                for goal in ("peak_mib", "list_hold_ms", "event_hold_ms")
-            },
-            {},
-            id="podwatch",
-        ),
-        pytest.param(
-            "scrape",
-            "--bodies 20 --pods 4 --rounds 2 --runs 1",
-            {
-                "parse_small_pods_per_second",
-                "parse_large_pods_per_second",
-                "take_large_pods_per_second",
-                "scrape_large_pods_per_second",
-            },
-            {},
-            id="scrape",
-        ),
-        pytest.param(
-            "tick",
-            "--autoscalers 6 --pods 3 --ticks 2 --runs 1",
-            {"tick_steady_seconds", "tick_limited_seconds", "tick_cpu_seconds"},
-            {},
-            id="tick",
-        ),
-        pytest.param(
-            "reaction",
-            "--workloads 2 --slow 1 --seconds 1",
-            {"gauge_p50_seconds", "gauge_max_seconds", "boosted_p50_seconds", "boosted_reversals"},
-            {"unwritten": 0, "boosted_reversals": 0},
-            id="reaction",
+            "{{goals}}",
+            "| what | goal | measured |  |\n| --- | --- | --- | --- |\n| warm, p50 | <= 1 ms | 1.23 ms | **missed** |",
+            id="goals",
         ),
     ],
 )
-def test_prints_figures_for_its_goals(name: str, arguments: str, goals: set[str], counted: dict[str, float]) -> None:
-    if name not in {"discovery", "decide", "podwatch", "scrape", "tick"}:
-        tools.require("prometheus", "prometheus")
+def test_a_placeholder_becomes(text: str, made: str) -> None:
+    assert page.render(text, _RESULTS) == made
 
-    result = _run(name, arguments)
 
-    assert result["benchmark"] == name
-    assert {"cpu", "cores", "load", "python", "aiohttp"} <= result["machine"].keys()
-    assert result["goals"].keys() == goals <= result["figures"].keys()
-    assert all(math.isfinite(value) for value in result["figures"].values())
-    assert counted.items() <= result["figures"].items()
-    for goal, judged in result["goals"].items():
-        measured = result["figures"][goal]
-        reached = measured >= judged["limit"] if judged["at_least"] else measured <= judged["limit"]
-        assert judged["reached"] is reached
+@pytest.mark.parametrize(
+    "name", ["serve.none", "none.share", "serve", "serve.settings", "ratios none", "serve.share:nonsense", ""]
+)
+def test_an_unknown_placeholder_is_named(name: str) -> None:
+    with pytest.raises(page.UnknownError) as caught:
+        page.render(f"before {{{{{name}}}}} {{{{serve.share}}}}", _RESULTS)
+
+    assert str(caught.value).startswith(f"{{{{{name}}}}}: ")
+
+
+def test_a_page_of_results_that_lack_something_is_not_written(tmp_path: Path) -> None:
+    before = page.PAGE.read_bytes()
+    suite.write(tmp_path / "some.json", _RESULTS)
+
+    done = _run("page", str(tmp_path / "some.json"))
+
+    assert done.returncode == 2
+    assert "{{serve.machine.python}}: the results have no such figure" in done.stderr
+    assert page.PAGE.read_bytes() == before
+
+
+def test_one_that_fails_is_named_and_the_others_run(tmp_path: Path) -> None:
+    tools.require("prometheus", "prometheus")
+    program = _program(tmp_path / "peer", "echo no such flag >&2", "exit 3")
+    results = tmp_path / "results.json"
+    suite.write(results, {"serve": {"of": "an earlier run"}})
+
+    done = _bench("serve", "decide", "--tiny", "--results", str(results), peer_program=program)
+
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == [
+        f"serve: {peer.VARIABLE}={program}: it ended with exit status 3 before it was ready; it said last: no such flag",
+        "scripts/bench: failed: serve",
+    ]
+    entries = suite.read(results)
+    assert entries["serve"] == {"of": "an earlier run"}
+    assert entries["decide"]["figures"]["evaluate_syncs_per_second"] > 0
+
+
+def test_a_peer_that_is_never_ready_is_given_up(tmp_path: Path) -> None:
+    tools.require("prometheus", "prometheus")
+    program = _program(tmp_path / "peer", "exec sleep 600")
+
+    done = _run("serve", "--hpas", "1", "--pods", "1", "--peer-start", "0.3", peer_program=program)
+
+    assert done.returncode == 1
+    assert done.stderr == f"serve: {peer.VARIABLE}={program}: it was not ready within 0.3 s\n"
+
+
+@pytest.mark.parametrize(
+    ("module", "arguments", "speaker"),
+    [("suite", ["decide", "--tiny"], "scripts/bench"), ("serve", [], "serve")],
+)
+def test_a_peer_that_is_no_program_is_refused(tmp_path: Path, module: str, arguments: list[str], speaker: str) -> None:
+    plain = tmp_path / "plain"
+    plain.touch()
+    for path, why in ((tmp_path / "none", "there is no such file"), (plain, "the file is not executable")):
+        done = _run(module, *arguments, peer_program=path)
+
+        assert (done.returncode, done.stdout) == (2, "")
+        sentence = f"{speaker}: {peer.VARIABLE}={path}: {why}; expected "
+        assert done.stderr.startswith(sentence)
+        assert done.stderr.count("\n") == 1
+
+
+def test_with_arguments_of_its_own_a_benchmark_only_prints() -> None:
+    before = suite.RESULTS.read_bytes()
+
+    done = _bench("decide", "--repeat", "1", "--calls", "10", "--runs", "1")
+
+    assert done.returncode == 0, done.stderr
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    assert result["settings"]["calls"] == 10
+    assert suite.RESULTS.read_bytes() == before
+
+
+def test_every_benchmark_is_told_of_and_others_are_refused() -> None:
+    told = _bench("--help").stdout
+    refused = _bench("decide", "nonsense")
+
+    for name in suite.CASES:
+        assert f"\n  {name} " in told
+        assert (_ROOT / "benchmarks" / f"{name}.py").is_file()
+    assert refused.returncode == 2
+    assert refused.stderr.startswith("scripts/bench: nonsense: no such benchmark; there are: serve, ")
 
 
 def test_wrk_asks_for_the_paths_over_tls() -> None:
@@ -135,7 +259,7 @@ def test_wrk_asks_for_the_paths_over_tls() -> None:
     with Stage() as stage:
         port = stage.start_bare(b'{"kind":"MetricValueList"}\n')
 
-        found = load.run_closed_loop(port, stage.tls, ["/a", "/b"], 2, 1.0, stage.directory)
+        found = load.run_closed_loop(port, stage.tls, ["/a", "/b"], 2, 1.0, stage.directory, fresh="lap-1")
 
     assert found.errors == 0
     assert found.requests_per_second > 0

@@ -1,0 +1,145 @@
+"""Servers that flood whoever asks them: `python -m benchmarks.flood PORTFILE cluster|prometheus APPS PODS_PER_APP SIZE`.
+
+`cluster` is an API server that has the pods of `make_apps` and nothing else, and allows everything: told to by `/flood`, its watches tell of
+SIZE pods that were relabelled, as fast as they are read. `prometheus` has a value for each of these pods; told to, it answers a query for all
+of them with SIZE series. Runs until it is ended.
+"""
+
+import asyncio
+import itertools
+import json
+import os
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import uvloop
+from aiohttp import web
+
+from benchmarks import common
+from benchmarks.stage import App, make_apps
+
+METRIC = "flooded_requests"
+_BATCH = 500
+_VERSIONS = ("1.4.2", "1.4.3")
+
+
+class Cluster:
+    """The documents and pods of a cluster; `flood` is set once its pods change."""
+
+    def __init__(self, apps: list[App], changes: int) -> None:
+        self._apps = apps
+        self._changes = changes
+        self._flood = asyncio.Event()
+
+    async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer one request."""
+        match request.path:
+            case "/flood":
+                self._flood.set()
+                return web.Response()
+            case "/api":
+                return web.json_response({"kind": "APIVersions", "versions": ["v1"]})
+            case "/apis":
+                return web.json_response({"kind": "APIGroupList", "groups": []})
+            case "/api/v1":
+                verbs = ["get", "list", "watch"]
+                kinds = [("pods", "Pod", True), ("nodes", "Node", False), ("namespaces", "Namespace", False)]
+                listed = [
+                    {"name": name, "kind": kind, "namespaced": inside, "verbs": verbs} for name, kind, inside in kinds
+                ]
+                return web.json_response({"kind": "APIResourceList", "groupVersion": "v1", "resources": listed})
+            case "/api/v1/pods":
+                return await self._send_pods(request)
+        if request.method == "POST":  # a review
+            asked = await request.json()
+            user = {"username": "benchmark", "groups": ["system:authenticated"]}
+            return web.json_response(
+                asked | {"status": {"allowed": True, "authenticated": True, "user": user}}, status=201
+            )
+        return web.json_response({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404}, status=404)
+
+    async def _send_pods(self, request: web.BaseRequest) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        await response.prepare(request)
+        if "watch" in request.query:
+            await self._flood.wait()
+            changed = (b'{"type":"MODIFIED","object":' + pod + b"}\n" for pod in self._pods(_VERSIONS[1]))
+            await _send(response, itertools.islice(changed, self._changes))
+            await asyncio.Event().wait()
+        await response.write(b'{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"900"},"items":[')
+        await _send(response, _separated(self._pods(_VERSIONS[0])))
+        await response.write(b"]}\n")
+        return response
+
+    def _pods(self, version: str) -> Iterator[bytes]:
+        for app in self._apps:
+            labels = {"app": app.name, "version": version, "pod-template-hash": "7c9f8d6b5"}
+            for name in app.pods:
+                metadata = {"name": name, "namespace": app.namespace, "labels": labels, "resourceVersion": "1000"}
+                yield json.dumps({"kind": "Pod", "apiVersion": "v1", "metadata": metadata}).encode()
+
+
+class Prometheus:
+    """A gauge of every pod; once `flooding`, of many more where all are asked for."""
+
+    def __init__(self, apps: list[App], series: int) -> None:
+        self._namespaces = {pod: app.namespace for app in apps for pod in app.pods}
+        others = range(max(0, series - len(self._namespaces)))
+        time = common.wall()
+        self._others = [_sample(f"other-7c9f8d6b5-{each:06}", f"team-{each % 1000:04}", time) for each in others]
+        self._flooding = False
+
+    async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer one request."""
+        if request.path == "/flood":
+            self._flooding = True
+            return web.Response()
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        await response.prepare(request)
+        if request.path == "/api/v1/series":
+            await response.write(b'{"status":"success","data":[')
+            known = self._namespaces.items()
+            series = (f'{{"__name__":"{METRIC}","namespace":"{ns}","pod":"{pod}"}}'.encode() for pod, ns in known)
+            await _send(response, _separated(series))
+            await response.write(b"]}")
+            return response
+        query = request.query.get("query") or str((await request.post()).get("query", ""))
+        await response.write(b'{"status":"success","data":{"resultType":"vector","result":[')
+        time = common.wall()
+        found = re.search(r'\bpod=~?"([^"]*)"', query)
+        wanted = self._namespaces if found is None else found[1].split("|")
+        samples = (_sample(pod, self._namespaces[pod], time) for pod in wanted if pod in self._namespaces)
+        more = self._others if self._flooding and found is None else []
+        await _send(response, _separated(itertools.chain(samples, more)))
+        await response.write(b"]}}")
+        return response
+
+
+def _sample(pod: str, namespace: str, time: float) -> bytes:
+    return f'{{"metric":{{"namespace":"{namespace}","pod":"{pod}"}},"value":[{time:.3f},"1"]}}'.encode()
+
+
+def _separated(texts: Iterator[bytes]) -> Iterator[bytes]:
+    return (b"," + text if number else text for number, text in enumerate(texts))
+
+
+async def _send(response: web.StreamResponse, texts: Iterator[bytes]) -> None:
+    while batch := b"".join(itertools.islice(texts, _BATCH)):
+        await response.write(batch)
+
+
+async def main(port_file: Path, which: str, apps: list[App], size: int) -> None:
+    server = Cluster(apps, size) if which == "cluster" else Prometheus(apps, size)
+    runner = web.ServerRunner(web.Server(server.answer, access_log=None))
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    written = port_file.with_suffix(".new")
+    written.write_text(str(runner.addresses[0][1]), encoding="ascii")
+    os.replace(written, port_file)  # noqa: PTH105 - whole or not at all
+    await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    uvloop.run(main(Path(sys.argv[1]), sys.argv[2], make_apps(int(sys.argv[3]), int(sys.argv[4])), int(sys.argv[5])))

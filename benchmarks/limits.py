@@ -1,0 +1,315 @@
+"""What memory, processor and everybody else notice of abuse: `fastpath serve` over TLS, and callers and servers that know no measure.
+
+Three callers' abuses beside a real Prometheus: selectors, names of objects and names of metrics that nobody asked for before, each several
+thousand bytes long, as fast as they are answered, in two halves: what memory grows by in the second says whether it is bounded. Then a
+Prometheus that answers a query for all pods with very many series, and an API server that tells of very many changed pods at once.
+
+Meanwhile innocent callers ask for what was asked for before, at a constant rate; their answers must be whole. The peak of memory is that of
+the case alone. `held_over_50_ms` is how often a timer of the adapter was later than that, of ten timers a second; who asks for the metric
+that is swept waits for the sweep. The metrics that show a limit are read from `/metrics`.
+"""
+
+import asyncio
+import itertools
+import re
+import sys
+import time
+import urllib.request
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import uvloop
+
+from benchmarks import common, flood, load
+from benchmarks.common import Goal, Report
+from benchmarks.load import Connection
+from benchmarks.stage import Adapter, App, Stage, make_apps
+
+_CONNECTIONS, _INNOCENTS = 16, 8
+_LONG = 3000  # bytes of a selector; what is longer than 4 KiB is remembered nowhere
+_PROBE_SECONDS = 0.02
+_LONGEST_SECONDS = 60.0
+_METRIC = "http_requests_total"
+
+
+class Innocents:
+    """Asks at a constant rate for pods whose values must all be there."""
+
+    def __init__(self, stage: Stage, port: int, paths: Sequence[str], pods: int, rate: float) -> None:
+        self._stage = stage
+        self._port = port
+        self._requests = itertools.cycle([load.render(path) for path in paths])
+        self._pods = pods
+        self._rate = rate
+        self.took: list[float] = []
+        self.failures = 0
+        self.stopping = False
+
+    async def run(self) -> None:
+        """Ask until `stopping`. A latency counts from the moment at which the request was due."""
+        free: asyncio.Queue[Connection] = asyncio.Queue()
+        connections = [await Connection.open(self._port, self._stage.tls) for _ in range(_INNOCENTS)]
+        for connection in connections:
+            free.put_nowait(connection)
+        begun, number = time.perf_counter(), 0
+        async with asyncio.TaskGroup() as group:
+            while not self.stopping:
+                due = begun + number / self._rate
+                await asyncio.sleep(due - time.perf_counter())
+                group.create_task(self._ask(free, due))
+                number += 1
+        for connection in connections:
+            connection.close()
+
+    async def _ask(self, free: asyncio.Queue[Connection], due: float) -> None:
+        connection = await free.get()
+        reply = await connection.get(next(self._requests))
+        free.put_nowait(connection)
+        self.took.append((time.perf_counter() - due) * 1000)
+        self.failures += reply.status != 200 or reply.body.count(b'"describedObject"') != self._pods
+
+
+class Meter:
+    """What one adapter takes while something happens to it, and what its self-metrics say."""
+
+    def __init__(self, stage: Stage, adapter: Adapter, innocents: Callable[[], Innocents]) -> None:
+        self.stage = stage
+        self.adapter = adapter
+        self._innocents = innocents
+
+    def read(self, name: str, **labels: str) -> float:
+        """Return the value of a self-metric."""
+        status, text = self.stage.fetch(self.adapter.port, "/metrics")
+        within = "".join(rf'(?=[^}}]*\b{label}="{value}")' for label, value in labels.items())
+        found = re.search(rf"^{name}(?:\{{{within}[^}}]*\}})? (\S+)$", text.decode(), re.MULTILINE)
+        if status != 200 or found is None:
+            sys.exit(f"HTTP status {status}, no {name} with {labels}")
+        return float(found[1])
+
+    def _held(self) -> float:
+        """Return how often a timer of the event loop was more than 50 ms late."""
+        lag = "fastpath_event_loop_lag_seconds"
+        return self.read(f"{lag}_count") - self.read(f"{lag}_bucket", le="0.05")
+
+    async def take(self, case: str, work: Callable[[], Awaitable[Mapping[str, float]]]) -> dict[str, float]:
+        """Return the figures of a case, those that `work` returns among them."""
+        innocents = self._innocents()
+        asking = asyncio.create_task(innocents.run())
+        held = await asyncio.to_thread(self._held)
+        await asyncio.to_thread(_forget_peak, self.adapter.pid)
+        before, cpu, begun = self.adapter.memory(), self.adapter.cpu_seconds(), time.perf_counter()
+        found = await work()
+        seconds = time.perf_counter() - begun
+        figures = {
+            "seconds": seconds,
+            "cpu_seconds": self.adapter.cpu_seconds() - cpu,
+            "before_mib": before,
+            "peak_mib": self.adapter.memory("VmHWM"),
+            "after_mib": self.adapter.memory(),
+        }
+        innocents.stopping = True
+        await asking
+        figures["held_over_50_ms"] = await asyncio.to_thread(self._held) - held
+        if not innocents.took:
+            sys.exit(f"{case}: nobody else was answered")
+        figures |= {
+            "innocent_p50_ms": common.percentile(innocents.took, 0.5),
+            "innocent_p99_ms": common.percentile(innocents.took, 0.99),
+            "innocent_failures": innocents.failures,
+        }
+        return {f"{case}_{name}": value for name, value in {**figures, **found}.items()}
+
+
+def rules(series: str) -> dict[str, object]:
+    """Return a rule whose questions may be merged and swept."""
+    return {
+        "rules": [
+            {
+                "seriesQuery": f'{series}{{namespace!="",pod!=""}}',
+                "resources": {"overrides": {"namespace": {"resource": "namespace"}, "pod": {"resource": "pod"}}},
+                "metricsQuery": "sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)",
+            }
+        ]
+    }
+
+
+def path_of(app: App, metric: str, *, name: str = "%2A", selector: str = "") -> str:
+    """Return the path of a question about pods of an app, its selector narrowed by `selector`."""
+    pods = f"/apis/custom.metrics.k8s.io/v1beta2/namespaces/{app.namespace}/pods/{name}/{metric}"
+    return f"{pods}?labelSelector=app%3D{app.name}{selector}" if name == "%2A" else pods
+
+
+def endless(case: str, apps: Sequence[App]) -> Iterator[bytes]:
+    """Yield requests that nobody made before; `case` is what differs."""
+    padding = ",".join(f"v{number:04}" for number in range(_LONG // 6))
+    for number, app in enumerate(itertools.cycle(apps)):
+        if case == "selectors":
+            selector = f",n{number}+notin+%28{padding}%29"
+            yield load.render(path_of(app, _METRIC, selector=selector))
+        elif case == "names":
+            yield load.render(path_of(app, _METRIC, name=f"n{number}-{'x' * 200}"))
+        else:
+            yield load.render(path_of(app, f"m{number}_{'x' * _LONG}"))
+
+
+async def ask_endlessly(meter: Meter, requests: Iterator[bytes], seconds: float) -> dict[str, float]:
+    """Ask over some connections for twice half the time; return how many were answered, and what each half added to memory."""
+    answered, refused = 0, 0
+
+    async def ask(end: float) -> None:
+        nonlocal answered, refused
+        connection = await Connection.open(meter.adapter.port, meter.stage.tls)
+        while not answered or time.perf_counter() < end:
+            reply = await connection.get(next(requests))
+            answered += 1
+            refused += reply.status == 429
+        connection.close()
+
+    memory = [meter.adapter.memory()]
+    for _ in range(2):
+        end = time.perf_counter() + seconds / 2
+        async with asyncio.TaskGroup() as group:
+            for _ in range(_CONNECTIONS):
+                group.create_task(ask(end))
+        memory.append(meter.adapter.memory())
+    return {
+        "requests": answered,
+        "refused": refused,
+        "first_half_mib": memory[1] - memory[0],
+        "second_half_mib": memory[2] - memory[1],
+    }
+
+
+class Sizes(NamedTuple):
+    """How large all is: `apps` of so many `pods`, the innocents' requests a second, the seconds of each abuse of callers, and the floods."""
+
+    apps: int
+    pods: int
+    rate: float
+    seconds: float
+    series: int
+    changes: int
+
+
+def measure_callers(sizes: Sizes) -> dict[str, float]:
+    """Return the figures of the abuses of callers."""
+    apps = make_apps(sizes.apps, sizes.pods)
+    figures: dict[str, float] = {}
+    with Stage() as stage:
+        prometheus = stage.start_prometheus(apps)
+        adapter = stage.start_adapter(stage.start_cluster(sizes.apps, sizes.pods), prometheus.url, rules(_METRIC))
+        paths = [path_of(app, _METRIC) for app in apps]
+        meter = Meter(stage, adapter, lambda: Innocents(stage, adapter.port, paths, sizes.pods, sizes.rate))
+        for case in ("selectors", "names", "metrics"):
+            requests = endless(case, apps)
+            work = meter.take(case, lambda requests=requests: ask_endlessly(meter, requests, sizes.seconds))  # type: ignore[misc]  # bound for the case
+            figures |= uvloop.run(work)
+            for cache in ("routes", "objects", "lanes", "selections", "bodies", "accesses"):
+                figures[f"{case}_{cache}_used_ratio"] = meter.read("fastpath_cache_used_ratio", cache=cache)
+        figures["routes_evictions"] = meter.read("fastpath_cache_evictions_total", cache="routes")
+        figures["lookups_asked"] = meter.read("fastpath_discovery_lookups_total", outcome="asked")
+        figures["lookups_limited"] = meter.read("fastpath_discovery_lookups_total", outcome="limited")
+    return figures
+
+
+def measure_sweep(sizes: Sizes) -> dict[str, float]:
+    """Return the figures of a sweep that brings far more series than the one before."""
+    apps = make_apps(sizes.apps, sizes.pods)
+    with Stage() as stage:
+        url = stage.start_flood("prometheus", sizes.apps, sizes.pods, sizes.series)
+        adapter = stage.start_adapter(stage.start_cluster(sizes.apps, sizes.pods), url, rules(flood.METRIC))
+        paths = [path_of(app, flood.METRIC) for app in apps]
+        # fast enough for all to be asked for within a second: else nothing is swept
+        rate = max(sizes.rate, 2.0 * sizes.apps)
+        meter = Meter(stage, adapter, lambda: Innocents(stage, adapter.port, paths, sizes.pods, rate))
+
+        async def work() -> dict[str, float]:
+            await _until(lambda: meter.read("fastpath_prometheus_queries_total", kind="sweep", outcome="success") > 0)
+            await asyncio.to_thread(_tell, url)
+            await _until(lambda: meter.read("fastpath_prometheus_queries_total", kind="sweep", outcome="size") > 0)
+            await asyncio.sleep(sizes.seconds / 2)
+            return {}
+
+        figures = uvloop.run(meter.take("sweep", work))
+        queries = "fastpath_prometheus_queries_total"
+        return figures | {
+            "sweep_broken_off": meter.read(queries, kind="sweep", outcome="size"),
+            "sweep_merged_queries": meter.read(queries, kind="merged", outcome="success"),
+        }
+
+
+def measure_changes(sizes: Sizes) -> dict[str, float]:
+    """Return the figures of pods that change all at once."""
+    count = -(-sizes.changes // sizes.pods)
+    apps = make_apps(count, sizes.pods)
+    with Stage() as stage:
+        cluster = stage.start_flood("cluster", count, sizes.pods, sizes.changes)
+        kubeconfig = stage.directory / "kubeconfig-flood"
+        kubeconfig.write_text(_KUBECONFIG.format(url=cluster), encoding="utf-8")
+        prometheus = stage.start_flood("prometheus", count, sizes.pods, 0)
+        adapter = stage.start_adapter(kubeconfig, prometheus, rules(flood.METRIC))
+        paths = [path_of(app, flood.METRIC) for app in apps[: sizes.apps]]
+        meter = Meter(stage, adapter, lambda: Innocents(stage, adapter.port, paths, sizes.pods, sizes.rate))
+
+        def seen() -> float:
+            return meter.read("fastpath_informer_events_total", resource="pods")
+
+        async def work() -> dict[str, float]:
+            before = await asyncio.to_thread(seen)
+            await asyncio.to_thread(_tell, cluster)
+            begun = time.perf_counter()
+            await _until(lambda: seen() - before >= sizes.changes)
+            took = time.perf_counter() - begun
+            last = path_of(apps[(sizes.changes - 1) // sizes.pods], flood.METRIC, selector="%2Cversion%3D1.4.3")
+            status, body = await asyncio.to_thread(stage.fetch, adapter.port, last)
+            if status != 200 or body.count(b'"describedObject"') != (sizes.changes - 1) % sizes.pods + 1:
+                sys.exit(f"the index is not right after the changes: HTTP status {status}")
+            return {"per_second": sizes.changes / took, "events": sizes.changes}
+
+        return uvloop.run(meter.take("changes", work))
+
+
+_KUBECONFIG = """\
+apiVersion: v1
+kind: Config
+current-context: flood
+clusters: [{{name: flood, cluster: {{server: "{url}"}}}}]
+users: [{{name: flood, user: {{}}}}]
+contexts: [{{name: flood, context: {{cluster: flood, user: flood}}}}]
+"""
+
+
+def _forget_peak(process: int) -> None:
+    """Have the peak of a process' memory begin anew."""
+    Path(f"/proc/{process}/clear_refs").write_text("5", encoding="ascii")
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    deadline = time.perf_counter() + _LONGEST_SECONDS
+    while not await asyncio.to_thread(condition):
+        if time.perf_counter() > deadline:
+            sys.exit(f"it did not come to that within {_LONGEST_SECONDS:g} s")
+        await asyncio.sleep(_PROBE_SECONDS)
+
+
+def _tell(url: str) -> None:
+    with urllib.request.urlopen(f"{url}/flood", timeout=10) as answer:
+        answer.read()
+
+
+def main() -> None:
+    given = common.parse_sizes(__doc__, apps=200, pods=5, rate=100.0, seconds=12.0, series=200_000, changes=10_000)
+    sizes = Sizes(**vars(given))
+    common.stay_on_load_core()
+    cases = ("selectors", "names", "metrics", "sweep", "changes")
+    goals = {f"{case}_innocent_failures": Goal("requests of others that fail meanwhile", 0, "") for case in cases}
+    goals |= {f"{case}_peak_mib": Goal("memory at its highest", 400, "MiB") for case in cases}
+    report = Report("limits", vars(given), goals)
+    for measure in (measure_callers, measure_sweep, measure_changes):
+        report.add(**measure(sizes))
+    report.show()
+
+
+if __name__ == "__main__":
+    main()

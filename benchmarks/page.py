@@ -1,0 +1,173 @@
+"""docs/performance.md: `python -m benchmarks.page [FILE]` weaves hand-written text with the figures of a file of results.
+
+The text is benchmarks/page.md. In it stand, in double braces:
+
+- a figure, `serve.warm_16_p50_ms`, with a format of Python where it needs one, `serve.warm_16_share_of_bare:.0%`; `serve.settings.hpas`,
+  `serve.machine.cpu` and `serve.time` are the rest of what an entry holds;
+- `goals`, `figures` and `ratios NAME`: tables that are made here;
+- `when serve.shipped_memory_mib` and `end`, each a line: what is between them is left out where the results have no such figure.
+
+The law: no figure of the page is written by hand where the results have it, and a name they do not have is an error that says so.
+"""
+
+import re
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from benchmarks import common, peer, suite
+from benchmarks.suite import Entry
+
+PAGE = suite.ROOT / "docs" / "performance.md"
+TEXT = Path(__file__).with_name("page.md")
+
+_BLOCK = re.compile(r"^\{\{when (\S+)\}\}\n(.*?)^\{\{end\}\}\n", re.MULTILINE | re.DOTALL)
+_PLACEHOLDER = re.compile(r"\{\{(.*?)\}\}")
+_UNITS = {
+    "_per_second": "/s",
+    "_seconds": " s",
+    "_ms": " ms",
+    "_mib": " MiB",
+    "_share": "",
+}
+
+
+class UnknownError(Exception):
+    """The text asks for what the results do not have."""
+
+
+def render(text: str, results: Mapping[str, Entry]) -> str:
+    """Return the page; UnknownError names every placeholder that means nothing."""
+    unknown: list[str] = []
+
+    def keep(match: re.Match[str]) -> str:
+        return match[2] if _find(match[1], results) is not None else ""
+
+    def fill(match: re.Match[str]) -> str:
+        try:
+            return _fill(match[1], results)
+        except (UnknownError, ValueError) as error:
+            unknown.append(f"{{{{{match[1]}}}}}: {error}")
+            return ""
+
+    page = _PLACEHOLDER.sub(fill, _BLOCK.sub(keep, text))
+    if unknown:
+        raise UnknownError("; ".join(unknown))
+    return page
+
+
+def _fill(placeholder: str, results: Mapping[str, Entry]) -> str:
+    """Return what stands in place of a placeholder."""
+    name, _, form = placeholder.partition(":")
+    word, _, argument = name.partition(" ")
+    if name == "goals":
+        return _goals(results)
+    if name == "figures":
+        return _figures(results)
+    if word == "ratios":
+        return _ratios(results, argument)
+    value = _find(name, results)
+    if value is None:
+        raise UnknownError("the results have no such figure")
+    if form:
+        return format(value, form)
+    return common.show_number(value) if isinstance(value, int | float) else str(value)
+
+
+def _find(name: str, results: Mapping[str, Entry]) -> object:
+    """Return a figure, or another part of an entry; None where there is none."""
+    benchmark, _, rest = name.partition(".")
+    entry = results.get(benchmark, {})
+    if rest in entry.get("figures", {}):
+        return entry["figures"][rest]
+    found: object = entry
+    for part in rest.split("."):
+        found = found.get(part) if isinstance(found, dict) else None
+    return None if isinstance(found, dict) else found
+
+
+def _names(results: Mapping[str, Entry]) -> list[str]:
+    """Return the benchmarks that the results have, in the order of the suite."""
+    return [name for name in suite.CASES if name in results] + sorted(results.keys() - suite.CASES.keys())
+
+
+def _goals(results: Mapping[str, Entry]) -> str:
+    """Return all goals; where what they are about is said alike, the figure's name tells them apart."""
+    goals = [(name, figure, goal) for name in _names(results) for figure, goal in results[name]["goals"].items()]
+    times = Counter(goal["what"] for _, _, goal in goals)
+    rows = []
+    for name, figure, goal in goals:
+        what = goal["what"] if times[goal["what"]] == 1 else f"{goal['what']} (`{name} {figure}`)"
+        limit = common.show_limit(goal["limit"], goal["unit"], at_least=goal["at_least"])
+        rows.append((what, limit, _show(results[name], figure), "reached" if goal["reached"] else "**missed**"))
+    return _table(("what", "goal", "measured", ""), rows)
+
+
+def _figures(results: Mapping[str, Entry]) -> str:
+    """Return a section for each benchmark: what it is, its sizes, where and when it ran, and all its figures but those of the peer."""
+    parts = []
+    for name in _names(results):
+        entry = results[name]
+        about = f"{suite.CASES[name].about}. " if name in suite.CASES else ""
+        sizes = ", ".join(f"{size} {value}" for size, value in entry["settings"].items())
+        machine = (
+            f"{entry['machine']['cores']} cores of {entry['machine']['cpu']}, load average {entry['machine']['load']}"
+        )
+        rows = [
+            (f"`{figure}`", common.show_number(value))
+            for figure, value in entry["figures"].items()
+            if not figure.startswith(tuple(f"{form}_" for form in peer.FORMS))
+        ]
+        heading = f"### {name}\n\n{about[:1].upper()}{about[1:]}Sizes: {sizes}. Ran {entry['time']}, {machine}.\n\n"
+        parts.append(heading + _table(("figure", "measured"), rows))
+    return "\n\n".join(parts)
+
+
+def _ratios(results: Mapping[str, Entry], name: str) -> str:
+    """Return a table of our figures beside those of each form of the peer, and ours over theirs."""
+    entry = results.get(name)
+    if entry is None:
+        raise UnknownError("the results have no such benchmark")
+    figures = entry["figures"]
+    rows = []
+    for figure in figures:
+        if f"{next(iter(peer.FORMS))}_{figure}" not in figures:
+            continue
+        row = [f"`{figure}`", _show(entry, figure)]
+        for form in peer.FORMS:
+            theirs = f"{form}_{figure}"
+            ratio = figures.get(f"{theirs}_ratio", figures[figure] / figures[theirs])
+            row += [_show(entry, theirs), f"{common.show_number(ratio)}x"]
+        rows.append(row)
+    head = ["figure", "Fastpath"]
+    for form in peer.FORMS:
+        head += [form, "ours / theirs"]
+    return _table(head, rows)
+
+
+def _show(entry: Entry, figure: str) -> str:
+    """Return a figure with the unit that its name ends with."""
+    unit = next((unit for suffix, unit in _UNITS.items() if figure.endswith(suffix)), "")
+    return f"{common.show_number(entry['figures'][figure])}{unit}"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write the page; returns the exit status."""
+    results = Path(arguments[0]) if arguments else suite.RESULTS
+    try:
+        page = render(TEXT.read_text(encoding="utf-8"), suite.read(results))
+    except UnknownError as error:
+        print(f"benchmarks.page: {TEXT.name}: {error} ({results.name})", file=sys.stderr)
+        return 2
+    PAGE.write_text(page, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,84 @@
+"""prometheus-adapter beside us: the same questions, Prometheus, sandbox cluster, certificate and core, in the same run.
+
+What is measured is `serve`'s; here it is found and started. It runs twice: as shipped, where its client asks the API server five times
+a second (it lists the objects of every request there), and with that throttle lifted. Where the environment names none there is none.
+"""
+
+import json
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.stage import Stage
+
+VARIABLE = "PROMETHEUS_ADAPTER"
+"""The environment variable that names the program."""
+
+THROTTLED = "shipped"
+
+FORMS: Mapping[str, Sequence[str]] = {
+    THROTTLED: (),
+    "unthrottled": ("--client-qps=100000", "--client-burst=100000"),
+}
+"""How it is run, and the flags that make it so."""
+
+
+class Peer(NamedTuple):
+    """A running prometheus-adapter."""
+
+    form: str
+    port: int
+    pid: int
+
+
+def find() -> Path | None:
+    """Return the program, None where the environment names none; ValueError when what it names cannot be run."""
+    text = os.environ.get(VARIABLE, "")
+    if not text:
+        return None
+    program = Path(text).absolute()
+    if not program.is_file():
+        raise ValueError(f"{VARIABLE}={text}: there is no such file; expected the path of a prometheus-adapter")
+    if not os.access(program, os.X_OK):
+        raise ValueError(f"{VARIABLE}={text}: the file is not executable; expected a prometheus-adapter")
+    return program
+
+
+def start(
+    stage: Stage,
+    program: Path,
+    form: str,
+    kubeconfig: Path,
+    prometheus_url: str,
+    rules: object,
+    question: str,
+    seconds: float,
+) -> Peer:
+    """Start it and wait until it answers `question`, a path; ChildProcessError in one sentence when it does not."""
+    config = stage.directory / f"peer-{form}.yaml"
+    config.write_text(json.dumps(rules), encoding="utf-8")  # JSON is YAML
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+
+    def ready() -> bool:
+        try:
+            return stage.fetch(port, question)[0] == 200
+        except OSError:
+            return False
+
+    access = [f"--{use}-kubeconfig={kubeconfig}" for use in ("lister", "authentication", "authorization")]
+    pair = [f"--tls-cert-file={stage.directory / 'tls.crt'}", f"--tls-private-key-file={stage.directory / 'tls.key'}"]
+    place = ["--bind-address=127.0.0.1", f"--secure-port={port}", f"--cert-dir={stage.directory}"]
+    command = [str(program), f"--config={config}", f"--prometheus-url={prometheus_url}", *access, *pair, *place]
+    command += ["--authentication-skip-lookup", *FORMS[form]]
+    log = stage.directory / f"peer-{form}.log"
+    try:
+        pid = stage.start_program(command, log, ready, seconds, directory=stage.directory, pinned=True)
+    except ChildProcessError as error:
+        last = log.read_text(encoding="utf-8", errors="replace").strip().rpartition("\n")[2]
+        said = f"; it said last: {last[:300]}" if last else ""
+        raise ChildProcessError(f"{VARIABLE}={program}: it {error}{said}") from None
+    return Peer(form, port, pid)

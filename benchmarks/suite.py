@@ -1,0 +1,218 @@
+"""The suite: runs benchmarks, each as a process of its own, and keeps what they found in one file.
+
+    scripts/bench [--tiny] [--results FILE] [NAME ...]
+    scripts/bench NAME ITS-OWN-ARGUMENTS
+
+Without names all run, but those that are long. What each finds replaces its entry in benchmarks/results.json, from which `python -m
+benchmarks.page` makes docs/performance.md. With arguments of its own a benchmark only prints: figures of other sizes are not those of the
+file. `scripts/bench NAME --help` tells its sizes; `--tiny` takes sizes that say nothing about speed, and keeps the figures only where
+`--results` says so. `PROMETHEUS_ADAPTER=` names a prometheus-adapter that `serve` is measured beside.
+"""
+
+import argparse
+import json
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from benchmarks import common, peer
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = Path(__file__).with_name("results.json")
+
+Entry = dict[str, Any]
+
+_TINY_AT_ONCE = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A benchmark: the module of that name. `long` ones run only when they are named."""
+
+    about: str
+    tiny: str
+    full: str = ""
+    long: bool = False
+
+
+CASES: Mapping[str, Case] = {
+    "serve": Case(
+        "requests to `fastpath serve`, warm, cold and mixed, beside aiohttp alone and Prometheus alone",
+        "--hpas 4 --pods 2 --seconds 0.2 --runs 1",
+    ),
+    "hpas": Case(
+        "what many autoscalers that ask every 15 s cost, and how many queries Prometheus is asked for them",
+        "--hpas 10 --many 20 --pods 2 --rules 2 --period 0.5 --seconds 1",
+    ),
+    "reload": Case(
+        "requests while the rules file is changed",
+        "--hpas 4 --pods 2 --rules 3 --rate 40 --seconds 0.5 --runs 1",
+    ),
+    "discovery": Case(
+        "how long the event loop is held while a million series are discovered",
+        "--series 3000 --names 7 --many-names 30 --runs 1",
+    ),
+    "memory": Case(
+        "start-up and memory with many pods",
+        "--small 10 --large 20 --pods 2 --runs 1",
+    ),
+    "limits": Case(
+        "endless questions, a sweep of very many series, and very many changed pods: memory, and what others notice",
+        "--apps 4 --pods 2 --rate 20 --seconds 0.4 --series 120000 --changes 40",
+    ),
+    "decide": Case("`fastpath evaluate` and the decision alone", "--repeat 1 --calls 200 --runs 1"),
+    "scrape": Case("reading metrics from pods directly", "--bodies 20 --pods 4 --rounds 2 --runs 1"),
+    "podwatch": Case("what watching all pods costs the scaler", "--pods 40 --events 20 --runs 1"),
+    "tick": Case("one tick of the scaler", "--autoscalers 6 --pods 3 --ticks 2 --runs 1"),
+    "reaction": Case(
+        "from a step of the load to the written Scale, in five ways", "--workloads 2 --slow 1 --seconds 1"
+    ),
+    "growth": Case(
+        "how cost grows with requests, autoscalers, pods, rules and series, each doubled six times",
+        "--runs 1 --requests 10 --autoscalers 2 --ticks 1 --pods 10 --rules 1 --series 100 --swept 10",
+        long=True,
+    ),
+    "soak": Case("an hour of mixed load with faults", "--minutes 0.2 --requests 20 --fresh 5 --apps 4", long=True),
+}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run what the command line says; returns the exit status."""
+    own = len(arguments) > 1 and arguments[0] in CASES and arguments[1].startswith("-")
+    if own and arguments[1].partition("=")[0] not in {"--tiny", "--results"}:
+        return _run_alone(arguments[0], arguments[1:])
+    parser = argparse.ArgumentParser(
+        "scripts/bench",
+        description=__doc__,
+        epilog="\n".join(f"  {name:10} {case.about}{' (long)' * case.long}" for name, case in CASES.items()),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        usage=argparse.SUPPRESS,
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="which; all but the long ones when none is named")
+    parser.add_argument("--tiny", action="store_true", help="sizes that only show that it works")
+    parser.add_argument("--results", type=Path, metavar="FILE", help="in place of benchmarks/results.json")
+    options = parser.parse_args(arguments)
+    for name in options.names:
+        if name not in CASES:
+            return _refuse(f"{name}: no such benchmark; there are: {', '.join(CASES)}")
+    names = list(dict.fromkeys(options.names)) or [name for name, case in CASES.items() if not case.long]
+    try:
+        peer.find()
+    except ValueError as error:
+        return _refuse(str(error))
+    results = options.results or (None if options.tiny else RESULTS)
+    return run(names, results, tiny=options.tiny)
+
+
+def run(names: Sequence[str], results: Path | None, *, tiny: bool) -> int:
+    """Run benchmarks one after the other, keep what they find, and show it; returns the exit status.
+
+    At tiny sizes, of which no time is worth anything, several run side by side.
+    """
+    found: dict[str, Entry] = {}
+    failed: list[str] = []
+    pool = ThreadPoolExecutor(_TINY_AT_ONCE if tiny else 1)
+    order = reversed(names) if tiny else names  # the last one waits the most
+    running = {name: pool.submit(_run_case, name, tiny=tiny) for name in order}
+    try:
+        for name in names:
+            entry = running[name].result()
+            if entry is None:
+                failed.append(name)
+                continue
+            found[name] = entry
+            if results is not None:
+                write(results, read(results) | {name: entry})
+    finally:
+        pool.shutdown(cancel_futures=True)  # who interrupts one wants none of those that would follow
+    _show(found)
+    if failed:
+        print(f"scripts/bench: failed: {', '.join(failed)}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def read(results: Path) -> dict[str, Entry]:
+    """Return all entries of a file of results, by benchmark; none where there is no such file."""
+    if not results.exists():
+        return {}
+    entries: dict[str, Entry] = json.loads(results.read_text(encoding="utf-8"))
+    return entries
+
+
+def write(results: Path, entries: Mapping[str, Entry]) -> None:
+    """Write a file of results, whole or not at all; benchmarks are sorted, their figures stay as they came."""
+    new = results.with_suffix(".new")
+    new.write_text(json.dumps(dict(sorted(entries.items())), indent=1) + "\n", encoding="utf-8")
+    new.replace(results)
+
+
+def _run_alone(name: str, arguments: Sequence[str]) -> int:
+    """Run one benchmark with arguments of its own."""
+    return subprocess.run([*_command(name), *arguments], cwd=ROOT, check=False).returncode
+
+
+def _run_case(name: str, *, tiny: bool) -> Entry | None:
+    """Run one benchmark and show its table, at once where it runs alone; returns its entry, None when it failed."""
+    begun = common.wall()
+    start = time.perf_counter()
+    command = [*_command(name), *shlex.split(CASES[name].tiny if tiny else CASES[name].full)]
+    lines: list[str] = []
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if lines and not tiny:
+                print(lines[-1], end="", flush=True)
+            lines.append(line)
+    last = lines[-1] if lines else ""
+    entry = _read_entry(last)
+    if tiny:
+        print("".join(lines[:-1]), end="", flush=True)
+    if process.returncode or entry is None:
+        print(last, end="", flush=True)
+        return None
+    return entry | {
+        "time": datetime.fromtimestamp(begun, UTC).isoformat(timespec="seconds"),
+        "took_seconds": round(time.perf_counter() - start, 1),
+    }
+
+
+def _read_entry(line: str) -> Entry | None:
+    """Return what a benchmark's last line holds, None when that is not what it is to be."""
+    try:
+        entry = json.loads(line)
+    except ValueError:
+        return None
+    return entry if isinstance(entry, dict) and {"figures", "goals", "settings", "machine"} <= entry.keys() else None
+
+
+def _command(name: str) -> list[str]:
+    return [sys.executable, "-m", f"benchmarks.{name}"]
+
+
+def _show(found: Mapping[str, Entry]) -> None:
+    """Print the goals of all benchmarks and whether they are reached."""
+    rows = []
+    for name, entry in found.items():
+        for figure, goal in entry["goals"].items():
+            limit = common.show_limit(goal["limit"], goal["unit"], at_least=goal["at_least"])
+            measured = common.show_number(entry["figures"][figure])
+            rows.append((f"{name} {figure}", measured, limit, "reached" if goal["reached"] else "missed"))
+    if rows:
+        print("\ngoals")
+        common.print_table(("figure", "measured", "goal", ""), rows)
+
+
+def _refuse(sentence: str) -> int:
+    print(f"scripts/bench: {sentence}", file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
