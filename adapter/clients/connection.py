@@ -232,7 +232,7 @@ async def open_connection(settings: PrometheusSettings, clock: Clock, faults: Fa
         target=Target(base, split.query, settings.verb, settings.params),
         headers=_merge_headers(settings.headers),
         trust=trust,
-        proxy="" if settings.ca_file else cluster_proxy or _proxy_of(base, split.hostname or ""),
+        proxy="" if settings.ca_file else cluster_proxy or proxy_of(base, split.hostname or ""),
         authorization=authorization,
     )
 
@@ -298,7 +298,7 @@ def _clean(path: str) -> str:
     return posixpath.normpath(f"/{path.lstrip('/')}").rstrip("/")
 
 
-def _proxy_of(base: str, host: str) -> str:
+def proxy_of(base: str, host: str) -> str:
     """Return the environment's proxy for a URL; as in Go, never for this very machine."""
     try:
         local = ipaddress.ip_address(host).is_loopback

@@ -19,11 +19,15 @@ import msgspec
 from aiohttp import http_exceptions
 from kubernetes_asyncio.client import Configuration, exceptions, rest
 from kubernetes_asyncio.config import ConfigException
+from yarl import URL
 
 from adapter import errors
-from adapter.clients import apidiscovery, credentials, objectlist, wirebody
+from adapter.clients import apidiscovery, connection, credentials, objectlist, wirebody
 from adapter.model.resources import APIResource, Catalogue
 from adapter.model.selectors import EVERYTHING, LabelSelector
+
+_READ_BYTES = 2 * 1024 * 1024
+"""What is read ahead of a body: an object may be as large as etcd takes."""
 
 FOREIGN = (
     *objectlist.UNREADABLE,
@@ -502,12 +506,26 @@ async def connect(
     except (OSError, ValueError) as error:
         fault = errors.Fault(credentials.FLAG, "", f"certificates that can be used ({error})")
         raise errors.InputError([fault]) from error
-    session.pool_manager = _Straight(session.pool_manager)  # type: ignore[assignment]  # all that the library calls
+    library = session.pool_manager
+    # the library's own session looks for a .netrc in a thread before each request, which takes longer than the request
+    own = aiohttp.ClientSession(connector=library.connector, read_bufsize=_READ_BYTES)
+    library.detach()
+    session.proxy = session.proxy or _proxy_of(configuration.host or "")
+    session.pool_manager = _Straight(own)  # type: ignore[assignment]  # all that the library calls
     return KubernetesClient(configuration, session, sleep=sleep, random=random, timeout=timeout)
 
 
+def _proxy_of(base: str) -> str:
+    """Return the environment's proxy for the API server."""
+    try:
+        host = URL(base).host
+    except ValueError:  # each request will say so
+        return ""
+    return connection.proxy_of(base, host or "")
+
+
 class _Straight:
-    """The library's session, which goes where it was sent and nowhere else.
+    """A session that goes where it was sent and nowhere else.
 
     The library follows redirects, and with some of them would carry the body along, be it a review with somebody's token.
     """

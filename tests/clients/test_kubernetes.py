@@ -635,12 +635,13 @@ async def test_certificates_that_are_none(field: str, tmp_path: Path) -> None:
             await kubernetes.connect(configuration, random=lambda: 0.0)
 
 
-async def test_proxies_are_used() -> None:
-    seen: list[str] = []
+@pytest.mark.parametrize("said_by", ["configuration", "environment"])
+async def test_proxies_are_used(said_by: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the name and password in its address, if there are any."""
+    seen: list[bytes] = []
 
     async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        request = await reader.readuntil(b"\r\n\r\n")
-        seen.append(request.split(b"\r\n")[0].decode())
+        seen.append(await reader.readuntil(b"\r\n\r\n"))
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}")
         await writer.drain()
         writer.close()
@@ -648,10 +649,27 @@ async def test_proxies_are_used() -> None:
     server = await asyncio.start_server(proxy, "127.0.0.1", 0)
     async with server:
         configuration = credentials.build_configuration("http://kubernetes.invalid:8080/prefix")
-        configuration.proxy = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        url = f"http://user:word@127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        if said_by == "environment":
+            monkeypatch.setenv("http_proxy", url)
+        else:
+            configuration.proxy = url
         async with await kubernetes.connect(configuration, random=lambda: 0.0) as client:
             assert (await client.get("/api")).content == b"{}"
-    assert seen == ["GET http://kubernetes.invalid:8080/prefix/api HTTP/1.1"]
+    assert seen[0].startswith(b"GET http://kubernetes.invalid:8080/prefix/api HTTP/1.1\r\n")
+    assert b"Proxy-Authorization: Basic dXNlcjp3b3Jk\r\n" in seen[0]
+
+
+async def test_a_netrc_is_nobodys_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who we are the kubeconfig says alone; and a file that is looked for at each request would cost more than the request."""
+    netrc = tmp_path / "netrc"
+    netrc.write_text("machine 127.0.0.1 login me password word\n")
+    netrc.chmod(0o600)
+    monkeypatch.setenv("NETRC", str(netrc))
+    handle, seen = replies(200)
+    async with answering(handle) as host, connected(host) as client:
+        await client.get("/api")
+    assert aiohttp.hdrs.AUTHORIZATION not in seen[0].headers
 
 
 async def test_what_every_request_says_of_us() -> None:
