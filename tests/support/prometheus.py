@@ -7,6 +7,7 @@ import contextlib
 import http.client
 import json
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -107,6 +108,16 @@ class PrometheusServer:
         """End it at once; connections break. Nothing happens when it does not run."""
         self._end(subprocess.Popen.kill)
 
+    def pause(self) -> None:
+        """Let it stand still: connections are taken by the system and nobody answers."""
+        assert self._process is not None, "it does not run"
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on after `pause`; nothing happens when it does not stand still."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGCONT)
+
     def restart(self) -> None:
         """Stop and start it with what it has stored."""
         self.stop()
@@ -169,11 +180,11 @@ class PrometheusServer:
             with connection.getresponse() as response:
                 return response.status, response.read().decode()
 
-    def _end(self, signal: Callable[[subprocess.Popen[bytes]], None]) -> None:
+    def _end(self, end: Callable[[subprocess.Popen[bytes]], None]) -> None:
         if self._process is None:
             return
         process, self._process = self._process, None
-        signal(process)
+        end(process)
         try:
             process.wait(START_SECONDS)
         except subprocess.TimeoutExpired:

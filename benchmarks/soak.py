@@ -1,0 +1,243 @@
+"""Mixed load with faults on `fastpath serve` and `fastpath scale`: what a process holds must not grow, and no answer may be wrong.
+
+Warm requests, selectors that nobody used before, relists and reloads of the rules, a workload scaled up and down; and in turns, in an
+order of the seed: Prometheus stopped and continued, killed and started again, watches cut, the serving certificate rotated, the rules
+file broken and repaired, pods replaced, callers that hang up. Every round makes each fault once, so that rounds can be compared.
+
+Growth is the slope over the second half of the run, and the last quarter against the first. Latency is of warm requests while
+Prometheus is there, by round. A wrong answer (a value that the sample does not say, a failure of a question that was answered
+before, a count of replicas that no metric asked for) makes the exit status 1. The long run: `--minutes 60`.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import statistics
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import uvloop
+
+from benchmarks import common
+from benchmarks.common import Goal, Report
+from benchmarks.soakcallers import Callers
+from benchmarks.soakfaults import Faults
+from benchmarks.soakprograms import Held, Program, start_scale, start_serve
+from benchmarks.soakworld import CLOCK, LEAST, MOST, World, world
+
+_FEED_SECONDS = 20.0
+_LOOK_SECONDS = 0.2
+_LONGEST_ROUND = 60.0
+_LEAST_ROUNDS = 2
+_LONGEST_RELIST = 15.0
+_LONGEST_SILENCE = 10.0
+_MOST_SAMPLES = 720
+_SETTLE_SECONDS = 20.0
+_NO_MORE = 12  # what pools may have open more than at the start: a connection for each address that a pod had lately
+
+GOALS = {
+    "wrong_answers": Goal("right answers", 0, ""),
+    "serve_memory_growth_mib_per_hour": Goal("memory", 5, "MiB/h"),
+    "scale_memory_growth_mib_per_hour": Goal("memory", 5, "MiB/h"),
+    "serve_fds_growth_per_hour": Goal("file descriptors", 5, "1/h"),
+    "scale_fds_growth_per_hour": Goal("file descriptors", 5, "1/h"),
+    "serve_tasks_growth_per_hour": Goal("tasks", 5, "1/h"),
+    "scale_tasks_growth_per_hour": Goal("tasks", 5, "1/h"),
+    "p50_last_to_first_ratio": Goal("latency", 1.2, ""),
+    "p99_last_to_first_ratio": Goal("latency", 1.5, ""),
+}
+
+
+class Watch:
+    """What was seen of the programs over a run."""
+
+    def __init__(self, programs: Sequence[Program]) -> None:
+        self.held: dict[str, list[Held]] = {program.name: [] for program in programs}
+        self.rounds: list[dict[str, float]] = []
+        """Latency of each round."""
+        self.rises = self.falls = self.wrong_replicas = 0
+        self._programs = programs
+        self._begun = CLOCK.monotonic()
+
+    async def look(self) -> None:
+        """Look at the programs now."""
+        for program in self._programs:
+            self.held[program.name].append(await program.hold(CLOCK.monotonic() - self._begun))
+
+    async def follow_programs(self, seconds: float) -> None:
+        """Look at the programs every so often, for ever."""
+        while True:
+            await self.look()
+            await asyncio.sleep(seconds)
+
+    async def follow_replicas(self, around: World) -> None:
+        """Count how often the scaled workload rises and falls, and counts that no metric asked for, for ever."""
+        last = around.replicas()
+        while True:
+            now = around.replicas()
+            self.rises += now > last
+            self.falls += now < last
+            self.wrong_replicas += now != last and not LEAST <= now <= MOST
+            last = now
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    async def settle(self) -> None:
+        """Look until no more is open than at the start, or until it is clear that there is."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_SETTLE_SECONDS):
+                while any(self.left(name, field) > _NO_MORE for name in self.held for field in ("fds", "tasks")):
+                    await asyncio.sleep(_LOOK_SECONDS)
+                    await self.look()
+
+    def left(self, name: str, field: str) -> float:
+        """Return how much more of something a program holds than at the start."""
+        held = self.held[name]
+        return float(getattr(held[-1], field) - getattr(held[0], field))
+
+
+async def soak(around: World, programs: Sequence[Program], callers: Callers, faults: Faults, minutes: float) -> Watch:
+    """Make rounds of faults for some minutes, after one that warms up; the round under way at the end is finished."""
+    seconds = minutes * 60
+    length = min(_LONGEST_ROUND, seconds / _LEAST_ROUNDS)
+    await callers.ask_all()
+    await faults.round(length)
+    callers.take_latency()
+    watch = Watch(programs)
+    await watch.look()
+    end = CLOCK.monotonic() + seconds
+    async with beside(
+        asyncio.create_task(watch.follow_programs(max(0.5, seconds / _MOST_SAMPLES)), name="programs"),
+        asyncio.create_task(watch.follow_replicas(around), name="replicas"),
+    ):
+        while CLOCK.monotonic() < end:
+            await faults.round(length)
+            watch.rounds.append(callers.take_latency())
+    await watch.settle()
+    return watch
+
+
+@contextlib.asynccontextmanager
+async def beside(*tasks: "asyncio.Task[None]") -> AsyncIterator[None]:
+    """Let endless tasks run beside the block; when one ends, which is a failure, the block does too."""
+    current = asyncio.current_task()
+    assert current is not None
+    block = current  # of the block, whoever calls back
+
+    def ended(task: "asyncio.Task[None]") -> None:
+        if not task.cancelled():
+            block.cancel()
+
+    for task in tasks:
+        task.add_done_callback(ended)
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        for outcome in await asyncio.gather(*tasks, return_exceptions=True):
+            if isinstance(outcome, Exception):
+                raise outcome  # says why the block was ended
+
+
+async def _feed(around: World) -> None:
+    while True:
+        await around.feed()
+        await asyncio.sleep(_FEED_SECONDS)
+
+
+async def run(directory: Path, sizes: argparse.Namespace, report: Report) -> list[str]:
+    """Run everything and take the figures in; returns the first of what went wrong."""
+    relist = min(_LONGEST_RELIST, sizes.minutes * 10)
+    async with contextlib.AsyncExitStack() as stack:
+        around = await stack.enter_async_context(world(directory, sizes.apps, sizes.pods))
+        programs: list[Program] = []
+        for start in (start_serve, start_scale):
+            programs.append(await start(around, relist))
+            stack.callback(programs[-1].end)
+        callers = Callers(around, programs[0], sizes.seed)
+        faults = Faults(around, programs[0], callers, sizes.seed, min(_LONGEST_SILENCE, sizes.minutes * 4))
+        async with beside(
+            asyncio.create_task(_feed(around), name="feed"),
+            asyncio.create_task(around.run(), name="workloads"),
+            asyncio.create_task(callers.run(sizes.requests, sizes.fresh), name="callers"),
+        ):
+            watch = await soak(around, programs, callers, faults, sizes.minutes)
+        for program in programs:
+            report.add(**{f"{program.name}_exit_status": await asyncio.to_thread(program.end)})
+    _tell(report, watch, callers, faults)
+    return callers.wrong
+
+
+def _tell(report: Report, watch: Watch, callers: Callers, faults: Faults) -> None:
+    counts = callers.counts
+    report.add(
+        wrong_answers=counts["wrong"] + counts["failed"] + counts["broken"] + watch.wrong_replicas,
+        right_answers=counts["right"],
+        refused_answers=counts["refused"],
+        warm_requests=counts["warm"],
+        fresh_requests=counts["fresh"],
+        callers_hung_up=counts["hung_up"],
+        scaled_up=watch.rises,
+        scaled_down=watch.falls,
+        rounds=len(watch.rounds),
+        **{name: float(count) for name, count in sorted(faults.counts.items()) if name != "callers_hang_up"},
+    )
+    for name, held in watch.held.items():
+        for field in Held._fields[1:]:
+            plain, unit = ("memory", "_mib") if field == "memory_mib" else (field, "")
+            values = [float(getattr(each, field)) for each in held]
+            first, last = _quarters(values)
+            half = len(held) // 2
+            growth = _slope([each.time for each in held[half:]], values[half:]) * 3600
+            report.add(
+                **{
+                    f"{name}_{plain}_first_quarter{unit}": first,
+                    f"{name}_{plain}_last_quarter{unit}": last,
+                    f"{name}_{plain}_growth{unit}_per_hour": growth,
+                    f"{name}_{plain}_left{unit}": watch.left(name, field),
+                }
+            )
+            report.notes[f"{name}_{field}"] = _series(values)
+    for figure in ("p50_ms", "p99_ms"):
+        values = [each[figure] for each in watch.rounds]
+        first, last = _quarters(values)
+        share = figure.removesuffix("_ms")
+        report.add(**{f"{share}_first_quarter_ms": first, f"{share}_last_quarter_ms": last})
+        report.add(**{f"{share}_last_to_first_ratio": last / first if first else 0.0})
+        report.notes[figure] = _series(values)
+
+
+def _quarters(values: Sequence[float]) -> tuple[float, float]:
+    """Return the median of the first quarter and that of the last."""
+    size = max(1, len(values) // 4)
+    return statistics.median(values[:size]), statistics.median(values[-size:])
+
+
+def _slope(times: Sequence[float], values: Sequence[float]) -> float:
+    """Return the slope of a line through the points, 0 where there is but one time."""
+    return statistics.linear_regression(times, values).slope if len(set(times)) > 1 else 0.0
+
+
+def _series(values: Sequence[float]) -> str:
+    """Return some sixty of the values, evenly over the run."""
+    step = max(1, len(values) // 60)
+    return " ".join(f"{value:.4g}" for value in values[::step])
+
+
+def main() -> None:
+    sizes = common.parse_sizes("A soak.", minutes=60.0, requests=200.0, fresh=20.0, apps=40, pods=5, seed=7)
+    common.stay_on_load_core()
+    report = Report("soak", vars(sizes), GOALS)
+    with tempfile.TemporaryDirectory(prefix="fastpath-soak-") as directory:
+        wrong = uvloop.run(run(Path(directory), sizes, report))
+    for text in wrong:
+        print(text, file=sys.stderr)
+    report.show()
+    if report.figures["wrong_answers"]:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,111 @@
+"""What goes wrong in a soak, in turns: every fault once, in an order of the seed, each with its recovery.
+
+A fault ends when its effect has been seen to come and go: a reload that was counted, a certificate that was shown, watches that are
+open again. What never comes ends the run.
+"""
+
+import asyncio
+import contextlib
+import random
+from collections import Counter
+from collections.abc import Awaitable, Callable
+
+from benchmarks.soakcallers import Callers
+from benchmarks.soakprograms import Program
+from benchmarks.soakworld import CLOCK, PATIENCE_SECONDS, World, until
+
+_HANGING_UP = 30
+_MOST_COPIES = 5
+
+
+class Faults:
+    """Makes the faults. `counts` says how often each was made; `silence` is how many seconds Prometheus is away at most."""
+
+    def __init__(self, world: World, program: Program, callers: Callers, seed: int, silence: float) -> None:
+        self.counts: Counter[str] = Counter()
+        self._world = world
+        self._program = program
+        self._callers = callers
+        self._random = random.Random(seed)
+        self._silence = silence
+        self._copies = 0
+
+    async def round(self, seconds: float) -> None:
+        """Make every fault once, evenly over some seconds or as long as their recovery takes; the load rises and falls once."""
+        names = list(self.table)
+        self._random.shuffle(names)
+        begun = CLOCK.monotonic()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._rotate_certificate())  # is found by looking now and then: the others need not wait
+            for number, name in enumerate(names):
+                self._world.show_load(high=2 * number < len(names))
+                await asyncio.sleep(begun + seconds * number / len(names) - CLOCK.monotonic())
+                self._world.story = f"{name} after {self._world.story.partition(' ')[0]}"
+                await self.table[name]()
+                self.counts[name] += 1
+            await asyncio.sleep(begun + seconds - CLOCK.monotonic())
+
+    @property
+    def table(self) -> dict[str, Callable[[], Awaitable[None]]]:
+        """The faults that follow each other, by name."""
+        return {
+            "prometheus_stands_still": self._pause_prometheus,
+            "prometheus_killed": self._kill_prometheus,
+            "watches_cut": self._cut_watches,
+            "rules_broken": self._break_rules,
+            "rules_reloaded": self._reload_rules,
+            "callers_hang_up": self._hang_up,
+            "pods_replaced": self._replace_pods,
+        }
+
+    async def _pause_prometheus(self) -> None:
+        async with self._world.disturbing():
+            self._world.prometheus.pause()
+            try:
+                await asyncio.sleep(self._silence)
+            finally:
+                self._world.prometheus.resume()
+
+    async def _kill_prometheus(self) -> None:
+        async with self._world.disturbing():
+            await asyncio.to_thread(self._world.prometheus.kill)
+            await asyncio.sleep(self._silence / 2)
+            await asyncio.to_thread(self._world.prometheus.start)
+
+    async def _cut_watches(self) -> None:
+        before = self._world.cluster.cut_watches()
+        await until(lambda: self._world.cluster.open_watches >= before, f"{before} watches to be open again")
+
+    async def _break_rules(self) -> None:
+        await self._rewrite(self._world.break_rules, "refused")
+        await self._rewrite(lambda: self._world.write_rules(self._copies), "applied")
+
+    async def _reload_rules(self) -> None:
+        self._copies = (self._copies + 1) % _MOST_COPIES
+        await self._rewrite(lambda: self._world.write_rules(self._copies), "applied")
+
+    async def _rewrite(self, write: Callable[[], None], outcome: str) -> None:
+        """Write and wait until the program has counted what became of it."""
+        series = f'fastpath_config_reloads_total{{outcome="{outcome}"}}'
+        before = await self._program.metric(series)
+        write()
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while await self._program.metric(series) == before:  # noqa: ASYNC110 - it sets no event of ours
+                await asyncio.sleep(0.1)
+
+    async def _hang_up(self) -> None:
+        with contextlib.suppress(OSError):
+            await self._callers.hang_up(_HANGING_UP)
+
+    async def _replace_pods(self) -> None:
+        self._world.replace_pods()
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not await self._callers.knows_pods():  # noqa: ASYNC110 - it sets no event of ours
+                await asyncio.sleep(0.1)
+
+    async def _rotate_certificate(self) -> None:
+        issued = self._world.issue()
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while await self._callers.presented() != issued:  # noqa: ASYNC110 - it sets no event of ours
+                await asyncio.sleep(0.2)
+        self.counts["certificate_rotated"] += 1
