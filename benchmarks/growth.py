@@ -1,0 +1,334 @@
+"""How cost grows with size: requests, autoscalers, pods, rules and series, each doubled six times.
+
+Cost is processor time of the program that is measured, with its children, so that a busy machine tells too; for pods and for series also
+memory. What is there at no size at all (a start of Python, of discovery's worker) is measured at the smallest size of all and subtracted.
+The exponent is the slope of a line through the logarithms of size and cost, over the upper half of the sizes: 1 is linear growth. Below
+the upper half what does not grow with the size is a share of the cost that hides how the rest grows.
+
+Each case is the least of some runs: nothing makes a program use less than it needs, and anything may make it use more.
+"""
+
+import asyncio
+import gc
+import json
+import math
+import os
+import re
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import uvloop
+import yaml
+
+from adapter.clients.envelope import AnswerDecoder
+from benchmarks import common, load
+from benchmarks.common import Goal, Report
+from benchmarks.hpas import rules
+from benchmarks.load import Connection
+from benchmarks.serve import path_of
+from benchmarks.stage import ROOT, Adapter, App, Stage, make_apps
+
+DOUBLINGS = 6
+UPPER = DOUBLINGS // 2 + 1
+"""How many of the sizes, the largest, tell the exponent."""
+LIMIT = 1.1
+"""The exponent that still counts as linear: what is measured is never on a line exactly."""
+
+_CONNECTIONS = 8
+_METRIC = "http_requests_total"
+_SERVED = "http_requests_per_second"
+_STALE_SECONDS = 1.2  # a value is kept for one
+_PATIENCE_SECONDS = 120.0
+_CHUNK = 64 * 1024
+_UNSURE = 0.01  # of what is fixed: how exactly it is known
+
+_SMALLEST = {
+    "requests": 500,
+    "autoscalers": 25,
+    "ticks": 100,
+    "pods": 1000,
+    "rules": 32,
+    "series": 10_000,
+    "swept": 2000,
+}
+ABOUT = {
+    "requests": "warm requests",
+    "autoscalers": "autoscalers that ask",
+    "ticks": "autoscalers in a tick",
+    "pods": "pods watched",
+    "rules": "rules",
+    "series": "series discovered",
+    "swept": "series in an answer",
+}
+_WHAT = {"cpu_seconds": "processor time", "memory_mib": "memory"}
+
+
+@dataclass(slots=True)
+class Cost:
+    """What one size took: processor seconds, and where it says something, memory."""
+
+    cpu_seconds: float
+    memory_mib: float | None = None
+
+
+@dataclass(slots=True)
+class Growth:
+    """What was measured of one case: costs by size, and what there is at no size."""
+
+    sizes: Sequence[int]
+    fixed: Cost = field(default_factory=lambda: Cost(0.0, 0.0))
+    costs: dict[int, Cost] = field(default_factory=dict)
+
+    def points(self, name: str) -> list[tuple[int, float]]:
+        """Return sizes and costs without what is fixed; a hundredth of that at least, since less is not measured."""
+        fixed = getattr(self.fixed, name) or 0.0
+        return [
+            (size, max(value - fixed, _UNSURE * fixed, 1e-9))
+            for size, cost in self.costs.items()
+            if (value := getattr(cost, name)) is not None
+        ]
+
+
+def sizes_from(smallest: int) -> list[int]:
+    """Return a size and what it is when doubled again and again."""
+    return [smallest << doubling for doubling in range(DOUBLINGS + 1)]
+
+
+def exponent(points: Sequence[tuple[int, float]]) -> float:
+    """Return how cost grows with size over the last of the points: 1 is linear, 2 quadratic."""
+    upper = points[-UPPER:]
+    sizes, costs = zip(*((math.log(size), math.log(cost)) for size, cost in upper), strict=True)
+    return statistics.linear_regression(sizes, costs).slope
+
+
+def least(measure: Callable[[], Cost], runs: int) -> Cost:
+    """Return the least cost of some runs."""
+    found = [measure() for _ in range(runs)]
+    memories = [cost.memory_mib for cost in found if cost.memory_mib is not None]
+    return Cost(min(cost.cpu_seconds for cost in found), min(memories, default=None))
+
+
+def processor_seconds(pid: int) -> float:
+    """Return what all threads of a process have used, exactly, and what its ended children have, in hundredths."""
+    threads = Path(f"/proc/{pid}/task").glob("*/schedstat")
+    own = sum(int(file.read_text(encoding="ascii").split()[0]) for file in threads) / 1e9
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return own + (int(fields[13]) + int(fields[14])) / os.sysconf("SC_CLK_TCK")
+
+
+def requests(smallest: int, runs: int) -> Growth:
+    """Warm requests of 50 autoscalers over 8 connections."""
+    growth = Growth(sizes_from(smallest))
+    apps = make_apps(50, 10)
+    with Stage() as stage:
+        adapter = _serve(stage, apps, 10)
+        asked = [path_of(app, _SERVED) for app in apps]
+        uvloop.run(_ask(stage, adapter, asked, len(asked)))
+        for size in growth.sizes:
+            growth.costs[size] = least(partial(_cost_of, stage, adapter, asked, size), runs)
+    return growth
+
+
+def autoscalers(smallest: int, runs: int) -> Growth:
+    """Autoscalers of five pods that ask once each, for values that are no longer fresh, in a cluster that has all of them."""
+    growth = Growth(sizes_from(smallest))
+    apps = make_apps(growth.sizes[-1], 5)
+    with Stage() as stage:
+        adapter = _serve(stage, apps, 5)
+
+        def period(count: int) -> Cost:
+            time.sleep(_STALE_SECONDS)
+            return _cost_of(stage, adapter, [path_of(app, _SERVED) for app in apps[:count]], count)
+
+        period(growth.sizes[-1])
+        for size in growth.sizes:
+            growth.costs[size] = least(partial(period, size), runs)
+    return growth
+
+
+def ticks(smallest: int, runs: int) -> Growth:
+    """Autoscalers of five pods in one tick of the scaler, and the memory of a process that has them."""
+    growth = Growth(sizes_from(smallest))
+
+    def tick(count: int) -> Cost:
+        command = [sys.executable, "-m", "benchmarks.tick", "--autoscalers", str(count), "--pods", "5"]
+        done = subprocess.run(
+            [*command, "--ticks", "3", "--runs", "1"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True
+        )
+        found = json.loads(done.stdout.splitlines()[-1])["figures"]
+        return Cost(found["tick_steady_seconds"], found["peak_memory_mib"])
+
+    growth.fixed = Cost(0.0, tick(1).memory_mib)
+    for size in growth.sizes:
+        growth.costs[size] = least(partial(tick, size), runs)
+    return growth
+
+
+def pods(smallest: int, runs: int) -> Growth:
+    """Pods that are listed and indexed."""
+    growth = Growth(sizes_from(smallest))
+    for size in (1, *growth.sizes):
+        with Stage() as stage:
+            kubeconfig = yaml.safe_load(stage.start_cluster(-(-size // 10), min(size, 10)).read_text(encoding="utf-8"))
+            url = kubeconfig["clusters"][0]["cluster"]["server"]
+            _note(growth, size, least(partial(_part, "pods", url, size), runs))
+    return growth
+
+
+def rules_in_force(smallest: int, runs: int) -> Growth:
+    """Rules that are read, compiled and discovered at the start, each with a series list of its own."""
+    growth = Growth(sizes_from(smallest))
+    metrics = [f"component_{number}_requests_total" for number in range(growth.sizes[-1])]
+    with Stage() as stage:
+        prometheus = stage.start_prometheus(make_apps(len(metrics), 2, metrics))
+        kubeconfig = stage.start_cluster(1, 2)
+
+        def start(count: int) -> Cost:
+            return _started(stage, stage.start_adapter(kubeconfig, prometheus.url, rules(metrics[:count])))
+
+        for size in (1, *growth.sizes):
+            _note(growth, size, least(partial(start, size), runs))
+    return growth
+
+
+def series(smallest: int, runs: int) -> Growth:
+    """Series of a hundred names that are discovered; memory is that of discovery's worker."""
+    growth = Growth(sizes_from(smallest))
+    for size in (1, *growth.sizes):
+        with Stage() as stage:
+            url = stage.start_long_list(size, min(size, 100))
+            _note(growth, size, least(partial(_part, "series", url, size), runs))
+    return growth
+
+
+def swept(smallest: int, runs: int) -> Growth:
+    """Series in one answer that is decoded."""
+    growth = Growth(sizes_from(smallest))
+
+    def decode(count: int) -> Cost:
+        element = (
+            '{{"metric":{{"namespace":"team-{0:04}","pod":"app-{0:05}-7c9f8d6b5"}},"value":[1790000000.123,"{0}.25"]}}'
+        )
+        body = ",".join(element.format(number) for number in range(count))
+        chunks = _chunks(f'{{"status":"success","data":{{"resultType":"vector","result":[{body}]}}}}'.encode())
+        gc.collect()
+        begun = time.process_time()
+        decoder = AnswerDecoder()
+        for chunk in chunks:
+            decoder.feed(chunk)
+            while decoder.step():
+                pass
+        answer = decoder.finish()
+        took = time.process_time() - begun
+        assert len(answer.result.samples) == count
+        return Cost(took)
+
+    for size in growth.sizes:
+        growth.costs[size] = least(partial(decode, size), runs)
+    return growth
+
+
+CASES: dict[str, Callable[[int, int], Growth]] = {
+    "requests": requests,
+    "autoscalers": autoscalers,
+    "ticks": ticks,
+    "pods": pods,
+    "rules": rules_in_force,
+    "series": series,
+    "swept": swept,
+}
+
+
+def _note(growth: Growth, size: int, cost: Cost) -> None:
+    if size == 1:
+        growth.fixed = cost
+    else:
+        growth.costs[size] = cost
+
+
+def _part(name: str, url: str, count: int) -> Cost:
+    """Return what a part of the adapter needs, in a process of its own on the server's core."""
+    command = common.on_server_core([sys.executable, "-m", "benchmarks.growthparts", name, url])
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
+    found = json.loads(done.stdout)
+    if not count <= found["count"] < count + 10:
+        sys.exit(f"{found['count']} {name} were found instead of {count}")
+    return Cost(found["cpu_seconds"], found["memory_mib"])
+
+
+def _serve(stage: Stage, apps: Sequence[App], pods_per_app: int) -> Adapter:
+    prometheus = stage.start_prometheus(apps)
+    return stage.start_adapter(stage.start_cluster(len(apps), pods_per_app), prometheus.url, rules([_METRIC]))
+
+
+def _started(stage: Stage, adapter: Adapter) -> Cost:
+    """Return what a start has cost when the first discovery is done."""
+    deadline = time.perf_counter() + _PATIENCE_SECONDS
+    while not _own_metric(stage, adapter, "fastpath_discovery_last_success_timestamp_seconds"):
+        if time.perf_counter() > deadline:
+            sys.exit("the series were never discovered")
+        time.sleep(0.05)
+    return Cost(processor_seconds(adapter.pid), adapter.memory())
+
+
+def _own_metric(stage: Stage, adapter: Adapter, name: str) -> float:
+    found = re.search(rf"^{name} (\S+)$", stage.fetch(adapter.port, "/metrics")[1].decode(), re.MULTILINE)
+    return float(found[1]) if found else 0.0
+
+
+def _cost_of(stage: Stage, adapter: Adapter, paths: Sequence[str], count: int) -> Cost:
+    before = processor_seconds(adapter.pid)
+    uvloop.run(_ask(stage, adapter, paths, count))
+    return Cost(processor_seconds(adapter.pid) - before)
+
+
+async def _ask(stage: Stage, adapter: Adapter, paths: Sequence[str], count: int) -> None:
+    """Send so many requests, the paths in turn."""
+    asked = [load.render(path) for path in paths]
+    numbers = iter(range(count))
+
+    async def caller() -> None:
+        connection = await Connection.open(adapter.port, stage.tls)
+        for number in numbers:
+            reply = await connection.get(asked[number % len(asked)])
+            if reply.status != 200:
+                sys.exit(f"HTTP status {reply.status}: {reply.body.decode()}")
+        connection.close()
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(_CONNECTIONS):
+            group.create_task(caller())
+
+
+def _chunks(body: bytes) -> list[bytes]:
+    return [body[start : start + _CHUNK] for start in range(0, len(body), _CHUNK)]
+
+
+def main() -> None:
+
+    sizes = common.parse_sizes("How cost grows with size.", None, runs=2, **_SMALLEST)
+    common.stay_on_load_core()
+    report = Report("growth", vars(sizes), {})
+    goals = {}
+    for name, measure in CASES.items():
+        growth = measure(getattr(sizes, name), sizes.runs)
+        for cost in ("cpu_seconds", "memory_mib"):
+            points = growth.points(cost)
+            if not points:
+                continue
+            figure = f"{name}_{cost.partition('_')[0]}_exponent"
+            report.add(**{f"{name}_{size}_{cost}": getattr(growth.costs[size], cost) for size, _ in points})
+            report.add(**{f"{name}_fixed_{cost}": getattr(growth.fixed, cost) or 0.0, figure: exponent(points)})
+            goals[figure] = Goal(f"growth of {_WHAT[cost]} with {ABOUT[name]}: exponent, 1 is linear", LIMIT, "")
+    report.goals = goals
+    report.show()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""Parts of the adapter, each measured in a process of its own: `python -m benchmarks.growthparts pods|series URL`.
+
+What a whole program needs to start would hide what a list of a few thousand pods takes. Prints one JSON object: processor seconds, and
+memory that the part has made the process use; of discovery, whose work is done in a worker process, the worker's are counted too.
+"""
+
+import asyncio
+import json
+import re
+import resource
+import sys
+import time
+from pathlib import Path
+
+import uvloop
+
+from adapter.app import SystemClock
+from adapter.clients import credentials, kubernetes
+from adapter.clients.connection import PrometheusSettings
+from adapter.clients.discovery import SeriesLister
+from adapter.clients.informer import ObjectLister
+from adapter.clients.prometheus import PrometheusClient
+from adapter.clients.reflector import Surroundings
+from adapter.config import rulesfile
+from adapter.model.resources import BUILTIN
+from adapter.model.selectors import EVERYTHING
+from adapter.monitoring import FaultLog, Monitoring
+from adapter.provider.relist import Relister
+from adapter.rules.compile import compile_rules
+from benchmarks.hpas import rules
+
+SERIES = '{__name__=~"component_.*"}'
+
+
+async def list_pods(url: str) -> dict[str, float]:
+    """List and index all pods of a cluster, and select them all once."""
+    clock, monitoring = SystemClock(), Monitoring()
+    faults = FaultLog(monitoring, clock)
+    kind = BUILTIN.lookup("pods")
+    assert kind is not None
+    configuration = credentials.build_configuration(url)
+    async with await kubernetes.connect(configuration, random=lambda: 0.0) as client:
+        lister = ObjectLister(Surroundings(client, clock, monitoring, faults, lambda: 0.0), [kind])
+        before, memory = time.process_time(), _resident()
+        async with lister:
+            names = await lister.names(kind, None, EVERYTHING)
+            return {
+                "cpu_seconds": time.process_time() - before,
+                "memory_mib": _resident() - memory,
+                "count": len(names),
+            }
+
+
+async def discover(url: str) -> dict[str, float]:
+    """Discover all series of a server once."""
+    clock, monitoring = SystemClock(), Monitoring()
+    faults = FaultLog(monitoring, clock)
+    ruleset, found = compile_rules(rulesfile.parse_rules(json.dumps(rules([SERIES])), "rules").config, BUILTIN)
+    assert not found
+    client = await PrometheusClient.open(PrometheusSettings(url=url), clock, monitoring, faults)
+    relister = Relister(
+        SeriesLister(client.origin, monitoring, faults), clock, monitoring, faults, interval=600, max_age=600
+    )
+    before = time.process_time()
+    running = asyncio.create_task(relister.run())
+    relister.adopt(ruleset)
+    await relister.attempted.wait()
+    took = time.process_time() - before
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    await client.close()
+    worker = resource.getrusage(resource.RUSAGE_CHILDREN)
+    # not the system's peak of ended children, which starts with that of this process
+    memory = monitoring.registry.get_sample_value("fastpath_discovery_worker_peak_memory_bytes") or 0.0
+    return {
+        "cpu_seconds": took + worker.ru_utime + worker.ru_stime,
+        "memory_mib": memory / 2**20,
+        "count": monitoring.registry.get_sample_value("fastpath_discovery_series") or 0.0,
+    }
+
+
+def _resident() -> float:
+    found = re.search(r"^VmRSS:\s+(\d+) kB", Path("/proc/self/status").read_text(encoding="ascii"), re.MULTILINE)
+    assert found is not None
+    return int(found[1]) / 1024
+
+
+if __name__ == "__main__":
+    print(json.dumps(uvloop.run({"pods": list_pods, "series": discover}[sys.argv[1]](sys.argv[2]))))

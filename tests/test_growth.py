@@ -1,0 +1,48 @@
+"""How growth is judged and drawn, on costs that are known."""
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks import growth, plot
+
+
+@pytest.mark.parametrize(
+    ("power", "fixed"), [(1.0, 0.0), (2.0, 0.0), (0.5, 0.0), (1.0, 40.0)], ids=["linear", "quadratic", "root", "fixed"]
+)
+def test_the_exponent(power: float, fixed: float) -> None:
+    measured = growth.Growth(growth.sizes_from(100), growth.Cost(fixed))
+    for size in measured.sizes:
+        measured.costs[size] = growth.Cost(fixed + 0.01 * size**power)
+    assert len(measured.sizes) == 7
+    assert growth.exponent(measured.points("cpu_seconds")) == pytest.approx(power)
+    assert measured.points("memory_mib") == []
+
+
+def test_only_the_upper_half_counts() -> None:
+    points = [(size, 5.0 if size < 800 else size / 100) for size in growth.sizes_from(100)]
+    assert growth.exponent(points) == pytest.approx(1.0)
+
+
+def test_a_picture(tmp_path: Path) -> None:
+    """Where matplotlib is, which is only needed to draw: the same results make the same bytes."""
+    pytest.importorskip("matplotlib", reason="requirements/bench.txt has it")
+    figures = {f"pods_{size}_cpu_seconds": 0.5 + size / 1000 for size in growth.sizes_from(100)}
+    entry = {"figures": {**figures, "pods_fixed_cpu_seconds": 0.5, "pods_cpu_exponent": 1.0}}
+    drawn = []
+    for name in ("first", "second"):
+        picture = tmp_path / f"{name}.svg"
+        plot.draw(entry, picture)
+        drawn.append(picture.read_bytes())
+    assert drawn[0] == drawn[1]
+    assert b"exponent 1.00" in drawn[0]
+
+
+def test_what_is_fixed_is_not_drawn() -> None:
+    figures = {
+        "pods_1_memory_mib": 4.0,
+        "pods_2_memory_mib": 6.0,
+        "pods_fixed_memory_mib": 4.0,
+        "pods_memory_exponent": 1.0,
+    }
+    assert plot.panels(figures) == {("pods", "memory_mib"): [(2, 2.0)]}
