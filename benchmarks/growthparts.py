@@ -63,7 +63,7 @@ async def discover(url: str) -> dict[str, float]:
     )
     before = time.process_time()
     running = asyncio.create_task(relister.run())
-    relister.adopt(ruleset)
+    await relister.adopt(ruleset)
     await relister.attempted.wait()
     took = time.process_time() - before
     running.cancel()

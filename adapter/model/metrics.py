@@ -51,7 +51,7 @@ class QueryResult(NamedTuple):
     samples: list[Sample]
 
 
-class SeriesInfo(msgspec.Struct, frozen=True):
+class SeriesInfo(msgspec.Struct, frozen=True, gc=False):
     """What discovery keeps of the series of one name: their label names and how many there were."""
 
     name: str
@@ -175,7 +175,7 @@ class ResourceAnswer(NamedTuple):
     stands_in: bool = False
 
 
-class CustomMetricInfo(NamedTuple):
+class CustomMetricInfo(msgspec.Struct, frozen=True, order=True, gc=False):
     """An entry of the discovery document of custom metrics."""
 
     resource: GroupResource

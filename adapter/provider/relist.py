@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from cachetools import TTLCache
 
@@ -18,7 +18,7 @@ from adapter.model.metrics import SeriesInfo
 from adapter.monitoring import FaultLog, Monitoring, facts
 from adapter.rules import registry
 from adapter.rules.compile import Rule, Ruleset
-from adapter.rules.registry import Memory, Registry
+from adapter.rules.registry import Memory, Registry, Steps
 
 _log = logging.getLogger(__name__)
 
@@ -32,6 +32,8 @@ _LOOKUP_WAIT = 8.0
 _NAMES_REMEMBERED = 10_000
 # Lists that failed are asked for again so many seconds later, then after twice as long, and so on until the next relist of all.
 _RETRY = 2.0
+
+_T = TypeVar("_T")
 
 Lists = Mapping[str, tuple[SeriesInfo, ...] | PrometheusError]
 
@@ -73,6 +75,7 @@ class Relister:
         self._memory: Memory = {}
         self._wake = asyncio.Event()
         self._listing = asyncio.Lock()
+        self._building = asyncio.Lock()
         self._looking_up: dict[object, asyncio.Event] = {}
         self._asked_names: TTLCache[object, bool] = TTLCache(_NAMES_REMEMBERED, _SAME_NAME_GAP, timer=clock.monotonic)
         self._looked_up = float("-inf")
@@ -89,13 +92,13 @@ class Relister:
         """The rules in force."""
         return self._ruleset
 
-    def adopt(self, ruleset: Ruleset) -> None:
-        """Take other rules: what is known of their selectors serves at once, the rest is asked for now."""
+    async def adopt(self, ruleset: Ruleset) -> None:
+        """Take other rules: what is known of their selectors serves when this returns, the rest is asked for then."""
         self._ruleset = ruleset
         selectors = frozenset(ruleset.selectors())
         self._memory = {selector: known for selector, known in self._memory.items() if selector in selectors}
         self._asked_names.clear()
-        self._rebuild()
+        await self._rebuild()
         self._wake.set()
 
     async def run(self) -> None:
@@ -171,18 +174,23 @@ class Relister:
             memory = dict(self._memory)
             for selector, answer in lists.items():
                 if not isinstance(answer, PrometheusError):
-                    memory = registry.remember(memory, selector, answer, whole=whole)
+                    memory = await _in_steps(registry.remembering(memory, selector, answer, whole=whole))
             current = frozenset(self._ruleset.selectors())  # the rules may have changed meanwhile
             self._memory = {selector: known for selector, known in memory.items() if selector in current}
-            self._rebuild()
+            await self._rebuild()
             if whole:
                 self._report(lists, self._clock.monotonic() - begun, wall)
 
-    def _rebuild(self) -> None:
+    async def _rebuild(self) -> None:
+        """Make the next snapshot. Whoever comes last makes it from what is then in force."""
+        async with self._building:
+            await self._build()
+
+    async def _build(self) -> None:
         old = self.registry
-        made = registry.build(self._ruleset, self._memory, old.generation + 1, self._reserved)
+        made = await _in_steps(registry.building(self._ruleset, self._memory, old.generation + 1, self._reserved))
         self._report_refused(made)
-        if (made.custom, made.external) == (old.custom, old.external) and old.generation:
+        if old.generation and await _in_steps(registry.same(made, old)):
             return
         for collision in made.collisions:
             if collision not in old.collisions:
@@ -228,3 +236,14 @@ class Relister:
         """Return one informational line: how many metrics are known, how many rules could not be refreshed."""
         failing = f", {len(self._failing)} series lists failing" if self._failing else ""
         return f"{len(self.registry.custom)} custom and {len(self.registry.external)} external metrics{failing}"
+
+
+async def _in_steps(steps: Steps[_T]) -> _T:
+    """Return what a computation comes to; other work runs between its steps."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            value: _T = end.value
+            return value
+        await asyncio.sleep(0)

@@ -74,7 +74,7 @@ class RuleSource:
         faults = (*self._parsed.faults, *compile_faults)
         if self._strict and faults:
             raise InputError(faults)
-        self._adopt(self._parsed.config, ruleset, faults)
+        await self._adopt(self._parsed.config, ruleset, faults)
         while True:
             await self._sleep(_PERIOD)
             parsed = await asyncio.to_thread(self._files.poll)  # reading a thousand rules takes half a second
@@ -107,7 +107,7 @@ class RuleSource:
         self._fault_log.ended("config-reload")
         self._monitoring.config_reloads.labels(outcome="applied").inc()
         self._parsed = parsed
-        self._adopt(parsed.config, ruleset, ())
+        await self._adopt(parsed.config, ruleset, ())
 
     async def _follow_resources(self) -> None:
         """Compile again when the cluster has other resources: an override may name a kind that was installed since."""
@@ -116,9 +116,9 @@ class RuleSource:
             return
         self._catalogue = current
         ruleset, compile_faults = await asyncio.to_thread(compiler.compile_rules, self._parsed.config, current)
-        self._adopt(self._parsed.config, ruleset, (*self._parsed.faults, *compile_faults))
+        await self._adopt(self._parsed.config, ruleset, (*self._parsed.faults, *compile_faults))
 
-    def _adopt(self, config: RulesConfig, ruleset: compiler.Ruleset, faults: Sequence[Fault]) -> None:
+    async def _adopt(self, config: RulesConfig, ruleset: compiler.Ruleset, faults: Sequence[Fault]) -> None:
         self.faults = tuple(faults)
         self._ruleset = ruleset
         if faults:
@@ -140,7 +140,7 @@ class RuleSource:
             custom=len(ruleset.custom), external=len(ruleset.external), resource=resource, faults=len(faults)
         )
         _log.info("rules in force", extra=counts)
-        self._relister.adopt(ruleset)
+        await self._relister.adopt(ruleset)
         self._adopted(config)
 
     def _skipped(self, api: str) -> int:

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import msgspec
+
 from adapter.errors import Fault, InputError, NamingError, PrometheusError, TemplateError
 from adapter.model import quantity
 from adapter.model.metrics import QueryResult, Sample
@@ -81,7 +83,7 @@ def locate(known: Registry, catalogue: Catalogue, metric: str, wanted: Wanted) -
     entry = known.custom.get(key)
     if entry is not None:
         return entry
-    other = known.custom.get(key._replace(namespaced=not key.namespaced))
+    other = known.custom.get(msgspec.structs.replace(key, namespaced=not key.namespaced))
     if other is None:
         return (
             f"{metric} is served for {listed(kinds)} and not for {resource.group_resource}, because no label of its series "

@@ -1,11 +1,17 @@
 """Which metrics exist, and which series and rule answers each: an immutable snapshot, and the memory it is made from.
 
 The order of prometheus-adapter decides collisions: rules in file order, series in Prometheus' order, the last one wins.
+
+There may be a hundred thousand metrics: what walks over all of them is a generator too, which yields wherever other work may run, and what
+exists once for each is kept out of the garbage collector's sight (`gc=False`).
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+import heapq
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+
+import msgspec
 
 from adapter.errors import NamingError
 from adapter.model.metrics import CustomMetricInfo, GroupResource, SeriesInfo
@@ -19,8 +25,20 @@ ROOT_SCOPED = frozenset({NAMESPACES, GroupResource("", "nodes"), GroupResource("
 # A series that is missing from this many answers in a row is forgotten: one blink of a target does not take its metrics away.
 _FORGOTTEN_AFTER = 2
 
+_STEP = 1_000
+"""How many names or metrics are looked at between two points at which other work may run."""
 
-class CustomEntry(NamedTuple):
+_NAMED_STEP = 100
+"""How many names are made metrics of, which is a dozen times the work."""
+
+_K = TypeVar("_K")
+_T = TypeVar("_T")
+
+Steps = Generator[None, None, _T]
+"""A computation in steps of about a millisecond; its value is what it returns."""
+
+
+class CustomEntry(msgspec.Struct, frozen=True, gc=False):
     """What answers one custom metric of one kind of object. `series_count`: how many series of that name there were."""
 
     resource: APIResource
@@ -29,14 +47,14 @@ class CustomEntry(NamedTuple):
     series_count: int
 
 
-class ExternalEntry(NamedTuple):
+class ExternalEntry(msgspec.Struct, frozen=True, gc=False):
     """What answers one external metric."""
 
     series: str
     rule: Rule
 
 
-class CustomKey(NamedTuple):
+class CustomKey(msgspec.Struct, frozen=True, gc=False):
     """How a custom metric is asked for: kind, whether under a namespace, name."""
 
     resource: GroupResource
@@ -71,7 +89,7 @@ class Registry:
 EMPTY = Registry(0, {}, {}, ())
 
 
-class Known(NamedTuple):
+class Known(msgspec.Struct, frozen=True, gc=False):
     """A series name that discovery has seen, in how many answers since it was missing, and its labels in the last that had it.
 
     The labels of `series` are those of the last two answers together: a label that blinks takes no metric away either.
@@ -86,9 +104,26 @@ class Known(NamedTuple):
 Memory = Mapping[str, tuple[Known, ...]]
 
 
+def run(steps: Steps[_T]) -> _T:
+    """Return what a computation in steps comes to, at once."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            value: _T = end.value
+            return value
+
+
 def remember(
     memory: Memory, selector: str, answer: Sequence[SeriesInfo], *, whole: bool = True
 ) -> dict[str, tuple[Known, ...]]:
+    """Return what `remembering` does, at once."""
+    return run(remembering(memory, selector, answer, whole=whole))
+
+
+def remembering(
+    memory: Memory, selector: str, answer: Sequence[SeriesInfo], *, whole: bool = True
+) -> Steps[dict[str, tuple[Known, ...]]]:
     """Return the memory after one answer.
 
     Names and labels missing from a `whole` answer live through one more; what an answer about a shorter time (`whole` false)
@@ -97,16 +132,23 @@ def remember(
     seen = {series.name for series in answer}
     earlier: dict[str, Known] = {}
     kept = []
-    for known in memory.get(selector, ()):
+    for count, known in enumerate(memory.get(selector, ()), 1):
+        if count % _STEP == 0:
+            yield
         missed = known.missed + whole
         if known.series.name in seen:
             earlier[known.series.name] = known
         elif missed < _FORGOTTEN_AFTER:
-            kept.append(known._replace(missed=missed))
-    return {
-        **memory,
-        selector: (*kept, *(_seen_again(series, earlier.get(series.name), whole=whole) for series in answer)),
-    }
+            kept.append(msgspec.structs.replace(known, missed=missed))
+    shared: dict[frozenset[str], frozenset[str]] = {}  # most names have labels that many others have
+    for count, series in enumerate(answer, 1):
+        if count % _STEP == 0:
+            yield
+        found = _seen_again(series, earlier.get(series.name), whole=whole)
+        labels = shared.setdefault(found.labels, found.labels)
+        every = shared.setdefault(found.series.labels, found.series.labels)
+        kept.append(Known(SeriesInfo(found.series.name, every, found.series.count), found.missed, labels))
+    return {**memory, selector: tuple(kept)}
 
 
 def _seen_again(series: SeriesInfo, earlier: Known | None, *, whole: bool) -> Known:
@@ -120,26 +162,74 @@ def _seen_again(series: SeriesInfo, earlier: Known | None, *, whole: bool) -> Kn
 
 
 def build(ruleset: Ruleset, memory: Memory, generation: int, reserved: Collection[str] = frozenset()) -> Registry:
+    """Return what `building` does, at once."""
+    return run(building(ruleset, memory, generation, reserved))
+
+
+def building(
+    ruleset: Ruleset, memory: Memory, generation: int, reserved: Collection[str] = frozenset()
+) -> Steps[Registry]:
     """Return the snapshot of what the rules make of the known series; no metric of them has a `reserved` name."""
     collisions: dict[str, None] = {}
     refused: dict[Refused, None] = {}
     custom: dict[CustomKey, CustomEntry] = {}
-    for rule, series, metric in _named(ruleset.custom, memory, reserved, refused):
+    listed: dict[tuple[GroupResource, bool], dict[str, None]] = {}
+    for count, (rule, series, metric) in enumerate(_named(ruleset.custom, memory, reserved, refused), 1):
+        if count % _NAMED_STEP == 0:
+            yield
         for resource in rule.converter.resources_for(series.labels):
             entry = CustomEntry(resource, series.name, rule, series.count)
             for namespaced in _scopes(resource):
                 key = CustomKey(resource.group_resource, namespaced, metric)
                 _note_collision(collisions, f"{resource.group_resource}/{metric}", custom.get(key), entry)
                 custom[key] = entry
+                listed.setdefault((key.resource, _listed_scope(key, entry)), {})[metric] = None
     external: dict[str, ExternalEntry] = {}
-    for rule, series, metric in _named(ruleset.external, memory, reserved, refused):
+    for count, (rule, series, metric) in enumerate(_named(ruleset.external, memory, reserved, refused), 1):
+        if count % _NAMED_STEP == 0:
+            yield
         found = ExternalEntry(series.name, rule)
         _note_collision(collisions, metric, external.get(metric), found)
         external[metric] = found
-    listed = sorted(
-        {CustomMetricInfo(key.resource, _listed_scope(key, entry), key.metric) for key, entry in custom.items()}
-    )
-    return Registry(generation, custom, external, tuple(listed), tuple(collisions), tuple(refused))
+    infos: list[CustomMetricInfo] = []
+    for kind, namespaced in sorted(listed):
+        names = yield from _sorted(listed[kind, namespaced])
+        for count, name in enumerate(names, 1):
+            if count % _STEP == 0:
+                yield
+            infos.append(CustomMetricInfo(kind, namespaced, name))
+    return Registry(generation, custom, external, tuple(infos), tuple(collisions), tuple(refused))
+
+
+def _sorted(names: Iterable[str]) -> Steps[list[str]]:
+    """Return names in order. Of very many, to sort all at once would take long."""
+    every = list(names)
+    parts = []
+    for start in range(0, len(every), _STEP):
+        parts.append(sorted(every[start : start + _STEP]))
+        yield
+    found: list[str] = []
+    for name in heapq.merge(*parts):
+        found.append(name)
+        if len(found) % _STEP == 0:
+            yield
+    return found
+
+
+def same(one: Registry, other: Registry) -> Steps[bool]:
+    """Return whether two snapshots have the same metrics, answered by the same."""
+    return (yield from _equal(one.custom, other.custom)) and (yield from _equal(one.external, other.external))
+
+
+def _equal(one: Mapping[_K, _T], other: Mapping[_K, _T]) -> Steps[bool]:
+    if len(one) != len(other):
+        return False
+    for count, (key, entry) in enumerate(one.items(), 1):
+        if count % _STEP == 0:
+            yield
+        if other.get(key) != entry:
+            return False
+    return True
 
 
 def _named(

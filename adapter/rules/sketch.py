@@ -136,7 +136,7 @@ def sketch(rule: Rule, known: Sequence[SeriesInfo] | None, *, external: bool) ->
     if known is None:
         name = named_series(rule.config.series_query)
         series: tuple[str, ...] = (name,) if name and rule.namer.name(name) is not None else ()
-        labels = demanded_labels(rule.config.series_query) | rule.converter.by_label.keys()
+        labels = frozenset(demanded_labels(rule.config.series_query) | rule.converter.by_label.keys())
     else:
         taken = [each for each in known if rule.namer.name(each.name) is not None]
         series = tuple(each.name for each in taken)

@@ -115,11 +115,11 @@ def aggregated(groups: Sequence[str], listed: Listed) -> Iterator[bytes]:
 def group_by_parent(metrics: Iterable[CustomMetricInfo]) -> list[Parent]:
     """Return the metrics by the resource they describe, all sorted by name, with one scope each: namespaced wins."""
     found: dict[GroupResource, tuple[list[str], list[str]]] = {}
-    for resource, namespaced, metric in metrics:
-        scopes = found.get(resource)
+    for each in metrics:
+        scopes = found.get(each.resource)
         if scopes is None:
-            scopes = found[resource] = ([], [])
-        scopes[namespaced].append(metric)
+            scopes = found[each.resource] = ([], [])
+        scopes[each.namespaced].append(each.metric)
     parents = [
         # as a rule they are sorted already, and then looking costs next to nothing
         Parent(str(resource), bool(namespaced), sorted(dict.fromkeys(namespaced or others)))

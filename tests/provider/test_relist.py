@@ -66,7 +66,7 @@ class Discovery:
 async def running(text: str = RULES, reserved: frozenset[str] = frozenset()) -> AsyncIterator[Discovery]:
     """Run discovery until the end of the block; the first relist has ended."""
     made = Discovery(reserved)
-    made.relister.adopt(compile_text(text))
+    await made.relister.adopt(compile_text(text))
     task = asyncio.create_task(made.relister.run())
     try:
         await made.relister.attempted.wait()
@@ -143,7 +143,7 @@ async def test_a_list_that_failed_is_asked_for_again_sooner_and_alone() -> None:
 async def test_a_failed_first_attempt_is_an_attempt() -> None:
     discovery = Discovery()
     discovery.lister.lists = {"s": FAILED, "t": FAILED}
-    discovery.relister.adopt(compile_text(RULES))
+    await discovery.relister.adopt(compile_text(RULES))
     task = asyncio.create_task(discovery.relister.run())
     await discovery.relister.attempted.wait()
     assert discovery.custom() == []
@@ -200,7 +200,7 @@ async def test_rules_that_come_end_the_pause_before_a_retry() -> None:
         discovery.lister.lists["s"] = FAILED
         await discovery.relist()
         asked = len(discovery.asked())
-        discovery.relister.adopt(compile_text(RULES))
+        await discovery.relister.adopt(compile_text(RULES))
         await asyncio.sleep(0.001)
         assert discovery.asked()[asked:] == [("s", "t")]
 
@@ -242,7 +242,7 @@ async def test_what_is_known_serves_new_rules_at_once_and_the_rest_is_asked_for_
     async with running() as discovery:
         discovery.lister.lists["u"] = info("c")
         new = f"rules: [{{seriesQuery: t, {TEMPLATE}}}, {{seriesQuery: u, {TEMPLATE}}}]"
-        discovery.relister.adopt(compile_text(new))
+        await discovery.relister.adopt(compile_text(new))
         assert discovery.custom() == ["b"]
         await asyncio.sleep(0.001)
         assert discovery.asked()[1:] == [("t", "u")]
@@ -254,7 +254,7 @@ async def test_rules_adopted_while_a_relist_is_on_its_way() -> None:
         discovery.lister.gate.clear()
         await asyncio.sleep(INTERVAL + 1)
         discovery.lister.lists["u"] = info("c")
-        discovery.relister.adopt(compile_text(f"rules: [{{seriesQuery: u, {TEMPLATE}}}]"))
+        await discovery.relister.adopt(compile_text(f"rules: [{{seriesQuery: u, {TEMPLATE}}}]"))
         discovery.lister.gate.set()
         await asyncio.sleep(0.001)
         assert discovery.asked()[2:] == [("u",)]
@@ -265,7 +265,7 @@ async def test_a_selector_that_no_rule_has_any_more_does_not_fail_for_ever() -> 
     async with running() as discovery:
         discovery.lister.lists["s"] = FAILED
         await discovery.relist()
-        discovery.relister.adopt(compile_text(f"rules: [{{seriesQuery: t, {TEMPLATE}}}]"))
+        await discovery.relister.adopt(compile_text(f"rules: [{{seriesQuery: t, {TEMPLATE}}}]"))
         await asyncio.sleep(0.001)
         assert discovery.faults.active() == {}
 
@@ -320,7 +320,7 @@ async def test_endless_unknown_names_ask_prometheus_no_more_often() -> None:
 async def test_new_rules_forget_which_names_were_looked_up() -> None:
     async with running() as discovery:
         assert await discovery.look_up("one")
-        discovery.relister.adopt(compile_text(RULES))
+        await discovery.relister.adopt(compile_text(RULES))
         discovery.clock.advance(15.0)
         assert await discovery.look_up("one")
 
@@ -363,7 +363,7 @@ async def test_a_look_up_waits_no_longer_than_eight_seconds() -> None:
 async def test_before_the_first_relist_a_look_up_waits_for_it() -> None:
     discovery = Discovery()
     discovery.lister.gate.clear()
-    discovery.relister.adopt(compile_text(RULES))
+    await discovery.relister.adopt(compile_text(RULES))
     task = asyncio.create_task(discovery.relister.run())
     asked = asyncio.create_task(discovery.look_up("a"))
     await asyncio.sleep(1)
@@ -389,6 +389,6 @@ async def test_a_rule_that_gives_a_reserved_name_is_reported_once_and_loses(capl
             "metric left out",
             "metric left out",
         ]
-        discovery.relister.adopt(compile_text(f"rules: [{{seriesQuery: s, {TEMPLATE}, name: {{as: 'c'}}}}]"))
+        await discovery.relister.adopt(compile_text(f"rules: [{{seriesQuery: s, {TEMPLATE}, name: {{as: 'c'}}}}]"))
         assert discovery.custom() == ["c"]
         assert discovery.faults.active() == {}

@@ -217,7 +217,7 @@ class Bench:
         assert rules.resource is not None
         faults = FaultLog(self.monitoring, self.clock)
         relister = Relister(FakeLister({}), self.clock, self.monitoring, faults, interval=600.0, max_age=600.0)
-        relister.adopt(rules)
+        await relister.adopt(rules)
         wanted = {path: await self.ask_separately(rules.resource.pair, path) for path in case.asked}
         async with QueryCache(self.client, self.clock, self.monitoring) as cache:
             provider = ResourceProvider(

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from adapter.errors import PrometheusError, ScrapeError
@@ -169,14 +170,14 @@ async def test_other_rules_take_effect_with_the_next_scrape() -> None:
         here.scraped.want("y", "shop", ["hits"], [A])
         await here.scrape()
         changed = rules().replace("sum(<<.Series>>{", "sum(2 * <<.Series>>{").replace("port: metrics", "port: 1234")
-        here.relister.adopt(compile_text(changed))
+        await here.relister.adopt(compile_text(changed))
         await step(here)
         await step(here)
 
         assert [each.port for each in here.reader.asked] == [8080, 1234]
         assert read(here).values["a"].value == 6
 
-        here.relister.adopt(compile_text("rules: []"))
+        await here.relister.adopt(compile_text("rules: []"))
         await step(here)
         assert here.metric("fastpath_scrape_targets") == 0
 
@@ -570,7 +571,7 @@ async def test_it_runs_and_ends() -> None:
 async def test_a_rule_of_somebody_who_asks_for_it_without_scraping_has_no_values() -> None:
     async with scraping() as here:
         entry = here.relister.registry.custom[CustomKey(PODS, namespaced=True, metric="depth")]
-        bare = entry._replace(rule=replace(entry.rule, pod_query=None))
+        bare = msgspec.structs.replace(entry, rule=replace(entry.rule, pod_query=None))
 
         assert here.scraped.read(bare, "shop", ["a"], ()) == ({}, {}, set())
 

@@ -214,7 +214,7 @@ async def test_values_are_those_of_prometheus_up_to_its_sampling(prometheus_serv
             "histograms": (SeriesInfo("work_seconds_sum", LABEL_NAMES, 1),),
         }
         relister = Relister(FakeLister(lists), clock, monitoring, faults, interval=600, max_age=600)
-        relister.adopt(compile_text(RULES.replace("PORT", str(port))))
+        await relister.adopt(compile_text(RULES.replace("PORT", str(port))))
         relisting = asyncio.create_task(relister.run())
         await relister.attempted.wait()
         async with Scraper(clock, monitoring, faults) as scraper:

@@ -206,11 +206,11 @@ async def test_other_rules() -> None:
         wants.put(autoscaler("depth"))
         assert around.targets_open == []
 
-        here.relister.adopt(compile_text(RULES))
+        await here.relister.adopt(compile_text(RULES))
         await asyncio.sleep(2.1)
         assert scraped(here) == ["a"]
 
-        here.relister.adopt(compile_text(RULES.replace("  scrape: {port: metrics}\n", "")))
+        await here.relister.adopt(compile_text(RULES.replace("  scrape: {port: metrics}\n", "")))
         await asyncio.sleep(2.1)
         assert (scraped(here), around.targets_open) == ([], [])
         task.cancel()

@@ -205,3 +205,45 @@ def test_a_reserved_name_is_in_no_api() -> None:
     )
     assert built.collisions == ()
     assert registry.build(compile_text(text), memory, 1).refused == ()
+
+
+def test_very_many_metrics_are_put_together_in_steps() -> None:
+    names = [f"metric_{number * 7919 % 2500}" for number in range(2500)]
+    text = f"rules: [{{seriesQuery: s, {TEMPLATE}}}]\nexternalRules: [{{seriesQuery: s, {TEMPLATE}}}]"
+    rules = compile_text(text)
+    answer = [info(name, "namespace", "pod") for name in names]
+    memory = registry.remember({}, "s", answer)
+    again = registry.remembering(memory, "s", answer)
+    assert sum(1 for _ in again) == 4
+    steps = registry.building(rules, memory, 1)
+    assert sum(1 for _ in steps) > 10
+    built = registry.build(rules, memory, 1)
+    assert list(built.listed) == sorted(built.listed)
+    assert [each.metric for each in built.listed if each.resource == PODS] == sorted(names)
+    assert len(built.custom) == 5000
+    assert list(built.external) == names
+    assert sum(1 for _ in registry.same(built, registry.build(rules, memory, 2))) == 7
+
+
+@pytest.mark.parametrize(
+    ("lists", "same"),
+    [
+        ({"s": [info("a", "pod")], "e": [info("b")]}, True),
+        ({"s": [info("a", "pod", count=2)], "e": [info("b")]}, False),
+        ({"s": [info("a", "pod"), info("c", "pod")], "e": [info("b")]}, False),
+        ({"s": [info("a", "pod")], "e": [info("c")]}, False),
+        ({"s": [info("a", "pod")], "e": []}, False),
+    ],
+    ids=["equal", "another entry", "one more", "another name", "one less"],
+)
+def test_snapshots_are_compared(lists: dict[str, list[SeriesInfo]], same: bool) -> None:  # noqa: FBT001 - a case of the table
+    rules = compile_text(f"rules: [{{seriesQuery: s, {TEMPLATE}}}]\nexternalRules: [{{seriesQuery: e, {TEMPLATE}}}]")
+
+    def built(lists: dict[str, list[SeriesInfo]]) -> Registry:
+        memory: Memory = {}
+        for selector, answer in lists.items():
+            memory = registry.remember(memory, selector, answer)
+        return registry.build(rules, memory, 1)
+
+    one = built({"s": [info("a", "pod")], "e": [info("b")]})
+    assert registry.run(registry.same(one, built(lists))) is same

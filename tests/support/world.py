@@ -284,7 +284,7 @@ async def world(
         running=FakeObjects(running),
         nodes=FakeObjects(nodes),
     )
-    made.relister.adopt(compile_text(rules) if isinstance(rules, str) else rules)
+    await made.relister.adopt(compile_text(rules) if isinstance(rules, str) else rules)
     async with made.cache:
         relisting = asyncio.create_task(made.relister.run())
         try:
