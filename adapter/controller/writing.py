@@ -73,7 +73,8 @@ class Writing:
                 outcome = await self._hands.scale(work.key, seen.target, made.replicas, again, current)
             if not work.closed and work.aim == aim:
                 sent = sent or [made.replicas]
-                unsaid = _found_made(work, seen, sent)
+                is_last = bool(outcome.resource_version) or outcome.unknown  # of several writes the last is held
+                unsaid = None if is_last else _found_made(work, seen, sent)
                 held = outcome if unsaid is None else Outcome(unsaid.resource_version)
                 replicas = latest[-1].made.replicas if unsaid is None else unsaid.replicas
                 self._floors.settle(work, floor, work.moved - moved, max(sent) if held.unknown else replicas, held)

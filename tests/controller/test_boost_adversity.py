@@ -521,3 +521,32 @@ async def test_a_raise_nobody_tells_of_counts_from_when_it_was_written(since: st
     bench.boost(ON._replace(shown=8), behavior=SLOW)
     await bench.step()
     assert bench.server.scales["web"].replicas == count
+
+
+@pytest.mark.parametrize("answered", [True, False])
+async def test_the_later_of_two_writes_is_held(answered: bool) -> None:  # noqa: FBT001 - a case of the table
+    """The lesser count was made though its answer was lost; then what was published was right again, and written on top."""
+    bench = BoostBench()
+    server = bench.server
+
+    async def scale(key: Key, target: Target, replicas: int, again: Again, current: Current) -> Outcome:
+        bench.want(6)
+        bench.clock.seconds += 1
+        assert current() == 6
+        server.set("web", 6, "fastpath", told=False)
+        now = server.scales["web"]
+        bench.want(8)
+        seen = ScaleSeen(now.replicas, now.status_replicas, now.selector, now.resource_version, now.uid, unsure=True)
+        assert again(seen) == 8
+        assert current() == 8
+        server.set("web", 8, "fastpath", told=False)
+        if answered:
+            return Outcome(server.scales["web"].resource_version)
+        return Outcome(error="no answer", unknown=True)
+
+    bench.want(8)
+    bench.boost(ON._replace(shown=4), replicas=4)
+    server.scale = scale  # type: ignore[method-assign]  # the answer to the first write is lost
+    await bench.step()
+    assert bench.floors.replicas() == 8
+    assert bench.floors.entries["uid-1"].stands is answered
