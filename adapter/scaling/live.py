@@ -85,6 +85,10 @@ def notice(
     Beside a native autoscaler a change takes back what is held and not what was written last, and ends in advice, not in a pause. At zero
     nothing is held: whoever reads a floor there would leave zero by it.
     """
+    floor = memory.boost.floor
+    if floor is not None and not floor.stands and (look.replicas, look.manager) == (floor.replicas, OWN):
+        floor = msgspec.structs.replace(floor, stands=True)  # nobody said so, but there it is
+        memory = msgspec.structs.replace(memory, boost=msgspec.structs.replace(memory.boost, floor=floor))
     memory, change = _see(autoscaler, memory, look, now, boost)
     if look.replicas == 0 and memory.boost.floor is not None:
         memory = msgspec.structs.replace(memory, boost=msgspec.structs.replace(memory.boost, floor=None))
@@ -123,8 +127,7 @@ def _see(
 def _recall(autoscaler: Autoscaler, memory: Memory, look: Look, periods: tuple[int, int]) -> tuple[Memory, bool]:
     """Return the memory with the count that there was before the first look, and whether that is only assumed."""
     floor, history, assumed = memory.boost.floor, memory.history, False
-    is_made = floor is not None and (floor.stands or (look.replicas, look.manager) == (floor.replicas, OWN))
-    if floor is not None and is_made:
+    if floor is not None and floor.stands:
         count: int | None = floor.replicas
         history = histories.with_change(history, floor.replicas - floor.before, floor.at, periods)
     else:

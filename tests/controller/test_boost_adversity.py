@@ -550,3 +550,33 @@ async def test_the_later_of_two_writes_is_held(answered: bool) -> None:  # noqa:
     await bench.step()
     assert bench.floors.replicas() == 8
     assert bench.floors.entries["uid-1"].stands is answered
+
+
+@pytest.mark.parametrize("found", ["by a new leader", "by its own"])
+async def test_a_raise_that_was_found_made_counts_as_taken_back_later(found: str) -> None:
+    bench = BoostBench()
+    if found == "by its own":
+        bench.server.lose = True
+        bench.want(8)
+        bench.boost(replicas=4)
+        await bench.step()
+        bench.server.lose = False
+        assert not bench.floors.entries["uid-1"].stands
+        bench.server.tell("web")
+    else:
+        bench.server.set("web", 8, "fastpath")
+        bench.pods.pods["app=web"] = pods(20)
+        published = msgspec.structs.replace(RAISED, stands=False)
+        bench.floors.entries["uid-1"] = published
+        bench.want(8)
+        bench.boost(published=published)
+    await bench.step(1)
+    await bench.step(1)
+    published = bench.floors.entries["uid-1"]
+    assert published.stands
+
+    bench.start()
+    bench.server.set("web", 4, "argocd-controller")
+    bench.boost(published=published)
+    await bench.step(1)
+    assert "RaiseReverted" in bench.reasons()
