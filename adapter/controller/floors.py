@@ -11,6 +11,7 @@ from adapter.controller.seams import Floors, Outcome
 from adapter.controller.work import Seen, Work
 from adapter.model.floors import FloorEntry
 from adapter.scaling import boost as boosting
+from adapter.scaling import history as histories
 from adapter.scaling.boost import Floor
 from adapter.scaling.decision import Decision
 
@@ -44,6 +45,10 @@ class FloorKeeper:
             return None, "no floors are published here"
         spans = [each.span for each in seen.inputs]
         raised = boosting.begin(work.memory.boost, seen.observation.replicas, made.replicas, work.boost, spans, now)
+        assert raised.floor is not None
+        longest = work.prepared.up.longest_period if work.prepared.up else 0
+        added = histories.growth(work.memory.history, now - longest)
+        raised = msgspec.structs.replace(raised, floor=msgspec.structs.replace(raised.floor, added=added))
         meta = work.object.metadata
         entry = boosting.entry_of(raised, meta.namespace, meta.name, meta.uid, meta.resource_version)
         assert entry is not None

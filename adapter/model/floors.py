@@ -31,8 +31,8 @@ class FloorEntry(Struct, frozen=True):
 
     `replicas` holds until `until`; 0 is no floor. `raised_from` and `raised_at` are the last raise. `shown` is when the autoscaler was
     seen to know of it, `hold` how long it is held from then on, `stands` that the raise is known to have
-    been made and was not taken back since. `seen` is the autoscaler's resource version that the writer had.
-    `reversals` are when raises were taken back lately.
+    been made and was not taken back since. By `added` the count had grown lately before that raise: policies count it too. `seen` is
+    the autoscaler's resource version that the writer had. `reversals` are when raises were taken back lately.
     """
 
     namespace: str = ""
@@ -48,6 +48,7 @@ class FloorEntry(Struct, frozen=True):
     hold: Span = Span(0)
     reversals: tuple[FineInstant, ...] = ()
     stands: bool = False
+    added: Int32 = 0
 
 
 def floor_of(entry: FloorEntry | None, now: int, most: int) -> int:

@@ -61,7 +61,8 @@ class Floor(msgspec.Struct, frozen=True):
     """A raise that is held: at least `replicas` until `until`, raised from `before` at `at`; `shown` since the autoscaler knows of it.
 
     `hold` is how long it is held from then on. `excused` says that the native controller has once written what it had decided before,
-    `stands` that the raise is known to have been made, and was not taken back since.
+    `stands` that the raise is known to have been made, and was not taken back since. By `added` the count had grown before, within the
+    time that policies count: a ramp is many raises, and only the last has a floor.
     """
 
     replicas: int
@@ -72,6 +73,7 @@ class Floor(msgspec.Struct, frozen=True):
     shown: int | None = None
     excused: bool = False
     stands: bool = False
+    added: int = 0
 
 
 class Boosting(msgspec.Struct, frozen=True):
@@ -279,6 +281,7 @@ def entry_of(memory: Boosting, namespace: str, name: str, uid: str, seen: str) -
         hold=Span(floor.hold),
         shown=None if floor.shown is None else FineInstant(floor.shown),
         stands=floor.stands,
+        added=floor.added,
     )
 
 
@@ -297,7 +300,9 @@ def adopt(entry: FloorEntry | None, now: int) -> Boosting:
     if entry.replicas and now < entry.until:
         until = min(entry.until, now + LONGEST)  # whatever the clock of the leader before was
         before, at = entry.raised_from, entry.raised_at
-        floor = Floor(entry.replicas, until, before, at, entry.hold, entry.shown, stands=entry.stands)
+        floor = Floor(
+            entry.replicas, until, before, at, entry.hold, entry.shown, stands=entry.stands, added=entry.added
+        )
     demoted = entry.demoted
     if demoted is not None and demoted.until > now + DEMOTED_FOR:
         demoted = msgspec.structs.replace(demoted, until=FineInstant(now + DEMOTED_FOR))

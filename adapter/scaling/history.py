@@ -181,6 +181,11 @@ class History(msgspec.Struct, frozen=True):
     downs: Events = ()
 
 
+def growth(history: History, after: int) -> int:
+    """Return by how many replicas the count has grown after an instant, 0 where it has not."""
+    return max(0, changed_within(history.ups, after) - changed_within(history.downs, after))
+
+
 def with_change(history: History, change: int, now: int, periods: tuple[int, int], *, assumed: bool = False) -> History:
     """Return the history after somebody changed the count by so many replicas; 0 changes nothing.
 

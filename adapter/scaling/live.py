@@ -129,7 +129,7 @@ def _recall(autoscaler: Autoscaler, memory: Memory, look: Look, periods: tuple[i
     floor, history, assumed = memory.boost.floor, memory.history, False
     if floor is not None and floor.stands:
         count: int | None = floor.replicas
-        history = histories.with_change(history, floor.replicas - floor.before, floor.at, periods)
+        history = histories.with_change(history, floor.added + floor.replicas - floor.before, floor.at, periods)
     else:
         count = _count_after(memory.status)
         assumed = count is None and look.manager == OWN

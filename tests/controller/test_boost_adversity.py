@@ -580,3 +580,23 @@ async def test_a_raise_that_was_found_made_counts_as_taken_back_later(found: str
     bench.boost(published=published)
     await bench.step(1)
     assert "RaiseReverted" in bench.reasons()
+
+
+async def test_all_raises_of_a_leader_before_count() -> None:
+    """A ramp: the last of several raises is not all that the policies have given leave to."""
+    bench = BoostBench()
+    bench.want(6)
+    bench.boost(replicas=4, behavior=SLOW)
+    await bench.step()
+    bench.server.tell("web")
+    bench.want(20)
+    await bench.step(5)
+    assert bench.server.writes == [("web", 6), ("web", 8)]
+    bench.server.tell("web")
+
+    bench.start()
+    bench.boost(ON._replace(shown=8), published=bench.floors.entries["uid-1"], behavior=SLOW)
+    await bench.step(5)
+    assert bench.server.writes[2:] == []
+    await bench.step(56)
+    assert bench.server.writes[2:] == [("web", 12)]
