@@ -48,7 +48,8 @@ class FloorKeeper:
         assert raised.floor is not None
         longest = work.prepared.up.longest_period if work.prepared.up else 0
         added = histories.growth(work.memory.history, now - longest)
-        raised = msgspec.structs.replace(raised, floor=msgspec.structs.replace(raised.floor, added=added))
+        floor = msgspec.structs.replace(raised.floor, added=added, target=seen.target.uid)
+        raised = msgspec.structs.replace(raised, floor=floor)
         meta = work.object.metadata
         entry = boosting.entry_of(raised, meta.namespace, meta.name, meta.uid, meta.resource_version)
         assert entry is not None
@@ -60,7 +61,7 @@ class FloorKeeper:
             return None, f"the floor of the raise cannot be published: {error.said or error}"
         if not work.closed:
             work.published = entry
-        return raised.floor, ""
+        return floor, ""
 
     def settle(self, work: Work, floor: Floor | None, by: int, replicas: int, outcome: Outcome) -> None:
         """Hold the `replicas` that were written, or may have been; else it stays what it was.

@@ -213,7 +213,9 @@ class Work:
 
     def recognize(self, uid: str) -> None:
         """Take notice of which object is scaled: one that came in the place of another begins as after a start."""
-        if uid and self._uid and uid != self._uid:
+        floor = self.memory.boost.floor
+        known = self._uid or ("" if floor is None else floor.target)  # a leader before may have raised another
+        if uid and known and uid != known:
             self._begin_anew()
         self._uid = uid or self._uid
 

@@ -32,7 +32,8 @@ class FloorEntry(Struct, frozen=True):
     `replicas` holds until `until`; 0 is no floor. `raised_from` and `raised_at` are the last raise. `shown` is when the autoscaler was
     seen to know of it, `hold` how long it is held from then on, `stands` that the raise is known to have
     been made and was not taken back since. By `added` the count had grown lately before that raise: policies count it too. `seen` is
-    the autoscaler's resource version that the writer had. `reversals` are when raises were taken back lately.
+    the autoscaler's resource version that the writer had. `reversals` are when raises were taken back lately. `target` is
+    the uid of what was raised, "" where it is not known.
     """
 
     namespace: str = ""
@@ -49,6 +50,7 @@ class FloorEntry(Struct, frozen=True):
     reversals: tuple[FineInstant, ...] = ()
     stands: bool = False
     added: Int32 = 0
+    target: str = ""
 
 
 def floor_of(entry: FloorEntry | None, now: int, most: int) -> int:

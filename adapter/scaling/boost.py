@@ -62,7 +62,8 @@ class Floor(msgspec.Struct, frozen=True):
 
     `hold` is how long it is held from then on. `excused` says that the native controller has once written what it had decided before,
     `stands` that the raise is known to have been made, and was not taken back since. By `added` the count had grown before, within the
-    time that policies count: a ramp is many raises, and only the last has a floor.
+    time that policies count: a ramp is many raises, and only the last has a floor. `target` is the uid of what was raised, "" where it
+    is not known.
     """
 
     replicas: int
@@ -74,6 +75,7 @@ class Floor(msgspec.Struct, frozen=True):
     excused: bool = False
     stands: bool = False
     added: int = 0
+    target: str = ""
 
 
 class Boosting(msgspec.Struct, frozen=True):
@@ -282,6 +284,7 @@ def entry_of(memory: Boosting, namespace: str, name: str, uid: str, seen: str) -
         shown=None if floor.shown is None else FineInstant(floor.shown),
         stands=floor.stands,
         added=floor.added,
+        target=floor.target,
     )
 
 
@@ -301,7 +304,15 @@ def adopt(entry: FloorEntry | None, now: int) -> Boosting:
         until = min(entry.until, now + LONGEST)  # whatever the clock of the leader before was
         before, at = entry.raised_from, entry.raised_at
         floor = Floor(
-            entry.replicas, until, before, at, entry.hold, entry.shown, stands=entry.stands, added=entry.added
+            entry.replicas,
+            until,
+            before,
+            at,
+            entry.hold,
+            entry.shown,
+            stands=entry.stands,
+            added=entry.added,
+            target=entry.target,
         )
     demoted = entry.demoted
     if demoted is not None and demoted.until > now + DEMOTED_FOR:

@@ -600,3 +600,21 @@ async def test_all_raises_of_a_leader_before_count() -> None:
     assert bench.server.writes[2:] == []
     await bench.step(56)
     assert bench.server.writes[2:] == [("web", 12)]
+
+
+async def test_another_target_than_that_of_a_leader_before_took_nothing_back() -> None:
+    """While nobody led the target was made anew, with fewer replicas."""
+    bench = BoostBench()
+    bench.want(8)
+    bench.boost(replicas=4)
+    await bench.step()
+    published = bench.floors.entries["uid-1"]
+
+    bench.start()
+    bench.server.set("web", 4, "kubectl", uid="made anew")
+    bench.want(4)
+    bench.boost(published=published)
+    await bench.step(1)
+    await bench.step(1)
+    assert "RaiseReverted" not in bench.reasons()
+    assert bench.floors.entries == {}
