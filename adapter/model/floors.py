@@ -33,7 +33,8 @@ class FloorEntry(Struct, frozen=True):
     seen to know of it, `hold` how long it is held from then on, `stands` that the raise is known to have
     been made and was not taken back since. By `added` the count had grown lately before that raise: policies count it too. `seen` is
     the autoscaler's resource version that the writer had. `reversals` are when raises were taken back lately. `target` is
-    the uid of what was raised, "" where it is not known.
+    the uid of what was raised, "" where it is not known. `excused` says that the native controller has once written what it had decided
+    before the raise.
     """
 
     namespace: str = ""
@@ -51,6 +52,7 @@ class FloorEntry(Struct, frozen=True):
     stands: bool = False
     added: Int32 = 0
     target: str = ""
+    excused: bool = False
 
 
 def floor_of(entry: FloorEntry | None, now: int, most: int) -> int:

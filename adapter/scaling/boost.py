@@ -285,6 +285,7 @@ def entry_of(memory: Boosting, namespace: str, name: str, uid: str, seen: str) -
         stands=floor.stands,
         added=floor.added,
         target=floor.target,
+        excused=floor.excused,
     )
 
 
@@ -310,9 +311,10 @@ def adopt(entry: FloorEntry | None, now: int) -> Boosting:
             at,
             entry.hold,
             entry.shown,
-            stands=entry.stands,
-            added=entry.added,
-            target=entry.target,
+            entry.excused,
+            entry.stands,
+            entry.added,
+            entry.target,
         )
     demoted = entry.demoted
     if demoted is not None and demoted.until > now + DEMOTED_FOR:

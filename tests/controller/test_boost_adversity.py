@@ -618,3 +618,23 @@ async def test_another_target_than_that_of_a_leader_before_took_nothing_back() -
     await bench.step(1)
     assert "RaiseReverted" not in bench.reasons()
     assert bench.floors.entries == {}
+
+
+async def test_the_native_repeat_is_excused_once_whoever_leads() -> None:
+    bench = BoostBench()
+    bench.want(8)
+    bench.boost(ON._replace(shown=4), replicas=4)
+    await bench.step()
+    bench.server.tell("web")
+    bench.server.set("web", 5, NATIVE)
+    await bench.step(1)
+    await bench.step(1)
+    assert bench.server.scales["web"].replicas == 8
+    assert "RaiseReverted" not in bench.reasons()
+    published = bench.floors.entries["uid-1"]
+
+    bench.start()
+    bench.server.set("web", 5, NATIVE)
+    bench.boost(ON._replace(shown=4), published=published)
+    await bench.step(1)
+    assert "RaiseReverted" in bench.reasons()
