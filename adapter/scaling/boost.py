@@ -303,7 +303,7 @@ def adopt(entry: FloorEntry | None, now: int) -> Boosting:
     floor = None
     if entry.replicas and now < entry.until:
         until = min(entry.until, now + LONGEST)  # whatever the clock of the leader before was
-        before, at = entry.raised_from, entry.raised_at
+        before, at = entry.raised_from, min(entry.raised_at, now)
         floor = Floor(
             entry.replicas,
             until,
@@ -319,7 +319,7 @@ def adopt(entry: FloorEntry | None, now: int) -> Boosting:
     demoted = entry.demoted
     if demoted is not None and demoted.until > now + DEMOTED_FOR:
         demoted = msgspec.structs.replace(demoted, until=FineInstant(now + DEMOTED_FOR))
-    return Boosting(floor, entry.reversals, demoted)
+    return Boosting(floor, tuple(min(at, now) for at in entry.reversals), demoted)
 
 
 def shifted(memory: Boosting, by: int) -> Boosting:

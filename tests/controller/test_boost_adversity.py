@@ -638,3 +638,19 @@ async def test_the_native_repeat_is_excused_once_whoever_leads() -> None:
     bench.boost(ON._replace(shown=4), published=published)
     await bench.step(1)
     assert "RaiseReverted" in bench.reasons()
+
+
+async def test_a_raise_of_a_leader_whose_clock_was_ahead_counts_for_one_period() -> None:
+    ahead = FineInstant(NOW + 3600 * SECOND)
+    published = msgspec.structs.replace(RAISED, raised_at=ahead, until=FineInstant(ahead + LONGEST), reversals=(ahead,))
+    bench = BoostBench()
+    bench.want(20)
+    bench.server.set("web", 8, "fastpath")
+    bench.pods.pods["app=web"] = pods(20)
+    bench.boost(ON._replace(shown=4), published=published, behavior=SLOW)
+    await bench.step()
+    assert bench.server.writes == []
+    await bench.step(61)
+    assert bench.server.writes == [("web", 12)]
+    await bench.step(301)
+    assert bench.memory().reversals == ()

@@ -386,20 +386,25 @@ def test_a_raise_of_ours_is_no_writer_to_be_reversed() -> None:
 # -- what is published -------------------------------------------------------------------------------------------------------
 
 TIMES = st.integers(NOW, NOW + LONGEST)
+PAST = st.integers(NOW - LONGEST, NOW)
 FLOORS = st.builds(
     Floor,
     replicas=st.integers(1, 1000),
     until=st.integers(NOW + 1, NOW + LONGEST),
     before=st.integers(1, 1000),
-    at=TIMES,
+    at=PAST,
     hold=st.integers(SECOND, LONGEST),
-    shown=st.none() | TIMES,
+    shown=st.none() | PAST,
+    excused=st.booleans(),
+    stands=st.booleans(),
+    added=st.integers(0, 1000),
+    target=st.text(),
 )
 DEMOTIONS = st.builds(Demotion, until=TIMES.map(FineInstant), by=st.text(), digest=st.text())
 MEMORIES = st.builds(
     Boosting,
     floor=st.none() | FLOORS,
-    reversals=st.lists(TIMES, max_size=1).map(tuple),
+    reversals=st.lists(PAST, max_size=1).map(tuple),
     demotion=st.none() | DEMOTIONS,
 )
 
