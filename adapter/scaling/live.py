@@ -90,8 +90,13 @@ def notice(
         floor = msgspec.structs.replace(floor, stands=True)  # nobody said so, but there it is
         memory = msgspec.structs.replace(memory, boost=msgspec.structs.replace(memory.boost, floor=floor))
     memory, change = _see(autoscaler, memory, look, now, boost)
-    if look.replicas == 0 and memory.boost.floor is not None:
+    floor = memory.boost.floor
+    if floor is not None and look.replicas == 0:
         memory = msgspec.structs.replace(memory, boost=msgspec.structs.replace(memory.boost, floor=None))
+    elif floor is not None and floor.stands and boosting.takes_back(memory.boost, look.replicas, autoscaler.band):
+        # taken back by nobody, for the maximum is lower: nor is it for whoever leads next, when that is as it was
+        floor = msgspec.structs.replace(floor, stands=False)
+        memory = msgspec.structs.replace(memory, boost=msgspec.structs.replace(memory.boost, floor=floor))
     return memory, change
 
 

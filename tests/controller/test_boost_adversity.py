@@ -654,3 +654,25 @@ async def test_a_raise_of_a_leader_whose_clock_was_ahead_counts_for_one_period()
     assert bench.server.writes == [("web", 12)]
     await bench.step(301)
     assert bench.memory().reversals == ()
+
+
+async def test_what_a_lower_maximum_has_ended_is_not_taken_back() -> None:
+    """The maximum is 4 for a while, which nobody takes for a reversal, and then the leader changes."""
+    bench = BoostBench()
+    bench.want(8)
+    bench.boost(replicas=4)
+    await bench.step()
+    bench.server.tell("web")
+    bench.boost(ON._replace(shown=8))
+    await bench.step(1)
+    bench.boost(ON._replace(shown=4), maxReplicas=4)
+    bench.server.set("web", 4, NATIVE)
+    await bench.step(1)
+    assert bench.reasons() == ["SuccessfulRescale"]
+    await bench.step(1)
+    published = bench.floors.entries["uid-1"]
+
+    bench.start()
+    bench.boost(ON._replace(shown=4), published=published)
+    await bench.step(1)
+    assert "RaiseReverted" not in bench.reasons()
