@@ -299,14 +299,15 @@ def _clean(path: str) -> str:
 
 
 def proxy_of(base: str, host: str) -> str:
-    """Return the environment's proxy for a URL; as in Go, never for this very machine."""
+    """Return the environment's proxy for a URL; as in Go, never for this very machine, never that of ALL_PROXY, and HTTP where it says nothing."""
     try:
         local = ipaddress.ip_address(host).is_loopback
     except ValueError:
         local = host == "localhost"
     if local:
         return ""
-    return requests.utils.select_proxy(base, requests.utils.get_environ_proxies(base)) or ""
+    proxy = requests.utils.get_environ_proxies(base).get(urlsplit(base).scheme, "")
+    return proxy if not proxy or "://" in proxy else f"http://{proxy}"
 
 
 def bearer(text: str) -> str:
