@@ -149,8 +149,11 @@ class Answers(Generic[Key, Answer]):
         return kept[0].answer if kept else None
 
     def keep(self, key: Key, answer: Answer, seconds: float) -> None:
-        """Keep an answer until `seconds` after it was asked for; one larger than the whole room is not kept."""
-        weight = _ANSWER_BYTES + answer.size + self._weigh(key)
+        """Keep an answer until `seconds` after it was asked for; one larger than the whole room is not kept.
+
+        A question counts twice: of those that were dropped or asked anew the cache remembers as many as it has, to know when they end.
+        """
+        weight = _ANSWER_BYTES + answer.size + 2 * self._weigh(key)
         if weight <= self._kept.maxsize:
             self._kept[key] = (_Kept(answer, weight), answer.asked + seconds)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import tracemalloc
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import pytest
@@ -848,10 +849,32 @@ async def test_answers_kept_are_bounded_by_their_samples() -> None:
 
 async def test_a_question_takes_room_even_where_nothing_answers_it() -> None:
     clock = FakeClock()
-    store = object_store(clock, room=25_000)
+    store = object_store(clock, room=45_000)
     for number in range(10_000, 10_004):
         store.keep(number, ObjectAnswer({}, clock.monotonic()), 30.0)
     assert [number for number in range(10_000, 10_004) if store.get(number)] == [10_002, 10_003]
+
+
+@pytest.mark.parametrize("others", [10_000, 40], ids=["ever new", "the same again and again"])
+async def test_long_questions_take_no_more_memory_than_there_is_room(others: int) -> None:
+    """Those included which the cache has dropped, and remembers until it looks through them."""
+    clock = FakeClock()
+    room = 400_000
+    store: Answers[str, TextAnswer] = Answers("texts", clock, Monitoring(), len, room)
+    answer = TextAnswer(QueryResult("vector", []), clock.monotonic())
+    most = 0
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for number in range(600):
+            question = f"{number % others:08}" * 500  # made anew, as a query is each time
+            store.open(question).set_result(answer)
+            await asyncio.sleep(0)
+            store.keep(question, answer, 300.0)
+            most = max(most, tracemalloc.get_traced_memory()[0] - before)
+    finally:
+        tracemalloc.stop()
+    assert room / 2 < most < room * 1.3
 
 
 async def test_old_answers_make_room() -> None:
