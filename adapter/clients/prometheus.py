@@ -196,6 +196,8 @@ class PrometheusClient:
                     await asyncio.sleep(0)
             return decoder.finish()
         except PrometheusError as error:
+            self._reading -= size  # before it is all dropped: else others were refused for it meanwhile
+            size = 0
             while decoder.drop():  # noqa: ASYNC110 - as above
                 await asyncio.sleep(0)
             if error.kind == "decode" and response.status >= 400:  # a page of something in front of Prometheus

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import http_exceptions, web
 from yarl import URL
 
-from adapter.clients import prometheus
+from adapter.clients import envelope, prometheus
 from adapter.clients.prometheus import PrometheusClient, PrometheusSettings
 from adapter.errors import PrometheusError
 from adapter.model.metrics import Sample
@@ -239,6 +239,29 @@ async def test_answers_that_are_read_at_a_time_are_bounded_together(
     rest.set()
     assert len((await first).samples) == 10_000
     assert len((await client.query("large", WALL)).samples) == 10_000
+
+
+async def test_no_more_answers_are_refused_than_have_no_room(
+    scripted: Scripted, open_client: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that is refused makes room for the others at once, though it takes a while until all of it is gone."""
+    monkeypatch.setattr(prometheus, "_SMALL_ANSWER", 10_000)
+    monkeypatch.setattr(envelope, "DROPPED_AT_ONCE", 1)
+    body = long_answer(4_000)
+
+    async def respond(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for start in range(0, len(body), 16_384):
+            await response.write(body[start : start + 16_384])
+            await asyncio.sleep(0.001)
+        return response
+
+    scripted.respond = respond
+    client = await open_client(scripted.url, max_answer_bytes=5 * len(body) + 40_000)
+    results = await asyncio.gather(*(client.query("large", WALL) for _ in range(8)), return_exceptions=True)
+    # three, if all come at the same pace
+    assert 1 <= sum(isinstance(result, PrometheusError) for result in results) <= 4
 
 
 async def test_a_bomb_is_measured_unpacked(scripted: Scripted, open_client: Open) -> None:
