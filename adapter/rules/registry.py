@@ -29,7 +29,7 @@ _STEP = 1_000
 """How many names or metrics are looked at between two points at which other work may run."""
 
 _NAMED_STEP = 100
-"""How many names are made metrics of, which is a dozen times the work."""
+"""How many names are made metrics of, which is a dozen times the work; those count too of which a rule makes none."""
 
 _K = TypeVar("_K")
 _T = TypeVar("_T")
@@ -177,6 +177,8 @@ def building(
     for count, (rule, series, metric) in enumerate(_named(ruleset.custom, memory, reserved, refused), 1):
         if count % _NAMED_STEP == 0:
             yield
+        if metric is None:
+            continue
         for resource in rule.converter.resources_for(series.labels):
             entry = CustomEntry(resource, series.name, rule, series.count)
             for namespaced in _scopes(resource):
@@ -188,9 +190,17 @@ def building(
     for count, (rule, series, metric) in enumerate(_named(ruleset.external, memory, reserved, refused), 1):
         if count % _NAMED_STEP == 0:
             yield
+        if metric is None:
+            continue
         found = ExternalEntry(series.name, rule)
         _note_collision(collisions, metric, external.get(metric), found)
         external[metric] = found
+    infos = yield from _infos(listed)
+    return Registry(generation, custom, external, infos, tuple(collisions), tuple(refused))
+
+
+def _infos(listed: Mapping[tuple[GroupResource, bool], Iterable[str]]) -> Steps[tuple[CustomMetricInfo, ...]]:
+    """Return the entries of the discovery document, sorted, of the names of each kind and scope."""
     infos: list[CustomMetricInfo] = []
     for kind, namespaced in sorted(listed):
         names = yield from _sorted(listed[kind, namespaced])
@@ -198,7 +208,7 @@ def building(
             if count % _STEP == 0:
                 yield
             infos.append(CustomMetricInfo(kind, namespaced, name))
-    return Registry(generation, custom, external, tuple(infos), tuple(collisions), tuple(refused))
+    return tuple(infos)
 
 
 def _sorted(names: Iterable[str]) -> Steps[list[str]]:
@@ -234,17 +244,15 @@ def _equal(one: Mapping[_K, _T], other: Mapping[_K, _T]) -> Steps[bool]:
 
 def _named(
     rules: Iterable[Rule], memory: Memory, reserved: Collection[str], refused: dict[Refused, None]
-) -> Iterator[tuple[Rule, SeriesInfo, str]]:
-    """Yield each rule's series with the metric that it makes of each; those of a reserved name are noted in `refused`."""
+) -> Iterator[tuple[Rule, SeriesInfo, str | None]]:
+    """Yield each rule's series with the metric that it makes of each, None for no metric; reserved names are noted in `refused`."""
     for rule in rules:
         for known in memory.get(rule.config.series_query, ()):
             metric = rule.namer.name(known.series.name)
-            if metric is None:
-                continue
-            if metric in reserved:
+            if metric is not None and metric in reserved:
                 refused[Refused(rule.config.path, metric)] = None
-            else:
-                yield rule, known.series, metric
+                metric = None
+            yield rule, known.series, metric
 
 
 def _scopes(resource: APIResource) -> tuple[bool, ...]:

@@ -226,6 +226,21 @@ def test_very_many_metrics_are_put_together_in_steps() -> None:
 
 
 @pytest.mark.parametrize(
+    "reserved", [frozenset(), frozenset({"left_out_0", "left_out_1"})], ids=["filtered", "reserved"]
+)
+@pytest.mark.parametrize("kind", ["rules", "externalRules"])
+def test_names_of_which_no_metric_is_made_are_steps_too(kind: str, reserved: frozenset[str]) -> None:
+    """A rule may ask for all there is, and filter it by name."""
+    kept = "^left_out_[01]$" if reserved else "^none$"
+    rules = compile_text(f"{kind}: [{{seriesQuery: s, seriesFilters: [{{is: '{kept}'}}], {TEMPLATE}}}]")
+    memory = registry.remember({}, "s", [info(f"left_out_{number}", "namespace", "pod") for number in range(1000)])
+    assert sum(1 for _ in registry.building(rules, memory, 1, reserved)) == 10
+    built = registry.build(rules, memory, 1, reserved)
+    assert not built.custom
+    assert not built.external
+
+
+@pytest.mark.parametrize(
     ("lists", "same"),
     [
         ({"s": [info("a", "pod")], "e": [info("b")]}, True),
