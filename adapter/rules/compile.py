@@ -70,8 +70,8 @@ def compile_rules(
 ) -> tuple[Ruleset, tuple[Fault, ...]]:
     """Return the usable rules and every fault of the others. Resource rules are usable as a whole or not at all.
 
-    A rule of `known`, which was compiled with the same catalogue, that is written as before is taken as it is: what was answered to
-    its questions still is, which matters where Prometheus cannot be asked again.
+    A rule of `known`, which was compiled with the same catalogue, that is written as before is taken as it is, and so are the resource
+    rules: what was answered to its questions still is, which matters where Prometheus cannot be asked again.
     """
     faults: list[Fault] = []
     before = {(rule.config.source, rule.config.path): rule for rule in known.custom + known.external} if known else {}
@@ -85,7 +85,9 @@ def compile_rules(
     custom = [rule for entry in config.rules if (rule := compiled(entry, describes=True))]
     external = [rule for entry in config.external_rules if (rule := compiled(entry, describes=False))]
     resource = None
-    if config.resource_rules is not None:
+    if known and known.resource is not None and known.resource.config == config.resource_rules:
+        resource = known.resource
+    elif config.resource_rules is not None:
         resource = _compile_resource_rules(config.resource_rules, catalogue, faults)
     return Ruleset(tuple(custom), tuple(external), resource), tuple(faults)
 

@@ -169,6 +169,30 @@ def test_a_rule_that_is_written_as_before_is_the_same() -> None:
     assert not set(elsewhere.custom) & set(known.custom)
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "same"),
+    [
+        ("90s", "90s", True),
+        ("90s", "60s", False),
+        ("90s", None, False),
+        (None, "90s", False),
+    ],
+)
+def test_resource_rules_that_are_written_as_before_are_the_same(
+    before: str | None, after: str | None, *, same: bool
+) -> None:
+    def compiled(window: str | None, known: Ruleset | None) -> Ruleset:
+        text = RESOURCE_RULES.replace("2m", window) if window else ""
+        ruleset, faults = compile_rules(rulesfile.parse_rules(text, "rules.yaml").config, BUILTIN, known)
+        assert not faults
+        return ruleset
+
+    known = compiled(before, None)
+    now = compiled(after, known)
+    assert (now.resource is known.resource) == same
+    assert (now.resource is None) == (after is None)
+
+
 def test_no_rules() -> None:
     assert compile_text("").selectors() == ()
 
