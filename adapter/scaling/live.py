@@ -105,19 +105,15 @@ def _see(
 ) -> tuple[Memory, Change | None]:
     replicas, manager = look.replicas, look.manager
     at, assumed = now, False
-    periods = (
-        autoscaler.up.longest_period if autoscaler.up else 0,
-        autoscaler.down.longest_period if autoscaler.down else 0,
-    )
     if memory.writers.known is None and replicas:
-        memory, assumed = _recall(autoscaler, memory, look, periods)
+        memory, assumed = _recall(autoscaler, memory, look)
         at = _written_at(look.since, now) if assumed else now
     seen = writing.seen(memory.writers, replicas, manager, now)
     if seen.change is None:
         if seen.writers is memory.writers:
             return memory, None
         return msgspec.structs.replace(memory, writers=seen.writers), None
-    history = histories.with_change(memory.history, seen.change.replicas, at, periods, assumed=assumed)
+    history = histories.with_change(memory.history, seen.change.replicas, at, _periods(autoscaler), assumed=assumed)
     memory, change = msgspec.structs.replace(memory, history=history, writers=seen.writers), seen.change
     if boost is None or change.by == OWN:
         return memory, change
@@ -129,18 +125,26 @@ def _see(
     return msgspec.structs.replace(memory, boost=boosted), change
 
 
-def _recall(autoscaler: Autoscaler, memory: Memory, look: Look, periods: tuple[int, int]) -> tuple[Memory, bool]:
+def _recall(autoscaler: Autoscaler, memory: Memory, look: Look) -> tuple[Memory, bool]:
     """Return the memory with the count that there was before the first look, and whether that is only assumed."""
     floor, history, assumed = memory.boost.floor, memory.history, False
     if floor is not None and floor.stands:
         count: int | None = floor.replicas
-        history = histories.with_change(history, floor.added + floor.replicas - floor.before, floor.at, periods)
+        history = histories.with_change(
+            history, floor.added + floor.replicas - floor.before, floor.at, _periods(autoscaler)
+        )
     else:
         count = _count_after(memory.status)
         assumed = count is None and look.manager == OWN
         count = min(look.replicas, autoscaler.limits.lowest) if assumed else count
     writers = msgspec.structs.replace(memory.writers, known=count)
     return msgspec.structs.replace(memory, history=history, writers=writers), assumed
+
+
+def _periods(autoscaler: Autoscaler) -> tuple[int, int]:
+    """Return the longest periods of the policies up and down."""
+    up, down = autoscaler.up, autoscaler.down
+    return up.longest_period if up else 0, down.longest_period if down else 0
 
 
 def _written_at(since: str, now: int) -> int:
