@@ -4,6 +4,7 @@ Warm requests, selectors that nobody used before, relists and reloads of the rul
 order of the seed: Prometheus stopped and continued, killed and started again, watches cut, the serving certificate rotated, the rules
 file broken and repaired, pods replaced, callers that hang up. Every round makes each fault once, so that rounds can be compared.
 
+Before it begins, questions that nobody asked before fill the caches: what a bounded cache takes until it is full is no growth.
 Growth is the slope over the second half of the run, and the last quarter against the first. Latency is of warm requests while
 Prometheus is there, by round. A wrong answer (a value that the sample does not say, a failure of a question that was answered
 before, a count of replicas that no metric asked for) makes the exit status 1. The long run: `--minutes 60`.
@@ -12,6 +13,7 @@ before, a count of replicas that no metric asked for) makes the exit status 1. T
 import argparse
 import asyncio
 import contextlib
+import re
 import statistics
 import sys
 import tempfile
@@ -35,6 +37,7 @@ _LONGEST_RELIST = 15.0
 _LONGEST_SILENCE = 10.0
 _MOST_SAMPLES = 720
 _SETTLE_SECONDS = 20.0
+_HARDLY = 0.01
 _NO_MORE = 12  # what pools may have open more than at the start: a connection for each address that a pod had lately
 
 GOALS = {
@@ -161,13 +164,23 @@ async def run(directory: Path, sizes: argparse.Namespace, report: Report) -> lis
         async with beside(
             asyncio.create_task(_feed(around), name="feed"),
             asyncio.create_task(around.run(), name="workloads"),
-            asyncio.create_task(callers.run(sizes.requests, sizes.fresh), name="callers"),
         ):
-            watch = await soak(around, programs, callers, faults, sizes.minutes)
+            await callers.fill(sizes.fill)
+            report.notes["caches_at_start"] = await _caches(programs[0])
+            async with beside(asyncio.create_task(callers.run(sizes.requests, sizes.fresh), name="callers")):
+                watch = await soak(around, programs, callers, faults, sizes.minutes)
+                report.notes["caches_at_end"] = await _caches(programs[0])
         for program in programs:
             report.add(**{f"{program.name}_exit_status": await asyncio.to_thread(program.end)})
     _tell(report, watch, callers, faults)
     return callers.wrong
+
+
+async def _caches(program: Program) -> str:
+    """Return which share of its room each cache takes that takes more than a hundredth."""
+    text = (await program.get("/metrics")).body.decode()
+    shares = re.findall(r'^fastpath_cache_used_ratio\{cache="(\w+)"\} (\S+)$', text, re.MULTILINE)
+    return " ".join(f"{name} {float(share):.2f}" for name, share in shares if float(share) > _HARDLY)
 
 
 def _tell(report: Report, watch: Watch, callers: Callers, faults: Faults) -> None:
@@ -178,6 +191,7 @@ def _tell(report: Report, watch: Watch, callers: Callers, faults: Faults) -> Non
         refused_answers=counts["refused"],
         warm_requests=counts["warm"],
         fresh_requests=counts["fresh"],
+        filling_requests=counts["filled"],
         callers_hung_up=counts["hung_up"],
         scaled_up=watch.rises,
         scaled_down=watch.falls,
@@ -227,7 +241,7 @@ def _series(values: Sequence[float]) -> str:
 
 
 def main() -> None:
-    sizes = common.parse_sizes("A soak.", minutes=60.0, requests=200.0, fresh=20.0, apps=40, pods=5, seed=7)
+    sizes = common.parse_sizes("A soak.", minutes=60.0, requests=200.0, fresh=20.0, fill=60_000, apps=40, pods=5, seed=7)
     common.stay_on_load_core()
     report = Report("soak", vars(sizes), GOALS)
     with tempfile.TemporaryDirectory(prefix="fastpath-soak-") as directory:

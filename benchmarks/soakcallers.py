@@ -73,6 +73,22 @@ class Callers:
             self._judge(path, app, await connection.get(load.render(path)), excused=False)
         connection.close()
 
+    async def fill(self, questions: int) -> None:
+        """Ask so many that nobody has asked before, one after the other on each connection, so that what remembers them is full."""
+        left = iter(range(questions))
+
+        async def ask() -> None:
+            connection = await Connection.open(self._program.port, self._world.tls)
+            for _ in left:
+                path, app = self._new_question()
+                self.counts["filled"] += 1
+                self._judge(path, app, await connection.get(load.render(path)), excused=False)
+            connection.close()
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(_CONNECTIONS):
+                group.create_task(ask())
+
     async def knows_pods(self) -> bool:
         """Say whether the pods of the app whose pods are replaced are those that are there."""
         path = _path(self._world.replaced, f"app={self._world.replaced.name}")

@@ -33,7 +33,7 @@ NUMBERS = {
     "10,000 questions, 32 MiB a metric; 10,000 metrics and metric selectors, 64 MiB": (
         lanes.STANDING_QUESTIONS, lanes.LANE_BYTES // MIB, lanes.LANES, lanes.LANES_BYTES // MIB,
     ),
-    "32 MiB for each kind": objectstore._REMEMBERED_BYTES // MIB,
+    "16 MiB for each kind": objectstore._REMEMBERED_BYTES // MIB,
     "one look-up in 15 s": relist._LOOKUP_GAP,
     "8 MiB wait": accesslog._ROOM // MIB,
     "20; others wait, 8 s": (PrometheusSettings().max_connections, PrometheusSettings().request_timeout),

@@ -24,7 +24,8 @@ _STEP = 1_000
 """How many objects or records are looked at between two points at which other work may run."""
 
 _FEW = 32
-_REMEMBERED_BYTES = 32 * 1024 * 1024
+_REMEMBERED_BYTES = 16 * 1024 * 1024  # some 15,000 selectors, one for each of many autoscalers
+_ANSWER_BYTES = 256  # beside selector and names: the record, its key, and its place among those that were used earlier
 _NAME_BYTES = 8  # names are those of the objects themselves
 
 _EQUALITY = frozenset({Operator.EQUALS, Operator.DOUBLE_EQUALS, Operator.IN})
@@ -251,7 +252,7 @@ class Store:
                 done = len(names)
                 yield
         answer = tuple(names)
-        weight = selector.weight + _NAME_BYTES * len(answer)
+        weight = _ANSWER_BYTES + selector.weight + _NAME_BYTES * len(answer)
         if version == self._version_of(namespace) and weight <= _REMEMBERED_BYTES:
             self._answers[namespace, selector] = _Remembered(version, answer, weight)
         return answer

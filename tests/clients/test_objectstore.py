@@ -154,7 +154,7 @@ def test_unchanged_answers_are_not_computed_again() -> None:
 
 
 def test_remembered_names_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(objectstore, "_REMEMBERED_BYTES", 1600)
+    monkeypatch.setattr(objectstore, "_REMEMBERED_BYTES", 2112)
     monkeypatch.setattr(objectstore, "_NAME_BYTES", 100)
     monitoring = Monitoring()
     store = Store(monitoring)
@@ -164,7 +164,7 @@ def test_remembered_names_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert store.known("a", EVERYTHING) is None
     for text in ("app=0", "app", "app=1", "!app"):
         assert store.names("a", parse_selector(text)) == store.names("a", parse_selector(text))
-    assert 0 < store._answers.currsize <= 1600
+    assert 0 < store._answers.currsize <= 2112
     evicted = monitoring.registry.get_sample_value("fastpath_cache_evictions_total", {"cache": "selections"})
     assert evicted == 2, "two of them have room at a time"
 
@@ -176,7 +176,7 @@ def test_endless_large_selectors_that_select_nothing_are_bounded() -> None:
     (requirement,) = parse_selector(f"app in ({','.join(f'v{number}' for number in range(1000))})").requirements
     large = LabelSelector((requirement,))
     assert large.weight > 10 * len(str(large))
-    fit = objectstore._REMEMBERED_BYTES // large.weight
+    fit = objectstore._REMEMBERED_BYTES // (objectstore._ANSWER_BYTES + large.weight)
     for number in range(fit + 20):
         assert store.names("a", LabelSelector((requirement._replace(key=f"k{number}"),))) == ()
     assert fit - 5 < len(store._answers) <= fit

@@ -15,7 +15,7 @@ from tests.support import tools
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
 ROOT = Path(__file__).parents[2]
-SHORT = ("--minutes", "0.2", "--requests", "60", "--fresh", "10", "--apps", "8", "--pods", "3")
+SHORT = ("--minutes", "0.2", "--requests", "60", "--fresh", "10", "--fill", "200", "--apps", "8", "--pods", "3")
 FAULTS = (
     "certificate_rotated",
     "pods_replaced",
