@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from adapter.clients import credentials, kubernetes, ownpod
+from adapter.clients.answers import Freshness, renewed
 from adapter.clients.apidiscovery import CatalogueSource
 from adapter.clients.autoscalers import Rivals
 from adapter.clients.connection import PrometheusSettings
@@ -18,7 +19,7 @@ from adapter.clients.discovery import SeriesLister
 from adapter.clients.floors import FloorView
 from adapter.clients.informer import ObjectLister
 from adapter.clients.prometheus import PrometheusClient
-from adapter.clients.querycache import Freshness, QueryCache
+from adapter.clients.querycache import QueryCache
 from adapter.clients.reflector import Surroundings
 from adapter.clients.rulesfiles import RulesFiles
 from adapter.clients.scraper import Scraper
@@ -102,7 +103,7 @@ async def open_base(
         max_age=options.look_back,
         reserved=RESERVED if options.serves_floors else frozenset(),
     )
-    freshness = Freshness(options.metrics_ttl, options.metrics_max_answer_age)
+    freshness = renewed(options.metrics_ttl, options.metrics_max_answer_age)
     met = SourceFaults(clock, faults)
     scraper = await stack.enter_async_context(Scraper(clock, monitoring, faults))
     scraped = ScrapedValues(

@@ -241,7 +241,9 @@ def _series(values: Sequence[float]) -> str:
 
 
 def main() -> None:
-    sizes = common.parse_sizes("A soak.", minutes=60.0, requests=200.0, fresh=20.0, fill=60_000, apps=40, pods=5, seed=7)
+    sizes = common.parse_sizes(
+        "A soak.", minutes=60.0, requests=200.0, fresh=20.0, fill=60_000, apps=40, pods=5, seed=7
+    )
     common.stay_on_load_core()
     report = Report("soak", vars(sizes), GOALS)
     with tempfile.TemporaryDirectory(prefix="fastpath-soak-") as directory:

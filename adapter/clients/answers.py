@@ -46,11 +46,28 @@ def weigh_question(question: tuple[MetricQuery, Objects]) -> int:
     return query.weight + objects.weight
 
 
+_AHEAD = 0.1
+
+
 class Freshness(NamedTuple):
-    """How long an answer is used again without asking, and how old it may be when asking fails; seconds."""
+    """How long an answer is used again without waiting for another, and how old it may be when asking fails; seconds.
+
+    Who asks in the last `ahead` seconds of `ttl` gets the answer there is, and has it asked anew for those who come after.
+    """
 
     ttl: float
     max_age: float
+    ahead: float = 0.0
+
+    @property
+    def young(self) -> float:
+        """Return how old an answer may be that is not asked anew yet."""
+        return self.ttl - self.ahead
+
+
+def renewed(ttl: float, max_age: float) -> Freshness:
+    """Return the freshness of answers that are asked anew in the last tenth of their `ttl`, so that seldom anybody waits for one."""
+    return Freshness(ttl, max_age, ttl * _AHEAD)
 
 
 class TextAnswer(NamedTuple):

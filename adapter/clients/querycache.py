@@ -4,6 +4,7 @@
 
 - No timers. A question leaves at once; while a query of its lane (one metric, one metric selector, one kind of object; one
   namespace too where namespaces cannot share a query) is on its way, further questions collect and leave together when it is back.
+- Who comes towards the end of an answer's TTL gets it at once, and a query leaves that nobody waits for.
 - A lane that had another question within the last TTL is busy: its next query takes along, as far as it has room, the questions
   that were asked longest ago and will be asked again first. Where over half of a metric's objects are asked for, one sweep
   answers all.
@@ -103,17 +104,18 @@ class QueryCache:
     async def ask(self, promql: str, freshness: Freshness) -> TextAnswer:
         """Return the answer to a query; PrometheusError when there is none and no last one young enough."""
         kept = self._texts.get(promql)
-        if kept is not None and self._clock.monotonic() - kept.asked < freshness.ttl:
-            self._count("cache")
-            return kept
+        age = self._clock.monotonic() - kept.asked if kept is not None else float("inf")
         flight = self._texts.flights.get(promql)
+        if kept is not None and age < freshness.ttl:
+            self._count("cache")
+            if age >= freshness.young and flight is None and not self._is_full():
+                self._open_text(promql, freshness)
+            return kept
         self._count("joined" if flight else "query")
         if flight is None and self._is_full():
             return self._stand_in(self._texts, promql, freshness, _busy())
         if flight is None:
-            flight = opened = self._texts.open(promql)
-            work = self._answer_text(promql, freshness, opened)
-            self._spawn(work, f"query {promql[:40]}", lambda: _give_up([opened]))
+            flight = self._open_text(promql, freshness)
         return await self._landing(self._texts, promql, flight, freshness)
 
     async def ask_objects(
@@ -129,15 +131,14 @@ class QueryCache:
         key = (query, objects)
         lane = self._lanes.note(query, objects, expected, now)
         lane.freshness = freshness
-        kept = self._objects.get(key)
-        if kept is not None and now - kept.asked < freshness.ttl:
-            self._count("cache")
-            return kept
-        swept = self._from_sweep(lane, objects, now)
-        if swept is not None:
-            self._count("sweep")
-            return swept
         flight = self._objects.flights.get(key)
+        found = self._find(lane, objects, now, freshness.ttl)
+        if found is not None:
+            answer, source = found
+            self._count(source)
+            if now - answer.asked >= freshness.young and flight is None and not lane.draining and not self._is_full():
+                self._board(lane, objects, now)
+            return answer
         self._count("joined" if flight else "query")
         if flight is None and self._is_full():
             return self._stand_in(self._objects, key, freshness, _busy())
@@ -149,6 +150,12 @@ class QueryCache:
         """Ask a question that can only be asked as it is; equal texts still share a query."""
         answer = await self.ask(plan.ask_alone(query, objects).promql, freshness)
         return ObjectAnswer(_pick(query, objects, answer.result), answer.asked, answer.failure)
+
+    def _open_text(self, promql: str, freshness: Freshness) -> asyncio.Future[TextAnswer]:
+        flight = self._texts.open(promql)
+        work = self._answer_text(promql, freshness, flight)
+        self._spawn(work, f"query {promql[:40]}", lambda: _give_up([flight]))
+        return flight
 
     def _board(self, lane: Lane, objects: Objects, now: float) -> asyncio.Future[ObjectAnswer]:
         """Return the flight of a question that nobody has asked: at once and alone, or with the lane's next departure."""
@@ -189,14 +196,17 @@ class QueryCache:
     def _is_full(self) -> bool:
         return self._texts.flying + self._objects.flying >= WAITING_BYTES
 
-    def _from_sweep(self, lane: Lane, objects: Objects, now: float) -> ObjectAnswer | None:
-        """Return the answer that a fresh sweep holds, kept from now on as the question's own."""
+    def _find(self, lane: Lane, objects: Objects, now: float, oldest: float) -> tuple[ObjectAnswer, str] | None:
+        """Return an answer of less than `oldest` seconds ago, and where it was: one from a sweep is the question's own from now on."""
+        kept = self._objects.get((lane.query, objects))
+        if kept is not None and now - kept.asked < oldest:
+            return kept, "cache"
         swept = self._sweeps.get(lane.query)
-        if swept is None or now - swept.asked >= lane.freshness.ttl:
+        if swept is None or now - swept.asked >= oldest:
             return None
         answer = swept.pick(objects.namespace or "", objects.names)
         self._keep(lane, objects, answer)
-        return answer
+        return answer, "sweep"
 
     def _keep(self, lane: Lane, objects: Objects, answer: ObjectAnswer) -> None:
         self._objects.keep((lane.query, objects), answer, max(lane.freshness))
@@ -226,11 +236,9 @@ class QueryCache:
         """Answer what the last departure brought along: a question may have come while its answer was on its way."""
         now = self._clock.monotonic()
         for objects, flight in list(lane.departing.items()):
-            answer = self._objects.get((lane.query, objects))
-            if answer is None or now - answer.asked >= lane.freshness.ttl:
-                answer = self._from_sweep(lane, objects, now)
-            if answer is not None:
-                flight.set_result(answer)
+            found = self._find(lane, objects, now, lane.freshness.young)
+            if found is not None:
+                flight.set_result(found[0])
                 del lane.departing[objects]
 
     async def _depart(self, lane: Lane, flights: Mapping[Objects, asyncio.Future[ObjectAnswer]]) -> None:
@@ -308,7 +316,7 @@ class QueryCache:
         fresh = 0
         for objects in lane.standing:
             kept = self._objects.get((lane.query, objects))
-            if kept is not None and now - kept.asked < lane.freshness.ttl:
+            if kept is not None and now - kept.asked < lane.freshness.young:
                 fresh += 1
                 if fresh > FRESH_PASSED:
                     return

@@ -10,7 +10,8 @@ import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
-from adapter.clients.querycache import Freshness, ObjectAnswer, QueryCache
+from adapter.clients.answers import Freshness, renewed
+from adapter.clients.querycache import ObjectAnswer, QueryCache
 from adapter.config.rulesfile import OnNaN
 from adapter.errors import (
     InternalError,
@@ -153,7 +154,7 @@ class Provider:
                 f"the server could not find the metric {question.metric} for {question.resource} {question.name}"
             )
         # what is scraped is as new as the last scrape whenever it is asked for
-        fresh_until = self._clock.monotonic() if answer.scraped else answer.asked + self._freshness_of(entry.rule).ttl
+        fresh_until = self._clock.monotonic() if answer.scraped else answer.asked + self._freshness_of(entry.rule).young
         return CustomAnswer(items, fresh_until, answer.fallbacks)
 
     async def external(self, question: ExternalQuestion) -> ExternalAnswer:
@@ -195,7 +196,7 @@ class Provider:
             if milli is not None:
                 labels = None if scalar else sample.labels
                 values.append(ExternalValue(question.metric, labels, milli, sample.time))
-        return ExternalAnswer(tuple(values), answer.asked + freshness.ttl)
+        return ExternalAnswer(tuple(values), answer.asked + freshness.young)
 
     # From the question to the entry.
 
@@ -375,7 +376,7 @@ class Provider:
     def _freshness_of(self, rule: Rule) -> Freshness:
         config = rule.config
         ttl = self._freshness.ttl if config.ttl is None else config.ttl
-        return Freshness(ttl, self._freshness.max_age if config.max_age is None else config.max_age)
+        return renewed(ttl, self._freshness.max_age if config.max_age is None else config.max_age)
 
 
 def _can_be_listed(resource: APIResource, namespace: str | None) -> bool:

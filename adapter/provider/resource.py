@@ -134,7 +134,7 @@ class ResourceProvider:
             raise _no_usage(question)
         given = [answer for answered in answers if answered is not None for answer in answered]
         whole = bool(answers) and None not in answers
-        fresh_until = min(answer.asked for answer in given) + self._freshness.ttl if whole else float("-inf")
+        fresh_until = min(answer.asked for answer in given) + self._freshness.young if whole else float("-inf")
         stands_in = any(answer.failure is not None for answer in given)
         return ResourceAnswer(tuple(items), rules.window, self._clock.wall(), fresh_until, stands_in)
 

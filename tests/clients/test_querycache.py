@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from adapter.clients import lanes, querycache
-from adapter.clients.answers import Answers, Freshness, ObjectAnswer, TextAnswer, weigh_question
+from adapter.clients.answers import Answers, Freshness, ObjectAnswer, TextAnswer, renewed, weigh_question
 from adapter.clients.lanes import Lanes
 from adapter.clients.querycache import QueryCache
 from adapter.errors import PrometheusError
@@ -24,6 +24,7 @@ from tests.support.waiting import other_work
 from tests.support.world import Outcome, compile_rule, scalar, vector
 
 FRESHNESS = Freshness(ttl=1.0, max_age=30.0)
+RENEWED = renewed(ttl=1.0, max_age=30.0)
 SUM = "sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)"
 HALF = "<<.Series>>{<<.LabelMatchers>>} * on (ns, pod) sum by (pod) (y{<<.LabelMatchers>>})"
 TOP = "topk(1, <<.Series>>{<<.LabelMatchers>>})"
@@ -738,6 +739,145 @@ async def test_objects_too_have_their_last_answer_stand_in(story: Story) -> None
     late = story.objects(query, "a", "p")
     await late
     assert kind_of(late) == "status"
+
+
+# --- asking ahead ------------------------------------------------------------------------------------------------------
+
+
+def number_of(task: asyncio.Task[object]) -> float:
+    """Return the one value of an answer that is there."""
+    answer = task.result()
+    assert isinstance(answer, TextAnswer | ObjectAnswer)
+    samples = answer.result.samples if isinstance(answer, TextAnswer) else answer.samples["p"]
+    return samples[0].value
+
+
+@pytest.mark.parametrize("kind", ["objects", "texts"])
+async def test_an_answer_near_its_end_is_used_while_it_is_asked_anew(story: Story, kind: str) -> None:
+    query = metric_query()
+
+    def ask(freshness: Freshness = RENEWED) -> asyncio.Task[object]:
+        return story.text("x", freshness) if kind == "texts" else story.objects(query, "a", "p", freshness=freshness)
+
+    def answer(number: int) -> None:
+        story.prometheus.answer(number, vector(({"ns": "a", "pod": "p"}, float(number))))
+
+    ask()
+    await story.settle()
+    answer(0)
+    await story.settle()
+    story.clock.advance(0.89)
+    young = ask()
+    assert len(await story.settle()) == 1
+    assert number_of(young) == 0
+    story.clock.advance(0.02)
+    strict = ask(FRESHNESS)
+    assert len(await story.settle()) == 1, "who does not want it causes no query"
+    assert number_of(strict) == 0
+    many = [ask() for _ in range(3)]
+    assert len(await story.settle()) == 2, "all the same, one query"
+    assert [number_of(task) for task in many] == [0, 0, 0], "which nobody waits for"
+    assert story.count("cache") == 5
+    story.clock.advance(0.09)
+    joined = ask()
+    assert len(await story.settle()) == 2
+    assert not joined.done(), "the old answer has ended"
+    answer(1)
+    await story.settle()
+    after = ask()
+    await story.settle()
+    assert [number_of(joined), number_of(after)] == [1, 1]
+    assert len(story.prometheus.asked) == 2
+    assert (story.count("query"), story.count("joined")) == (1, 1)
+    story.clock.advance(0.9)  # the new answer is of when it was asked for, 0.91 s in
+    ask()
+    assert len(await story.settle()) == 3
+
+
+@pytest.mark.parametrize("kind", ["objects", "texts"])
+async def test_a_failure_ahead_is_nobodys(story: Story, kind: str) -> None:
+    query = metric_query()
+
+    def ask() -> asyncio.Task[object]:
+        return story.text("x", RENEWED) if kind == "texts" else story.objects(query, "a", "p", freshness=RENEWED)
+
+    story.prometheus.reply = lambda _: vector(({"ns": "a", "pod": "p"}, 7.0))
+    await ask()
+    story.prometheus.reply = lambda _: PrometheusError("status", "HTTP status 503")
+    story.clock.advance(0.95)
+    for sent in (2, 3):
+        near = ask()
+        assert len(await story.settle()) == sent, "tried again by who comes next"
+        assert number_of(near) == 7
+    story.clock.advance(0.05)
+    assert stood_in(await ask(), near.result()) == "status"
+
+
+@pytest.mark.parametrize("kind", ["objects", "texts"])
+async def test_nothing_is_asked_ahead_while_too_much_waits(
+    story: Story, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = metric_query()
+
+    def ask() -> asyncio.Task[object]:
+        return story.text("x", RENEWED) if kind == "texts" else story.objects(query, "a", "p", freshness=RENEWED)
+
+    story.prometheus.reply = lambda _: vector(({"ns": "a", "pod": "p"}, 7.0))
+    await ask()
+    story.clock.advance(0.95)
+    monkeypatch.setattr(querycache, "WAITING_BYTES", 0)
+    near = ask()
+    assert len(await story.settle()) == 1
+    assert number_of(near) == 7
+
+
+async def test_what_is_asked_ahead_takes_the_others_along(story: Story) -> None:
+    query = metric_query()
+    story.prometheus.reply = named_objects
+    for name in ("p", "q", "r"):
+        await story.objects(query, "a", name, freshness=RENEWED)
+    story.clock.advance(0.95)
+    await story.objects(query, "a", "q", freshness=RENEWED)
+    assert (await story.settle())[3:] == ['sum(x{ns="a",pod=~"q|p|r"}) by (pod)']
+    story.clock.advance(0.5)
+    for name in ("p", "q", "r"):
+        await story.objects(query, "a", name, freshness=RENEWED)
+    assert len(await story.settle()) == 4
+
+
+async def test_nothing_is_asked_ahead_behind_a_query_of_its_lane(story: Story) -> None:
+    query = metric_query()
+    story.prometheus.reply = named_objects
+    await story.objects(query, "a", "p", freshness=RENEWED)
+    story.prometheus.reply = None
+    story.clock.advance(0.95)
+    fresh = story.objects(query, "a", "new", freshness=RENEWED)
+    assert (await story.settle())[1:] == ['sum(x{ns="a",pod=~"new|p"}) by (pod)'], "which takes it along"
+    near = story.objects(query, "a", "p", freshness=RENEWED)
+    await near
+    story.prometheus.answer(1)
+    await fresh
+    assert len(await story.settle()) == 2
+
+
+async def test_a_sweep_near_its_end_is_repeated_ahead(story: Story) -> None:
+    query = metric_query()
+    await make_busy(story, query, 4)
+    story.prometheus.answer(1)
+    await story.settle()
+    story.clock.advance(0.95)
+    first = story.objects(query, "b", "p", freshness=RENEWED)
+    await first
+    assert story.count("sweep") == 1
+    second = story.objects(query, "a", "q", freshness=RENEWED)
+    await second
+    assert (await story.settle())[2:] == [SWEEP]
+    story.prometheus.answer(2)
+    await story.settle()
+    story.clock.advance(0.5)
+    for namespace, name in (("a", "q"), ("b", "p"), ("b", "q")):
+        await story.objects(query, namespace, name, freshness=RENEWED)
+    assert len(await story.settle()) == 3
 
 
 # --- bounds ------------------------------------------------------------------------------------------------------------
