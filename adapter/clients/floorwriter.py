@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from adapter import errors
-from adapter.clients import kubernetes
+from adapter.clients import apifaults, kubernetes
 from adapter.clients.floormaps import FORM
 from adapter.clients.floors import FloorView
 from adapter.clients.writebudget import Kind
@@ -352,7 +352,7 @@ _OVER = "the term is over"
 def _may_help(error: errors.KubernetesError, stored: _Stored) -> bool:
     """Tell whether a write may succeed if it is made of what is stored by now."""
     gone = error.status == 404 and bool(stored.version)
-    return gone or error.status == 409 or is_overloaded(error) or error.reason == kubernetes.RESET
+    return gone or error.status == 409 or is_overloaded(error) or error.reason == apifaults.RESET
 
 
 def _size(uid: str, text: str | None) -> int:

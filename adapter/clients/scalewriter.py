@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from adapter import errors
-from adapter.clients import kubernetes
+from adapter.clients import apifaults, kubernetes
 from adapter.clients.objectlist import UNREADABLE
 from adapter.clients.writebudget import Kind
 from adapter.clients.writes import Writer, is_overloaded
@@ -82,11 +82,11 @@ class ScaleWriter:
             try:
                 return await self._put(target, wanted, resource_version)
             except errors.KubernetesError as error:
-                if not left or not (error.status == 409 or is_overloaded(error) or error.reason == kubernetes.RESET):
+                if not left or not (error.status == 409 or is_overloaded(error) or error.reason == apifaults.RESET):
                     raise
-                if error.reason == kubernetes.RESET:
+                if error.reason == apifaults.RESET:
                     reset = error
-                unsure = unsure or error.sent_twice or error.reason == kubernetes.RESET
+                unsure = unsure or error.sent_twice or error.reason == apifaults.RESET
             left -= 1
             wanted, resource_version = await self._look(target, again, reset, unsure=unsure)
         return None

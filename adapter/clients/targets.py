@@ -18,7 +18,8 @@ from typing import NamedTuple, Protocol
 
 from adapter import errors
 from adapter.clients import scaledocuments, targetforms
-from adapter.clients.kubernetes import TOO_DEEP, Body
+from adapter.clients.apifaults import TOO_DEEP
+from adapter.clients.kubernetes import Body
 from adapter.clients.mirror import Collection, Mirror, Part, WholeClient, in_steps
 from adapter.clients.objectlist import UNREADABLE, Form
 from adapter.clients.reflector import ReflectorStatus, Surroundings

@@ -11,7 +11,8 @@ from typing import Literal
 from adapter import errors
 from adapter.clients import kubernetes
 from adapter.clients.fence import Fence
-from adapter.clients.kubernetes import Body, KubernetesClient, Parameters
+from adapter.clients.kubernetes import Body, KubernetesClient
+from adapter.clients.sending import Parameters
 from adapter.clients.writebudget import Kind, WriteBudget
 from adapter.model.clock import Clock
 from adapter.monitoring import Monitoring

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from adapter.clients import floorwriter, kubernetes
+from adapter.clients import apifaults, floorwriter, kubernetes
 from adapter.clients.floors import FloorView
 from adapter.clients.floorwriter import ADOPTED, AGAIN, FloorWriter
 from adapter.errors import KubernetesError, NotLeadingError
@@ -350,7 +350,7 @@ async def test_what_had_no_answer_does_not_stay_published(process: Process, late
 async def test_a_lost_connection_is_looked_after(process: Process) -> None:
     """The write was made; what is stored shows that, and the entry counts as published after one more write."""
     writer_line = process.line
-    reset = KubernetesError(0, kubernetes.RESET, "closed")
+    reset = KubernetesError(0, apifaults.RESET, "closed")
     write = writer_line.write
     lost = 0
 

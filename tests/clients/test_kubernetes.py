@@ -20,7 +20,7 @@ from kubernetes_asyncio.client import Configuration
 from kubernetes_asyncio.config import kube_config
 
 from adapter import errors
-from adapter.clients import credentials, kubernetes
+from adapter.clients import apifaults, credentials, kubernetes
 from adapter.clients.kubernetes import KubernetesClient
 from adapter.clients.objectlist import ObjectMeta, WatchEvent
 from adapter.model.resources import BUILTIN, APIResource
@@ -323,7 +323,7 @@ def exceptions_of(*modules: Any) -> list[type[Exception]]:
     ],
 )
 def test_no_exception_of_a_library_is_unmapped(kind: type[Exception]) -> None:
-    assert issubclass(kind, kubernetes.FOREIGN)
+    assert issubclass(kind, apifaults.FOREIGN)
 
 
 @pytest.mark.parametrize(

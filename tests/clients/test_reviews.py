@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 from aiohttp import web
 
-from adapter.clients import kubernetes, reviews
+from adapter.clients import kubernetes, reviews, sending
 from adapter.clients.credentials import build_configuration
 from adapter.clients.reviews import ReviewClient, Throttle
 from adapter.errors import KubernetesError
@@ -297,4 +297,4 @@ async def test_reviews_take_their_turn(cluster: Cluster, clock: FakeClock) -> No
 
 def test_upstreams_limits() -> None:
     assert (reviews.RATE, reviews.BURST) == (200, 400)
-    assert (kubernetes.REVIEW_SECONDS, kubernetes.REVIEW_PAUSES) == (10.0, (0.5, 0.75, 1.125, 1.6875))
+    assert (sending.REVIEW_SECONDS, sending.REVIEW_PAUSES) == (10.0, (0.5, 0.75, 1.125, 1.6875))

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from adapter.clients import kubernetes
+from adapter.clients import kubernetes, sending
 from adapter.clients.floorwriter import FETCH_SECONDS
 from adapter.clients.objectlist import Form, ObjectEvent
 from adapter.errors import KubernetesError
@@ -138,7 +138,7 @@ class Line:
         content: bytes,
         *,
         content_type: str,
-        parameters: kubernetes.Parameters,
+        parameters: sending.Parameters,
         seconds: float,
         check: Callable[[], object],
     ) -> kubernetes.Body:
