@@ -19,24 +19,23 @@ from typing import Any, Self, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
 from adapter.clients.answers import (
-    OBJECT_BYTES,
     Answers,
     Freshness,
     ObjectAnswer,
     SweepAnswer,
     TextAnswer,
     weigh_question,
-    weigh_samples,
 )
 from adapter.clients.lanes import SWEEP_LIMIT, Lane, Lanes
+from adapter.clients.placing import PLACED_AT_ONCE, failure_of, pick, place
 from adapter.clients.prometheus import Querier
 from adapter.errors import PrometheusError
 from adapter.model.clock import Clock
-from adapter.model.metrics import QueryResult, Sample
+from adapter.model.metrics import QueryResult
 from adapter.monitoring import Monitoring, facts
 from adapter.rules import plan
 from adapter.rules.plan import Objects, PlannedQuery
-from adapter.rules.query import MetricQuery, index_samples
+from adapter.rules.query import MetricQuery
 from adapter.rules.queryrule import QueryRule
 
 __all__ = ["Freshness", "ObjectAnswer", "QueryCache", "TextAnswer"]
@@ -56,9 +55,6 @@ SWEPT_SAMPLES = 100_000
 FRESH_PASSED = 64
 """How many questions with fresh answers are passed over in search of those to take along. What stands behind more of them was
 asked so lately that it would be out of date before it is asked again, and looking at all would cost more than the query."""
-
-PLACED_AT_ONCE = 1_000
-"""How many samples of an answer are sorted out between two points at which other work may run."""
 
 _SOURCES = ("query", "joined", "cache", "sweep", "stale")
 
@@ -149,7 +145,7 @@ class QueryCache:
     async def _ask_unmergeable(self, query: MetricQuery, objects: Objects, freshness: Freshness) -> ObjectAnswer:
         """Ask a question that can only be asked as it is; equal texts still share a query."""
         answer = await self.ask(plan.ask_alone(query, objects).promql, freshness)
-        return ObjectAnswer(_pick(query, objects, answer.result), answer.asked, answer.failure)
+        return ObjectAnswer(pick(query, objects, answer.result), answer.asked, answer.failure)
 
     def _open_text(self, promql: str, freshness: Freshness) -> asyncio.Future[TextAnswer]:
         flight = self._texts.open(promql)
@@ -253,19 +249,20 @@ class QueryCache:
         results: list[QueryResult | PrometheusError] = []
         riding: list[Objects] = []
         if busy and lane.worth_sweeping():
-            swept = await self._sweep(lane)
+            sweep = plan.sweep(lane.query)
+            swept = await self._sweep(lane, sweep)
             if swept is not None:
-                planned, results = [plan.sweep(lane.query)], [swept]
+                planned, results = [sweep], [swept]
         if not planned:
             if busy:
                 riding = plan.companions(lane.query, wanted, self._due(lane, flights, now))
             planned = await _merge(lane.query, [*wanted, *riding])
             results = await self._send_all(planned)
-        failure = next(filter(None, map(_failure_of, results)), None)
+        failure = next(filter(None, map(failure_of, results)), None)
         if failure is not None:
             await self._recover(lane, flights, planned, failure)
             return
-        placed, doubled, size = await _place(lane.query, planned, results)
+        placed, doubled, size = await place(lane.query, planned, results)
         if doubled and any(query.kind is not plan.Kind.ALONE for query in planned):
             self._monitoring.dropped.labels(reason="duplicate").inc()
             self._unmergeable.add(lane.query.rule)
@@ -278,10 +275,9 @@ class QueryCache:
             lane.objects_seen = sum(map(len, placed.values()))
         await self._hand_out(lane, flights, (*wanted, *riding), answers)
 
-    async def _sweep(self, lane: Lane) -> QueryResult | PrometheusError | None:
+    async def _sweep(self, lane: Lane, sweep: PlannedQuery) -> QueryResult | PrometheusError | None:
         """Return what a sweep brings; None where that is too much to be read, and the lane is not swept any more."""
-        planned = plan.sweep(lane.query)
-        swept = await self._send(planned.promql, planned.kind, SWEPT_SAMPLES)
+        swept = await self._send(sweep.promql, sweep.kind, SWEPT_SAMPLES)
         if isinstance(swept, PrometheusError) and swept.kind == "size":
             lane.objects_seen = SWEEP_LIMIT
             return None
@@ -351,7 +347,7 @@ class QueryCache:
             _fail(flight, result)
             return
         try:
-            answer = ObjectAnswer(_pick(lane.query, objects, result), asked)
+            answer = ObjectAnswer(pick(lane.query, objects, result), asked)
         except PrometheusError as error:
             _fail(flight, error)
             return
@@ -398,22 +394,6 @@ def _busy() -> PrometheusError:
     return PrometheusError("busy", "too many questions wait for Prometheus")
 
 
-def _failure_of(result: QueryResult | PrometheusError) -> PrometheusError | None:
-    """Return why a result says nothing about objects: it is a failure, or no vector."""
-    if isinstance(result, PrometheusError) or result.type == "vector":
-        return result if isinstance(result, PrometheusError) else None
-    return PrometheusError("type", f"expected a vector, got a {result.type}")
-
-
-def _pick(query: MetricQuery, objects: Objects, result: QueryResult) -> dict[str, tuple[Sample, ...]]:
-    """Return the samples of the objects asked for; PrometheusError for an answer that is not a vector."""
-    failure = _failure_of(result)
-    if failure is not None:
-        raise failure
-    found = index_samples(result.samples, query.object_label)
-    return {name: found[name] for name in objects.names if name in found}
-
-
 async def _merge(query: MetricQuery, questions: Sequence[Objects]) -> list[PlannedQuery]:
     """Return the queries that answer the questions; other work may run between two."""
     planned: list[PlannedQuery] = []
@@ -422,32 +402,6 @@ async def _merge(query: MetricQuery, questions: Sequence[Objects]) -> list[Plann
             await asyncio.sleep(0)
         planned.append(one)
     return planned
-
-
-async def _place(
-    query: MetricQuery, planned: Sequence[PlannedQuery], results: Sequence[QueryResult | PrometheusError]
-) -> tuple[dict[str, dict[str, tuple[Sample, ...]]], bool, int]:
-    """Return the samples by namespace and name, whether some object had two where it should have one, and about how many bytes they take."""
-    placed: dict[str, dict[str, tuple[Sample, ...]]] = {}
-    doubled = False
-    size = 0
-    for one, result in zip(planned, results, strict=True):
-        assert isinstance(result, QueryResult)  # failures were dealt with before
-        size += weigh_samples(result.samples) + OBJECT_BYTES * len(result.samples)
-        for start in range(0, len(result.samples), PLACED_AT_ONCE):
-            if start:
-                await asyncio.sleep(0)
-            for (namespace, name), sample in plan.place_samples(
-                query, one, result.samples[start : start + PLACED_AT_ONCE]
-            ):
-                names = placed.setdefault(namespace, {})
-                earlier = names.get(name)
-                if earlier is None:
-                    names[name] = (sample,)
-                else:
-                    doubled = doubled or query.doubles(sample, earlier)
-                    names[name] = (*earlier, sample)
-    return placed, doubled, size
 
 
 def _fail(flight: asyncio.Future[Any], failure: PrometheusError) -> None:
