@@ -118,7 +118,7 @@ class Handler:
         self._documents = documents
         self._health = health
         self._access = access
-        self.own_metrics = self._monitoring = own_metrics
+        self.own_metrics = own_metrics
         self._clock = clock
         self._limits = limits
         self._routes: BoundedCache[str, _Remembered] = BoundedCache(
@@ -152,7 +152,7 @@ class Handler:
             else:
                 reply = await self._answer(request, target, route)
         except errors.TooManyRequestsError as error:
-            self._monitoring.too_many.labels(error.limit).inc()
+            self.own_metrics.too_many.labels(error.limit).inc()
             reply = _too_many(error)
         except Exception as error:  # noqa: BLE001 - the one place where failures become answers
             reply = _fail(_status_of(error, route), _form(request, route))
@@ -200,7 +200,7 @@ class Handler:
         if route.kind == "document":
             return await self._answer_document(request, route)
         if route.kind == "monitoring":
-            return Reply(200, self._monitoring.exposition().encode(), monitoring.CONTENT_TYPE)
+            return Reply(200, self.own_metrics.exposition().encode(), monitoring.CONTENT_TYPE)
         if route.kind == "debug" and self._autoscalers is not None:
             namespace, name = route.segments[-2:]
             status, document = self._autoscalers(namespace, name)
@@ -267,7 +267,7 @@ class Handler:
             times = {item.time for item in external.items}
             pieces, fresh_until = bodies.encode_external(version, external), external.fresh_until
         body = await _join(pieces)
-        freshness = self._monitoring.freshness.labels(route.labels.group)
+        freshness = self.own_metrics.freshness.labels(route.labels.group)
         now = self._clock.wall()
         for time in times:
             freshness.observe(now - time)
@@ -329,8 +329,8 @@ class Handler:
         """Note a request. Children are looked up once: finding them costs more than counting."""
         counter = self._counters.get((labels, status))
         if counter is None:
-            counter = self._counters[labels, status] = self._monitoring.requests.labels(*labels, str(status))
-            self._durations[labels] = self._monitoring.request_duration.labels(*labels)
+            counter = self._counters[labels, status] = self.own_metrics.requests.labels(*labels, str(status))
+            self._durations[labels] = self.own_metrics.request_duration.labels(*labels)
         counter.inc()
         self._durations[labels].observe(seconds)
 
