@@ -1,7 +1,7 @@
 """Whole objects of one kind, mirrored: what the scaler reads beyond names and labels.
 
 What lives here: `Mirror`, the reflector of whole objects, and `Collection`, the plain store of what is kept of them. Not here: what is
-kept of which kind (`podwatch`, `targets`, `autoscalers`). The law: what is kept is decoded straight into its own small form; the
+kept of which kind (`podwatch`, `targetkinds`, `autoscalers`). The law: what is kept is decoded straight into its own small form; the
 object as it came is gone with the step that decoded it.
 """
 

@@ -1,6 +1,6 @@
 """A Scale, and the part of a CustomResourceDefinition that says where objects keep what a Scale shows: from JSON.
 
-Not here: which of them are read, and when (`targets`). The law: unknown fields are ignored, absent ones have the API's defaults.
+Not here: which of them are read, and when (`targets`, `targetkinds`). The law: unknown fields are ignored, absent ones have the API's defaults.
 """
 
 import msgspec

@@ -1,7 +1,7 @@
 """What is kept of a scale target, whatever its kind, and how it is found in the objects of that kind.
 
 What lives here: where a kind keeps its replicas, the small decoder made for those places, the record, and who wrote the count last. Not
-here: which kinds are watched (`targets`). The law: the record says what a GET of the scale would have said, so a write against its version
+here: which kinds are watched (`targetkinds`). The law: the record says what a GET of the scale would have said, so a write against its version
 needs none.
 """
 

@@ -1,59 +1,30 @@
 """The targets of autoscalers: how many replicas each has and wants, from caches.
 
-What lives here: which kinds are watched and for how long, and what stands in where watching is not possible. Not here: what is kept of an
-object (`targetforms`), reflectors (`mirror`). The law: a kind is watched while somebody has a target of it and no longer; what is not
+What lives here: who follows which target, what is known of it, and what stands in where its kind is not watched: then the scale itself is
+read every few seconds. Not here: which kinds are watched (`targetkinds`), what is kept of an object (`targetforms`). The law: what is not
 known yet is said to be not known, never to be absent.
-
-Deployments, StatefulSets, ReplicaSets and ReplicationControllers are watched, and so is a custom kind whose CustomResourceDefinition says
-where it keeps its replicas; where only the watch is refused, they are listed every few seconds. For all others, and where the list
-is refused, the scale itself is read every few seconds.
 """
 
 import asyncio
-import contextlib
-import itertools
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import replace
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from adapter import errors
 from adapter.clients import scaledocuments, targetforms
-from adapter.clients.apifaults import TOO_DEEP
-from adapter.clients.kubernetes import Body
-from adapter.clients.mirror import Collection, Mirror, Part, WholeClient, in_steps
-from adapter.clients.objectlist import UNREADABLE, Form
+from adapter.clients.objectlist import UNREADABLE
 from adapter.clients.reflector import ReflectorStatus, Surroundings
 from adapter.clients.targetforms import Seen
+from adapter.clients.targetkinds import POLL_SECONDS, Client, Kind, Kinds, TargetKinds, is_refused
 from adapter.model.autoscaling import CrossVersionObjectReference
-from adapter.model.metrics import GroupResource
 from adapter.model.quoting import quote
-from adapter.model.resources import BUILTIN, APIResource, Catalogue
-
-POLL_SECONDS = 5.0
-"""How often a scale that is not watched is read, or the kind listed."""
+from adapter.model.resources import APIResource
 
 LINGER_SECONDS = 60.0
 """For how long a target that was asked for once, and is not followed, is kept at hand."""
 
-RETRY_SECONDS = 30.0
-"""How soon it is looked again for a kind that was not found, or a definition that could not be read."""
-
-DEFINITION_SECONDS = 600.0
-"""How soon it is looked again whether a definition has come to be readable, or to say where the replicas are."""
-
 _OTHER_PLACES = frozenset("/%?#\\")
 
 NOT_YET = "the scale is not yet known"
-_DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-
-_BUILT_IN: dict[tuple[str, str], Form[Seen]] = {
-    ("apps", "deployments"): targetforms.built_in(),
-    ("apps", "replicasets"): targetforms.built_in(),
-    ("apps", "statefulsets"): targetforms.built_in(),
-    ("", "replicationcontrollers"): targetforms.built_in(plain_selector=True),
-}
-_SCALED = Catalogue([each for each in BUILTIN if (each.group, each.plural) in _BUILT_IN])
-"""Known without asking the cluster."""
 
 
 class Target(NamedTuple):
@@ -81,26 +52,6 @@ class Unfound(NamedTuple):
     known: bool = True
 
 
-class Client(WholeClient, Protocol):
-    """The API server."""
-
-    def get(self, path: str) -> Awaitable[Body]:
-        """Return what is at `path`."""
-        ...
-
-
-class Kinds(Protocol):
-    """The kinds of the cluster; `apidiscovery.CatalogueSource`."""
-
-    def current(self) -> Catalogue:
-        """Return them; `errors.NotSyncedError` before they were read."""
-        ...
-
-    async def refresh(self) -> Catalogue:
-        """Read them again."""
-        ...
-
-
 # -- what is known -----------------------------------------------------------------------------------------------------------
 
 
@@ -113,52 +64,37 @@ class _Key(NamedTuple):
     name: str
 
 
-class _Kind:
-    """One kind that is targeted: its objects where they are watched (`mirrors` by namespace), and who wants which.
-
-    `decided` says whether it is known if it can be watched.
-    """
-
-    def __init__(self, resource: APIResource) -> None:
-        self.resource = resource
-        self.decided = False
-        self.mirrors: dict[str, Mirror[Seen]] = {}
-        self.objects: Collection[Seen] = Collection(self._changed, self._listed, targetforms.same_scale)
-        self.entries: dict[tuple[str, str], list[_Entry]] = {}
-        self.tasks: list[asyncio.Task[None]] = []
-
-    def _changed(self, namespace: str, name: str) -> None:
-        mirror = self.mirror_of(namespace)
-        if mirror is None or mirror.synced:  # else all are told when the first list is in
-            for entry in tuple(self.entries.get((namespace, name), ())):
-                entry.tell()
-
-    def _listed(self) -> Iterator[None]:
-        return in_steps(tuple(itertools.chain.from_iterable(self.entries.values())), _Entry.tell)
-
-    def mirror_of(self, namespace: str) -> Mirror[Seen] | None:
-        """Return what watches a namespace, None where nothing does, may or can."""
-        mirror = self.mirrors.get(namespace) or self.mirrors.get("")
-        return None if mirror is None or _is_in_vain(mirror.error) else mirror
-
-
 class _Entry:
-    """One target.
+    """One target, a `targetkinds.Member`.
 
     `meant` is the group and kind of the reference, `polled` what the reading of its scale came to last, where it is not watched.
     """
 
-    def __init__(self, key: _Key) -> None:
+    def __init__(self, targets: "Targets", key: _Key) -> None:
+        self._targets = targets
         self.key = key
+        self.place = key.namespace, key.name
         self.meant = key.api_version.rpartition("/")[0], key.kind
         self.followers: list[Followed] = []
-        self.kind: _Kind | None = None
+        self.kind: Kind | None = None
         self.polled: Seen | errors.KubernetesError | None = None
         self.polling: asyncio.Task[None] | None = None
 
     def tell(self) -> None:
         for followed in tuple(self.followers):
             followed.changed()
+
+    def look(self) -> Target | Unfound:
+        return self._targets.look(self)
+
+    def detach(self) -> None:
+        self.stop_polling()
+        self.kind = None
+
+    def stop_polling(self) -> None:
+        if self.polling is not None:
+            self.polling.cancel()
+            self.polling = self.polled = None
 
 
 class Followed:
@@ -189,29 +125,22 @@ class Targets:
     ) -> None:
         self._client = client
         self._around = surroundings
-        periods = surroundings.periods
-        self._listing = replace(surroundings, periods=replace(periods, relist=min(periods.relist, POLL_SECONDS)))
-        self._catalogue = kinds
-        self._known: tuple[Catalogue | None, dict[tuple[str, str], APIResource]] = None, _index(_SCALED)
-        self._namespaces = tuple(namespaces)
+        self._kinds = TargetKinds(client, surroundings, kinds, namespaces, self._tell_all)
         self._group: asyncio.TaskGroup | None = None
         self._entries: dict[_Key, _Entry] = {}
         self._asked: dict[_Key, tuple[Followed, float]] = {}
         self._swept = surroundings.clock.monotonic()
-        self._kinds: dict[GroupResource, _Kind] = {}
-        self._missed: dict[tuple[str, str], float] = {}
-        self._missing: set[tuple[str, str]] = set()
 
     async def run(self) -> None:
         """Watch what is followed until cancelled."""
         async with asyncio.TaskGroup() as group:
-            self._group = group
+            self._group = self._kinds.group = group
             try:
                 for entry in tuple(self._entries.values()):
                     self.look(entry)
                 await asyncio.Event().wait()
             finally:
-                self._group = None
+                self._group = self._kinds.group = None
 
     # -- questions -----------------------------------------------------------------------------------------------------
 
@@ -224,7 +153,7 @@ class Targets:
         key = _Key(namespace, reference.api_version, reference.kind, reference.name)
         entry = self._entries.get(key)
         if entry is None:
-            entry = self._entries[key] = _Entry(key)
+            entry = self._entries[key] = _Entry(self, key)
         followed = Followed(self, entry, changed)
         entry.followers.append(followed)
         self.look(entry)
@@ -253,7 +182,7 @@ class Targets:
 
     def status(self) -> tuple[ReflectorStatus, ...]:
         """Return what the watches say of themselves."""
-        return tuple(mirror.status() for kind in self._kinds.values() for mirror in kind.mirrors.values())
+        return self._kinds.status()
 
     def look(self, entry: _Entry) -> Target | Unfound:
         """Return what is known of a target, and see to it that more will be."""
@@ -263,138 +192,44 @@ class Targets:
         if key.name in {"", ".", ".."} or not _OTHER_PLACES.isdisjoint(key.name):
             return Unfound(f"invalid resource name {quote(key.name)}")  # it would lead to somewhere else
         kind = entry.kind
-        resource = self._resources().get(entry.meant)
+        resource = self._kinds.find(entry.meant)
         if kind is None or (resource is not None and resource.version != kind.resource.version):
             if resource is None:
                 return self._miss(entry)
-            kind = self._join(entry, resource)
+            kind = entry.kind = self._kinds.join(entry, resource)
         if not kind.decided:
-            self._decide(kind)
+            self._kinds.decide(kind)
             if not kind.decided:
                 return Unfound(NOT_YET, known=False)
         mirror = kind.mirror_of(key.namespace)
         if mirror is None or (entry.polling is not None and not mirror.synced):
             return self._look_at_polled(entry, kind)
-        self._stop_polling(entry)
+        entry.stop_polling()
         if not mirror.synced:
             return Unfound(f"{NOT_YET}: {mirror.error}" if mirror.error else NOT_YET, known=False)
         return _tell(key, kind.resource, kind.objects.find(key.namespace, key.name))
 
-    # -- kinds ---------------------------------------------------------------------------------------------------------
-
-    def _resources(self) -> dict[tuple[str, str], APIResource]:
-        """Return the resources that references may mean, by group and kind."""
-        with contextlib.suppress(errors.NotSyncedError):
-            current = self._catalogue.current()
-            if current is not self._known[0]:
-                self._known = current, _index(current) | _index(_SCALED)
-        return self._known[1]
-
     def _miss(self, entry: _Entry) -> Unfound:
-        """Have the cluster's kinds read again for one that is not among them, now and then."""
-        kind = group, name = entry.meant
-        now = self._around.clock.monotonic()
-        due = kind not in self._missed or now - self._missed[kind] >= RETRY_SECONDS
-        if due and kind not in self._missing and self._group is not None:
-            self._missing.add(kind)
-            self._group.create_task(self._refresh(kind), name=f"look-up of {name}")
-        if kind not in self._missed:
+        if not self._kinds.miss(entry.meant):
             return Unfound(NOT_YET, known=False)
+        group, name = entry.meant
         return Unfound(f"no matches for kind {quote(name)} in group {quote(group)}")
 
-    async def _refresh(self, kind: tuple[str, str]) -> None:
-        try:
-            await self._catalogue.refresh()
-            self._missed[kind] = self._around.clock.monotonic()
-        except errors.SourceError:
-            await self._around.sleep(RETRY_SECONDS)
-        finally:
-            self._missing.discard(kind)
+    def _tell_all(self, kind: tuple[str, str]) -> None:
         for entry in tuple(self._entries.values()):
             if entry.meant == kind:
                 entry.tell()
 
-    def _join(self, entry: _Entry, resource: APIResource) -> _Kind:
-        kind = self._kinds.get(resource.group_resource)
-        if kind is not None and kind.resource.version != resource.version:  # served in another version by now
-            self._end(kind)
-            kind = None
-        if kind is None:
-            kind = self._kinds[resource.group_resource] = _Kind(resource)
-        kind.entries.setdefault((entry.key.namespace, entry.key.name), []).append(entry)
-        entry.kind = kind
-        return kind
-
     def drop(self, entry: _Entry) -> None:
         """Forget a target that nobody follows any more; its kind with the last one."""
         del self._entries[entry.key]
-        self._stop_polling(entry)
-        kind, place = entry.kind, (entry.key.namespace, entry.key.name)
-        if kind is None:
-            return
-        kind.entries[place].remove(entry)
-        if not kind.entries[place]:
-            del kind.entries[place]
-        if not kind.entries:
-            self._end(kind)
-
-    def _end(self, kind: _Kind) -> None:
-        """Watch a kind no more; whoever wants one of it has to look for it anew."""
-        del self._kinds[kind.resource.group_resource]
-        for task in kind.tasks:
-            task.cancel()
-        for mirror in kind.mirrors.values():
-            mirror.abandon()
-        for entry in itertools.chain.from_iterable(kind.entries.values()):
-            self._stop_polling(entry)
-            entry.kind = None
-
-    def _decide(self, kind: _Kind) -> None:
-        """Begin to watch a kind, or to find out whether it can be watched."""
-        if self._group is None or kind.tasks:
-            return
-        key = kind.resource.group_resource
-        form = _BUILT_IN.get((key.group, key.resource))
-        if form is not None:
-            self._watch(kind, form)
-        else:
-            kind.tasks.append(self._group.create_task(self._define(kind), name=f"definition of {key}"))
-
-    async def _define(self, kind: _Kind) -> None:
-        """Read where a custom kind keeps its replicas, until that is said; then watch it."""
-        key = kind.resource.group_resource
-        while True:
-            form, pause = None, DEFINITION_SECONDS
-            try:
-                body = await self._client.get(f"{_DEFINITIONS}/{key.resource}.{key.group}")
-                form = scaledocuments.read_form(body.content, kind.resource.version)
-            except errors.KubernetesError as error:
-                pause = DEFINITION_SECONDS if _is_refused(error) else RETRY_SECONDS
-            except UNREADABLE:
-                form = None  # whatever that is, it says nothing
-            known, kind.decided = kind.decided, True
-            if form is not None:
-                self._watch(kind, form)
-                return
-            if not known:
-                for entry in tuple(itertools.chain.from_iterable(kind.entries.values())):
-                    self.look(entry)
-            await self._around.sleep(pause)
-
-    def _watch(self, kind: _Kind, form: Form[Seen]) -> None:
-        assert self._group is not None
-        kind.decided = True
-        for namespace in self._namespaces:
-            what = str(kind.resource.group_resource)
-            name = f"{what} in {namespace} (scaler)" if namespace else f"{what} (scaler)"
-            part = Part(kind.objects, namespace)
-            mirror = Mirror(form, kind.resource, self._client, self._listing, part, name=name, namespace=namespace)
-            kind.mirrors[namespace] = mirror
-            kind.tasks.append(self._group.create_task(mirror.run(), name=f"reflector of {name}"))
+        entry.stop_polling()
+        if entry.kind is not None:
+            self._kinds.leave(entry, entry.kind)
 
     # -- scales that are read ------------------------------------------------------------------------------------------
 
-    def _look_at_polled(self, entry: _Entry, kind: _Kind) -> Target | Unfound:
+    def _look_at_polled(self, entry: _Entry, kind: Kind) -> Target | Unfound:
         if entry.polling is None and self._group is not None and entry.followers:
             name = f"scale of {entry.key.kind} {entry.key.namespace}/{entry.key.name}"
             entry.polling = self._group.create_task(self._poll(entry, kind.resource), name=name)
@@ -402,21 +237,15 @@ class Targets:
         if polled is None:
             return Unfound(NOT_YET, known=False)
         if isinstance(polled, errors.KubernetesError):
-            return Unfound(_words_of(polled), known=_is_refused(polled))
+            return Unfound(_words_of(polled), known=is_refused(polled))
         return _tell(entry.key, kind.resource, polled)
-
-    @staticmethod
-    def _stop_polling(entry: _Entry) -> None:
-        if entry.polling is not None:
-            entry.polling.cancel()
-            entry.polling = entry.polled = None
 
     async def _poll(self, entry: _Entry, resource: APIResource) -> None:
         """Read the scale of a target again and again. What was read stays while the API server cannot be reached."""
         path = _scale_path(resource, entry.key)
         while True:
             before, found = entry.polled, await self._fetch(path, entry.key)
-            if isinstance(found, Seen) or not isinstance(before, Seen) or _is_refused(found):
+            if isinstance(found, Seen) or not isinstance(before, Seen) or is_refused(found):
                 entry.polled = found
             if not _is_same(before, entry.polled):
                 entry.tell()
@@ -429,26 +258,6 @@ class Targets:
             return error
         except UNREADABLE as error:
             return errors.KubernetesError(0, "Decode", f"cannot get {path}: the answer is no Scale ({error})")
-
-
-def _index(catalogue: Catalogue) -> dict[tuple[str, str], APIResource]:
-    """Return namespaced resources by group and kind, in the version that takes precedence. Lower case will do, as upstream."""
-    found: dict[tuple[str, str], APIResource] = {}
-    for resource in catalogue:
-        if resource.namespaced:
-            found.setdefault((resource.group, resource.kind), resource)
-            found.setdefault((resource.group, resource.kind.lower()), resource)
-    return found
-
-
-def _is_refused(error: errors.KubernetesError | None) -> bool:
-    """Tell whether the API server understood and said no: what may not be listed is read one by one."""
-    return error is not None and 400 <= error.status < 500 and error.status not in {410, 429}
-
-
-def _is_in_vain(error: errors.KubernetesError | None) -> bool:
-    """Tell whether a kind cannot be listed, be it for one object of it: the scales of the others are to be known all the same."""
-    return _is_refused(error) or (error is not None and error.reason == TOO_DEEP)
 
 
 def _is_same(one: Seen | errors.KubernetesError | None, other: Seen | errors.KubernetesError | None) -> bool:

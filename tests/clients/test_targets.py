@@ -12,7 +12,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from adapter import errors
-from adapter.clients import credentials, kubernetes, targetforms, targets
+from adapter.clients import credentials, kubernetes, targetforms, targetkinds, targets
 from adapter.clients.apidiscovery import CatalogueSource
 from adapter.clients.reflector import Periods, Surroundings
 from adapter.clients.targetforms import ScalePaths
@@ -188,10 +188,10 @@ async def test_what_was_asked_for_once_is_let_go() -> None:
         watched.web()
         watched.clock.advance(50)
         watched.targets.find("default", CrossVersionObjectReference("ReplicaSet", "x", "apps/v1"))
-        assert set(map(str, watched.targets._kinds)) == {"deployments.apps", "replicasets.apps"}
+        assert set(map(str, watched.targets._kinds._targeted)) == {"deployments.apps", "replicasets.apps"}
         watched.clock.advance(61)
         watched.targets.find("default", CrossVersionObjectReference("ReplicaSet", "y", "apps/v1"))
-        assert set(map(str, watched.targets._kinds)) == {"replicasets.apps"}
+        assert set(map(str, watched.targets._kinds._targeted)) == {"replicasets.apps"}
 
 
 async def test_followed_before_it_runs() -> None:
@@ -258,7 +258,7 @@ async def test_a_custom_kind_whose_definition_may_not_be_read_is_polled() -> Non
         cluster.scale("widgets", "w", 3, manager="me")
         await until(lambda: len(told) == count + 1)
         assert watched.web(WIDGET).replicas == 3
-        assert {targets.POLL_SECONDS, targets.DEFINITION_SECONDS} <= set(watched.pauses.taken)
+        assert {targetkinds.POLL_SECONDS, targetkinds.DEFINITION_SECONDS} <= set(watched.pauses.taken)
         assert "watch widgets" not in asked(cluster)
         cluster.fail(503, "get", "widgets/scale", times=6)
         for _ in range(20):
@@ -319,7 +319,7 @@ async def test_a_definition_that_could_not_be_read_is_read_again() -> None:
         cluster.fail(503, "get", "customresourcedefinitions", times=3)
         assert (await watched.until_found(WIDGET)).manager == "", "a scale does not tell"
         await until(lambda: watched.web(WIDGET).manager == "sandbox")
-        assert targets.RETRY_SECONDS in watched.pauses.taken
+        assert targetkinds.RETRY_SECONDS in watched.pauses.taken
 
 
 async def test_a_kind_that_is_served_in_another_version() -> None:
@@ -349,7 +349,7 @@ async def test_a_kind_that_nobody_serves_until_somebody_does() -> None:
         put_widgets(cluster)
         cluster.create(widget({"replicas": 2}))
         assert watched.targets.find("default", WIDGET).__class__ is Unfound
-        watched.clock.advance(targets.RETRY_SECONDS)
+        watched.clock.advance(targetkinds.RETRY_SECONDS)
         assert (await watched.until_found(WIDGET)).replicas == 2
 
 
@@ -357,7 +357,7 @@ async def test_while_kinds_cannot_be_read_nothing_is_known() -> None:
     async with Cluster() as cluster, watching(cluster) as watched:
         await cluster.down()
         assert watched.targets.find("default", WIDGET) == NOT_YET
-        await until(lambda: targets.RETRY_SECONDS in watched.pauses.taken)
+        await until(lambda: targetkinds.RETRY_SECONDS in watched.pauses.taken)
         assert watched.targets.find("default", WIDGET) == NOT_YET
         await cluster.up()
         put_widgets(cluster)
@@ -571,7 +571,7 @@ async def test_a_reference_to_nothing_that_is_followed_no_more() -> None:
         await watched.until_refused(WIDGET)
         watched.targets.follow("default", CrossVersionObjectReference("Gadget", "g", "example.com/v1"), lambda: None)
         followed.close()
-        await until(lambda: len(watched.targets._missed) == 2)
+        await until(lambda: len(watched.targets._kinds._missed) == 2)
 
 
 async def test_answers_that_are_none() -> None:
