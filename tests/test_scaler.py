@@ -13,6 +13,7 @@ from adapter.clients.autoscalerfiles import Read
 from adapter.clients.mirror import STEP
 from adapter.clients.reflector import Surroundings
 from adapter.config.options import Options
+from adapter.controller.origins import InFiles
 from adapter.controller.seams import Key
 from adapter.model.resources import BUILTIN, Catalogue
 from adapter.monitoring import FaultLog, Monitoring
@@ -93,8 +94,10 @@ async def test_a_term_begins_in_steps_and_ends_with_nothing(bench: Bench) -> Non
 async def test_what_goes_while_a_term_begins_does_not_come_back(bench: Bench) -> None:
     last = Key("default", f"web-{COUNT - 1}")
     async with leading(bench):
-        kept = tuple(each for key, each in bench.scaler._from_files.items() if key != last)
-        bench.scaler._adopt(Read(kept, ()))
+        origin = bench.scaler._origin
+        assert isinstance(origin, InFiles)
+        kept = tuple(each for key, each in origin._found.items() if key != last)
+        origin._adopt(Read(kept, ()))
         for _ in range(COUNT // STEP + 1):
             await asyncio.sleep(0)
 

@@ -91,7 +91,7 @@ def scaler() -> Any:
     kinds: Any = Kinds()
     parts = Parts(nothing, watching, kinds, nothing, lambda _: nothing, None, clock, monitoring, faults, lambda: 0.5)
     made = Scaler(Options(leader_elect=False), parts)
-    made._controller = Controller()  # type: ignore[assignment]
+    made._roster.controller = Controller()  # type: ignore[assignment]
     return made
 
 
@@ -106,11 +106,11 @@ def entry(scaler: Any, name: str, until: int, seen: str = "5", **more: Any) -> F
 async def test_what_was_adopted_is_adopted_once(scaler: Any) -> None:
     """The annotation goes and comes back: neither floor nor demotion of the beginning of the term comes with it."""
     scaler.rivals._hpas.put(hpa("10"))
-    await scaler._adopt_floors(Floors({"uid-web": entry(scaler, "web", 500)}))
-    assert [each[1] is not None for each in scaler._controller.put_with] == [True]
+    await scaler._natives.adopt_floors(Floors({"uid-web": entry(scaler, "web", 500)}))
+    assert [each[1] is not None for each in scaler._roster.controller.put_with] == [True]
     scaler.rivals._hpas.put(hpa("11", boosted=False))
     scaler.rivals._hpas.put(hpa("12"))
-    assert [each[1] is not None for each in scaler._controller.put_with] == [True, False]
+    assert [each[1] is not None for each in scaler._roster.controller.put_with] == [True, False]
 
 
 async def test_entries_of_who_is_gone_do_not_stay(scaler: Any) -> None:
@@ -126,16 +126,16 @@ async def test_entries_of_who_is_gone_do_not_stay(scaler: Any) -> None:
         "uid-unknown": entry(scaler, "unknown", 500),
     }
     floors = Floors(entries)
-    await scaler._adopt_floors(floors)
+    await scaler._natives.adopt_floors(floors)
     assert floors.wanted == {"uid-left": None, "uid-gone": None, "uid-demoted": None}
 
 
 async def test_a_fence_that_is_shut_for_a_moment_at_the_start(scaler: Any) -> None:
     scaler.rivals._hpas.put(hpa("10"))
     async with asyncio.timeout(3):
-        await scaler._adopt_floors(Floors({}, NotLeadingError()))
-    assert scaler._adopted
-    assert len(scaler._controller.put_with) == 1
+        await scaler._natives.adopt_floors(Floors({}, NotLeadingError()))
+    assert scaler._natives._adopted
+    assert len(scaler._roster.controller.put_with) == 1
 
 
 def test_a_status_from_before_its_own_shrink_shows_nothing() -> None:
