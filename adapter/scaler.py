@@ -65,7 +65,7 @@ class Parts:
     kinds: CatalogueSource
     provider: ScalerProvider
     usages_of: Callable[[PodWatch], ResourceProvider]
-    scraped: ScrapedValues | None
+    scraped: ScrapedValues
     clock: Clock
     monitoring: Monitoring
     faults: FaultLog
@@ -97,14 +97,10 @@ class Scaler:
         self._usages = parts.usages_of(self.pods)
         self.targets = Targets(client, watching, parts.kinds, namespaces)
         self.rivals = Rivals(client, watching, namespaces=namespaces, objects=self._files is not None)
-        wants: ScrapeWants | None = None
-        if parts.scraped is not None:
-            wants = ScrapeWants(parts.scraped, self.targets, self.pods)
-        self._wants = wants
-        self._roster = Roster(self.rivals, wants, self._shard, answers=options.scaler)
+        self._wants = ScrapeWants(parts.scraped, self.targets, self.pods)
+        self._roster = Roster(self.rivals, self._wants, self._shard, answers=options.scaler)
         self.rivals.changed = self._roster.rivals_changed
-        if parts.scraped is not None:
-            parts.scraped.subscribe_owners(self._roster.scraped)
+        parts.scraped.subscribe_owners(self._roster.scraped)
         period = instants.span_of(options.horizontal_pod_autoscaler_sync_period)
         self._natives = Natives(self._roster, self.rivals, parts.clock, parts.faults, period)
         self.floors: FloorView | None = None
@@ -136,9 +132,8 @@ class Scaler:
             "scaler: pods": self.pods.run(),
             "scaler: targets": self.targets.run(),
             "scaler: rivals": self.rivals.run(),
+            "scaler: scraped pods": self._wants.run(),
         }
-        if self._wants is not None:
-            found["scaler: scraped pods"] = self._wants.run()
         found["scaler: autoscalers" if self._files is None else "scaler: files"] = self._origin.run()
         if self.floors is not None:
             found["scaler: floors"] = self.floors.run()
@@ -155,11 +150,6 @@ class Scaler:
         return f"first list of {', '.join(waiting)} is not in" if waiting else None
 
     # -- who leads -----------------------------------------------------------------------------------------------------
-
-    @property
-    def leading(self) -> bool:
-        """Whether decisions are made here now."""
-        return self._roster.controller is not None
 
     def show(self, namespace: str, name: str) -> view.Shown:
         """Return what is known of an autoscaler, or who leads."""

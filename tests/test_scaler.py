@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,12 @@ class Kinds:
         return BUILTIN
 
 
+class Scraped:
+    """Nothing is scraped, so nobody is told."""
+
+    def subscribe_owners(self, finished: Callable[[str], None]) -> None: ...
+
+
 class Bench:
     """A scaler of autoscalers in files, on caches that never come in."""
 
@@ -50,11 +56,12 @@ class Bench:
         )
         nothing: Any = None
         kinds: Any = Kinds()
+        scraped: Any = Scraped()
         clock, self.monitoring = FakeClock(), Monitoring()
         faults = FaultLog(self.monitoring, clock)
         watching = Surroundings(nothing, clock, self.monitoring, faults, lambda: 0.0)
         parts = Parts(
-            nothing, watching, kinds, nothing, lambda _: nothing, None, clock, self.monitoring, faults, lambda: 0.5
+            nothing, watching, kinds, nothing, lambda _: nothing, scraped, clock, self.monitoring, faults, lambda: 0.5
         )
         self.scaler = Scaler(Options(autoscalers=str(folder), leader_elect=False), parts)
 
@@ -88,7 +95,7 @@ async def test_a_term_begins_in_steps_and_ends_with_nothing(bench: Bench) -> Non
         await until(lambda: bench.at_work() == COUNT)
 
         assert turns.count >= COUNT // STEP
-    assert (bench.at_work(), bench.scaler.leading) == (0, False)
+    assert (bench.at_work(), bench.scaler.show("default", "web-0").status) == (0, 503)
 
 
 async def test_what_goes_while_a_term_begins_does_not_come_back(bench: Bench) -> None:

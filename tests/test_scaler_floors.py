@@ -22,7 +22,7 @@ from adapter.monitoring import FaultLog, Monitoring
 from adapter.scaler import Parts, Scaler
 from tests.controller.test_boost import hpa as native
 from tests.support.clock import FakeClock
-from tests.test_scaler import Kinds
+from tests.test_scaler import Kinds, Scraped
 
 
 def hpa(version: str, *, boosted: bool = True, name: str = "web", **status: int) -> Any:
@@ -89,7 +89,8 @@ def scaler() -> Any:
     faults = FaultLog(monitoring, clock)
     watching = Surroundings(nothing, clock, monitoring, faults, lambda: 0.0)
     kinds: Any = Kinds()
-    parts = Parts(nothing, watching, kinds, nothing, lambda _: nothing, None, clock, monitoring, faults, lambda: 0.5)
+    scraped: Any = Scraped()
+    parts = Parts(nothing, watching, kinds, nothing, lambda _: nothing, scraped, clock, monitoring, faults, lambda: 0.5)
     made = Scaler(Options(leader_elect=False), parts)
     made._roster.controller = Controller()  # type: ignore[assignment]
     return made

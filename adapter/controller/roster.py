@@ -18,7 +18,7 @@ from adapter.provider.scrapewants import ScrapeWants
 class Roster:
     """All autoscalers that were read. `answers` says that this process answers for metrics, whosever shard it is."""
 
-    def __init__(self, rivals: Rivals, wants: ScrapeWants | None, shard: Shard, *, answers: bool) -> None:
+    def __init__(self, rivals: Rivals, wants: ScrapeWants, shard: Shard, *, answers: bool) -> None:
         self.controller: Controller | None = None
         """Who decides here; None while this process does not lead."""
         self._rivals = rivals
@@ -46,7 +46,7 @@ class Roster:
         if not key.is_native:
             self._rivals.put(autoscaler)
         owned = self._shard.owns(*key.plain)
-        if self._wants is not None and (owned or self._answers):
+        if owned or self._answers:
             # whoever leads, and whosever shard it is: this process answers for these pods, or will lead with what they have shown
             self._wants.put(autoscaler, key.name)
         return self.controller if owned else None
@@ -56,8 +56,7 @@ class Roster:
         self._unplace(key)
         if not key.is_native:
             self._rivals.remove(*key)
-        if self._wants is not None:
-            self._wants.remove(*key)
+        self._wants.remove(*key)
         if self.controller is not None:
             self.controller.remove(key)
 
