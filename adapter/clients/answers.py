@@ -46,7 +46,7 @@ def weigh_question(question: tuple[MetricQuery, Objects]) -> int:
     return query.weight + objects.weight
 
 
-_AHEAD = 0.1
+_AHEAD, _MOST_AHEAD = 0.1, 0.25
 
 
 class Freshness(NamedTuple):
@@ -66,8 +66,11 @@ class Freshness(NamedTuple):
 
 
 def renewed(ttl: float, max_age: float) -> Freshness:
-    """Return the freshness of answers that are asked anew in the last tenth of their `ttl`, so that seldom anybody waits for one."""
-    return Freshness(ttl, max_age, ttl * _AHEAD)
+    """Return the freshness of answers that are asked anew in the last tenth of their `ttl`, and the last quarter of a second at most.
+
+    That is enough for a query to come back; who comes once in a long `ttl` would have his answers asked anew for nobody.
+    """
+    return Freshness(ttl, max_age, min(ttl * _AHEAD, _MOST_AHEAD))
 
 
 class TextAnswer(NamedTuple):

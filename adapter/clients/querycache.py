@@ -56,6 +56,9 @@ FRESH_PASSED = 64
 """How many questions with fresh answers are passed over in search of those to take along. What stands behind more of them was
 asked so lately that it would be out of date before it is asked again, and looking at all would cost more than the query."""
 
+ASKED_AHEAD = 10
+"""While so many queries or questions are on their way, none is asked ahead: those that somebody waits for have half of the connections."""
+
 _SOURCES = ("query", "joined", "cache", "sweep", "stale")
 
 _Key = TypeVar("_Key", bound=Hashable)
@@ -104,7 +107,7 @@ class QueryCache:
         flight = self._texts.flights.get(promql)
         if kept is not None and age < freshness.ttl:
             self._count("cache")
-            if age >= freshness.young and flight is None and not self._is_full():
+            if age >= freshness.young and flight is None and self._may_ask_ahead():
                 self._open_text(promql, freshness)
             return kept
         self._count("joined" if flight else "query")
@@ -132,7 +135,7 @@ class QueryCache:
         if found is not None:
             answer, source = found
             self._count(source)
-            if now - answer.asked >= freshness.young and flight is None and not lane.draining and not self._is_full():
+            if now - answer.asked >= freshness.young and flight is None and not lane.draining and self._may_ask_ahead():
                 self._board(lane, objects, now)
             return answer
         self._count("joined" if flight else "query")
@@ -192,12 +195,18 @@ class QueryCache:
     def _is_full(self) -> bool:
         return self._texts.flying + self._objects.flying >= WAITING_BYTES
 
+    def _may_ask_ahead(self) -> bool:
+        return not self._is_full() and len(self._texts.flights) + len(self._objects.flights) < ASKED_AHEAD
+
     def _find(self, lane: Lane, objects: Objects, now: float, oldest: float) -> tuple[ObjectAnswer, str] | None:
-        """Return an answer of less than `oldest` seconds ago, and where it was: one from a sweep is the question's own from now on."""
+        """Return the newest answer, if it is of less than `oldest` seconds ago, and where it was.
+
+        One from a sweep is the question's own from now on.
+        """
         kept = self._objects.get((lane.query, objects))
-        if kept is not None and now - kept.asked < oldest:
-            return kept, "cache"
         swept = self._sweeps.get(lane.query)
+        if kept is not None and now - kept.asked < oldest and (swept is None or swept.asked <= kept.asked):
+            return kept, "cache"
         if swept is None or now - swept.asked >= oldest:
             return None
         answer = swept.pick(objects.namespace or "", objects.names)
@@ -221,19 +230,21 @@ class QueryCache:
 
     async def _drain(self, lane: Lane) -> None:
         """Send what waits, until nothing does."""
+        left = float("inf")
         while lane.waiting:
             lane.departing, lane.waiting = lane.waiting, {}
-            self._settle(lane)
+            self._settle(lane, left)
+            left = self._clock.monotonic()
             if lane.departing:
                 await self._depart(lane, lane.departing)
         lane.departing, lane.draining = {}, False
 
-    def _settle(self, lane: Lane) -> None:
-        """Answer what the last departure brought along: a question may have come while its answer was on its way."""
+    def _settle(self, lane: Lane, left: float) -> None:
+        """Answer what the last departure, of `left`, brought along: a question may have come while its answer was on its way."""
         now = self._clock.monotonic()
         for objects, flight in list(lane.departing.items()):
-            found = self._find(lane, objects, now, lane.freshness.young)
-            if found is not None:
+            found = self._find(lane, objects, now, lane.freshness.ttl)
+            if found is not None and found[0].asked >= left:
                 flight.set_result(found[0])
                 del lane.departing[objects]
 

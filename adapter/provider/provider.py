@@ -177,7 +177,7 @@ class Provider:
                     answer.result.samples, ages.result.samples, self._clock.wall() - rule.config.max_sample_age
                 )
                 self._drop("stale", len(answer.result.samples) - len(samples))
-                answer = answer._replace(failure=answer.failure or ages.failure)
+                answer = answer._replace(asked=min(answer.asked, ages.asked), failure=answer.failure or ages.failure)
         except (NamingError, TemplateError, UnsupportedSelectorError) as error:
             self._faults.met("render", "query cannot be made", str(error), rule.config.path)
             raise InternalError(UNFETCHED) from error

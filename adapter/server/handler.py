@@ -4,7 +4,7 @@
 about a quarter more CPU for a kept answer. Who may ask is decided before `_answer`, on the `Route` that
 `_answer` works from: what is kept is not kept by caller.
 
-A body is kept until its values are no longer fresh or the registry has changed; who asks the same in the same form
+A body is kept until its values are no longer young or the registry has changed; who asks the same in the same form
 within that time gets the same bytes. Failures are never kept.
 """
 

@@ -880,6 +880,92 @@ async def test_a_sweep_near_its_end_is_repeated_ahead(story: Story) -> None:
     assert len(await story.settle()) == 3
 
 
+@pytest.mark.parametrize("ttl", [1.0, 60.0])
+async def test_a_sweep_that_was_asked_ahead_answers_all_who_come_after(story: Story, ttl: float) -> None:
+    """Else one question about a pod would have a newer value than the next about the same pod."""
+    query, freshness = metric_query(), renewed(ttl, 60.0)
+    every = (("a", "p"), ("a", "q"), ("b", "p"), ("b", "q"))
+
+    def sweep_of(value: float) -> Callable[[str], Outcome]:
+        return lambda _: vector(*(({"ns": ns, "pod": pod}, value) for ns, pod in every))
+
+    async def ask(namespace: str, *names: str) -> set[float]:
+        answer = await story.cache.ask_objects(query, Objects(namespace, names), freshness, 4)
+        await story.settle()
+        return {samples[0].value for samples in answer.samples.values()}
+
+    story.prometheus.reply = sweep_of(1.0)
+    for each in every:
+        await ask(*each)
+    story.clock.advance(ttl)
+    for each in every:
+        await ask(*each)
+    assert story.prometheus.asked[-1] == SWEEP
+    for _ in range(2):  # so that all are standing questions, and have the sweep's answers as their own
+        story.clock.advance(freshness.young / 2)
+        story.prometheus.reply = sweep_of(2.0)
+        sent = len(story.prometheus.asked)
+        seen = [await ask("a", "p"), await ask("a", "p", "q"), *[await ask(*each) for each in every]]
+    assert story.prometheus.asked[sent:] == [SWEEP]
+    assert seen == [{1.0}, *[{2.0}] * 5], "who has it asked anew gets what there is"
+
+
+async def test_those_who_wait_take_precedence_over_what_is_asked_ahead(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(querycache, "ASKED_AHEAD", 3)
+    query = metric_query(TOP)
+    story.prometheus.reply = lambda _: vector(({"pod": "p"}, 1.0))
+    texts = ["a", "b", "c", "d", "e"]
+    for text in texts:
+        await story.text(text, RENEWED)
+    await story.objects(query, "a", "p", freshness=RENEWED)
+    story.prometheus.reply = None
+    story.clock.advance(0.95)
+    sent = len(await story.settle())
+    for text in texts:
+        await story.text(text, RENEWED)
+    await story.objects(query, "a", "p", freshness=RENEWED)
+    assert (await story.settle())[sent:] == ["a", "b", "c"]
+    story.text("new", RENEWED)
+    assert (await story.settle())[sent:] == ["a", "b", "c", "new"]
+
+
+@pytest.mark.parametrize("took", [0.5, 0.95])
+async def test_who_comes_during_a_query_gets_what_it_brings_along(story: Story, took: float) -> None:
+    query = metric_query()
+    story.prometheus.reply = named_objects
+    for name in ("p", "q"):
+        await story.objects(query, "a", name, freshness=RENEWED)
+    story.clock.advance(0.8)
+    await story.objects(query, "a", "new", freshness=RENEWED)
+    story.clock.advance(0.3)
+    story.prometheus.reply = None
+    first = story.objects(query, "a", "p", freshness=RENEWED)
+    sent = len(await story.settle())
+    assert story.prometheus.asked[-1] == 'sum(x{ns="a",pod=~"p|q"}) by (pod)'
+    second = story.objects(query, "a", "q", freshness=RENEWED)
+    await story.settle()
+    story.clock.advance(took)
+    story.prometheus.answer(sent - 1)
+    assert len(await story.settle()) == sent
+    assert [names_of(task) for task in (first, second)] == [{"p"}, {"q"}]
+
+
+async def test_who_takes_only_new_answers_gets_one_whoever_asks_beside(story: Story) -> None:
+    """The scaler asks so, in one lane with autoscalers that take older answers."""
+    query = metric_query()
+    story.prometheus.reply = named_objects
+    await story.objects(query, "a", "p", freshness=RENEWED)
+    story.clock.advance(0.8)
+    strict = story.objects(query, "a", "p", freshness=Freshness(0.25, 0.25))
+    other = story.objects(query, "a", "p", freshness=RENEWED)
+    await asyncio.gather(strict, other)
+    answer = strict.result()
+    assert isinstance(answer, ObjectAnswer)
+    assert answer.asked == story.clock.monotonic()
+
+
 # --- bounds ------------------------------------------------------------------------------------------------------------
 
 

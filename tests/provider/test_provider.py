@@ -116,6 +116,22 @@ async def test_external_items_with_old_samples_are_left_out() -> None:
         assert here.metric("fastpath_values_dropped_total", reason="stale") == 2
 
 
+async def test_ages_are_used_no_longer_than_values() -> None:
+    """Values and ages are asked anew ahead, and only the values come."""
+    ages: list[Outcome] = [vector(({}, WALL)), PrometheusError("timeout", "too slow")]
+
+    def answer(promql: str) -> Outcome:
+        return ages.pop(0) if "timestamp" in promql else vector(({}, 1.0))
+
+    async with world(AGED_EXTERNAL, answer=answer, lists=SERIES) as here:
+        begun = here.clock.monotonic()
+        assert (await external(here)).fresh_until == begun + 0.9
+        here.clock.advance(0.95)
+        await external(here)
+        await waiting.until(lambda: not ages)
+        assert (await external(here)).fresh_until == begun + 0.9
+
+
 async def test_without_the_option_no_age_is_asked_for() -> None:
     async with world(RULES, answer=lambda _: vector(({"pod": "a"}, 1.0)), lists=SERIES) as here:
         await custom(here, "/namespaces/web/pods/a/hits")
@@ -227,7 +243,7 @@ async def test_a_rule_says_how_long_answers_live() -> None:
         RULES + "  ttl: 5s\n  maxAge: 10s\n", answer=lambda _: vector(({"pod": "a"}, 1.0)), lists=SERIES
     ) as here:
         first = await here.provider.custom(custom_question("/namespaces/web/pods/a/hits"))
-        assert first.fresh_until == here.clock.monotonic() + 4.5
+        assert first.fresh_until == here.clock.monotonic() + 4.75
         here.clock.advance(4.9)
         await custom(here, "/namespaces/web/pods/a/hits")
         assert len(here.querier.asked) == 1

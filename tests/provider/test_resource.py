@@ -481,7 +481,7 @@ async def test_an_answer_says_whether_it_stands_in() -> None:
 async def test_an_answer_may_be_used_until_the_older_half_is_out_of_date() -> None:
     async with world(RULES, answer=usage(), running=pods("pod1")) as here:
         answer = await here.resource_provider.resource(resource_question("/pods"))
-        assert answer.fresh_until == here.clock.monotonic() + 1.0
+        assert answer.fresh_until == here.clock.monotonic() + 0.9
         nobody = await here.resource_provider.resource(resource_question("/namespaces/nowhere/pods"))
         assert nobody.fresh_until == -math.inf, "a pod may start at any moment"
 

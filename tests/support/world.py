@@ -6,8 +6,9 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
+from adapter.clients.answers import renewed
 from adapter.clients.informer import Described
-from adapter.clients.querycache import Freshness, QueryCache
+from adapter.clients.querycache import QueryCache
 from adapter.clients.scraper import Body, Endpoint
 from adapter.config import rulesfile
 from adapter.errors import PrometheusError, ScrapeError
@@ -34,7 +35,7 @@ from adapter.server import api
 from adapter.server.api import Question
 from tests.support.clock import FakeClock
 
-FRESHNESS = Freshness(ttl=1.0, max_age=30.0)
+FRESHNESS = renewed(ttl=1.0, max_age=30.0)
 
 Outcome = QueryResult | PrometheusError
 Labels = Mapping[str, str]
