@@ -5,6 +5,7 @@ since these may be much larger than what answers them; an answer is forgotten wh
 """
 
 import asyncio
+import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
@@ -169,13 +170,15 @@ class Answers(Generic[Key, Answer]):
         return kept[0].answer if kept else None
 
     def keep(self, key: Key, answer: Answer, seconds: float) -> None:
-        """Keep an answer until `seconds` after it was asked for; one larger than the whole room is not kept.
+        """Keep an answer until `seconds` after it was asked for, or until the one it replaces would have ended.
 
+        So one who takes nothing old leaves to others what may stand in for them. An answer larger than the whole room is not kept.
         A question counts twice: of those that were dropped or asked anew the cache remembers as many as it has, to know when they end.
         """
         weight = _ANSWER_BYTES + answer.size + 2 * self._weigh(key)
         if weight <= self._kept.maxsize:
-            self._kept[key] = (_Kept(answer, weight), answer.asked + seconds)
+            _, end = self._kept.get(key) or (None, -math.inf)
+            self._kept[key] = (_Kept(answer, weight), max(answer.asked + seconds, end))
 
     def open(self, key: Key) -> asyncio.Future[Answer]:
         """Return a new flight, forgotten when it lands. What nobody may use any more is forgotten on the way."""

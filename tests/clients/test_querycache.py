@@ -966,6 +966,32 @@ async def test_who_takes_only_new_answers_gets_one_whoever_asks_beside(story: St
     assert answer.asked == story.clock.monotonic()
 
 
+@pytest.mark.parametrize("kind", ["objects", "texts"])
+async def test_who_takes_only_new_answers_leaves_others_what_stands_in_for_them(story: Story, kind: str) -> None:
+    query = metric_query()
+
+    def ask(freshness: Freshness) -> asyncio.Task[object]:
+        return story.text("x", freshness) if kind == "texts" else story.objects(query, "a", "p", freshness=freshness)
+
+    numbers = iter((1.0, 2.0))
+    story.prometheus.reply = lambda _: vector(({"ns": "a", "pod": "p"}, next(numbers)))
+    await ask(FRESHNESS)
+    story.clock.advance(0.5)
+    newer = ask(Freshness(0.25, 0.25))
+    await newer
+    assert number_of(newer) == 2
+    story.prometheus.reply = lambda _: UNREACHABLE
+    story.clock.advance(29.4)
+    assert stood_in(await ask(FRESHNESS), newer.result()) == "unreachable"
+    strict = ask(Freshness(0.25, 0.25))
+    await strict
+    assert kind_of(strict) == "unreachable"
+    story.clock.advance(0.2)  # 30.1 s after the one that was to be kept so long
+    gone = ask(FRESHNESS)
+    await gone
+    assert kind_of(gone) == "unreachable"
+
+
 # --- bounds ------------------------------------------------------------------------------------------------------------
 
 
