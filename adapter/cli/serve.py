@@ -6,10 +6,9 @@ import logging
 import signal
 from collections.abc import Sequence
 
-import uvloop
-
 from adapter import app, monitoring
 from adapter.cli.version import version
+from adapter.clients.eventloop import Loop
 from adapter.config import flags
 from adapter.config.options import Options
 
@@ -26,7 +25,7 @@ def main(arguments: Sequence[str]) -> int:
     for notice in notices:
         _log.warning("flag", extra=monitoring.facts(notice=notice))
     gc.freeze()  # what is imported never becomes garbage: a full collection need not look at it, and pauses a third as long
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with asyncio.Runner(loop_factory=Loop) as runner:
         runner.run(_serve(options))
     return 0
 
