@@ -37,6 +37,7 @@ NUMBERS = {
     "one look-up in 15 s": relist._LOOKUP_GAP,
     "8 MiB wait": accesslog._ROOM // MIB,
     "20; others wait, 8 s": (PrometheusSettings().max_connections, PrometheusSettings().request_timeout),
+    "while 10 questions are on their way": querycache.ASKED_AHEAD,
     "| one answer | 64 MiB": PrometheusSettings().max_answer_bytes // MIB,
     "had 20,000 objects; not read beyond 100,000 samples": (lanes.SWEEP_LIMIT, querycache.SWEPT_SAMPLES),
     "128 MiB each": answers.KEPT_BYTES // MIB,
