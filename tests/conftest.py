@@ -10,6 +10,7 @@ from hypothesis import strategies
 
 pytest_plugins = [
     "tests.support.guards",
+    "tests.support.timeguard",
     "tests.support.prometheus",
     "tests.support.kubectl",
     "tests.support.tls",

@@ -1,5 +1,6 @@
 """Each guard catches what it is for and lets clean tests be. The leaking tests run in a process of their own."""
 
+import os
 import subprocess
 import sys
 import textwrap
@@ -132,19 +133,136 @@ LEAKING = {
     ),
     "time": (
         """
+        @pytest.mark.timeout(1)
         def test_time():
             time.sleep(60)
         """,
-        "Timeout (>2.0s)",
+        "Timeout (>1.0s)",
     ),
     "time_of_a_coroutine": (
         """
+        @pytest.mark.timeout(1)
         async def test_time_of_a_coroutine():
             await asyncio.sleep(60)
         """,
-        "Timeout (>2.0s)",
+        "~~~ task Task-",
+    ),
+    "time_in_a_background_task": (
+        """
+        @pytest.mark.timeout(1)
+        async def test_time_in_a_background_task():
+            # the signal arrives in this task, which keeps the processor; the test itself waits for what it does not do
+            async def spin():
+                while True:
+                    time.sleep(0.01)
+                    await asyncio.sleep(0)
+            spinning = asyncio.create_task(spin(), name="spinning")
+            await asyncio.Event().wait()
+            spinning.cancel()
+        """,
+        "~~~ task spinning",
+    ),
+    "time_in_a_group_of_tasks": (
+        """
+        @pytest.mark.timeout(1)
+        async def test_time_in_a_group_of_tasks(ticking):
+            # the group raises the interruption once more when its loop goes on for the teardown
+            async def spin():
+                while True:
+                    time.sleep(0.01)
+                    await asyncio.sleep(0)
+            async def watch():
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(spin(), name="spinning")
+            watching = asyncio.create_task(watch())
+            while not watching.cancelled():
+                await asyncio.sleep(0)
+        """,
+        "~~~ task spinning",
+    ),
+    "time_of_a_task_that_ignores_its_end": (
+        """
+        @pytest.mark.timeout(1)
+        async def test_time_of_a_task_that_ignores_its_end():
+            async def stay():
+                while True:
+                    try:
+                        await asyncio.sleep(60)
+                    except asyncio.CancelledError:
+                        pass
+            KEPT.append(asyncio.create_task(stay(), name="staying"))
+            await asyncio.sleep(60)
+        """,
+        "~~~ task staying",
+    ),
+    "time_of_a_swallowed_interruption": (
+        """
+        @pytest.mark.timeout(1)
+        def test_time_of_a_swallowed_interruption():
+            try:
+                time.sleep(60)
+            except BaseException:
+                pass
+        """,
+        "Timeout (>1.0s)",
     ),
 }
+
+# source, settings, what the process prints at its end
+ENDING = {
+    "swallows every interruption": (
+        """
+        @pytest.mark.timeout(1)
+        async def test_endless():
+            with subprocess.Popen(["sleep", "300"]):
+                asyncio.current_task().set_name("endless")
+                while True:
+                    try:
+                        await asyncio.sleep(60)
+                    except BaseException:
+                        pass
+        """,
+        ["timeout_grace=1"],
+        ["the time limit of the test is over", "~~~ thread MainThread", "~~~ task endless"],
+    ),
+    "keeps the interpreter lock": (
+        """
+        import ctypes, signal
+        @pytest.mark.timeout(1)
+        def test_endless():
+            signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])  # which would end the sleep
+            ctypes.PyDLL(None).sleep(300)
+        """,
+        ["timeout_grace=1"],
+        ["Timeout (0:00:03)!", "in test_endless"],
+    ),
+    "takes longer than the whole run may": (
+        """
+        @pytest.mark.timeout(300)
+        async def test_endless():
+            asyncio.current_task().set_name("endless")
+            await asyncio.sleep(300)
+        """,
+        ["run_timeout=2"],
+        ["the time limit of the run is over", "~~~ task endless"],
+    ),
+}
+
+
+def run_inner(root: Path, directory: Path, sources: list[str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run tests in a pytest of their own with the project's settings and guards."""
+    (directory / "test_inner.py").write_text(HEAD + "".join(map(textwrap.dedent, sources)))
+    plugins = ["-p", "tests.support.guards", "-p", "tests.support.timeguard", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", "-c", str(root / "pyproject.toml"), *plugins, *arguments]
+    return subprocess.run(
+        [*command, "test_inner.py"],
+        cwd=directory,
+        env={"PYTHONPATH": str(root), "PATH": os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=50,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -152,13 +270,7 @@ def reports(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     """Run all cases in one pytest with the project's settings; what was reported of each, "" when it passed."""
     directory = tmp_path_factory.mktemp("inner")
     sources = [*CLEAN.values(), *(source for source, _ in LEAKING.values())]
-    (directory / "test_inner.py").write_text(HEAD + "".join(map(textwrap.dedent, sources)))
-    root: Path = request.config.rootpath
-    settings = ["-c", str(root / "pyproject.toml"), "-p", "tests.support.guards", "-p", "no:cacheprovider"]
-    command = [sys.executable, "-m", "pytest", *settings, "--junit-xml=report.xml", "test_inner.py"]
-    done = subprocess.run(
-        command, cwd=directory, env={"PYTHONPATH": str(root)}, capture_output=True, text=True, check=False
-    )
+    done = run_inner(request.config.rootpath, directory, sources, "--junit-xml=report.xml")
     assert done.returncode == 1, done.stdout + done.stderr
     found: dict[str, str] = {}
     for case in ET.parse(directory / "report.xml").iter("testcase"):
@@ -176,6 +288,15 @@ def test_a_clean_test_passes(reports: dict[str, str], name: str) -> None:
 @pytest.mark.parametrize("name", LEAKING)
 def test_a_leaking_test_fails(reports: dict[str, str], name: str) -> None:
     assert LEAKING[name][1] in reports[name]
+
+
+@pytest.mark.parametrize("name", ENDING)
+def test_what_cannot_be_interrupted_ends_the_process(request: pytest.FixtureRequest, tmp_path: Path, name: str) -> None:
+    source, settings, expected = ENDING[name]
+    done = run_inner(request.config.rootpath, tmp_path, [source], *(f"--override-ini={each}" for each in settings))
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert [text for text in expected if text not in done.stderr] == [], done.stderr
+    assert " passed" not in done.stdout
 
 
 def test_every_case_was_run(reports: dict[str, str]) -> None:
