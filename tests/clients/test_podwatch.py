@@ -651,6 +651,7 @@ async def test_ten_thousand_changes_at_once(monkeypatch: pytest.MonkeyPatch) -> 
     client.begin.set()
     async with other_work() as turns:
         while not client.told.is_set():
+            assert not running.done(), running.exception()
             await asyncio.sleep(0)
             found = watch.select("ns-3", parse_selector("app=a3"))
             assert len(found) == each, "questions are answered meanwhile, and never with less than there is"

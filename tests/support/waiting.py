@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 
 
-async def until(condition: Callable[[], object], seconds: float = 1.5) -> None:
+async def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
     """Return as soon as `condition` holds; fail the test if it does not within `seconds`."""
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110 - what a server in the same loop has come to sets no event of ours
