@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import json
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +22,7 @@ from adapter.sandbox.prometheus import Prometheus
 from adapter.sandbox.series import SeriesSet
 from adapter.scaling import boost
 from adapter.server import issuing
-from tests.e2e import aggregation
+from tests.e2e import aggregation, watching
 from tests.e2e.aggregation import NAMESPACE, SERVICE
 from tests.e2e.clusters import ClusterUnderTest, Document
 from tests.e2e.conftest import WITH_CONTROLLERS, Fronted
@@ -136,21 +136,15 @@ class World(Loads):
         tasks = [asyncio.create_task(each) for each in watches]
         try:
             yield
-            assert not any(each.done() for each in tasks), "a watch ended"
+            failed = [each.exception() for each in tasks if each.done()]
+            assert failed == []
         finally:
             for each in tasks:
                 each.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _watch(self, path: str, see: Callable[[str, Document], None], **parameters: str) -> None:
-        async with self._session.get(path, params=parameters | {"watch": "1"}) as response:
-            assert response.status == 200, await response.text()
-            rest = b""
-            async for piece in response.content.iter_any():
-                *lines, rest = (rest + piece).split(b"\n")
-                for line in lines:
-                    event = json.loads(line)
-                    see(event["type"], event["object"])
+    def _watch(self, path: str, see: Callable[[str, Document], None], **parameters: str) -> Coroutine[Any, Any, None]:
+        return watching.follow(self._session, path, see, **parameters)
 
     def _saw_target(self, kind: str, document: Document) -> None:
         if kind != "DELETED":

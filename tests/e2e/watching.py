@@ -1,0 +1,90 @@
+"""A list and watch that goes on: an API server may end any watch, cleanly or with an ERROR event, and a client starts another.
+
+A watch begins at the version of a list, never without a version: the API server would first wait until its cache is as new as etcd,
+and answers `Too large resource version` where nothing of that kind changes meanwhile.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import aiohttp
+
+Document = dict[str, Any]
+
+PAUSE = 0.2
+"""Seconds before the next attempt."""
+
+
+async def follow(
+    session: aiohttp.ClientSession, path: str, see: Callable[[str, Document], None], **parameters: str
+) -> None:
+    """Call `see` with ADDED, MODIFIED or DELETED and the object, until cancelled.
+
+    A new list that finds other objects than were known becomes the events that were missed: no object is added twice.
+    """
+    known: dict[str, Document] = {}
+    while True:
+        version = await _list(session, path, known, see, parameters)
+        while version:
+            version = await _watch(session, path, known, see, parameters | {"resourceVersion": version})
+        await asyncio.sleep(PAUSE)
+
+
+async def _list(
+    session: aiohttp.ClientSession,
+    path: str,
+    known: dict[str, Document],
+    see: Callable[[str, Document], None],
+    parameters: dict[str, str],
+) -> str:
+    async with session.get(path, params=parameters) as response:
+        assert response.status == 200, await response.text()
+        found = await response.json()
+    kind = {"apiVersion": found["apiVersion"], "kind": found["kind"].removesuffix("List")}
+    items = {each["metadata"]["uid"]: kind | each for each in found["items"]}
+    for uid in known.keys() - items.keys():
+        see("DELETED", known.pop(uid))
+    for uid, item in items.items():
+        event = "MODIFIED" if uid in known else "ADDED"
+        known[uid] = item
+        see(event, item)
+    version: str = found["metadata"]["resourceVersion"]
+    return version
+
+
+async def _watch(
+    session: aiohttp.ClientSession,
+    path: str,
+    known: dict[str, Document],
+    see: Callable[[str, Document], None],
+    parameters: dict[str, str],
+) -> str:
+    """Follow one watch to its end; return the version at which the next goes on, "" where only a new list can."""
+    version = parameters["resourceVersion"]
+    query = parameters | {"watch": "1", "allowWatchBookmarks": "true"}
+    async with session.get(path, params=query) as response:
+        if response.status != 200:
+            return ""
+        async for line in _lines(response):
+            event, found = line["type"], line["object"]
+            if event == "ERROR":
+                return ""
+            version = found["metadata"]["resourceVersion"]
+            if event == "BOOKMARK":
+                continue
+            if event == "DELETED":
+                known.pop(found["metadata"]["uid"], None)
+            else:
+                known[found["metadata"]["uid"]] = found
+            see(event, found)
+    return version
+
+
+async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[Document]:
+    rest = b""
+    async for piece in response.content.iter_any():
+        *lines, rest = (rest + piece).split(b"\n")
+        for line in lines:
+            yield json.loads(line)
