@@ -8,9 +8,12 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from adapter.cli.version import version
+from adapter.config.yamltree import shown_text
 from adapter.demo import run
 from adapter.errors import Fault, InputError
 from adapter.model import durations
+
+_LAST_PORT = 65535
 
 DESCRIPTION = """\
 Run a small cluster, a Prometheus and the adapter with its fast-scaler, and show two workloads under the same load, which steps: one scaled
@@ -27,15 +30,17 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         "fastpath demo", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--for", dest="length", metavar="DURATION", help="end after this time, such as 20s or 5m")
-    parser.add_argument("--port", type=int, default=0, help="port of the adapter (default: any free one)")
+    parser.add_argument("--for", dest="length", metavar="DURATION", help="end after this time, such as 60s or 5m")
+    parser.add_argument("--port", default="0", help="port of the adapter (default: any free one)")
     own = parser.parse_args(arguments)
+    if not own.port.isascii() or not own.port.isdigit() or int(own.port[:6]) > _LAST_PORT:
+        raise InputError([Fault("--port", shown_text(own.port), f"expected a port from 0 to {_LAST_PORT}")])
     seconds = None
     if own.length is not None:
         try:
             seconds = durations.parse_go_duration(own.length)
         except ValueError as error:
-            raise InputError([Fault("--for", own.length, f"expected a duration such as 20s: {error}")]) from error
+            raise InputError([Fault("--for", own.length, f"expected a duration such as 60s: {error}")]) from error
     logging.basicConfig(level=logging.ERROR, format="%(levelname)s %(name)s: %(message)s")
-    asyncio.run(run.run(version(), seconds=seconds, port=own.port, console=Console()))
+    asyncio.run(run.run(version(), seconds=seconds, port=int(own.port), console=Console()))
     return 0

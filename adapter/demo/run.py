@@ -169,7 +169,8 @@ def _render(world: World, seen: Seen, now: float) -> RenderableType:
     title = f"replicas under the same load, now {world.load(now):.0f} requests in flight, 10 to a pod"
     plot = view.chart(seen.moments, LIMITS[1])
     table = view.readings_table(QUESTIONS, seen.readings, seen.history)
-    return view.render(title, plot, view.legend(fast, native), table, _reactions(world, now))
+    faulty = view.faults(seen.readings, seen.history)
+    return view.render(title, plot, view.legend(fast, native), table, faulty, _reactions(world, now))
 
 
 def _reactions(world: World, now: float) -> list[Reaction]:

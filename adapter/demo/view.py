@@ -3,6 +3,7 @@
 Values in, a screen out; it fits into 80 columns and 24 lines.
 """
 
+import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -109,15 +110,33 @@ def readings_table(
         summed = total(reading)
         cells = [str(len(reading.values)), "" if summed is None else f"{summed:.4g}", _sparkline(line)]
         if reading.error:
-            cells = ["", "", reading.error]
+            cells = ["", "", "not yet" if is_first(line) else "no value now"]
         table.add_row(question.metric, question.subject, *cells)
     return table
+
+
+def is_first(line: Sequence[float | None]) -> bool:
+    """Tell whether a question has not had a value yet: soon after the start that is no fault."""
+    return all(value is None for value in line)
+
+
+def faults(readings: Sequence[Reading], history: Sequence[Sequence[float | None]]) -> list[Text]:
+    """Return the errors of questions that had a value before and have none now."""
+    texts = [
+        reading.error for reading, line in zip(readings, history, strict=True) if reading.error and not is_first(line)
+    ]
+    return [Text(text, "red", no_wrap=True, overflow="ellipsis") for text in dict.fromkeys(texts)]
+
+
+def seconds_text(seconds: float) -> str:
+    """Return a reaction time. The demo does not look often enough to tell less than a tenth of a second from nothing."""
+    return "under 0.1 s" if seconds < 0.1 else f"{seconds:.1f} s"
 
 
 def reaction_line(reaction: Reaction) -> Text:
     """Return how long each took after a step of the load."""
     parts = [
-        f"{name} {'not yet' if seconds is None else f'{seconds:.1f} s'}"
+        f"{name} {'not yet' if seconds is None else seconds_text(seconds)}"
         for name, seconds in (("fast-scaler", reaction.fast), ("native chain", reaction.native))
     ]
     return Text(f"{reaction.text}, {reaction.ago:.0f} s ago: {', '.join(parts)}", no_wrap=True)
@@ -126,7 +145,7 @@ def reaction_line(reaction: Reaction) -> Text:
 def summary(reactions: Sequence[Reaction]) -> list[str]:
     """Return the two reaction times over all steps, for the end."""
     if not reactions:
-        return ["The load did not step in this time: let the demo run for 20 s or longer."]
+        return ["The load did not step in this time: let the demo run for 60 s or longer."]
     lines = ["From a step of the load to the Scale that is written:"]
     for name, times in (
         ("fast-scaler", [each.fast for each in reactions]),
@@ -134,21 +153,27 @@ def summary(reactions: Sequence[Reaction]) -> list[str]:
     ):
         known = [seconds for seconds in times if seconds is not None]
         if not known:
-            lines.append(f"  {name:<13} not yet, {max(each.ago for each in reactions):.1f} s after the step")
+            waited = max(each.ago for each in reactions)
+            lines.append(f"  {name:<13} not yet, {waited:.1f} s after the step; it can take half a minute: --for 60s")
         elif len(known) == 1:
-            lines.append(f"  {name:<13} {known[0]:.1f} s")
+            lines.append(f"  {name:<13} {seconds_text(known[0])}")
         else:
-            mean = sum(known) / len(known)
-            lines.append(f"  {name:<13} {mean:.1f} s (mean of {len(known)} steps; at most {max(known):.1f} s)")
+            half, most = statistics.median(known), max(known)
+            lines.append(f"  {name:<13} {seconds_text(half)} (p50 of {len(known)} steps; at most {seconds_text(most)})")
     return lines
 
 
 def render(
-    title: str, plot: RenderableType, about: RenderableType, table: Table, reactions: Sequence[Reaction]
+    title: str,
+    plot: RenderableType,
+    about: RenderableType,
+    table: Table,
+    faulty: Sequence[Text],
+    reactions: Sequence[Reaction],
 ) -> Group:
     """Return the whole screen."""
     lines = [reaction_line(each) for each in list(reactions)[-2:]] or [Text("the load steps in a moment", "dim")]
-    return Group(Text(title, "bold", no_wrap=True), plot, about, Text(), table, Text(), *lines)
+    return Group(Text(title, "bold", no_wrap=True), plot, about, Text(), table, *(faulty[:1] or [Text()]), *lines)
 
 
 def _mark(moment: Moment, count: int) -> str:

@@ -52,16 +52,22 @@ def test_the_chart_shows_the_last_moments() -> None:
 @pytest.mark.parametrize(
     ("reactions", "lines"),
     [
-        pytest.param([], ["The load did not step in this time: let the demo run for 20 s or longer."], id="no step"),
+        pytest.param([], ["The load did not step in this time: let the demo run for 60 s or longer."], id="no step"),
         pytest.param(
             [Reaction("load", 11.06, 0.52, None)],
-            ["  fast-scaler   0.5 s", "  native chain  not yet, 11.1 s after the step"],
+            [
+                "  fast-scaler   0.5 s",
+                "  native chain  not yet, 11.1 s after the step; it can take half a minute: --for 60s",
+            ],
             id="one step",
         ),
         pytest.param(
             [Reaction("load", 99.0, 0.4, 17.0), Reaction("load", 9.0, 0.6, None)],
-            ["  fast-scaler   0.5 s (mean of 2 steps; at most 0.6 s)", "  native chain  17.0 s"],
+            ["  fast-scaler   0.5 s (p50 of 2 steps; at most 0.6 s)", "  native chain  17.0 s"],
             id="two steps",
+        ),
+        pytest.param(
+            [Reaction("load", 9.0, 0.03, 0.1)], ["  fast-scaler   under 0.1 s", "  native chain  0.1 s"], id="at once"
         ),
     ],
 )
@@ -74,18 +80,29 @@ def test_the_screen_fits_a_terminal() -> None:
         Question("requests_in_flight", "web-fast, scraped each 1 s", "/a"),
         *[Question("queue_depth", "external, queue=orders", "/b")] * 3,
     ]
-    readings = [Reading({"web-0": "1500m"}), Reading({}, "no such metric"), Reading({}), Reading({"a": "3k"})]
-    history: list[list[float | None]] = [[None, 0.75, 1.5], [None] * 3, [], [1.0] * 50]
+    missing = "the server could not find the metric queue_depth for pods"
+    readings = [Reading({"web-0": "1500m"}), Reading({}, missing), Reading({}), Reading({}, missing)]
+    history: list[list[float | None]] = [[None, 0.75, 1.5], [None] * 3, [], [*[1.0] * 50, None]]
     reactions = [Reaction("load 18 to 58", 99.9, 12.3, None), Reaction("load 18 to 58", 9.0, 0.5, 29.9)] * 2
     console = Console(file=io.StringIO(), width=80, force_terminal=True, no_color=True)
     about = view.legend("6 (6 ready)", "2 (2 ready)")
     table = view.readings_table(questions, readings, history)
-    console.print(view.render("replicas", view.chart([Moment(6, 6, 2)] * 99, 8), about, table, reactions))
+    faulty = view.faults(readings, history)
+    console.print(view.render("replicas", view.chart([Moment(6, 6, 2)] * 99, 8), about, table, faulty, reactions))
     assert isinstance(console.file, io.StringIO)
     screen = "".join(part.partition("m")[2] if number else part for number, part in enumerate(console.file.getvalue().split("\x1b[")))  # fmt: skip
 
-    for expected in ("fast-scaler 6 (6 ready)", "1.5", "·▄█", "no such metric", "99 s ago", "fast-scaler 0.5 s"):
+    for expected in (
+        "fast-scaler 6 (6 ready)",
+        "1.5",
+        "·▄█",
+        "not yet",
+        "no value now",
+        "99 s ago",
+        "fast-scaler 0.5 s",
+    ):
         assert expected.replace("99 s", "100 s") in screen
+    assert screen.count(missing[:40]) == 1, "a metric that has not come yet is no fault"
     assert len(screen.splitlines()) <= 23, "and a line for the cursor"
     assert max(map(len, screen.splitlines())) <= 80
 
@@ -93,6 +110,6 @@ def test_the_screen_fits_a_terminal() -> None:
 def test_before_the_first_step() -> None:
     console = Console(file=io.StringIO(), width=80)
     table = view.readings_table([], [], [])
-    console.print(view.render("replicas", view.chart([], 2), view.legend("2", "2"), table, []))
+    console.print(view.render("replicas", view.chart([], 2), view.legend("2", "2"), table, [], []))
     assert isinstance(console.file, io.StringIO)
     assert "the load steps in a moment" in console.file.getvalue()
