@@ -27,6 +27,7 @@ metrics and what earlier syncs left behind. No cluster is asked. docs/evaluate.m
 """
 
 _LINES = "JSON documents on lines of their own need --jsonl"
+_NO_LINES = "expected a JSON document on each line: give YAML, or JSON over several lines, without --jsonl"
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -58,14 +59,18 @@ class _Invalid(msgspec.Struct):
 
 
 def _evaluate_lines(paths: Iterable[str]) -> int:
-    """Answer each line as it comes; blank ones are none."""
+    """Answer each line as it comes; blank lines are skipped."""
     status = 0
     out = sys.stdout.buffer
     for file in paths:
+        first = True
         with _open(file) as stream:
             for line in stream:
                 if not line.strip():
                     continue
+                if first and not line.lstrip().startswith(b"{"):
+                    print(f"fastpath evaluate: {files.name_of(file)}: {_NO_LINES}", file=sys.stderr)
+                first = False
                 try:
                     read = document.read_json(line)
                     answer = result.to_json(result.show(read, result.evaluate(read)))

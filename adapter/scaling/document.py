@@ -165,7 +165,17 @@ def read_json(text: bytes, source: str = "") -> Document:
         tree = msgspec.json.decode(text)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise _not_json(error, source) from None  # what is wrong with its meaning was met first
-    raise formfaults.explain(wrong, tree, source)
+    raise _misshapen(wrong, tree, source)
+
+
+def _misshapen(wrong: str, tree: object, source: str) -> InputError:
+    """Return what is wrong with the form of a document; an object of the cluster in its place is named as such."""
+    kind = tree.get("kind") if isinstance(tree, dict) and "hpa" not in tree else None
+    if not isinstance(kind, str):
+        return formfaults.explain(wrong, tree, source)
+    place = "it belongs under hpa" if kind == "HorizontalPodAutoscaler" else "its key is hpa, scale or an item of pods"
+    expected = f"expected a document with now, hpa and scale, not a single object: {place} (docs/evaluate.md)"
+    return InputError([Fault("kind", formfaults.shown(kind), expected, source)])
 
 
 def _not_json(error: Exception, source: str) -> InputError:
@@ -178,7 +188,7 @@ def read_plain(tree: object, source: str = "") -> Document:
     try:
         document = msgspec.convert(tree, Document, dec_hook=decode_scalar)
     except msgspec.ValidationError as error:
-        raise formfaults.explain(str(error), tree, source) from None
+        raise _misshapen(str(error), tree, source) from None
     return _checked(document, source)
 
 

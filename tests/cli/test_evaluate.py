@@ -176,6 +176,39 @@ def test_an_invalid_line_has_its_line(stdin: Callable[[bytes], None], capfd: pyt
     assert "invalid" not in results[5]
 
 
+def test_a_file_that_has_no_json_lines(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = _write(tmp_path / "friday.yaml", "now: 2026-01-31T12:00:00Z\nhpa: {}\n")
+
+    status, out, err = _run(["--jsonl", path], capfd)
+
+    assert (status, len(out.splitlines())) == (2, 2)
+    assert err == (
+        f"fastpath evaluate: {path}: expected a JSON document on each line: "
+        "give YAML, or JSON over several lines, without --jsonl\n"
+    )
+
+
+@pytest.mark.parametrize("text", ["kind: {}\nspec: {{}}\n", '{{"kind": "{}", "spec": {{}}}}'])
+@pytest.mark.parametrize(
+    ("kind", "place"),
+    [
+        ("HorizontalPodAutoscaler", "it belongs under hpa"),
+        ("Deployment", "its key is hpa, scale or an item of pods"),
+    ],
+)
+def test_an_object_of_the_cluster_in_place_of_a_document(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], text: str, kind: str, place: str
+) -> None:
+    path = _write(tmp_path / "hpa.yaml", text.format(kind))
+
+    status, out, err = _run([path], capfd)
+
+    assert (status, out) == (2, "")
+    assert err.endswith(
+        f'kind: "{kind}": expected a document with now, hpa and scale, not a single object: {place} (docs/evaluate.md)\n'
+    )
+
+
 @pytest.mark.integration
 @pytest.mark.timeout(60)
 def test_lines_are_answered_as_they_come() -> None:
