@@ -132,9 +132,12 @@ def _advice(name: str, who: str, found: Registration) -> str:
     if found.available != "True" and found.reason in _GONE:
         return f"nothing serves it: if nobody needs it any more, kubectl delete apiservice {name}"
     _, _, group = name.partition(".")
+    move = f"move what reads external metrics off {who} first (one server only can have the group)"
+    if who == _KNOWN["prometheus-adapter"]:
+        move = "switch it over as docs/migrate-from-prometheus-adapter.md says in step 4"
     steps = {
         "custom.metrics.k8s.io": "run both side by side and switch over as docs/migrate-from-prometheus-adapter.md says",
-        "external.metrics.k8s.io": f"move what reads external metrics off {who} first (one server only can have the group)",
+        "external.metrics.k8s.io": move,
         "metrics.k8s.io": f"keep {who}, which is all that CPU and memory need, unless it is to be replaced",
     }
     return f"{steps[group]}; or leave it out: {_leave_out(name)}"

@@ -92,6 +92,18 @@ def test_what_to_do_depends_on_the_group(name: str, words: str) -> None:
     assert f"no {name.partition('.')[2]} in --groups" in finding.advice
 
 
+@pytest.mark.parametrize(
+    ("service", "words"),
+    [
+        ("prometheus-adapter", "switch it over as docs/migrate-from-prometheus-adapter.md says in step 4"),
+        ("keda-operator-metrics-apiserver", "move what reads external metrics off KEDA first"),
+    ],
+)
+def test_external_metrics_of_prometheus_adapter_are_switched_over(service: str, words: str) -> None:
+    finding = apiservices.judge("v1beta1.external.metrics.k8s.io", _found(ServiceReference("m", service)), OURS)
+    assert finding.advice.startswith(words)
+
+
 @pytest.mark.parametrize("reason", ["ServiceNotFound", "EndpointsNotFound", "MissingEndpoints"])
 def test_one_that_nobody_serves_may_be_deleted(reason: str) -> None:
     found = _found(ServiceReference("a", "b"), available="False", reason=reason)
