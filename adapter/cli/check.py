@@ -16,6 +16,7 @@ from adapter import app, monitoring
 from adapter.cli import evidence, report, why
 from adapter.config import checkflags
 from adapter.config.checkflags import CheckOptions
+from adapter.config.rulesfile import RulesConfig
 from adapter.errors import Fault, KubernetesError, PrometheusError
 from adapter.monitoring import FaultLog, Monitoring
 from adapter.rules import absence, diagnosis, faults, lint, resource_sketch, sketch
@@ -26,10 +27,11 @@ from adapter.rules.trace import Lists
 
 # A query for all objects of a metric with more series than this is not asked for the sake of an example.
 _EXAMPLE_SERIES = 20_000
+_NO_SAMPLE = "the query has no sample now, so nothing is served: compare its series and labels with those in Prometheus"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Check files; 0 when all is well (warnings included), 2 for faults, 1 when Prometheus or the API server cannot be asked."""
+    """Check files; see the exit statuses in `checkflags.render_help`."""
     if checkflags.asks_for_help(arguments):
         print(checkflags.render_help(), end="")
         return 0
@@ -52,6 +54,7 @@ async def _check(options: CheckOptions, question: why.Question | None) -> int:
     own_metrics = Monitoring()
     fault_log = FaultLog(own_metrics, clock)
     unreachable: list[str] = []
+    absent = warned = False
     async with AsyncExitStack() as stack:
         cluster = await evidence.open_cluster(options.options, clock, fault_log, stack)
         catalogue, notes = evidence.assumed_catalogue(parsed.config)
@@ -71,19 +74,29 @@ async def _check(options: CheckOptions, question: why.Question | None) -> int:
             story = await why.explain(question, prometheus, cluster, catalogue, ruleset, left_out)
             print(_encode(story.document()) if options.output == "json" else story.text(), end="")
             unreachable += story.unreachable
+            absent = not story.served
         else:
             reports, failures = await _reports(options, ruleset, prometheus, notes)
             unreachable += failures
             resource, failures = await _resource_reports(ruleset, prometheus)
             unreachable += failures
-            document = report.build_document(reports, resource, all_faults)
-            text = report.render_text(reports, resource)
+            general = _general(parsed.config, all_faults)
+            document = report.build_document(reports, resource, general, all_faults)
+            text = report.render_text(reports, resource, general)
+            warned = report.count_warnings(reports, resource, general) > 0
             print(_encode(document) if options.output == "json" else text, end="")
     for line in (*map(str, all_faults), *dict.fromkeys(unreachable)):
         print(f"fastpath check: {line}", file=sys.stderr)
-    if all_faults:
+    if all_faults or (options.strict and warned):
         return 2
-    return 1 if unreachable else 0
+    return 1 if unreachable or absent else 0
+
+
+def _general(config: RulesConfig, found: Sequence[Fault]) -> list[Fault]:
+    """Return the warnings about all files together."""
+    if config.rules or config.external_rules or config.resource_rules or found:
+        return []
+    return [Fault("rules", "", "the files have no rule, so nothing is served")]
 
 
 async def _reports(
@@ -106,7 +119,11 @@ async def _reports(
         unread = str(answer) if isinstance(answer, PrometheusError) else ""
         asked = await _ask_example(each, prometheus) if prometheus and not unread else None
         failures += _failures(answer, asked)
-        reports.append(report.RuleReport(each, mine, unread, asked))
+        refused = [
+            *_refusals(f"{config.path}.seriesQuery", answer, config.source, config.line),
+            *_refusals(f"{config.path}.metricsQuery", asked, config.source, config.line),
+        ]
+        reports.append(report.RuleReport(each, (*mine, *refused), unread, asked))
     return reports, failures
 
 
@@ -120,8 +137,19 @@ async def _resource_reports(
     for made in resource_sketch.sketch(ruleset.resource):
         asked = await prometheus.ask(made.example.everything) if prometheus and made.example.promql else None
         failures += _failures(asked)
-        reports.append(report.ResourceReport(made, ruleset.resource.config, asked))
+        config = ruleset.resource.config
+        found = [*made.warnings, *_refusals(made.path, asked, config.source, config.line)]
+        if asked is not None and not isinstance(asked, PrometheusError) and not asked.samples:
+            found.append(Fault(made.path, "", _NO_SAMPLE, config.source, config.line))
+        reports.append(report.ResourceReport(made._replace(warnings=tuple(found)), config, asked))
     return reports, failures
+
+
+def _refusals(path: str, answer: object, source: str, line: int) -> list[Fault]:
+    """Return a warning where Prometheus refuses a query."""
+    if isinstance(answer, PrometheusError) and answer.kind in diagnosis.OF_THE_QUERY:
+        return [Fault(path, "", f"Prometheus refuses the query: {answer}", source, line)]
+    return []
 
 
 def _failures(*answers: object) -> list[str]:

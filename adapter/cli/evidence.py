@@ -15,7 +15,7 @@ from adapter.clients import credentials, kubernetes, objectlist
 from adapter.clients.discovery import SeriesLister
 from adapter.clients.kubernetes import KubernetesClient
 from adapter.clients.prometheus import PrometheusClient, Querier
-from adapter.clients.rulesfiles import RulesFiles
+from adapter.clients.rulesfiles import EMPTY, RulesFiles
 from adapter.config import chart, rulesfile
 from adapter.config.checkflags import STDIN
 from adapter.config.options import Options
@@ -46,7 +46,9 @@ def read_texts(files: Sequence[str], fatal: list[Fault]) -> list[tuple[str, str]
 def parse(files: Sequence[str]) -> Parsed:
     """Return what the files say together, the values of the chart converted."""
     fatal: list[Fault] = []
-    parsed = [_parse(text, source) for source, text in read_texts(files, fatal)]
+    texts = read_texts(files, fatal)
+    fatal += [Fault("", source, EMPTY) for source, text in texts if not text.strip()]
+    parsed = [_parse(text, source) for source, text in texts]
     merged, doubled = rulesfile.merge([one.config for one in parsed])
     return Parsed(
         merged,

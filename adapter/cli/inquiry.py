@@ -17,11 +17,15 @@ SHOWN_VALUES = 5
 
 @dataclass(slots=True)
 class Story:
-    """What was found about a metric, in sections, and the sentence at the end. `unreachable`: who could not be asked."""
+    """What was found about a metric, in sections, and the sentence at the end.
+
+    `served`: an autoscaler that asks for it gets a value. `unreachable`: the servers that could not be asked.
+    """
 
     metric: str
     sections: list[tuple[str, list[str]]] = field(default_factory=list)
     conclusion: str = ""
+    served: bool = False
     unreachable: list[str] = field(default_factory=list)
 
     def section(self, title: str) -> list[str]:
@@ -38,7 +42,7 @@ class Story:
     def document(self) -> dict[str, Any]:
         """Return it for programs."""
         steps = [{"title": title, "lines": [line.strip() for line in lines]} for title, lines in self.sections]
-        return {"metric": self.metric, "steps": steps, "conclusion": self.conclusion}
+        return {"metric": self.metric, "steps": steps, "served": self.served, "conclusion": self.conclusion}
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,15 +39,27 @@ class ResourceReport(NamedTuple):
     answer: Answer | None = None
 
 
-def render_text(reports: Sequence[RuleReport], resource: Sequence[ResourceReport]) -> str:
-    """Return the report for people: a block for each rule and for each query of the resource rules, and a line that counts."""
+def count_warnings(reports: Sequence[RuleReport], resource: Sequence[ResourceReport], general: Sequence[Fault]) -> int:
+    """Return how many warnings a report has."""
+    of_rules = sum(len(report.warnings) for report in reports)
+    return of_rules + sum(len(report.made.warnings) for report in resource) + len(general)
+
+
+def render_text(
+    reports: Sequence[RuleReport], resource: Sequence[ResourceReport], general: Sequence[Fault] = ()
+) -> str:
+    """Return the report for people: a block for each rule and for each query of the resource rules, and a line that counts.
+
+    `general` are the warnings about all files together.
+    """
     blocks = ["\n".join(_block(report)) for report in reports]
     blocks += ["\n".join(_resource_block(report)) for report in resource]
+    blocks += ["\n".join([warning.path, _warning(warning, "")]) for warning in general]
     custom = sum(not report.made.external for report in reports)
     counts = [counted(custom, "rule", "rules"), counted(len(reports) - custom, "external rule", "external rules")]
     if resource:
         counts.append(counted(len(resource), "resource query", "resource queries"))
-    warnings = sum(len(report.warnings) for report in reports) + sum(len(report.made.warnings) for report in resource)
+    warnings = count_warnings(reports, resource, general)
     blocks.append(", ".join((*counts, counted(warnings, "warning", "warnings"))))
     return "\n\n".join(blocks) + "\n"
 
@@ -162,12 +174,16 @@ def show_labels(sample: Sample) -> str:
 
 
 def build_document(
-    reports: Sequence[RuleReport], resource: Sequence[ResourceReport], faults: Sequence[Fault]
+    reports: Sequence[RuleReport],
+    resource: Sequence[ResourceReport],
+    general: Sequence[Fault],
+    faults: Sequence[Fault],
 ) -> dict[str, Any]:
     """Return the same report for programs, and the faults with it."""
     return {
         "rules": [_rule_document(report) for report in reports],
         "resourceQueries": [_resource_document(report) for report in resource],
+        "warnings": [_fault_document(warning) for warning in general],
         "faults": [_fault_document(fault) for fault in faults],
     }
 

@@ -98,7 +98,7 @@ async def explain(
         served.append(f"external.metrics.k8s.io: by {external.rule.config.path}")
     wanted = question.wanted
     if wanted is None:
-        story.conclusion = _served(question.metric, custom=bool(kinds), external=external is not None)
+        story.conclusion = _served(story, custom=bool(kinds), external=external is not None)
     elif wanted.kind:
         entry = diagnosis.locate(known, catalogue, question.metric, wanted)
         if isinstance(entry, str):
@@ -158,9 +158,11 @@ async def _explain_absence(
     return absence.explain(absence.Case(metric, traces, probes, known, left_out, inquiry.look_back))
 
 
-def _served(metric: str, *, custom: bool, external: bool) -> str:
-    if external and not custom and metric != metric.lower():
+def _served(story: Story, *, custom: bool, external: bool) -> str:
+    metric = story.metric
+    if external and not custom and not diagnosis_external.can_be_asked_for(metric):
         return diagnosis_external.served(metric, 0)
+    story.served = True
     apis = " and ".join(name for name, there in (("a custom", custom), ("an external", external)) if there)
     hint = "KIND/NAMESPACE/NAME" if custom else "NAMESPACE"
     return f"{metric} is served as {apis} metric: add --object {hint} to follow it to a value"

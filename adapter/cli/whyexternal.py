@@ -31,6 +31,7 @@ async def explain(inquiry: Inquiry, entry: ExternalEntry, namespace: str, select
     ]
     good = [value for value in values if not value.fault]
     if good:
+        inquiry.story.served = diagnosis_external.can_be_asked_for(metric)
         return diagnosis_external.served(metric, len(good))
     if values:
         return diagnosis.no_number(metric, f"namespace {namespace}", result.samples[0].value, custom=False)

@@ -144,6 +144,7 @@ class _Answer:
             return diagnosis.no_number(metric, wanted, samples[faulty[0]].value, custom=True)
         if self._exists() is False:
             return diagnosis.no_object(wanted)
+        self.inquiry.story.served = True
         if wanted.name != ALL:
             return f"{metric} of {wanted} is served: {values[wanted.name].quantity}"
         lost = [name for name in self.asked if name not in values or values[name].fault]

@@ -56,8 +56,7 @@ class RulesFiles:
         self._seen = signature
         fatal: list[Fault] = []
         texts = list(self.texts(fatal))
-        expected = "expected rules; the file is empty now (to remove all rules write: rules: [])"
-        fatal += [Fault(self._flag, source, expected) for source, text in texts if not text.strip()]
+        fatal += [Fault(self._flag, source, EMPTY) for source, text in texts if not text.strip()]
         return self._parse(texts, fatal)
 
     def _files(self, fatal: list[Fault]) -> list[Path]:
@@ -81,6 +80,10 @@ class RulesFiles:
 
     def _signature(self) -> object:
         return tuple((str(path), stamp_of(path)) for path in self._files([]))
+
+
+EMPTY = "expected rules; the file is empty (to remove all rules write: rules: [])"
+"""What is wrong with an empty file. At the start `fastpath serve` takes one as a configuration without rules, as prometheus-adapter does."""
 
 
 def stamp_of(path: Path) -> object:

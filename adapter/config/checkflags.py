@@ -62,6 +62,7 @@ OWN: Mapping[str, Flag] = {
             "How often your Prometheus scrapes: what windows are measured against.",
             _GROUP,
         ),
+        Flag("strict", Kind.BOOL, "false", "Exit with status 2 for warnings too, as for faults.", _GROUP),
         Flag(
             "print-config",
             Kind.BOOL,
@@ -101,6 +102,7 @@ class CheckOptions:
     selector: str = ""
     metric_selector: str = ""
     scrape_interval: float = 15.0
+    strict: bool = False
     print_config: bool = False
     output: str = "text"
 
@@ -161,6 +163,9 @@ def _check(found: CheckOptions) -> list[errors.Fault]:
     for name, text in (("--selector", found.selector), ("--metric-selector", found.metric_selector)):
         if text and not found.object:
             faults.append(errors.Fault(name, text, "expected --object too"))
+    if found.strict and (found.why or found.print_config):
+        other = "--why" if found.why else "--print-config"
+        faults.append(errors.Fault("--strict", "", f"expected not to be given with {other}, which prints no warnings"))
     if found.print_config and found.output != "text":
         faults.append(errors.Fault("--output", found.output, "expected not to be given with --print-config"))
     return faults
@@ -177,8 +182,11 @@ def render_help() -> str:
         "Usage: fastpath check FILE... [flags]",
         "",
         "Prints what each rule asks Prometheus and what it serves, and everything that is wrong with it. FILE is a rules file,",
-        "the values of the prometheus-community chart, a folder of them, or - for standard input. Exit status: 0 for files",
-        "without a fault (warnings are none), 2 for faults, 1 when Prometheus or the API server cannot be asked.",
+        "the values of the prometheus-community chart, a folder of them, or - for standard input.",
+        "",
+        "Exit status: 0 for files without a fault, also with warnings unless --strict is given; with --why, when an",
+        "autoscaler gets a value. 1 when Prometheus or the API server cannot be asked; with --why, when an autoscaler gets",
+        "no value. 2 for faults in a file or on the command line.",
         "",
         "With --prometheus-url the series are read and the queries asked for real; with --lister-kubeconfig the kinds of",
         "objects are those of the cluster, else the built-in ones. All flags of `fastpath serve` are accepted.",

@@ -65,7 +65,10 @@ def kinds_of(known: Registry, metric: str) -> list[str]:
 
 
 def locate(known: Registry, catalogue: Catalogue, metric: str, wanted: Wanted) -> CustomEntry | str:
-    """Return the entry that answers for an object, or the sentence that says why none does."""
+    """Return the entry that answers for an object, or the sentence that says why none does.
+
+    Raises InputError for a kind that the cluster does not have.
+    """
     kinds = kinds_of(known, metric)
     external = known.external.get(metric)
     if not kinds and external is not None:
@@ -78,7 +81,7 @@ def locate(known: Registry, catalogue: Catalogue, metric: str, wanted: Wanted) -
     if resource is None:
         close = difflib.get_close_matches(name.lower(), catalogue.names(), n=1)
         advice = f"did you mean {close[0]}?" if close else "write its singular or plural name, with .GROUP if need be"
-        return f"no kind of object is called {wanted.kind}: {advice}"
+        raise InputError([Fault("--object", str(wanted), f"expected a kind of object, not {wanted.kind}: {advice}")])
     key = CustomKey(resource.group_resource, wanted.namespace is not None, metric)
     entry = known.custom.get(key)
     if entry is not None:

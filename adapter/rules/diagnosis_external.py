@@ -54,9 +54,14 @@ def explain_nothing(case: Nothing) -> str:
     return f"{series} was there in the last {case.look_back} but has no sample now: check that its targets are up"
 
 
+def can_be_asked_for(metric: str) -> bool:
+    """Tell whether an autoscaler can ask for an external metric: its client writes the name in lower case."""
+    return metric == metric.lower()
+
+
 def served(metric: str, number: int) -> str:
     """Return the sentence for an external metric with `number` values."""
-    if metric != metric.lower():
+    if not can_be_asked_for(metric):
         return (
             f"{metric} is served, but autoscalers ask for external metrics in lower case and never find it: give it a lower-case "
             "name through name.as"

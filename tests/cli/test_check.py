@@ -245,6 +245,27 @@ def test_resource_rules_that_serve_nothing(tmp_path: Path, capsys: pytest.Captur
     assert "resourceRules.cpu.containerQuery: " in captured.err
 
 
+@pytest.mark.parametrize("name", ["mistakes-queries.yaml", "pods.yaml"])
+def test_strict_warnings_count_as_faults(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    expected = 0 if _expected(name, ".out").endswith(", 0 warnings\n") else 2
+    assert main.main(["check", name, "--strict"]) == expected
+    assert capsys.readouterr().out == _expected(name, ".out")
+
+
+def test_files_without_a_rule(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An empty file is half written more often than meant; an empty list says so."""
+    path = tmp_path / "rules.yaml"
+    path.write_text("\n")
+    assert main.main(["check", str(path)]) == 2
+    assert capsys.readouterr().err == (
+        f"fastpath check: {path}: expected rules; the file is empty (to remove all rules write: rules: [])\n"
+    )
+    path.write_text("rules: []")
+    assert main.main(["check", str(path)]) == 0
+    assert "  warning   the files have no rule, so nothing is served\n" in capsys.readouterr().out
+    assert main.main(["check", str(path), "--strict"]) == 2
+
+
 def test_json_of_faults(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["check", "faults-quotes.yaml", "--output=json"]) == 2
     captured = capsys.readouterr()

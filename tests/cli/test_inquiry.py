@@ -24,6 +24,7 @@ def test_a_story_as_text() -> None:
     assert story.document() == {
         "metric": "hits",
         "steps": [{"title": "first", "lines": ["a", "b"]}, {"title": "second", "lines": []}],
+        "served": False,
         "conclusion": "so it is",
     }
 

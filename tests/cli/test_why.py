@@ -333,11 +333,28 @@ SENTENCES = {
 }
 
 
-@pytest.mark.parametrize(("question", "sentence"), SENTENCES.values(), ids=SENTENCES)
-async def test_the_last_line_names_cause_and_remedy(run: Run, question: str, sentence: str) -> None:
+# An autoscaler that asks for these gets a value.
+SERVED = {
+    "served",
+    "served as both",
+    "value",
+    "root kind at the root",
+    "a namespace",
+    "several samples",
+    "external",
+    "external with a selector",
+    "all",
+    "one",
+}
+
+
+@pytest.mark.parametrize(
+    ("case", "question", "sentence"), [(case, *rest) for case, rest in SENTENCES.items()], ids=SENTENCES
+)
+async def test_the_last_line_names_cause_and_remedy(run: Run, case: str, question: str, sentence: str) -> None:
     checked = await run(*f"--why={question}".split())
     assert checked.conclusion.endswith(sentence)
-    assert (checked.status, checked.err) == (0, "")
+    assert (checked.status, checked.err) == (0 if case in SERVED else 1, "")
 
 
 async def test_a_whole_trace(run: Run, cluster: Cluster, tmp_path: Path) -> None:
@@ -373,7 +390,7 @@ pod/shop/web-3, answered by rules[1] from load
 load has other pods in namespace shop (web-0, web-1, web-2) and not web-3: it is in the cluster, so check that it is scraped
 """
     )
-    assert (checked.status, checked.err) == (0, "")
+    assert (checked.status, checked.err) == (1, "")
 
 
 # With the cluster: arguments after --why, and the sentence at the end.
@@ -408,20 +425,36 @@ OF_THE_CLUSTER = {
         "http_requests_per_second --object=pod/shop/web-0 --metric-selector=code=500",
         NOT_MADE.format("http_requests_total", "rules[0]"),
     ),
-    "a kind that only the cluster knows": (
-        "load --object=widget/shop/a",
-        "no kind of object is called widget: write its singular or plural name, with .GROUP if need be",
-    ),
 }
 
 
-@pytest.mark.parametrize(("question", "sentence"), OF_THE_CLUSTER.values(), ids=OF_THE_CLUSTER)
-async def test_with_the_cluster(run: Run, cluster: Cluster, tmp_path: Path, question: str, sentence: str) -> None:
+@pytest.mark.parametrize(
+    ("case", "question", "sentence"), [(case, *rest) for case, rest in OF_THE_CLUSTER.items()], ids=OF_THE_CLUSTER
+)
+async def test_with_the_cluster(
+    run: Run, cluster: Cluster, tmp_path: Path, case: str, question: str, sentence: str
+) -> None:
     checked = await run(
         *f"--why={question}".split(), f"--lister-kubeconfig={cluster.kubeconfig(tmp_path / 'kubeconfig')}"
     )
     assert checked.conclusion == sentence
-    assert (checked.status, checked.err) == (0, "")
+    assert (checked.status, checked.err) == (0 if case in SERVED else 1, "")
+
+
+@pytest.mark.parametrize(
+    ("kind", "advice"),
+    [
+        ("widget", "write its singular or plural name, with .GROUP if need be"),
+        ("po", "did you mean pod?"),
+    ],
+)
+async def test_a_kind_that_the_cluster_does_not_have(
+    run: Run, cluster: Cluster, tmp_path: Path, kind: str, advice: str
+) -> None:
+    kubeconfig = cluster.kubeconfig(tmp_path / "kubeconfig")
+    checked = await run("--why=load", f"--object={kind}/shop/a", f"--lister-kubeconfig={kubeconfig}")
+    expected = f"--object: {kind}/shop/a: expected a kind of object, not {kind}: {advice}"
+    assert (checked.status, checked.out, checked.err) == (2, "", f"fastpath check: {expected}\n")
 
 
 async def test_an_api_server_that_does_not_answer_is_said_and_the_rest_goes_on(
@@ -465,6 +498,9 @@ async def test_why_as_json(run: Run) -> None:
         "where it is served",
     ]
     assert document["conclusion"].startswith("load is served for namespaces, pods and not for nodes")
+    assert (document["served"], checked.status) == (False, 1)
+    checked = await run("--why=load", "--object=pod/shop/web-0", "-o", "json")
+    assert (json.loads(checked.out)["served"], checked.status) == (True, 0)
 
 
 async def test_a_faulty_rule_is_part_of_the_answer(run: Run, tmp_path: Path) -> None:
@@ -563,7 +599,11 @@ async def test_the_real_cpu_and_memory(run: Run, tmp_path: Path) -> None:
     assert answers[1] == "answer    1 sample for all objects: node-a 2"
     assert answers[2] == "answer    0 samples for all objects"
     assert answers[3].startswith("answer    refused: bad_data: ")
+    warnings = [line.strip() for line in checked.out.splitlines() if line.startswith("  warning")]
+    assert "warning   the query has no sample now, so nothing is served: " in "\n".join(warnings)
+    assert "warning   Prometheus refuses the query: bad_data: " in "\n".join(warnings)
     assert (checked.status, checked.err) == (0, "")
+    assert (await run("--strict")).status == 2
     documents = json.loads((await run("-o", "json")).out)["resourceQueries"]
     assert [each.get("samples") for each in documents] == [4, 1, 0, None]
     assert documents[3]["refused"].startswith("bad_data: ")

@@ -78,12 +78,6 @@ LOCATED = {
             "the rule from externalRules to rules"
         ),
     ),
-    "misspelt kind": ("load", "pood/shop/a", "no kind of object is called pood: did you mean pod?"),
-    "unknown kind": (
-        "load",
-        "xyz.y/shop/a",
-        "no kind of object is called xyz.y: write its singular or plural name, with .GROUP if need be",
-    ),
     "another kind": (
         "load",
         "service/shop/a",
@@ -93,11 +87,6 @@ LOCATED = {
         ),
     ),
     "pod at the root": ("load", "pod/a", "pods live in namespaces: write pod/NAMESPACE/a"),
-    "namespace in a namespace": (
-        "load",
-        "ns.x/a/a",
-        "no kind of object is called ns.x: write its singular or plural name, with .GROUP if need be",
-    ),
     "namespace below itself": (
         "load",
         "namespaces/a/a",
@@ -118,6 +107,20 @@ LOCATED = {
 def test_locate(metric: str, wanted: str, expected: str) -> None:
     found = diagnosis.locate(known(), CATALOGUE, metric, diagnosis.parse_wanted(wanted))
     assert (found if isinstance(found, str) else str(found.resource.group_resource)) == expected
+
+
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [
+        ("pood/shop/a", "not pood: did you mean pod?"),
+        ("xyz.y/shop/a", "not xyz.y: write its singular or plural name, with .GROUP if need be"),
+        ("ns.x/a/a", "not ns.x: write its singular or plural name, with .GROUP if need be"),
+    ],
+)
+def test_a_kind_that_does_not_exist(wanted: str, expected: str) -> None:
+    with pytest.raises(errors.InputError) as refused:
+        diagnosis.locate(known(), CATALOGUE, "load", diagnosis.parse_wanted(wanted))
+    assert str(refused.value.faults[0]) == f"--object: {wanted}: expected a kind of object, {expected}"
 
 
 def test_wrong_api() -> None:
