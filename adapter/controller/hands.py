@@ -15,7 +15,7 @@ from adapter.clients.statuswriter import StatusUpdate, StatusWriter
 from adapter.clients.writes import may_have_been_made
 from adapter.controller.seams import Again, Current, Key, Outcome, Target
 from adapter.errors import KubernetesError
-from adapter.model import fastpathautoscaler
+from adapter.model import fastpathautoscaler, targetcolumn
 from adapter.model.autoscaling import HorizontalPodAutoscalerStatus
 from adapter.model.fastpathautoscaler import API_VERSION, GROUP, KIND, PLURAL, FastPathAutoscaler, PastChange
 from adapter.monitoring import facts
@@ -57,7 +57,7 @@ class ClusterHands(_ScaleHands):
             return
         meta = autoscaler.metadata
         path = f"/apis/{GROUP}/{_VERSION}/namespaces/{meta.namespace}/{PLURAL}/{meta.name}/status"
-        document = functools.partial(_render_status, status, changes)
+        document = functools.partial(_render_status, autoscaler, status, changes)
         update = StatusUpdate(meta.namespace, meta.name, meta.uid, path, meta.resource_version, status, document)
         seen = autoscaler.status
         self._statuses.submit(update, None if seen is None else fastpathautoscaler.plain_status(seen))
@@ -76,8 +76,12 @@ class ClusterHands(_ScaleHands):
             self._statuses.forget(autoscaler.metadata.namespace, autoscaler.metadata.name)
 
 
-def _render_status(status: HorizontalPodAutoscalerStatus, changes: tuple[PastChange, ...]) -> Mapping[str, object]:
-    return fastpathautoscaler.status_to_plain(fastpathautoscaler.full_status(status, changes))
+def _render_status(
+    autoscaler: FastPathAutoscaler, status: HorizontalPodAutoscalerStatus, changes: tuple[PastChange, ...]
+) -> Mapping[str, object]:
+    metrics = fastpathautoscaler.as_hpa(autoscaler).spec.metrics or ()
+    targets = targetcolumn.describe_targets(metrics, status.current_metrics or ())
+    return fastpathautoscaler.status_to_plain(fastpathautoscaler.full_status(status, changes, targets))
 
 
 class FileHands(_ScaleHands):

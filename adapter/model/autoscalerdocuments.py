@@ -92,10 +92,11 @@ def kind_of(tree: object) -> str:
     return kind if kind in (KIND, HPA_KIND) else ""
 
 
-def read_document(tree: object, namespace: str = "") -> FastPathAutoscaler:
+def read_document(tree: object, namespace: str = "", *, floor_metric: bool = False) -> FastPathAutoscaler:
     """Return the autoscaler of a document of either kind, as mappings, lists and scalars; valid, or InputError with all faults.
 
     `namespace` is where it belongs if it says none. Its status, and all that an API server adds to metadata, is left out.
+    `floor_metric` accepts the metric of boost, which an autoscaler that Fastpath runs may not have.
     """
     kind = kind_of(tree)
     if not isinstance(tree, dict) or not kind:
@@ -115,13 +116,16 @@ def read_document(tree: object, namespace: str = "") -> FastPathAutoscaler:
     autoscaler = _autoscaler(read)
     meta = autoscaler.metadata
     autoscaler = replace(autoscaler, metadata=replace(meta, namespace=meta.namespace or namespace))
-    faults += [
-        Fault(path, ": ".join(filter(None, (problem, value))), detail)
-        for path, problem, value, detail in fastpathautoscaler.validate(autoscaler)
-    ]
+    faults += faults_of(autoscaler, floor_metric=floor_metric)
     if faults:
         raise InputError(faults)
     return autoscaler
+
+
+def faults_of(autoscaler: FastPathAutoscaler, *, floor_metric: bool = False) -> Iterator[Fault]:
+    """Yield what `fastpathautoscaler.validate` refuses, as faults of a document."""
+    for path, problem, value, detail in fastpathautoscaler.validate(autoscaler, floor_metric=floor_metric):
+        yield Fault(path, ": ".join(filter(None, (problem, value))), detail)
 
 
 def _autoscaler(read: _Document | _HPADocument) -> FastPathAutoscaler:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from adapter.model import fastpathautoscaler
 from adapter.model.apiselectors import APISelector
 from adapter.model.autoscaling import (
     CrossVersionObjectReference,
@@ -45,7 +46,7 @@ ANNOTATIONS = (MODE_ANNOTATION, HOLD_ANNOTATION)
 WORDS = {"advise": ADVISE, "boost": BOOST}
 """What the annotation may say, and the mode that it is."""
 
-METRIC = "fastpath_replicas"
+METRIC = fastpathautoscaler.FLOOR_METRIC
 """The floor as a metric, external or of the autoscaler itself."""
 
 LABEL = "autoscaler"
@@ -136,8 +137,7 @@ def owned(owner: str) -> str:
 
 def is_handshake(metric: MetricSpec) -> bool:
     """Tell whether a metric of a spec is meant to be the handshake, right or wrong: by its name."""
-    source = metric.external or metric.object or metric.pods
-    return source is not None and source.metric.name == METRIC
+    return fastpathautoscaler.floor_source(metric) != ""
 
 
 def handshake_of(name: str, spec: HorizontalPodAutoscalerSpec) -> Handshake:

@@ -68,7 +68,7 @@ def plan(tree: dict[str, Any], wish: Wish) -> Change:
     old = version == _V1
     if old and (faults := list(_old_faults(tree))):
         raise InputError(faults)
-    read = autoscalerdocuments.read_document(_converted(tree) if old else tree, _NOWHERE)
+    read = autoscalerdocuments.read_document(_converted(tree) if old else tree, _NOWHERE, floor_metric=True)
     name, metrics = read.metadata.name, read.spec.metrics or ()
     annotation = _annotate(tree["metadata"].get("annotations"), wish.mode)
     if wish.mode != "boost":

@@ -19,6 +19,7 @@ from adapter.model.autoscaling import (
     HorizontalPodAutoscalerStatus,
     HPAScalingRules,
     Int32,
+    MetricSpec,
     ObjectMeta,
     Struct,
     encode_scalar,
@@ -53,6 +54,9 @@ AFTER = Span(60 * SECOND)
 AFTERS = (Span(SECOND), Span(3600 * SECOND))
 LAST_GOOD_FORS = (Span(SECOND), Span(24 * 3600 * SECOND))
 
+FLOOR_METRIC = "fastpath_replicas"
+"""The metric by which a boosted HorizontalPodAutoscaler reads its floor. A FastPathAutoscaler has no floor to read."""
+
 MOST_METRICS = 50
 MOST_POLICIES = 20
 """More of them are refused, so that what the API server spends on checking an object has a bound."""
@@ -63,7 +67,7 @@ _ANNOTATIONS_OF_THE_OTHER = (
     "autoscaling.alpha.kubernetes.io/",
     f"{GROUP}/",
 )
-"""What annotations begin with that say something about a HorizontalPodAutoscaler and nothing about its successor."""
+"""Prefixes of annotations that describe one autoscaler and do not apply to its successor of the other kind."""
 
 
 class Metadata(ObjectMeta, frozen=True):
@@ -104,9 +108,14 @@ class PastChange(Struct, frozen=True):
 
 
 class FastPathAutoscalerStatus(HorizontalPodAutoscalerStatus, frozen=True):
-    """What the last decision came to. `recent_changes` are for the next leader, oldest first: policies hold across a change of it."""
+    """What the last decision came to.
+
+    `recent_changes` are for the next leader, oldest first: policies hold across a change of it. `targets` is the text of kubectl's
+    column. It follows from the metrics of the spec and of the status, so a change of it alone is never a reason to write.
+    """
 
     recent_changes: tuple[PastChange, ...] | None = None
+    targets: str = ""
 
 
 class FastPathAutoscaler(Struct, frozen=True):
@@ -148,8 +157,10 @@ def plain_status(status: FastPathAutoscalerStatus) -> HorizontalPodAutoscalerSta
     )
 
 
-def full_status(status: HorizontalPodAutoscalerStatus, changes: Iterable[PastChange]) -> FastPathAutoscalerStatus:
-    """Return what is written of a decision's status and the changes that policies still count."""
+def full_status(
+    status: HorizontalPodAutoscalerStatus, changes: Iterable[PastChange], targets: str = ""
+) -> FastPathAutoscalerStatus:
+    """Return what is written of a decision's status, the changes that policies still count, and the text of kubectl's column."""
     return FastPathAutoscalerStatus(
         status.observed_generation,
         status.last_scale_time,
@@ -158,6 +169,7 @@ def full_status(status: HorizontalPodAutoscalerStatus, changes: Iterable[PastCha
         status.current_metrics,
         status.conditions,
         tuple(changes) or None,
+        targets,
     )
 
 
@@ -175,16 +187,20 @@ def from_hpa(autoscaler: HorizontalPodAutoscaler) -> FastPathAutoscaler:
     meta, spec = autoscaler.metadata, autoscaler.spec
     if not isinstance(meta, Metadata):
         meta = Metadata(meta.name, meta.namespace)
-    annotations = {
-        name: text for name, text in (meta.annotations or {}).items() if not name.startswith(_ANNOTATIONS_OF_THE_OTHER)
-    }
-    meta = replace(meta, uid="", resource_version="", generation=0, annotations=annotations or None)
     return FastPathAutoscaler(
-        metadata=meta,
+        metadata=successor_metadata(meta),
         spec=FastPathAutoscalerSpec(
             spec.scale_target_ref, spec.min_replicas, spec.max_replicas, spec.metrics, spec.behavior
         ),
     )
+
+
+def successor_metadata(meta: Metadata) -> Metadata:
+    """Return the metadata of an autoscaler of the other kind: name, namespace, labels, and the annotations that still apply."""
+    annotations = {
+        name: text for name, text in (meta.annotations or {}).items() if not name.startswith(_ANNOTATIONS_OF_THE_OTHER)
+    }
+    return replace(meta, uid="", resource_version="", generation=0, annotations=annotations or None)
 
 
 def to_plain(autoscaler: FastPathAutoscaler) -> dict[str, Any]:
@@ -193,15 +209,33 @@ def to_plain(autoscaler: FastPathAutoscaler) -> dict[str, Any]:
     return {"apiVersion": autoscaler.api_version, "kind": autoscaler.kind} | plain
 
 
-def validate(autoscaler: FastPathAutoscaler) -> list[Violation]:
-    """Return all that is refused, each with its field path; nothing when all is well. The status is not looked at."""
+def validate(autoscaler: FastPathAutoscaler, *, floor_metric: bool = False) -> list[Violation]:
+    """Return all that is refused, each with its field path; nothing when all is well. The status is not looked at.
+
+    `floor_metric` accepts FLOOR_METRIC: for a reader that removes it, or that changes a HorizontalPodAutoscaler.
+    """
     spec = autoscaler.spec
     shared = replace(as_hpa(autoscaler), status=None)
     if autoscaler.kind == HPA_KIND:
         # a minimum of zero may rest on the handshake, which is no metric of ours
         least = 1 if spec.min_replicas == 0 else spec.min_replicas
         return autoscalingvalidation.validate(replace(shared, spec=replace(shared.spec, min_replicas=least)))
-    return [*autoscalingvalidation.validate(shared), *_counts(spec), *_own(spec)]
+    floors = () if floor_metric else _floors(spec)
+    return [*autoscalingvalidation.validate(shared), *_counts(spec), *floors, *_own(spec)]
+
+
+def floor_source(metric: MetricSpec) -> str:
+    """Return which source of a metric names FLOOR_METRIC, such as ``external``; "" for any other metric."""
+    sources = {"external": metric.external, "object": metric.object, "pods": metric.pods}
+    return next((name for name, each in sources.items() if each is not None and each.metric.name == FLOOR_METRIC), "")
+
+
+def _floors(spec: FastPathAutoscalerSpec) -> Iterator[Violation]:
+    """Refuse FLOOR_METRIC: no floor is ever published for this kind, so the metric has no value and blocks every shrink."""
+    for index, metric in enumerate(spec.metrics or ()):
+        if source := floor_source(metric):
+            detail = f"{FLOOR_METRIC} is only for boosted HorizontalPodAutoscalers: remove this metric"
+            yield Violation(f"spec.metrics[{index}].{source}.metric.name", "Forbidden", "", detail)
 
 
 def _counts(spec: FastPathAutoscalerSpec) -> Iterator[Violation]:

@@ -120,6 +120,21 @@ def test_what_cannot_be_read_is_a_fault(folder: Path, content: bytes) -> None:
     assert "b.json" in str(read.faults[0])
 
 
+@pytest.mark.parametrize("kind", ["FastPathAutoscaler", "HorizontalPodAutoscaler"])
+def test_the_metric_of_boost_is_refused(folder: Path, kind: str) -> None:
+    target = {"type": "AverageValue", "averageValue": "1"}
+    metric = {"name": "fastpath_replicas", "selector": {"matchLabels": {"autoscaler": "four"}}}
+    _write(
+        folder / "c.yaml",
+        _document("four", kind, metrics=[{"type": "External", "external": {"metric": metric, "target": target}}]),
+    )
+    read = AutoscalerFiles(str(folder), "shop").read()
+    assert _names(read) == ["shop/one", "shop/two", "shop/three"]
+    [fault] = read.faults
+    assert fault.path == "spec.metrics[0].external.metric.name"
+    assert "remove this metric" in str(fault)
+
+
 def test_a_folder_that_is_gone_takes_nothing_away(folder: Path) -> None:
     files = AutoscalerFiles(str(folder / "in"), "shop")
     (folder / "in").mkdir()

@@ -9,7 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 import yaml
+from msgspec.structs import replace
 
+from adapter.clients import statuswriter
 from adapter.clients.events import EventRecorder
 from adapter.clients.scalewriter import ScaleWriter
 from adapter.clients.statuswriter import StatusWriter
@@ -17,7 +19,7 @@ from adapter.controller.hands import ClusterHands, FileHands
 from adapter.controller.seams import Key, ScaleSeen, Target
 from adapter.errors import NotLeadingError
 from adapter.model.autoscalerdocuments import decode_object
-from adapter.model.autoscaling import HorizontalPodAutoscalerStatus, decode_scalar
+from adapter.model.autoscaling import HorizontalPodAutoscalerStatus, MetricStatus, decode_scalar
 from adapter.model.fastpathautoscaler import FastPathAutoscaler, PastChange
 from adapter.model.instants import FineInstant, read_instant
 from adapter.sandbox.cluster import Cluster
@@ -168,6 +170,31 @@ async def test_a_status_with_what_policies_count(world: World) -> None:
     world.hands.status(world.autoscaler, status(5), ())
     await asyncio.sleep(0.05)
     assert len(world.cluster.requests) == requests, "what is there already is not written again"
+
+
+def measured(utilization: int) -> HorizontalPodAutoscalerStatus:
+    cpu = {"type": "Resource", "resource": {"name": "cpu", "current": {"averageUtilization": utilization}}}
+    metrics = msgspec.convert([cpu], tuple[MetricStatus, ...], dec_hook=decode_scalar)
+    return replace(status(5), current_metrics=metrics)
+
+
+async def test_the_targets_column_is_written_with_the_status_and_is_no_reason_to_write(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.hands.status(world.autoscaler, status(5), ())
+    await until(world.status)
+    assert world.status()["targets"] == "cpu: <unknown>/80%", "the default metric, which the sandbox does not fill in"
+
+    patches = world.desk.asked("patch", "fastpathautoscalers/status")
+    for utilization in range(60, 65):
+        world.hands.status(world.autoscaler, measured(utilization), ())
+        await asyncio.sleep(0.01)
+    assert world.desk.asked("patch", "fastpathautoscalers/status") == patches, "numbers wait for the period of a status"
+
+    monkeypatch.setattr(statuswriter, "PERIOD", 0.0)
+    world.hands.status(world.autoscaler, measured(66), ())
+    await until(lambda: world.status().get("targets") == "cpu: 66%/80%")
+    assert world.desk.asked("patch", "fastpathautoscalers/status") == patches + 1
 
 
 async def test_events_are_about_the_object(world: World) -> None:

@@ -466,6 +466,28 @@ async def test_what_cannot_be_valid_is_told_and_left_alone(bench: Bench) -> None
     assert condition(bench, "AbleToScale") == ("False", "InvalidSpec")
 
 
+async def test_the_metric_of_boost_is_refused_with_what_to_do(bench: Bench) -> None:
+    """It never has a value for this kind, so the autoscaler would grow and never shrink."""
+    bench.sources.readings["queue"] = wanted(8)
+    bench.put(fpa([*QUEUE, external_metric("fastpath_replicas", averageValue="1")]), replicas=4)
+
+    await bench.step()
+
+    assert bench.server.writes == []
+    assert condition(bench, "AbleToScale") == ("False", "InvalidSpec")
+    said = (
+        "spec.metrics[1].external.metric.name: Forbidden: "
+        "fastpath_replicas is only for boosted HorizontalPodAutoscalers: remove this metric"
+    )
+    assert [(each.type, each.reason, each.message) for each in bench.server.events] == [
+        ("Warning", "InvalidSpec", said)
+    ]
+
+    bench.put(fpa(QUEUE, uid="uid-1"))
+    await bench.step(1)
+    assert bench.server.writes == [("web", 8)], "without the metric it scales"
+
+
 async def test_another_object_of_the_same_name_starts_anew_but_for_scale_events(bench: Bench) -> None:
     bench.sources.readings["queue"] = wanted(30)
     bench.put(fpa(QUEUE), replicas=4)

@@ -75,6 +75,7 @@ async def test_a_status_is_kept_whole(cluster: ClusterUnderTest) -> None:
             }
         ],
         "recentChanges": [{"change": -2, "time": "2026-01-31T12:00:00.000000001Z"}],
+        "targets": "<unknown>/50",
     }
     name = document["metadata"]["name"]
     patch = json.dumps({"status": status, "spec": {"maxReplicas": 1}})
@@ -85,6 +86,13 @@ async def test_a_status_is_kept_whole(cluster: ClusterUnderTest) -> None:
     assert after["spec"]["maxReplicas"] == document["spec"]["maxReplicas"]
 
 
+FLOOR_METRIC = {
+    "type": "External",
+    "external": {
+        "metric": {"name": "fastpath_replicas"},
+        "target": {"type": "AverageValue", "averageValue": "1"},
+    },
+}
 REFUSED: Mapping[str, tuple[dict[str, Any], str]] = {
     "limits": ({"minReplicas": 50}, "maxReplicas must be greater than or equal to minReplicas"),
     "zero": ({"minReplicas": 0}, "minReplicas 0 needs an Object or External metric"),
@@ -93,6 +101,7 @@ REFUSED: Mapping[str, tuple[dict[str, Any], str]] = {
     "source": ({"metrics": [{"type": "Pods"}]}, "pods is needed for type Pods, and for no other"),
     "fallback": ({"fallback": {"type": "Floor"}}, "replicas is needed for type Floor, and for no other"),
     "floor": ({"fallback": {"type": "Floor", "replicas": 41}}, "must be less than or equal to maxReplicas"),
+    "boost": ({"metrics": [FLOOR_METRIC]}, "fastpath_replicas is only for boosted HorizontalPodAutoscalers"),
 }
 
 

@@ -95,7 +95,18 @@ def test_columns_show_what_there_is() -> None:
             path = path.split("[?")[0] + "[]" + path.split(")]")[1]
         assert path in known, column
     shown = [each["name"] for each in VERSION["additionalPrinterColumns"] if not each.get("priority")]
-    assert shown == ["Kind", "Target", "MinPods", "MaxPods", "Replicas", "Active", "Mode", "Age"]
+    assert shown == [
+        "Kind",
+        "Reference",
+        "Targets",
+        "MinPods",
+        "MaxPods",
+        "Replicas",
+        "Able",
+        "Active",
+        "Mode",
+        "Age",
+    ]
 
 
 def test_rules_have_messages_that_stand_alone() -> None:
@@ -272,6 +283,9 @@ REFUSALS = [
     ("metrics.2.pods.target.averageValue", 0, "0 is less than the minimum of 1", "target.averageValue"),
     ("metrics.2.pods.target.averageValue", "1 GB", "does not match", "target.averageValue"),
     ("metrics.2.pods.metric.name", "", "is too short|should be non-empty", "spec.metrics[2].pods.metric.name"),
+    ("metrics.2.pods.metric.name", "fastpath_replicas", "remove this metric", "spec.metrics[2].pods.metric.name"),
+    ("metrics.3.object.metric.name", "fastpath_replicas", "remove this metric", "spec.metrics[3].object.metric.name"),
+    ("metrics.4.external.metric.name", "fastpath_replicas", "remove this metric", "metrics[4].external.metric.name"),
     ("metrics.3.object.target.value", None, "needs value or averageValue", "object.target.averageValue"),
     ("metrics.4.external.target.averageValue", 1, "needs value or averageValue, and not both", "external.target.value"),
     ("metrics.4.external.target.type", "Average", "is not one of", "external.target.type"),
@@ -323,6 +337,7 @@ _STRINGS = [
 _STRINGS += [
     "example.com/gpu",
     "hugepages-2Mi",
+    "fastpath_replicas",
     "Pods",
     "Percent",
     "Max",

@@ -59,12 +59,12 @@ def _count(about: str, least: int, most: int = _INT32, **more: Any) -> JSON:
     return {"type": "integer", "format": "int32", "description": about, "minimum": least, "maximum": most} | more
 
 
-def _segment(about: str) -> JSON:
+def _segment(about: str, *rules: JSON) -> JSON:
     rule = _rule(
         "!self.contains('/') && !self.contains('%') && self != '.' && self != '..'",
         "must not contain '/' or '%', nor be '.' or '..'",
     )
-    return _text(about, rule, minLength=1)
+    return _text(about, rule, *rules, minLength=1)
 
 
 def _quantity(about: str, number: str, **more: Any) -> JSON:
@@ -123,7 +123,11 @@ def _selector() -> JSON:
 
 
 def _metric() -> JSON:
-    return _object("The metric.", {"name": _segment("Its name."), "selector": _selector()}, "name")
+    floor = _rule(
+        f"self != '{fastpathautoscaler.FLOOR_METRIC}'",
+        f"{fastpathautoscaler.FLOOR_METRIC} is only for boosted HorizontalPodAutoscalers; remove this metric",
+    )
+    return _object("The metric.", {"name": _segment("Its name.", floor), "selector": _selector()}, "name")
 
 
 def _reference(about: str, *rules: JSON) -> JSON:
@@ -371,6 +375,7 @@ def _status() -> JSON:
         "conditions": _list("What is and is not so.", condition)
         | {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
         "recentChanges": _list("Changes that policies still count, oldest first.", change),
+        "targets": plain | {"description": "What each metric was and what it is held at, for kubectl get."},
     }
     return _object("What the last decision came to; as of a HorizontalPodAutoscaler.", properties)
 
@@ -388,15 +393,18 @@ def _condition(kind: str, field: str) -> str:
 
 COLUMNS = [
     _column("Kind", ".spec.scaleTargetRef.kind", about="Kind of what is scaled."),
-    _column("Target", ".spec.scaleTargetRef.name", about="Name of what is scaled."),
+    _column("Reference", ".spec.scaleTargetRef.name", about="Name of what is scaled."),
+    _column("Targets", ".status.targets", about="What each metric was and what it is held at."),
     _column("MinPods", ".spec.minReplicas", "integer"),
     _column("MaxPods", ".spec.maxReplicas", "integer"),
     _column("Replicas", ".status.currentReplicas", "integer", about="The replicas as last seen."),
+    _column("Able", _condition("AbleToScale", "status"), about="Whether the replicas can be read and written."),
     _column("Active", _condition("ScalingActive", "status"), about="Whether the metrics give a count."),
     _column("Mode", ".spec.mode"),
     _column("Age", ".metadata.creationTimestamp", "date"),
     _column("Desired", ".status.desiredReplicas", "integer", wide=True),
-    _column("Reason", _condition("ScalingActive", "reason"), wide=True, about="Why it is active or not."),
+    _column("AbleReason", _condition("AbleToScale", "reason"), wide=True, about="Why it is able to scale or not."),
+    _column("ActiveReason", _condition("ScalingActive", "reason"), wide=True, about="Why it is active or not."),
     _column("Limited", _condition("ScalingLimited", "reason"), wide=True, about="What limits the replicas."),
     _column("Period", ".spec.syncPeriod", wide=True),
     _column("Scaled", ".status.lastScaleTime", "date", wide=True, about="When the replicas were last changed."),
