@@ -31,7 +31,10 @@ _FLAGS = (
     *deployflags.CERTS,
     *deployflags.PREFLIGHT,
     *doctorflags.OWN,
-    *(each.option_strings[-1].removeprefix("--") for each in (*docs.explain_flags(), *docs.boost_flags())),
+    *(
+        each.option_strings[-1].removeprefix("--")
+        for each in (*docs.explain_flags(), *docs.boost_flags(), *docs.convert_flags())
+    ),
 )
 _HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 

@@ -1,7 +1,7 @@
-"""`fastpath convert`: the FastPathAutoscaler for each HorizontalPodAutoscaler in a manifest.
+"""`fastpath convert`: the FastPathAutoscaler for each HorizontalPodAutoscaler in a manifest, or with `--back` the other way.
 
-Reading, writing and exit statuses. What becomes of what is `model.fastpathautoscaler`'s. Law: what is printed is valid, and says
-nothing that the manifest does not.
+Reading, writing and exit statuses. What becomes of which field is `model.conversion`'s. The output is valid; what it leaves out is
+named on standard error.
 """
 
 import argparse
@@ -15,56 +15,70 @@ from adapter.cli import files
 from adapter.clients.autoscalerfiles import located
 from adapter.config import yamldocuments
 from adapter.errors import Fault, InputError
-from adapter.model import autoscalerdocuments, fastpathautoscaler
-from adapter.model.fastpathautoscaler import FastPathAutoscaler
+from adapter.model import autoscalerdocuments, conversion
+from adapter.model.fastpathautoscaler import HPA_KIND, KIND
 
 DESCRIPTION = """\
-Print the FastPathAutoscaler for each HorizontalPodAutoscaler (autoscaling/v2) of a manifest, as YAML. It wants the same: target,
-limits, metrics and behavior are taken over as they are. Delete the HorizontalPodAutoscaler before the other is applied: two
-autoscalers on one target stand in each other's way, and Fastpath then does nothing. docs/fast-scaler.md says what can be added.
-"""
+Print the FastPathAutoscaler for each HorizontalPodAutoscaler (autoscaling/v2) of a manifest, as YAML, or with --back the
+HorizontalPodAutoscaler for each FastPathAutoscaler. Target, limits, metrics and behavior are kept. What the other kind does not have
+is left out and named on standard error: the metric and the annotations of boost, or syncPeriod, mode and fallback.
 
-_NOWHERE = "fastpath-convert-leaves-it-out"
-"""Stands in for a namespace that a manifest leaves to `kubectl --namespace`; it is not printed."""
+Delete the autoscaler before its successor is applied. While a target has two, Fastpath does not scale it. docs/fast-scaler.md has the
+steps in both directions.
+"""
 
 
 def main(arguments: Sequence[str]) -> int:
     """Convert documents; 0 when all autoscalers were, 2 when one is not valid or there is none: then nothing is printed."""
-    parser = argparse.ArgumentParser(
-        "fastpath convert", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("files", metavar="FILE", nargs="*", help="YAML or JSON; - or none: standard input")
-    own = parser.parse_args(arguments)
+    own = build_parser().parse_args(arguments)
     faults: list[Fault] = []
     made: list[str] = []
     for file in own.files or [files.STDIN]:
         try:
-            made += _convert(files.read(file), faults)
+            made += _convert(files.read(file), faults, back=own.back)
         except InputError as error:
             faults += error.faults
     if not made and not faults:
-        faults.append(Fault("", "", "expected a HorizontalPodAutoscaler; there is none"))
+        faults.append(Fault("", "", f"expected a {KIND if own.back else HPA_KIND}; there is none"))
     if faults:
         raise InputError(faults)
     print("---\n".join(made), end="")
     return 0
 
 
-def _convert(source: files.Source, faults: list[Fault]) -> Iterator[str]:
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    parser = argparse.ArgumentParser(
+        "fastpath convert", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("files", metavar="FILE", nargs="*", help="YAML or JSON; - or none: standard input")
+    parser.add_argument(
+        "--back", action="store_true", help="print the HorizontalPodAutoscaler for each FastPathAutoscaler"
+    )
+    return parser
+
+
+def _convert(source: files.Source, faults: list[Fault], *, back: bool) -> Iterator[str]:
     """Yield the autoscalers of a text as YAML. Objects of other kinds are named and left out; `faults` grows with what is wrong."""
+    kinds = {KIND} if back else {HPA_KIND, KIND}
     for document in yamldocuments.read_documents(source.text, source.name):
         if isinstance(document, InputError):
             faults += document.faults
             continue
         for place, tree in autoscalerdocuments.documents_in(document.value):
-            if not autoscalerdocuments.kind_of(tree):
-                line = document.line_of(place.rstrip("."))
-                print(f"fastpath convert: {source.name}:{line}: {_named(tree)}: left out", file=sys.stderr)
+            line = f"fastpath convert: {source.name}:{document.line_of(place.rstrip('.'))}: {_named(tree)}"
+            if autoscalerdocuments.kind_of(tree) not in kinds:
+                print(f"{line}: left out", file=sys.stderr)
                 continue
+            assert isinstance(tree, dict)
             try:
-                yield _render(autoscalerdocuments.read_document(tree, _NOWHERE))
+                converted = conversion.to_native(tree) if back else conversion.to_fastpath(tree)
             except InputError as error:
                 faults += (located(fault, place, document, source.name) for fault in error.faults)
+                continue
+            for note in converted.notes:
+                print(f"{line}: {note}", file=sys.stderr)
+            yield yaml.safe_dump(_listed(converted.document), sort_keys=False, allow_unicode=True)
 
 
 def _named(tree: object) -> str:
@@ -74,14 +88,6 @@ def _named(tree: object) -> str:
     meta = tree.get("metadata")
     name = meta.get("name") if isinstance(meta, dict) else None
     return " ".join(str(part) for part in (tree.get("kind") or "an object without kind", name) if part)
-
-
-def _render(autoscaler: FastPathAutoscaler) -> str:
-    """Return an autoscaler as YAML."""
-    plain = fastpathautoscaler.to_plain(autoscaler)
-    if plain["metadata"]["namespace"] == _NOWHERE:
-        del plain["metadata"]["namespace"]
-    return yaml.safe_dump(_listed(plain), sort_keys=False, allow_unicode=True)
 
 
 def _listed(value: Any) -> Any:

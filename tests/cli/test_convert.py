@@ -154,6 +154,65 @@ def test_one_wrong_among_several_prints_nothing(
     assert 'spec.maxReplicas: "many": expected an integer, got text' in err
 
 
+BOOSTED = HPA.replace(
+    "  behavior:\n",
+    """\
+  - type: External
+    external:
+      metric: {name: fastpath_replicas, selector: {matchLabels: {autoscaler: web}}}
+      target: {type: AverageValue, averageValue: "1"}
+  behavior:
+""",
+).replace("annotations: {", "annotations: {fastpath.io/mode: boost, ")
+
+
+def test_what_boost_added_is_left_out_and_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "web.yaml"
+    path.write_text(BOOSTED)
+    assert main.main(["convert", str(path)]) == 0
+    out, err = capsys.readouterr()
+    assert out == FPA
+    assert err.splitlines()[1:] == [
+        (
+            f"fastpath convert: {path}:5: HorizontalPodAutoscaler web: "
+            "left out, only a boosted HorizontalPodAutoscaler has it: metric fastpath_replicas"
+        ),
+        f"fastpath convert: {path}:5: HorizontalPodAutoscaler web: left out: annotation fastpath.io/mode",
+    ]
+
+
+def test_there_and_back(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    text = FPA.replace("spec:\n", "spec:\n  syncPeriod: 500ms\n  mode: Paused\n")
+    _given(monkeypatch, f"{text}---\n{HPA}".encode())
+    assert main.main(["convert", "--back"]) == 0
+    out, err = capsys.readouterr()
+    hpa = yaml.safe_load(out)
+    assert (hpa["apiVersion"], hpa["kind"]) == ("autoscaling/v2", "HorizontalPodAutoscaler")
+    assert hpa["spec"] == yaml.safe_load(FPA)["spec"]
+    assert hpa["metadata"] == yaml.safe_load(FPA)["metadata"]
+    before = "fastpath convert: standard input"
+    assert err.splitlines() == [
+        (
+            f"{before}:1: FastPathAutoscaler web: left out, a HorizontalPodAutoscaler does not have it: "
+            'spec.syncPeriod: "500ms", spec.mode: "Paused"'
+        ),
+        (
+            f"{before}:1: FastPathAutoscaler web: the FastPathAutoscaler did nothing, "
+            "and the HorizontalPodAutoscaler scales as soon as it is applied"
+        ),
+        f"{before}:34: Service web: left out",
+        f"{before}:38: HorizontalPodAutoscaler web: left out",
+    ]
+
+
+def test_back_needs_an_autoscaler_of_ours(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    _given(monkeypatch, HPA.encode())
+    assert main.main(["convert", "--back"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.endswith("fastpath convert: expected a FastPathAutoscaler; there is none\n")
+
+
 def test_a_file_that_is_not_there(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert main.main(["convert", str(tmp_path / "x.yaml")]) == 1
     assert capsys.readouterr().err == f"fastpath convert: {tmp_path}/x.yaml: No such file or directory\n"

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from adapter import monitoring
-from adapter.cli import boost, explain
+from adapter.cli import boost, convert, explain
 from adapter.config import checkflags, deployflags, doctorflags, flags
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
@@ -46,6 +46,12 @@ def render_flags() -> str:
             "",
             *_render_actions(boost_flags()),
             "",
+            "# Flags of `fastpath convert`",
+            "",
+            "Before or after them stand the manifests, files or `-` for standard input; [the fast-scaler](fast-scaler.md) has the steps.",
+            "",
+            *_render_actions(convert_flags()),
+            "",
             "# Flags of `fastpath doctor`",
             "",
             "Before or after them stands an autoscaler, `NAMESPACE/NAME`, a namespace, or nothing for all. It takes the flags of `fastpath serve`",
@@ -64,6 +70,11 @@ def explain_flags() -> list[argparse.Action]:
 def boost_flags() -> list[argparse.Action]:
     """Return the flags of `fastpath boost`."""
     return _flags_of(boost.build_parser())
+
+
+def convert_flags() -> list[argparse.Action]:
+    """Return the flags of `fastpath convert`."""
+    return _flags_of(convert.build_parser())
 
 
 def _flags_of(parser: argparse.ArgumentParser) -> list[argparse.Action]:
