@@ -14,14 +14,16 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 import msgspec
+from aiohttp import http_exceptions
 
 from adapter import app
 from adapter.cli import preflight
 from adapter.cli.version import version
-from adapter.clients import credentials, kubernetes, leaderelection
+from adapter.clients import connectfaults, credentials, kubernetes, leaderelection
 from adapter.clients.leases import KubernetesLeases
 from adapter.errors import Fault, InputError, RunError
 from adapter.model import shards
@@ -29,21 +31,46 @@ from adapter.monitoring import FaultLog, Monitoring
 
 _SECONDS = 10.0
 _SHOWN = 10
+_PORT, _LAST_PORT = 10254, 65535
 _READY = b"Forwarding from 127.0.0.1:"
+_NAME_ADVICE = "; --tls-server-name gives the name to check, such as fastpath.fastpath.svc"
 
 
 def main(arguments: Sequence[str]) -> int:
     """Print what was decided and why; 1 where it cannot be had, 2 for a wrong command line."""
     options = parse(arguments)
-    namespace, slash, name = options.autoscaler.partition("/")
-    if not slash or not namespace or not name or "/" in name:
-        raise InputError([Fault("NS/NAME", options.autoscaler, "expected namespace and name, such as shop/web")])
+    namespace, name = _check(options)
     document = asyncio.run(fetch(options, namespace, name))
     if options.json:
         sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n")
     else:
         print("\n".join(render(document)))
     return 0
+
+
+def _check(options: argparse.Namespace) -> tuple[str, str]:
+    """Return namespace and name of the autoscaler. InputError with all that is wrong in the command line."""
+    faults = []
+    namespace, slash, name = options.autoscaler.partition("/")
+    if not slash or not namespace or not name or "/" in name:
+        faults.append(Fault("NS/NAME", options.autoscaler, "expected namespace and name, such as shop/web"))
+    if options.server and not _is_url(options.server):
+        faults.append(Fault("--server", options.server, f"expected a URL such as http://127.0.0.1:{_PORT}"))
+    if not 1 <= options.port <= _LAST_PORT:
+        faults.append(Fault("--port", str(options.port), f"expected a port from 1 to {_LAST_PORT}"))
+    if faults:
+        raise InputError(faults)
+    return namespace, name
+
+
+def _is_url(text: str) -> bool:
+    """Tell whether a text is an http or https URL that a path can be added to."""
+    try:
+        parts = urlsplit(text)
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+    return good and not parts.query and not parts.fragment and text.isprintable() and " " not in text
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -60,6 +87,11 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--token-file", default="", help="file with a bearer token for --server")
     parser.add_argument("--ca-file", default="", help="authorities of the certificate of --server")
     parser.add_argument(
+        "--tls-server-name",
+        default="",
+        help="name that the certificate of --server is checked for, such as fastpath.fastpath.svc; without it the host of --server",
+    )
+    parser.add_argument(
         "--kubeconfig",
         default="",
         help="kubeconfig; without it $KUBECONFIG, then ~/.kube/config, then the pod's service account",
@@ -67,7 +99,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--lease-namespace", default="fastpath", help="namespace of the Lease, and of the Pod")
     parser.add_argument("--lease-name", default="fastpath-scaler", help="name of the Lease")
     parser.add_argument("--shard", default="1/1", help="as the scaler has it: its Lease is another for each shard")
-    parser.add_argument("--port", type=int, default=10254, help="local port of the Pod where it shows its journal")
+    parser.add_argument("--port", type=int, default=_PORT, help="local port of the Pod where it shows its journal")
     parser.add_argument("--json", action="store_true", help="print the whole document")
     return parser
 
@@ -90,18 +122,20 @@ async def fetch(options: argparse.Namespace, namespace: str, name: str) -> dict[
 async def _get(options: argparse.Namespace, url: str) -> dict[str, Any]:
     headers = {}
     if options.token_file:
-        token = await asyncio.to_thread(Path(options.token_file).read_text, "utf-8")
-        headers["Authorization"] = f"Bearer {token.strip()}"
-    context = ssl.create_default_context(cafile=options.ca_file or None)
+        headers["Authorization"] = f"Bearer {await asyncio.to_thread(_read_token, options.token_file)}"
+    context = await asyncio.to_thread(_trust, options.ca_file)
     timeout = aiohttp.ClientTimeout(total=_SECONDS)
     try:
         async with (
             aiohttp.ClientSession(timeout=timeout, headers=headers) as session,
-            session.get(url, ssl=context) as response,
+            session.get(
+                url, ssl=context, server_hostname=options.tls_server_name or None, allow_redirects=False
+            ) as response,
         ):
             body = await response.read()
-    except (aiohttp.ClientError, TimeoutError) as error:
-        raise RunError(f"{url}: {str(error) or 'no answer in time'}") from error
+    except (aiohttp.ClientError, http_exceptions.HttpProcessingError, OSError) as error:
+        advice = _NAME_ADVICE if connectfaults.is_wrong_name(error) else ""
+        raise RunError(f"{url}: {connectfaults.describe(error)}{advice}") from error
     try:
         document = msgspec.json.decode(body, type=dict[str, Any])
     except msgspec.MsgspecError as error:
@@ -109,6 +143,35 @@ async def _get(options: argparse.Namespace, url: str) -> dict[str, Any]:
     if response.status != 200:
         raise RunError(f"{url}: {document.get('message') or response.reason}")
     return document
+
+
+def _read_token(file: str) -> str:
+    """Return the bearer token in a file. InputError where there is none that a header can carry."""
+    try:
+        token = Path(file).read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise _unusable("--token-file", file, f"a readable file: {_reason(error)}") from error
+    if not token.isascii() or not token.isprintable() or not token or " " in token:
+        raise _unusable("--token-file", file, "a file with one bearer token")
+    return token
+
+
+def _trust(file: str) -> ssl.SSLContext:
+    """Return the context that trusts the authorities in a file, without one those of the system."""
+    try:
+        return ssl.create_default_context(cafile=file or None)
+    except ssl.SSLError as error:
+        raise _unusable("--ca-file", file, "a file with certificates in PEM form") from error
+    except OSError as error:
+        raise _unusable("--ca-file", file, f"a readable file: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    return (error.strerror if isinstance(error, OSError) else "") or "it is not UTF-8 text"
+
+
+def _unusable(flag: str, value: str, expected: str) -> InputError:
+    return InputError([Fault(flag, value, f"expected {expected}")])
 
 
 async def _find_leader(options: argparse.Namespace) -> str:

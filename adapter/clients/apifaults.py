@@ -15,7 +15,7 @@ from kubernetes_asyncio.client import exceptions
 from kubernetes_asyncio.config import ConfigException
 
 from adapter import errors
-from adapter.clients import objectlist
+from adapter.clients import connectfaults, objectlist
 
 FOREIGN = (
     *objectlist.UNREADABLE,
@@ -45,7 +45,7 @@ def translated(what: str) -> Iterator[None]:
         yield
     except FOREIGN as error:
         reason = _reason_of(error)
-        text = str(error) or type(error).__name__
+        text = connectfaults.describe(error)
         raise errors.KubernetesError(0, reason, f"cannot {what}: {reason}: {text[:_MESSAGE_LENGTH]}") from error
 
 

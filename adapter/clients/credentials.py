@@ -17,6 +17,7 @@ from kubernetes_asyncio.config import ConfigException, incluster_config
 from kubernetes_asyncio.config.incluster_config import InClusterConfigLoader
 
 from adapter import errors
+from adapter.clients import connectfaults
 from adapter.model.clock import Clock
 from adapter.monitoring import FaultLog
 
@@ -130,7 +131,7 @@ class _Renewal:
 
 
 def _sentence(error: BaseException) -> str:
-    text = str(error).strip().rstrip(".")
+    text = connectfaults.describe(error).strip().rstrip(".")
     return (text or type(error).__name__)[:500]
 
 

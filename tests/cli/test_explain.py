@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from adapter.cli import explain
+from adapter.cli import explain, main
 from adapter.controller import journal
 from adapter.controller.seams import Key
 from adapter.controller.view import encode, show
@@ -18,6 +18,7 @@ from adapter.sandbox.cluster import Cluster
 from adapter.scaling.observation import ExternalReading
 from tests.support.controller import Bench, fpa
 from tests.support.scaling import external_metric
+from tests.support.tls import Authority
 
 QUEUE = [external_metric(averageValue="1")]
 
@@ -95,6 +96,46 @@ def test_times_have_milliseconds() -> None:
     assert journal.moment(1_500_000_000) == "1970-01-01T00:00:01.500Z"
 
 
+@pytest.mark.parametrize(
+    ("flag", "said"),
+    [
+        ("--server=127.0.0.1:10254", "--server: 127.0.0.1:10254: expected a URL such as http://127.0.0.1:10254"),
+        ("--server=ftp://a", "--server: ftp://a: expected a URL"),
+        ("--server=http://", "--server: http://: expected a URL"),
+        ("--server=http://a:99999", "--server: http://a:99999: expected a URL"),
+        ("--server=http://a?b=c", "--server: http://a?b=c: expected a URL"),
+        ("--server=http://a b", "--server: http://a b: expected a URL"),
+        ("--port=0", "--port: 0: expected a port from 1 to 65535"),
+        ("--port=65536", "--port: 65536: expected a port from 1 to 65535"),
+    ],
+)
+def test_flags_that_are_wrong(capsys: pytest.CaptureFixture[str], flag: str, said: str) -> None:
+    assert main.main(["explain", "shop/web", flag]) == 2
+    assert capsys.readouterr().err.startswith(f"fastpath explain: {said}")
+
+
+@pytest.mark.parametrize(
+    ("flag", "content", "said"),
+    [
+        ("--ca-file", None, "expected a readable file: No such file or directory"),
+        ("--ca-file", b"no certificate", "expected a file with certificates in PEM form"),
+        ("--token-file", None, "expected a readable file: No such file or directory"),
+        ("--token-file", b"\xff", "expected a readable file: it is not UTF-8 text"),
+        ("--token-file", b" \n", "expected a file with one bearer token"),
+        ("--token-file", b"one\ntwo\n", "expected a file with one bearer token"),
+        ("--token-file", b"one two", "expected a file with one bearer token"),
+    ],
+)
+def test_files_that_cannot_be_used(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], flag: str, content: bytes | None, said: str
+) -> None:
+    path = tmp_path / "given"
+    if content is not None:
+        path.write_bytes(content)
+    assert main.main(["explain", "shop/web", "--server=http://127.0.0.1:1", f"{flag}={path}"]) == 2
+    assert capsys.readouterr().err == f"fastpath explain: {flag}: {path}: {said}\n"
+
+
 @pytest.mark.parametrize("name", ["web", "/web", "shop/", "a/b/c"])
 def test_names_that_are_none(name: str) -> None:
     with pytest.raises(InputError, match="expected namespace and name"):
@@ -156,8 +197,47 @@ async def test_what_is_no_scaler(scaler: Scaler) -> None:
 
 
 async def test_nobody_listens() -> None:
-    with pytest.raises(RunError, match=r"http://127\.0\.0\.1:1/debug"):
+    with pytest.raises(RunError) as raised:
         await ask("http://127.0.0.1:1")
+    url = "http://127.0.0.1:1/debug/fastpath/autoscalers/shop/web"
+    assert str(raised.value) == f"{url}: cannot connect to 127.0.0.1:1: Connection refused"
+
+
+@pytest.fixture
+async def secure(scaler: Scaler, authority: Authority) -> AsyncIterator[str]:
+    """Give the address of the scaler behind a certificate as that of `fastpath serve`, as a forwarded port shows it."""
+    scaler.body = encode(await shown())
+    runner = web.ServerRunner(web.Server(scaler.handle))
+    await runner.setup()
+    context = authority.server_context(authority.issue("fastpath.fastpath.svc"))
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
+    yield f"https://127.0.0.1:{runner.addresses[0][1]}"
+    await runner.cleanup()
+
+
+async def test_the_certificate_is_checked_for_the_name_that_is_given(secure: str, authority: Authority) -> None:
+    flags = ["shop/web", f"--server={secure}", f"--ca-file={authority.file}"]
+    named = explain.parse([*flags, "--tls-server-name=fastpath.fastpath.svc"])
+    assert (await explain.fetch(named, "shop", "web"))["name"] == "web"
+
+    with pytest.raises(RunError, match="--tls-server-name gives the name to check") as raised:
+        await explain.fetch(explain.parse(flags), "shop", "web")
+    assert "object at" not in str(raised.value)
+    with pytest.raises(RunError, match="is not accepted: Hostname mismatch"):
+        await explain.fetch(explain.parse([*flags, "--tls-server-name=other.svc"]), "shop", "web")
+
+
+async def test_a_redirect_is_not_followed(scaler: Scaler) -> None:
+    async def away(_: web.BaseRequest) -> web.Response:
+        raise web.HTTPFound(f"{scaler.url}/elsewhere")
+
+    runner = web.ServerRunner(web.Server(away))
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    with pytest.raises(RunError, match="302: not the answer of a scaler"):
+        await ask(f"http://127.0.0.1:{runner.addresses[0][1]}")
+    await runner.cleanup()
+    assert scaler.asked == []
 
 
 def test_the_key_is_namespace_and_name() -> None:

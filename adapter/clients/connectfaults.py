@@ -1,0 +1,55 @@
+"""Why a connection failed, in words for a log or a command line.
+
+aiohttp's own texts show the SSL context as a Python object, and errors of the ssl module with their arguments and the place in the C
+code. The text here has host and port, and never the URL: the caller names what it asked.
+"""
+
+import os
+import ssl
+
+import aiohttp
+
+_WRONG_PROTOCOL = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNEXPECTED_MESSAGE", "PACKET_LENGTH_TOO_LONG"})
+"""What OpenSSL says when the other side answers without TLS."""
+
+
+def describe(error: BaseException) -> str:
+    """Return the reason of an error of aiohttp, of ssl or of the system."""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return _tls(error.certificate_error, f"{error.host}:{error.port}")
+    if isinstance(error, aiohttp.ClientConnectorError):
+        cause, server = error.os_error, f"{error.host}:{error.port}"
+        return (
+            _tls(cause, server) if isinstance(cause, ssl.SSLError) else f"cannot connect to {server}: {_system(cause)}"
+        )
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    if isinstance(error, ssl.SSLError):
+        return _tls(error, "the server")
+    if isinstance(error, OSError) and not error.filename:
+        return _system(error)
+    return str(error) or type(error).__name__
+
+
+def is_wrong_name(error: BaseException) -> bool:
+    """Tell whether a certificate was refused only because it is for another name."""
+    cause = getattr(error, "certificate_error", error)
+    return isinstance(cause, ssl.SSLCertVerificationError) and cause.verify_message.startswith(
+        ("Hostname mismatch", "IP address mismatch")
+    )
+
+
+def _tls(error: BaseException, server: str) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the certificate of {server} is not accepted: {error.verify_message or error.reason}".rstrip(".")
+    reason = getattr(error, "reason", "") or str(error)  # only errors of OpenSSL itself have a reason
+    if reason in _WRONG_PROTOCOL:
+        return f"{server} does not speak TLS: http:// instead of https://?"
+    return f"the TLS handshake with {server} failed: {reason}"
+
+
+def _system(error: OSError) -> str:
+    """Return the sentence of the system. asyncio replaces it by the addresses that it tried, and leaves the number."""
+    if error.errno and error.errno > 0:
+        return os.strerror(error.errno)
+    return error.strerror or str(error) or type(error).__name__
