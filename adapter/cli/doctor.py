@@ -1,34 +1,39 @@
 """`fastpath doctor`: how long a HorizontalPodAutoscaler of a live cluster takes to react, hop by hop, what is wrong, and what helps most.
 
-The order of work. What is read stands in `surroundings`, `read` and `sources`, what follows from it in
-`finding`, and how it is told in `report`.
+The order of work. What is read stands in `surroundings`, `read` and `sources`, what follows from it in `finding`, and how it is told in
+`report`. FastPathAutoscalers are read too, and `fast` says of them what can be seen from outside.
 """
 
 import asyncio
 import logging
 import random
+import sys
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from typing import NamedTuple
 
 import msgspec
 
 from adapter import app, monitoring
 from adapter.cli import evidence, preflight
-from adapter.cli.chain import finding, report
-from adapter.cli.chain.facts import Boost, Facts, MetricFacts
+from adapter.cli.chain import fast, finding, report
+from adapter.cli.chain.facts import Boost, Facts, MetricFacts, Unread
+from adapter.cli.chain.fast import FastExamination
 from adapter.cli.chain.finding import Examination
-from adapter.cli.chain.forms import HPA
+from adapter.cli.chain.forms import FPA, HPA
 from adapter.cli.chain.hop import State
 from adapter.cli.chain.read import GROUPS, Autoscalers, Workload
 from adapter.cli.chain.sources import Sources
 from adapter.cli.chain.surroundings import Surroundings
 from adapter.clients import credentials, kubernetes
+from adapter.clients.autoscalers import TargetKey
 from adapter.config import doctorflags
 from adapter.config.doctorflags import DoctorOptions
-from adapter.errors import KubernetesError, RunError
+from adapter.errors import InputError, KubernetesError, RunError
 from adapter.model import boosting
 from adapter.model.autoscaling import MetricSpec
 from adapter.model.clock import Clock
+from adapter.model.fastpathautoscaler import HPA_KIND, KIND
 from adapter.model.instants import SECOND
 from adapter.monitoring import FaultLog, Monitoring
 
@@ -41,6 +46,14 @@ _OWNERS = {"ScaledObject": "KEDA's", "EffectiveHorizontalPodAutoscaler": "Crane'
 """Kinds that are known to make autoscalers, and whose they are."""
 
 
+class Found(NamedTuple):
+    """What was examined. `unread` is why FastPathAutoscalers are not known, "" where they are."""
+
+    hpas: tuple[Examination, ...] = ()
+    fpas: tuple[FastExamination, ...] = ()
+    unread: str = ""
+
+
 def main(arguments: Sequence[str]) -> int:
     """Examine; 0 without a fault, 1 for faults. KubernetesError when the autoscalers cannot be read, InputError for the command line."""
     if doctorflags.asks_for_help(arguments):
@@ -50,23 +63,30 @@ def main(arguments: Sequence[str]) -> int:
     monitoring.configure_logging(0)
     logging.getLogger("adapter").setLevel(logging.ERROR)  # what goes wrong is in the report
     found = asyncio.run(_run(options))
+    if found.unread:
+        print(f"fastpath doctor: {KIND}s cannot be read: {found.unread}", file=sys.stderr)
     print(_render(options, found), end="")
-    return 1 if any(each.state is State.FAULT for each in found) else 0
+    states = [*(each.state for each in found.hpas), *(each.state for each in found.fpas)]
+    return 1 if State.FAULT in states else 0
 
 
-def _render(options: DoctorOptions, found: Sequence[Examination]) -> str:
+def _render(options: DoctorOptions, found: Found) -> str:
     if options.json:
-        documents = [report.document(each) for each in found]
-        whole = documents[0] if options.name else documents
+        documents = [*map(report.document, found.hpas), *map(fast.document, found.fpas)]
+        whole = documents[0] if options.name and len(documents) == 1 else documents
         return msgspec.json.format(msgspec.json.encode(whole), indent=2).decode() + "\n"
     if options.name:
-        return report.render(found[0])
-    if not found:
-        return "there are no HorizontalPodAutoscalers\n"
-    return report.render_table(found)
+        return "\n".join([*map(report.render, found.hpas), *map(fast.render, found.fpas)])
+    if not found.hpas and not found.fpas:
+        where = f"namespace {options.namespace}" if options.namespace else "the cluster"
+        return f"there are no {HPA_KIND}s and no {KIND}s in {where}\n"
+    return report.render_table(found.hpas, found.fpas)
 
 
-async def _run(options: DoctorOptions) -> list[Examination]:
+async def _run(options: DoctorOptions) -> Found:
+    given = evidence.parse(options.files) if options.files else None
+    if given is not None and given.fatal:
+        raise InputError(given.fatal)
     clock, own_metrics = app.SystemClock(), Monitoring()
     faults = FaultLog(own_metrics, clock)
     kubeconfig = preflight.find_kubeconfig(options.kubeconfig)
@@ -79,9 +99,7 @@ async def _run(options: DoctorOptions) -> list[Examination]:
         if options.asks_prometheus:
             prometheus = await evidence.open_prometheus(options.options, clock, own_metrics, faults, stack)
         around = Surroundings(client, clock, options.service, options.lease_name)
-        doctor = Doctor(
-            Autoscalers(client, clock, around), around, Sources(around, options.files, prometheus, clock), clock
-        )
+        doctor = Doctor(Autoscalers(client, clock, around), around, Sources(around, given, prometheus, clock), clock)
         doctor.period = options.period
         return await doctor.examine(options.namespace, options.name)
 
@@ -97,24 +115,42 @@ class Doctor:
         self._clock = clock
         self._free = asyncio.Semaphore(_TOGETHER)
 
-    async def examine(self, namespace: str, name: str) -> list[Examination]:
-        """Return what is found of one autoscaler, of all of a namespace or of all. RunError for one that is not there."""
+    async def examine(self, namespace: str, name: str) -> Found:
+        """Return what is found of one autoscaler, of all of a namespace or of all. RunError for what is not there."""
         try:
             listed = await self._autoscalers.hpas(namespace)
         except KubernetesError as error:
             if error.status == 403 and not namespace:
                 raise RunError(f"name a namespace: {error.said or error}") from error
             raise
+        read = await self._autoscalers.fpas(namespace)
+        unread = read.why if isinstance(read, Unread) else ""
+        others = () if isinstance(read, Unread) else read
         chosen = [each for each in listed if not name or each.metadata.name == name]
-        if name and not chosen:
-            raise RunError(f"there is no HorizontalPodAutoscaler {namespace}/{name}")
-        return list(await asyncio.gather(*(self._examine(each, listed) for each in chosen)))
+        fast_chosen = [each for each in others if not name or each.metadata.name == name]
+        if not chosen and not fast_chosen:
+            await self._miss(namespace, name, unread)
+        leaders = await self._around.leaders() if fast_chosen else ()
+        return Found(
+            tuple(await asyncio.gather(*(self._examine(each, listed, others) for each in chosen))),
+            tuple(fast.examine(each, _rivals_of(each, listed, others), leaders) for each in fast_chosen),
+            unread,
+        )
 
-    async def _examine(self, hpa: HPA, listed: Sequence[HPA]) -> Examination:
+    async def _miss(self, namespace: str, name: str, unread: str) -> None:
+        """Raise RunError where a namespace or an autoscaler is named that is not there."""
+        if namespace:
+            await self._autoscalers.check_namespace(namespace)
+        if name and unread:
+            raise RunError(f"there is no {HPA_KIND} {namespace}/{name}, and {KIND}s cannot be read: {unread}")
+        if name:
+            raise RunError(f"there is no {HPA_KIND} and no {KIND} {namespace}/{name}")
+
+    async def _examine(self, hpa: HPA, listed: Sequence[HPA], others: Sequence[FPA]) -> Examination:
         async with self._free:
-            return finding.examine(await self._read(hpa, listed))
+            return finding.examine(await self._read(hpa, listed, others))
 
-    async def _read(self, hpa: HPA, listed: Sequence[HPA]) -> Facts:
+    async def _read(self, hpa: HPA, listed: Sequence[HPA], others: Sequence[FPA]) -> Facts:
         meta, spec = hpa.metadata, hpa.spec
         workload = await self._autoscalers.workload(meta.namespace, spec.scale_target_ref)
         own = boosting.without_handshake(spec.metrics) or ()
@@ -130,8 +166,9 @@ class Doctor:
             await self._sources.delay(),
             round(self._clock.wall() * SECOND),
             await self._boost(hpa, workload),
-            _rivals(hpa, listed),
+            tuple(each.metadata.name for each in listed if each is not hpa and _target(each) == _target(hpa)),
             _owner(hpa),
+            tuple(each.metadata.name for each in others if _target(each) == _target(hpa)),
         )
 
     async def _metric(self, hpa: HPA, metric: MetricSpec, workload: Workload) -> MetricFacts:
@@ -159,14 +196,17 @@ class Doctor:
         return Boost(wishes, handshake, floor, await self._around.leaders(), entry, owner)
 
 
-def _rivals(hpa: HPA, listed: Sequence[HPA]) -> tuple[str, ...]:
-    """Return the other autoscalers of a target; of its reference the version does not matter."""
-    return tuple(each.metadata.name for each in listed if each is not hpa and _place(each) == _place(hpa))
+def _rivals_of(fpa: FPA, listed: Sequence[HPA], others: Sequence[FPA]) -> tuple[str, ...]:
+    """Return the other autoscalers of a target as ``Kind name``."""
+    hpas = [f"{HPA_KIND} {each.metadata.name}" for each in listed if _target(each) == _target(fpa)]
+    return (
+        *hpas,
+        *(f"{KIND} {each.metadata.name}" for each in others if each is not fpa and _target(each) == _target(fpa)),
+    )
 
 
-def _place(hpa: HPA) -> tuple[str, str, str, str]:
-    reference = hpa.spec.scale_target_ref
-    return hpa.metadata.namespace, reference.api_version.rpartition("/")[0], reference.kind, reference.name
+def _target(autoscaler: HPA | FPA) -> TargetKey:
+    return TargetKey.of(autoscaler.metadata.namespace, autoscaler.spec.scale_target_ref)
 
 
 def _owner(hpa: HPA) -> str:

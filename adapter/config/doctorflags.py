@@ -5,7 +5,7 @@ Prometheus. Law: nothing is asked for that a person with a kubeconfig does not h
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from adapter import errors
@@ -48,8 +48,18 @@ OWN: Mapping[str, Flag] = {
 
 TABLE: Mapping[str, Flag] = {
     **OWN,
-    "config": flagtable.TABLE["config"],
+    "config": replace(
+        flagtable.TABLE["config"],
+        help="Rules file, or a folder of them; can be repeated. Without it the rules are read from the ConfigMap of the server behind "
+        "the metrics APIs.",
+    ),
     **{name: flag for name, flag in flagtable.TABLE.items() if flag.group == flagtable.PROMETHEUS},
+    "prometheus-url": replace(
+        flagtable.TABLE["prometheus-url"],
+        default="",
+        help="Base URL of Prometheus or a compatible engine, as it is reached from here. Without it Prometheus is not asked, and the "
+        "hops scrape and engine stay unknown.",
+    ),
 }
 """All flags of `fastpath doctor`."""
 
@@ -80,7 +90,7 @@ def parse_doctor(argv: Sequence[str]) -> DoctorOptions:
     faults: list[errors.Fault] = []
     namespace, name = _read_place(scanned.positional, faults)
     own = _read_own(scanned.given, faults)
-    config = flagtable.TABLE["config"]
+    config = TABLE["config"]
     files = tuple(each.text for each in scanned.given if each.flag is config)
     given = [each for each in scanned.given if each.flag.group == flagtable.PROMETHEUS]
     options = Options()
@@ -145,11 +155,13 @@ def render_help() -> str:
         "Usage: fastpath doctor [NAMESPACE[/NAME]] [flags]",
         "",
         "Walks the way of a HorizontalPodAutoscaler from the load to ready pods: how long each hop takes, what is wrong, and the one",
-        "change that helps most. Without a name all autoscalers are listed, one line each. Reads and asks, changes nothing; what you",
-        "may not read is said. Exit status: 0 without a fault (warnings are none), 1 for faults or when the cluster cannot be asked.",
+        "change that helps most. Of a FastPathAutoscaler it says what its conditions and its target show; fastpath explain has its",
+        "decisions. Without a name all autoscalers are listed, one line each. It changes nothing, and says what you may not read.",
+        "Exit status: 0 without a fault (a warning is not a fault), 1 for faults or when the cluster cannot be asked.",
         "",
-        "The rules come from the ConfigMap of the server behind the metrics APIs, or from --config; scrape interval and the age of",
-        "samples need --prometheus-url, as you reach it from here, with the query parameters that the server is given.",
+        "A hop is unknown where its source is not given: the hops scrape and window need the rules, from the ConfigMap of the server",
+        "behind the metrics APIs or from --config, and scrape and engine need --prometheus-url, with the query parameters that the",
+        "server is given.",
         "",
     ]
     return "\n".join([*about, *flags.help_lines(TABLE)])

@@ -766,4 +766,9 @@ def test_faults_of_the_command_line(argv: list[str], place: str) -> None:
 
 def test_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["doctor", "--help"]) == 0
-    assert "--prometheus-url" in capsys.readouterr().out
+    text = " ".join(capsys.readouterr().out.split())
+    assert "Required" not in text
+    assert "(default https://localhost)" not in text
+    assert "Without it the rules are read from the ConfigMap of the server behind the metrics APIs" in text
+    assert "Without it Prometheus is not asked, and the hops scrape and engine stay unknown" in text
+    assert "A hop is unknown where its source is not given" in text

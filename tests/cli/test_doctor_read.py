@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 import pytest
+import yaml
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
@@ -24,6 +25,7 @@ from adapter.model.instants import SECOND, FineInstant
 from adapter.sandbox.cluster import EPOCH, Cluster
 from adapter.sandbox.objects import timestamp
 from adapter.sandbox.workloads import Workloads, deployment
+from tests.support import crd
 from tests.support.tls import Authority
 
 pytestmark = pytest.mark.timeout(20)
@@ -553,13 +555,197 @@ async def test_all_autoscalers_are_a_table(cluster: Cluster, server: Behind, run
     one = await run("elsewhere")
     assert [line.split()[0] for line in one.out.splitlines()] == ["autoscaler", "elsewhere/idle"]
     assert [each["name"] for each in json.loads((await run("--json")).out)] == ["idle", "web"]
-    assert (await run("nowhere")).out == "there are no HorizontalPodAutoscalers\n"
 
 
 async def test_one_that_is_not_there(cluster: Cluster, run: Verb) -> None:
     finished = await run("shop/missing")
     assert (finished.status, finished.out) == (1, "")
-    assert finished.err == "fastpath doctor: there is no HorizontalPodAutoscaler shop/missing\n"
+    assert finished.err == (
+        "fastpath doctor: there is no HorizontalPodAutoscaler and no FastPathAutoscaler shop/missing\n"
+    )
+
+
+@pytest.mark.parametrize("place", ["nowhere", "nowhere/web"])
+async def test_a_namespace_that_is_not_there(cluster: Cluster, run: Verb, place: str) -> None:
+    cluster.create(hpa("web", CPU))
+    finished = await run(place)
+    assert finished == (1, "", "fastpath doctor: there is no namespace nowhere\n")
+
+
+async def test_nothing_to_examine_says_where(cluster: Cluster, run: Verb) -> None:
+    none = "there are no HorizontalPodAutoscalers and no FastPathAutoscalers in"
+    assert await run() == (0, f"{none} the cluster\n", "")
+    assert await run("shop") == (0, f"{none} namespace shop\n", "")
+    assert await run("shop", "--json") == (0, "[]\n", "")
+    cluster.forbid("get", "namespaces")
+    assert await run("nowhere") == (0, f"{none} namespace nowhere\n", "")
+
+
+@pytest.mark.parametrize("place", ["shop", "shop/web"])
+async def test_files_of_rules_are_opened_first(cluster: Cluster, run: Verb, tmp_path: Path, place: str) -> None:
+    finished = await run(place, f"--config={tmp_path}/nofile.yaml")
+    assert (finished.status, finished.out) == (2, "")
+    assert f"{tmp_path}/nofile.yaml" in finished.err
+    assert not cluster.requests
+
+
+# -- FastPathAutoscalers --------------------------------------------------------------------------------------------------
+
+
+def fpa(cluster: Cluster, name: str, *, target: str = "web", mode: str = "Auto", **condition: str) -> None:
+    """Create the kind where it is not there, and an autoscaler of it; `condition` is one that is not as it is at rest."""
+    if not any(each["metadata"]["name"].startswith("fastpath") for each in cluster.list("CustomResourceDefinition")):
+        cluster.create(yaml.safe_load(crd.PATH.read_text()))
+    found = {
+        "AbleToScale": {"status": "True", "reason": "ReadyForNewScale"},
+        "ScalingActive": {"status": "True", "reason": "ValidMetricFound"},
+        "ScalingLimited": {"status": "False", "reason": "DesiredWithinRange"},
+    }
+    if condition:
+        found[condition.pop("type")] = condition
+    cluster.create(
+        {
+            "apiVersion": "fastpath.io/v1alpha1",
+            "kind": "FastPathAutoscaler",
+            "metadata": {"name": name, "namespace": "shop"},
+            "spec": {
+                "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": target},
+                "minReplicas": 2,
+                "maxReplicas": 8,
+                "mode": mode,
+            },
+            "status": {"currentReplicas": 4, "conditions": [{"type": kind, **each} for kind, each in found.items()]},
+        }
+    )
+
+
+async def test_another_kind_of_autoscaler_on_the_target_is_the_diagnosis(
+    cluster: Cluster, server: Behind, run: Verb
+) -> None:
+    serve_rules(cluster)
+    lead(cluster)
+    fpa(cluster, "fast", type="AbleToScale", status="False", reason="ForeignAutoscaler", message="said")
+    cluster.create(hpa("web", REQUESTS))
+    native = await run("shop/web")
+    assert native.status == 1
+    assert "diagnosis: FastPathAutoscaler fast scales Deployment web too, and does nothing because of" in native.out
+    assert (
+        "change:    delete one of them: kubectl -n shop delete hpa web, or kubectl -n shop delete fpa fast\n"
+        in native.out
+    )
+    assert "boost it" not in native.out.partition("diagnosis:")[2]
+    fast = await run("shop/fast", "--json")
+    found = json.loads(fast.out)
+    assert (fast.status, found["kind"], found["state"]) == (1, "FastPathAutoscaler", "fault")
+    assert found["diagnosis"] == (
+        "HorizontalPodAutoscaler web scales Deployment web too: Fastpath does nothing while that is so"
+    )
+    assert found["change"] == "leave one autoscaler on Deployment web"
+
+
+async def test_beside_a_fast_autoscaler_nothing_is_raised(cluster: Cluster, server: Behind, run: Verb) -> None:
+    serve_rules(cluster)
+    lead(cluster)
+    fpa(cluster, "fast")
+    cluster.create(hpa("web", REQUESTS, HANDSHAKE, mode="boost"))
+    assert (await run("shop/web", "--json")).hops()["decision"]["mostSeconds"] == 15.0
+
+
+async def test_a_fast_autoscaler_alone_is_not_unknown(cluster: Cluster, run: Verb) -> None:
+    lead(cluster)
+    fpa(cluster, "web")
+    finished = await run("shop/web")
+    assert (finished.status, finished.err) == (0, "")
+    assert finished.out.splitlines() == [
+        "shop/web is a FastPathAutoscaler: fastpath explain shop/web",
+        "it scales Deployment web: 4 replicas, 2 to 8; mode Auto",
+        "",
+        "diagnosis: by its conditions it is able to scale and its metrics have values",
+    ]
+    assert {each.method for each in cluster.requests} == {"GET"}
+
+
+async def test_both_kinds_are_listed(cluster: Cluster, server: Behind, run: Verb) -> None:
+    serve_rules(cluster)
+    lead(cluster)
+    cluster.create(deployment("api", "shop", 2))
+    fpa(cluster, "web", target="api", mode="Paused", type="ScalingActive", status="False", reason="ScalingPaused")
+    fpa(cluster, "fast", target="idle")
+    cluster.create(hpa("web", REQUESTS))
+    finished = await run()
+    assert finished.status == 0
+    rows = [line.split()[:2] for line in finished.out.splitlines()[1:]]
+    assert rows == [["shop/web", "-"], ["shop/fast", "fast-scaler"], ["shop/web", "fast-scaler"]]
+    assert "FastPathAutoscaler: fastpath explain shop/fast" in finished.out
+    assert "fast-scaler (paused)" in finished.out
+    assert [each["kind"] for each in json.loads((await run("shop", "--json")).out)] == [
+        "HorizontalPodAutoscaler",
+        "FastPathAutoscaler",
+        "FastPathAutoscaler",
+    ]
+    both = await run("shop/web")
+    assert "shop/web scales Deployment web" in both.out
+    assert "shop/web is a FastPathAutoscaler" in both.out
+    assert len(json.loads((await run("shop/web", "--json")).out)) == 2
+
+
+@pytest.mark.parametrize(
+    ("condition", "state", "diagnosis"),
+    [
+        (
+            {"type": "AbleToScale", "status": "False", "reason": "ForeignWriter", "message": "argocd"},
+            "fault",
+            "AbleToScale is False (ForeignWriter): argocd",
+        ),
+        (
+            {"type": "AbleToScale", "status": "False", "reason": "AdviseOnly", "message": "advised"},
+            "warning",
+            "AbleToScale is False (AdviseOnly): advised",
+        ),
+        (
+            {"type": "ScalingActive", "status": "False", "reason": "FailedGetPodsMetric", "message": "none"},
+            "fault",
+            "ScalingActive is False (FailedGetPodsMetric): none",
+        ),
+        (
+            {"type": "ScalingLimited", "status": "True", "reason": "TooManyReplicas"},
+            "warning",
+            "it wants more than its maximum of 8",
+        ),
+    ],
+)
+async def test_conditions_of_a_fast_autoscaler(
+    cluster: Cluster, run: Verb, condition: dict[str, str], state: str, diagnosis: str
+) -> None:
+    lead(cluster)
+    fpa(cluster, "web", **condition)
+    finished = await run("shop/web", "--json")
+    found = json.loads(finished.out)
+    assert (found["state"], found["diagnosis"]) == (state, diagnosis)
+    assert finished.status == (1 if state == "fault" else 0)
+
+
+async def test_a_fast_autoscaler_that_nothing_decides(cluster: Cluster, run: Verb) -> None:
+    fpa(cluster, "web")
+    finished = await run("shop/web")
+    assert finished.status == 1
+    assert "diagnosis: nothing decides for it: there is no Lease of a scaler" in finished.out
+    lead(cluster)
+    cluster.patch("FastPathAutoscaler", "web", {"status": {"conditions": []}}, namespace="shop")
+    assert "diagnosis: the scaler has not looked at it yet" in (await run("shop/web")).out
+
+
+async def test_no_right_to_see_fast_autoscalers_is_said(cluster: Cluster, server: Behind, run: Verb) -> None:
+    serve_rules(cluster)
+    fpa(cluster, "fast")
+    cluster.create(hpa("web", REQUESTS))
+    cluster.forbid("list", "fastpathautoscalers")
+    finished = await run("shop/web")
+    assert finished.status == 0
+    assert finished.err.startswith("fastpath doctor: FastPathAutoscalers cannot be read: ")
+    missing = await run("shop/fast")
+    assert missing.status == 1
+    assert "there is no HorizontalPodAutoscaler shop/fast, and FastPathAutoscalers cannot be read: " in missing.err
 
 
 # -- few rights -----------------------------------------------------------------------------------------------------------

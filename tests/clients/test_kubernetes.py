@@ -593,7 +593,7 @@ async def test_a_server_that_we_do_not_trust(authority: Authority, other_authori
         configuration = credentials.build_configuration(cluster.url)
         configuration.ssl_ca_cert = str(other_authority.file)
         async with await kubernetes.connect(configuration, random=lambda: 0.0) as client:
-            with pytest.raises(errors.KubernetesError, match="the certificate of .* is not accepted") as raised:
+            with pytest.raises(errors.KubernetesError, match=r"the certificate of .* is not accepted") as raised:
                 await listed(client)
         assert raised.value.reason == "Unreachable"
 

@@ -55,7 +55,8 @@ def render_flags() -> str:
             "# Flags of `fastpath doctor`",
             "",
             "Before or after them stands an autoscaler, `NAMESPACE/NAME`, a namespace, or nothing for all. It takes the flags of `fastpath serve`",
-            "about the connection to Prometheus, and `--config`, as well.",
+            "about the connection to Prometheus, and `--config`, as well. Neither is required: without `--config` the rules are read from the",
+            "cluster, and without `--prometheus-url` Prometheus is not asked.",
             "",
             flags.render_markdown(doctorflags.OWN),
         ]

@@ -141,8 +141,8 @@ class Boost(NamedTuple):
 class Facts(NamedTuple):
     """Everything about one autoscaler. `delay` is how much of the newest past the queries' engine hides, seconds.
 
-    `rivals` are other autoscalers of the target by name; `owner` who made the autoscaler, such as ``KEDA's ScaledObject web``, "" for
-    nobody known.
+    `rivals` are other HorizontalPodAutoscalers of the target by name, `fast_rivals` its FastPathAutoscalers. `owner` is the object that
+    made the autoscaler, such as ``KEDA's ScaledObject web``, "" for none that is known.
     """
 
     hpa: HorizontalPodAutoscaler
@@ -154,6 +154,7 @@ class Facts(NamedTuple):
     boost: Boost | None = None
     rivals: tuple[str, ...] = ()
     owner: str = ""
+    fast_rivals: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:

@@ -1,7 +1,8 @@
 """API objects as `fastpath doctor` decodes them: slim, unknown fields ignored. Nothing is read or judged here."""
 
-from adapter.model.autoscaling import HorizontalPodAutoscaler, Struct
-from adapter.model.fastpathautoscaler import Metadata
+from adapter.model import autoscaling
+from adapter.model.autoscaling import CrossVersionObjectReference, HorizontalPodAutoscaler, ObjectMeta, Struct
+from adapter.model.fastpathautoscaler import AUTO, Metadata
 from adapter.model.instants import Instant
 
 
@@ -29,6 +30,36 @@ class HPAList(Struct, frozen=True):
     """Autoscalers."""
 
     items: tuple[HPA, ...] = ()
+
+
+class FPASpec(Struct, frozen=True):
+    """What a FastPathAutoscaler scales, between which limits, and in which mode."""
+
+    scale_target_ref: CrossVersionObjectReference = CrossVersionObjectReference()
+    min_replicas: int = 1
+    max_replicas: int = 0
+    mode: str = AUTO
+
+
+class FPAStatus(Struct, frozen=True):
+    """What the last decision came to."""
+
+    current_replicas: int = 0
+    conditions: tuple[autoscaling.Condition, ...] | None = None
+
+
+class FPA(Struct, frozen=True):
+    """A FastPathAutoscaler as far as it is examined."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: FPASpec = FPASpec()
+    status: FPAStatus = FPAStatus()
+
+
+class FPAList(Struct, frozen=True):
+    """FastPathAutoscalers."""
+
+    items: tuple[FPA, ...] = ()
 
 
 class Condition(Struct, frozen=True):

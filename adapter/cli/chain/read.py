@@ -6,21 +6,24 @@ Reads and asks; judges nothing and prints nothing. What a person may not read is
 import statistics
 from collections.abc import Sequence
 from typing import NamedTuple
+from urllib.parse import quote
 
 from adapter.cli.chain.facts import Answer, Starts, Target, Unread
-from adapter.cli.chain.forms import HPA, HPAList, Pod
+from adapter.cli.chain.forms import FPA, HPA, FPAList, HPAList, Pod
 from adapter.cli.chain.surroundings import Surroundings, age_of, fetch, fetch_pods, why
 from adapter.clients.kubernetes import KubernetesClient
 from adapter.clients.metricsapi import Described, MetricsAPI
-from adapter.errors import KubernetesError
+from adapter.errors import KubernetesError, RunError
 from adapter.model import apiselectors
 from adapter.model.autoscaling import CrossVersionObjectReference, MetricIdentifier, MetricSpec, Scale
 from adapter.model.clock import Clock
+from adapter.model.fastpathautoscaler import API_VERSION, PLURAL
 from adapter.model.instants import SECOND
 from adapter.model.resources import BUILTIN, APIResource
 from adapter.rules import matchers
 
 _HPAS = "/apis/autoscaling/v2"
+_FPAS = f"/apis/{API_VERSION}"
 
 GROUPS = {
     "Pods": "custom.metrics.k8s.io",
@@ -52,6 +55,22 @@ class Autoscalers:
         """Return the autoscalers of a namespace, of all with "". KubernetesError."""
         within = f"/namespaces/{namespace}" if namespace else ""
         return (await fetch(self._client, f"{_HPAS}{within}/horizontalpodautoscalers", HPAList)).items
+
+    async def fpas(self, namespace: str) -> tuple[FPA, ...] | Unread:
+        """Return the FastPathAutoscalers of a namespace, of all with ""; none where the cluster does not have the kind."""
+        within = f"/namespaces/{namespace}" if namespace else ""
+        try:
+            return (await fetch(self._client, f"{_FPAS}{within}/{PLURAL}", FPAList)).items
+        except KubernetesError as error:
+            return () if error.status == 404 else Unread(why(error))
+
+    async def check_namespace(self, namespace: str) -> None:
+        """Raise RunError if the cluster has no such namespace; nothing where that may not be read."""
+        try:
+            await self._client.get(f"/api/v1/namespaces/{quote(namespace, safe='')}")
+        except KubernetesError as error:
+            if error.status == 404:
+                raise RunError(f"there is no namespace {namespace}") from error
 
     async def workload(self, namespace: str, reference: CrossVersionObjectReference) -> Workload:
         """Return the Scale of a target, and its pods."""

@@ -4,9 +4,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from adapter.cli.chain import fast
 from adapter.cli.chain.facts import Unread
+from adapter.cli.chain.fast import FastExamination
 from adapter.cli.chain.finding import Examination
 from adapter.cli.chain.hop import Hop, State, Total, seconds
+from adapter.model.fastpathautoscaler import HPA_KIND
 
 _LINE = 150
 """How much of a sentence a line of a table shows; the diagnosis of one autoscaler is told whole."""
@@ -34,13 +37,16 @@ def render(found: Examination) -> str:
     return "\n".join(lines) + "\n"
 
 
-def render_table(found: Sequence[Examination]) -> str:
-    """Return a line for each autoscaler, the slowest first."""
+def render_table(found: Sequence[Examination], others: Sequence[FastExamination] = ()) -> str:
+    """Return a line for each autoscaler: HorizontalPodAutoscalers, the slowest first, then FastPathAutoscalers."""
     order = sorted(found, key=lambda each: (-each.slowest.took.usual, each.facts.key))
     rows: list[tuple[str, ...]] = [("autoscaler", "mode", "usually", "at most", "", "diagnosis")]
     for each in order:
         mode = each.facts.mode.lower() or "-"
         rows.append((each.facts.key, mode, *_times(each.slowest), each.state.value, _shorten(each.diagnosis)))
+    for other in sorted(others, key=lambda each: each.key):
+        *cells, text = fast.row(other)
+        rows.append((*cells, _shorten(text)))
     return "\n".join(_columns(rows, right=(2, 3))) + "\n"
 
 
@@ -48,6 +54,7 @@ def document(found: Examination) -> dict[str, Any]:
     """Return what was found about one autoscaler as JSON has it; seconds that are not known are null."""
     facts = found.facts
     return {
+        "kind": HPA_KIND,
         "namespace": facts.hpa.metadata.namespace,
         "name": facts.hpa.metadata.name,
         "mode": facts.mode,

@@ -11,7 +11,7 @@ from adapter.model import boosting
 from adapter.model.autoscaling import Condition
 from adapter.model.autoscalingdefaults import with_defaults
 from adapter.model.boosting import EXTERNAL, METRIC, OBJECT
-from adapter.model.fastpathautoscaler import ADVISE, BOOST
+from adapter.model.fastpathautoscaler import ADVISE, BOOST, KIND
 from adapter.model.instants import SECOND, write_instant
 from adapter.scaling import autoscaler, behavior, history
 from adapter.scaling.behavior import Rules
@@ -34,7 +34,7 @@ _REMOVE = "take the handshake out with fastpath boost --remove"
 def is_boosted(facts: Facts) -> bool:
     """Tell whether Fastpath raises an autoscaler at the moment, as far as can be seen."""
     hop = boost_hop(facts)
-    if hop is None or facts.mode != BOOST or facts.rivals or _is_ambiguous(facts):
+    if hop is None or facts.mode != BOOST or facts.rivals or facts.fast_rivals or _is_ambiguous(facts):
         return False
     return hop.state in {State.OK, State.UNKNOWN}
 
@@ -68,7 +68,8 @@ def boost_hop(facts: Facts) -> Hop | None:
         return _hop(State.FAULT, f"it is only advised: {boost.handshake.fault}", again)
     if isinstance(boost.leaders, Unread):
         return _hop(State.UNKNOWN, f"whether a scaler leads is not known: {boost.leaders.why}")
-    if vacant := _vacant(facts, boost.leaders):
+    meta = facts.hpa.metadata
+    if vacant := vacancy(meta.namespace, meta.name, boost.leaders):
         text = f"nothing decides for it: {vacant}"
         return _hop(State.FAULT, text, Change("run Fastpath with --scaler (or fastpath scale)"))
     return _held(facts, boost)
@@ -121,13 +122,12 @@ def _fails(facts: Facts, metric: MetricFacts) -> bool:
     return bool(answer.error)
 
 
-def _vacant(facts: Facts, leaders: tuple[Leader, ...]) -> str:
-    """Return which Lease nobody holds of those whose holder would decide an autoscaler, "" where one is held.
+def vacancy(namespace: str, name: str, leaders: tuple[Leader, ...]) -> str:
+    """Return why no scaler decides an autoscaler, "" where a Lease of its shard is held.
 
     Leases of another number of shards may have stayed behind.
     """
-    meta = facts.hpa.metadata
-    found = [_unheld(each) for each in leaders if each.shard.owns(meta.namespace, meta.name)]
+    found = [_unheld(each) for each in leaders if each.shard.owns(namespace, name)]
     if not found:
         return "there is no Lease of its shard" if leaders else "there is no Lease of a scaler"
     return "" if "" in found else found[0]
@@ -163,6 +163,8 @@ def _held(facts: Facts, boost: Boost) -> Hop:
 def autoscaler_hop(facts: Facts) -> Hop:
     """Return what the controller says of the autoscaler, and who else scales the target."""
     status, spec = facts.hpa.status, facts.hpa.spec
+    if facts.fast_rivals:
+        return _contested(facts)
     if facts.rivals:
         target = f"{spec.scale_target_ref.kind} {spec.scale_target_ref.name}"
         text = f"{', '.join(facts.rivals)} scales {target} too"
@@ -186,6 +188,22 @@ def autoscaler_hop(facts: Facts) -> Hop:
     if limited.status == "True" and limited.reason == "ScaleUpLimit":
         return _said(State.WARNING, f"its policies hold it back now: {limited.message}{owner}")
     return _said(State.OK, f"the HPA controller is content with it{owner}")
+
+
+def _contested(facts: Facts) -> Hop:
+    """Return what it means that FastPathAutoscalers scale the target as well: none of them does anything, and the HPA alone scales."""
+    meta, reference = facts.hpa.metadata, facts.hpa.spec.scale_target_ref
+    named = ", ".join(f"{KIND} {each}" for each in facts.fast_rivals)
+    text = f"{named} scales {reference.kind} {reference.name} too, and does nothing because of this HPA"
+    fast = " ".join(facts.fast_rivals)
+    return _said(
+        State.FAULT,
+        text,
+        Change(
+            f"delete one of them: kubectl -n {meta.namespace} delete hpa {meta.name}, "
+            f"or kubectl -n {meta.namespace} delete fpa {fast}"
+        ),
+    )
 
 
 _NONE = Condition()

@@ -14,6 +14,7 @@ from adapter.cli.chain.read import GROUPS
 from adapter.cli.chain.surroundings import Surroundings
 from adapter.clients.prometheus import Querier
 from adapter.config import rulesfile
+from adapter.config.rulesfile import Parsed
 from adapter.errors import NamingError, PrometheusError, TemplateError, UnscrapableError, UnsupportedSelectorError
 from adapter.model import apiselectors
 from adapter.model.autoscaling import MetricIdentifier, MetricSpec
@@ -49,10 +50,11 @@ class Sources:
     """The rules, and Prometheus where there is an address of it."""
 
     def __init__(
-        self, around: Surroundings, files: Sequence[str], prometheus: evidence.Prometheus | None, clock: Clock
+        self, around: Surroundings, given: Parsed | None, prometheus: evidence.Prometheus | None, clock: Clock
     ) -> None:
+        """`given` are rules from files; with None they are read from the cluster."""
         self._around = around
-        self._files = files
+        self._given = given
         self._prometheus = prometheus
         self._clock = clock
 
@@ -105,14 +107,13 @@ class Sources:
     # -- rules --------------------------------------------------------------------------------------------------------------
 
     async def _read_rules(self, group: str) -> "_Rules | Unread":
-        if self._files:
-            parsed = evidence.parse(self._files)
-        else:
+        parsed = self._given
+        if parsed is None:
             texts = await self._around.rules(group)
             if isinstance(texts, Unread):
                 return texts
             configs = [rulesfile.parse_rules(text, source).config for source, text in texts]
-            parsed = rulesfile.Parsed(rulesfile.merge(configs)[0], (), ())
+            parsed = Parsed(rulesfile.merge(configs)[0], (), ())
         catalogue = await self._around.catalogue()
         ruleset, _ = compiler.compile_rules(parsed.config, catalogue)
         return _Rules(ruleset, registry.build(ruleset, await self._memory(ruleset), 1))
