@@ -18,6 +18,7 @@ from adapter.config import yamltree
 from adapter.errors import Fault, InputError
 
 _MARKER = re.compile(r"^---(?=\s|$)", re.MULTILINE)
+_NO_CONTENT = re.compile(r"[ \t]*(?:#[^\n]*)?\r?\n?\Z")
 _NOTHING_MORE = re.compile(r"(?:\s|#[^\n]*|\.\.\.)*")
 _INT = "tag:yaml.org,2002:int"
 _FLOAT = "tag:yaml.org,2002:float"
@@ -53,10 +54,31 @@ def _child(node: yaml.Node, name: str, index: int) -> yaml.Node | None:
 
 
 def split_documents(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the text of each document, the ``---`` before it included, and how many lines stand before that; joined they are the text."""
-    starts = [0, *(match.start() for match in _MARKER.finditer(text)), len(text)]
-    for start, end in itertools.pairwise(starts):
+    """Yield the text of each document and how many lines stand before it; joined they are the text.
+
+    The ``---`` before a document and the directives before that (``%YAML 1.1``) belong to it.
+    """
+    starts = [0]
+    for match in _MARKER.finditer(text):
+        starts.append(_begin(text, match.start(), starts[-1]))
+    for start, end in itertools.pairwise([*starts, len(text)]):
         yield text.count("\n", 0, start), text[start:end]
+
+
+def _begin(text: str, marker: int, after: int) -> int:
+    """Return where the document of a ``---`` begins: at the first of the directives before it, else there.
+
+    Comments and blank lines may stand between them. `after` is where the document before it begins.
+    """
+    begin = place = marker
+    while place > after:
+        line = text.rfind("\n", after, place - 1) + 1 or after
+        if text.startswith("%", line):
+            begin = line
+        elif not _NO_CONTENT.match(text, line, place):
+            break
+        place = line
+    return begin
 
 
 def read_documents(text: str, source: str) -> Iterator[YAMLDocument | InputError]:

@@ -100,6 +100,13 @@ def test_twice_changes_nothing_and_removing_brings_back_what_was() -> None:
     assert _changed(advised, BOOST) == BOOSTED
 
 
+def test_directives_stay_as_they_are() -> None:
+    text = f"# shop\n%YAML 1.1\n---\n{SHOP.partition('---')[2].lstrip()}"
+    made = _changed(text, BOOST)
+    assert made == text.replace(SHOP.partition("---")[2].lstrip(), BOOSTED.partition("---")[2].lstrip())
+    assert _changed(made, PLAIN) == text
+
+
 def test_a_list() -> None:
     api = yaml.safe_load(SHOP.partition("the other one\n")[2])
     listed = {"apiVersion": "v1", "kind": "List", "items": [{"kind": "Pod"}, api, 3, api]}

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.config.yamldocuments import YAMLDocument, read_documents
+from adapter.config.yamldocuments import YAMLDocument, read_documents, split_documents
 from adapter.errors import InputError
 
 
@@ -95,6 +95,51 @@ def test_lines_count_from_the_top() -> None:
     assert second.line_of("b[7]") == 4
     assert second.line_of("b[0].c.deeper") == 4
     assert second.line_of("") == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("%YAML 1.1\n---\na: 1\n", [{"a": 1}]),
+        ("# what this is\n%YAML 1.1\n%TAG !e! tag:example.org,2000:\n# more\n\n---\na: 1\n", [{"a": 1}]),
+        ("a: 1\n...\n%YAML 1.1\n--- # next\nb: 2\n---\nc: 3\n", [{"a": 1}, {"b": 2}, {"c": 3}]),
+        ("%YAML 1.1\r\n---\r\na: 1\r\n", [{"a": 1}]),
+        ("a: |\n  x\n  %YAML 1.1\n---\nb: 2\n", [{"a": "x\n%YAML 1.1\n"}, {"b": 2}]),
+    ],
+)
+def test_directives_belong_to_the_document_after_them(text: str, values: list[object]) -> None:
+    assert _values(text) == values
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a: 1\n...\n%YAML 1.2\n---\nb: 2\n", "a.yaml:3: not YAML: only YAML 1.1 is read"),
+        ("%ODD\n---\na: 1\n", "a.yaml:1: not YAML: unknown directive"),
+        ("%YAML 1.1\na: 1\n", "a.yaml:2: not YAML: expected '<document start>'"),
+        ("%YAML 1.1\n", "a.yaml:2: not YAML: expected '<document start>'"),
+    ],
+)
+def test_directives_that_are_wrong(text: str, said: str) -> None:
+    (fault,) = _faults(text)
+    assert fault.startswith(said)
+
+
+_LINES = ["%YAML 1.1", "%YAML 1.2", "---", "--- a", "...", "# c", "", "  ", "a: 1", "  %b", "- c", '"']
+
+
+@given(st.lists(st.sampled_from(_LINES), max_size=12), st.sampled_from(["\n", "\r\n"]), st.booleans())
+def test_the_parts_are_the_text(lines: list[str], end: str, ends: bool) -> None:  # noqa: FBT001  # hypothesis calls it
+    text = end.join(lines) + (end if ends else "")
+    parts = list(split_documents(text))
+    assert "".join(part for _, part in parts) == text
+    for before, part in parts:
+        assert (
+            text.splitlines(keepends=True)[before:][: part.count("\n")]
+            == part.splitlines(keepends=True)[: part.count("\n")]
+        )
+    markers = sum(line.startswith("---") for line in lines)
+    assert len(parts) == markers + 1
 
 
 def test_anchors_and_merges() -> None:
