@@ -12,6 +12,7 @@ pytest_plugins = [
     "tests.support.guards",
     "tests.support.timeguard",
     "tests.support.prometheus",
+    "tests.support.victoriametrics",
     "tests.support.kubectl",
     "tests.support.tls",
     "tests.support.serving",

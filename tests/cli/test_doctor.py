@@ -249,6 +249,13 @@ def test_young_series_and_an_unread_rule_are_no_guess() -> None:
     assert hop(unread, "window").took is None
 
 
+def test_an_engine_that_hides_the_newest_may_hide_all_there_is() -> None:
+    found = finding.examine(facts(load(source=SOURCE._replace(series=Series(False))), delay=30.0))
+    assert found.diagnosis.startswith(
+        "Prometheus has no sample now, and queries do not see the last 30 s, of what rules[0] reads: "
+    )
+
+
 def test_an_engine_that_hides_the_newest() -> None:
     found = finding.examine(facts(delay=30.0))
     assert times(found, "engine") == (30.0, 30.0)

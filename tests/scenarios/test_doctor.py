@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import aiohttp
 import pytest
@@ -20,9 +20,11 @@ from adapter.sandbox.objects import timestamp
 from adapter.sandbox.workloads import Workloads, deployment
 from tests.support import adapter as support
 from tests.support import certificates
+from tests.support.adapter import RunningAdapter
 from tests.support.prometheus import PrometheusFactory, PrometheusServer
 from tests.support.remotewrite import Written
 from tests.support.tls import Authority
+from tests.support.victoriametrics import VictoriaMetricsServer
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 
@@ -83,7 +85,20 @@ def hpa(*metrics: dict[str, Any], mode: str = "") -> dict[str, Any]:
     }
 
 
-def write(prometheus: PrometheusServer, pods: list[str]) -> None:
+class Engine(Protocol):
+    """A Prometheus or what answers as one."""
+
+    @property
+    def url(self) -> str:
+        """Return the base URL."""
+        ...
+
+    def write(self, *samples: Written) -> None:
+        """Add samples."""
+        ...
+
+
+def write(prometheus: Engine, pods: list[str]) -> None:
     """Write eight minutes of requests, a sample every 15 s, and a queue that is read twice a minute."""
     now = time.time()  # noqa: TID251  # a real Prometheus looks at real time
     samples = []
@@ -149,13 +164,13 @@ async def prometheus(cluster: Cluster, prometheus_server: PrometheusFactory) -> 
 
 @contextlib.asynccontextmanager
 async def installed(
-    tmp_path: Path, cluster: Cluster, prometheus: PrometheusServer, *arguments: str
-) -> AsyncIterator[None]:
+    tmp_path: Path, cluster: Cluster, prometheus: Engine, *arguments: str
+) -> AsyncIterator[RunningAdapter]:
     """Run the adapter behind the cluster until the block ends."""
     (tmp_path / "rules.yaml").write_text(RULES)
     async with support.running(tmp_path, cluster, prometheus.url, *arguments) as adapter:
         install(cluster, int(adapter.url.rpartition(":")[2]))
-        yield
+        yield adapter
 
 
 @contextlib.asynccontextmanager
@@ -289,6 +304,64 @@ async def test_an_engine_that_hides_the_newest_samples(
         assert "change:    give --prometheus-query-param=nocache=1 to Fastpath" in text
         assert "engine" not in await doctor.hops(f"--prometheus-url={url}", "--prometheus-query-param=nocache=1")
         assert "engine" not in await doctor.hops(f"--prometheus-url={prometheus.url}")
+
+
+async def test_a_real_victoriametrics(
+    tmp_path: Path,
+    cluster: Cluster,
+    victoriametrics: VictoriaMetricsServer,
+    doctor: Doctor,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """It answers for 30 s ago by default (search.latencyOffset), and for now with nocache=1."""
+    pods = [pod["metadata"]["name"] for pod in cluster.list("Pod", "shop")]
+    await asyncio.to_thread(write, victoriametrics, pods)
+    url, now = f"--prometheus-url={victoriametrics.url}", "--prometheus-query-param=nocache=1"
+    cluster.create(hpa(REQUESTS))
+
+    async def run(*arguments: str) -> str:
+        capsys.readouterr()
+        assert await asyncio.to_thread(main.main, arguments) == 0, capsys.readouterr()
+        return capsys.readouterr().out
+
+    async with installed(tmp_path, cluster, victoriametrics, now) as adapter:
+        answer = await adapter.pods("shop", "http_requests_per_second", "app=web")
+        assert (answer.status, answer.values) == (200, dict.fromkeys(pods, "10"))
+        queue = await adapter.get("/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/queue_depth")
+        assert [each["value"] for each in queue.body["items"]] == ["5"]
+
+        hops = await doctor.hops(url)
+        assert hops["engine"]["usualSeconds"] == pytest.approx(30, abs=1)
+        assert hops["scrape"]["mostSeconds"] == pytest.approx(EVERY, abs=1)
+        hops = await doctor.hops(url, now)
+        assert "engine" not in hops
+        assert (hops["scrape"]["state"], hops["window"]["mostSeconds"]) == ("ok", 120)
+        assert hops["scrape"]["mostSeconds"] == pytest.approx(EVERY, abs=1)
+
+    checked = await run("check", str(tmp_path / "rules.yaml"), url, now)
+    assert "0 warnings" in checked
+    asked = ("--why=http_requests_per_second", f"--object=pods/shop/{pods[0]}")
+    told = await run("check", str(tmp_path / "rules.yaml"), url, now, *asked)
+    assert told.endswith(f"http_requests_per_second of pods/shop/{pods[0]} is served: 10\n")
+
+
+async def test_a_young_series_in_a_real_victoriametrics(
+    tmp_path: Path, cluster: Cluster, victoriametrics: VictoriaMetricsServer, doctor: Doctor
+) -> None:
+    """It is listed at once and has no sample for half a minute, unless queries say nocache=1."""
+    labels = {"__name__": "queue_depth"}
+    await asyncio.to_thread(
+        victoriametrics.write, *(Written(labels, 5, CLOCK.wall() - age) for age in range(10, -1, -1))
+    )
+    url, now = f"--prometheus-url={victoriametrics.url}", "--prometheus-query-param=nocache=1"
+    cluster.create(hpa(QUEUE))
+    async with installed(tmp_path, cluster, victoriametrics, now):
+        scrape = (await doctor.hops(url))["scrape"]
+        assert scrape["state"] == "fault"
+        assert scrape["finding"].startswith(
+            "Prometheus has no sample now, and queries do not see the last 30 s, of what externalRules[0] reads: "
+        )
+        assert (await doctor.hops(url, now))["scrape"]["state"] != "fault"
 
 
 @pytest.mark.parametrize(

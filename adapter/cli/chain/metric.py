@@ -28,7 +28,7 @@ _DIRECT = Took(3.0, 6.0)
 
 def chain(facts: Facts, metric: MetricFacts, *, boosted: bool) -> Chain:
     """Return the hops of a metric; `boosted` is whether Fastpath raises the autoscaler at the moment."""
-    hops = [*_origin(metric, boosted=boosted), *_delay(facts, metric, boosted=boosted), _api(facts, metric)]
+    hops = [*_origin(facts, metric, boosted=boosted), *_delay(facts, metric, boosted=boosted), _api(facts, metric)]
     return Chain(metric.label, (*hops, _decision(facts, metric, boosted=boosted)))
 
 
@@ -44,7 +44,7 @@ def _is_read_directly(metric: MetricFacts, *, boosted: bool) -> bool:
 # -- from the load to a sample ------------------------------------------------------------------------------------------------
 
 
-def _origin(metric: MetricFacts, *, boosted: bool) -> Iterator[Hop]:
+def _origin(facts: Facts, metric: MetricFacts, *, boosted: bool) -> Iterator[Hop]:
     source = metric.source
     if source is None:
         yield from _without_rule(metric)
@@ -61,7 +61,7 @@ def _origin(metric: MetricFacts, *, boosted: bool) -> Iterator[Hop]:
             "window", State.OK, f"rates over {seconds(direct.window)}" if is_rate else "the latest sample", window
         )
     else:
-        yield _scrape(source, boosted=boosted)
+        yield _scrape(source, _hidden(facts), boosted=boosted)
         yield _window(source)
 
 
@@ -82,12 +82,18 @@ def _without_rule(metric: MetricFacts) -> Iterator[Hop]:
     yield Hop("window", State.OK, f"a value is over {seconds(window)}", evenly(window))
 
 
-def _scrape(source: Source, *, boosted: bool) -> Hop:
+def _hidden(facts: Facts) -> float:
+    """Return how many seconds of the newest past the engine hides; 0 for less than a second, and where that is not known."""
+    return 0.0 if isinstance(facts.delay, Unread) or facts.delay < 1.0 else facts.delay
+
+
+def _scrape(source: Source, hidden: float, *, boosted: bool) -> Hop:
     series = source.series
     if isinstance(series, Unread):
         return Hop("scrape", State.UNKNOWN, series.why)
     if not series.found:
-        text = f"Prometheus has no sample now of what {source.rule} reads: {source.query}"
+        now = f"now, and queries do not see the last {seconds(hidden)}," if hidden else "now"
+        text = f"Prometheus has no sample {now} of what {source.rule} reads: {source.query}"
         return Hop("scrape", State.FAULT, text, change=Change("see that its targets are up and scraped"))
     age = "" if series.age is None else f"; the newest sample is {seconds(max(series.age, 0.0))} old"
     if series.interval is None:
@@ -140,13 +146,12 @@ def _delay(facts: Facts, metric: MetricFacts, *, boosted: bool) -> Iterator[Hop]
     """Yield the hop of an engine that hides the newest samples; nothing where it hides none."""
     if not isinstance(metric.source, Source) or _is_read_directly(metric, boosted=boosted):
         return
-    if isinstance(facts.delay, Unread) or facts.delay < 1.0:
+    hidden = _hidden(facts)
+    if not hidden:
         return
-    text = f"queries do not see the last {seconds(facts.delay)} (search.latencyOffset of VictoriaMetrics)"
-    change = Change(
-        "give --prometheus-query-param=nocache=1 to Fastpath, or a lower -search.latencyOffset", facts.delay
-    )
-    yield Hop("engine", State.WARNING, text, Took(facts.delay, facts.delay), change)
+    text = f"queries do not see the last {seconds(hidden)} (search.latencyOffset of VictoriaMetrics)"
+    change = Change("give --prometheus-query-param=nocache=1 to Fastpath, or a lower -search.latencyOffset", hidden)
+    yield Hop("engine", State.WARNING, text, Took(hidden, hidden), change)
 
 
 # -- from a sample to a count -------------------------------------------------------------------------------------------------
