@@ -55,7 +55,8 @@ async def open_gate(
 
     async def connect(kubeconfig: str, flag: str) -> kubernetes.KubernetesClient:
         configuration = await _load_configuration(kubeconfig, flag, options, clock, faults)
-        return await stack.enter_async_context(await kubernetes.connect(configuration, random=random.random))
+        client = await kubernetes.connect(configuration, random=random.random, flag=flag)
+        return await stack.enter_async_context(client)
 
     authentication = await connect(options.authentication_kubeconfig, "--authentication-kubeconfig")
     authorization = await connect(options.authorization_kubeconfig, "--authorization-kubeconfig")

@@ -93,7 +93,7 @@ async def _run(options: DoctorOptions) -> Found:
     configuration = await credentials.load_configuration(kubeconfig, clock, faults, flag="--kubeconfig")
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(
-            await kubernetes.connect(configuration, random=random.random, timeout=_SECONDS)
+            await kubernetes.connect(configuration, random=random.random, timeout=_SECONDS, flag="--kubeconfig")
         )
         prometheus = None
         if options.asks_prometheus:

@@ -184,7 +184,7 @@ async def _find_leader(options: argparse.Namespace) -> str:
         name = shards.parse_shard(options.shard).lease_name(options.lease_name)
     except ValueError as error:
         raise InputError([Fault("--shard", options.shard, f"expected {error}")]) from None
-    async with await kubernetes.connect(configuration, random=random.random) as client:
+    async with await kubernetes.connect(configuration, random=random.random, flag="--kubeconfig") as client:
         lease = await KubernetesLeases(client, options.lease_namespace, name).fetch(_SECONDS)
     if lease is None or not lease.record.holder:
         raise RunError(f"nobody leads: the Lease {options.lease_namespace}/{name} has no holder")

@@ -60,7 +60,7 @@ async def _run(options: PreflightOptions) -> int:
     configuration = await credentials.load_configuration(
         kubeconfig, clock, FaultLog(Monitoring(), clock), flag="--kubeconfig"
     )
-    async with await kubernetes.connect(configuration, random=random.random) as client:
+    async with await kubernetes.connect(configuration, random=random.random, flag="--kubeconfig") as client:
         foreign = await _report_owners(client, options)
         await _report_rights(client, options)
     return 1 if foreign else 0

@@ -5,12 +5,16 @@ code. The text here has host and port, and never the URL: the caller names what 
 """
 
 import os
+import re
 import ssl
 
 import aiohttp
 
 _WRONG_PROTOCOL = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNEXPECTED_MESSAGE", "PACKET_LENGTH_TOO_LONG"})
 """What OpenSSL says when the other side answers without TLS."""
+
+
+_PLACE = re.compile(r"^\[[^]]*\] | \(_ssl\.c:\d+\)$")
 
 
 def describe(error: BaseException) -> str:
@@ -31,6 +35,11 @@ def describe(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
+def describe_file(error: Exception) -> str:
+    """Return why a file of certificates cannot be loaded."""
+    return _openssl(error) if isinstance(error, ssl.SSLError) else describe(error)
+
+
 def is_wrong_name(error: BaseException) -> bool:
     """Tell whether a certificate was refused only because it is for another name."""
     cause = getattr(error, "certificate_error", error)
@@ -42,10 +51,15 @@ def is_wrong_name(error: BaseException) -> bool:
 def _tls(error: BaseException, server: str) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the certificate of {server} is not accepted: {error.verify_message or error.reason}".rstrip(".")
-    reason = getattr(error, "reason", "") or str(error)  # only errors of OpenSSL itself have a reason
+    reason = _openssl(error)
     if reason in _WRONG_PROTOCOL:
         return f"{server} does not speak TLS: http:// instead of https://?"
     return f"the TLS handshake with {server} failed: {reason}"
+
+
+def _openssl(error: BaseException) -> str:
+    """Return the reason that OpenSSL gives, without the library and the place in the C code."""
+    return getattr(error, "reason", "") or _PLACE.sub("", str(error.args[-1] if error.args else error))
 
 
 def _system(error: OSError) -> str:

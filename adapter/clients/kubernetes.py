@@ -14,7 +14,7 @@ import aiohttp
 from kubernetes_asyncio.client import Configuration
 
 from adapter import errors
-from adapter.clients import apidiscovery, objectlist, wirebody
+from adapter.clients import apidiscovery, credentials, objectlist, wirebody
 from adapter.clients.apifaults import error_of, translated
 from adapter.clients.sending import REVIEW_SECONDS, Parameters, Request, Sender, open_sender
 from adapter.model.resources import APIResource, Catalogue
@@ -300,12 +300,13 @@ async def connect(
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     random: Callable[[], float],
     timeout: float = 30.0,  # noqa: ASYNC109 - bounds each later call, not this one
+    flag: str = credentials.FLAG,
 ) -> KubernetesClient:
     """Return a client for what `credentials` loaded; no request is sent yet.
 
-    `random` gives numbers in [0, 1) that spread retries. `errors.InputError` if certificates cannot be used.
+    `random` gives numbers in [0, 1) that spread retries. `errors.InputError` with the name of `flag` if certificates cannot be used.
     """
-    return KubernetesClient(open_sender(configuration, sleep=sleep, random=random), timeout=timeout)
+    return KubernetesClient(open_sender(configuration, sleep=sleep, random=random, flag=flag), timeout=timeout)
 
 
 def _chosen(selector: LabelSelector, fields: str) -> dict[str, str]:

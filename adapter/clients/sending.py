@@ -15,7 +15,7 @@ from kubernetes_asyncio.client import Configuration, rest
 from yarl import URL
 
 from adapter import errors
-from adapter.clients import connection, credentials, wirebody
+from adapter.clients import connectfaults, connection, credentials, wirebody
 from adapter.clients.apifaults import RESET, refusal_of, translated
 
 _READ_BYTES = 2 * 1024 * 1024
@@ -199,7 +199,11 @@ class Sender:
 
 
 def open_sender(
-    configuration: Configuration, *, sleep: Callable[[float], Awaitable[None]], random: Callable[[], float]
+    configuration: Configuration,
+    *,
+    sleep: Callable[[float], Awaitable[None]],
+    random: Callable[[], float],
+    flag: str,
 ) -> Sender:
     """Return what sends to the server that `credentials` loaded; within an event loop. `errors.InputError` if certificates cannot be used."""
     try:
@@ -207,7 +211,9 @@ def open_sender(
         # metrics API that hangs) must never keep a renewal of the Lease or a Scale from being sent
         session = rest.RESTClientObject(configuration, maxsize=0)
     except (OSError, ValueError) as error:
-        fault = errors.Fault(credentials.FLAG, "", f"certificates that can be used ({error})")
+        reason = connectfaults.describe_file(error)
+        files = [each for each in (configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file) if each]
+        fault = errors.Fault(flag, ", ".join(files), f"expected certificates that can be used ({reason})")
         raise errors.InputError([fault]) from error
     library = session.pool_manager
     # the library's own session looks for a .netrc in a thread before each request, which takes longer than the request

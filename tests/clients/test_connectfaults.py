@@ -97,7 +97,7 @@ async def test_a_connection_that_is_cut() -> None:
     ("error", "text"),
     [
         (TimeoutError(), "no answer in time"),
-        (ssl.SSLError(1, "odd"), "the TLS handshake with the server failed: "),
+        (ssl.SSLError(1, "[SSL] PEM lib (_ssl.c:3905)"), "the TLS handshake with the server failed: PEM lib"),
         (OSError("odd"), "odd"),
         (OSError(), "OSError"),
         (FileNotFoundError(2, "No such file or directory", "a.pem"), "No such file or directory: 'a.pem'"),

@@ -631,8 +631,11 @@ async def test_certificates_that_are_none(field: str, tmp_path: Path) -> None:
     for name in ("bad.pem", "absent.pem"):
         configuration = Configuration()
         setattr(configuration, field, str(tmp_path / name))
-        with pytest.raises(errors.InputError, match="certificates that can be used"):
-            await kubernetes.connect(configuration, random=lambda: 0.0)
+        with pytest.raises(errors.InputError, match="certificates that can be used") as raised:
+            await kubernetes.connect(configuration, random=lambda: 0.0, flag="--kubeconfig")
+        (fault,) = raised.value.faults
+        assert (fault.path, fault.value) == ("--kubeconfig", str(tmp_path / name))
+        assert "_ssl.c" not in fault.expected
 
 
 @pytest.mark.parametrize("said_by", ["configuration", "environment"])
