@@ -1,7 +1,7 @@
-"""`fastpath convert`: the FastPathAutoscaler for each HorizontalPodAutoscaler in a manifest, or with `--back` the other way.
+"""`fastpath convert`: the FastPathAutoscaler for each HorizontalPodAutoscaler of a manifest, with `--back` the reverse.
 
-Reading, writing and exit statuses. What becomes of which field is `model.conversion`'s. The output is valid; what it leaves out is
-named on standard error.
+Reading, writing and exit statuses. What becomes of which field is `model.conversion`'s. The output is valid; what it
+leaves out is named on standard error.
 """
 
 import argparse
@@ -19,12 +19,13 @@ from adapter.model import autoscalerdocuments, conversion
 from adapter.model.fastpathautoscaler import HPA_KIND, KIND
 
 DESCRIPTION = """\
-Print the FastPathAutoscaler for each HorizontalPodAutoscaler (autoscaling/v2) of a manifest, as YAML, or with --back the
-HorizontalPodAutoscaler for each FastPathAutoscaler. Target, limits, metrics and behavior are kept. What the other kind does not have
-is left out and named on standard error: the metric and the annotations of boost, or syncPeriod, mode and fallback.
+Print the FastPathAutoscaler for each HorizontalPodAutoscaler (autoscaling/v2) of a manifest, as YAML, or with
+--back the HorizontalPodAutoscaler for each FastPathAutoscaler. Target, limits, metrics and behavior are kept. What
+the other kind does not have is left out and named on standard error: the metric and the annotations of boost, or
+syncPeriod, mode and fallback.
 
-Delete the autoscaler before its successor is applied. While a target has two, Fastpath does not scale it. docs/fast-scaler.md has the
-steps in both directions.
+Delete the autoscaler before its successor is applied. While a target has two, Fastpath does not scale it.
+docs/fast-scaler.md has the steps in both directions.
 """
 
 

@@ -1,7 +1,8 @@
 """`fastpath doctor`: how long a HorizontalPodAutoscaler of a live cluster takes to react, hop by hop, what is wrong, and what helps most.
 
-The order of work. What is read stands in `surroundings`, `read` and `sources`, what follows from it in `finding`, and how it is told in
-`report`. FastPathAutoscalers are read too, and `fast` says of them what can be seen from outside.
+The order of work. What is read stands in `surroundings`, `read` and `sources`, what follows from it in `finding`,
+and how it is told in `report`. FastPathAutoscalers are read too, and `fast` says of them what can be seen from
+outside.
 """
 
 import asyncio
@@ -116,7 +117,7 @@ class Doctor:
         self._free = asyncio.Semaphore(_TOGETHER)
 
     async def examine(self, namespace: str, name: str) -> Found:
-        """Return what is found of one autoscaler, of all of a namespace or of all. RunError for what is not there."""
+        """Return what is found of one autoscaler, of a namespace or of all. RunError for what is not there."""
         try:
             listed = await self._autoscalers.hpas(namespace)
         except KubernetesError as error:

@@ -89,7 +89,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--tls-server-name",
         default="",
-        help="name that the certificate of --server is checked for, such as fastpath.fastpath.svc; without it the host of --server",
+        help="name that the certificate of --server is checked for, such as fastpath.fastpath.svc; "
+        "without it the host of --server",
     )
     parser.add_argument(
         "--kubeconfig",

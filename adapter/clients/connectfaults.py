@@ -1,7 +1,7 @@
 """Why a connection failed, in words for a log or a command line.
 
-aiohttp's own texts show the SSL context as a Python object, and errors of the ssl module with their arguments and the place in the C
-code. The text here has host and port, and never the URL: the caller names what it asked.
+aiohttp's own texts show the SSL context as a Python object, and errors of the ssl module with their arguments and
+the place in the C code. The text here has host and port, and never the URL: the caller names what it asked.
 """
 
 import os
@@ -63,7 +63,7 @@ def _openssl(error: BaseException) -> str:
 
 
 def _system(error: OSError) -> str:
-    """Return the sentence of the system. asyncio replaces it by the addresses that it tried, and leaves the number."""
+    """Return the system's sentence. asyncio replaces it by the addresses that it tried, and leaves the number."""
     if error.errno and error.errno > 0:
         return os.strerror(error.errno)
     return error.strerror or str(error) or type(error).__name__

@@ -304,7 +304,8 @@ async def connect(
 ) -> KubernetesClient:
     """Return a client for what `credentials` loaded; no request is sent yet.
 
-    `random` gives numbers in [0, 1) that spread retries. `errors.InputError` with the name of `flag` if certificates cannot be used.
+    `random` gives numbers in [0, 1) that spread retries. `errors.InputError` that names `flag` if certificates
+    cannot be used.
     """
     return KubernetesClient(open_sender(configuration, sleep=sleep, random=random, flag=flag), timeout=timeout)
 

@@ -50,15 +50,15 @@ TABLE: Mapping[str, Flag] = {
     **OWN,
     "config": replace(
         flagtable.TABLE["config"],
-        help="Rules file, or a folder of them; can be repeated. Without it the rules are read from the ConfigMap of the server behind "
-        "the metrics APIs.",
+        help="Rules file, or a folder of them; can be repeated. Without it the rules are read from the ConfigMap of "
+        "the server behind the metrics APIs.",
     ),
     **{name: flag for name, flag in flagtable.TABLE.items() if flag.group == flagtable.PROMETHEUS},
     "prometheus-url": replace(
         flagtable.TABLE["prometheus-url"],
         default="",
-        help="Base URL of Prometheus or a compatible engine, as it is reached from here. Without it Prometheus is not asked, and the "
-        "hops scrape and engine stay unknown.",
+        help="Base URL of Prometheus or a compatible engine, as it is reached from here. Without it Prometheus is not "
+        "asked, and the hops scrape and engine stay unknown.",
     ),
 }
 """All flags of `fastpath doctor`."""
@@ -155,13 +155,14 @@ def render_help() -> str:
         "Usage: fastpath doctor [NAMESPACE[/NAME]] [flags]",
         "",
         "Walks the way of a HorizontalPodAutoscaler from the load to ready pods: how long each hop takes, what is wrong, and the one",
-        "change that helps most. Of a FastPathAutoscaler it says what its conditions and its target show; fastpath explain has its",
-        "decisions. Without a name all autoscalers are listed, one line each. It changes nothing, and says what you may not read.",
-        "Exit status: 0 without a fault (a warning is not a fault), 1 for faults or when the cluster cannot be asked.",
+        "change that helps most. Of a FastPathAutoscaler it says what its conditions and its target show; fastpath",
+        "explain has its decisions. Without a name all autoscalers are listed, one line each. It changes nothing, and",
+        "says what you may not read. Exit status: 0 without a fault (a warning is not a fault), 1 for faults or when",
+        "the cluster cannot be asked.",
         "",
-        "A hop is unknown where its source is not given: the hops scrape and window need the rules, from the ConfigMap of the server",
-        "behind the metrics APIs or from --config, and scrape and engine need --prometheus-url, with the query parameters that the",
-        "server is given.",
+        "A hop is unknown where its source is not given: the hops scrape and window need the rules, from the ConfigMap",
+        "of the server behind the metrics APIs or from --config, and scrape and engine need --prometheus-url, with the",
+        "query parameters that the server is given.",
         "",
     ]
     return "\n".join([*about, *flags.help_lines(TABLE)])

@@ -1,8 +1,8 @@
 """Conversion of autoscaler documents between HorizontalPodAutoscaler and FastPathAutoscaler.
 
-Target, limits, metrics and behavior mean the same in both kinds and are kept. What only one kind has is left out, and a note names it:
-the metric and the annotations of boost in one direction, `syncPeriod`, `mode` and `fallback` in the other. Reading and writing YAML is
-`cli.convert`'s.
+Target, limits, metrics and behavior mean the same in both kinds and are kept. What only one kind has is left out, and
+a note names it: the metric and the annotations of boost in one direction, `syncPeriod`, `mode` and `fallback` in the
+other. Reading and writing YAML is `cli.convert`'s.
 """
 
 from collections.abc import Iterator
@@ -43,7 +43,7 @@ class Converted(NamedTuple):
 
 
 def to_fastpath(tree: dict[str, Any]) -> Converted:
-    """Return the FastPathAutoscaler for a document of either kind. InputError with all that is wrong in the document."""
+    """Return the FastPathAutoscaler for a document of either kind. InputError with all that is wrong in it."""
     read = autoscalerdocuments.read_document(tree, _NOWHERE, floor_metric=True)
     notes = [*_annotation_notes(tree)] if autoscalerdocuments.kind_of(tree) == HPA_KIND else []
     read, dropped = _without_floor(read)
@@ -54,7 +54,7 @@ def to_fastpath(tree: dict[str, Any]) -> Converted:
 
 
 def to_native(tree: dict[str, Any]) -> Converted:
-    """Return the HorizontalPodAutoscaler for the document of a FastPathAutoscaler. InputError with all that is wrong in it."""
+    """Return the HorizontalPodAutoscaler for a FastPathAutoscaler. InputError with all that is wrong in it."""
     read, dropped = _without_floor(autoscalerdocuments.read_document(tree, _NOWHERE, floor_metric=True))
     faults = list(autoscalerdocuments.faults_of(read))
     if faults:

@@ -55,7 +55,7 @@ AFTERS = (Span(SECOND), Span(3600 * SECOND))
 LAST_GOOD_FORS = (Span(SECOND), Span(24 * 3600 * SECOND))
 
 FLOOR_METRIC = "fastpath_replicas"
-"""The metric by which a boosted HorizontalPodAutoscaler reads its floor. A FastPathAutoscaler has no floor to read."""
+"""The metric by which a boosted HorizontalPodAutoscaler reads its floor. A FastPathAutoscaler has no floor."""
 
 MOST_METRICS = 50
 MOST_POLICIES = 20
@@ -110,8 +110,9 @@ class PastChange(Struct, frozen=True):
 class FastPathAutoscalerStatus(HorizontalPodAutoscalerStatus, frozen=True):
     """What the last decision came to.
 
-    `recent_changes` are for the next leader, oldest first: policies hold across a change of it. `targets` is the text of kubectl's
-    column. It follows from the metrics of the spec and of the status, so a change of it alone is never a reason to write.
+    `recent_changes` are for the next leader, oldest first: policies hold across a change of it. `targets` is the text
+    of kubectl's column. It follows from the metrics of the spec and of the status, so a change of it alone is never a
+    reason to write.
     """
 
     recent_changes: tuple[PastChange, ...] | None = None
@@ -160,7 +161,7 @@ def plain_status(status: FastPathAutoscalerStatus) -> HorizontalPodAutoscalerSta
 def full_status(
     status: HorizontalPodAutoscalerStatus, changes: Iterable[PastChange], targets: str = ""
 ) -> FastPathAutoscalerStatus:
-    """Return what is written of a decision's status, the changes that policies still count, and the text of kubectl's column."""
+    """Return what is written: a decision's status, the changes that policies still count, kubectl's column."""
     return FastPathAutoscalerStatus(
         status.observed_generation,
         status.last_scale_time,
@@ -196,7 +197,7 @@ def from_hpa(autoscaler: HorizontalPodAutoscaler) -> FastPathAutoscaler:
 
 
 def successor_metadata(meta: Metadata) -> Metadata:
-    """Return the metadata of an autoscaler of the other kind: name, namespace, labels, and the annotations that still apply."""
+    """Return the metadata for the other kind: name, namespace, labels, and the annotations that still apply."""
     annotations = {
         name: text for name, text in (meta.annotations or {}).items() if not name.startswith(_ANNOTATIONS_OF_THE_OTHER)
     }
@@ -210,9 +211,9 @@ def to_plain(autoscaler: FastPathAutoscaler) -> dict[str, Any]:
 
 
 def validate(autoscaler: FastPathAutoscaler, *, floor_metric: bool = False) -> list[Violation]:
-    """Return all that is refused, each with its field path; nothing when all is well. The status is not looked at.
+    """Return all that is refused, each with its field path; nothing when all is well. The status is not checked.
 
-    `floor_metric` accepts FLOOR_METRIC: for a reader that removes it, or that changes a HorizontalPodAutoscaler.
+    `floor_metric` accepts FLOOR_METRIC, for a reader that removes it or that changes a HorizontalPodAutoscaler.
     """
     spec = autoscaler.spec
     shared = replace(as_hpa(autoscaler), status=None)
@@ -231,7 +232,7 @@ def floor_source(metric: MetricSpec) -> str:
 
 
 def _floors(spec: FastPathAutoscalerSpec) -> Iterator[Violation]:
-    """Refuse FLOOR_METRIC: no floor is ever published for this kind, so the metric has no value and blocks every shrink."""
+    """Refuse FLOOR_METRIC: no floor is published for this kind, so it has no value and blocks every shrink."""
     for index, metric in enumerate(spec.metrics or ()):
         if source := floor_source(metric):
             detail = f"{FLOOR_METRIC} is only for boosted HorizontalPodAutoscalers: remove this metric"

@@ -1,7 +1,7 @@
-"""The TARGETS column of an autoscaler: what each metric is and what it is held at, such as ``cpu: 45%/80%, 20/10``.
+"""The TARGETS column of an autoscaler: each metric and what it is held at, such as ``cpu: 45%/80%, 20/10``.
 
-The text is that of `kubectl get hpa` in Kubernetes 1.36, made by the API server's printers (`formatHPAMetrics`). A column of a
-CustomResourceDefinition can only show one field, so the text is a field of the status.
+The text is that of `kubectl get hpa` in Kubernetes 1.36, made by the API server's printers (`formatHPAMetrics`). A
+column of a CustomResourceDefinition can only show one field, so the text is a field of the status.
 """
 
 from collections.abc import Sequence
@@ -63,7 +63,7 @@ def _resource(name: str, target: MetricTarget, current: MetricValueStatus | None
 
 
 def _outer(current: MetricValueStatus | None, target: MetricTarget) -> str:
-    """Return the text for a metric that does not belong to the pods, whose target may be a total or a value per pod."""
+    """Return the text for a metric of no pod, whose target may be a total or a value per pod."""
     per_pod = target.average_value is not None
     return _pair(current, target, per_pod=per_pod) + (" (avg)" if per_pod else "")
 

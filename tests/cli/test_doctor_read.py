@@ -593,7 +593,7 @@ async def test_files_of_rules_are_opened_first(cluster: Cluster, run: Verb, tmp_
 
 
 def fpa(cluster: Cluster, name: str, *, target: str = "web", mode: str = "Auto", **condition: str) -> None:
-    """Create the kind where it is not there, and an autoscaler of it; `condition` is one that is not as it is at rest."""
+    """Create the kind if it is not there, and an autoscaler of it; `condition` is one that is not as at rest."""
     if not any(each["metadata"]["name"].startswith("fastpath") for each in cluster.list("CustomResourceDefinition")):
         cluster.create(yaml.safe_load(crd.PATH.read_text()))
     found = {

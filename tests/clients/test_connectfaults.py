@@ -46,7 +46,7 @@ async def _fails(url: str, context: ssl.SSLContext | None = None) -> BaseExcepti
             return error
 
 
-async def test_nobody_listens() -> None:
+async def test_a_refused_connection() -> None:
     error = await _fails("http://127.0.0.1:1")
     assert connectfaults.describe(error) == "cannot connect to 127.0.0.1:1: Connection refused"
     assert not connectfaults.is_wrong_name(error)

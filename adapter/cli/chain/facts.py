@@ -141,8 +141,9 @@ class Boost(NamedTuple):
 class Facts(NamedTuple):
     """Everything about one autoscaler. `delay` is how much of the newest past the queries' engine hides, seconds.
 
-    `rivals` are other HorizontalPodAutoscalers of the target by name, `fast_rivals` its FastPathAutoscalers. `owner` is the object that
-    made the autoscaler, such as ``KEDA's ScaledObject web``, "" for none that is known.
+    `rivals` are other HorizontalPodAutoscalers of the target by name, `fast_rivals` its FastPathAutoscalers.
+    `owner` is the object that made the autoscaler, such as ``KEDA's ScaledObject web``, "" for none that is
+    known.
     """
 
     hpa: HorizontalPodAutoscaler

@@ -83,7 +83,7 @@ def _without_rule(metric: MetricFacts) -> Iterator[Hop]:
 
 
 def _hidden(facts: Facts) -> float:
-    """Return how many seconds of the newest past the engine hides; 0 for less than a second, and where that is not known."""
+    """Return how many seconds of the newest past the engine hides; 0 if that is not known or less than a second."""
     return 0.0 if isinstance(facts.delay, Unread) or facts.delay < 1.0 else facts.delay
 
 

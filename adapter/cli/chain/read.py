@@ -57,7 +57,7 @@ class Autoscalers:
         return (await fetch(self._client, f"{_HPAS}{within}/horizontalpodautoscalers", HPAList)).items
 
     async def fpas(self, namespace: str) -> tuple[FPA, ...] | Unread:
-        """Return the FastPathAutoscalers of a namespace, of all with ""; none where the cluster does not have the kind."""
+        """Return the FastPathAutoscalers of a namespace, of all with ""; none if the cluster lacks the kind."""
         within = f"/namespaces/{namespace}" if namespace else ""
         try:
             return (await fetch(self._client, f"{_FPAS}{within}/{PLURAL}", FPAList)).items

@@ -38,7 +38,7 @@ def render(found: Examination) -> str:
 
 
 def render_table(found: Sequence[Examination], others: Sequence[FastExamination] = ()) -> str:
-    """Return a line for each autoscaler: HorizontalPodAutoscalers, the slowest first, then FastPathAutoscalers."""
+    """Return a line for each HorizontalPodAutoscaler, the slowest first, then for each FastPathAutoscaler."""
     order = sorted(found, key=lambda each: (-each.slowest.took.usual, each.facts.key))
     rows: list[tuple[str, ...]] = [("autoscaler", "mode", "usually", "at most", "", "diagnosis")]
     for each in order:

@@ -191,7 +191,7 @@ def autoscaler_hop(facts: Facts) -> Hop:
 
 
 def _contested(facts: Facts) -> Hop:
-    """Return what it means that FastPathAutoscalers scale the target as well: none of them does anything, and the HPA alone scales."""
+    """Return the hop for an HPA whose target FastPathAutoscalers scale as well: only the HPA scales it."""
     meta, reference = facts.hpa.metadata, facts.hpa.spec.scale_target_ref
     named = ", ".join(f"{KIND} {each}" for each in facts.fast_rivals)
     text = f"{named} scales {reference.kind} {reference.name} too, and does nothing because of this HPA"
