@@ -114,8 +114,9 @@ class PrometheusError(SourceError):
 
     `kind` is one of ``unreachable``, ``timeout``, ``status`` (an HTTP status that is not an answer), ``query`` (Prometheus
     refused the query: bad_data, execution), ``decode`` (the body is not the JSON of an answer), ``type`` (a result that is
-    neither vector nor scalar; `result_type` says which), ``size`` (larger than allowed), ``busy`` (it was not asked, because too many
-    questions wait for it) and ``worker`` (the process that reads series lists ended before its time).
+    neither vector nor scalar; `result_type` says which), ``size`` (larger than allowed), ``partial`` (the answer came with a warning),
+    ``busy`` (it was not asked, because too many questions wait for it) and ``worker`` (the process that reads series lists ended
+    before its time).
     """
 
     def __init__(self, kind: str, message: str, result_type: str = "") -> None:

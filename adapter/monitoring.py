@@ -40,7 +40,7 @@ STAGES = ("load-to-sample", "sample-to-decision", "decision-to-write")
 QUERY_KINDS = ("alone", "merged", "sweep", "age")
 WRITE_KINDS = ("floor", "scale", "status", "event")
 SCRAPE_OUTCOMES = ("success", "unreachable", "timeout", "status", "size", "decode", "credentials")
-OUTCOMES = ("success", "unreachable", "timeout", "status", "query", "decode", "type", "size", "cancelled")
+OUTCOMES = ("success", "unreachable", "timeout", "status", "query", "decode", "type", "size", "partial", "cancelled")
 CACHES = ("routes", "bodies", "users", "tokens", "accesses", "texts", "objects", "sweeps", "lanes", "selections")
 
 
@@ -92,9 +92,9 @@ METRICS: tuple[Metric, ...] = (
     Metric("client_duration", "histogram", "prometheus_adapter_prometheus_client_request_duration_seconds", "Time of a request to Prometheus until its body is read, under the name prometheus-adapter gives it.", ("path", "server"), _DASHBOARD_BUCKETS),
     Metric("query_retries", "counter", "fastpath_prometheus_query_retries_total", "Queries sent again because Prometheus had closed the idle connection they were sent on."),
     Metric("query_posts", "counter", "fastpath_prometheus_query_long_total", "Queries sent as POST because the GET would have been too long."),
-    Metric("query_warnings", "counter", "fastpath_prometheus_query_warnings_total", "Warnings and infos in the answers of Prometheus; the values are used."),
+    Metric("query_warnings", "counter", "fastpath_prometheus_query_warnings_total", "Warnings in the answers of Prometheus: an answer with a warning may lack a part of the data."),
     Metric("questions_waiting", "gauge", "fastpath_prometheus_questions_bytes", "Memory for questions that wait for Prometheus, those whose callers have left included."),
-    Metric("answers_reading", "gauge", "fastpath_prometheus_answers_bytes", "Bytes of the answers of Prometheus that are being read."),
+    Metric("answers_reading", "gauge", "fastpath_prometheus_answers_bytes", "Memory for the answers of Prometheus that are being read, estimated."),
     Metric("connections_waiting", "gauge", "fastpath_prometheus_queries_waiting", "Queries waiting for a free connection."),
     # discovery
     Metric("lookups", "counter", "fastpath_discovery_lookups_total", "Metrics that nobody knew when they were asked for, by whether Prometheus was asked for their series or had been too lately.", ("outcome",), values=(("asked", "limited"),)),

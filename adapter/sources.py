@@ -193,6 +193,7 @@ def prometheus_settings(options: Options) -> PrometheusSettings:
         kubeconfig=options.prometheus_auth_config,
         attempt_timeout=options.prometheus_attempt_timeout,
         request_timeout=options.prometheus_timeout,
+        max_answer_bytes=options.prometheus_max_answer_bytes,
     )
 
 

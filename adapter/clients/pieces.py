@@ -44,6 +44,11 @@ class Cutter:
         self._head: bytes | None = None
         self._whole = False
 
+    @property
+    def held(self) -> int:
+        """Return how many bytes are fed and not taken."""
+        return len(self._buffer)
+
     def feed(self, chunk: bytes) -> None:
         """Take a chunk of the answer."""
         self._buffer += chunk

@@ -32,8 +32,8 @@ ENDPOINT = "/api/v1/query"
 _MAX_REDIRECTS = 10  # as Go's client
 _KEEP_ALIVE_SECONDS = 90.0  # as Go's transport; Prometheus itself closes after five minutes
 
-_SMALL_ANSWER = 1024 * 1024
-"""Bytes of an answer that may be read however large the others are that are being read."""
+SMALL_ANSWER = 1024 * 1024
+"""Bytes of memory that an answer may take however large the others are that are being read."""
 
 _log = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ class PrometheusClient:
         self._clock = clock
         self._monitoring = monitoring
         self._free = asyncio.Semaphore(origin.settings.max_connections)
-        self._reading = 0  # bytes of the answers that are being read
+        self._reading = 0  # bytes of memory that the answers take that are being read
         monitoring.answers_reading.set_function(lambda: self._reading)
         self._duration = monitoring.client_duration.labels(path=ENDPOINT, server=origin.target.base)
 
@@ -96,8 +96,8 @@ class PrometheusClient:
     async def query(self, promql: str, time: float, *, most: int | None = None) -> QueryResult:
         """Return the samples of `promql` at `time` (epoch seconds); of an answer of more than `most` the rest is not read.
 
-        The order is Prometheus' own; native histograms are left out and counted. A vector may be empty. Raises
-        `PrometheusError`; a result of another type has kind ``type`` and its name in `result_type`.
+        The order is Prometheus' own. A vector may be empty. Raises `PrometheusError`; a result of another type has kind ``type`` and
+        its name in `result_type`.
         """
         started = self._clock.monotonic()
         try:
@@ -106,8 +106,6 @@ class PrometheusClient:
                 answer = await self._attempt(promql, time, min(self._settings.attempt_timeout, left), most)
         finally:
             self._monitoring.query_duration.observe(self._clock.monotonic() - started)
-        if answer.histograms:
-            self._monitoring.dropped.labels("histogram").inc(answer.histograms)
         if answer.warnings:
             self._monitoring.query_warnings.inc(answer.warnings)
         return answer.result
@@ -183,36 +181,43 @@ class PrometheusClient:
             return await self._read(response, most)
 
     async def _read(self, response: aiohttp.ClientResponse, most: int | None) -> envelope.Answer:
-        self._check_size(response.content_length or 0)
-        decoder = envelope.AnswerDecoder(most)
-        size = 0
+        limit = self._settings.max_answer_bytes
+        if (response.content_length or 0) > limit:
+            raise envelope.too_large(limit)
+        decoder = envelope.AnswerDecoder(most, limit)
+        held = size = 0
         try:
             async for chunk in response.content.iter_any():
                 size += len(chunk)
-                self._reading += len(chunk)
-                self._check_size(size)
+                if size > limit:
+                    raise envelope.too_large(limit)
                 decoder.feed(chunk)
-                while decoder.step():  # noqa: ASYNC110 - nothing to wait for: others run between the pieces of a long answer
+                held = self._hold(decoder, held)
+                while decoder.step():
+                    held = self._hold(decoder, held)
                     await asyncio.sleep(0)
             return decoder.finish()
         except PrometheusError as error:
-            self._reading -= size  # before it is all dropped: else others were refused for it meanwhile
-            size = 0
-            while decoder.drop():  # noqa: ASYNC110 - as above
+            self._reading -= held  # before it is all dropped: else others were refused for it meanwhile
+            held = 0
+            while decoder.drop():  # noqa: ASYNC110 - nothing to wait for: others run while a long answer is freed
                 await asyncio.sleep(0)
             if error.kind == "decode" and response.status >= 400:  # a page of something in front of Prometheus
                 raise PrometheusError("status", f"HTTP status {response.status}") from error
             raise
         finally:
-            self._reading -= size
+            self._reading -= held
 
-    def _check_size(self, size: int) -> None:
-        """Refuse an answer that is too large, be it by itself or with those that are read beside it."""
+    def _hold(self, decoder: envelope.AnswerDecoder, before: int) -> int:
+        """Count what an answer takes now instead of `before`, and return it; refuse it when too much is read at a time."""
+        weight = decoder.weight
         limit = self._settings.max_answer_bytes
-        if size > limit:
-            raise PrometheusError("size", f"the answer is larger than {limit} bytes")
-        if self._reading > limit and size > _SMALL_ANSWER:
-            raise PrometheusError("size", f"the answers that are read at a time are larger than {limit} bytes")
+        others = self._reading - before
+        if others + weight > limit and weight > SMALL_ANSWER:
+            text = f"the answers that are read at a time take more than {limit} bytes (--prometheus-max-answer-bytes)"
+            raise PrometheusError("size", text)
+        self._reading = others + weight
+        return weight
 
     def _once_more(
         self, reuse: "_Reuse"

@@ -136,6 +136,15 @@ def _used() -> Iterator[Flag]:
         "prometheus_attempt_timeout",
     )
     yield Flag(
+        "prometheus-max-answer-bytes",
+        Kind.SIZE,
+        "64MiB",
+        "Most memory that an answer of Prometheus may take, and all answers together that are being read; "
+        "a larger one counts as a failed query.",
+        PROMETHEUS,
+        "prometheus_max_answer_bytes",
+    )
+    yield Flag(
         "prometheus-token-file",
         Kind.TEXT,
         "",

@@ -53,6 +53,9 @@ class Options:
     prometheus_query_params: tuple[tuple[str, str], ...] = ()
     """Name and value of parameters added to each request to Prometheus."""
 
+    prometheus_max_answer_bytes: int = 64 * MIB
+    """Most bytes of memory that one answer of Prometheus may take, and all answers together that are being read."""
+
     prometheus_token_file: str = ""
     """File with a bearer token, read again when it changes."""
 

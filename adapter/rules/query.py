@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from adapter.model import quantity
+from adapter.model import metrics, quantity
 from adapter.model.metrics import Sample
 from adapter.rules import matchers, separable
 from adapter.rules.matchers import Matcher
@@ -98,13 +98,16 @@ class Dropped(str):
 
 NAN = Dropped("nan")
 INFINITE = Dropped("infinite")
+HISTOGRAM = Dropped("histogram")
 
 
 def milli_of(value: float, *, nan_is_zero: bool) -> int | Dropped:
     """Return thousandths of a sample's value, or why it has none. OverflowError where 64 bits do not hold it.
 
-    NaN and infinities are absences; `onNaN: zero` restores prometheus-adapter's 0 for NaN (custom metrics only, as there).
+    NaN, infinities and native histograms are absences; `onNaN: zero` restores prometheus-adapter's 0 for NaN.
     """
+    if value is metrics.HISTOGRAM:
+        return HISTOGRAM
     if math.isnan(value):
         return 0 if nan_is_zero else NAN
     if math.isinf(value):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from adapter.clients import envelope
 from adapter.clients.envelope import Answer, AnswerDecoder
 from adapter.errors import PrometheusError
-from adapter.model.metrics import QueryResult, Sample
+from adapter.model.metrics import HISTOGRAM, QueryResult, Sample
 
 
 def decode(body: bytes, chunk: int = 1 << 20) -> Answer:
@@ -35,9 +35,7 @@ def test_vector() -> None:
     assert decode(body) == Answer(
         QueryResult(
             "vector", [Sample({"__name__": "up", "pod": "a"}, 1.0, 1700000000.5), Sample({}, -0.0025, 1700000000.0)]
-        ),
-        0,
-        0,
+        )
     )
 
 
@@ -52,7 +50,7 @@ def test_an_empty_vector_is_an_answer(result: object) -> None:
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("1e3", 1000.0), ("+Inf", math.inf), ("-Inf", -math.inf), ("0", 0.0), ("-0", -0.0), ("1.7976931348623157e+308", 1.7976931348623157e308), ("5e-324", 5e-324), ("1e999", math.inf)],
+    [("1e3", 1000.0), ("+Inf", math.inf), ("-Inf", -math.inf), ("0", 0.0), ("-0", -0.0), ("1.7976931348623157e+308", 1.7976931348623157e308), ("5e-324", 5e-324), ("0x1.8p3", 12.0)],
 )  # fmt: skip
 def test_values_are_texts(text: str, value: float) -> None:
     (sample,) = decode(answer("vector", [{"metric": {}, "value": [1, text]}])).result.samples
@@ -65,24 +63,47 @@ def test_nan_stays_nan() -> None:
     assert math.isnan(sample.value)
 
 
-def test_histograms_are_left_out_and_counted_never_zero() -> None:
+def test_a_histogram_is_a_sample_without_a_number() -> None:
     histogram = {"count": "3", "sum": "4", "buckets": [[0, "1", "2", "3"]]}
     body = answer(
-        "vector",
-        [
-            {"metric": {"pod": "a"}, "value": [1, "7"]},
-            {"metric": {"pod": "b"}, "histogram": [1, histogram]},
-            {"metric": {"pod": "c"}, "histogram": [1, histogram]},
-        ],
+        "vector", [{"metric": {"pod": "a"}, "value": [1, "7"]}, {"metric": {"pod": "b"}, "histogram": [2.5, histogram]}]
     )
-    assert decode(body) == Answer(QueryResult("vector", [Sample({"pod": "a"}, 7.0, 1.0)]), 2, 0)
+    first, second = decode(body).result.samples
+    assert first == Sample({"pod": "a"}, 7.0, 1.0)
+    assert (second.labels, second.time) == ({"pod": "b"}, 2.5)
+    assert second.value is HISTOGRAM
+    assert math.isnan(second.value)
 
 
-def test_warnings_and_infos_are_counted_and_change_nothing() -> None:
-    body = answer(
-        "vector", [], warnings=["partial response", "slow"], infos=["a rate of a gauge"], isPartial=True, stats={"x": 1}
-    )
-    assert decode(body) == Answer(QueryResult("vector", []), 0, 3)
+@pytest.mark.parametrize(
+    ("more", "kept", "count"),
+    [
+        ({"warnings": ["store away", "slow\nline"]}, ("store away", "slow line"), 2),
+        ({"warnings": ["a", "b", "c", "d", "e"]}, ("a", "b", "c"), 5),
+        ({"warnings": ["x" * 500]}, ("x" * 197 + "...",), 1),
+        ({"infos": ["PromQL info: metric might not be a counter"]}, (), 0),
+        ({"warnings": [], "infos": None}, (), 0),
+        ({"warnings": None}, (), 0),
+        ({"isPartial": True}, ("isPartial: some storage nodes did not answer",), 1),
+        ({"isPartial": True, "warnings": ["a"]}, ("isPartial: some storage nodes did not answer", "a"), 2),
+        ({"isPartial": False, "stats": {"x": 1}}, (), 0),
+    ],
+    ids=["two", "many", "long", "infos", "empty", "null", "victoriametrics", "both", "whole"],
+)
+@pytest.mark.parametrize("kind", ["vector", "scalar"])
+def test_warnings_are_carried_and_infos_are_not(
+    kind: str, more: dict[str, object], kept: tuple[str, ...], count: int
+) -> None:
+    result = [] if kind == "vector" else [1, "9"]
+    found = decode(answer(kind, result, **more))
+    assert (found.result.warnings, found.warnings) == (kept, count)
+
+
+def test_a_partial_answer_of_a_victoriametrics_cluster_that_comes_in_pieces() -> None:
+    body = long_vector(10_000).replace(b'"success",', b'"success","isPartial":true,').replace(b',"warnings":["w"]', b"")
+    found = decode(body, 65_536)
+    assert len(found.result.samples) == 10_000
+    assert found.result.warnings == ("isPartial: some storage nodes did not answer",)
 
 
 @pytest.mark.parametrize(
@@ -107,6 +128,11 @@ def test_warnings_and_infos_are_counted_and_change_nothing() -> None:
         ({"status": "success", "data": {"resultType": "vector", "result": [{"metric": {"a": 1}, "value": [1, "2"]}]}}, "decode", None),
         ({"status": "success", "data": {"resultType": "vector", "result": [{"metric": {}, "value": [1, "two"]}]}}, "decode", "a sample's value is not a number: 'two'"),
         ({"status": "success", "data": {"resultType": "scalar", "result": []}}, "decode", None),
+        ({"status": "success", "data": {"resultType": "vector", "result": [{"metric": {}, "value": [1, " 1 "]}]}}, "decode", "a sample's value is not a number: '1'"),
+        ({"status": "success", "data": {"resultType": "scalar", "result": [1, "\u0661"]}}, "decode", "a sample's value is not a number: '\u0661'"),
+        ({"status": "success", "data": {"resultType": "scalar", "result": [1, "1e999"]}}, "decode", "a sample's value is out of range: '1e999'"),
+        ({"status": "success", "data": {"resultType": "vector", "result": [{"metric": {}, "histogram": {}}]}}, "decode", None),
+        ({"status": "success", "data": {"resultType": "vector", "result": [{"metric": {}, "histogram": ["1", {}]}]}}, "decode", None),
         ([], "decode", None),
         ("text", "decode", None),
         (None, "decode", None),
@@ -164,9 +190,9 @@ def test_a_long_vector_is_decoded_in_steps_in_its_order(chunk: int) -> None:
         decoder.feed(body[start : start + chunk])
         while decoder.step():
             steps += 1
-    result, _, warnings = decoder.finish()
+    result, warnings = decoder.finish()
     assert [sample.value for sample in result.samples] == list(range(10_000))
-    assert warnings == 1
+    assert (result.warnings, warnings) == (("w",), 1)
     assert steps > len(body) // (3 * envelope.PIECE_BYTES)
 
 
@@ -228,3 +254,52 @@ def test_more_samples_than_wanted_are_an_error_and_go_piece_by_piece() -> None:
     early.feed(body)
     with pytest.raises(PrometheusError, match="more than 1000 samples"):
         early.step()
+
+
+def element(labels: dict[str, str], **value: object) -> str:
+    return json.dumps({"metric": labels, **(value or {"value": [1, "1"]})}, separators=(",", ":"))
+
+
+BULKY = {
+    "samples": (element({}), 20_000),
+    "labels": (element({f"l{number}": "" for number in range(100)}), 600),
+    "histograms": (element({}, histogram=[1, 0]), 20_000),
+    "texts": (element({"pod": "x" * 500_000}), 8),
+}
+
+
+def read(decoder: AnswerDecoder, body: bytes) -> int:
+    """Feed an answer; return how many bytes were taken before there was no room for more."""
+    for start in range(0, len(body), 65_536):
+        try:
+            decoder.feed(body[start : start + 65_536])
+            while decoder.step():
+                pass
+        except PrometheusError as error:
+            if error.kind != "size":
+                raise
+            return start
+    decoder.finish()
+    return len(body)
+
+
+@pytest.mark.parametrize("name", BULKY)
+def test_an_answer_is_bounded_by_the_memory_that_it_takes(name: str) -> None:
+    """A short text may be many samples, and a sample may have many labels."""
+    one, count = BULKY[name]
+    body = f'{{"status":"success","data":{{"resultType":"vector","result":[{",".join([one] * count)}]}}}}'.encode()
+    whole = AnswerDecoder(room=100 * len(body))
+    assert read(whole, body) == len(body)
+    assert whole.weight >= (len(body) if name == "texts" else 3_500_000)
+    assert read(AnswerDecoder(room=whole.weight // 2), body) < 0.7 * len(body), "the rest is not read"
+
+
+def test_a_text_that_cannot_be_cut_is_not_decoded_where_that_might_take_too_much() -> None:
+    elements = ", ".join('{"value":[1,"1"],"metric":{}}' for _ in range(20_000))
+    body = f'{{"data":{{"resultType":"vector","result":[{elements}]}}}}'.encode()
+    assert len(decode(body).result.samples) == 20_000
+    decoder = AnswerDecoder(room=8_000_000)
+    decoder.feed(body)
+    assert not decoder.step()
+    with pytest.raises(PrometheusError, match="more than 8000000 bytes"):
+        decoder.finish()

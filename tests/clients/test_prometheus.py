@@ -13,7 +13,7 @@ from yarl import URL
 from adapter.clients import envelope, prometheus
 from adapter.clients.prometheus import PrometheusClient, PrometheusSettings
 from adapter.errors import PrometheusError
-from adapter.model.metrics import Sample
+from adapter.model.metrics import HISTOGRAM, QueryResult, Sample
 from adapter.monitoring import FaultLog, Monitoring
 from tests.clients.conftest import EMPTY_VECTOR, Scripted, Start
 from tests.support.clock import WALL, FakeClock
@@ -56,7 +56,7 @@ async def test_a_query_by_get(scripted: Scripted, open_client: Open) -> None:
     )
     client = await open_client(f"{scripted.url}/prom/?dropped=1")
     result = await client.query('sum(x{a="b c"}[1m])', WALL + 0.25)
-    assert result == ("vector", [Sample({"pod": "a"}, 2.5, WALL)])
+    assert result == QueryResult("vector", [Sample({"pod": "a"}, 2.5, WALL)])
     (seen,) = scripted.seen
     assert (seen.method, seen.body) == ("GET", "")
     assert seen.target == "/prom/api/v1/query?query=sum%28x%7Ba%3D%22b+c%22%7D%5B1m%5D%29&time=1700000000.25&timeout=5"
@@ -142,17 +142,15 @@ async def test_other_result_types_keep_their_name(scripted: Scripted, open_clien
     assert (caught.value.kind, caught.value.result_type) == ("type", "matrix")
 
 
-async def test_histograms_and_warnings_are_counted(
-    scripted: Scripted, open_client: Open, monitoring: Monitoring
-) -> None:
+async def test_warnings_are_counted_and_carried(scripted: Scripted, open_client: Open, monitoring: Monitoring) -> None:
     scripted.answer(
         200,
         '{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"histogram":[1,{}]}]},"warnings":["a","b"]}',
     )
-    assert (await (await open_client(scripted.url)).query("h", WALL)).samples == []
-    exposition = monitoring.exposition()
-    assert 'fastpath_values_dropped_total{reason="histogram"} 1.0' in exposition
-    assert "fastpath_prometheus_query_warnings_total 2.0" in exposition
+    result = await (await open_client(scripted.url)).query("h", WALL)
+    assert [sample.value for sample in result.samples] == [HISTOGRAM]
+    assert result.warnings == ("a", "b")
+    assert "fastpath_prometheus_query_warnings_total 2.0" in monitoring.exposition()
 
 
 async def test_compressed_answers_are_read(scripted: Scripted, open_client: Open) -> None:
@@ -175,8 +173,9 @@ async def test_an_answer_that_is_too_large(chunked: bool, scripted: Scripted, op
 
     scripted.respond = respond
     client = await open_client(scripted.url, max_answer_bytes=len(body) - 1)
-    assert await refused(client.query("up", WALL)) == ("size", f"the answer is larger than {len(body) - 1} bytes")
-    client = await open_client(scripted.url, max_answer_bytes=len(body))
+    text = f"the answer takes more than {len(body) - 1} bytes (--prometheus-max-answer-bytes)"
+    assert await refused(client.query("up", WALL)) == ("size", text)
+    client = await open_client(scripted.url, max_answer_bytes=2 * len(body))
     assert (await client.query("up", WALL)).samples == []
 
 
@@ -210,11 +209,39 @@ async def test_an_answer_of_more_samples_than_wanted_is_not_read_to_its_end(
     assert len((await client.query("up", WALL, most=30_000)).samples) == 30_000
 
 
+def memory_of(body: bytes) -> int:
+    """Return how much memory an answer takes by the time it is read."""
+    decoder = envelope.AnswerDecoder()
+    decoder.feed(body)
+    while decoder.step():
+        pass
+    return decoder.weight
+
+
+def reading(monitoring: Monitoring) -> float | None:
+    return monitoring.registry.get_sample_value("fastpath_prometheus_answers_bytes")
+
+
+async def test_an_answer_is_measured_by_the_memory_that_it_takes(
+    scripted: Scripted, open_client: Open, monitoring: Monitoring
+) -> None:
+    """Many samples in few bytes are refused long before their text is as large as the limit."""
+    body = long_answer(20_000)
+    scripted.answer(200, body.decode())
+    client = await open_client(scripted.url, max_answer_bytes=3 * len(body))
+    kind, text = await refused(client.query("up", WALL))
+    assert (kind, text.partition(" (")[0]) == ("size", f"the answer takes more than {3 * len(body)} bytes")
+    assert reading(monitoring) == 0
+    client = await open_client(scripted.url, max_answer_bytes=20 * len(body))
+    assert len((await client.query("up", WALL)).samples) == 20_000
+    assert reading(monitoring) == 0
+
+
 async def test_answers_that_are_read_at_a_time_are_bounded_together(
     scripted: Scripted, open_client: Open, monitoring: Monitoring, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Small ones are read all the same."""
-    monkeypatch.setattr(prometheus, "_SMALL_ANSWER", 10_000)
+    monkeypatch.setattr(prometheus, "SMALL_ANSWER", 100_000)
     body, small = long_answer(10_000), long_answer(100)
     rest = asyncio.Event()
 
@@ -230,11 +257,13 @@ async def test_answers_that_are_read_at_a_time_are_bounded_together(
         return response
 
     scripted.respond = respond
-    client = await open_client(scripted.url, max_answer_bytes=len(body) + 20_000)
+    limit = memory_of(body) + 200_000
+    client = await open_client(scripted.url, max_answer_bytes=limit)
     first = asyncio.create_task(client.query("large", WALL))
-    await until(lambda: f"\nfastpath_prometheus_answers_bytes {float(len(body) - 10)}" in monitoring.exposition())
+    await until(lambda: reading(monitoring) == memory_of(body[:-10]))
     kind, text = await refused(client.query("large", WALL))
-    assert (kind, text) == ("size", f"the answers that are read at a time are larger than {len(body) + 20_000} bytes")
+    assert kind == "size"
+    assert text == f"the answers that are read at a time take more than {limit} bytes (--prometheus-max-answer-bytes)"
     assert len((await client.query("small", WALL)).samples) == 100
     rest.set()
     assert len((await first).samples) == 10_000
@@ -245,7 +274,7 @@ async def test_no_more_answers_are_refused_than_have_no_room(
     scripted: Scripted, open_client: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that is refused makes room for the others at once, though it takes a while until all of it is gone."""
-    monkeypatch.setattr(prometheus, "_SMALL_ANSWER", 10_000)
+    monkeypatch.setattr(prometheus, "SMALL_ANSWER", 100_000)
     monkeypatch.setattr(envelope, "DROPPED_AT_ONCE", 1)
     body = long_answer(4_000)
 
@@ -258,7 +287,7 @@ async def test_no_more_answers_are_refused_than_have_no_room(
         return response
 
     scripted.respond = respond
-    client = await open_client(scripted.url, max_answer_bytes=5 * len(body) + 40_000)
+    client = await open_client(scripted.url, max_answer_bytes=5 * memory_of(body) + 400_000)
     results = await asyncio.gather(*(client.query("large", WALL) for _ in range(8)), return_exceptions=True)
     # three, if all come at the same pace
     assert 1 <= sum(isinstance(result, PrometheusError) for result in results) <= 4
@@ -649,7 +678,7 @@ async def test_a_real_prometheus(prometheus_server: PrometheusFactory, open_clie
         values = {sample.labels["pod"]: str(sample.value) for sample in result.samples}
         assert values == {"a": "3.0", "b": "nan", "c": "inf"}
         assert {sample.time for sample in result.samples} == {WALL + 0.5}
-        assert await client.query("scalar(vector(1e3))", WALL) == ("scalar", [Sample({}, 1000.0, WALL)])
+        assert await client.query("scalar(vector(1e3))", WALL) == QueryResult("scalar", [Sample({}, 1000.0, WALL)])
         assert (await client.query(f'queue_len{{pod=~"{"|".join(["a"] * 5000)}"}}', WALL)).samples[0].value == 3
         assert (await client.query("absent_series", WALL)).samples == []
         assert (await refused(client.query("sum(", WALL)))[0] == "query"

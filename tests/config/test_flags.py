@@ -207,6 +207,7 @@ def test_the_charts_command_line() -> None:
         (["--anonymous-auth=false"], "anonymous_auth", False),
         (["--bind-address", " 127.0.0.5 "], "bind_address", "127.0.0.5"),
         (["--discovery-max-bytes=1000"], "discovery_max_bytes", 1000),
+        (["--prometheus-max-answer-bytes=16MiB"], "prometheus_max_answer_bytes", 2**24),
         (["--discovery-max-bytes=1GiB"], "discovery_max_bytes", 2**30),
         (["--discovery-max-bytes=5M"], "discovery_max_bytes", 5_000_000),
         (
@@ -282,6 +283,10 @@ def test_flags_as_pflag_reads_them(argv: list[str], field: str, value: object) -
         (["--metrics-max-age=-1s"], '--metrics-max-age: "-1s": expected 0 or more'),
         (["--client-qps=fast"], '--client-qps: "fast": expected a number'),
         (["--client-qps=1e999"], '--client-qps: "1e999": expected a number'),
+        (
+            ["--prometheus-max-answer-bytes=0"],
+            '--prometheus-max-answer-bytes: "0": expected a size above 0 such as 256MiB or 1000000',
+        ),
         (["--discovery-max-bytes=0"], '--discovery-max-bytes: "0": expected a size above 0 such as 256MiB or 1000000'),
         (
             ["--discovery-max-bytes=1TB"],

@@ -204,7 +204,7 @@ FAILURES = {
         "not an answer of Prometheus: Input data was truncated",
     ),
     "breaks off": _Failure(faulty.break_off, "prometheus", "unreachable", "the connection broke within the answer"),
-    "announces 100 GiB": _Failure(faulty.announce_huge, "queries", "size", "the answer is larger than 67108864 bytes"),
+    "announces 100 GiB": _Failure(faulty.announce_huge, "queries", "size", "the answer takes more than 67108864 bytes"),
     "a matrix": _Failure(
         faulty.result("matrix", [{"metric": {"pod": "web-0"}, "values": [[1, "0"]]}]),
         "queries",
