@@ -112,11 +112,11 @@ class SourceError(FastpathError):
 class PrometheusError(SourceError):
     """Prometheus did not answer a query, or not in a way that can be used.
 
-    `kind` is one of ``unreachable``, ``timeout``, ``status`` (an HTTP status that is not an answer), ``query`` (Prometheus
-    refused the query: bad_data, execution), ``decode`` (the body is not the JSON of an answer), ``type`` (a result that is
-    neither vector nor scalar; `result_type` says which), ``size`` (larger than allowed), ``partial`` (the answer came with a warning),
-    ``busy`` (it was not asked, because too many questions wait for it) and ``worker`` (the process that reads series lists ended
-    before its time).
+    `kind` is one of ``unreachable``, ``timeout``, ``status`` (an HTTP status that is not an answer),
+    ``query`` (Prometheus refused the query: bad_data, execution), ``decode`` (the body is not the JSON of an
+    answer), ``type`` (a result that is neither vector nor scalar; `result_type` says which), ``size`` (larger
+    than allowed), ``partial`` (the answer came with a warning), ``busy`` (it was not asked, because too many
+    questions wait for it) and ``worker`` (the process that reads series lists ended before its time).
     """
 
     def __init__(self, kind: str, message: str, result_type: str = "") -> None:

@@ -149,7 +149,7 @@ def test_bounds_and_defaults_are_documented() -> None:
         }[key]
         (row,) = re.findall(rf"^\| `scrape.{key}` \| {default} \|.*$", CONFIGURATION, re.MULTILINE)
         assert f"From {bounds.least} to {bounds.greatest}" in row
-    for value in rulesfile.OnNaN:
+    for value in (*rulesfile.OnNaN, *rulesfile.OnWarnings):
         assert f"`{value.value}`" in CONFIGURATION
 
 

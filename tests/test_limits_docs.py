@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from adapter import monitoring
-from adapter.clients import answers, events, lanes, objectlist, objectstore, querycache, reflector
+from adapter.clients import answers, envelope, events, lanes, objectlist, objectstore, prometheus, querycache, reflector
 from adapter.clients.connection import PrometheusSettings
+from adapter.config.options import Options
 from adapter.controller import journal
 from adapter.provider import relist, scraped
 from adapter.server import accesslog, api, callers, connections, handler, reviewcache, serving
@@ -38,9 +39,15 @@ NUMBERS = {
     "8 MiB wait": accesslog._ROOM // MIB,
     "20; others wait, 8 s": (PrometheusSettings().max_connections, PrometheusSettings().request_timeout),
     "while 10 questions are on their way": querycache.ASKED_AHEAD,
-    "| one answer | 64 MiB": PrometheusSettings().max_answer_bytes // MIB,
+    "| one answer | 64 MiB": Options().prometheus_max_answer_bytes // MIB,
+    "the same 64 MiB together; answers of up to 1 MiB": (
+        PrometheusSettings().max_answer_bytes // MIB, prometheus.SMALL_ANSWER // MIB,
+    ),
+    "counts 16 times": envelope.WHOLE_GROWTH,
     "had 20,000 objects; not read beyond 100,000 samples": (lanes.SWEEP_LIMIT, querycache.SWEPT_SAMPLES),
-    "128 MiB each": answers.KEPT_BYTES // MIB,
+    "128 MiB for objects, 64 MiB for queries of external metrics, 64 MiB for sweeps": (
+        answers.KEPT_BYTES // MIB, answers.KEPT_TEXTS_BYTES // MIB, answers.KEPT_SWEEPS_BYTES // MIB,
+    ),
     "| 16 MiB |": objectlist._LINE_BYTES // MIB,
     "64 are taken in": objectlist._WATCH_STEP,
     "40 are told apart": reflector._REASONS,

@@ -18,7 +18,10 @@ from adapter.rules.plan import Objects
 from adapter.rules.query import MetricQuery
 
 KEPT_BYTES = 128 * 1024 * 1024
-"""Bound on what one store keeps; of each answer it is estimated, from above, what it takes."""
+"""Bound on the answers kept about objects; of each answer it is estimated, from above, what it takes."""
+
+KEPT_TEXTS_BYTES = KEPT_SWEEPS_BYTES = 64 * 1024 * 1024
+"""Bounds on the answers kept to queries of external metrics, and to sweeps."""
 
 FLIGHT_BYTES = 2048
 """About what a question takes while it waits, beside its own text."""
@@ -74,12 +77,24 @@ def renewed(ttl: float, max_age: float) -> Freshness:
     return Freshness(ttl, max_age, min(ttl * _AHEAD, _MOST_AHEAD))
 
 
+class Text(NamedTuple):
+    """A query asked as text. `accepts_warnings` says that an answer with warnings counts as whole."""
+
+    promql: str
+    accepts_warnings: bool = False
+
+
 class TextAnswer(NamedTuple):
-    """The answer to a query asked as text. `asked` is monotonic; `failure` is why an older answer stands in, None where none does."""
+    """The answer to a query asked as text. `asked` is monotonic; `failure` is why an older answer stands in, None where none does.
+
+    `partial` says that the answer came with a warning and may lack a part of the data; such an answer is
+    never kept.
+    """
 
     result: QueryResult
     asked: float
     failure: PrometheusError | None = None
+    partial: PrometheusError | None = None
 
     @property
     def size(self) -> int:
@@ -90,8 +105,9 @@ class TextAnswer(NamedTuple):
 class ObjectAnswer(NamedTuple):
     """The samples of the objects asked for, by name, each object's in the order received; objects without one are absent.
 
-    `asked` is monotonic. `fallbacks` are the objects whose samples only stand in for those that were to be had; `scraped` says that
-    some of the objects are scraped, so that other samples may be there at any moment.
+    `asked` is monotonic. `fallbacks` are the objects whose samples only stand in for those that were to be
+    had; `scraped` says that some of the objects are scraped, so that other samples may be there at any
+    moment. `partial` is as in `TextAnswer`.
     """
 
     samples: Mapping[str, tuple[Sample, ...]]
@@ -99,6 +115,7 @@ class ObjectAnswer(NamedTuple):
     failure: PrometheusError | None = None
     fallbacks: frozenset[str] = frozenset()
     scraped: bool = False
+    partial: PrometheusError | None = None
 
     @property
     def size(self) -> int:
@@ -109,17 +126,18 @@ class ObjectAnswer(NamedTuple):
 class SweepAnswer(NamedTuple):
     """The samples of every object of a metric, by namespace ("" for kinds without one) and name.
 
-    `asked` is monotonic; `size` is about how many bytes it takes.
+    `asked` is monotonic; `size` is about how many bytes it takes. `partial` is as in `TextAnswer`.
     """
 
     samples: Mapping[str, Mapping[str, tuple[Sample, ...]]]
     asked: float
     size: int
+    partial: PrometheusError | None = None
 
     def pick(self, namespace: str, names: tuple[str, ...]) -> ObjectAnswer:
         """Return the answer for some objects."""
         found = self.samples.get(namespace, {})
-        return ObjectAnswer({name: found[name] for name in names if name in found}, self.asked)
+        return ObjectAnswer({name: found[name] for name in names if name in found}, self.asked, partial=self.partial)
 
 
 def weigh_groups(samples: Mapping[str, Sequence[Sample]]) -> int:

@@ -1,8 +1,9 @@
 """The JSON of Prometheus' instant query API, decoded straight into samples.
 
-What is not an answer raises `PrometheusError`, whatever the bytes are. As upstream, only `status: error` is an error. Warnings are
-carried in the result, because an engine that leaves data out says so there: Thanos and Prometheus with remote read in `warnings`,
-a VictoriaMetrics cluster in `isPartial`. What follows from a warning is decided by `querycache`.
+What is not an answer raises `PrometheusError`, whatever the bytes are. As upstream, only `status: error` is
+an error. Warnings are carried in the result, because an engine that leaves data out says so there: Thanos and
+Prometheus with remote read in `warnings`, a VictoriaMetrics cluster in `isPartial`. What follows from a
+warning is decided by `querycache`.
 """
 
 import re
@@ -106,11 +107,11 @@ class AnswerDecoder:
 
     @property
     def weight(self) -> int:
-        """Return about how many bytes of memory the answer takes: what is decoded, and the text that is not decoded yet."""
+        """Return about how many bytes of memory the answer takes: decoded samples, and text that is not decoded."""
         return self._decoded + self._cutter.held
 
     def feed(self, chunk: bytes) -> None:
-        """Take a chunk. Raises `PrometheusError` of kind ``size``, as do `step` and `finish`, when there is no room for the answer."""
+        """Take a chunk. Like `step` and `finish` it raises `PrometheusError` ``size`` when there is no room."""
         self._cutter.feed(chunk)
         self._check_room(self.weight)
 

@@ -4,7 +4,7 @@ Not here: which queries are sent, and when (`querycache`). The law: long work go
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from adapter.clients.answers import OBJECT_BYTES, weigh_samples
 from adapter.errors import PrometheusError
@@ -15,6 +15,20 @@ from adapter.rules.query import MetricQuery, index_samples
 
 PLACED_AT_ONCE = 1_000
 """How many samples of an answer are sorted out between two points at which other work may run."""
+
+
+def partial_of(results: Iterable[QueryResult | PrometheusError], *, accepts_warnings: bool) -> PrometheusError | None:
+    """Return why an answer may lack a part of the data: its first warning, None for a whole answer."""
+    warnings = [
+        text
+        for result in results
+        if isinstance(result, QueryResult) and not accepts_warnings
+        for text in result.warnings
+    ]
+    if not warnings:
+        return None
+    text = f"the answer has a warning, so it may lack data: {warnings[0]!r}"
+    return PrometheusError("partial", f"{text} (onWarnings: accept on the rule takes such answers)")
 
 
 def failure_of(result: QueryResult | PrometheusError) -> PrometheusError | None:

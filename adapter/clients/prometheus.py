@@ -96,8 +96,8 @@ class PrometheusClient:
     async def query(self, promql: str, time: float, *, most: int | None = None) -> QueryResult:
         """Return the samples of `promql` at `time` (epoch seconds); of an answer of more than `most` the rest is not read.
 
-        The order is Prometheus' own. A vector may be empty. Raises `PrometheusError`; a result of another type has kind ``type`` and
-        its name in `result_type`.
+        The order is Prometheus' own. A vector may be empty. Raises `PrometheusError`; a result of another
+        type has kind ``type`` and its name in `result_type`.
         """
         started = self._clock.monotonic()
         try:
@@ -209,7 +209,7 @@ class PrometheusClient:
             self._reading -= held
 
     def _hold(self, decoder: envelope.AnswerDecoder, before: int) -> int:
-        """Count what an answer takes now instead of `before`, and return it; refuse it when too much is read at a time."""
+        """Count what an answer takes now instead of `before`, and return it; refuse it when all take too much."""
         weight = decoder.weight
         limit = self._settings.max_answer_bytes
         others = self._reading - before

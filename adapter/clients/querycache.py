@@ -10,6 +10,8 @@
   answers all.
 - A caller that goes away cancels nothing that others wait for. Failures are shared by those who wait and never kept.
 - When Prometheus fails, the last answer to the very same question stands in while it is younger than `max_age`.
+- An answer with a warning may lack a part of the data. Callers that take partial answers get it marked; to all others it is a
+  failure. It is never kept, so the last whole answer stays. A rule may accept warnings: then its answers are whole.
 """
 
 import asyncio
@@ -19,15 +21,18 @@ from typing import Any, Self, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
 from adapter.clients.answers import (
+    KEPT_SWEEPS_BYTES,
+    KEPT_TEXTS_BYTES,
     Answers,
     Freshness,
     ObjectAnswer,
     SweepAnswer,
+    Text,
     TextAnswer,
     weigh_question,
 )
 from adapter.clients.lanes import SWEEP_LIMIT, Lane, Lanes
-from adapter.clients.placing import PLACED_AT_ONCE, failure_of, pick, place
+from adapter.clients.placing import PLACED_AT_ONCE, failure_of, partial_of, pick, place
 from adapter.clients.prometheus import Querier
 from adapter.errors import PrometheusError
 from adapter.model.clock import Clock
@@ -77,12 +82,14 @@ class QueryCache:
         # children are looked up once: finding one costs more than counting
         self._sources = {source: monitoring.answers.labels(source=source) for source in _SOURCES}
         self._succeeded = {kind: monitoring.queries.labels(kind=kind, outcome="success") for kind in plan.Kind}
-        self._texts: Answers[str, TextAnswer] = Answers("texts", clock, monitoring, len)
+        self._texts: Answers[Text, TextAnswer] = Answers(
+            "texts", clock, monitoring, lambda text: len(text.promql), KEPT_TEXTS_BYTES
+        )
         self._objects: Answers[tuple[MetricQuery, Objects], ObjectAnswer] = Answers(
             "objects", clock, monitoring, weigh_question
         )
         self._sweeps: Answers[MetricQuery, SweepAnswer] = Answers(
-            "sweeps", clock, monitoring, lambda query: query.weight
+            "sweeps", clock, monitoring, lambda query: query.weight, KEPT_SWEEPS_BYTES
         )
         self._lanes = Lanes(monitoring)
         monitoring.questions_waiting.set_function(lambda: self._texts.flying + self._objects.flying)
@@ -100,32 +107,46 @@ class QueryCache:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def ask(self, promql: str, freshness: Freshness) -> TextAnswer:
-        """Return the answer to a query; PrometheusError when there is none and no last one young enough."""
-        kept = self._texts.get(promql)
+    async def ask(
+        self, promql: str, freshness: Freshness, *, accepts_warnings: bool = False, takes_partial: bool = False
+    ) -> TextAnswer:
+        """Return the answer to a query; PrometheusError when there is none and no last one young enough.
+
+        `accepts_warnings`: the rule counts an answer with warnings as whole. `takes_partial`: the caller
+        takes an answer that is marked as partial.
+        """
+        text = Text(promql, accepts_warnings)
+        kept = self._texts.get(text)
         age = self._clock.monotonic() - kept.asked if kept is not None else float("inf")
-        flight = self._texts.flights.get(promql)
+        flight = self._texts.flights.get(text)
         if kept is not None and age < freshness.ttl:
             self._count("cache")
             if age >= freshness.young and flight is None and self._may_ask_ahead():
-                self._open_text(promql, freshness)
+                self._open_text(text, freshness)
             return kept
         self._count("joined" if flight else "query")
         if flight is None and self._is_full():
-            return self._stand_in(self._texts, promql, freshness, _busy())
+            return self._stand_in(self._texts, text, freshness, _busy())
         if flight is None:
-            flight = self._open_text(promql, freshness)
-        return await self._landing(self._texts, promql, flight, freshness)
+            flight = self._open_text(text, freshness)
+        return await self._landing(self._texts, text, flight, freshness, takes_partial=takes_partial)
 
     async def ask_objects(
-        self, query: MetricQuery, objects: Objects, freshness: Freshness, expected: int = 0
+        self,
+        query: MetricQuery,
+        objects: Objects,
+        freshness: Freshness,
+        expected: int = 0,
+        *,
+        takes_partial: bool = False,
     ) -> ObjectAnswer:
         """Return the samples of `objects`; errors as `ask`, and TemplateError when the query cannot be rendered.
 
-        `expected` is about how many objects have the metric, as discovery counted its series.
+        `expected` is about how many objects have the metric, as discovery counted its series. `takes_partial`
+        is as in `ask`; the query's rule says whether warnings are accepted.
         """
         if not query.separability.separable:
-            return await self._ask_unmergeable(query, objects, freshness)
+            return await self._ask_unmergeable(query, objects, freshness, takes_partial=takes_partial)
         now = self._clock.monotonic()
         key = (query, objects)
         lane = self._lanes.note(query, objects, expected, now)
@@ -143,17 +164,21 @@ class QueryCache:
             return self._stand_in(self._objects, key, freshness, _busy())
         if flight is None:
             flight = self._board(lane, objects, now)
-        return await self._landing(self._objects, key, flight, freshness)
+        return await self._landing(self._objects, key, flight, freshness, takes_partial=takes_partial)
 
-    async def _ask_unmergeable(self, query: MetricQuery, objects: Objects, freshness: Freshness) -> ObjectAnswer:
+    async def _ask_unmergeable(
+        self, query: MetricQuery, objects: Objects, freshness: Freshness, *, takes_partial: bool
+    ) -> ObjectAnswer:
         """Ask a question that can only be asked as it is; equal texts still share a query."""
-        answer = await self.ask(plan.ask_alone(query, objects).promql, freshness)
-        return ObjectAnswer(pick(query, objects, answer.result), answer.asked, answer.failure)
+        promql, accepts = plan.ask_alone(query, objects).promql, query.rule.accepts_warnings
+        answer = await self.ask(promql, freshness, accepts_warnings=accepts, takes_partial=takes_partial)
+        samples = pick(query, objects, answer.result)
+        return ObjectAnswer(samples, answer.asked, answer.failure, partial=answer.partial)
 
-    def _open_text(self, promql: str, freshness: Freshness) -> asyncio.Future[TextAnswer]:
-        flight = self._texts.open(promql)
-        work = self._answer_text(promql, freshness, flight)
-        self._spawn(work, f"query {promql[:40]}", lambda: _give_up([flight]))
+    def _open_text(self, text: Text, freshness: Freshness) -> asyncio.Future[TextAnswer]:
+        flight = self._texts.open(text)
+        work = self._answer_text(text, freshness, flight)
+        self._spawn(work, f"query {text.promql[:40]}", lambda: _give_up([flight]))
         return flight
 
     def _board(self, lane: Lane, objects: Objects, now: float) -> asyncio.Future[ObjectAnswer]:
@@ -170,16 +195,26 @@ class QueryCache:
         return flight
 
     async def _landing(
-        self, store: Answers[_Key, Answer], key: _Key, flight: asyncio.Future[Answer], freshness: Freshness
+        self,
+        store: Answers[_Key, Answer],
+        key: _Key,
+        flight: asyncio.Future[Answer],
+        freshness: Freshness,
+        *,
+        takes_partial: bool,
     ) -> Answer:
-        """Wait for a flight without owning it; fall back on the last answer while it is young enough."""
+        """Wait for a flight without owning it; fall back on the last whole answer while it is young."""
         try:
             async with asyncio.timeout(self._timeout):
-                return await asyncio.shield(flight)
+                answer = await asyncio.shield(flight)
         except TimeoutError:
             failure = PrometheusError("timeout", f"no answer within {self._timeout:g} s, waiting included")
         except PrometheusError as error:
             failure = error
+        else:
+            if answer.partial is None or takes_partial:
+                return answer
+            failure = answer.partial
         return self._stand_in(store, key, freshness, failure)
 
     def _stand_in(
@@ -218,14 +253,16 @@ class QueryCache:
 
     # What follows runs in tasks of the cache.
 
-    async def _answer_text(self, promql: str, freshness: Freshness, flight: asyncio.Future[TextAnswer]) -> None:
+    async def _answer_text(self, text: Text, freshness: Freshness, flight: asyncio.Future[TextAnswer]) -> None:
         asked = self._clock.monotonic()
-        result = await self._send(promql, plan.Kind.ALONE)
+        result = await self._send(text.promql, plan.Kind.ALONE, accepts_warnings=text.accepts_warnings)
         if isinstance(result, PrometheusError):
             _fail(flight, result)
             return
-        answer = TextAnswer(result, asked)
-        self._texts.keep(promql, answer, max(freshness))
+        partial = partial_of([result], accepts_warnings=text.accepts_warnings)
+        answer = TextAnswer(result, asked, partial=partial)
+        if partial is None:
+            self._texts.keep(text, answer, max(freshness))
         flight.set_result(answer)
 
     async def _drain(self, lane: Lane) -> None:
@@ -268,7 +305,7 @@ class QueryCache:
             if busy:
                 riding = plan.companions(lane.query, wanted, self._due(lane, flights, now))
             planned = await _merge(lane.query, [*wanted, *riding])
-            results = await self._send_all(planned)
+            results = await self._send_all(lane, planned)
         failure = next(filter(None, map(failure_of, results)), None)
         if failure is not None:
             await self._recover(lane, flights, planned, failure)
@@ -279,8 +316,9 @@ class QueryCache:
             self._unmergeable.add(lane.query.rule)
             await self._depart_alone(lane, flights)
             return
-        answers = SweepAnswer(placed, now, size)
-        if planned[0].kind is plan.Kind.SWEEP:
+        partial = partial_of(results, accepts_warnings=lane.query.rule.accepts_warnings)
+        answers = SweepAnswer(placed, now, size, partial)
+        if planned[0].kind is plan.Kind.SWEEP and partial is None:
             self._sweeps.expire()
             self._sweeps.keep(lane.query, answers, lane.freshness.ttl)
             lane.objects_seen = sum(map(len, placed.values()))
@@ -288,16 +326,19 @@ class QueryCache:
 
     async def _sweep(self, lane: Lane, sweep: PlannedQuery) -> QueryResult | PrometheusError | None:
         """Return what a sweep brings; None where that is too much to be read, and the lane is not swept any more."""
-        swept = await self._send(sweep.promql, sweep.kind, SWEPT_SAMPLES)
+        accepts = lane.query.rule.accepts_warnings
+        swept = await self._send(sweep.promql, sweep.kind, SWEPT_SAMPLES, accepts_warnings=accepts)
         if isinstance(swept, PrometheusError) and swept.kind == "size":
             lane.objects_seen = SWEEP_LIMIT
             return None
         return swept
 
-    async def _send_all(self, planned: Sequence[PlannedQuery]) -> list[QueryResult | PrometheusError]:
-        if len(planned) == 1:  # as nearly always: spares a task
-            return [await self._send(planned[0].promql, planned[0].kind)]
-        return await asyncio.gather(*(self._send(query.promql, query.kind) for query in planned))
+    async def _send_all(self, lane: Lane, planned: Sequence[PlannedQuery]) -> list[QueryResult | PrometheusError]:
+        accepts = lane.query.rule.accepts_warnings
+        sending = [self._send(query.promql, query.kind, accepts_warnings=accepts) for query in planned]
+        if len(sending) == 1:  # as nearly always: spares a task
+            return [await sending[0]]
+        return await asyncio.gather(*sending)
 
     async def _hand_out(
         self,
@@ -306,7 +347,7 @@ class QueryCache:
         questions: Iterable[Objects],
         answers: SweepAnswer,
     ) -> None:
-        """Keep the answer to each question, and give it to who waits for it."""
+        """Keep the answer to each question unless it is partial, and give it to the callers that wait."""
         picked = 0
         for objects in questions:
             picked += len(objects.names)
@@ -314,7 +355,8 @@ class QueryCache:
                 picked = 0
                 await asyncio.sleep(0)
             answer = answers.pick(objects.namespace or "", objects.names)
-            self._keep(lane, objects, answer)
+            if answer.partial is None:
+                self._keep(lane, objects, answer)
             if objects in flights:
                 flights[objects].set_result(answer)
 
@@ -353,26 +395,34 @@ class QueryCache:
     async def _answer_alone(self, lane: Lane, objects: Objects, flight: asyncio.Future[ObjectAnswer]) -> None:
         asked = self._clock.monotonic()
         planned = plan.ask_alone(lane.query, objects)
-        result = await self._send(planned.promql, planned.kind)
+        accepts = lane.query.rule.accepts_warnings
+        result = await self._send(planned.promql, planned.kind, accepts_warnings=accepts)
         if isinstance(result, PrometheusError):
             _fail(flight, result)
             return
+        partial = partial_of([result], accepts_warnings=accepts)
         try:
-            answer = ObjectAnswer(pick(lane.query, objects, result), asked)
+            answer = ObjectAnswer(pick(lane.query, objects, result), asked, partial=partial)
         except PrometheusError as error:
             _fail(flight, error)
             return
-        self._keep(lane, objects, answer)
+        if partial is None:
+            self._keep(lane, objects, answer)
         flight.set_result(answer)
 
-    async def _send(self, promql: str, kind: plan.Kind, most: int | None = None) -> QueryResult | PrometheusError:
+    async def _send(
+        self, promql: str, kind: plan.Kind, most: int | None = None, *, accepts_warnings: bool
+    ) -> QueryResult | PrometheusError:
         """Ask Prometheus for at most `most` samples; a failure is a value here, because several share it."""
         try:
             result = await self._querier.query(promql, self._clock.wall(), most=most)
         except PrometheusError as error:
             self._monitoring.queries.labels(kind=kind, outcome=error.kind).inc()
             return error
-        self._succeeded[kind].inc()
+        if result.warnings and not accepts_warnings:
+            self._monitoring.queries.labels(kind=kind, outcome="partial").inc()
+        else:
+            self._succeeded[kind].inc()
         return result
 
     def _may_merge(self, rule: QueryRule, now: float) -> bool:

@@ -54,7 +54,7 @@ class Options:
     """Name and value of parameters added to each request to Prometheus."""
 
     prometheus_max_answer_bytes: int = 64 * MIB
-    """Most bytes of memory that one answer of Prometheus may take, and all answers together that are being read."""
+    """Most bytes of memory for one answer of Prometheus, and for all answers together that are being read."""
 
     prometheus_token_file: str = ""
     """File with a bearer token, read again when it changes."""

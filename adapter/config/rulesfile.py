@@ -11,7 +11,7 @@ around the rules makes the file unusable. An empty file is a configuration witho
 import enum
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import yaml
 
@@ -23,10 +23,17 @@ from adapter.model import durations
 
 
 class OnNaN(enum.Enum):
-    """What becomes of a sample that is NaN: left out, or 0 as prometheus-adapter's custom API answers."""
+    """What becomes of a sample that has no value: it is left out, or NaN is 0 as in prometheus-adapter."""
 
     DROP = "drop"
     ZERO = "zero"
+
+
+class OnWarnings(enum.Enum):
+    """What becomes of an answer that came with a warning: a failed query, or the answer it is in prometheus-adapter."""
+
+    FAIL = "fail"
+    ACCEPT = "accept"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +66,10 @@ class ResourcesConfig:
 class RuleConfig:
     """One entry of `rules` or `externalRules`. Durations are seconds, None where the file says nothing.
 
-    `path`, `source` and `line` say where it stands. `ttl`: how long an answer is used again; `max_age`: how old an answer
-    may be when Prometheus cannot be asked; `max_sample_age`: how old a sample itself may be; `scrape`: how pods are read themselves.
+    `path`, `source` and `line` say where it stands. `ttl`: how long an answer is used again; `max_age`: how
+    old an answer may be when Prometheus cannot be asked; `max_sample_age`: how old a sample itself may be;
+    `scrape`: how pods are read themselves. `on_nan` is None where the file says nothing: a custom metric then
+    leaves the object out, an external metric is an error.
     """
 
     path: str
@@ -72,7 +81,8 @@ class RuleConfig:
     name_matches: str = ""
     name_as: str = ""
     metrics_query: str = ""
-    on_nan: OnNaN = OnNaN.DROP
+    on_nan: OnNaN | None = None
+    on_warnings: OnWarnings = OnWarnings.FAIL
     ttl: float | None = None
     max_age: float | None = None
     max_sample_age: float | None = None
@@ -99,6 +109,7 @@ class ResourceRulesConfig:
     window: float = 0.0
     source: str = ""
     line: int = 0
+    on_warnings: OnWarnings = OnWarnings.FAIL
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +141,9 @@ class Sections(NamedTuple):
     external_rules: Sequence[tuple[str, yaml.Node]] = ()
     resource_rules: tuple[str, yaml.Node] | None = None
 
+
+_Choice = TypeVar("_Choice", bound=enum.Enum)
+_Default = TypeVar("_Default", bound=enum.Enum | None)
 
 _CONVERT = "`fastpath check --print-config` converts them"
 _CHART = f"a key of the Helm chart's values, not of the configuration file: {_CONVERT}"
@@ -166,6 +180,7 @@ _RULE = Shape(
         "name": _NAME,
         "metricsQuery": Leaf.TEXT,
         "onNaN": Leaf.TEXT,
+        "onWarnings": Leaf.TEXT,
         "ttl": Leaf.TEXT,
         "maxAge": Leaf.TEXT,
         "maxSampleAge": Leaf.TEXT,
@@ -178,7 +193,7 @@ _RESOURCE_RULE = Shape(
 )
 _RESOURCE_RULES = Shape(
     "resourceRules",
-    {"cpu": _RESOURCE_RULE, "memory": _RESOURCE_RULE, "window": Leaf.TEXT},
+    {"cpu": _RESOURCE_RULE, "memory": _RESOURCE_RULE, "window": Leaf.TEXT, "onWarnings": Leaf.TEXT},
 )
 _FILE = Shape(
     "a rules file",
@@ -199,6 +214,7 @@ VOCABULARY: Mapping[str, str] = {
     **dict.fromkeys(_NAME.fields, "in name"),
     **dict.fromkeys(("containerQuery", "nodeQuery", "containerLabel"), "in resourceRules.cpu or resourceRules.memory"),
     **dict.fromkeys(_RESOURCE_RULES.fields, "in resourceRules"),
+    "onWarnings": "in a rule, beside seriesQuery, or in resourceRules",
     **dict.fromkeys(_FILE.fields, "at the top of the file"),
 }
 """Where each key of the format belongs, for keys found under another parent."""
@@ -302,7 +318,8 @@ def _rule(fields: Fields, decoder: Decoder) -> RuleConfig:
         name_matches=fields.struct("name").text("matches"),
         name_as=fields.struct("name").text("as"),
         metrics_query=fields.text("metricsQuery"),
-        on_nan=_on_nan(fields, decoder),
+        on_nan=_choice(fields, "onNaN", OnNaN, None, decoder),
+        on_warnings=_choice(fields, "onWarnings", OnWarnings, OnWarnings.FAIL, decoder),
         ttl=ttl,
         max_age=max_age,
         max_sample_age=_duration(fields, "maxSampleAge", decoder),
@@ -345,6 +362,7 @@ def _resource_rules(fields: Fields, decoder: Decoder) -> ResourceRulesConfig:
         window,
         decoder.source,
         fields.line,
+        _choice(fields, "onWarnings", OnWarnings, OnWarnings.FAIL, decoder),
     )
 
 
@@ -357,15 +375,18 @@ def _resource_rule(fields: Fields, decoder: Decoder) -> ResourceRuleConfig:
     )
 
 
-def _on_nan(fields: Fields, decoder: Decoder) -> OnNaN:
-    written = fields.scalars.get("onNaN")
+def _choice(
+    fields: Fields, key: str, choices: type[_Choice], default: _Default, decoder: Decoder
+) -> _Choice | _Default:
+    """Return which of a few words stands at a key, `default` where there is none."""
+    written = fields.scalars.get(key)
     if written is None:
-        return OnNaN.DROP
+        return default
     try:
-        return OnNaN(written.text)
+        return choices(written.text)
     except ValueError:
-        _refuse(fields, "onNaN", written, "expected drop or zero", decoder)
-        return OnNaN.DROP
+        _refuse(fields, key, written, f"expected {' or '.join(each.value for each in choices)}", decoder)
+        return default
 
 
 def _duration(fields: Fields, key: str, decoder: Decoder) -> float | None:

@@ -38,7 +38,7 @@ class Answer(NamedTuple):
 
     `times` has no entry for what has no known time. `lookback` is how far before that time the values speak, None where that is not
     known. `oldest` is the bound on the age of a sample, None where the rule has none. `items` are usages, which several metrics read
-    differently.
+    differently. `overdue` says why the values may be out of date or lack a part, "" where they are not.
     """
 
     values: Mapping[str, int]
@@ -50,6 +50,7 @@ class Answer(NamedTuple):
     items: tuple[PodMetrics, ...] = ()
     trusted: bool = False
     """Whether the times are all there is to know: a metrics API stamps its own samples, and has no interval that we could see."""
+    overdue: str = ""
 
     @property
     def has_value(self) -> bool:
@@ -134,7 +135,7 @@ def of_pods(answer: Answer, interval: int | None, now: int, late: str, source: s
     if not found.values:
         return _nothing(answer, source)
     samples = {name: (answer.times[name], answer.window) for name in found.values if name in answer.times}
-    return PodsReading(found.values, samples if answer.window else {}, late or found.overdue)
+    return PodsReading(found.values, samples if answer.window else {}, late or answer.overdue or found.overdue)
 
 
 def of_object(
@@ -146,7 +147,9 @@ def of_object(
         return _nothing(answer, "custom")
     (value,) = found.values.values()
     return ObjectReading(
-        value, ready_then(found.time, answer.lookback, interval, now, least_ready), late or found.overdue
+        value,
+        ready_then(found.time, answer.lookback, interval, now, least_ready),
+        late or answer.overdue or found.overdue,
     )
 
 
@@ -158,11 +161,11 @@ def of_series(
         return _nothing(answer, "external")
     found = age(answer._replace(values=dict.fromkeys(answer.times, 0)), interval, now)
     if answer.times and len(found.values) < len(answer.times):
-        return _stale("external")
+        return stale("external")
     if not answer.times and answer.oldest is not None:
-        return _stale("external")
+        return stale("external")
     then = ready_then(found.time, answer.lookback, interval, now, least_ready)
-    return ExternalReading(answer.series, then, late or found.overdue)
+    return ExternalReading(answer.series, then, late or answer.overdue or found.overdue)
 
 
 def ready_then(
@@ -189,9 +192,10 @@ def nanoseconds(seconds: float) -> int:
 
 def _nothing(answer: Answer, source: str) -> Unavailable:
     if answer.values or answer.series:
-        return _stale(source)
+        return stale(source)
     return Unavailable("NoMetrics", f"no metrics returned from {source} metrics API")
 
 
-def _stale(source: str) -> Unavailable:
+def stale(source: str) -> Unavailable:
+    """Return why there is no reading where every sample is too old."""
     return Unavailable("Stale", f"no metrics returned from {source} metrics API: all samples are too old")

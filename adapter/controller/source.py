@@ -152,6 +152,14 @@ class FedUsage(_Fed):
     def read_answer(self, answer: Answer, late: str, view: View) -> Reading:
         """Return what the pods that there are use."""
         names = {pod.name for pod in view.pods}
+        overdue = late or answer.overdue
+        if not answer.trusted:
+            usages = answer._replace(values={item.metadata.name: 0 for item in answer.items})
+            found = readings.age(usages, self.feed.interval.lasts, view.now)
+            if usages.values and not found.values:
+                return readings.stale(self.api)
+            names &= found.values.keys()
+            overdue = overdue or found.overdue
         oldest = view.now - readings.OLDEST
         recent = [
             item
@@ -159,8 +167,8 @@ class FedUsage(_Fed):
             if item.metadata.name in names and (item.timestamp is None or item.timestamp >= oldest)
         ]
         reading = answers.read_usage(recent, self.resource, self.container)
-        if isinstance(reading, PodsReading) and late:
-            return PodsReading(reading.values, reading.samples, late)
+        if isinstance(reading, PodsReading) and overdue:
+            return PodsReading(reading.values, reading.samples, overdue)
         return reading
 
 

@@ -20,7 +20,7 @@ from adapter.model.instants import SECOND
 from adapter.model.metrics import CustomQuestion, ExternalQuestion, ResourceAnswer, ResourceQuestion
 from adapter.model.resources import Catalogue
 from adapter.model.selectors import EVERYTHING, LabelSelector
-from adapter.provider.scalervalues import ObjectSamples, ScalerProvider
+from adapter.provider.scalervalues import PARTIAL, ObjectSamples, ScalerProvider
 from adapter.provider.scraped import ScrapedValues
 from adapter.provider.sourcefaults import UNFETCHED
 from adapter.scaling import answers
@@ -33,7 +33,7 @@ HPA_PERIOD = 15.0
 """How often, in seconds, another adapter's metrics are asked for: as often as the native controller asks."""
 
 WINDOW_PART = 1 / 8
-"""How often our own rules' usages, which bring no sample times, are asked for: a window is taken for that of four samples."""
+"""How often our own rules' usages are asked for: a window is taken for that of four samples."""
 
 
 class ResourceUsages(Protocol):
@@ -44,8 +44,8 @@ class ResourceUsages(Protocol):
         """Whether there are such rules."""
         ...
 
-    async def resource(self, question: ResourceQuestion) -> ResourceAnswer:
-        """Return usages; StatusError."""
+    async def resource(self, question: ResourceQuestion, *, sampled: bool = False) -> ResourceAnswer:
+        """Return usages; with `sampled` partial ones too, and the times of their samples. StatusError."""
         ...
 
 
@@ -156,8 +156,8 @@ class Sources:
             if await self._provider.knows_external(metric):
                 samples = await self._provider.sample_series(ExternalQuestion(namespace, metric, narrowed), ttl)
                 times = {} if samples.time is None else {"": readings.nanoseconds(samples.time)}
-                answer = Answer({}, times, samples.values, _span(samples.lookback), _span(samples.oldest))
-                return Asked(answer)
+                bounds = _span(samples.lookback), _span(samples.oldest)
+                return Asked(Answer({}, times, samples.values, *bounds, overdue=samples.overdue))
             return await self._ask_api(self._api.external(namespace, metric, str(narrowed)), _of_external)
 
         key = ("external", namespace, metric, narrowed)
@@ -170,10 +170,10 @@ class Sources:
 
         async def ask(_: float) -> Asked:
             if self._usages.answers:
-                usages = await self._usages.resource(question)
+                usages = await self._usages.resource(question, sampled=True)
                 if usages.stands_in:
                     raise InternalError(UNFETCHED)
-                return Asked(_of_items(_of_usages(usages)), min(self._api_period, usages.window * WINDOW_PART))
+                return Asked(_of_usages(usages), min(self._api_period, usages.window * WINDOW_PART))
             return await self._ask_api(self._api.resource(site.namespace, str(site.selector)), _of_items)
 
         key = ("resource", site.namespace, site.selector)
@@ -198,7 +198,8 @@ def _span(seconds: float | None) -> int | None:
 
 def _asked(samples: ObjectSamples) -> Asked:
     times = {name: readings.nanoseconds(time) for name, time in samples.times.items()}
-    answer = Answer(samples.values, times, (), _span(samples.lookback), _span(samples.oldest))
+    bounds = _span(samples.lookback), _span(samples.oldest)
+    answer = Answer(samples.values, times, (), *bounds, overdue=samples.overdue)
     return Asked(answer, merges=samples.merges)
 
 
@@ -233,5 +234,12 @@ def _of_items(items: Sequence[PodMetrics]) -> Answer:
     return Answer({}, {}, items=tuple(items), trusted=True)
 
 
-def _of_usages(answer: ResourceAnswer) -> tuple[PodMetrics, ...]:
-    return tuple(answers.metrics_of(item, answer.window) for item in answer.items)
+def _of_usages(usages: ResourceAnswer) -> Answer:
+    """Return an answer of rules of ours. Where the times of samples are not known, the query's own time counts."""
+    answer = _of_items([answers.metrics_of(item, usages.window) for item in usages.items])
+    answer = answer._replace(overdue=PARTIAL if usages.partial else "")
+    if usages.times is None:
+        return answer
+    return answer._replace(
+        times={name: readings.nanoseconds(time) for name, time in usages.times.items()}, trusted=False
+    )

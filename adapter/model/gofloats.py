@@ -1,7 +1,8 @@
 """Floating-point numbers as Go reads them.
 
-Sample values are texts that Go's `strconv.ParseFloat` wrote and that other clients of Prometheus read with it. Python's `float` reads
-more (blanks, digits of other scripts) and less (hexadecimal numbers), so it cannot decide what a number is.
+Sample values are texts that Go's `strconv.ParseFloat` wrote and that other clients of Prometheus read with
+it. Python's `float` reads more (blanks, digits of other scripts) and less (hexadecimal numbers), so it cannot
+decide what a number is.
 """
 
 import math

@@ -34,13 +34,14 @@ class ObjectReference(msgspec.Struct, frozen=True, gc=False):
 
 
 HISTOGRAM: Final = float("nan")
-"""The value of a native histogram sample, which has no single number. It is told from other NaNs by identity."""
+"""The value of a native histogram sample, which has no single number: this NaN, told from others by identity."""
 
 
 class Sample(msgspec.Struct, frozen=True, gc=False):
     """One sample of an instant query: labels (with ``__name__`` if the engine sent it), value, time in epoch seconds.
 
-    The value may be NaN, infinite or `HISTOGRAM`: what that means is decided where samples become metric values.
+    The value may be NaN, infinite or `HISTOGRAM`: what that means is decided where samples become metric
+    values.
     """
 
     labels: Mapping[str, str]
@@ -51,7 +52,8 @@ class Sample(msgspec.Struct, frozen=True, gc=False):
 class QueryResult(NamedTuple):
     """The answer of one instant query. A scalar is one sample with no labels; other types are never decoded.
 
-    `warnings` are the first warnings that came with it, fit for a log. An answer with a warning may lack a part of the data.
+    `warnings` are the first warnings that came with it, fit for a log. An answer with a warning may lack a
+    part of the data.
     """
 
     type: Literal["vector", "scalar"]
@@ -172,10 +174,11 @@ class ObjectUsage(msgspec.Struct, frozen=True, gc=False):
 class ResourceAnswer(NamedTuple):
     """Objects by namespace, then name; those without a whole usage are left out.
 
-    `window` is the time that a sample covers, in seconds; `made` when the answer was put together (epoch seconds). Usable without
-    asking again until `fresh_until` (monotonic seconds). `stands_in` says that some of it is from before a failure, `partial` that some
-    of it may lack a part of the data. `times` says for each object, by name, when the oldest sample behind its usage was taken (epoch
-    seconds), None where that was not asked for or cannot be.
+    `window` is the time that a sample covers, in seconds; `made` when the answer was put together (epoch
+    seconds). Usable without asking again until `fresh_until` (monotonic seconds). `stands_in` says that some
+    of it is from before a failure, `partial` that some of it may lack a part of the data. `times` says for
+    each object, by name, when the oldest sample behind its usage was taken (epoch seconds), None where that
+    was not asked for or cannot be.
     """
 
     items: tuple[ObjectUsage, ...]

@@ -158,21 +158,25 @@ class Provider:
         return CustomAnswer(items, fresh_until, answer.fallbacks)
 
     async def external(self, question: ExternalQuestion) -> ExternalAnswer:
-        """Return every sample of the metric's query as a value; StatusError as prometheus-adapter answers."""
+        """Return every sample of the metric's query as a value; StatusError as prometheus-adapter answers.
+
+        The autoscaler adds the values up, so a list that lacks a sample is an error, unless the rule says
+        `onNaN: drop`.
+        """
         entry = await self._external_entry(question)
         rule = entry.rule
         freshness = self._freshness_of(rule)
+        accepts = rule.accepts_warnings
         try:
             parts = external_matchers(rule, question)
             promql = rule.render(entry.series, parts, [])
+            asked = self._cache.ask(promql, freshness, accepts_warnings=accepts)
             if rule.config.max_sample_age is None:
-                answer = await self._cache.ask(promql, freshness)
+                answer = await asked
                 samples = answer.result.samples
             else:
                 companion = age.age_query(promql, entry.series, parts)
-                answer, ages = await both(
-                    self._cache.ask(promql, freshness), self._cache.ask(companion.promql, freshness)
-                )
+                answer, ages = await both(asked, self._cache.ask(companion.promql, freshness, accepts_warnings=accepts))
                 samples = companion.fresh(
                     answer.result.samples, ages.result.samples, self._clock.wall() - rule.config.max_sample_age
                 )
@@ -187,15 +191,21 @@ class Provider:
                 raise PlainError("encountered an unexpected query result type") from error
             raise self._faults.unfetched(error, rule.path) from error
         self._faults.answered(rule.path, answer.asked, answer.failure)
+        stale = len(answer.result.samples) - len(samples)
+        if stale:
+            self._lose_part(rule, f"{stale} of its samples are older than maxSampleAge", promql)
         scalar = answer.result.type == "scalar"
+        nan_is_zero = rule.config.on_nan is OnNaN.ZERO
         values = []
         for number, sample in enumerate(samples, 1):
             if number % _STEP == 0:
                 await asyncio.sleep(0)
-            milli = self._milli(sample, rule, lambda: promql, nan_is_zero=False)
-            if milli is not None:
-                labels = None if scalar else sample.labels
-                values.append(ExternalValue(question.metric, labels, milli, sample.time))
+            milli = self._milli(sample, rule, lambda: promql, nan_is_zero=nan_is_zero)
+            if milli is None:
+                self._lose_part(rule, "one of its samples has no value", promql)
+                continue
+            labels = None if scalar else sample.labels
+            values.append(ExternalValue(question.metric, labels, milli, sample.time))
         return ExternalAnswer(tuple(values), answer.asked + freshness.young)
 
     # From the question to the entry.
@@ -368,6 +378,15 @@ class Provider:
             self._faults.met("value", "value left out", milli, rule.config.path, query=matchers.shorten(render()))
             return None
         return milli
+
+    def _lose_part(self, rule: Rule, text: str, promql: str) -> None:
+        """Refuse an external metric that lacks a part, unless the rule says that the rest is served."""
+        if rule.config.on_nan is OnNaN.DROP:
+            return
+        query = matchers.shorten(promql)
+        text = f"{text}, so their sum would be too small (onNaN: drop on the rule serves the rest)"
+        self._faults.met("value", "external metric refused", text, rule.config.path, query=query)
+        raise InternalError(UNFETCHED)
 
     def _drop(self, reason: str, count: int) -> None:
         if count:

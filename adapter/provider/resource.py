@@ -5,6 +5,7 @@ what samples mean. The law: absent is never zero; who has no whole usage is left
 """
 
 import asyncio
+import math
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
@@ -62,10 +63,16 @@ class DescribedObjects(Protocol):
 
 
 class _Answers(NamedTuple):
-    """What Prometheus says of the cpu and the memory of objects."""
+    """What Prometheus says of the cpu and the memory of objects, and of the times of their samples."""
 
     cpu: ObjectAnswer
     memory: ObjectAnswer
+    ages: tuple[ObjectAnswer, ...] = ()
+
+    @property
+    def each(self) -> tuple[ObjectAnswer, ...]:
+        """Return all of them."""
+        return (self.cpu, self.memory, *self.ages)
 
 
 class ResourceProvider:
@@ -99,10 +106,12 @@ class ResourceProvider:
         """Whether resource rules are in force."""
         return self._relister.ruleset.resource is not None
 
-    async def resource(self, question: ResourceQuestion) -> ResourceAnswer:
+    async def resource(self, question: ResourceQuestion, *, sampled: bool = False) -> ResourceAnswer:
         """Return the usage of one object or of all that match; StatusError as prometheus-adapter answers.
 
-        A query that fails leaves out the objects of its namespace, as upstream; a single one is then not found.
+        A query that fails leaves out the objects of its namespace, as upstream; a single one is then not
+        found. An answer with warnings is such a failure. With `sampled`, as the scaler asks about the pods of
+        a namespace, such an answer is taken and marked, and the times of the samples are asked for.
         """
         rules = self._relister.ruleset.resource
         if rules is None:
@@ -117,7 +126,9 @@ class ResourceProvider:
         try:
             async with asyncio.TaskGroup() as group:
                 for namespace, objects in by_namespace.items():
-                    asking.append(group.create_task(self._ask_both(rules, kind, namespace, objects, expected)))
+                    asking.append(
+                        group.create_task(self._ask_both(rules, kind, namespace, objects, expected, sampled=sampled))
+                    )
                     if len(asking) % _STARTED_AT_ONCE == 0:
                         await asyncio.sleep(0)
         except ExceptionGroup as failures:
@@ -132,11 +143,13 @@ class ResourceProvider:
                 await asyncio.sleep(0)
         if question.name is not None and not items:
             raise _no_usage(question)
-        given = [answer for answered in answers if answered is not None for answer in answered]
+        given = [answer for answered in answers if answered is not None for answer in answered.each]
         whole = bool(answers) and None not in answers
         fresh_until = min(answer.asked for answer in given) + self._freshness.young if whole else float("-inf")
         stands_in = any(answer.failure is not None for answer in given)
-        return ResourceAnswer(tuple(items), rules.window, self._clock.wall(), fresh_until, stands_in)
+        partial = any(answer.partial is not None for answer in given)
+        times = _times_of(answers) if sampled and rules.pair(kind).tells_ages else None
+        return ResourceAnswer(tuple(items), rules.window, self._clock.wall(), fresh_until, stands_in, partial, times)
 
     async def _find(self, question: ResourceQuestion) -> tuple[Described, ...]:
         """Return the objects that the question is about; NotFoundError for a name that is not there."""
@@ -161,15 +174,27 @@ class ResourceProvider:
         return chosen
 
     async def _ask_both(
-        self, rules: ResourceRules, kind: GroupResource, namespace: str, objects: Sequence[Described], expected: int
+        self,
+        rules: ResourceRules,
+        kind: GroupResource,
+        namespace: str,
+        objects: Sequence[Described],
+        expected: int,
+        *,
+        sampled: bool,
     ) -> _Answers | None:
-        """Return the samples of objects of one namespace ("" for kinds without one), None where one of the two queries failed."""
+        """Return the samples of objects of one namespace ("" for kinds without one), None where a query failed."""
         asked = Objects(namespace or None, tuple(each.name for each in objects))
         pair = rules.pair(kind)
-        cpu, memory = await asyncio.gather(
-            self._ask(pair.cpu, kind, asked, expected), self._ask(pair.memory, kind, asked, expected)
-        )
-        return _Answers(cpu, memory) if cpu is not None and memory is not None else None
+        queries = [pair.cpu, pair.memory]
+        if sampled and pair.tells_ages:
+            queries += [query.age for query in (pair.cpu, pair.memory) if query.age is not None]
+        found = await asyncio.gather(*(self._ask(query, kind, asked, expected, sampled=sampled) for query in queries))
+        given = [answer for answer in found if answer is not None]
+        if len(given) < len(queries):
+            return None
+        cpu, memory, *ages = given
+        return _Answers(cpu, memory, tuple(ages))
 
     async def _usages(
         self, rules: ResourceRules, kind: GroupResource, objects: Sequence[Described], answers: _Answers
@@ -193,11 +218,13 @@ class ResourceProvider:
         return self._objects[kind.resource].count(resource) if resource is not None else 0
 
     async def _ask(
-        self, query: ResourceQuery, kind: GroupResource, objects: Objects, expected: int
+        self, query: ResourceQuery, kind: GroupResource, objects: Objects, expected: int, *, sampled: bool
     ) -> ObjectAnswer | None:
         """Return the samples of the objects, None when there is no answer; why stands in the log then. TooManyRequestsError."""
         try:
-            answer = await self._cache.ask_objects(query.metric_query(kind), objects, self._freshness, expected)
+            answer = await self._cache.ask_objects(
+                query.metric_query(kind), objects, self._freshness, expected, takes_partial=sampled
+            )
         except (NamingError, TemplateError) as error:
             self._faults.met("render", "query cannot be made", str(error), query.path)
             return None
@@ -206,7 +233,7 @@ class ResourceProvider:
                 raise self._faults.unfetched(error, query.path) from error
             self._faults.fails(error, query.path)
             return None
-        self._faults.answered(query.path, answer.asked, answer.failure)
+        self._faults.answered(query.path, answer.asked, answer.failure or answer.partial)
         return answer
 
     def _leave_out(self, absent: Absent, described: Described, rules: ResourceRules) -> None:
@@ -221,6 +248,20 @@ def _usage_of(described: Described, kind: GroupResource, pair: Pair, answers: _A
     if kind == PODS:
         return usages.pod_usage(described.namespace, described.name, described.labels, cpu, memory)
     return usages.node_usage(described.name, described.labels, cpu, memory)
+
+
+def _times_of(answers: Sequence[_Answers | None]) -> dict[str, float]:
+    """Return when the oldest sample of each object was taken, of those whose cpu and memory both have a time."""
+    times: dict[str, float] = {}
+    for answered in answers:
+        if answered is None or not answered.ages:
+            continue
+        cpu, memory = (answer.samples for answer in answered.ages)
+        for name in cpu.keys() & memory.keys():
+            taken = [sample.value for sample in (*cpu[name], *memory[name])]
+            if all(map(math.isfinite, taken)):
+                times[name] = min(taken)
+    return times
 
 
 def _namespace_of(question: ResourceQuestion) -> str | None:

@@ -1,15 +1,17 @@
 """The provider as the scaler asks it: the same rules, queries and answers, with the true age of every value.
 
-An instant query stamps its samples with the time it is evaluated at, so beside each the time of its oldest sample is asked for; both are
-merged and kept as any other question. Not here: when to ask, and what too old means (`controller`). Law: what stands in for an answer
-that failed is no value here, whoever else may still use it.
+An instant query stamps its samples with the time it is evaluated at, so beside each the time of its oldest
+sample is asked for; both are merged and kept as any other question. When to ask, and what is too old, is
+decided in `controller`. An older answer that stands in for one that failed is no value here. A partial answer
+is one, marked as overdue, so that it may raise and not shrink.
 """
 
+import math
 from collections.abc import Mapping
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
-from adapter.clients.answers import Freshness
+from adapter.clients.answers import Freshness, ObjectAnswer, TextAnswer
 from adapter.config.rulesfile import OnNaN
 from adapter.errors import (
     InternalError,
@@ -29,6 +31,9 @@ from adapter.rules.plan import Objects
 from adapter.rules.query import MetricQuery
 from adapter.rules.registry import CustomKey
 
+PARTIAL = "the answer of Prometheus has warnings and may lack a part"
+"""Why a partial answer is overdue. The warning itself may hold addresses and stands in the log only."""
+
 _UNMADE = (NamingError, TemplateError, UnsupportedSelectorError)
 """Why a query cannot be made."""
 
@@ -36,9 +41,10 @@ _UNMADE = (NamingError, TemplateError, UnsupportedSelectorError)
 class ObjectSamples(NamedTuple):
     """Values of objects in thousandths, by name, and when the oldest sample behind each was taken (epoch seconds).
 
-    An object whose sample time is not known is not in `times`. `lookback` is how many seconds of the past the query covers, None
-    where that is not known; `oldest` is the rule's own bound on the age of a sample, None where it has none. `merges` says whether such
-    questions share their queries.
+    An object whose sample time is not known is not in `times`. `lookback` is how many seconds of the past the
+    query covers, None where that is not known; `oldest` is the rule's own bound on the age of a sample, None
+    where it has none. `merges` says whether such questions share their queries. `overdue` says why the values
+    may be out of date or lack a part, "" where they are not.
     """
 
     values: Mapping[str, int]
@@ -46,15 +52,20 @@ class ObjectSamples(NamedTuple):
     lookback: float | None
     oldest: float | None
     merges: bool = True
+    overdue: str = ""
 
 
 class SeriesSamples(NamedTuple):
-    """Values of an external metric in thousandths, and when the oldest sample behind any was taken, None where that is not known."""
+    """Values of an external metric in thousandths, and when the oldest sample behind any was taken, None where that is not known.
+
+    `overdue` is as in `ObjectSamples`.
+    """
 
     values: tuple[int, ...]
     time: float | None
     lookback: float | None
     oldest: float | None
+    overdue: str = ""
 
 
 class ScalerProvider(Provider):
@@ -91,8 +102,8 @@ class ScalerProvider(Provider):
                 self._age_of(rule), query.series, query.selector, query.namespace_label, query.object_label
             )
             answer, ages = await providers.both(
-                self._cache.ask_objects(query, objects, freshness, entry.series_count),
-                self._cache.ask_objects(companion, objects, freshness, entry.series_count),
+                self._cache.ask_objects(query, objects, freshness, entry.series_count, takes_partial=True),
+                self._cache.ask_objects(companion, objects, freshness, entry.series_count, takes_partial=True),
             )
             rendered = query.render(question.namespace, names[:1])
         except _UNMADE as error:
@@ -100,50 +111,58 @@ class ScalerProvider(Provider):
             raise _unknown(question) from error
         except PrometheusError as error:
             raise self._faults.unfetched(error, rule.path) from error
-        self._check(rule, answer.asked, answer.failure or ages.failure)
+        overdue = self._check(rule, answer, ages)
         nan_is_zero = rule.config.on_nan is OnNaN.ZERO
         values = {}
         for name, samples in answer.samples.items():
             milli = self._milli(samples[-1], rule, lambda: rendered, nan_is_zero=nan_is_zero)
             if milli is not None:
                 values[name] = milli
-        times = {name: samples[-1].value for name, samples in ages.samples.items()}
+        times = {name: samples[-1].value for name, samples in ages.samples.items() if math.isfinite(samples[-1].value)}
         merges = query.separability.separable
-        return ObjectSamples(values, times, lookback.lookback_of(rendered), rule.config.max_sample_age, merges)
+        return ObjectSamples(values, times, lookback.lookback_of(rendered), rule.config.max_sample_age, merges, overdue)
 
     async def sample_series(self, question: ExternalQuestion, ttl: float) -> SeriesSamples:
         """Return what Prometheus has for an external metric, in an answer not older than `ttl` seconds. StatusError as `external`."""
         entry = await self._external_entry(question)
         rule, freshness = entry.rule, Freshness(ttl, ttl)
+        accepts = rule.accepts_warnings
         try:
             parts = providers.external_matchers(rule, question)
             promql = rule.render(entry.series, parts, [])
             companion = age.age_query(promql, entry.series, parts)
             answer, ages = await providers.both(
-                self._cache.ask(promql, freshness), self._cache.ask(companion.promql, freshness)
+                self._cache.ask(promql, freshness, accepts_warnings=accepts, takes_partial=True),
+                self._cache.ask(companion.promql, freshness, accepts_warnings=accepts, takes_partial=True),
             )
         except _UNMADE as error:
             self._faults.met("render", "query cannot be made", str(error), rule.config.path)
             raise InternalError(UNFETCHED) from error
         except PrometheusError as error:
             raise self._faults.unfetched(error, rule.path) from error
-        self._check(rule, answer.asked, answer.failure or ages.failure)
-        values = []
-        for sample in answer.result.samples:
-            milli = self._milli(sample, rule, lambda: promql, nan_is_zero=False)
-            if milli is None:
-                # of a sum that lacks a part nobody knows how much is missing
+        overdue = self._check(rule, answer, ages)
+        samples = answer.result.samples
+        drops, oldest = rule.config.on_nan is OnNaN.DROP, rule.config.max_sample_age
+        if drops and oldest is not None:
+            samples = companion.fresh(samples, ages.result.samples, self._clock.wall() - oldest)
+        values, kept = [], []
+        for sample in samples:
+            milli = self._milli(sample, rule, lambda: promql, nan_is_zero=rule.config.on_nan is OnNaN.ZERO)
+            if milli is not None:
+                values.append(milli)
+                kept.append(sample)
+            elif not drops:  # of a sum that lacks a part it is not known how much is missing
                 raise NotFoundError(f"a series of {question.metric} has no value")
-            values.append(milli)
-        times = [sample.value for sample in ages.result.samples]
-        time = min(times) if times else None
-        return SeriesSamples(tuple(values), time, lookback.lookback_of(promql), rule.config.max_sample_age)
+        time = companion.oldest(kept, ages.result.samples)
+        return SeriesSamples(tuple(values), time, lookback.lookback_of(promql), oldest, overdue)
 
-    def _check(self, rule: Rule, asked: float, failure: PrometheusError | None) -> None:
-        """Note an answer of when `asked`, and refuse one that stands in for another."""
-        self._faults.answered(rule.path, asked, failure)
+    def _check(self, rule: Rule, answer: TextAnswer | ObjectAnswer, ages: TextAnswer | ObjectAnswer) -> str:
+        """Note an answer, and refuse one that stands in for another; return why it may lack a part, or ""."""
+        failure, partial = answer.failure or ages.failure, answer.partial or ages.partial
+        self._faults.answered(rule.path, answer.asked, failure or partial)
         if failure is not None:
             raise InternalError(UNFETCHED)
+        return PARTIAL if partial is not None else ""
 
     def _age_of(self, rule: Rule) -> Rule:
         """Return the rule that asks for the times of the samples of another; made once, for questions merge by rule."""

@@ -14,7 +14,7 @@ UNFETCHED = "unable to fetch metrics"
 UNLISTED = "unable to list matching resources"
 
 # Failures that say something about one query, not about the server.
-_OF_THE_QUERY = frozenset({"query", "type", "decode", "size", "timeout"})
+_OF_THE_QUERY = frozenset({"query", "type", "decode", "size", "timeout", "partial"})
 # A fault of one rule or kind is over when nobody has met it for so long: others may do well meanwhile; seconds.
 _QUIET = 60.0
 _QUIET_LOOK = 5.0

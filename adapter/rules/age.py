@@ -1,17 +1,21 @@
-"""How old the samples behind an external metric are: the companion query, and which of its answers belongs to which item.
+"""How old the samples behind a value are: the companion queries, and which of their answers belongs to which item.
 
 An instant query stamps samples with the time it is evaluated at, so the true age has to be asked for: `timestamp(SERIES{...})`,
 grouped as the rule's own query groups. An item with no known age is treated as too old: it cannot be shown to be fresh.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import promql_parser as promql
 
+from adapter.errors import TemplateError
 from adapter.model.metrics import Sample
-from adapter.rules import matchers, separable
+from adapter.model.quoting import quote
+from adapter.rules import matchers, separable, template
 from adapter.rules.matchers import Matcher
+from adapter.rules.template import Template
 
 
 class AgeQuery(NamedTuple):
@@ -28,8 +32,18 @@ class AgeQuery(NamedTuple):
 
     def fresh(self, items: Iterable[Sample], ages: Iterable[Sample], oldest: float) -> list[Sample]:
         """Return the items whose samples are all from `oldest` (epoch seconds) or later."""
-        times = {self.key(sample.labels): sample.value for sample in ages}
+        times = self._times(ages)
         return [item for item in items if times.get(self.key(item.labels), float("-inf")) >= oldest]
+
+    def oldest(self, items: Iterable[Sample], ages: Iterable[Sample]) -> float | None:
+        """Return the time of the oldest sample behind the items (epoch seconds), None where that of one is not known."""
+        times = self._times(ages)
+        found = [times.get(self.key(item.labels)) for item in items]
+        known = [time for time in found if time is not None and math.isfinite(time)]
+        return min(known) if known and len(known) == len(found) else None
+
+    def _times(self, ages: Iterable[Sample]) -> dict[object, float]:
+        return {self.key(sample.labels): sample.value for sample in ages}
 
 
 def age_query(query: str, series: str, parts: Sequence[Matcher]) -> AgeQuery:
@@ -71,3 +85,60 @@ def _grouping(query: str) -> tuple[str, ...] | None:
     ):
         return tuple(label for label in node.modifier.labels if label != "le")
     return ()
+
+
+_USAGE_FIELDS = frozenset({"LabelMatchers", "GroupBy"})
+_SLOT_LABEL, _, _ = separable.MATCHERS_SLOT.partition("=")
+
+
+def usage_age(query: Template) -> Template | None:
+    """Return the template that asks for the times of the oldest samples behind `query`, which names its series itself.
+
+    As for other rules the samples of one series name count: those of the first selector that has
+    `.LabelMatchers`. None where there is no such selector, and where the template decides what to write.
+    """
+    if not query.is_plain() or not set(query.fields()) <= _USAGE_FIELDS:
+        return None
+    try:
+        node = promql.parse(query.render({"LabelMatchers": separable.MATCHERS_SLOT, "GroupBy": "object"}))
+    except (TemplateError, ValueError):
+        return None
+    for selector in _selectors(node):
+        names = [each.name for each in selector.matchers.matchers]
+        if (
+            _SLOT_LABEL in names
+            and not selector.matchers.or_matchers
+            and selector.at is None
+            and selector.offset is None
+        ):
+            return template.parse(f"min(timestamp({_selector_text(selector)})) by (<<.GroupBy>>)")
+    return None
+
+
+def _selectors(node: Any) -> Iterator[Any]:
+    """Yield the vector selectors of a query in the order in which they are written."""
+    match node:
+        case promql.VectorSelector():
+            yield node
+        case promql.MatrixSelector():
+            yield node.vector_selector
+        case promql.Call():
+            for argument in node.args:
+                yield from _selectors(argument)
+        case promql.BinaryExpr():
+            yield from _selectors(node.lhs)
+            yield from _selectors(node.rhs)
+        case promql.AggregateExpr() | promql.ParenExpr() | promql.UnaryExpr() | promql.SubqueryExpr():
+            yield from _selectors(node.expr)
+        case _:
+            pass
+
+
+def _selector_text(node: Any) -> str:
+    texts = [
+        "<<.LabelMatchers>>"
+        if each.name == _SLOT_LABEL
+        else f"{each.name}{separable.OPERATORS[str(each.op)]}{quote(each.value)}"
+        for each in node.matchers.matchers
+    ]
+    return f"{node.name or ''}{{{','.join(texts)}}}"

@@ -9,9 +9,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from adapter.config.rulesfile import ResourceRuleConfig, ResourceRulesConfig, ResourcesConfig, RuleConfig, RulesConfig
+from adapter.config.rulesfile import (
+    OnWarnings,
+    ResourceRuleConfig,
+    ResourceRulesConfig,
+    ResourcesConfig,
+    RuleConfig,
+    RulesConfig,
+)
 from adapter.errors import Fault, NamingError, TemplateError, UnscrapableError
 from adapter.model.resources import APIResource, Catalogue
+from adapter.rules import age as ages
 from adapter.rules import matchers, naming, scrape, template
 from adapter.rules.naming import NAMESPACES, MetricNamer, ResourceConverter
 from adapter.rules.queryrule import QueryRule, SeparabilityKey
@@ -47,6 +55,11 @@ class Rule(QueryRule):
     def path(self) -> str:
         """Return where the rule stands, such as ``rules[3]``."""
         return self.config.path
+
+    @property
+    def accepts_warnings(self) -> bool:
+        """Return whether an answer that came with a warning counts as whole."""
+        return self.config.on_warnings is OnWarnings.ACCEPT
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -213,7 +226,11 @@ def _compile_resource_rule(
     nodes = _parse_query(config.node_query, "nodeQuery", report)
     if converter is None or containers is None or nodes is None:
         return None
-    return (
-        ResourceQuery(f"{place}.containerQuery", converter, containers, config.container_label),
-        ResourceQuery(f"{place}.nodeQuery", converter, nodes),
-    )
+    accepts = whole.on_warnings is OnWarnings.ACCEPT
+
+    def made(key: str, query: Template, label: str | None) -> ResourceQuery:
+        times = ages.usage_age(query)
+        companion = None if times is None else ResourceQuery(f"{place}.{key}", converter, times, label, accepts)
+        return ResourceQuery(f"{place}.{key}", converter, query, label, accepts, companion)
+
+    return made("containerQuery", containers, config.container_label), made("nodeQuery", nodes, None)

@@ -30,6 +30,11 @@ class QueryRule(abc.ABC):
     def path(self) -> str:
         """Return where the rule stands, as faults and logs name it."""
 
+    @property
+    @abc.abstractmethod
+    def accepts_warnings(self) -> bool:
+        """Return whether an answer that came with a warning counts as whole."""
+
     def render(self, series: str, parts: Sequence[Matcher], group_by: Sequence[str]) -> str:
         """Return the query text; TemplateError when the template fails or gives nothing."""
         text = self.query.render(

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from adapter.config.rulesfile import ResourceRulesConfig
-from adapter.model import quantity
+from adapter.model import metrics, quantity
 from adapter.model.metrics import ContainerUsage, GroupResource, ObjectUsage, Sample, Usage
 from adapter.rules.naming import NAMESPACES, ResourceConverter
-from adapter.rules.query import INFINITE, NAN, Dropped, MetricQuery
+from adapter.rules.query import HISTOGRAM, INFINITE, NAN, Dropped, MetricQuery
 from adapter.rules.queryrule import QueryRule, SeparabilityKey
 from adapter.rules.separable import Separability
 from adapter.rules.template import Template
@@ -32,13 +32,16 @@ INCOMPLETE = Dropped("incomplete")
 class ResourceQuery(QueryRule):
     """One of the four templates: the cpu or memory of containers or nodes. Two are never equal.
 
-    `part_label` holds the names of containers, None for nodes, which have none.
+    `part_label` holds the names of containers, None for nodes, which have none. `age` asks for the times of
+    the oldest samples; None where the query does not show which samples those are.
     """
 
     place: str
     converter: ResourceConverter
     query: Template
     part_label: str | None = None
+    accepts_warnings: bool = False
+    age: "ResourceQuery | None" = None
     _separability: dict[SeparabilityKey, Separability] = field(default_factory=dict)
 
     @property
@@ -57,6 +60,11 @@ class Pair(NamedTuple):
 
     cpu: ResourceQuery
     memory: ResourceQuery
+
+    @property
+    def tells_ages(self) -> bool:
+        """Whether the times of the samples behind both can be asked for."""
+        return self.cpu.age is not None and self.memory.age is not None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -141,7 +149,7 @@ def _usage(cpu: Sample, memory: Sample) -> Usage | Dropped:
 def _milli(value: float) -> int | Dropped:
     """Return thousandths, truncated as upstream does, or why a value is none. What upstream makes 0 of is an absence here."""
     if math.isnan(value):
-        return NAN
+        return HISTOGRAM if value is metrics.HISTOGRAM else NAN
     if math.isinf(value):
         return INFINITE
     if value < 0:

@@ -1345,3 +1345,120 @@ async def test_many_names_and_many_questions_leave_the_loop_alone(story: Story) 
         await asyncio.gather(*waiting)
     assert len(story.prometheus.asked) == written + 1
     assert turns.count >= 20 * 500 / 1_000
+
+
+# --- answers with warnings ---------------------------------------------------------------------------------------------------
+
+ACCEPTING = """
+rules:
+- seriesQuery: x
+  resources: {overrides: {ns: {resource: namespace}, pod: {resource: pod}}}
+  metricsQuery: sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)
+  onWarnings: accept
+"""
+
+
+def warned(result: QueryResult, *warnings: str) -> QueryResult:
+    return result._replace(warnings=warnings or ("store away",))
+
+
+async def test_a_partial_answer_is_a_failure_to_all_but_those_that_take_it(story: Story) -> None:
+    query = metric_query()
+    whole = [story.text("q"), story.objects(query, "a", "p")]
+    await story.settle()
+    story.prometheus.answer(0, vector(({}, 100.0)))
+    story.prometheus.answer(1)
+    await story.settle()
+    story.clock.advance(2)
+    strict = [story.text("q"), story.objects(query, "a", "p")]
+    taking = [
+        story.start(story.cache.ask("q", FRESHNESS, takes_partial=True)),
+        story.start(story.cache.ask_objects(query, Objects("a", ("p",)), FRESHNESS, takes_partial=True)),
+    ]
+    assert len(await story.settle()) == 4, "all share a query"
+    story.prometheus.answer(2, warned(vector(({}, 10.0))))
+    story.prometheus.answer(3, warned(vector(({"pod": "p"}, 10.0))))
+    await story.settle()
+
+    for before, after in zip(whole, strict, strict=True):
+        assert after.result() == before.result()._replace(failure=after.result().failure)  # type: ignore[attr-defined]
+        assert after.result().failure.kind == "partial"  # type: ignore[attr-defined]
+    for task in taking:
+        answer = task.result()
+        assert isinstance(answer, TextAnswer | ObjectAnswer)
+        assert (answer.failure, answer.partial.kind if answer.partial else "") == (None, "partial")
+    assert taking[0].result().result.samples[0].value == 10.0  # type: ignore[attr-defined]
+    assert taking[1].result().samples["p"][0].value == 10.0  # type: ignore[attr-defined]
+
+    story.clock.advance(29)
+    late = [story.text("q"), story.objects(query, "a", "p")]
+    assert len(await story.settle()) == 6, "it was not kept"
+    story.prometheus.answer(4, warned(vector()))
+    story.prometheus.answer(5, warned(vector()))
+    await story.settle()
+    assert [kind_of(task) for task in late] == ["partial", "partial"]
+
+
+async def test_a_merged_query_with_a_warning_is_partial_for_all_of_its_questions_and_asked_once(story: Story) -> None:
+    """It is the engine that lacks data, not the query that is too much."""
+    query = metric_query()
+    tasks = [
+        story.start(story.cache.ask_objects(query, Objects("a", (name,)), FRESHNESS, takes_partial=name != "r"))
+        for name in ("p", "q", "r")
+    ]
+    await story.settle()
+    story.prometheus.answer(0, warned(vector(({"pod": "p"}, 1.0))))
+    assert await story.settle() == ['sum(x{ns="a",pod=~"p|q|r"}) by (pod)']
+    first, second = (task.result() for task in tasks[:2])
+    assert isinstance(first, ObjectAnswer)
+    assert isinstance(second, ObjectAnswer)
+    assert first.partial is not None
+    assert second.partial is not None
+    assert (list(first.samples), list(second.samples)) == (["p"], [])
+    assert kind_of(tasks[2]) == "partial"
+
+
+async def test_a_sweep_with_a_warning_answers_nothing_later(story: Story) -> None:
+    query = metric_query()
+    assert await make_busy(story, query, 4) == [SWEEP]
+    story.prometheus.answer(1, warned(vector(({"ns": "a", "pod": "p"}, 3.0), ({"ns": "b", "pod": "q"}, 3.0))))
+    await story.settle()
+    assert len(story.cache._sweeps._kept) == 0
+    later = story.objects(query, "b", "q")
+    assert len(await story.settle()) == 3, "it is asked for"
+    story.prometheus.answer(2)
+    await story.settle()
+    answer = later.result()
+    assert isinstance(answer, ObjectAnswer)
+    assert [sample.value for sample in answer.samples["q"]] == [1.0]
+
+
+async def test_a_question_that_is_asked_alone_has_its_own_partial_answer(story: Story) -> None:
+    query = metric_query()
+    merged = [story.objects(query, "a", "p"), story.objects(query, "a", "q")]
+    await story.settle()
+    story.prometheus.answer(0, REFUSED)
+    await story.settle()
+    story.prometheus.answer(1, warned(vector(({"pod": "p"}, 1.0))))
+    story.prometheus.answer(2)
+    await story.settle()
+    assert kind_of(merged[0]) == "partial"
+    assert names_of(merged[1]) == {"q"}
+    story.objects(query, "a", "p")
+    assert len(await story.settle()) == 4, "it was not kept"
+
+
+async def test_a_rule_that_accepts_warnings_has_whole_answers(story: Story) -> None:
+    query = MetricQuery(compile_rule(ACCEPTING), "x", (), "ns", "pod")
+    first = story.objects(query, "a", "p")
+    text = story.start(story.cache.ask("q", FRESHNESS, accepts_warnings=True))
+    await story.settle()
+    story.prometheus.answer(0, warned(vector(({"pod": "p"}, 1.0))))
+    story.prometheus.answer(1, warned(vector(({}, 1.0))))
+    await story.settle()
+    for task in (first, text, story.objects(query, "a", "p")):
+        await story.settle()
+        answer = task.result()
+        assert isinstance(answer, TextAnswer | ObjectAnswer)
+        assert (answer.failure, answer.partial) == (None, None)
+    assert len(story.prometheus.asked) == 2, "it was kept"

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from adapter.config import decode, rulesfile, yamltree
 from adapter.config.rulesfile import (
     OnNaN,
+    OnWarnings,
     OverrideConfig,
     Parsed,
     ResourceRuleConfig,
@@ -35,6 +36,7 @@ rules:
   name: {matches: '^(.*)_total$', as: '${1}_per_second'}
   metricsQuery: sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)
   onNaN: zero
+  onWarnings: accept
   ttl: 500ms
   maxAge: 1m
   maxSampleAge: 10m
@@ -48,6 +50,7 @@ resourceRules:
     containerLabel: container
   memory: {containerQuery: m}
   window: 1h30m
+  onWarnings: accept
 """
 
 
@@ -88,19 +91,21 @@ def test_every_field_is_read() -> None:
                 name_as="${1}_per_second",
                 metrics_query="sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)",
                 on_nan=OnNaN.ZERO,
+                on_warnings=OnWarnings.ACCEPT,
                 ttl=0.5,
                 max_age=60.0,
                 max_sample_age=600.0,
             ),
         ),
-        external_rules=(RuleConfig(path="externalRules[0]", source="f.yaml", line=19, series_query="up"),),
+        external_rules=(RuleConfig(path="externalRules[0]", source="f.yaml", line=20, series_query="up"),),
         resource_rules=ResourceRulesConfig(
             "resourceRules",
             ResourceRuleConfig("c", "n", ResourcesConfig("", (OverrideConfig("pod", "", "pod"),)), "container"),
             ResourceRuleConfig("m"),
             5400.0,
             "f.yaml",
-            21,
+            22,
+            OnWarnings.ACCEPT,
         ),
     )
 
@@ -396,6 +401,7 @@ def test_faults_around_the_rules_are_fatal(text: str, path: str, words: str) -> 
         ("{metricsQuery: !!binary x}", ".metricsQuery", "expected text"),
         ("{onNaN: nan}", ".onNaN", "expected drop or zero"),
         ("{onNaN: DROP}", ".onNaN", "expected drop or zero"),
+        ("{onWarnings: ignore}", ".onWarnings", "expected fail or accept"),
         ("{ttl: 0s}", ".ttl", "from 10ms to 5m0s"),
         ("{ttl: 10m}", ".ttl", "from 10ms to 5m0s"),
         ("{maxAge: -1s}", ".maxAge", "from 100ms to 1h0m0s"),

@@ -33,6 +33,7 @@ from adapter.model.metrics import (
 )
 from adapter.model.resources import BUILTIN
 from adapter.monitoring import Monitoring
+from adapter.provider import scalervalues
 from adapter.provider.scalervalues import ObjectSamples, SeriesSamples
 from adapter.provider.scrapeseams import ScrapedAnswer, ScrapedValue
 from adapter.scaling import decision
@@ -86,8 +87,9 @@ FAULTS: dict[str, Callable[[Kind, str], bool]] = {
     "Prometheus never answers": lambda kind, _: not kind.scraped,
     "empty result": lambda _kind, _: True,
     "no numbers": lambda _kind, name: "Resource" not in name,
-    "stale samples": lambda kind, name: "Resource" not in name and not kind.scraped,
-    "ages unknown": lambda kind, name: "Resource" not in name and not kind.scraped,
+    "stale samples": lambda kind, _: not kind.scraped,
+    "ages unknown": lambda kind, _: not kind.scraped,
+    "partial answers": lambda kind, _: not kind.scraped,
     "negative": lambda _kind, _: True,
     "overflow": lambda _kind, _: True,
     "scrapes overdue": lambda kind, _: kind.scraped,
@@ -96,8 +98,8 @@ FAULTS: dict[str, Callable[[Kind, str], bool]] = {
     "other autoscaler unknown": lambda _kind, _: True,
 }
 
-MAY_GROW = {"scrapes overdue", "ages unknown", "pods not watched"}
-"""What is out of date may raise."""
+MAY_GROW = {"scrapes overdue", "ages unknown", "partial answers", "pods not watched"}
+"""What is out of date, or may lack a part, may raise."""
 
 DIRECTIONS = {"growing": 2.0, "shrinking": 0.45, "steady": 1.0}
 
@@ -181,7 +183,7 @@ class World:
             return ObjectSamples({}, {}, 0.0, None)
         present = [name for name in names if name not in self.missing]
         times = {} if self.fault == "ages unknown" else dict.fromkeys(present, self.taken())
-        return ObjectSamples(dict.fromkeys(present, self.milli()), times, 0.0, None)
+        return ObjectSamples(dict.fromkeys(present, self.milli()), times, 0.0, None, overdue=self.overdue)
 
     async def sample_series(self, question: ExternalQuestion, ttl: float) -> SeriesSamples:
         await self.fail()
@@ -190,13 +192,18 @@ class World:
         if self.fault == "empty result":
             return SeriesSamples((), None, 0.0, None)
         values = (self.milli(), self.milli()) if self.fault == "overflow" else (self.milli(),)
-        return SeriesSamples(values, None if self.fault == "ages unknown" else self.taken(), 0.0, None)
+        time = None if self.fault == "ages unknown" else self.taken()
+        return SeriesSamples(values, time, 0.0, None, self.overdue)
+
+    @property
+    def overdue(self) -> str:
+        return scalervalues.PARTIAL if self.fault == "partial answers" else ""
 
     @property
     def answers(self) -> bool:
         return True
 
-    async def resource(self, question: ResourceQuestion) -> ResourceAnswer:
+    async def resource(self, question: ResourceQuestion, *, sampled: bool = False) -> ResourceAnswer:
         await self.fail()
         now = self.clock.wall()
         if self.fault == "empty result":
@@ -209,7 +216,8 @@ class World:
             for name in self.names
             if name not in self.missing
         )
-        return ResourceAnswer(items, 15.0, now, 0.0)
+        times = {} if self.fault == "ages unknown" else {item.name: self.taken() for item in items}
+        return ResourceAnswer(items, 15.0, now, 0.0, partial=self.fault == "partial answers", times=times)
 
     # scrapes
 

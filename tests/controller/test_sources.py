@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from adapter.clients.metricsapi import CustomValue, Described, ExternalValue
+from adapter.controller import readings
 from adapter.controller.feeds import Feeds
 from adapter.controller.source import Site, Source, View
 from adapter.controller.sources import Sources
@@ -27,6 +28,7 @@ from adapter.model.metrics import (
 )
 from adapter.model.resources import BUILTIN
 from adapter.model.selectors import parse_selector
+from adapter.provider import scalervalues
 from adapter.provider.scalervalues import ObjectSamples, SeriesSamples
 from adapter.scaling.document import PodMetrics
 from adapter.scaling.observation import ExternalReading, ObjectReading, PodsReading, Unavailable
@@ -88,7 +90,7 @@ class Provided:
     def answers(self) -> bool:
         return self.usages is not None
 
-    async def resource(self, question: ResourceQuestion) -> ResourceAnswer:
+    async def resource(self, question: ResourceQuestion, *, sampled: bool = False) -> ResourceAnswer:
         assert self.usages is not None
         return self.usages
 
@@ -520,6 +522,52 @@ async def test_cpu_by_rules_of_ours() -> None:
         assert feed.period == 15.0 / 8, "they bring no sample times: as if four samples made a window"
         here.clock.advance(5.8)
         assert here.read(whole) == PodsReading({"a": 301}, here.read(whole).samples, "its answer is late")
+
+
+def used(*names: str, times: Mapping[str, float] | None, partial: bool = False) -> ResourceAnswer:
+    """Return usages of 300m by pod; `times` says how many seconds ago their samples were taken."""
+    usage = Usage(300, 0)
+    items = tuple(ObjectUsage("shop", name, {}, WALL, usage, (ContainerUsage("app", usage),)) for name in names)
+    taken = None if times is None else {name: WALL - ago for name, ago in times.items()}
+    return ResourceAnswer(items, 15.0, WALL, 0.0, partial=partial, times=taken)
+
+
+async def test_cpu_by_rules_of_ours_with_a_warning_is_overdue() -> None:
+    async with bench() as here:
+        here.provided.usages = used("a", times=None, partial=True)
+        reading = await here.answered(here.open(cpu_metric()))
+        assert (reading.values, reading.overdue) == ({"a": 300}, scalervalues.PARTIAL)
+
+
+async def test_cpu_by_rules_of_ours_is_as_old_as_its_samples() -> None:
+    """As any other rule: nothing shrinks on it before its interval is known, and what is too old is no value."""
+    async with bench() as here:
+        here.provided.usages = used("a", "b", "c", times={"a": 2.0, "b": 301.0})
+        source = here.open(cpu_metric())
+        reading = await here.answered(source)
+        assert (reading.values, reading.overdue) == ({"a": 300}, readings.UNKNOWN_INTERVAL)
+        assert source.sampled == readings.nanoseconds(WALL - 301.0)
+
+        (feed,) = here.feeds._feeds.values()
+        feed.interval.see({"a": readings.nanoseconds(WALL + 8.0)}, readings.nanoseconds(WALL + 10.0))
+        here.provided.usages = used("a", times={"a": 2.0})
+        reading = here.read(source)
+        assert (reading.values, reading.overdue) == ({"a": 300}, "")
+
+
+async def test_cpu_by_rules_of_ours_whose_samples_are_all_too_old() -> None:
+    async with bench() as here:
+        here.provided.usages = used("a", "b", times={"a": 301.0, "b": 400.0})
+        reading = await here.answered(here.open(cpu_metric()))
+        assert isinstance(reading, Unavailable)
+        assert reading.reason == "Stale"
+
+
+async def test_cpu_by_rules_of_ours_of_unknown_age_may_raise_and_not_shrink() -> None:
+    async with bench() as here:
+        here.provided.usages = used("a", times={})
+        reading = await here.answered(here.open(cpu_metric()))
+        assert (reading.values, reading.overdue) == ({"a": 300}, readings.UNKNOWN_AGE)
 
 
 async def test_cpu_by_rules_of_ours_from_before_a_failure_is_none() -> None:

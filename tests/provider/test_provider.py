@@ -19,7 +19,7 @@ from adapter.errors import (
     StatusError,
     TooManyRequestsError,
 )
-from adapter.model.metrics import ExternalAnswer, SeriesInfo
+from adapter.model.metrics import HISTOGRAM, ExternalAnswer, SeriesInfo
 from adapter.model.resources import BUILTIN, APIResource, Catalogue
 from tests.support import waiting
 from tests.support.clock import WALL
@@ -31,6 +31,7 @@ from tests.support.world import (
     World,
     custom_question,
     external_question,
+    partial,
     scalar,
     vector,
     world,
@@ -106,13 +107,24 @@ async def test_a_failed_age_is_a_failure() -> None:
             await custom(here, "/namespaces/web/pods/a/hits")
 
 
-async def test_external_items_with_old_samples_are_left_out() -> None:
-    values = vector(({"q": "young"}, 1.0), ({"q": "old"}, 2.0), ({"q": "unknown"}, 3.0))
-    ages = vector(({"q": "young"}, WALL - 15.0), ({"q": "old"}, WALL - 15.1))
-    async with world(AGED_EXTERNAL, answer=table(values=values, ages=ages), lists=SERIES) as here:
-        answer = await external(here, "/namespaces/web/hits?labelSelector=a%3Db")
-        assert [item.labels for item in answer.items] == [{"q": "young"}]
+OLD_PARTS = table(
+    values=vector(({"q": "young"}, 1.0), ({"q": "old"}, 2.0), ({"q": "unknown"}, 3.0)),
+    ages=vector(({"q": "young"}, WALL - 15.0), ({"q": "old"}, WALL - 15.1)),
+)
+
+
+async def test_an_external_metric_with_old_samples_is_an_error() -> None:
+    async with world(AGED_EXTERNAL, answer=OLD_PARTS, lists=SERIES) as here:
+        with pytest.raises(InternalError, match=UNFETCHED):
+            await external(here, "/namespaces/web/hits?labelSelector=a%3Db")
         assert here.querier.asked == ['sum(hits{a="b"}) by (q)', 'min by (q) (timestamp(hits{a="b"}))']
+        assert here.metric("fastpath_values_dropped_total", reason="stale") == 2
+
+
+async def test_external_items_with_old_samples_are_left_out_where_the_rule_says_so() -> None:
+    async with world(AGED_EXTERNAL + "  onNaN: drop\n", answer=OLD_PARTS, lists=SERIES) as here:
+        answer = await external(here)
+        assert [item.labels for item in answer.items] == [{"q": "young"}]
         assert here.metric("fastpath_values_dropped_total", reason="stale") == 2
 
 
@@ -160,10 +172,120 @@ async def test_nan_as_zero_where_the_rule_says_so() -> None:
         assert await custom(here, "/namespaces/web/pods/*/hits") == {"a": 0}
 
 
-async def test_nan_is_never_zero_for_external_metrics() -> None:
-    values = vector(({"q": "a"}, math.nan), ({"q": "b"}, 2.0))
-    async with world(EXTERNAL + "  onNaN: zero\n", answer=lambda _: values, lists=SERIES) as here:
-        assert [item.milli for item in (await external(here)).items] == [2000]
+@pytest.mark.parametrize(
+    ("value", "says", "expected"),
+    [
+        (math.nan, "", None),
+        (math.nan, "drop", [2000]),
+        (math.nan, "zero", [0, 2000]),
+        (math.inf, "", None),
+        (-math.inf, "drop", [2000]),
+        (math.inf, "zero", None),
+        (HISTOGRAM, "", None),
+        (HISTOGRAM, "drop", [2000]),
+        (HISTOGRAM, "zero", None),
+    ],
+)
+async def test_an_external_metric_that_lacks_a_part_is_an_error_unless_the_rule_says_otherwise(
+    value: float, says: str, expected: list[int] | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The autoscaler adds the items up: the rest alone is a smaller sum."""
+    values = vector(({"q": "a"}, value), ({"q": "b"}, 2.0))
+    rule = EXTERNAL + (f"  onNaN: {says}\n" if says else "")
+    async with world(rule, answer=lambda _: values, lists=SERIES) as here:
+        if expected is None:
+            with pytest.raises(InternalError, match=UNFETCHED):
+                await external(here)
+            assert "external metric refused" in warnings_of(caplog)
+        else:
+            assert [item.milli for item in (await external(here)).items] == expected
+
+
+async def test_a_histogram_is_no_value_of_an_object() -> None:
+    """prometheus-adapter makes it 0, with and without NaN being 0."""
+    values = vector(({"pod": "a"}, HISTOGRAM), ({"pod": "b"}, 2.0))
+    async with world(RULES + "  onNaN: zero\n", answer=lambda _: values, lists=SERIES, names=("a", "b")) as here:
+        assert await custom(here, "/namespaces/web/pods/*/hits") == {"b": 2000}
+        assert here.metric("fastpath_values_dropped_total", reason="histogram") == 1
+        with pytest.raises(NotFoundError):
+            await custom(here, "/namespaces/web/pods/a/hits")
+
+
+# --- answers with warnings ----------------------------------------------------------------------------------------------------
+
+WHOLE = vector(({"q": "a", "pod": "a"}, 60.0), ({"q": "b", "pod": "b"}, 40.0))
+PART = partial(({"q": "a", "pod": "a"}, 10.0))
+ACCEPT = "  onWarnings: accept\n"
+
+
+async def test_an_answer_with_a_warning_is_a_failed_query(caplog: pytest.LogCaptureFixture) -> None:
+    """The last whole answer stands in while it is young enough; then there is none."""
+    async with world(RULES + EXTERNAL, answer=lambda _: WHOLE, lists=SERIES, names=("a", "b")) as here:
+        assert [item.milli for item in (await external(here)).items] == [60_000, 40_000]
+        assert await custom(here, "/namespaces/web/pods/*/hits") == {"a": 60_000, "b": 40_000}
+        here.querier.answer = lambda _: PART
+        here.clock.advance(29.0)
+        assert [item.milli for item in (await external(here)).items] == [60_000, 40_000]
+        assert await custom(here, "/namespaces/web/pods/*/hits") == {"a": 60_000, "b": 40_000}
+        answer = await here.provider.custom(custom_question("/namespaces/web/pods/*/hits"))
+        assert answer.fallbacks == {"a", "b"}
+        here.clock.advance(1.5)
+        with pytest.raises(InternalError, match=UNFETCHED):
+            await external(here)
+        with pytest.raises(InternalError, match=UNFETCHED):
+            await custom(here, "/namespaces/web/pods/*/hits")
+        assert here.metric("fastpath_prometheus_queries_total", kind="alone", outcome="partial") > 0
+
+        said = [str(record.__dict__) for record in caplog.records if record.message == "query failed"]
+        assert "receive series from store-1: Unavailable" in said[0]
+        assert "onWarnings: accept" in said[0]
+
+        here.querier.answer = lambda _: WHOLE
+        assert [item.milli for item in (await external(here)).items] == [60_000, 40_000]
+
+
+async def test_without_a_whole_answer_before_there_is_none() -> None:
+    async with world(RULES + EXTERNAL, answer=lambda _: PART, lists=SERIES, names=("a", "b")) as here:
+        for asked in (external(here), custom(here, "/namespaces/web/pods/*/hits")):
+            with pytest.raises(InternalError, match=UNFETCHED):
+                await asked
+
+
+async def test_a_rule_may_accept_warnings() -> None:
+    """As prometheus-adapter, which knows none; such an answer is kept like any other."""
+    async with world(RULES + ACCEPT + EXTERNAL + ACCEPT, answer=lambda _: PART, lists=SERIES, names=("a", "b")) as here:
+        for _ in range(2):
+            assert [item.milli for item in (await external(here)).items] == [10_000]
+            assert await custom(here, "/namespaces/web/pods/*/hits") == {"a": 10_000}
+        assert len(here.querier.asked) == 2
+        assert here.metric("fastpath_prometheus_queries_total", kind="alone", outcome="success") == 2
+
+
+async def test_two_rules_with_one_query_and_different_options() -> None:
+    rules = (
+        EXTERNAL
+        + "  name: {as: strict}\n"
+        + EXTERNAL.partition("externalRules:\n")[2]
+        + "  name: {as: easy}\n"
+        + ACCEPT
+    )
+    async with world(rules, answer=lambda _: PART, lists=SERIES) as here:
+        strict, easy = "/namespaces/web/strict", "/namespaces/web/easy"
+        assert len((await external(here, easy)).items) == 1
+        with pytest.raises(InternalError, match=UNFETCHED):
+            await external(here, strict)
+        assert len((await external(here, easy)).items) == 1
+
+
+@pytest.mark.parametrize("part", ["values", "ages"])
+async def test_ages_with_a_warning_are_none(part: str) -> None:
+    """The oldest sample may be behind the store that did not answer."""
+    whole = {"values": vector(({"q": "a", "pod": "a"}, 1.0)), "ages": vector(({"q": "a", "pod": "a"}, WALL))}
+    whole[part] = whole[part]._replace(warnings=("store away",))
+    async with world(AGED + AGED_EXTERNAL, answer=table(**whole), lists=SERIES, names=("a",)) as here:
+        for asked in (external(here), custom(here, "/namespaces/web/pods/*/hits")):
+            with pytest.raises(InternalError, match=UNFETCHED):
+                await asked
 
 
 async def test_a_value_beyond_64_bits_is_an_error_and_no_number() -> None:

@@ -14,7 +14,7 @@ import yaml
 from adapter.clients import querycache
 from adapter.clients.informer import Described
 from adapter.errors import InternalError, KubernetesError, NotSyncedError, PrometheusError, StatusError
-from adapter.model.metrics import ContainerUsage, ObjectUsage, ResourceAnswer, Usage
+from adapter.model.metrics import HISTOGRAM, ContainerUsage, ObjectUsage, QueryResult, ResourceAnswer, Usage
 from adapter.model.resources import Catalogue
 from adapter.server import resourcebodies
 from tests.support.waiting import other_work, until
@@ -33,6 +33,7 @@ NOON = 1_743_508_800.0  # 2025-04-01T12:00:00Z
 DATA = Path(__file__).parents[1] / "data" / "worked-examples.yaml"
 ROWS: list[dict[str, Any]] = [row for row in yaml.safe_load(DATA.read_text()) if row["api"] == "resource"]
 RULES = yaml.safe_dump({"resourceRules": ROWS[0]["rule"]})
+ACCEPTING = yaml.safe_dump({"resourceRules": ROWS[0]["rule"] | {"onWarnings": "accept"}})
 
 # What we answer instead: a usage is whole or absent. A value that is none is not 0, and neither is a missing one.
 OURS: dict[int, dict[str, Any]] = {
@@ -476,6 +477,98 @@ async def test_an_answer_says_whether_it_stands_in() -> None:
         again = await here.resource_provider.resource(resource_question("/pods"))
         assert again.stands_in
         assert len(again.items) == 1
+
+
+def warned(part: str) -> Callable[[str], Outcome]:
+    """Return usages of which those of `part` came with a warning; times of samples never do."""
+    whole = usage()
+
+    def answer(promql: str) -> Outcome:
+        outcome = whole(promql)
+        assert isinstance(outcome, QueryResult)
+        return outcome._replace(warnings=("store away",)) if part in promql and "timestamp" not in promql else outcome
+
+    return answer
+
+
+@pytest.mark.parametrize("part", ["cpu", "memory"])
+async def test_usages_with_a_warning_are_not_served(part: str) -> None:
+    """A container may be missing, and the rest would look like a smaller usage."""
+    async with world(RULES, answer=usage(), running=pods("pod1")) as here:
+        whole = await ask(here, "/namespaces/somens/pods/pod1")
+        here.querier.answer = warned(part)
+        here.clock.advance(29)
+        again = await ask(here, "/namespaces/somens/pods/pod1")
+        assert again["containers"] == whole["containers"], "the last whole answer stands in"
+        here.clock.advance(2)
+        assert (await refused(here, "/namespaces/somens/pods/pod1"))[0] == 404
+        assert (await ask(here, "/namespaces/somens/pods"))["items"] == []
+        assert here.metric("fastpath_faults_active", fault="query") == 1
+
+
+async def test_the_scaler_takes_usages_with_a_warning_and_knows_it() -> None:
+    async with world(RULES, answer=warned("cpu"), running=pods("pod1")) as here:
+        answer = await here.resource_provider.resource(resource_question("/namespaces/somens/pods"), sampled=True)
+        assert [item.name for item in answer.items] == ["pod1"]
+        assert (answer.partial, answer.stands_in) == (True, False)
+
+
+async def test_resource_rules_may_accept_warnings() -> None:
+    async with world(ACCEPTING, answer=warned("cpu"), running=pods("pod1")) as here:
+        assert len((await ask(here, "/namespaces/somens/pods"))["items"]) == 1
+        answer = await here.resource_provider.resource(resource_question("/namespaces/somens/pods"), sampled=True)
+        assert not answer.partial
+
+
+async def test_a_histogram_is_no_usage() -> None:
+    async with world(RULES, answer=usage(HISTOGRAM), running=pods("pod1")) as here:
+        assert (await refused(here, "/namespaces/somens/pods/pod1"))[0] == 404
+        assert here.metric("fastpath_values_dropped_total", reason="histogram") == 1
+
+
+async def test_the_scaler_is_told_when_the_samples_behind_a_usage_were_taken() -> None:
+    """Of cpu and memory, and of all containers, the oldest counts; a pod of which one is not known has no time."""
+
+    def answer(promql: str) -> Outcome:
+        if "timestamp" not in promql:
+            return usage()(promql)
+        cpu = "cpu" in promql
+        made = [
+            ({"namespace": "somens", "pod": "pod1", "container": "main"}, 70.0 if cpu else 60.0),
+            ({"namespace": "somens", "pod": "pod1", "container": "side"}, 50.0 if cpu else 65.0),
+            ({"namespace": "somens", "pod": "pod2", "container": "main"}, 80.0),
+            ({"namespace": "somens", "pod": "pod4", "container": "main"}, math.nan),
+            *([({"namespace": "somens", "pod": "pod3", "container": "main"}, 90.0)] if cpu else []),
+        ]
+        return vector(*made)
+
+    running = pods("pod1", "pod2", "pod3", "pod4")
+    async with world(RULES, answer=answer, running=running) as here:
+        answered = await here.resource_provider.resource(resource_question("/namespaces/somens/pods"), sampled=True)
+        assert answered.times == {"pod1": 50.0, "pod2": 80.0}
+        assert len(answered.items) == 3
+        names = 'namespace="somens",pod=~"pod1|pod2|pod3|pod4"'
+        assert {promql for promql in here.querier.asked if "timestamp" in promql} == {
+            f"min(timestamp(container_cpu_usage_seconds_total{{{names}}})) by (pod,container)",
+            f"min(timestamp(container_memory_working_set_bytes{{{names}}})) by (pod,container)",
+        }
+        here.querier.asked.clear()
+        here.clock.advance(2)
+        plain = await here.resource_provider.resource(resource_question("/namespaces/somens/pods"))
+        assert plain.times is None
+        assert not any("timestamp" in promql for promql in here.querier.asked), "the API says no more than upstream"
+
+
+async def test_times_with_a_warning_or_without_an_answer() -> None:
+    outcomes: list[Outcome] = [vector()._replace(warnings=("store away",)), PrometheusError("timeout", "too slow")]
+    async with world(RULES, running=pods("pod1")) as here:
+        here.querier.answer = lambda promql: outcomes[0] if "timestamp" in promql else usage()(promql)
+        question = resource_question("/namespaces/somens/pods")
+        answered = await here.resource_provider.resource(question, sampled=True)
+        assert (answered.partial, answered.times, len(answered.items)) == (True, {}, 1)
+        outcomes.pop(0)
+        here.clock.advance(2)
+        assert (await here.resource_provider.resource(question, sampled=True)).items == ()
 
 
 async def test_an_answer_may_be_used_until_the_older_half_is_out_of_date() -> None:

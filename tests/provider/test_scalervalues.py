@@ -1,12 +1,14 @@
 """What the scaler gets from Prometheus: the values of the API, each with its true age, and nothing that stands in for an answer."""
 
+import math
 from collections.abc import Callable
 
 import pytest
 
 from adapter.errors import InternalError, NotFoundError, PrometheusError
-from adapter.model.metrics import CustomQuestion, ExternalQuestion, SeriesInfo
+from adapter.model.metrics import HISTOGRAM, CustomQuestion, ExternalQuestion, SeriesInfo
 from adapter.model.selectors import EVERYTHING, LabelSelector, parse_selector
+from adapter.provider import scalervalues
 from adapter.provider.scalervalues import ObjectSamples, SeriesSamples
 from tests.support.clock import WALL
 from tests.support.world import Outcome, World, vector, world
@@ -168,11 +170,73 @@ async def test_no_series() -> None:
         assert await series(here) == SeriesSamples((), None, 0.0, None)
 
 
-async def test_of_a_sum_that_lacks_a_part_there_is_no_value() -> None:
-    answer = table(vector(({"q": "1"}, 1.0), ({"q": "2"}, float("nan"))), vector())
+@pytest.mark.parametrize(
+    ("value", "says", "expected"),
+    [
+        (math.nan, "", None),
+        (math.nan, "drop", (1000,)),
+        (math.nan, "zero", (1000, 0)),
+        (math.inf, "", None),
+        (math.inf, "zero", None),
+        (HISTOGRAM, "", None),
+        (HISTOGRAM, "zero", None),
+        (HISTOGRAM, "drop", (1000,)),
+    ],
+)
+async def test_of_a_sum_that_lacks_a_part_there_is_no_value(
+    value: float, says: str, expected: tuple[int, ...] | None
+) -> None:
+    """Unless the rule says otherwise, as for the API."""
+    answer = table(
+        vector(({"q": "1"}, 1.0), ({"q": "2"}, value)), vector(({"q": "1"}, WALL - 2.0), ({"q": "2"}, WALL - 7.0))
+    )
+    rule = EXTERNAL + (f"  onNaN: {says}\n" if says else "")
+    async with world(rule, answer=answer, lists=SERIES) as here:
+        if expected is None:
+            with pytest.raises(NotFoundError, match="a series of hits has no value"):
+                await series(here)
+        else:
+            assert (await series(here)).values == expected
+
+
+async def test_of_a_sum_with_a_part_of_unknown_age_the_age_is_not_known() -> None:
+    answer = table(vector(({"q": "1"}, 1.0), ({"q": "2"}, 2.0)), vector(({"q": "1"}, WALL - 2.0)))
     async with world(EXTERNAL, answer=answer, lists=SERIES) as here:
-        with pytest.raises(NotFoundError, match="a series of hits has no value"):
-            await series(here)
+        assert (await series(here)).time is None
+
+
+async def test_old_parts_are_left_out_where_the_rule_says_so() -> None:
+    answer = table(
+        vector(({"q": "1"}, 1.0), ({"q": "2"}, 2.0)), vector(({"q": "1"}, WALL - 2.0), ({"q": "2"}, WALL - 60.0))
+    )
+    async with world(EXTERNAL + "  maxSampleAge: 45s\n", answer=answer, lists=SERIES) as here:
+        assert (await series(here))[:2] == ((1000, 2000), WALL - 60.0), "too old as a whole"
+    async with world(EXTERNAL + "  maxSampleAge: 45s\n  onNaN: drop\n", answer=answer, lists=SERIES) as here:
+        assert (await series(here))[:2] == ((1000,), WALL - 2.0)
+
+
+@pytest.mark.parametrize(("values_warn", "ages_warn"), [(True, False), (False, True), (True, True)])
+@pytest.mark.parametrize(("option", "overdue"), [("", scalervalues.PARTIAL), ("  onWarnings: accept\n", "")])
+async def test_a_partial_answer_is_overdue(option: str, overdue: str, *, values_warn: bool, ages_warn: bool) -> None:
+    """The API would rather have the last whole answer; here the newest counts, and may only raise."""
+    warnings = ("store away at 10.0.0.7",)
+    labels = {"namespace": "shop", "pod": "a", "q": "1"}
+    whole = table(vector((labels, 9.0)), vector((labels, WALL)))
+    part = table(
+        vector((labels, 1.0))._replace(warnings=warnings if values_warn else ()),
+        vector((labels, WALL))._replace(warnings=warnings if ages_warn else ()),
+    )
+    async with world(RULES + option + EXTERNAL + option, answer=whole, lists=SERIES) as here:
+        assert ((await objects(here)).overdue, (await series(here)).overdue) == ("", "")
+        here.querier.answer = part
+        here.clock.advance(2)
+        for _ in range(2):
+            found, sums = await objects(here), await series(here)
+            assert (found.values, sums.values) == ({"a": 1000}, (1000,))
+            assert (found.overdue, sums.overdue) == (overdue, overdue)
+        assert "10.0.0.7" not in overdue
+        faults = {fault for fault, _ in here.faults.active()}
+        assert faults == ({"query"} if overdue else set())
 
 
 async def test_the_rule_that_asks_for_ages_is_made_once() -> None:

@@ -20,7 +20,7 @@ NOON = 1_743_508_800.0  # 2025-04-01T12:00:00Z
 OURS: dict[int, dict[str, Any]] = {
     20: {"status": 404, "message": "the server could not find the metric queue_len for pods a"},
     21: {"status": 404, "message": "the server could not find the metric queue_len for pods a"},
-    36: {"status": 200, "external_items": []},
+    36: {"status": 500, "message": "Internal error occurred: unable to fetch metrics"},
 }
 
 

@@ -1,7 +1,7 @@
 import pytest
 
 from adapter.model.metrics import Sample
-from adapter.rules import age
+from adapter.rules import age, template
 from adapter.rules.matchers import Matcher
 
 PARTS = [Matcher("queue", "=", "q1"), Matcher("namespace", "=", "web")]
@@ -62,3 +62,49 @@ def test_the_oldest_counts_for_all_where_items_cannot_be_told_apart(oldest: floa
 def test_a_time_that_is_no_number_is_too_old() -> None:
     companion = age.age_query(f"sum({SELECTOR})", "lag", PARTS)
     assert companion.fresh([sample(1)], [sample(float("nan"))], 970) == []
+
+
+USAGES = {
+    "cadvisor": (
+        'sum(rate(container_cpu_usage_seconds_total{<<.LabelMatchers>>,container!=""}[3m])) by (<<.GroupBy>>)',
+        'container_cpu_usage_seconds_total{<<.LabelMatchers>>,container!=""}',
+    ),
+    "matchers elsewhere": ('avg by (<<.GroupBy>>) (m{a=~"x|y\\\\.z",<<.LabelMatchers>>,b!~"c"})', 'm{a=~"x|y\\\\.z",<<.LabelMatchers>>,b!~"c"}'),
+    "the first that is selected by the object": (
+        'sum by (<<.GroupBy>>) (1 - irate(node_cpu{mode="idle"}[60s]) * on (ns, pod) group_left (node) info:{<<.LabelMatchers>>})',
+        "info:{<<.LabelMatchers>>}",
+    ),
+    "two": ("sum(a{<<.LabelMatchers>>}) by (<<.GroupBy>>) / sum(b{<<.LabelMatchers>>}) by (<<.GroupBy>>)", "a{<<.LabelMatchers>>}"),
+    "a subquery": ("max_over_time((-m{<<.LabelMatchers>>})[5m:1m])", "m{<<.LabelMatchers>>}"),
+    "of another time": ("sum(m{<<.LabelMatchers>>} offset 5m) by (<<.GroupBy>>)", None),
+    "at a time": ("sum(m{<<.LabelMatchers>>} @ 5) by (<<.GroupBy>>)", None),
+    "no selector of ours": ("sum(m) by (<<.GroupBy>>)", None),
+    "a number": ("1", None),
+    "a text": ('label_replace(vector(1), "a", "b", "c", "d")', None),
+    "conditions": ("<<if .GroupBy>>m{<<.LabelMatchers>>}<<end>>", None),
+    "another variable": ('m{<<.LabelMatchers>>,a="<<.LabelValuesByName>>"}', None),
+    "no query": ("sum(m{<<.LabelMatchers>>}", None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("query", "selector"), USAGES.values(), ids=USAGES)
+def test_the_companion_of_a_usage(query: str, selector: str | None) -> None:
+    companion = age.usage_age(template.parse(query))
+    if selector is None:
+        assert companion is None
+    else:
+        assert companion is not None
+        assert companion.text == f"min(timestamp({selector})) by (<<.GroupBy>>)"
+
+
+def test_the_oldest_of_items() -> None:
+    companion = age.age_query(f"sum({SELECTOR}) by (q)", "lag", PARTS)
+
+    def series(queue: str, value: float) -> Sample:
+        return Sample({"q": queue}, value, 0.0)
+
+    items = [series("a", 1.0), series("b", 2.0)]
+    assert companion.oldest(items, [series("a", 50.0), series("b", 40.0), series("other", 10.0)]) == 40.0
+    assert companion.oldest(items, [series("a", 50.0)]) is None, "one is not known"
+    assert companion.oldest(items, [series("a", 50.0), series("b", float("nan"))]) is None
+    assert companion.oldest([], [series("a", 50.0)]) is None

@@ -46,6 +46,11 @@ def vector(*samples: tuple[Labels, float], time: float = 0.0) -> QueryResult:
     return QueryResult("vector", [Sample(dict(labels), value, time) for labels, value in samples])
 
 
+def partial(*samples: tuple[Labels, float]) -> QueryResult:
+    """Return a vector that came with a warning."""
+    return vector(*samples)._replace(warnings=("receive series from store-1: Unavailable",))
+
+
 def scalar(value: float, time: float = 0.0) -> QueryResult:
     return QueryResult("scalar", [Sample({}, value, time)])
 
@@ -67,9 +72,8 @@ class FakeQuerier:
             raise outcome
         if most is not None and len(outcome.samples) > most:
             raise PrometheusError("size", f"the answer has more than {most} samples")
-        return QueryResult(
-            outcome.type, [Sample(sample.labels, sample.value, sample.time or time) for sample in outcome.samples]
-        )
+        samples = [Sample(sample.labels, sample.value, sample.time or time) for sample in outcome.samples]
+        return outcome._replace(samples=samples)
 
 
 class FakeLister:
