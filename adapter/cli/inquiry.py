@@ -64,8 +64,11 @@ class Inquiry:
         known = self.lists[selector]
         return frozenset() if isinstance(known, PrometheusError) else trace.label_names(known, series)
 
-    async def ask(self, lines: list[str], promql: str) -> QueryResult | None:
-        """Return the answer to the API's own query; where there is none, conclude with that."""
+    async def ask(self, lines: list[str], promql: str, *, accepts_warnings: bool) -> QueryResult | None:
+        """Return the answer to the API's own query; where there is none, conclude with that.
+
+        `accepts_warnings` says that the rule takes an answer with warnings, which is none otherwise.
+        """
         lines.append(f"asks {report.one_line(promql)}")
         result = await self.prometheus.ask(promql)
         if isinstance(result, PrometheusError):
@@ -75,6 +78,10 @@ class Inquiry:
                 self.story.unreachable.append(f"Prometheus cannot be asked: {result}")
             return None
         lines.append(counted(len(result.samples), "sample", "samples"))
+        lines.extend(f"warning: {text}" for text in result.warnings)
+        if result.warnings and not accepts_warnings:
+            self.story.conclusion = diagnosis.partial(result.warnings[0])
+            return None
         return result
 
     async def follow(

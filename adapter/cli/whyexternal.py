@@ -2,6 +2,7 @@
 
 from adapter.cli import report
 from adapter.cli.inquiry import SHOWN_VALUES, Inquiry
+from adapter.config.rulesfile import OnNaN
 from adapter.errors import NamingError, TemplateError
 from adapter.rules import diagnosis, diagnosis_external
 from adapter.rules.matchers import Matcher, join
@@ -21,20 +22,21 @@ async def explain(inquiry: Inquiry, entry: ExternalEntry, namespace: str, select
         return diagnosis_external.no_namespace_label(place)
     except TemplateError as error:
         return diagnosis.no_query(place, error)
-    result = await inquiry.ask(lines, promql)
+    result = await inquiry.ask(lines, promql, accepts_warnings=rule.accepts_warnings)
     if result is None:
         return inquiry.story.conclusion
-    values = [diagnosis.value_of(sample, nan_is_zero=False) for sample in result.samples]
+    on_nan = rule.config.on_nan
+    values = [diagnosis.value_of(sample, nan_is_zero=on_nan is OnNaN.ZERO) for sample in result.samples]
     lines += [
         f"{report.show_labels(sample)}: {value.fault or value.quantity}"
         for sample, value in list(zip(result.samples, values, strict=True))[:SHOWN_VALUES]
     ]
     good = [value for value in values if not value.fault]
+    if len(good) < len(values) and (on_nan is not OnNaN.DROP or not good):
+        return diagnosis_external.lacks_a_part(metric, len(values) - len(good), len(values))
     if good:
         inquiry.story.served = diagnosis_external.can_be_asked_for(metric)
         return diagnosis_external.served(metric, len(good))
-    if values:
-        return diagnosis.no_number(metric, f"namespace {namespace}", result.samples[0].value, custom=False)
     followups = diagnosis_external.build_followups(entry.series, label, namespace, selector)
     named = await inquiry.follow(lines, followups.named)
     around = await inquiry.follow(lines, followups.around)

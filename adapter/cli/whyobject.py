@@ -34,7 +34,7 @@ async def explain(
         promql = query.render(wanted.namespace, asked)
     except TemplateError as error:
         return diagnosis.no_query(entry.rule.config.path, error)
-    result = await inquiry.ask(lines, promql)
+    result = await inquiry.ask(lines, promql, accepts_warnings=entry.rule.accepts_warnings)
     if result is None:
         return inquiry.story.conclusion
     return await _Answer(inquiry, lines, entry, query, wanted, asked, names, result).judge()
@@ -141,7 +141,7 @@ class _Answer:
         metric, wanted = self.inquiry.story.metric, self.wanted
         faulty = [name for name, value in values.items() if value.fault]
         if len(faulty) == len(values):
-            return diagnosis.no_number(metric, wanted, samples[faulty[0]].value, custom=True)
+            return diagnosis.no_number(metric, wanted, samples[faulty[0]].value)
         if self._exists() is False:
             return diagnosis.no_object(wanted)
         self.inquiry.story.served = True

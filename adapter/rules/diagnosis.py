@@ -21,7 +21,7 @@ from adapter.rules import matchers
 from adapter.rules.absence import guess_overrides
 from adapter.rules.matchers import Matcher
 from adapter.rules.naming import NAMESPACES
-from adapter.rules.query import Dropped, MetricQuery, milli_of
+from adapter.rules.query import HISTOGRAM, Dropped, MetricQuery, milli_of
 from adapter.rules.registry import CustomEntry, CustomKey, Registry
 from adapter.rules.trace import listed
 
@@ -151,7 +151,8 @@ def value_of(sample: Sample, *, nan_is_zero: bool) -> Value:
     except OverflowError:
         return Value("", f"{show_number(sample.value)} is beyond 9.2e15, which no quantity holds: requests fail")
     if isinstance(milli, Dropped):
-        return Value("", f"{show_number(sample.value)} is no number to scale by and is left out")
+        shown = "a native histogram" if milli == HISTOGRAM else show_number(sample.value)
+        return Value("", f"{shown} is no number to scale by and is left out")
     return Value(quantity.format_milli(milli))
 
 
@@ -162,6 +163,14 @@ def refused(error: PrometheusError) -> str:
     if error.kind == "query":
         return f"Prometheus refuses the query ({error}): mend metricsQuery, or what the selector puts into it"
     return f"Prometheus does not answer the query ({error}): check its address and its load"
+
+
+def partial(warning: str) -> str:
+    """Return the sentence for an answer that came with a warning."""
+    return (
+        f"the answer has a warning ({warning}), so it may lack data and counts as a failed query: repair what it names, or set "
+        "onWarnings: accept on the rule"
+    )
 
 
 def unusable(query: MetricQuery, result: QueryResult, name: str) -> str:
@@ -176,9 +185,9 @@ def unusable(query: MetricQuery, result: QueryResult, name: str) -> str:
     return f"the result of {place} is about {listed(have)} and not about {name}: use <<.LabelMatchers>> in every selector of it"
 
 
-def no_number(metric: str, wanted: object, value: float, *, custom: bool) -> str:
+def no_number(metric: str, wanted: object, value: float) -> str:
     """Return the sentence for a value that is NaN or infinite."""
-    zero = ", or set onNaN: zero on the rule" if custom and math.isnan(value) else ""
+    zero = ", or set onNaN: zero on the rule" if math.isnan(value) else ""
     return (
         f"the value of {metric} for {wanted} is {show_number(value)} and left out, never served as zero: let metricsQuery return a number, or "
         f"nothing, where it divides by zero{zero}"

@@ -59,6 +59,14 @@ def can_be_asked_for(metric: str) -> bool:
     return metric == metric.lower()
 
 
+def lacks_a_part(metric: str, lost: int, number: int) -> str:
+    """Return the sentence for an external metric of whose `number` values `lost` are none."""
+    return (
+        f"{lost} of {counted(number, 'value', 'values')} of {metric} are no number, so every request fails: the sum of the rest would be "
+        "too small. Let metricsQuery return numbers, or set onNaN on the rule: zero serves NaN as 0, drop serves the rest"
+    )
+
+
 def served(metric: str, number: int) -> str:
     """Return the sentence for an external metric with `number` values."""
     if not can_be_asked_for(metric):

@@ -8,7 +8,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from adapter.config.rulesfile import OnNaN
 from adapter.errors import Fault, NamingError, TemplateError
 from adapter.model.boosting import METRIC
 from adapter.model.resources import APIResource
@@ -111,11 +110,6 @@ def _references(made: Sketch) -> Iterator[Finding]:
         yield "name.as", f"${{{name}}}" if braced else f"${name}", f"there is no such group, so this is empty{advice}"
 
 
-def _extensions(made: Sketch) -> Iterator[Finding]:
-    if made.external and made.rule.config.on_nan is OnNaN.ZERO:
-        yield "onNaN", "zero", "this has an effect on rules only: an external value that is NaN is always left out"
-
-
 def _series(made: Sketch) -> Iterator[Finding]:
     """Yield what the series that exist say; nothing when nobody asked for them."""
     if made.known is None:
@@ -177,4 +171,4 @@ def _names_namespaces(rule: Rule) -> bool:
     return True
 
 
-_CHECKS: tuple[Callable[[Sketch], Iterator[Finding]], ...] = (_names, _references, _extensions, _series, _labels)
+_CHECKS: tuple[Callable[[Sketch], Iterator[Finding]], ...] = (_names, _references, _series, _labels)

@@ -311,8 +311,8 @@ SENTENCES = {
     "external, NaN": (
         "external_nan --object=shop",
         (
-            "the value of external_nan for namespace shop is NaN and left out, never served as zero: let metricsQuery return a number, or "
-            "nothing, where it divides by zero"
+            "1 of 1 value of external_nan are no number, so every request fails: the sum of the rest would be too small. Let metricsQuery "
+            "return numbers, or set onNaN on the rule: zero serves NaN as 0, drop serves the rest"
         ),
     ),
     "external, refused": ("broken --object=shop", "mend metricsQuery, or what the selector puts into it"),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from adapter import errors
-from adapter.model.metrics import QueryResult, Sample
+from adapter.model.metrics import HISTOGRAM, QueryResult, Sample
 from adapter.model.resources import BUILTIN, APIResource, Catalogue
 from adapter.rules import diagnosis, registry
 from adapter.rules.diagnosis import Nothing, Value, Wanted
@@ -206,15 +206,14 @@ def test_unusable(result: QueryResult, sentence: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "custom", "end"),
+    ("value", "end"),
     [
-        (math.nan, True, "where it divides by zero, or set onNaN: zero on the rule"),
-        (math.inf, True, "where it divides by zero"),
-        (math.nan, False, "where it divides by zero"),
+        (math.nan, "where it divides by zero, or set onNaN: zero on the rule"),
+        (math.inf, "where it divides by zero"),
     ],
 )
-def test_no_number(value: float, *, custom: bool, end: str) -> None:
-    assert diagnosis.no_number("load", "pod/a/b", value, custom=custom) == (
+def test_no_number(value: float, end: str) -> None:
+    assert diagnosis.no_number("load", "pod/a/b", value) == (
         f"the value of load for pod/a/b is {diagnosis.show_number(value)} and left out, never served as zero: let metricsQuery return a "
         f"number, or nothing, {end}"
     )
@@ -363,3 +362,15 @@ def test_no_sentence_ends_with_a_stop() -> None:
     """They are the last line of a trace; whoever reads it should find one cause and one remedy."""
     sentences = [each[-1] for each in NOTHING.values()]
     assert all(re.search(r"[^.]$", str(each)) and ":" in str(each) for each in sentences)
+
+
+def test_an_answer_with_a_warning() -> None:
+    assert diagnosis.partial("store away") == (
+        "the answer has a warning (store away), so it may lack data and counts as a failed query: repair what it names, or set "
+        "onWarnings: accept on the rule"
+    )
+
+
+def test_a_histogram_is_no_value() -> None:
+    value = diagnosis.value_of(Sample({}, HISTOGRAM, 0.0), nan_is_zero=True)
+    assert value.fault == "a native histogram is no number to scale by and is left out"

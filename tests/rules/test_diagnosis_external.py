@@ -114,3 +114,9 @@ def test_no_namespace_label() -> None:
         "externalRules[0] names no label for namespaces, so every request fails: add an override for namespace, or set "
         "resources.namespaced: false"
     )
+
+
+def test_an_external_metric_that_lacks_a_part() -> None:
+    assert diagnosis_external.lacks_a_part("lag", 1, 3).startswith(
+        "1 of 3 values of lag are no number, so every request fails"
+    )

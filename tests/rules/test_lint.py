@@ -138,16 +138,6 @@ CASES: dict[str, tuple[str, list[tuple[str, str, str]]]] = {
             ),
         ],
     ),
-    "onNaN of an external rule": (
-        external(f"seriesQuery: hits, onNaN: zero, {FREE}"),
-        [
-            (
-                "externalRules[0].onNaN",
-                "zero",
-                "this has an effect on rules only: an external value that is NaN is always left out",
-            )
-        ],
-    ),
     "namespaced of a custom rule": (
         custom(f"seriesQuery: hits, resources: {{namespaced: false, template: '<<.Resource>>'}}, {SUM}"),
         [("rules[0].resources.namespaced", "false", "this has an effect on externalRules only")],
