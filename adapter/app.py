@@ -311,6 +311,7 @@ def _readiness(
         Check("objects", lambda: active("informer", "watch", "list"), informational=True),
         Check("api-discovery", lambda: active("api-discovery", "api-group"), informational=True),
         Check("metric-names", lambda: active("metric-name"), informational=True),
+        Check("series-names", lambda: active("series-name"), informational=True),
         *([] if floors is None else [Check("floors", lambda: floors.view.fault() or None, informational=True)]),
         Check("rules", lambda: "; ".join(map(str, rules.faults)) or None, informational=True),
         Check("config-reload", lambda: "; ".join(map(str, rules.refused)) or None, informational=True),

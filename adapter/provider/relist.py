@@ -16,7 +16,7 @@ from adapter.errors import PrometheusError
 from adapter.model.clock import Clock
 from adapter.model.metrics import SeriesInfo
 from adapter.monitoring import FaultLog, Monitoring, facts
-from adapter.rules import registry
+from adapter.rules import registry, trace
 from adapter.rules.compile import Rule, Ruleset
 from adapter.rules.registry import Memory, Registry, Steps
 
@@ -82,6 +82,7 @@ class Relister:
         self._asked, self._limited = map(monitoring.lookups.labels, ("asked", "limited"))
         self._failing: frozenset[str] = frozenset()
         self._refused: frozenset[str] = frozenset()
+        self._unwritable: frozenset[str] = frozenset()
         self._counts: dict[str, int] = {}
         self.registry: Registry = registry.EMPTY
         self.attempted = asyncio.Event()
@@ -190,6 +191,7 @@ class Relister:
         old = self.registry
         made = await _in_steps(registry.building(self._ruleset, self._memory, old.generation + 1, self._reserved))
         self._report_refused(made)
+        self._report_unwritable(made)
         if old.generation and await _in_steps(registry.same(made, old)):
             return
         for collision in made.collisions:
@@ -207,6 +209,18 @@ class Relister:
         for rule in self._refused - found.keys():
             self._faults.ended("metric-name", subject=rule)
         self._refused = frozenset(found)
+
+    def _report_unwritable(self, made: Registry) -> None:
+        """Say once which rules leave out series because of their names. The names are foreign text: only one is shown."""
+        found = {each.rule: each for each in made.unwritable}
+        for rule, each in found.items():
+            if rule not in self._unwritable:
+                number = trace.counted(each.names, "series name", "series names")
+                text = f"{rule} leaves out {number} that PromQL cannot write without quotes, such as {trace.shown(each.example)}"
+                self._faults.met("series-name", "series left out", text, subject=rule)
+        for rule in self._unwritable - found.keys():
+            self._faults.ended("series-name", subject=rule)
+        self._unwritable = frozenset(found)
 
     def _report(self, lists: Lists, seconds: float, wall: float) -> None:
         """Count what the relist gave and say once which selectors fail."""

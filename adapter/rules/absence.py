@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from adapter.errors import PrometheusError
+from adapter.rules import naming, trace
 from adapter.rules.registry import Registry
 from adapter.rules.sketch import demanded_labels, may_name
 from adapter.rules.trace import Lists, RuleTrace, counted, listed
@@ -81,11 +82,17 @@ def _dropped(case: Case) -> str:
     """Judge a filter that takes away the series that would become the metric, or the one that has its name."""
     for traced in case.traces:
         for rejected in traced.rejected:
-            if case.metric in {rejected.otherwise, rejected.series.name}:
+            if case.metric not in {rejected.otherwise, rejected.series.name}:
+                continue
+            if rejected.reason == naming.UNWRITABLE:
                 return (
-                    f"{traced.place} drops the series {rejected.series.name} by {rejected.reason}: "
-                    "change that, or add a rule that takes the series"
+                    f"{traced.place} leaves out the series {trace.shown(rejected.series.name)}, because it has "
+                    f"{naming.UNWRITABLE}: rename it when it is scraped (metric_relabel_configs), or by a recording rule"
                 )
+            return (
+                f"{traced.place} drops the series {rejected.series.name} by {rejected.reason}: "
+                "change that, or add a rule that takes the series"
+            )
     return ""
 
 

@@ -56,7 +56,8 @@ def age_query(query: str, series: str, parts: Sequence[Matcher]) -> AgeQuery:
     labels = _grouping(query)
     if labels is None:
         return AgeQuery(f"timestamp({selector})", None)
-    return AgeQuery(f"min by ({', '.join(labels)}) (timestamp({selector}))", labels)
+    grouping = ", ".join(map(matchers.write_label, labels))
+    return AgeQuery(f"min by ({grouping}) (timestamp({selector}))", labels)
 
 
 def _grouping(query: str) -> tuple[str, ...] | None:

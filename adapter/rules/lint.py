@@ -11,9 +11,9 @@ from typing import NamedTuple
 from adapter.errors import Fault, NamingError, TemplateError
 from adapter.model.boosting import METRIC
 from adapter.model.resources import APIResource
-from adapter.rules import lint_query
+from adapter.rules import lint_query, trace
 from adapter.rules.compile import Rule, Ruleset
-from adapter.rules.naming import NAMESPACES
+from adapter.rules.naming import NAMESPACES, UNWRITABLE
 from adapter.rules.registry import ROOT_SCOPED
 from adapter.rules.sketch import Sketch, sketch
 
@@ -114,15 +114,26 @@ def _series(made: Sketch) -> Iterator[Finding]:
     """Yield what the series that exist say; nothing when nobody asked for them."""
     if made.known is None:
         return
+    unwritable = [each.name for each in made.known if made.rule.namer.rejection(each.name) == UNWRITABLE]
+    if unwritable:
+        number = trace.counted(len(unwritable), "series name is", "series names are")
+        yield (
+            "seriesQuery",
+            "",
+            (
+                f"{number} left out, such as {trace.shown(unwritable[0])}: expected names that PromQL can write without "
+                "quotes, of letters, digits, underscores and colons"
+            ),
+        )
     if not made.known:
         yield "seriesQuery", "", "no series matches now, so the rule serves nothing"
     elif not made.series:
-        names = len(made.known)
-        yield (
-            "seriesFilters",
-            "",
-            f"all {names} names are dropped by seriesFilters or name.matches: --why METRIC says how",
-        )
+        if names := len(made.known) - len(unwritable):
+            yield (
+                "seriesFilters",
+                "",
+                f"all {names} names are dropped by seriesFilters or name.matches: --why METRIC says how",
+            )
     else:
         for label, resource in made.rule.converter.by_label.items():
             # of an external rule's labels only the one for namespaces is ever used

@@ -14,6 +14,11 @@ from adapter.model.quoting import quote
 from adapter.model.selectors import LabelSelector, Operator
 
 _LABEL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+# PromQL reads `Inf{...}` as a number and, after a comparison, `bool{...}` as a modifier before a selector without a name.
+_KEYWORD = "inf|nan|atan2|bool|group_left|group_right|ignoring|on"
+_SERIES_NAME = re.compile(rf"(?!(?i:{_KEYWORD})\Z)[A-Za-z_:][A-Za-z0-9_:]*\Z")
+# Characters of Kubernetes names and label values, and the bar that joins several of them.
+_INERT_VALUE = re.compile(r"[A-Za-z0-9_.:|-]*\Z")
 _PLAIN = re.compile(r"[A-Za-z0-9_-]*\Z")  # what stands for itself in a pattern; nearly every name is such
 _SHOWN = 200
 _MATCHER_BYTES = 200
@@ -27,8 +32,8 @@ class Matcher(NamedTuple):
     value: str
 
     def __str__(self) -> str:
-        """Return it as PromQL: the label verbatim (even where Prometheus will refuse it), the value quoted."""
-        return f"{self.label}{self.operator}{quote(self.value)}"
+        """Return it as PromQL, with the label quoted where PromQL demands it."""
+        return f"{write_label(self.label)}{self.operator}{quote(self.value)}"
 
 
 # Selector operator to PromQL operator and to the value; a set of one is still a regular expression, as upstream.
@@ -92,6 +97,24 @@ def weigh(matchers: Iterable[Matcher]) -> int:
 def is_label_name(text: str) -> bool:
     """Whether Prometheus reads `text` as a label name without quotes."""
     return _LABEL_NAME.match(text) is not None
+
+
+def write_label(name: str) -> str:
+    """Return a label name as it stands in a matcher or grouping: bare, or in the quotes of PromQL's UTF-8 names."""
+    return name if is_label_name(name) else quote(name)
+
+
+def is_series_name(text: str) -> bool:
+    """Whether `text` before a brace is the name of one series and nothing else.
+
+    Prometheus 3 and VictoriaMetrics store any text as a name, and the owner of a scraped pod chooses it.
+    """
+    return _SERIES_NAME.match(text) is not None
+
+
+def is_inert(text: str) -> bool:
+    """Whether a value can stand anywhere in a template, within quotes or not, without ending what surrounds it."""
+    return _INERT_VALUE.match(text) is not None
 
 
 def shorten(text: str) -> str:

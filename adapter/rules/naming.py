@@ -14,9 +14,13 @@ import re2
 from adapter.errors import NamingError
 from adapter.model.metrics import GroupResource
 from adapter.model.resources import APIResource, Catalogue
+from adapter.rules import matchers
 from adapter.rules.template import LabelTemplate
 
 NAMESPACES = GroupResource("", "namespaces")
+
+UNWRITABLE = "a name that PromQL cannot write without quotes"
+"""Why a series is left out whose name is not of letters, digits, underscores and colons: see `MetricNamer`."""
 
 _QUIET = re2.Options()
 _QUIET.log_errors = False
@@ -64,6 +68,10 @@ class MetricNamer:
     """Which series a rule takes and what each is called.
 
     `filters` are searched anywhere in the name: `(expression, wanted)`. `matches` gives the groups that `expansion` puts together.
+
+    Templates write `<<.Series>>{...}`, where a name with other characters than those of a Prometheus 2 metric name would
+    be read as PromQL: the owner of a scraped pod could add a query of another namespace's series to a rule. Such a series
+    is never taken. It cannot be quoted instead, because what stands around `<<.Series>>` is arbitrary text.
     """
 
     filters: tuple[tuple[Any, bool], ...]
@@ -77,12 +85,18 @@ class MetricNamer:
                 return f"seriesFilters {'is' if wanted else 'isNot'} {expression.pattern}"
         if self.matches.search(series) is None:
             return f"name.matches {self.matches.pattern}"
-        return None
+        return None if matchers.is_series_name(series) else UNWRITABLE
 
     def name(self, series: str) -> str | None:
         """Return the metric name of a series, None when the rule does not take it."""
+        if not matchers.is_series_name(series):
+            return None
         if any((expression.search(series) is not None) != wanted for expression, wanted in self.filters):
             return None
+        return self.expand(series)
+
+    def expand(self, series: str) -> str | None:
+        """Return the name that `matches` and `expansion` give a series, whether it is taken or not; None without a match."""
         match = self.matches.search(series)
         if match is None:
             return None

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from adapter.errors import TemplateError
+from adapter.model.quoting import quote
 from adapter.rules import matchers, separable, template
 from adapter.rules.matchers import Matcher
 from adapter.rules.separable import Separability
@@ -36,19 +37,31 @@ class QueryRule(abc.ABC):
         """Return whether an answer that came with a warning counts as whole."""
 
     def render(self, series: str, parts: Sequence[Matcher], group_by: Sequence[str]) -> str:
-        """Return the query text; TemplateError when the template fails or gives nothing."""
+        """Return the query text; TemplateError when the template fails or gives nothing.
+
+        `series` is inserted as it is: the caller has checked it with `matchers.is_series_name`. Labels and values of
+        `parts` come from requests. `.LabelMatchers` quotes them; a template that uses them in another way gets only
+        those that cannot change the query around them.
+        """
+        if self._inserts_values():
+            _check_inert(parts)
+        grouping = [matchers.write_label(label) for label in group_by]
         text = self.query.render(
             {
                 "Series": series,
                 "LabelMatchers": matchers.join(parts),
                 "LabelValuesByName": {part.label: part.value for part in parts},
-                "GroupBy": ",".join(group_by),
-                "GroupBySlice": list(group_by),
+                "GroupBy": ",".join(grouping),
+                "GroupBySlice": grouping,
             }
         )
         if not text:
             raise TemplateError(template.empty_query(self.query.text))
         return text
+
+    def _inserts_values(self) -> bool:
+        """Whether the template may write the values of matchers by itself, outside `.LabelMatchers`."""
+        return not self.query.is_plain() or "LabelValuesByName" in self.query.fields()
 
     def separability(self, object_label: str, namespace_label: str, part_label: str | None = None) -> Separability:
         """Return whether questions about such objects may be merged; worked out once."""
@@ -57,3 +70,18 @@ class QueryRule(abc.ABC):
         if known is None:
             known = self._separability[key] = separable.analyse(self.query, object_label, namespace_label, part_label)
         return known
+
+
+def _check_inert(parts: Sequence[Matcher]) -> None:
+    """Refuse a label or value that a template with actions could turn into another query."""
+    for part in parts:
+        if not matchers.is_label_name(part.label):
+            raise TemplateError(
+                f"label {quote(matchers.shorten(part.label))}: expected a label name of letters, digits and "
+                "underscores, because the template uses more than .Series, .LabelMatchers and .GroupBy"
+            )
+        if not matchers.is_inert(part.value):
+            raise TemplateError(
+                f"value {quote(matchers.shorten(part.value))} of label {part.label}: expected letters, digits and "
+                "any of _.:-, because the template uses more than .Series, .LabelMatchers and .GroupBy"
+            )

@@ -16,8 +16,9 @@ import msgspec
 from adapter.errors import NamingError
 from adapter.model.metrics import CustomMetricInfo, GroupResource, SeriesInfo
 from adapter.model.resources import APIResource
+from adapter.rules import matchers
 from adapter.rules.compile import Rule, Ruleset
-from adapter.rules.naming import NAMESPACES
+from adapter.rules.naming import NAMESPACES, UNWRITABLE
 
 # prometheus-adapter calls just these root-scoped; everything else is registered under a namespace.
 ROOT_SCOPED = frozenset({NAMESPACES, GroupResource("", "nodes"), GroupResource("", "persistentvolumes")})
@@ -69,9 +70,20 @@ class Refused(NamedTuple):
     metric: str
 
 
+class Unwritable(NamedTuple):
+    """How many series names a rule would take if PromQL could write them (see `MetricNamer`), and one of them."""
+
+    rule: str
+    names: int
+    example: str
+
+
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """All metrics known at one moment. `generation` grows with every new snapshot; `refused` are in none of the others."""
+    """All metrics known at one moment. `generation` grows with every new snapshot.
+
+    The metrics of `refused` and the series of `unwritable` are in none of the others.
+    """
 
     generation: int
     custom: Mapping[CustomKey, CustomEntry]
@@ -79,6 +91,7 @@ class Registry:
     listed: tuple[CustomMetricInfo, ...]
     collisions: tuple[str, ...] = ()
     refused: tuple[Refused, ...] = ()
+    unwritable: tuple[Unwritable, ...] = ()
 
     def resources(self) -> tuple[APIResource, ...]:
         """Return the distinct kinds of object that a metric describes, in order of their names."""
@@ -172,9 +185,10 @@ def building(
     """Return the snapshot of what the rules make of the known series; no metric of them has a `reserved` name."""
     collisions: dict[str, None] = {}
     refused: dict[Refused, None] = {}
+    unwritable: dict[str, Unwritable] = {}
     custom: dict[CustomKey, CustomEntry] = {}
     listed: dict[tuple[GroupResource, bool], dict[str, None]] = {}
-    for count, (rule, series, metric) in enumerate(_named(ruleset.custom, memory, reserved, refused), 1):
+    for count, (rule, series, metric) in enumerate(_named(ruleset.custom, memory, reserved, refused, unwritable), 1):
         if count % _NAMED_STEP == 0:
             yield
         if metric is None:
@@ -187,7 +201,7 @@ def building(
                 custom[key] = entry
                 listed.setdefault((key.resource, _listed_scope(key, entry)), {})[metric] = None
     external: dict[str, ExternalEntry] = {}
-    for count, (rule, series, metric) in enumerate(_named(ruleset.external, memory, reserved, refused), 1):
+    for count, (rule, series, metric) in enumerate(_named(ruleset.external, memory, reserved, refused, unwritable), 1):
         if count % _NAMED_STEP == 0:
             yield
         if metric is None:
@@ -196,7 +210,7 @@ def building(
         _note_collision(collisions, metric, external.get(metric), found)
         external[metric] = found
     infos = yield from _infos(listed)
-    return Registry(generation, custom, external, infos, tuple(collisions), tuple(refused))
+    return Registry(generation, custom, external, infos, tuple(collisions), tuple(refused), tuple(unwritable.values()))
 
 
 def _infos(listed: Mapping[tuple[GroupResource, bool], Iterable[str]]) -> Steps[tuple[CustomMetricInfo, ...]]:
@@ -243,12 +257,24 @@ def _equal(one: Mapping[_K, _T], other: Mapping[_K, _T]) -> Steps[bool]:
 
 
 def _named(
-    rules: Iterable[Rule], memory: Memory, reserved: Collection[str], refused: dict[Refused, None]
+    rules: Iterable[Rule],
+    memory: Memory,
+    reserved: Collection[str],
+    refused: dict[Refused, None],
+    unwritable: dict[str, Unwritable],
 ) -> Iterator[tuple[Rule, SeriesInfo, str | None]]:
-    """Yield each rule's series with the metric that it makes of each, None for no metric; reserved names are noted in `refused`."""
+    """Yield each rule's series with the metric that it makes of each, None for no metric.
+
+    Reserved names are noted in `refused`, names that PromQL cannot write in `unwritable`, by rule.
+    """
     for rule in rules:
+        place = rule.config.path
         for known in memory.get(rule.config.series_query, ()):
-            metric = rule.namer.name(known.series.name)
+            name = known.series.name
+            metric = rule.namer.name(name)
+            if metric is None and not matchers.is_series_name(name) and rule.namer.rejection(name) == UNWRITABLE:
+                count, example = unwritable[place][1:] if place in unwritable else (0, name)
+                unwritable[place] = Unwritable(place, count + 1, example)
             if metric is not None and metric in reserved:
                 refused[Refused(rule.config.path, metric)] = None
                 metric = None

@@ -121,7 +121,11 @@ def compile_query(template: Template, pod_label: str, namespace_label: str) -> P
         raise UnscrapableError(f"the template uses .{foreign[0]}")
     try:
         text = template.render(
-            {"Series": separable.SERIES_SLOT, "LabelMatchers": separable.MATCHERS_SLOT, "GroupBy": pod_label}
+            {
+                "Series": separable.SERIES_SLOT,
+                "LabelMatchers": separable.MATCHERS_SLOT,
+                "GroupBy": matchers.write_label(pod_label),
+            }
         )
         expression = promql.parse(text)
     except (TemplateError, ValueError) as error:

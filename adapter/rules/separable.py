@@ -85,7 +85,7 @@ def analyse(template: Template, object_label: str, namespace_label: str, part_la
     if foreign:
         return Separability(reason=f"the template uses .{foreign[0]}")
     try:
-        group_by = object_label if part_label is None else f"{object_label},{part_label}"
+        group_by = ",".join(map(matchers.write_label, filter(None, (object_label, part_label))))
         text = template.render({"Series": SERIES_SLOT, "LabelMatchers": MATCHERS_SLOT, "GroupBy": group_by})
         expression = promql.parse(text)
     except (TemplateError, ValueError) as error:
@@ -286,7 +286,7 @@ def _label(name: str) -> str:
     """Return a label name as it stands in a grouping or matcher; names outside the classic set are quoted."""
     if SERIES_SLOT in name:
         raise NotSeparableError("<<.Series>> is part of a label's name")
-    return name if matchers.is_label_name(name) else quote(name)
+    return matchers.write_label(name)
 
 
 def _modifiers(node: Any) -> str:

@@ -4,12 +4,14 @@ Pure: series lists come in, steps come out. What the steps amount to is `verdict
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from adapter.errors import PrometheusError
 from adapter.model.metrics import SeriesInfo
+from adapter.model.quoting import quote
 from adapter.model.resources import APIResource
+from adapter.rules import matchers
 from adapter.rules.compile import Rule, Ruleset
 from adapter.rules.sketch import named_series
 
@@ -75,11 +77,10 @@ def _trace(rule: Rule, known: Sequence[SeriesInfo] | PrometheusError, metric: st
         return RuleTrace(rule, external, (), str(known), (), (), {}, (), ())
     rejected: list[Rejected] = []
     named: dict[str, tuple[SeriesInfo, ...]] = {}
-    unfiltered = replace(rule.namer, filters=())
     for series in known:
         reason = rule.namer.rejection(series.name)
         if reason is not None:
-            rejected.append(Rejected(series, reason, unfiltered.name(series.name)))
+            rejected.append(Rejected(series, reason, rule.namer.expand(series.name)))
         else:
             name = rule.namer.name(series.name)
             assert name is not None  # nothing rejected it
@@ -122,7 +123,12 @@ def _label_steps(traced: RuleTrace) -> list[str]:
 
 
 def _names(series: Sequence[SeriesInfo]) -> str:
-    return listed([f"{each.name} ({counted(each.count, 'series', 'series')})" for each in series])
+    return listed([f"{shown(each.name)} ({counted(each.count, 'series', 'series')})" for each in series])
+
+
+def shown(series: str) -> str:
+    """Return the name of a series, quoted and cut where it could be anything."""
+    return series if matchers.is_series_name(series) else quote(matchers.shorten(series))
 
 
 def listed(texts: Iterable[str]) -> str:

@@ -597,6 +597,34 @@ async def test_callers_never_see_the_query_or_the_address() -> None:
         assert not re.search("secret|hits", caught.value.message)
 
 
+INSERTING = """
+rules:
+- seriesQuery: s
+  resources: {template: <<.Resource>>}
+  metricsQuery: sum(<<.Series>>{pod="<<.LabelValuesByName.pod>>"}) by (<<.GroupBy>>)
+"""
+
+
+async def test_the_name_of_an_object_in_a_path_cannot_change_a_query() -> None:
+    hostile = "/namespaces/web/pods/a%22%7D%20or%20secret%7Bnamespace=%22bank/hits"
+    async with world(INSERTING, answer=lambda _: vector(({"pod": "a"}, 1.0)), lists=SERIES) as here:
+        with pytest.raises(NotFoundError):
+            await custom(here, hostile)
+        assert here.querier.asked == []
+        assert await custom(here, "/namespaces/web/pods/a/hits") == {"a": 1000}
+        assert here.querier.asked == ['sum(hits{pod="a"}) by (pod)']
+
+
+async def test_a_series_whose_name_is_a_query_is_not_served() -> None:
+    hostile = 'label_replace(balance{namespace="bank"},"pod","a","","") or app'
+    rules = RULES + "  name: {as: hits}\n"
+    lists = {"s": (SeriesInfo(hostile, frozenset({"namespace", "pod"}), 1),)}
+    async with world(rules, answer=lambda _: vector(({"pod": "a"}, 1.0)), lists=lists) as here:
+        with pytest.raises(NotFoundError):
+            await custom(here, "/namespaces/web/pods/a/hits")
+        assert here.querier.asked == []
+
+
 async def test_a_cancelled_request_leaves_the_query_to_the_others() -> None:
     async with world(RULES, answer=lambda _: vector(({"pod": "a"}, 1.0)), lists=SERIES) as here:
         here.querier.gate.clear()

@@ -392,3 +392,28 @@ async def test_a_rule_that_gives_a_reserved_name_is_reported_once_and_loses(capl
         await discovery.relister.adopt(compile_text(f"rules: [{{seriesQuery: s, {TEMPLATE}, name: {{as: 'c'}}}}]"))
         assert discovery.custom() == ["c"]
         assert discovery.faults.active() == {}
+
+
+async def test_series_that_promql_cannot_write_are_left_out_and_reported_once(caplog: pytest.LogCaptureFixture) -> None:
+    hostile = 'stolen{namespace="victim"} or x\x1b['
+    async with running() as discovery:
+        discovery.lister.lists = {"s": info("a", hostile, "c.d"), "t": info("b")}
+        await discovery.relist()
+        assert discovery.custom() == ["a", "b"]
+        assert list(discovery.relister.registry.external) == ["a"]
+        text = (
+            "rules[0] leaves out 2 series names that PromQL cannot write without quotes, such as "
+            r'"stolen{namespace=\"victim\"} or x\x1b["'
+        )
+        assert discovery.faults.active() == {
+            ("series-name", "rules[0]"): text,
+            ("series-name", "externalRules[0]"): text.replace("rules", "externalRules"),
+        }
+        discovery.lister.lists = {"s": info("a", "e.f", hostile), "t": info("b")}
+        await discovery.relist()
+        told = [record.message for record in caplog.records if record.levelno == logging.WARNING]
+        assert told == ["series left out", "series left out"]
+        discovery.lister.lists = {"s": info("a"), "t": info("b")}
+        await discovery.relist()
+        await discovery.relist()  # a name is forgotten when it was missing twice
+        assert discovery.faults.active() == {}

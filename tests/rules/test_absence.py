@@ -73,6 +73,17 @@ CASES: dict[str, tuple[str, str, Known, Known, Sequence[str], str]] = {
         (),
         "rules[0] drops the series http_old_hits by seriesFilters isNot ^http_old: change that, or add a rule that takes the series",
     ),
+    "a name that PromQL cannot write": (
+        f"rules: [{{seriesQuery: a, name: {{matches: '^http[.](.*)$'}}, {POD}}}]",
+        "hits",
+        {"a": (*seen("http.misses", "pod"), *seen("http.hits", "pod"))},
+        {},
+        (),
+        (
+            'rules[0] leaves out the series "http.hits", because it has a name that PromQL cannot write without quotes: '
+            "rename it when it is scraped (metric_relabel_configs), or by a recording rule"
+        ),
+    ),
     "dropped by its name": (
         f"rules: [{{seriesQuery: a, name: {{matches: '^http_(.*)$'}}, {POD}}}]",
         "up",

@@ -424,6 +424,36 @@ OF_SERIES = {
             )
         ],
     ),
+    "names that PromQL cannot write": (
+        f"seriesQuery: hits, {GOOD}",
+        (*SEEN, SeriesInfo('x or y\x1b["', frozenset({"namespace", "pod"}), 1)),
+        False,
+        [
+            (
+                "rules[0].seriesQuery",
+                "",
+                (
+                    '1 series name is left out, such as "x or y\\x1b[\\"": expected names that PromQL can write without quotes, '
+                    "of letters, digits, underscores and colons"
+                ),
+            )
+        ],
+    ),
+    "no name that PromQL can write": (
+        f"seriesQuery: hits, {GOOD}",
+        (SeriesInfo("a.b", frozenset(), 1), SeriesInfo("c.d", frozenset(), 1)),
+        False,
+        [
+            (
+                "rules[0].seriesQuery",
+                "",
+                (
+                    '2 series names are left out, such as "a.b": expected names that PromQL can write without quotes, of '
+                    "letters, digits, underscores and colons"
+                ),
+            )
+        ],
+    ),
     "a label that is nowhere": (
         f"seriesQuery: hits, resources: {{overrides: {{namespace: {{resource: namespace}}, instance: {{resource: node}}}}}}, {SUM}",
         SEEN,

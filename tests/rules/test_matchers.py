@@ -21,7 +21,7 @@ REQUIREMENTS = {
     "does not exist": ("!k", 'k=""'),
     "sorted by key": ("z=1,a=2,m", 'a="2",m!="",z="1"'),
     "the same key twice gives two": ("k=a,k!=b", 'k="a",k!="b"'),
-    "a key that Prometheus refuses is copied": ("app.io/name=a", 'app.io/name="a"'),
+    "a key that is no label name of PromQL is quoted": ("app.io/name=a", '"app.io/name"="a"'),
     "dots are not escaped": ("v in (1.2)", 'v=~"1.2"'),
     "nothing": ("", ""),
 }

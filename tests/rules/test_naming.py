@@ -70,8 +70,38 @@ NAMES = {
 
 @pytest.mark.parametrize(("matches", "expansion", "series", "expected"), NAMES.values(), ids=NAMES)
 def test_name(matches: str, expansion: str, series: str, expected: str) -> None:
-    assert namer(matches, expansion).name(series) == expected
-    assert namer(matches, expansion).rejection(series) is None
+    assert namer(matches, expansion).expand(series) == expected
+
+
+UNWRITABLE = [
+    "",
+    "a.b",
+    "a b",
+    "1a",
+    "é",
+    "a{}",
+    'a{x="y"} or b',
+    "a\n",
+    "a#",
+    "a-b",
+    '"a"',
+    "NaN",
+    "inf",
+    "bool",
+    "ON",
+]
+
+
+@pytest.mark.parametrize("series", UNWRITABLE)
+def test_a_series_that_promql_reads_as_something_else_is_not_taken(series: str) -> None:
+    assert namer("", "").name(series) is None
+    assert namer("", "").rejection(series) == naming.UNWRITABLE
+
+
+@pytest.mark.parametrize("series", ["a", "_", ":", "A_9:b", "or", "nan_", "info"])
+def test_a_legacy_name_is_taken(series: str) -> None:
+    assert namer("", "").name(series) == series
+    assert namer("", "").rejection(series) is None
 
 
 REJECTED = {
