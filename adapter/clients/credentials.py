@@ -6,6 +6,9 @@ a renewal that fails keeps the old credentials, for the API server is the judge 
 """
 
 import asyncio
+import atexit
+import os
+import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -13,7 +16,7 @@ import aiohttp
 import yaml
 from kubernetes_asyncio import config
 from kubernetes_asyncio.client import Configuration
-from kubernetes_asyncio.config import ConfigException, incluster_config
+from kubernetes_asyncio.config import ConfigException, incluster_config, kube_config
 from kubernetes_asyncio.config.incluster_config import InClusterConfigLoader
 
 from adapter import errors
@@ -40,6 +43,27 @@ _UNUSABLE = (
     RuntimeError,
 )
 """What kubernetes-asyncio raises for a kubeconfig it cannot use: its own exception, and whatever the place happens to give."""
+
+
+def _write_temporary_file(holder: kube_config.FileOrData, content: str | bytes) -> str:
+    """Return the name of a file with `content`, the same for equal contents; it is removed when the process ends.
+
+    Stands in for a method of kubernetes-asyncio (36.1) that never closes the descriptor of `mkstemp`: one for each inline
+    `*-data` field, and one more whenever an exec plugin returns another certificate.
+    """
+    written = kube_config._temp_files  # noqa: SLF001
+    name = written.get(str(content))
+    if name is None:
+        if not written:
+            atexit.register(kube_config._cleanup_temp_files)  # noqa: SLF001
+        descriptor, name = tempfile.mkstemp(dir=holder._temp_file_path)  # noqa: SLF001
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
+        written[str(content)] = name
+    return name
+
+
+kube_config.FileOrData._create_temp_file_with_content = _write_temporary_file  # type: ignore[method-assign, assignment]  # noqa: SLF001
 
 
 async def load_configuration(

@@ -1,5 +1,6 @@
 """Kubeconfig files, service accounts, and their renewal."""
 
+import base64
 import json
 import sys
 from collections.abc import Mapping
@@ -172,3 +173,41 @@ async def test_service_account(
         clock.advance(credentials.RENEWAL_SECONDS)
         assert await credentials.fetch_authorization(configuration) == expected
         assert bool(faults.active()) is not bool(text)
+
+
+@pytest.mark.parametrize("source", ["inline", "exec"])
+async def test_inline_certificates_leave_no_file_open(
+    source: str, tmp_path: Path, clock: FakeClock, faults: FaultLog
+) -> None:
+    opened = count_open_files()
+    for number in range(20):
+        certificate, key, authority = f"certificate {number}", f"key {number}", f"authority {number}"
+        user: dict[str, Any] = {"client-certificate-data": encode(certificate), "client-key-data": encode(key)}
+        if source == "exec":
+            status = {"clientCertificateData": certificate, "clientKeyData": key}
+            answer = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status}
+            plugin = {"apiVersion": answer["apiVersion"], "command": "echo", "args": [json.dumps(answer)]}
+            user = {"exec": plugin}
+        path = write_kubeconfig(
+            tmp_path / "config", user, server="https://127.0.0.1:1", **{"certificate-authority-data": encode(authority)}
+        )
+        configuration = await credentials.load_configuration(path, clock, faults)
+        files = (configuration.cert_file, configuration.key_file, configuration.ssl_ca_cert)
+        assert [read(file) for file in files] == [(certificate, 0o600), (key, 0o600), (authority, 0o600)]
+        again = await credentials.load_configuration(path, clock, faults)
+        assert (again.cert_file, again.key_file, again.ssl_ca_cert) == files
+    assert count_open_files() < opened + 20
+
+
+def count_open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def read(file: str | None) -> tuple[str, int]:
+    """Return text and mode."""
+    path = Path(str(file))
+    return path.read_text(), path.stat().st_mode & 0o777
+
+
+def encode(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
