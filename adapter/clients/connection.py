@@ -4,7 +4,7 @@ Used by the query client and by discovery's worker process, so that both connect
 prometheus-adapter's: a CA file means that CA alone and no proxy from the environment, and wins over both sources of cluster
 credentials; else those credentials' own CA; else the system's CAs. An explicit Authorization header beats what the URL
 carries, which beats a token, which beats basic authentication. What is ours: token and password files are read again when
-they change.
+they change; so are the files of TLS (`clienttls`).
 """
 
 import base64
@@ -12,7 +12,6 @@ import ipaddress
 import logging
 import posixpath
 import re
-import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -181,28 +180,6 @@ class Connection:
             headers["Authorization"] = value
         return headers
 
-    def ssl_context(self) -> ssl.SSLContext:
-        """Return the client's TLS context; raises `InputError` for files that are not what they should be."""
-        trust = self.trust
-        try:
-            context = ssl.create_default_context(cafile=trust.ca_file or None)
-        except OSError as error:  # SSLError is one
-            raise _refuse(
-                "--prometheus-ca-file", trust.ca_file, f"a file of PEM certificates ({_reason(error)})"
-            ) from error
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # Go does not ask for it, and private CAs do not meet it
-        if not trust.verify:
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
-        if trust.cert_file:
-            try:
-                context.load_cert_chain(trust.cert_file, trust.key_file)
-            except OSError as error:
-                expected = f"a PEM certificate and its key in {trust.key_file} ({_reason(error)})"
-                raise _refuse("--prometheus-client-tls-cert-file", trust.cert_file, expected) from error
-        return context
-
 
 async def open_connection(settings: PrometheusSettings, clock: Clock, faults: FaultLog) -> Connection:
     """Resolve the settings; files are read now. Raises `InputError` with the flag of what cannot be used."""
@@ -321,10 +298,6 @@ def _basic(text: str) -> str:
     if ":" not in text or not text.isprintable():
         raise ValueError("a file that holds one line, user:password")
     return "Basic " + base64.b64encode(text.encode()).decode()
-
-
-def _reason(error: OSError) -> str:
-    return (error.strerror or str(error))[:200]
 
 
 def _refuse(flag: str, value: str, expected: str) -> InputError:

@@ -212,6 +212,8 @@ def list_series(session: Session, request: WorkerRequest, selector: str) -> list
         raise map_error(error) from error
     except PrometheusApiClientException as error:
         raise PrometheusError("status", envelope.shorten(str(error))) from error
+    except OSError as error:  # requests' own word for files of TLS that it cannot read, such as half-written ones
+        raise PrometheusError("unreachable", envelope.shorten(error.strerror or str(error))) from error
     return found
 
 

@@ -8,7 +8,6 @@ Prometheus had closed before it arrived.
 
 import asyncio
 import logging
-import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
@@ -19,6 +18,7 @@ from aiohttp import http_exceptions
 from yarl import URL
 
 from adapter.clients import connection, envelope, target
+from adapter.clients.clienttls import FollowedTLS
 from adapter.clients.connection import Connection, PrometheusSettings
 from adapter.errors import PrometheusError
 from adapter.model.clock import Clock
@@ -58,7 +58,7 @@ class PrometheusClient:
         self,
         origin: Connection,
         session: aiohttp.ClientSession,
-        tls: ssl.SSLContext,
+        tls: FollowedTLS,
         clock: Clock,
         monitoring: Monitoring,
     ) -> None:
@@ -78,7 +78,7 @@ class PrometheusClient:
     async def open(cls, settings: PrometheusSettings, clock: Clock, monitoring: Monitoring, faults: FaultLog) -> Self:
         """Return a client; files are read now, Prometheus is not asked. Raises `errors.InputError` for unusable settings."""
         origin = await connection.open_connection(settings, clock, faults)
-        tls = origin.ssl_context()
+        tls = FollowedTLS(origin.trust, clock, faults)
         trace = aiohttp.TraceConfig()
         trace.on_connection_reuseconn.append(_note_reuse)
         session = aiohttp.ClientSession(
@@ -167,7 +167,7 @@ class PrometheusClient:
             URL(request.url, encoded=True),
             data=request.body,
             headers=headers,
-            ssl=self._tls,
+            ssl=self._tls.context(),
             server_hostname=self.origin.trust.server_name or None,
             proxy=self.origin.proxy or None,
             max_redirects=_MAX_REDIRECTS,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from adapter.clients import connection
+from adapter.clients import clienttls, connection
 from adapter.clients.connection import PrometheusSettings
 from adapter.clients.target import Trust
 from adapter.errors import InputError
@@ -172,7 +172,7 @@ async def test_files_of_trust_that_are_refused(
     async def refused(**files: str) -> str:
         origin = await connection.open_connection(PrometheusSettings("https://p", **files), clock, faults)  # type: ignore[arg-type]  # a table of settings
         with pytest.raises(InputError) as caught:
-            origin.ssl_context()
+            clienttls.build(origin.trust)
         return caught.value.faults[0].path
 
     assert await refused(ca_file=str(broken)) == "--prometheus-ca-file"
@@ -231,7 +231,7 @@ async def test_what_else_a_kubeconfig_says_of_the_connection(
     origin = await connection.open_connection(PrometheusSettings("https://p", kubeconfig=file), clock, faults)
     assert origin.proxy == "http://proxy:1"
     assert (await origin.request_headers())["Authorization"] == basic("me:secret")
-    assert origin.ssl_context().verify_mode == ssl.CERT_NONE
+    assert clienttls.build(origin.trust).verify_mode == ssl.CERT_NONE
 
 
 async def test_a_ca_file_wins_over_the_clusters_credentials_silently(

@@ -267,6 +267,35 @@ async def test_trust(start_scripted: Start, authority: Authority, other_authorit
         assert "0x" not in refusal.text
 
 
+async def test_each_run_reads_the_files_of_trust_as_they_are(
+    start_scripted: Start, authority: Authority, other_authority: Authority, tmp_path: Path
+) -> None:
+    server = await start_scripted(authority.server_context(client_certificates=True))
+    server.answer(200, series(UP))
+    files = [tmp_path / name for name in ("ca.crt", "tls.crt", "tls.key")]
+    trust = Trust(str(files[0]), str(files[1]), str(files[2]))
+
+    async def ask(ca: bytes, certificate: bytes, key: bytes) -> WorkerLine:
+        for file, content in zip(files, (ca, certificate, key), strict=True):
+            file.write_bytes(content)
+        (line,) = await run_worker(request_to(server.url, "x", trust=trust))
+        return line
+
+    pair = authority.issue()
+    good = [file.read_bytes() for file in (authority.file, pair.certificate, pair.key)]
+    assert (await ask(*good)).done
+    assert (await ask(other_authority.file.read_bytes(), *good[1:])).kind == "unreachable"
+    for place, content in enumerate(good):
+        broken = [*good]
+        broken[place] = content[: len(content) // 2]
+        assert (await ask(*broken)).kind == "unreachable"
+    files[0].unlink()
+    (line,) = await run_worker(request_to(server.url, "x", trust=trust))
+    assert line.kind == "unreachable"
+    assert "ca.crt" in line.text
+    assert (await ask(*good)).done
+
+
 async def test_another_name_in_the_servers_certificate(start_scripted: Start, authority: Authority) -> None:
     server = await start_scripted(authority.server_context(authority.issue("prometheus.example")))
     server.answer(200, series(UP))

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import http_exceptions, web
 from yarl import URL
 
-from adapter.clients import envelope, prometheus
+from adapter.clients import clienttls, envelope, prometheus
 from adapter.clients.prometheus import PrometheusClient, PrometheusSettings
 from adapter.errors import PrometheusError
 from adapter.model.metrics import HISTOGRAM, QueryResult, Sample
@@ -646,7 +646,7 @@ async def test_a_client_certificate_is_shown(start_scripted: Start, open_client:
 
 async def test_tls_older_than_1_2_is_refused(open_client: Open, authority: Authority) -> None:
     client = await open_client("https://127.0.0.1", ca_file=str(authority.file))
-    assert client.origin.ssl_context().minimum_version == ssl.TLSVersion.TLSv1_2
+    assert clienttls.build(client.origin.trust).minimum_version == ssl.TLSVersion.TLSv1_2
 
 
 async def test_a_proxy_from_the_environment_is_asked(
