@@ -117,12 +117,20 @@ class PrometheusError(SourceError):
     answer), ``type`` (a result that is neither vector nor scalar; `result_type` says which), ``size`` (larger
     than allowed), ``partial`` (the answer came with a warning), ``busy`` (it was not asked, because too many
     questions wait for it) and ``worker`` (the process that reads series lists ended before its time).
+
+    `url` is what was asked, without user, password and query parameters; "" where the failure is not one of the server. It is
+    part of the text, which goes to logs and the command line and never to callers of the API.
     """
 
-    def __init__(self, kind: str, message: str, result_type: str = "") -> None:
+    def __init__(self, kind: str, message: str, result_type: str = "", url: str = "") -> None:
         self.kind = kind
+        self.message = message
         self.result_type = result_type
+        self.url = url
         super().__init__(message)
+
+    def __str__(self) -> str:
+        return f"{self.url}: {self.message}" if self.url else self.message
 
 
 class KubernetesError(SourceError):

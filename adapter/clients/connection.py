@@ -266,7 +266,9 @@ def _split_url(url: str) -> SplitResult:
     except ValueError:
         usable = False
     if not usable or re.search(r"[\x00-\x20]", url):
-        raise _refuse("--prometheus-url", repr(url), "http://host[:port][/path] or https://...")
+        # neither user and password nor query parameters, which may hold a token
+        shown = re.sub(r"^(\w+://)?.*@", r"\1", url.partition("?")[0], flags=re.DOTALL)
+        raise _refuse("--prometheus-url", repr(shown), "http://host[:port][/path] or https://...")
     return split
 
 

@@ -33,6 +33,8 @@ TIMEOUT_SECONDS = 60.0
 
 _CONNECTIONS = 4  # lists read at once: each costs Prometheus a look at all its matching series
 
+_NOT_OF_THE_SERVER = frozenset({"query", "worker"})  # kinds of failure that another URL would not mend
+
 _LINE = msgspec.json.Decoder(WorkerLine)
 
 
@@ -86,7 +88,11 @@ class SeriesLister:
             self._origin.authorization.refuse()
         self._monitoring.discovery_bytes.set(collected.size)
         self._monitoring.discovery_worker_memory.set(collected.peak)
-        return {selector: collected.results.get(selector, ending) for selector in wanted}
+        found = {selector: collected.results.get(selector, ending) for selector in wanted}
+        for each in found.values():
+            if isinstance(each, PrometheusError) and each.kind not in _NOT_OF_THE_SERVER:
+                each.url = self._origin.target.shown(serieswire.ENDPOINT)
+        return found
 
     async def _run(self, request: bytes, collected: "_Collected") -> PrometheusError:
         """Run a worker to its end or to the deadline; return the error of the selectors it said nothing final about."""

@@ -30,13 +30,14 @@ from prometheus_api_client.prometheus_connect import PrometheusConnect
 from requests.adapters import HTTPAdapter
 from urllib3.util.retry import Retry
 
-from adapter.clients import envelope, pieces, serieswire
+from adapter.clients import envelope, hints, pieces, serieswire
 from adapter.clients.serieswire import WorkerLine, WorkerRequest
 from adapter.errors import PrometheusError
 from adapter.model.metrics import SeriesInfo
 
 _CHUNK = 256 * 1024
 _REFUSAL_BYTES = 64 * 1024
+_BEGINNING = 1024  # bytes of an answer that say what it is
 _SHAPES = 1000  # sets of label names remembered of one name, only to be quicker
 _NICE = 10  # queries are answered first
 
@@ -119,9 +120,11 @@ class SeriesResponse:
         tally = Tally()
         cutter = pieces.Cutter(pieces.SERIES, _CHUNK)
         size = 0
+        beginning = b""
         with self._response:
             for chunk in self._response.iter_content(_CHUNK):
                 size += len(chunk)
+                beginning = beginning or chunk[:_BEGINNING]
                 if size > self._max_bytes:
                     text = f"the series list is larger than {self._max_bytes} bytes (--discovery-max-bytes)"
                     raise PrometheusError("size", text)
@@ -130,7 +133,10 @@ class SeriesResponse:
                     tally.add(_decode(_SERIES, piece))
         self._note_size(size)
         rest = cutter.finish()
-        ending = _decode(_ENDING, rest)
+        try:
+            ending = _decode(_ENDING, rest)
+        except PrometheusError as error:
+            raise PrometheusError(error.kind, hints.of_body(error.message, beginning)) from error
         if ending.status == "error":
             raise envelope.refuse_body(200, rest)
         if ending.data is None:
@@ -234,7 +240,9 @@ def map_error(error: requests.RequestException) -> PrometheusError:
     text = (isinstance(cause, OSError) and cause.strerror) or str(cause)
     if isinstance(cause, TimeoutError):
         return PrometheusError("timeout", "no answer in time")
-    if isinstance(error, requests.exceptions.SSLError):
+    if isinstance(cause, ssl.SSLError):
+        text = hints.of_tls(cause)
+    elif isinstance(error, requests.exceptions.SSLError):
         text = f"certificate not accepted: {cause}"
     return PrometheusError(kind, envelope.shorten(text))
 

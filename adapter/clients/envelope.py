@@ -11,7 +11,7 @@ from typing import Annotated, NamedTuple, TypeVar
 
 import msgspec
 
-from adapter.clients import pieces
+from adapter.clients import hints, pieces
 from adapter.errors import PrometheusError
 from adapter.model import gofloats
 from adapter.model.metrics import HISTOGRAM, QueryResult, Sample
@@ -187,7 +187,7 @@ def refuse_body(status: int, body: bytes) -> PrometheusError:
     except PrometheusError as error:
         if error.kind != "decode":
             return error
-    return PrometheusError("status", f"HTTP status {status}")
+    return PrometheusError("status", hints.of_status(status, body))
 
 
 def _raise_error(envelope: _Envelope) -> None:

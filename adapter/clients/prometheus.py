@@ -8,6 +8,7 @@ Prometheus had closed before it arrived.
 
 import asyncio
 import logging
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
@@ -17,7 +18,7 @@ import aiohttp
 from aiohttp import http_exceptions
 from yarl import URL
 
-from adapter.clients import connection, envelope, target
+from adapter.clients import connection, envelope, hints, target
 from adapter.clients.clienttls import FollowedTLS
 from adapter.clients.connection import Connection, PrometheusSettings
 from adapter.errors import PrometheusError
@@ -34,6 +35,9 @@ _KEEP_ALIVE_SECONDS = 90.0  # as Go's transport; Prometheus itself closes after 
 
 SMALL_ANSWER = 1024 * 1024
 """Bytes of memory that an answer may take however large the others are that are being read."""
+
+_BEGINNING = 1024  # bytes of an answer that say what it is
+_OF_THE_QUERY = frozenset({"query", "type"})  # kinds of failure that no other server would mend
 
 _log = logging.getLogger(__name__)
 
@@ -104,6 +108,10 @@ class PrometheusClient:
             async with self._slot():
                 left = self._settings.request_timeout - (self._clock.monotonic() - started)
                 answer = await self._attempt(promql, time, min(self._settings.attempt_timeout, left), most)
+        except PrometheusError as error:
+            if error.kind not in _OF_THE_QUERY:
+                error.url = self.origin.target.shown(ENDPOINT)
+            raise
         finally:
             self._monitoring.query_duration.observe(self._clock.monotonic() - started)
         if answer.warnings:
@@ -177,7 +185,7 @@ class PrometheusClient:
             if response.status not in envelope.ENVELOPE_STATUSES:
                 if response.status == 401:
                     self.origin.authorization.refuse()
-                raise PrometheusError("status", f"HTTP status {response.status}")
+                raise PrometheusError("status", hints.of_status(response.status))
             return await self._read(response, most)
 
     async def _read(self, response: aiohttp.ClientResponse, most: int | None) -> envelope.Answer:
@@ -186,9 +194,11 @@ class PrometheusClient:
             raise envelope.too_large(limit)
         decoder = envelope.AnswerDecoder(most, limit)
         held = size = 0
+        beginning = b""
         try:
             async for chunk in response.content.iter_any():
                 size += len(chunk)
+                beginning = beginning or chunk[:_BEGINNING]
                 if size > limit:
                     raise envelope.too_large(limit)
                 decoder.feed(chunk)
@@ -203,7 +213,9 @@ class PrometheusClient:
             while decoder.drop():  # noqa: ASYNC110 - nothing to wait for: others run while a long answer is freed
                 await asyncio.sleep(0)
             if error.kind == "decode" and response.status >= 400:  # a page of something in front of Prometheus
-                raise PrometheusError("status", f"HTTP status {response.status}") from error
+                raise PrometheusError("status", hints.of_status(response.status, beginning)) from error
+            if error.kind == "decode":
+                raise PrometheusError("decode", hints.of_body(error.message, beginning)) from error
             raise
         finally:
             self._reading -= held
@@ -252,15 +264,15 @@ def map_error(error: Exception) -> PrometheusError:
             kind = "timeout"
         case aiohttp.ClientConnectorCertificateError():
             text = f"certificate not accepted: {error.certificate_error}"
+        case aiohttp.ClientConnectorError(os_error=ssl.SSLError() as reason):
+            text = hints.of_tls(reason)
         case aiohttp.ClientHttpProxyError():
             text = f"the proxy answered HTTP status {error.status}"
         case aiohttp.ClientConnectorError():
             text = f"cannot connect: {error.os_error.strerror or error.os_error}"
         case aiohttp.TooManyRedirects() | aiohttp.InvalidURL() | aiohttp.NonHttpUrlClientError():
             kind, text = "status", "redirected too often or to nowhere"
-        case aiohttp.ClientResponseError():
-            kind, text = "status", f"not an answer of HTTP: {error.message}"
-        case http_exceptions.HttpProcessingError():
+        case aiohttp.ClientResponseError() | http_exceptions.HttpProcessingError():
             kind, text = "status", f"not an answer of HTTP: {error.message}"
         case aiohttp.ServerDisconnectedError():
             text = "the connection was closed before the answer"

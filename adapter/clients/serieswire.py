@@ -5,6 +5,8 @@ import msgspec
 from adapter.clients.target import Target, Trust
 from adapter.model.metrics import SeriesInfo
 
+ENDPOINT = "/api/v1/series"
+
 MODULE = "adapter.clients.discovery_worker"
 
 LINE_BYTES = 256 * 1024

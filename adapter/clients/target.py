@@ -42,6 +42,10 @@ class Target(msgspec.Struct, frozen=True):
         url = f"{self.base}{endpoint}?{query}" if query else f"{self.base}{endpoint}"
         return Request("POST", url, _encode(params).encode())
 
+    def shown(self, endpoint: str) -> str:
+        """Return the URL of an endpoint for people: without query parameters, which may hold a token."""
+        return f"{self.base}{endpoint}"
+
 
 class Trust(msgspec.Struct, frozen=True):
     """Whom the server must be signed by and what we show it: files, or "" for the system's CAs and for no certificate.

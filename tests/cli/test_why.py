@@ -484,7 +484,7 @@ async def test_a_prometheus_that_does_not_answer(run: Run) -> None:
     checked = await run("--why=load", "--prometheus-url=http://127.0.0.1:1")
     assert checked.status == 1
     assert checked.conclusion == (
-        "no series could be read (Connection refused): check the address of Prometheus, and that it is up"
+        "no series could be read (http://127.0.0.1:1/api/v1/series: Connection refused): check the address of Prometheus, and that it is up"
     )
     assert checked.err.startswith("fastpath check: Prometheus cannot be asked: ")
 
@@ -609,7 +609,9 @@ async def test_the_real_cpu_and_memory(run: Run, tmp_path: Path) -> None:
     assert documents[3]["refused"].startswith("bad_data: ")
     checked = await run("--prometheus-url=http://127.0.0.1:1")
     assert checked.status == 1
-    assert checked.err.startswith("fastpath check: Prometheus cannot be asked: cannot connect: ")
+    assert checked.err.startswith(
+        "fastpath check: Prometheus cannot be asked: http://127.0.0.1:1/api/v1/query: cannot connect: "
+    )
     assert checked.err.count("\n") == 1
 
 

@@ -50,6 +50,24 @@ async def test_urls_that_are_refused(url: str, clock: FakeClock, faults: FaultLo
     assert [fault.path for fault in caught.value.faults] == ["--prometheus-url"]
 
 
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("htps://me:secret@p:9090/x?token=secret", "htps://p:9090/x"),
+        ("me:secret@p:9090", "p:9090"),
+        ("http://me:se@cret@p:port", "http://p:port"),
+        ("http://me:secret@p\n:9090", "http://p\n:9090"),
+        ("p:9090?token=secret", "p:9090"),
+    ],
+)
+async def test_a_url_that_is_refused_is_shown_without_secrets(
+    url: str, shown: str, clock: FakeClock, faults: FaultLog
+) -> None:
+    with pytest.raises(InputError) as caught:
+        await connection.open_connection(PrometheusSettings(url=url), clock, faults)
+    assert [fault.value for fault in caught.value.faults] == [repr(shown)]
+
+
 def basic(text: str) -> str:
     return "Basic " + base64.b64encode(text.encode()).decode()
 

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from adapter.clients import connection, discovery_worker, serieswire
+from adapter.clients import connection, discovery_worker, hints, serieswire
 from adapter.clients.connection import PrometheusSettings
 from adapter.clients.discovery import SeriesLister
 from adapter.clients.discovery_worker import Tally
@@ -218,6 +218,27 @@ async def test_a_slow_answer(scripted: Scripted) -> None:
     scripted.respond = respond
     (line,) = await run_worker(request_to(scripted.url, "x", timeout=0.1))
     assert (line.kind, line.text) == ("timeout", "no answer in time")
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind", "text"),
+    [
+        (200, "<html>", "decode", f"not JSON: {hints.NO_API}"),
+        (200, "", "decode", f"not JSON: {hints.NO_API}"),
+        (200, '{"status":', "decode", "not a list of series: Input data was truncated"),
+        (404, "404 page not found", "status", f"HTTP status 404: {hints.NO_API}"),
+        (400, "Client sent an HTTP request to an HTTPS server.\n", "status", hints.ONLY_TLS),
+    ],
+)
+async def test_another_server_at_the_address(status: int, body: str, kind: str, text: str, scripted: Scripted) -> None:
+    scripted.answer(status, body)
+    (line,) = await run_worker(request_to(scripted.url, "x"))
+    assert (line.kind, line.text) == (kind, text)
+
+
+async def test_a_server_without_tls(scripted: Scripted) -> None:
+    (line,) = await run_worker(request_to(scripted.url.replace("http://", "https://"), "x"))
+    assert (line.kind, line.text) == ("unreachable", hints.NO_TLS)
 
 
 async def test_nobody_there() -> None:
@@ -428,7 +449,7 @@ async def test_the_deadline_keeps_what_was_complete(scripted: Scripted, make_lis
     found = await lister.series(["slow", "quick"], WALL)
     slow = found["slow"]
     assert isinstance(slow, PrometheusError)
-    assert (slow.kind, str(slow)) == ("timeout", "no series list in 3 s")
+    assert (slow.kind, str(slow)) == ("timeout", f"{scripted.url}/api/v1/series: no series list in 3 s")
     assert found["quick"] == (SeriesInfo("up", frozenset({"job", "pod"}), 1),)
     assert not child_processes()
 
@@ -555,4 +576,4 @@ async def test_a_real_prometheus(prometheus_server: PrometheusFactory, make_list
     await asyncio.to_thread(server.kill)
     (error,) = (await lister.series(["up"], WALL)).values()
     assert isinstance(error, PrometheusError)
-    assert (error.kind, str(error)) == ("unreachable", "Connection refused")
+    assert (error.kind, str(error)) == ("unreachable", f"{server.url}/api/v1/series: Connection refused")

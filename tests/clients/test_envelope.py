@@ -224,7 +224,7 @@ def test_any_input_is_an_answer_or_our_error(body: bytes) -> None:
             "bad_data: invalid parameter",
         ),
         (503, b"no healthy upstream", "status", "HTTP status 503"),
-        (404, b"", "status", "HTTP status 404"),
+        (502, b"", "status", "HTTP status 502"),
         (400, b'{"status":"success"}', "status", "HTTP status 400"),
     ],
 )

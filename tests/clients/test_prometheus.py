@@ -10,7 +10,7 @@ import pytest
 from aiohttp import http_exceptions, web
 from yarl import URL
 
-from adapter.clients import clienttls, envelope, prometheus
+from adapter.clients import clienttls, envelope, hints, prometheus
 from adapter.clients.prometheus import PrometheusClient, PrometheusSettings
 from adapter.errors import PrometheusError
 from adapter.model.metrics import HISTOGRAM, QueryResult, Sample
@@ -41,7 +41,7 @@ async def open_client(clock: FakeClock, monitoring: Monitoring, faults: FaultLog
 async def refused(asked: Awaitable[object]) -> tuple[str, str]:
     with pytest.raises(PrometheusError) as caught:
         await asked
-    return caught.value.kind, str(caught.value)
+    return caught.value.kind, caught.value.message
 
 
 async def test_a_query_by_get(scripted: Scripted, open_client: Open) -> None:
@@ -112,7 +112,7 @@ async def test_statuses_whose_bodies_are_answers(status: int, scripted: Scripted
     assert (await (await open_client(scripted.url)).query("up", WALL)).samples == []
 
 
-@pytest.mark.parametrize("status", [401, 403, 404, 405, 414, 429, 500, 502, 504])
+@pytest.mark.parametrize("status", [401, 403, 405, 414, 429, 500, 502, 504])
 async def test_statuses_whose_bodies_are_not_read(status: int, scripted: Scripted, open_client: Open) -> None:
     scripted.answer(status, json.dumps(EMPTY_VECTOR))
     assert await refused((await open_client(scripted.url)).query("up", WALL)) == ("status", f"HTTP status {status}")
@@ -125,7 +125,15 @@ async def test_statuses_whose_bodies_are_not_read(status: int, scripted: Scripte
         (200, '{"status":"error","errorType":"execution","error":"late"}', ("query", "execution: late")),
         (503, '{"status":"error","errorType":"timeout","error":"late"}', ("timeout", "timeout: late")),
         (503, "no healthy upstream", ("status", "HTTP status 503")),
-        (204, "", ("decode", "not an answer of Prometheus: Input data was truncated")),
+        (200, "{", ("decode", "not an answer of Prometheus: Input data was truncated")),
+        (204, "", ("decode", f"not JSON: {hints.NO_API}")),
+        (200, "<html>", ("decode", f"not JSON: {hints.NO_API}")),
+        (200, "[1]", ("decode", f"not JSON: {hints.NO_API}")),
+        (404, "404 page not found", ("status", f"HTTP status 404: {hints.NO_API}")),
+        (400, "Client sent an HTTP request to an HTTPS server.\n", ("status", hints.ONLY_TLS)),
+        (400, "<center>The plain HTTP request was sent to HTTPS port</center>", ("status", hints.ONLY_TLS)),
+        (400, "You're speaking plain HTTP to an SSL-enabled server port.", ("status", hints.ONLY_TLS)),
+        (400, "bad", ("status", "HTTP status 400")),
     ],
 )
 async def test_errors_of_prometheus(
@@ -608,6 +616,23 @@ def test_every_exception_of_aiohttp_is_mapped(kind: type[Exception]) -> None:
     assert (error.kind == "timeout") == issubclass(kind, TimeoutError)
 
 
+async def test_a_failure_names_what_was_asked_without_secrets(open_client: Open) -> None:
+    url = "http://user:secret@127.0.0.1:1/prom/?token=secret"
+    client = await open_client(url, params=(("token", "secret"),), headers=(("X-Key", "secret"),))
+    with pytest.raises(PrometheusError) as caught:
+        await client.query("secret", WALL)
+    assert str(caught.value).startswith("http://127.0.0.1:1/prom/api/v1/query: cannot connect: ")
+    assert "secret" not in str(caught.value)
+
+
+async def test_a_refused_query_does_not_name_the_server(scripted: Scripted, open_client: Open) -> None:
+    scripted.answer(400, '{"status":"error","errorType":"bad_data","error":"parse error"}')
+    client = await open_client(scripted.url)
+    with pytest.raises(PrometheusError) as caught:
+        await client.query("(", WALL)
+    assert str(caught.value) == "bad_data: parse error"
+
+
 # -- TLS --------------------------------------------------------------------------------------------------------------
 
 
@@ -621,6 +646,18 @@ async def test_only_the_given_ca_is_trusted(
         assert kind == "unreachable"
         assert text.startswith("certificate not accepted: ")
     assert len(server.seen) == 1
+
+
+async def test_a_server_without_tls(scripted: Scripted, open_client: Open) -> None:
+    client = await open_client(scripted.url.replace("http://", "https://"))
+    assert await refused(client.query("up", WALL)) == ("unreachable", hints.NO_TLS)
+
+
+def test_a_failure_of_tls_says_which() -> None:
+    """What OpenSSL says of a handshake; its word for a plain answer depends on the version."""
+    other = ssl.SSLError(1, "[SSL: SSLV3_ALERT_HANDSHAKE_FAILURE] handshake failure")
+    assert hints.of_tls(other) == f"TLS failed: {other}"
+    assert hints.of_tls(ssl.SSLCertVerificationError("self-signed")) == "certificate not accepted: ('self-signed',)"
 
 
 async def test_the_certificate_must_name_the_host(
