@@ -63,6 +63,14 @@ class Freshness(NamedTuple):
     max_age: float
     ahead: float = 0.0
 
+    def lasts(self, took: float) -> float:
+        """Return for how many seconds after the asking an answer is used that took `took` seconds to come.
+
+        Longer than `ttl` if it took over half of that: then for as long after its arrival as it took, within `max_age`. An
+        answer slower than its TTL would else be out of date on arrival, and Prometheus would be asked without a pause.
+        """
+        return max(self.ttl, min(2 * took, self.max_age)) if self.ttl else 0.0
+
     @property
     def young(self) -> float:
         """Return how old an answer may be that is not asked anew yet."""
@@ -152,9 +160,12 @@ Key = TypeVar("Key", bound=Hashable)
 Answer = TypeVar("Answer", TextAnswer, ObjectAnswer, SweepAnswer)
 
 
-class _Kept(NamedTuple, Generic[Answer]):
+class Kept(NamedTuple, Generic[Answer]):
+    """An answer, about how many bytes it takes, and how many seconds it took to come."""
+
     answer: Answer
     weight: int
+    took: float
 
 
 class Answers(Generic[Key, Answer]):
@@ -173,7 +184,7 @@ class Answers(Generic[Key, Answer]):
         self.flying = 0
         """How many bytes the questions on their way take."""
         self._weigh = weigh
-        self._kept: ExpiringCache[Key, _Kept[Answer]] = ExpiringCache(
+        self._kept: ExpiringCache[Key, Kept[Answer]] = ExpiringCache(
             name, monitoring, room, lambda kept: kept[0].weight, clock.monotonic
         )
 
@@ -184,10 +195,15 @@ class Answers(Generic[Key, Answer]):
 
     def get(self, key: Key) -> Answer | None:
         """Return the last answer while anybody may still use it."""
-        kept = self._kept.get(key)
-        return kept[0].answer if kept else None
+        kept = self.find(key)
+        return kept.answer if kept else None
 
-    def keep(self, key: Key, answer: Answer, seconds: float) -> None:
+    def find(self, key: Key) -> Kept[Answer] | None:
+        """Return as `get`, with what is known of the answer."""
+        kept = self._kept.get(key)
+        return kept[0] if kept else None
+
+    def keep(self, key: Key, answer: Answer, seconds: float, took: float = 0.0) -> None:
         """Keep an answer until `seconds` after it was asked for, or until the one it replaces would have ended.
 
         So one who takes nothing old leaves to others what may stand in for them. An answer larger than the whole room is not kept.
@@ -196,7 +212,7 @@ class Answers(Generic[Key, Answer]):
         weight = _ANSWER_BYTES + answer.size + 2 * self._weigh(key)
         if weight <= self._kept.maxsize:
             _, end = self._kept.get(key) or (None, -math.inf)
-            self._kept[key] = (_Kept(answer, weight), max(answer.asked + seconds, end))
+            self._kept[key] = (Kept(answer, weight, took), max(answer.asked + seconds, end))
 
     def open(self, key: Key) -> asyncio.Future[Answer]:
         """Return a new flight, forgotten when it lands. What nobody may use any more is forgotten on the way."""

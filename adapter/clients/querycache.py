@@ -116,14 +116,15 @@ class QueryCache:
         takes an answer that is marked as partial.
         """
         text = Text(promql, accepts_warnings)
-        kept = self._texts.get(text)
-        age = self._clock.monotonic() - kept.asked if kept is not None else float("inf")
+        kept = self._texts.find(text)
         flight = self._texts.flights.get(text)
-        if kept is not None and age < freshness.ttl:
-            self._count("cache")
-            if age >= freshness.young and flight is None and self._may_ask_ahead():
-                self._open_text(text, freshness)
-            return kept
+        if kept is not None:
+            left = kept.answer.asked + freshness.lasts(kept.took) - self._clock.monotonic()
+            if left > 0:
+                self._count("cache")
+                if left <= freshness.ahead and flight is None and self._may_ask_ahead():
+                    self._open_text(text, freshness)
+                return kept.answer
         self._count("joined" if flight else "query")
         if flight is None and self._is_full():
             return self._stand_in(self._texts, text, freshness, _busy())
@@ -152,11 +153,11 @@ class QueryCache:
         lane = self._lanes.note(query, objects, expected, now)
         lane.freshness = freshness
         flight = self._objects.flights.get(key)
-        found = self._find(lane, objects, now, freshness.ttl)
+        found = self._find(lane, objects, now, freshness)
         if found is not None:
-            answer, source = found
+            answer, source, left = found
             self._count(source)
-            if now - answer.asked >= freshness.young and flight is None and not lane.draining and self._may_ask_ahead():
+            if left <= freshness.ahead and flight is None and not lane.draining and self._may_ask_ahead():
                 self._board(lane, objects, now)
             return answer
         self._count("joined" if flight else "query")
@@ -233,23 +234,30 @@ class QueryCache:
     def _may_ask_ahead(self) -> bool:
         return not self._is_full() and len(self._texts.flights) + len(self._objects.flights) < ASKED_AHEAD
 
-    def _find(self, lane: Lane, objects: Objects, now: float, oldest: float) -> tuple[ObjectAnswer, str] | None:
-        """Return the newest answer, if it is of less than `oldest` seconds ago, and where it was.
+    def _find(
+        self, lane: Lane, objects: Objects, now: float, freshness: Freshness
+    ) -> tuple[ObjectAnswer, str, float] | None:
+        """Return the newest answer, if it may be used still, where it was, and for how many seconds it may be used.
 
         One from a sweep is the question's own from now on.
         """
-        kept = self._objects.get((lane.query, objects))
-        swept = self._sweeps.get(lane.query)
-        if kept is not None and now - kept.asked < oldest and (swept is None or swept.asked <= kept.asked):
-            return kept, "cache"
-        if swept is None or now - swept.asked >= oldest:
+        kept = self._objects.find((lane.query, objects))
+        swept = self._sweeps.find(lane.query)
+        if kept is not None and (swept is None or swept.answer.asked <= kept.answer.asked):
+            left = kept.answer.asked + freshness.lasts(kept.took) - now
+            if left > 0:
+                return kept.answer, "cache", left
+        if swept is None:
             return None
-        answer = swept.pick(objects.namespace or "", objects.names)
-        self._keep(lane, objects, answer)
-        return answer, "sweep"
+        left = swept.answer.asked + freshness.lasts(swept.took) - now
+        if left <= 0:
+            return None
+        answer = swept.answer.pick(objects.namespace or "", objects.names)
+        self._keep(lane, objects, answer, swept.took)
+        return answer, "sweep", left
 
-    def _keep(self, lane: Lane, objects: Objects, answer: ObjectAnswer) -> None:
-        self._objects.keep((lane.query, objects), answer, max(lane.freshness))
+    def _keep(self, lane: Lane, objects: Objects, answer: ObjectAnswer, took: float) -> None:
+        self._objects.keep((lane.query, objects), answer, max(lane.freshness), took)
 
     # What follows runs in tasks of the cache.
 
@@ -262,7 +270,7 @@ class QueryCache:
         partial = partial_of([result], accepts_warnings=text.accepts_warnings)
         answer = TextAnswer(result, asked, partial=partial)
         if partial is None:
-            self._texts.keep(text, answer, max(freshness))
+            self._texts.keep(text, answer, max(freshness), self._clock.monotonic() - asked)
         flight.set_result(answer)
 
     async def _drain(self, lane: Lane) -> None:
@@ -280,7 +288,7 @@ class QueryCache:
         """Answer what the last departure, of `left`, brought along: a question may have come while its answer was on its way."""
         now = self._clock.monotonic()
         for objects, flight in list(lane.departing.items()):
-            found = self._find(lane, objects, now, lane.freshness.ttl)
+            found = self._find(lane, objects, now, lane.freshness)
             if found is not None and found[0].asked >= left:
                 flight.set_result(found[0])
                 del lane.departing[objects]
@@ -318,11 +326,12 @@ class QueryCache:
             return
         partial = partial_of(results, accepts_warnings=lane.query.rule.accepts_warnings)
         answers = SweepAnswer(placed, now, size, partial)
+        took = self._clock.monotonic() - now
         if planned[0].kind is plan.Kind.SWEEP and partial is None:
             self._sweeps.expire()
-            self._sweeps.keep(lane.query, answers, lane.freshness.ttl)
+            self._sweeps.keep(lane.query, answers, lane.freshness.lasts(took), took)
             lane.objects_seen = sum(map(len, placed.values()))
-        await self._hand_out(lane, flights, (*wanted, *riding), answers)
+        await self._hand_out(lane, flights, (*wanted, *riding), answers, took)
 
     async def _sweep(self, lane: Lane, sweep: PlannedQuery) -> QueryResult | PrometheusError | None:
         """Return what a sweep brings; None where that is too much to be read, and the lane is not swept any more."""
@@ -346,6 +355,7 @@ class QueryCache:
         flights: Mapping[Objects, asyncio.Future[ObjectAnswer]],
         questions: Iterable[Objects],
         answers: SweepAnswer,
+        took: float,
     ) -> None:
         """Keep the answer to each question unless it is partial, and give it to the callers that wait."""
         picked = 0
@@ -356,7 +366,7 @@ class QueryCache:
                 await asyncio.sleep(0)
             answer = answers.pick(objects.namespace or "", objects.names)
             if answer.partial is None:
-                self._keep(lane, objects, answer)
+                self._keep(lane, objects, answer, took)
             if objects in flights:
                 flights[objects].set_result(answer)
 
@@ -364,8 +374,8 @@ class QueryCache:
         """Yield the standing questions whose answers are not fresh, those asked longest ago first."""
         fresh = 0
         for objects in lane.standing:
-            kept = self._objects.get((lane.query, objects))
-            if kept is not None and now - kept.asked < lane.freshness.young:
+            kept = self._objects.find((lane.query, objects))
+            if kept is not None and now - kept.answer.asked < lane.freshness.lasts(kept.took) - lane.freshness.ahead:
                 fresh += 1
                 if fresh > FRESH_PASSED:
                     return
@@ -407,7 +417,7 @@ class QueryCache:
             _fail(flight, error)
             return
         if partial is None:
-            self._keep(lane, objects, answer)
+            self._keep(lane, objects, answer, self._clock.monotonic() - asked)
         flight.set_result(answer)
 
     async def _send(

@@ -65,7 +65,12 @@ def _used() -> Iterator[Flag]:
         "discovery_max_bytes",
     )
     yield Flag(
-        "metrics-ttl", Kind.DURATION, "1s", "How long an answer is used again. A rule's ttl wins.", RULES, "metrics_ttl"
+        "metrics-ttl",
+        Kind.DURATION,
+        "1s",
+        "How long an answer is used again; one that takes more than half of it to come, for twice as long as it took. A rule's ttl wins.",
+        RULES,
+        "metrics_ttl",
     )
     yield Flag(
         "metrics-max-answer-age",

@@ -1,12 +1,15 @@
 """Stories of the query cache over a Prometheus that answers when a test lets it."""
 
 import asyncio
+import itertools
 import re
 import tracemalloc
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from adapter.clients import lanes, querycache
 from adapter.clients.answers import Answers, Freshness, ObjectAnswer, TextAnswer, renewed, weigh_question
@@ -191,10 +194,10 @@ async def test_a_text_is_asked_again_after_its_ttl(story: Story) -> None:
 async def test_the_age_of_an_answer_counts_from_when_it_was_asked_for(story: Story) -> None:
     slow = story.text("a")
     await story.settle()
-    story.clock.advance(0.8)
+    story.clock.advance(0.4)
     story.prometheus.answer(0, vector())
     await slow
-    story.clock.advance(0.3)
+    story.clock.advance(0.7)
     story.text("a")
     assert await story.settle() == ["a", "a"]
 
@@ -633,8 +636,8 @@ async def test_a_merged_query_that_fails_is_asked_again_separately_and_not_merge
     assert (await story.settle())[3:] == alone
     for number in (3, 4):
         story.prometheus.answer(number)
-    story.clock.advance(1.1)
     await story.settle()
+    story.clock.advance(1.1)
     story.objects(query, "a", "p")
     story.objects(query, "a", "q")
     assert (await story.settle())[5:] == ['sum(x{ns="a",pod=~"p|q"}) by (pod)']
@@ -990,6 +993,118 @@ async def test_who_takes_only_new_answers_leaves_others_what_stands_in_for_them(
     gone = ask(FRESHNESS)
     await gone
     assert kind_of(gone) == "unreachable"
+
+
+# --- slow queries ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("freshness", "took", "seconds"),
+    [
+        (FRESHNESS, 0.0, 1.0),
+        (FRESHNESS, 0.5, 1.0),
+        (FRESHNESS, 0.6, 1.2),
+        (FRESHNESS, 3.0, 6.0),
+        (FRESHNESS, 20.0, 30.0),
+        (Freshness(0.25, 0.25), 3.0, 0.25),
+        (Freshness(5.0, 1.0), 3.0, 5.0),
+        (Freshness(0.0, 30.0), 3.0, 0.0),
+    ],
+    ids=["at once", "half", "more", "slow", "within max age", "only new ones", "TTL above max age", "never"],
+)
+def test_how_long_an_answer_is_used(freshness: Freshness, took: float, seconds: float) -> None:
+    assert freshness.lasts(took) == seconds
+
+
+@pytest.mark.parametrize("kind", ["texts", "alone", "objects", "sweep"])
+async def test_a_query_slower_than_its_ttl_is_answered_from_the_cache(story: Story, kind: str) -> None:
+    query = metric_query(TOP if kind == "alone" else SUM)
+
+    def ask() -> asyncio.Task[object]:
+        if kind == "texts":
+            return story.text("x", RENEWED)
+        return story.objects(query, "a", "p", freshness=RENEWED)
+
+    if kind == "sweep":
+        assert await make_busy(story, query, 4) == [SWEEP]
+        sent = 2
+    else:
+        ask()
+        sent = len(await story.settle())
+    story.clock.advance(3.0)
+    story.prometheus.answer(sent - 1, named_objects(SUM))
+    await story.settle()
+    for _ in range(28):
+        story.clock.advance(0.1)
+        await ask()
+        assert len(await story.settle()) == sent
+    story.clock.advance(0.15)
+    await ask()  # at once, and it is asked ahead
+    assert len(await story.settle()) == sent + 1
+    story.clock.advance(0.1)
+    waiting = ask()
+    assert len(await story.settle()) == sent + 1  # one at a time
+    assert not waiting.done()
+    story.prometheus.answer(sent, named_objects(SUM))
+    await waiting
+
+
+async def test_a_question_that_came_during_a_slow_sweep_is_answered_by_it(story: Story) -> None:
+    query = metric_query()
+    assert await make_busy(story, query, 4) == [SWEEP]
+    meanwhile = story.objects(query, "b", "p")
+    await story.settle()
+    story.clock.advance(3.0)
+    story.prometheus.answer(1)
+    assert len(await story.settle()) == 2
+    assert names_of(meanwhile) == {"p"}
+
+
+async def test_who_takes_only_new_answers_does_not_get_a_slow_one(story: Story) -> None:
+    story.text("a", RENEWED)
+    await story.settle()
+    story.clock.advance(3.0)
+    story.prometheus.answer(0, vector())
+    await story.settle()
+    strict = story.text("a", Freshness(0.25, 0.25))
+    assert await story.settle() == ["a", "a"]
+    assert not strict.done()
+
+
+@given(st.floats(0.05, 6.0), st.floats(0.01, 5.0), st.floats(0.02, 1.5), st.sampled_from(["texts", "objects"]))
+async def test_a_question_occupies_prometheus_half_of_the_time_at_most(
+    took: float, ttl: float, pause: float, kind: str
+) -> None:
+    """However often it is asked: one query at a time, at most one for each TTL, and no answer older than it may be."""
+    story, query, freshness = Story(), metric_query(), renewed(ttl, 30.0)
+    now = story.clock.monotonic
+    begun: list[float] = []
+    under_way = False
+    async with story.cache:
+        for _ in range(40):
+            asked = (
+                story.text("x", freshness) if kind == "texts" else story.objects(query, "a", "p", freshness=freshness)
+            )
+            sent = len(await story.settle())
+            if sent > len(begun):
+                assert sent == len(begun) + 1
+                assert not under_way
+                under_way = True
+                begun.append(now())
+            if asked.done():
+                answer = asked.result()
+                assert isinstance(answer, TextAnswer | ObjectAnswer)
+                assert now() - answer.asked < max(ttl, 2 * took)
+            until = now() + pause
+            if under_way and begun[-1] + took <= until:
+                story.clock.advance(max(0.0, begun[-1] + took - now()))
+                story.prometheus.answer(len(begun) - 1, named_objects('ns="a",pod="p"'))
+                await story.settle()
+                under_way = False
+            story.clock.advance(max(0.0, until - now()))
+        await story.end()
+    gaps = [later - earlier for earlier, later in itertools.pairwise(begun)]
+    assert all(gap >= max(ttl, 2 * took) - freshness.ahead - 1e-6 for gap in gaps)
 
 
 # --- bounds ------------------------------------------------------------------------------------------------------------
