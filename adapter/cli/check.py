@@ -72,7 +72,7 @@ async def _check(options: CheckOptions, question: why.Question | None) -> int:
             assert prometheus is not None  # the command line refuses the one without the other
             left_out = absence.rules_of(fault.path for fault in all_faults)
             story = await why.explain(question, prometheus, cluster, catalogue, ruleset, left_out)
-            print(_encode(story.document()) if options.output == "json" else story.text(), end="")
+            print(_encode(story.document()) if options.output == "json" else report.printable(story.text()), end="")
             unreachable += story.unreachable
             absent = not story.served
         else:
@@ -84,7 +84,7 @@ async def _check(options: CheckOptions, question: why.Question | None) -> int:
             document = report.build_document(reports, resource, general, all_faults)
             text = report.render_text(reports, resource, general)
             warned = report.count_warnings(reports, resource, general) > 0
-            print(_encode(document) if options.output == "json" else text, end="")
+            print(_encode(document) if options.output == "json" else report.printable(text), end="")
     for line in (*map(str, all_faults), *dict.fromkeys(unreachable)):
         print(f"fastpath check: {line}", file=sys.stderr)
     if all_faults or (options.strict and warned):

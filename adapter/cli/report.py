@@ -1,5 +1,6 @@
 """What `fastpath check` prints of each rule: one value, shown as a block of lines or as JSON."""
 
+import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from adapter.rules.sketch import Example, Sketch
 from adapter.rules.trace import counted, listed
 
 _SHOWN_VALUES = 3
+_CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 
 Answer = QueryResult | PrometheusError
 
@@ -114,6 +116,11 @@ def _line(label: str, text: str) -> str:
 def place_of(source: str, line: int) -> str:
     """Return file and line; the line alone is left out where it is not known, as for the chart's own rules."""
     return f"{source}:{line}" if line else source
+
+
+def printable(text: str) -> str:
+    """Return text for a terminal: labels and values of series may hold control characters, which are shown as escapes."""
+    return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
 
 
 def one_line(text: str) -> str:

@@ -224,7 +224,7 @@ class Followups(NamedTuple):
 
 def object_followups(query: MetricQuery, wanted: Wanted, name: str) -> Followups:
     """Return the queries that count the series of the object wherever they are, and the objects around it."""
-    by = ", ".join(label for label in (query.namespace_label, query.object_label) if label)
+    by = ", ".join(matchers.write_label(label) for label in (query.namespace_label, query.object_label) if label)
     around = (
         Matcher(query.namespace_label, "=", wanted.namespace or "")
         if query.namespace_label
@@ -232,7 +232,7 @@ def object_followups(query: MetricQuery, wanted: Wanted, name: str) -> Followups
     )
     return Followups(
         f"count by ({by}) ({query.series}{{{Matcher(query.object_label, '=', name)}}})",
-        f"count by ({query.object_label}) ({query.series}{{{around}}})",
+        f"count by ({matchers.write_label(query.object_label)}) ({query.series}{{{around}}})",
     )
 
 

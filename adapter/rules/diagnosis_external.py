@@ -18,7 +18,7 @@ def build_followups(series: str, label: str, namespace: str, selector: Sequence[
     """Return the queries that count the series of a selector in any namespace, and those of the namespace with any labels."""
     around = matchers.join([Matcher(label, "=", namespace)] if label else [])
     return Followups(
-        f"count by ({label}) ({series}{{{matchers.join(selector)}}})",
+        f"count by ({matchers.write_label(label) if label else ''}) ({series}{{{matchers.join(selector)}}})",
         f"count ({series}{{{around}}})",
     )
 

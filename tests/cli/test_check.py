@@ -5,6 +5,7 @@
 
 import io
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -117,6 +118,17 @@ def test_a_wrong_question_is_refused_before_anything_is_asked(
         assert (status, err) == (2, f"fastpath check: {fault}\n")
     else:
         assert (status, err) == (1, f"fastpath check: Prometheus cannot be asked: {UNREACHABLE}\n")
+
+
+def test_control_characters_do_not_reach_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = (
+        r"""externalRules: [{seriesQuery: up, resources: {namespaced: false}, metricsQuery: "up{a='\e[2J\u009b'}"}]"""
+    )
+    (tmp_path / "rules.yaml").write_text(text)
+    main.main(["check", str(tmp_path / "rules.yaml")])
+    out = capsys.readouterr().out
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", out)
+    assert r"up{a='\x1b[2J\x9b'}" in out
 
 
 def test_standard_input(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -408,6 +408,7 @@ async def test_a_rule_that_scrapes_pods(cluster: Cluster, server: Behind, run: V
         ('{__name__="a"} + {__name__="a"}', ['{__name__="a"}']),
         ("time()", []),
         ("sum(", []),
+        ('x{"a.io/b"="c"}', ['x{"a.io/b"="c"}']),
     ],
 )
 def test_selectors_of_a_query(query: str, selectors: list[str]) -> None:

@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -240,6 +241,15 @@ def test_followups() -> None:
     assert diagnosis.object_followups(query_of("load", "node/a"), Wanted("node", None, "a"), "a") == (
         'count by (node) (load{node="a"})',
         'count by (node) (load{node!=""})',
+    )
+
+
+def test_followups_with_labels_that_need_quotes() -> None:
+    query = query_of("load", "pod/shop/a")
+    quoted = replace(query, namespace_label="k8s.ns", object_label="k8s.pod")
+    assert diagnosis.object_followups(quoted, Wanted("pod", "shop", "a"), "a") == (
+        'count by ("k8s.ns", "k8s.pod") (load{"k8s.pod"="a"})',
+        'count by ("k8s.pod") (load{"k8s.ns"="shop"})',
     )
 
 

@@ -18,6 +18,10 @@ def test_followups() -> None:
         'count by (ns) (queue{queue="mail"})',
         'count (queue{ns="shop"})',
     )
+    assert diagnosis_external.build_followups("queue", "k8s.ns", "shop", ()) == (
+        'count by ("k8s.ns") (queue{})',
+        'count (queue{"k8s.ns"="shop"})',
+    )
     assert diagnosis_external.build_followups("queue", "", "shop", ()) == ("count by () (queue{})", "count (queue{})")
 
 

@@ -201,7 +201,10 @@ def selectors_of(query: str) -> list[str]:
 
     def look(node: object) -> bool:
         if isinstance(node, promql.VectorSelector):
-            written = [f"{each.name}{_OPERATORS[str(each.op)]}{quote(each.value)}" for each in node.matchers.matchers]
+            written = [
+                f"{matchers.write_label(each.name)}{_OPERATORS[str(each.op)]}{quote(each.value)}"
+                for each in node.matchers.matchers
+            ]
             found[f"{node.name or ''}{{{','.join(written)}}}"] = None
         return True
 
