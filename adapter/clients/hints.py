@@ -11,7 +11,9 @@ ONLY_TLS = "the server expects TLS: use https:// in place of http://"
 NO_API = "the server answers, but this is not the API of Prometheus: check host, port and path of the URL"
 
 # What OpenSSL calls the first bytes of a plain HTTP answer, by version.
-_PLAIN_ANSWER = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG", "HTTP_REQUEST"})
+_PLAIN_ANSWER = frozenset(
+    {"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG", "HTTP_REQUEST", "UNEXPECTED_MESSAGE"}
+)
 
 # How Go's servers, nginx and Apache answer a plain request on a TLS port.
 _TLS_PORT = re.compile(
