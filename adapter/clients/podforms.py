@@ -5,13 +5,14 @@ kept (`podwatch`), what the facts mean (`scaling.pods`). The law: a record is ne
 them; a field that cannot be read is absent, and spoils no other.
 """
 
+import hashlib
 import sys
 from collections.abc import Mapping
-from functools import lru_cache
 
 import msgspec
 
 from adapter.clients.objectlist import Form
+from adapter.model import memo
 from adapter.model.autoscaling import Struct
 from adapter.model.instants import NEVER, read_nanoseconds
 from adapter.model.pods import Container, PodFacts, Requests, ResourceRequirements
@@ -19,11 +20,22 @@ from adapter.model.quantityparse import Quantity, read
 
 _NEVER = int(NEVER)
 
+MOST_RESOURCES = 64
+"""Of a container that requests more resources only cpu and memory are kept."""
+
+REQUESTS_BYTES = 4 * 1024 * 1024
+"""Room for requests that are read, which outlive the pods."""
+
+_ALWAYS_KEPT = ("cpu", "memory")
+_RESOURCE_BYTES = 400
+_KEY_BYTES = 1024
+"""Estimated memory of one resource, and how long a spec may be that is kept as its own key."""
+
 
 class SharedSpec(msgspec.Struct, gc=False, eq=False):
     """What the spec of a pod says; pods that say the same share it. `ports` are the named TCP ports of its containers.
 
-    `key` is the spec as text, `users` how many pods share it.
+    `key` stands for the spec, `users` is how many pods share it.
     """
 
     containers: tuple[Container, ...]
@@ -87,7 +99,7 @@ class _Container(Struct, frozen=True):
 
 
 class WireSpec(Struct, frozen=True):
-    """A pod's spec as it is decoded; its JSON is what pods share a `SharedSpec` by."""
+    """A pod's spec as it is decoded; pods share a `SharedSpec` by it."""
 
     containers: tuple[_Container, ...] | None = None
     init_containers: tuple[_Container, ...] | None = None
@@ -151,10 +163,18 @@ def _instant(text: str | None) -> int | None:
 
 
 def _requests(written: Mapping[str, _Written] | None) -> Requests | None:
-    return None if written is None else _quantities(tuple(written.items()))
+    if written is None:
+        return None
+    if len(written) > MOST_RESOURCES:
+        written = {resource: written[resource] for resource in _ALWAYS_KEPT if resource in written}
+    return _quantities(tuple(written.items()))
 
 
-@lru_cache(maxsize=4096)
+def _weigh_requests(written: tuple[tuple[str, _Written], ...]) -> int:
+    return 200 + sum(_RESOURCE_BYTES + len(resource) + len(str(value)) for resource, value in written)
+
+
+@memo.remember(REQUESTS_BYTES, _weigh_requests)
 def _quantities(written: tuple[tuple[str, _Written], ...]) -> Requests:
     """Return requests as quantities; what is none is left out, as if nobody had asked."""
     found: dict[str, Quantity] = {}
@@ -171,8 +191,14 @@ def _container(written: _Container) -> Container:
     return Container(written.name, resources, written.restart_policy)
 
 
+def key_of(written: WireSpec) -> bytes:
+    """Return what is equal for equal specs: the JSON, or its digest where that is long."""
+    text = msgspec.json.encode(written)
+    return text if len(text) <= _KEY_BYTES else hashlib.sha256(text).digest()
+
+
 def share(written: WireSpec, key: bytes) -> SharedSpec:
-    """Return what pods with this spec share; `key` is its JSON."""
+    """Return what pods with this spec share; `key` is that of `key_of`."""
     sidecars = [each for each in written.init_containers or () if each.restart_policy == "Always"]
     # of two ports of one name the first counts, as for a probe or a Service; init containers that have ended listen to nobody
     every = reversed([*(written.containers or ()), *sidecars])

@@ -9,8 +9,6 @@ import asyncio
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-import msgspec
-
 from adapter import errors
 from adapter.clients import podforms
 from adapter.clients.mirror import Mirror, WholeClient, in_steps
@@ -349,7 +347,7 @@ class PodWatch:
                 yield each, names
 
     def _spec_of(self, written: WireSpec) -> SharedSpec:
-        key = msgspec.json.encode(written)
+        key = podforms.key_of(written)
         found = self._specs.get(key)
         if found is None:
             found = self._specs[key] = podforms.share(written, key)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from adapter.clients.objectlist import Form
-from adapter.model import apiselectors
+from adapter.model import apiselectors, memo
 from adapter.model.apiselectors import APISelector
 from adapter.model.selectors import LabelSelector, Operator, Requirement
 
@@ -67,14 +67,12 @@ def same_scale(one: Seen, other: Seen) -> bool:
 
 def built_in(*, plain_selector: bool = False) -> Form[Seen]:
     """Return the form of a built-in kind; a ReplicationController's selector is labels alone."""
-    return _build(
-        _APPS, dict[str, str] if plain_selector else APISelector, _text_of_labels if plain_selector else _text_of
-    )
+    return _build(_APPS, msgspec.Raw, _bounded(_text_of_labels if plain_selector else _text_of))
 
 
 def custom(paths: ScalePaths) -> Form[Seen]:
     """Return the form of a custom kind; its selector is text already."""
-    return _build(paths, Any, lambda found: found if isinstance(found, str) else "")
+    return _build(paths, Any, _plain_text)
 
 
 def parse_paths(spec_replicas: str, status_replicas: str, selector: str) -> ScalePaths | None:
@@ -91,17 +89,51 @@ def parse_paths(spec_replicas: str, status_replicas: str, selector: str) -> Scal
 # -- selectors ---------------------------------------------------------------------------------------------------------------
 
 
-def _text_of(selector: APISelector) -> str:
+LONGEST_TEXT = 32 * 1024
+"""Bytes of a selector that are read: of a longer one the beginning is kept, which `decide` refuses."""
+
+TEXTS_BYTES = 8 * 1024 * 1024
+"""Room for the texts of selectors, which outlive the objects that they come from."""
+
+_LABELS = msgspec.json.Decoder(dict[str, str])
+_SELECTOR = msgspec.json.Decoder(APISelector)
+
+
+def _weigh_text(written: bytes) -> int:
+    return 500 + 3 * len(written)
+
+
+@memo.remember(TEXTS_BYTES, _weigh_text)
+def _text_of(written: bytes) -> str:
     """Return the text that status.selector of a Scale carries; "" for one that is wrong, which the API server would not store."""
     try:
-        return str(apiselectors.compile_selector(selector))
-    except ValueError:
+        return str(apiselectors.compile_selector(_SELECTOR.decode(written)))
+    except (ValueError, msgspec.MsgspecError):
         return ""
 
 
-def _text_of_labels(labels: dict[str, str]) -> str:
+@memo.remember(TEXTS_BYTES, _weigh_text)
+def _text_of_labels(written: bytes) -> str:
+    try:
+        labels = _LABELS.decode(written)
+    except msgspec.MsgspecError:
+        return ""
     requirements = (Requirement(key, Operator.EQUALS, (labels[key],)) for key in sorted(labels))
     return str(LabelSelector(tuple(requirements)))
+
+
+def _bounded(text_of: Callable[[bytes], str]) -> Callable[[Any], str]:
+    """Return the function for a selector that is still JSON, so that an event costs no more than its bytes."""
+
+    def text(found: Any) -> str:
+        written = bytes(found)
+        return text_of(written) if len(written) <= LONGEST_TEXT else written[:LONGEST_TEXT].decode("utf-8", "replace")
+
+    return text
+
+
+def _plain_text(found: Any) -> str:
+    return found[:LONGEST_TEXT] if isinstance(found, str) else ""
 
 
 # -- a decoder for a few places in an object ----------------------------------------------------------------------------------
@@ -123,7 +155,8 @@ def _struct(tree: Tree) -> Any:
     for number, (name, below) in enumerate(tree.items()):
         field = f"f{number}"
         names[field] = name
-        fields.append((field, (_struct(below) if isinstance(below, dict) else below) | None, None))
+        shape = _struct(below) if isinstance(below, dict) else below
+        fields.append((field, shape if shape is msgspec.Raw else shape | None, None))  # Raw takes null too
     return msgspec.defstruct("_Part", fields, rename=names, frozen=True, gc=False)
 
 

@@ -41,9 +41,17 @@ NEVER = Instant((dt.date(1, 1, 1).toordinal() - _EPOCH) * 86_400 * SECOND)
 """Go's zero time, 0001-01-01T00:00:00Z, which an absent time is where it is compared."""
 
 
-@lru_cache(maxsize=65536)
+_REMEMBERED_LENGTH = 64
+"""Characters of a text whose result may be remembered: its writer chooses the length."""
+
+
 def read_instant(text: str) -> Instant:
     """Return the instant of an RFC 3339 text with or without fraction; ValueError with a sentence otherwise."""
+    return _read_instant(text) if len(text) <= _REMEMBERED_LENGTH else Instant(read_nanoseconds(text))
+
+
+@lru_cache(maxsize=65536)
+def _read_instant(text: str) -> Instant:
     return Instant(read_nanoseconds(text))
 
 
@@ -65,9 +73,17 @@ def read_nanoseconds(text: str) -> int:
     return seconds * SECOND + int((fraction or "0")[:9].ljust(9, "0"))
 
 
-@lru_cache(maxsize=4096)
 def read_span(text: str) -> Span:
     """Return the length of a Go duration such as ``17.068s``; ValueError with Go's sentence otherwise."""
+    return _read_span(text) if len(text) <= _REMEMBERED_LENGTH else _parse_span(text)
+
+
+@lru_cache(maxsize=4096)
+def _read_span(text: str) -> Span:
+    return _parse_span(text)
+
+
+def _parse_span(text: str) -> Span:
     return Span(round(durations.parse_go_duration(text) * SECOND))
 
 

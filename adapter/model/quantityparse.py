@@ -161,9 +161,20 @@ def from_milli(milli: int, form: Form = Form.DECIMAL_SI) -> Quantity:
     return Quantity(milli, -3, form)
 
 
-@lru_cache(maxsize=65536)
 def read(text: str) -> Quantity:
-    """Return `parse_quantity` of a text as an API object carries it, blanks around it ignored; remembered, for texts recur."""
+    """Return `parse_quantity` of a text as an API object carries it, blanks around it ignored.
+
+    Results of texts of usual length are remembered, because they recur.
+    """
+    return _read(text) if len(text) <= REMEMBERED_LENGTH else parse_quantity(text.strip())
+
+
+REMEMBERED_LENGTH = 32
+"""Characters of a text whose result may be remembered: the writer of a text chooses its length."""
+
+
+@lru_cache(maxsize=65536)
+def _read(text: str) -> Quantity:
     return parse_quantity(text.strip())
 
 

@@ -4,15 +4,24 @@ A rate over two minutes lags two minutes behind; whoever multiplies such a value
 told is None, never a guess.
 """
 
-from functools import lru_cache
 from typing import Any
 
 import promql_parser as promql
 
+from adapter.model import memo
+
 _RECORDED = ":"
 
 
-@lru_cache(maxsize=1024)
+LOOKBACKS_BYTES = 1024 * 1024
+"""Room for lookbacks that are known, by the text of the query."""
+
+
+def _weigh(query: str) -> int:
+    return 300 + len(query)
+
+
+@memo.remember(LOOKBACKS_BYTES, _weigh)
 def lookback_of(query: str) -> float | None:
     """Return the seconds of the past that a rendered query looks at, 0 for one of the latest samples alone.
 

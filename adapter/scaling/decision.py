@@ -6,13 +6,12 @@ doing it is the caller's.
 """
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
 
 from adapter.errors import BadRequestError
-from adapter.model import selectors
+from adapter.model import memo, selectors
 from adapter.model.autoscaling import HorizontalPodAutoscalerStatus, MetricStatus
 from adapter.model.instants import Instant
 from adapter.model.selectors import LabelSelector
@@ -275,9 +274,23 @@ def without_scale(
 # --- the metrics together --------------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=4096)
+LONGEST_SELECTOR = 16 * 1024
+MOST_COMMAS = 256
+"""What the selector of a scale may have, in characters and commas: parsing takes time, and every sync starts with it."""
+
+SELECTORS_BYTES = 8 * 1024 * 1024
+"""Room for parsed selectors, which outlive the objects that they come from."""
+
+
+def _weigh_selector(text: str) -> int:
+    return 300 + 4 * len(text) + 250 * text.count(",")
+
+
+@memo.remember(SELECTORS_BYTES, _weigh_selector)
 def _parse(selector: str) -> LabelSelector | str:
     """Return a selector, or why its text is none."""
+    if len(selector) > LONGEST_SELECTOR or selector.count(",") > MOST_COMMAS:
+        return f"it has more than {LONGEST_SELECTOR} characters or {MOST_COMMAS} commas"
     try:
         return selectors.parse_selector(selector, later=True)
     except BadRequestError as error:

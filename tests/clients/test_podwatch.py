@@ -6,6 +6,7 @@ import functools
 import gc
 import itertools
 import random
+import tracemalloc
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
@@ -667,3 +668,56 @@ async def test_ten_thousand_changes_at_once(monkeypatch: pytest.MonkeyPatch) -> 
     assert events == apps * each
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
+
+
+# --- requests of many resources -----------------------------------------------------------------------------------------
+
+
+def _greedy(number: int, resources: int) -> bytes:
+    requests = {f"example.com/resource-{number}-{each:05d}": "1" for each in range(resources)}
+    spec = {"containers": [{"name": "main", "resources": {"requests": {**requests, "cpu": "2", "memory": "1Gi"}}}]}
+    return msgspec.json.encode({"metadata": {"name": f"p{number}", "namespace": "hostile"}, "spec": spec})
+
+
+def _read_spec(text: bytes) -> podforms.SharedSpec:
+    written = podforms.FORM.decode(text).spec
+    return podforms.share(written, podforms.key_of(written))
+
+
+def test_of_a_container_that_requests_very_many_resources_cpu_and_memory_are_kept() -> None:
+    (container,) = _read_spec(_greedy(0, 15_000)).containers
+    assert container.resources is not None
+    assert container.resources.requests is not None
+    assert {name: quantity.milli for name, quantity in container.resources.requests.items()} == {
+        "cpu": 2000,
+        "memory": 2**30 * 1000,
+    }
+    (usual,) = _read_spec(_greedy(0, podforms.MOST_RESOURCES - 2)).containers
+    assert usual.resources is not None
+    assert usual.resources.requests is not None
+    assert len(usual.resources.requests) == podforms.MOST_RESOURCES
+
+
+def test_pods_that_are_gone_leave_no_more_than_the_room_for_requests() -> None:
+    tracemalloc.start()
+    try:
+        _read_spec(_greedy(0, 15_000))
+        before = tracemalloc.get_traced_memory()[0]
+        for number in range(1, 4):
+            _read_spec(_greedy(number, 15_000))
+        for number in range(300):
+            _read_spec(_greedy(number, podforms.MOST_RESOURCES - 2))
+        gc.collect()
+        taken = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+
+    assert taken < 1.5 * podforms.REQUESTS_BYTES
+
+
+def test_specs_are_the_same_by_their_text_however_long_it_is() -> None:
+    one, same, other = (podforms.FORM.decode(_greedy(number, 500)).spec for number in (1, 1, 2))
+
+    assert podforms.key_of(one) == podforms.key_of(same)
+    assert podforms.key_of(one) != podforms.key_of(other)
+    assert len(podforms.key_of(one)) == 32

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import aiohttp
+import msgspec
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
@@ -18,10 +19,12 @@ from adapter.clients.reflector import Periods, Surroundings
 from adapter.clients.targetforms import ScalePaths
 from adapter.clients.targets import Target, Targets, Unfound
 from adapter.model.autoscaling import CrossVersionObjectReference
+from adapter.model.selectors import LabelSelector
 from adapter.monitoring import FaultLog, Monitoring
 from adapter.sandbox import customresources, kinds
 from adapter.sandbox.cluster import Cluster
 from adapter.sandbox.workloads import deployment
+from adapter.scaling import decision
 from tests.support.clock import ShiftedClock
 from tests.support.waiting import until
 
@@ -589,3 +592,61 @@ async def test_answers_that_are_none() -> None:
 def test_words_of_an_error_without_a_status() -> None:
     error = errors.KubernetesError(0, "Unreachable", "cannot get /x: Unreachable: refused")
     assert targets._words_of(error) == str(error)
+
+
+# --- large selectors ----------------------------------------------------------------------------------------------------
+
+
+def _deployment(labels: int, version: int = 0, *, plain: bool = False) -> bytes:
+    named = {f"label-{number:05d}": "x" for number in range(labels)}
+    selector: JSON = named if plain else {"matchLabels": named}
+    spec = {"replicas": version, "selector": selector}
+    return msgspec.json.encode({"metadata": {"name": "web", "namespace": "default"}, "spec": spec})
+
+
+@pytest.mark.parametrize("plain", [False, True], ids=["Deployment", "ReplicationController"])
+def test_the_text_of_a_selector_is_made_once_for_all_events(monkeypatch: pytest.MonkeyPatch, *, plain: bool) -> None:
+    made: list[str] = []
+    text_of = LabelSelector.__str__
+
+    def render(selector: LabelSelector) -> str:
+        made.append(text_of(selector))
+        return made[-1]
+
+    monkeypatch.setattr(LabelSelector, "__str__", render)
+    form = targetforms.built_in(plain_selector=plain)
+    seen = [form.decode(_deployment(77, version, plain=plain)) for version in range(5)]
+
+    assert [each.replicas for each in seen] == [0, 1, 2, 3, 4]
+    assert {each.selector.count(",") for each in seen} == {76}
+    assert len(made) == 1
+
+
+def test_a_very_large_selector_is_not_read_but_refused_with_the_reason() -> None:
+    seen = targetforms.built_in().decode(_deployment(15_000))
+
+    assert len(seen.selector) <= targetforms.LONGEST_TEXT
+    assert decision.selector_of(seen.selector) is None
+
+
+def test_the_longest_selector_that_is_decided_on_is_read() -> None:
+    seen = targetforms.built_in().decode(_deployment(decision.MOST_COMMAS + 1))
+
+    assert decision.selector_of(seen.selector) is not None
+    assert decision.selector_of(f"{seen.selector},a=b") is None
+
+
+def test_a_selector_of_a_custom_kind_is_cut_too() -> None:
+    paths = ScalePaths(("spec", "replicas"), ("status", "replicas"), ("status", "selector"))
+    text = msgspec.json.encode({"metadata": {"name": "w"}, "status": {"selector": "a=b," * 100_000}})
+
+    assert len(targetforms.custom(paths).decode(text).selector) == targetforms.LONGEST_TEXT
+
+
+@pytest.mark.parametrize("selector", [b"null", b"[]", b"5", b'{"matchLabels": 5}', b"{}"])
+@pytest.mark.parametrize("plain", [False, True])
+def test_a_selector_that_is_none_is_no_text(selector: bytes, *, plain: bool) -> None:
+    text = b'{"metadata": {"name": "w"}, "spec": {"replicas": 3, "selector": ' + selector + b"}}"
+
+    seen = targetforms.built_in(plain_selector=plain).decode(text)
+    assert (seen.replicas, seen.selector) == (3, "")

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from adapter.model.autoscaling import Condition, HorizontalPodAutoscalerStatus, MetricStatus
 from adapter.model.instants import SECOND, Instant
+from adapter.scaling import decision as decisions
 from adapter.scaling.autoscaler import Autoscaler
 from adapter.scaling.decision import Decision, Event, decide, selector_of, without_scale
 from adapter.scaling.history import History, Listed, Queued, Recommendation, ScaleEvent
@@ -226,6 +227,27 @@ def test_a_selector_that_cannot_be_used(
 
 def test_one_autoscaler_on_its_own_pods_is_not_ambiguous() -> None:
     assert _decide(autoscaler(QUEUE), _seen(4, 7, selected_by=["default/web"])).replicas == 7
+
+
+@pytest.mark.parametrize("selector", ["a=b," * 300 + "a=b", f"a in ({'x,' * 300}x)", "a=" + "x" * 17_000])
+def test_a_very_large_selector_is_refused_without_being_read(selector: str) -> None:
+    decision = _decide(autoscaler(QUEUE), _seen(3, 7, selector=selector))
+    why = "it has more than 16384 characters or 256 commas"
+
+    assert not decision.rescale
+    assert decision.events[0] == Event(
+        "Warning",
+        "InvalidSelector",
+        f"couldn't convert selector into a corresponding internal selector object: {why}",
+    )
+
+
+def test_parsed_selectors_stay_within_their_room() -> None:
+    kept = decisions._parse.kept  # type: ignore[attr-defined]  # the cache of a remembered function
+    for number in range(400):
+        assert selector_of(",".join(f"l{number}-{label}=b" for label in range(250))) is not None
+    assert kept.currsize <= kept.maxsize == decisions.SELECTORS_BYTES
+    assert len(kept) < 400
 
 
 def test_selectors_as_decisions_read_them() -> None:

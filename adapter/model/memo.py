@@ -1,0 +1,41 @@
+"""Results of pure functions, remembered within a weight so that long arguments cannot fill the memory.
+
+`functools.lru_cache` bounds the number of results, not their size. Where an argument comes from an object of
+the cluster, its owner chooses the size, and what is remembered outlives the object.
+"""
+
+import functools
+from collections.abc import Callable, Hashable
+from typing import TypeVar
+
+from cachetools import LRUCache
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+def remember(room: int, weigh: Callable[[K], int]) -> Callable[[Callable[[K], V]], Callable[[K], V]]:
+    """Return a decorator for a function of one argument.
+
+    `weigh` estimates the bytes of an argument and its result together. The least recently used results go
+    first. A result that weighs more than a sixty-fourth of the room is not kept.
+    """
+
+    def decorate(function: Callable[[K], V]) -> Callable[[K], V]:
+        kept: LRUCache[K, tuple[V, int]] = LRUCache(room, getsizeof=lambda entry: entry[1])
+
+        @functools.wraps(function)
+        def remembered(argument: K) -> V:
+            found = kept.get(argument)
+            if found is not None:
+                return found[0]
+            result = function(argument)
+            weight = weigh(argument)
+            if weight <= room // 64:
+                kept[argument] = (result, weight)
+            return result
+
+        remembered.kept = kept  # type: ignore[attr-defined]  # for tests
+        return remembered
+
+    return decorate

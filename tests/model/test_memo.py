@@ -1,0 +1,43 @@
+"""Results that are remembered within a weight."""
+
+from collections.abc import Callable
+
+from adapter.model import memo
+
+
+def remembering(room: int) -> tuple[list[str], Callable[[str], int]]:
+    called: list[str] = []
+
+    def weigh(text: str) -> int:
+        return len(text)
+
+    @memo.remember(room, weigh)
+    def measure(text: str) -> int:
+        called.append(text)
+        return len(text)
+
+    return called, measure
+
+
+def test_a_result_is_worked_out_once() -> None:
+    called, measure = remembering(6400)
+
+    assert [measure("abc"), measure("abc")] == [3, 3]
+    assert called == ["abc"]
+
+
+def test_a_heavy_result_is_not_kept() -> None:
+    called, measure = remembering(6400)
+    for _ in range(2):
+        measure("a" * 101)
+
+    assert len(called) == 2
+    assert measure.kept.currsize == 0  # type: ignore[attr-defined]
+
+
+def test_what_is_kept_stays_within_the_room() -> None:
+    _, measure = remembering(6400)
+    for number in range(1000):
+        measure(f"{number:0100d}")
+
+    assert measure.kept.currsize == 6400  # type: ignore[attr-defined]
