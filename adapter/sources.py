@@ -26,6 +26,7 @@ from adapter.clients.scraper import Scraper
 from adapter.config.options import Options, check_max_age
 from adapter.config.rulesfile import Parsed, RulesConfig
 from adapter.errors import InputError, NotSyncedError
+from adapter.model import podnetworks
 from adapter.model.clock import Clock
 from adapter.model.fastpathautoscaler import BOOST
 from adapter.monitoring import FaultLog, Monitoring
@@ -105,7 +106,8 @@ async def open_base(
     )
     freshness = renewed(options.metrics_ttl, options.metrics_max_answer_age)
     met = SourceFaults(clock, faults)
-    scraper = await stack.enter_async_context(Scraper(clock, monitoring, faults))
+    networks = podnetworks.parse_networks(options.scrape_pod_cidrs)
+    scraper = await stack.enter_async_context(Scraper(clock, monitoring, faults, networks=networks))
     scraped = ScrapedValues(
         scraper,
         relister,

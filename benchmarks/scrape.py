@@ -20,6 +20,7 @@ from prometheus_client import parser
 from adapter.app import SystemClock
 from adapter.clients.scraper import Endpoint, Scraper
 from adapter.config.scrapekeys import Access
+from adapter.model import podnetworks
 from adapter.monitoring import FaultLog, Monitoring
 from adapter.rules import exposition, scrape, template
 from adapter.rules.podseries import PodSeries
@@ -30,6 +31,7 @@ WANTED = "http_requests_total"
 _QUERY = "sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)"
 _IDENTITY = scrape.Identity("shop", "web-0", "namespace", "pod")
 _WINDOW = 5.0
+LOOPBACK = podnetworks.parse_networks(["127.0.0.0/8"])
 
 
 def make_body(lines: int, number: int = 0, *, end: bool = False) -> bytes:
@@ -146,7 +148,7 @@ async def _scrape(port: int, pods: int, rounds: int) -> None:
         Endpoint("shop", f"127.0.{1 + number // 250}.{1 + number % 250}", port, access) for number in range(pods)
     ]
     series = [PodSeries() for _ in endpoints]
-    async with Scraper(clock, monitoring, FaultLog(monitoring, clock)) as reader:
+    async with Scraper(clock, monitoring, FaultLog(monitoring, clock), networks=LOOPBACK) as reader:
 
         async def one(endpoint: Endpoint, pod: PodSeries) -> None:
             body = await reader.fetch(endpoint)

@@ -116,7 +116,7 @@ async def start_serve(world: World, relist_seconds: float) -> Program:
             *("--tls-cert-file", str(world.directory / "tls.crt")),
             *("--tls-private-key-file", str(world.directory / "tls.key")),
             *("--authentication-skip-lookup", "--metrics-relist-interval", f"{relist_seconds:g}s"),
-            *("--metrics-max-age", "60s"),
+            *("--metrics-max-age", "60s", "--scrape-pod-cidrs", "127.0.0.0/8"),
         ],
     )
     program.tls = world.tls
@@ -149,6 +149,7 @@ async def start_scale(world: World, relist_seconds: float) -> Program:
             *("--config", str(world.scaler_rules), "--local-address", f"127.0.0.1:{port}"),
             *("--lister-kubeconfig", str(world.directory / "kubeconfig"), "--prometheus-url", world.prometheus.url),
             *("--metrics-relist-interval", f"{relist_seconds:g}s", "--metrics-max-age", "60s"),
+            *("--scrape-pod-cidrs", "127.0.0.0/8"),
         ],
     )
     program.port = port

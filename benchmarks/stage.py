@@ -156,6 +156,7 @@ class Stage:
         command = [
             *("adapter", "serve", "--config", str(config), "--secure-port", "0"),
             *("--lister-kubeconfig", str(kubeconfig), "--prometheus-url", prometheus_url),
+            *("--scrape-pod-cidrs", "127.0.0.0/8"),
             *("--tls-cert-file", str(self.directory / "tls.crt")),
             *("--tls-private-key-file", str(self.directory / "tls.key")),
             *("--bind-address", "127.0.0.1", "--authentication-skip-lookup"),
@@ -186,6 +187,7 @@ class Stage:
         command = [
             *("adapter", "scale", "--config", str(config), "--local-address", f"127.0.0.1:{port}"),
             *("--lister-kubeconfig", str(kubeconfig), "--prometheus-url", prometheus_url),
+            *("--scrape-pod-cidrs", "127.0.0.0/8"),
             *flags,
         ]
         return self._start("scaler", command, ready, pinned=True)

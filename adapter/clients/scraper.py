@@ -6,7 +6,6 @@ stands between, no cookie is kept; bytes, unzipped bytes, lines and time are bou
 """
 
 import asyncio
-import ipaddress
 import math
 import os
 import ssl
@@ -23,6 +22,7 @@ from adapter.config import scrapekeys
 from adapter.config.scrapekeys import Access, EndpointTLS
 from adapter.errors import InputError, ScrapeError
 from adapter.model.clock import Clock
+from adapter.model.podnetworks import PodNetworks
 from adapter.monitoring import FaultLog, Monitoring
 from adapter.rules import exposition, matchers
 
@@ -44,17 +44,12 @@ class Endpoint(NamedTuple):
     port: int
     access: Access
 
-    @property
-    def url(self) -> str:
-        """Return the URL. Raises ScrapeError for an address that is none of a pod."""
+    def url(self, networks: PodNetworks) -> str:
+        """Return the URL. Raises ScrapeError for an address that must not be scraped."""
         try:
-            address = ipaddress.ip_address(self.address)
+            address = networks.resolve(self.address)
         except ValueError as error:
-            raise ScrapeError("unreachable", f"not an IP address: {matchers.shorten(self.address)}") from error
-        if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
-            address = address.ipv4_mapped  # the other writing of the same address
-        if address.is_link_local or address.is_multicast or address.is_unspecified:
-            raise ScrapeError("unreachable", f"not the address of a pod: {address}")
+            raise ScrapeError("unreachable", str(error)) from error
         host = f"[{address}]" if address.version == 6 else str(address)
         return f"{self.access.scheme}://{host}:{self.port}{self.access.path}"
 
@@ -76,8 +71,13 @@ class Scraper:
         faults: FaultLog,
         *,
         service_account: str = scrapekeys.SERVICE_ACCOUNT,
+        networks: PodNetworks | None = None,
     ) -> None:
-        """`service_account`: where our own token is mounted; what is the same file is never sent."""
+        """`service_account`: where our own token is mounted; what is the same file is never sent.
+
+        `networks`: where pods are; None for anywhere, loopback excepted.
+        """
+        self._networks = networks or PodNetworks()
         self._clock = clock
         self._monitoring = monitoring
         self._faults = faults
@@ -124,7 +124,7 @@ class Scraper:
         if access.scheme == "https":
             trust = await self._trust(access.tls or EndpointTLS())
         async with self._session.get(
-            URL(endpoint.url, encoded=True),
+            URL(endpoint.url(self._networks), encoded=True),
             headers=headers,
             allow_redirects=False,
             ssl=trust,

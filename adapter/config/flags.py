@@ -20,7 +20,7 @@ from adapter.config import ciphers, leaderflags, pflag, scalerflags, yamltree
 from adapter.config.flagtable import TABLE
 from adapter.config.options import SERVABLE_GROUPS, Options
 from adapter.config.pflag import Effect, Flag, Given, Kind, Scanned
-from adapter.model import durations
+from adapter.model import durations, podnetworks
 
 _SECRET = frozenset({"prometheus-url", "prometheus-header", "prometheus-query-param"})
 """Flags whose values may hold credentials."""
@@ -192,6 +192,14 @@ def _positive(number: Any) -> str:
     return "" if number > 0 else "expected a number above 0"
 
 
+def _pod_networks(cidrs: Any) -> str:
+    try:
+        podnetworks.parse_networks(cidrs)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
 def _not_negative(seconds: Any) -> str:
     return "" if seconds >= 0 else "expected 0 or more"
 
@@ -216,6 +224,7 @@ _CHECKS: dict[str, Callable[[Any], str]] = {
     "metrics-ttl": _not_negative,
     "metrics-max-answer-age": _not_negative,
     "scrape-max-per-second": _positive,
+    "scrape-pod-cidrs": _pod_networks,
     "prometheus-max-queries-per-second": leaderflags.check_rate,
     "horizontal-pod-autoscaler-sync-period": _above_zero,
     "horizontal-pod-autoscaler-tolerance": scalerflags.check_not_negative,

@@ -89,6 +89,16 @@ def _used() -> Iterator[Flag]:
         RULES,
         "scrape_max_per_second",
     )
+    yield Flag(
+        "scrape-pod-cidrs",
+        Kind.LIST,
+        "",
+        "The networks of the pods: no other address is scraped. Without it any address is, but loopback, link-local and "
+        "metadata addresses; loopback is scraped only where a loopback network is named here.",
+        RULES,
+        "scrape_pod_cidrs",
+        metavar="cidrs",
+    )
 
     yield Flag(
         "prometheus-url",

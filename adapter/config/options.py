@@ -101,6 +101,9 @@ class Options:
     scrape_max_per_second: int = 2000
     """Scrapes a second of all pods together; where the rules ask for more, every interval is stretched by the same factor."""
 
+    scrape_pod_cidrs: tuple[str, ...] = ()
+    """Networks of the pods that may be scraped; none for every address that is not refused by its kind."""
+
     lister_kubeconfig: str = ""
     """Kubeconfig for the API server; "" uses the pod's service account."""
 

@@ -16,6 +16,8 @@ from aiohttp import web
 from adapter.clients.scraper import Body, Endpoint, Scraper
 from adapter.config.scrapekeys import Access, Credentials, EndpointTLS
 from adapter.errors import ScrapeError
+from adapter.model import podnetworks
+from adapter.model.podnetworks import PodNetworks
 from adapter.monitoring import FaultLog, Monitoring
 from adapter.sandbox.listener import Listener
 from tests.support.clock import FakeClock
@@ -23,6 +25,7 @@ from tests.support.tls import Authority
 
 BODY = b"# TYPE x gauge\nx 1\n"
 ACCESS = Access("metrics", timeout=1.0)
+LOOPBACK = podnetworks.parse_networks(["127.0.0.0/8", "::1/128"])
 TOKEN = Credentials("", frozenset({"shop"}))
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
@@ -70,7 +73,9 @@ class Scraping:
         self.clock = FakeClock()
         self.monitoring = Monitoring()
         faults = FaultLog(self.monitoring, self.clock)
-        self.scraper = Scraper(self.clock, self.monitoring, faults, service_account=str(service_account))
+        self.scraper = Scraper(
+            self.clock, self.monitoring, faults, service_account=str(service_account), networks=LOOPBACK
+        )
 
     async def refusal(self, endpoint: Endpoint) -> tuple[str, str]:
         with pytest.raises(ScrapeError) as raised:
@@ -231,6 +236,7 @@ async def raw(sent: bytes) -> AsyncIterator[Endpoint]:
         ("0.0.0.0", "not the address of a pod: 0.0.0.0"),
         ("::ffff:169.254.169.254", "not the address of a pod: 169.254.169.254"),
         ("224.0.0.1", "not the address of a pod: 224.0.0.1"),
+        ("10.1.2.3", "not the address of a pod: 10.1.2.3 is in none of --scrape-pod-cidrs"),
         ("example.org", "not an IP address: example.org"),
         ("1.2.3.4@evil/", "not an IP address: 1.2.3.4@evil/"),
     ],
@@ -239,8 +245,19 @@ async def test_only_addresses_of_pods_are_asked(scraping: Scraping, address: str
     assert await scraping.refusal(Endpoint("shop", address, 80, ACCESS)) == ("unreachable", said)
 
 
+@pytest.mark.parametrize("address", ["127.0.0.1", "::ffff:127.0.0.1", "::1"])
+async def test_loopback_is_refused_unless_it_is_named(address: str) -> None:
+    async with pod(reply()) as there:
+        clock = FakeClock()
+        monitoring = Monitoring()
+        async with Scraper(clock, monitoring, FaultLog(monitoring, clock)) as scraper:
+            with pytest.raises(ScrapeError, match="is a loopback address"):
+                await scraper.fetch(there.endpoint()._replace(address=address))
+        assert there.requests == []
+
+
 def test_addresses_of_version_6_stand_in_brackets() -> None:
-    assert Endpoint("shop", "2001:DB8::1", 8080, ACCESS).url == "http://[2001:db8::1]:8080/metrics"
+    assert Endpoint("shop", "2001:DB8::1", 8080, ACCESS).url(PodNetworks()) == "http://[2001:db8::1]:8080/metrics"
 
 
 # --- limits --------------------------------------------------------------------------------------------------------------

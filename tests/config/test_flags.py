@@ -411,6 +411,17 @@ def test_flags_as_pflag_reads_them(argv: list[str], field: str, value: object) -
             )
             for address in ("0.0.0.0:10254", "localhost:10254", "127.0.0.1", "127.0.0.1:x", "[::1]:65536", ":10254")
         ),
+        (
+            ["--scrape-pod-cidrs=10.244.0.0/16,10.0.0.1/8"],
+            '--scrape-pod-cidrs: "10.244.0.0/16,10.0.0.1/8": expected networks such as 10.244.0.0/16 or fd00:10:244::/56',
+        ),
+        (
+            ["--scrape-pod-cidrs=169.254.0.0/16"],
+            (
+                '--scrape-pod-cidrs: "169.254.0.0/16": expected networks of pods: 169.254.0.0/16 is link-local, '
+                "multicast or a metadata service"
+            ),
+        ),
         (["--config="], '--config: "rules.yaml,": expected the path of a rules file, or of a folder of them'),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

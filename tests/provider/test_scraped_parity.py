@@ -13,6 +13,7 @@ from prometheus_client.registry import Collector
 from adapter.app import SystemClock
 from adapter.clients.scraper import Scraper
 from adapter.errors import UnscrapableError
+from adapter.model import podnetworks
 from adapter.model.metrics import SeriesInfo
 from adapter.model.selectors import parse_selector
 from adapter.monitoring import FaultLog, Monitoring
@@ -217,7 +218,7 @@ async def test_values_are_those_of_prometheus_up_to_its_sampling(prometheus_serv
         await relister.adopt(compile_text(RULES.replace("PORT", str(port))))
         relisting = asyncio.create_task(relister.run())
         await relister.attempted.wait()
-        async with Scraper(clock, monitoring, faults) as scraper:
+        async with Scraper(clock, monitoring, faults, networks=podnetworks.parse_networks(["127.0.0.0/8"])) as scraper:
             met = SourceFaults(clock, faults)
             scraped = ScrapedValues(scraper, relister, clock, monitoring, met, per_second=2000, random=lambda: 0.0)
             scraped.want("x", "shop", PROMQL.keys(), [pod])

@@ -168,6 +168,7 @@ async def scaling(tmp_path: Path, world: World, *arguments: str, pod: str = "sca
         f"--local-address=127.0.0.1:{port}",
         "--metrics-relist-interval=5s",
         "--metrics-max-age=60s",
+        "--scrape-pod-cidrs=127.0.0.0/8",
         *arguments,
     ]
     environment = {"POD_NAME": pod, "POD_NAMESPACE": "default", "PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT)}

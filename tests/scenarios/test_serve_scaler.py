@@ -19,7 +19,8 @@ async def test_one_process_answers_and_scales(tmp_path: Path, world: World) -> N
     world.cluster.create(autoscaler())
     (tmp_path / "rules.yaml").write_text(SCRAPED.replace("PORT", str(world.port)))
     local = f"127.0.0.1:{free_port()}"
-    arguments = ["--scaler", f"--local-address={local}", "--metrics-relist-interval=5s", "--metrics-max-age=60s"]
+    paces = ["--metrics-relist-interval=5s", "--metrics-max-age=60s"]
+    arguments = ["--scaler", f"--local-address={local}", "--scrape-pod-cidrs=127.0.0.0/8", *paces]
     async with running(tmp_path, world.cluster, world.prometheus.url, *arguments) as adapter:
         await happens(lambda: world.conditions().get("ScalingActive") == ("True", "ValidMetricFound"))
         world.load = 25.0
@@ -44,7 +45,7 @@ async def test_who_does_not_lead_answers_from_scrapes_of_its_own(tmp_path: Path,
     (tmp_path / "leader").mkdir()
     (tmp_path / "rules.yaml").write_text(SCRAPED.replace("PORT", str(world.port)))
     paces = ["--metrics-relist-interval=5s", "--metrics-max-age=60s"]
-    arguments = ["--scaler", "--local-address=", f"--shard={shard}", *paces]
+    arguments = ["--scaler", "--local-address=", "--scrape-pod-cidrs=127.0.0.0/8", f"--shard={shard}", *paces]
     async with scaling(tmp_path / "leader", world, f"--shard={shard}", pod="leader") as leader:
         await until_leading(leader)
         async with running(tmp_path, world.cluster, world.prometheus.url, *arguments) as follower:

@@ -76,6 +76,7 @@ class Fastpath:
             f"--secure-port={self.port}",
             f"--cert-dir={directory / pod}",
             f"--config={directory / 'rules.yaml'}",
+            "--scrape-pod-cidrs=127.0.0.0/8",
             f"--prometheus-url={world.prometheus.url}",
             f"--lister-kubeconfig={world.cluster.kubeconfig(directory / 'fastpath-kubeconfig')}",
             *FLAGS,
