@@ -9,6 +9,7 @@ FastpathError
 ├── NotSeparableError          why the questions of a rule may not be merged; never leaves rules.separable
 ├── UnscrapableError           why a query cannot be evaluated from the series of one pod; becomes a fault of the rule
 ├── ExpositionError            a body that a pod shows is not in the exposition format
+│   └── ExposureLimitError     a body that a pod shows has more series or longer labels than are kept
 ├── NotLeadingError           a write that must not be made: the lease may belong to somebody else by now
 ├── UntrustedError             why a peer's certificate is not believed; never leaves the server package
 ├── SourceError                a source of values or objects could not be read; never shown to API callers
@@ -101,6 +102,10 @@ class ExpositionError(FastpathError):
     """A body, or the part of it that is read, is not in the exposition format; the sentence names the line."""
 
 
+class ExposureLimitError(ExpositionError):
+    """A body, or what is kept of a pod with it, exceeds a limit; the sentence names the limit."""
+
+
 class UnscrapableError(FastpathError):
     """The first part of a query that cannot be evaluated from the series of one pod alone."""
 
@@ -156,8 +161,9 @@ class ScrapeError(SourceError):
     """A pod could not be scraped.
 
     `kind` is one of ``unreachable``, ``timeout``, ``status`` (an answer other than 200; redirects are not followed), ``size``
-    (more bytes or lines than allowed), ``decode`` (a body that is not an exposition) and ``credentials`` (the rule's token or
-    authorities cannot be read).
+    (more bytes or lines than allowed), ``decode`` (a body that is not an exposition), ``series`` (more series, or longer labels,
+    than are kept of a pod), ``budget`` (the bytes that all pods, or those of a namespace, may take are used up) and
+    ``credentials`` (the rule's token or authorities cannot be read).
     """
 
     def __init__(self, kind: str, message: str) -> None:

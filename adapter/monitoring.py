@@ -39,7 +39,7 @@ _STAGE_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 1, 1.5, 2.5, 5
 STAGES = ("load-to-sample", "sample-to-decision", "decision-to-write")
 QUERY_KINDS = ("alone", "merged", "sweep", "age")
 WRITE_KINDS = ("floor", "scale", "status", "event")
-SCRAPE_OUTCOMES = ("success", "unreachable", "timeout", "status", "size", "decode", "credentials")
+SCRAPE_OUTCOMES = ("success", "unreachable", "timeout", "status", "size", "decode", "series", "budget", "credentials")
 OUTCOMES = ("success", "unreachable", "timeout", "status", "query", "decode", "type", "size", "partial", "cancelled")
 CACHES = ("routes", "bodies", "users", "tokens", "accesses", "texts", "objects", "sweeps", "lanes", "selections")
 
@@ -111,6 +111,10 @@ METRICS: tuple[Metric, ...] = (
     Metric("scrape_duration", "histogram", "fastpath_scrape_duration_seconds", "Time of a scrape from the request to the body, or to giving up.", (), _SCRAPE_BUCKETS),
     Metric("scrape_targets", "gauge", "fastpath_scrape_targets", "Endpoints of pods that are scraped."),
     Metric("scrape_stretch", "gauge", "fastpath_scrape_interval_stretch_ratio", "What every scrape interval is multiplied by to stay within --scrape-max-per-second; 1 is as configured."),
+    Metric("scrape_seconds", "counter", "fastpath_scrape_processing_seconds_total", "Time that processing the bodies of scraped pods has taken."),
+    Metric("scrape_slowed", "gauge", "fastpath_scrape_slowed_targets", "Endpoints of pods that are scraped less often because processing their bodies takes more than their share of time."),
+    Metric("scrape_bodies", "gauge", "fastpath_scrape_bodies_bytes", "Bytes of the bodies of scraped pods that are being read or processed."),
+    Metric("scraped_series", "gauge", "fastpath_scraped_series_bytes", "Estimated memory for the series that are kept of scraped pods."),
     Metric("scraped_values", "counter", "fastpath_scraped_values_total", "Values of scraped pods that were asked for, by where they came from: a scrape, an overdue one, Prometheus instead, or nowhere.", ("source",), values=(("scrape", "overdue", "prometheus", "absent"),)),
     # configuration
     Metric("rules_loaded", "gauge", "fastpath_rules_loaded", "Rules in force.", ("api",), values=(("custom", "external", "resource"),)),
@@ -218,6 +222,10 @@ class Monitoring:
     scrape_duration: Histogram
     scrape_targets: Gauge
     scrape_stretch: Gauge
+    scrape_seconds: Counter
+    scrape_slowed: Gauge
+    scrape_bodies: Gauge
+    scraped_series: Gauge
     scraped_values: Counter
     rules_loaded: Gauge
     rules_skipped: Gauge

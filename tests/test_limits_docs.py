@@ -6,11 +6,28 @@ from pathlib import Path
 import pytest
 
 from adapter import monitoring
-from adapter.clients import answers, envelope, events, lanes, objectlist, objectstore, prometheus, querycache, reflector
+from adapter.clients import (
+    answers,
+    envelope,
+    events,
+    lanes,
+    objectlist,
+    objectstore,
+    podforms,
+    prometheus,
+    querycache,
+    reflector,
+    scrapebodies,
+    scraper,
+    scrapeturns,
+    targetforms,
+)
 from adapter.clients.connection import PrometheusSettings
 from adapter.config.options import Options
 from adapter.controller import journal
-from adapter.provider import relist, scraped
+from adapter.provider import relist, scraped, scrapeshares, scrapetargets, scrapework
+from adapter.rules import exposition, lookback, podseries, seriesmatch
+from adapter.scaling import decision
 from adapter.server import accesslog, api, callers, connections, handler, reviewcache, serving
 from adapter.server.handler import Limits
 
@@ -51,7 +68,31 @@ NUMBERS = {
     "| 16 MiB |": objectlist._LINE_BYTES // MIB,
     "64 are taken in": objectlist._WATCH_STEP,
     "40 are told apart": reflector._REASONS,
-    "64 answers until": scraped._ANSWERS_KEPT,
+    "64 headers of 4 KiB": (scraper.HEADERS_TAKEN, scraper.HEADER_BYTES // 1024),
+    "48 MiB, 24 MiB for the pods of one namespace": (
+        scrapebodies.BODIES_BYTES // MIB, scrapebodies.NAMESPACE_BODIES_BYTES // MIB,
+    ),
+    "64, and 8 KiB between the braces; 16 KiB a line": (
+        podseries.MAX_LABELS, podseries.MAX_LABEL_BYTES // 1024, exposition.MAX_LINE_BYTES // 1024,
+    ),
+    "2 times as many within the window; 12 MiB": (podseries.KEPT_SERIES, scrapetargets.POD_BYTES // MIB),
+    "96 MiB, 48 MiB for the pods of one namespace": (
+        scrapework.KEPT_BYTES // MIB, scrapework.NAMESPACE_BYTES // MIB,
+    ),
+    "turns of 2 ms": scrapeturns.TURN_SECONDS * 1000,
+    "25 of the process's time": scrapeshares.TIME_SHARE * 100,
+    "less often, up to 60 times": scrapeshares.LONGEST_STRETCH,
+    "64 answers of up to 32 matchers, each until 60 s": (
+        scrapetargets.ANSWERS_KEPT, scrapetargets.MOST_MATCHERS, scrapetargets.ANSWERED_SECONDS,
+    ),
+    "takes 5,000 series": scraped.READ_WORK,
+    "compiled matchers of metric selectors | 4 MiB": seriesmatch.TESTS_BYTES // MIB,
+    "16 KiB, 256 commas; 8 MiB of parsed ones, 8 MiB of texts": (
+        decision.LONGEST_SELECTOR // 1024, decision.MOST_COMMAS, decision.SELECTORS_BYTES // MIB,
+        targetforms.TEXTS_BYTES // MIB,
+    ),
+    "| 64; 4 MiB of requests": (podforms.MOST_RESOURCES, podforms.REQUESTS_BYTES // MIB),
+    "1 MiB of queries": lookback.LOOKBACKS_BYTES // MIB,
     "100 an autoscaler, 20,000 in all": (journal.PER_AUTOSCALER, journal.IN_ALL),
     "1,000; alike": events.QUEUED,
 }  # fmt: skip

@@ -10,6 +10,7 @@ import math
 import os
 import ssl
 import zlib
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -18,6 +19,7 @@ from aiohttp import http_exceptions
 from yarl import URL
 
 from adapter.clients import connection, prometheus
+from adapter.clients.scrapebodies import Buffer
 from adapter.config import scrapekeys
 from adapter.config.scrapekeys import Access, EndpointTLS
 from adapter.errors import InputError, ScrapeError
@@ -33,6 +35,10 @@ _HEADERS = {
     "User-Agent": "fastpath",
 }
 _KEEP_ALIVE_SECONDS = 150.0  # longer than the longest interval
+_UNZIPPED_BYTES = 256 * 1024  # in one step of the event loop
+HEADERS_TAKEN = 64
+HEADER_BYTES = 4096
+"""Headers of an answer, and bytes of each: a head is not charged to a budget."""
 _TRUST_SECONDS = 60.0  # how often, at most, the file with a rule's authorities is read again
 
 
@@ -93,6 +99,9 @@ class Scraper:
             cookie_jar=aiohttp.DummyCookieJar(),
             trust_env=False,
             auto_decompress=False,
+            max_headers=HEADERS_TAKEN,
+            max_line_size=HEADER_BYTES,
+            max_field_size=HEADER_BYTES,
         )
         return self
 
@@ -100,12 +109,16 @@ class Scraper:
         assert self._session is not None
         await self._session.close()
 
-    async def fetch(self, endpoint: Endpoint) -> Body:
-        """Return what the pod shows now. Raises ScrapeError."""
+    async def fetch(self, endpoint: Endpoint, buffer: Buffer | None = None) -> Body:
+        """Return what the pod shows now. Raises ScrapeError.
+
+        The body is charged to `buffer`, which the caller closes once the body is processed; None for a body that is
+        read alone.
+        """
         started = self._clock.monotonic()
         try:
             async with asyncio.timeout(endpoint.access.timeout):
-                return await self._fetch(endpoint)
+                return await self._fetch(endpoint, buffer or Buffer())
         except TimeoutError as error:
             raise ScrapeError("timeout", f"no answer in {endpoint.access.timeout:g} s") from error
         except (aiohttp.ClientError, http_exceptions.HttpProcessingError, OSError) as error:
@@ -113,7 +126,7 @@ class Scraper:
         finally:
             self._monitoring.scrape_duration.observe(self._clock.monotonic() - started)
 
-    async def _fetch(self, endpoint: Endpoint) -> Body:
+    async def _fetch(self, endpoint: Endpoint, buffer: Buffer) -> Body:
         assert self._session is not None, "used outside its context"
         access = endpoint.access
         headers = _HEADERS
@@ -135,7 +148,7 @@ class Scraper:
                     token.refuse()
                 note = ", and redirects are not followed" if 300 <= response.status < 400 else ""
                 raise ScrapeError("status", f"HTTP status {response.status}{note}")
-            content = await _read(response, access)
+            content = await _read(response, access, buffer)
             return Body(content, exposition.is_openmetrics(response.headers.get("Content-Type", "")))
 
     def _token(self, endpoint: Endpoint) -> connection.FromFile | None:
@@ -222,43 +235,52 @@ def _build_trust(tls: EndpointTLS) -> ssl.SSLContext:
     return context
 
 
-async def _read(response: aiohttp.ClientResponse, access: Access) -> bytes:
+async def _read(response: aiohttp.ClientResponse, access: Access, buffer: Buffer) -> bytes:
     """Return the body, unzipped, within the limits."""
     encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
     if encoding not in {"identity", "", "gzip", "x-gzip"}:
         raise ScrapeError("decode", f"the body is encoded as {matchers.shorten(encoding)}, which was not asked for")
     unzip = zlib.decompressobj(zlib.MAX_WBITS | 16) if encoding.endswith("gzip") else None
-    parts: list[bytes] = []
     left = unread = access.max_bytes
+    lines = access.max_lines
     if (response.content_length or 0) > left:
         raise _too_large(access)
     async for chunk in response.content.iter_any():
         unread -= len(chunk)
-        part = chunk if unzip is None else _unzip(unzip, chunk, left)
-        left -= len(part)
-        if left < 0 or unread < 0:
-            raise _too_large(access)
-        parts.append(part)
+        async for part in _parts(unzip, chunk):
+            left -= len(part)
+            if left < 0 or unread < 0:
+                raise _too_large(access)
+            lines -= part.count(b"\n")
+            if lines < 0:
+                raise ScrapeError("size", f"the body has more than {access.max_lines} lines")
+            buffer.add(part)
     if unzip is not None and not unzip.eof:
         raise ScrapeError("decode", "the zipped body was cut short")
-    body = parts[0] if len(parts) == 1 else b"".join(parts)
+    body = buffer.content()
     delimited = "Content-Length" in response.headers or "Transfer-Encoding" in response.headers
     if body and not delimited and not body.endswith(b"\n"):
         raise ScrapeError("decode", "the body ends within a line, and nothing says that it ends there")
-    if body.count(b"\n") > access.max_lines:
-        raise ScrapeError("size", f"the body has more than {access.max_lines} lines")
     return body
 
 
-def _unzip(unzip: "zlib._Decompress", chunk: bytes, left: int) -> bytes:
-    """Return what a chunk unzips to, but not much more than is allowed."""
-    try:
-        part = unzip.decompress(chunk, left + 1)
-    except zlib.error as error:
-        raise ScrapeError("decode", "the body is not zipped as it says") from error
-    if unzip.unused_data:
-        raise ScrapeError("decode", "something follows the zipped body")
-    return part
+async def _parts(unzip: "zlib._Decompress | None", chunk: bytes) -> AsyncIterator[bytes]:
+    """Yield what a chunk unzips to in small parts: a kilobyte may be a megabyte."""
+    if unzip is None:
+        yield chunk
+        return
+    while True:
+        try:
+            part = unzip.decompress(chunk, _UNZIPPED_BYTES)
+        except zlib.error as error:
+            raise ScrapeError("decode", "the body is not zipped as it says") from error
+        if unzip.unused_data:
+            raise ScrapeError("decode", "something follows the zipped body")
+        yield part
+        chunk = unzip.unconsumed_tail
+        if not chunk and len(part) < _UNZIPPED_BYTES:
+            return
+        await asyncio.sleep(0)
 
 
 def _too_large(access: Access) -> ScrapeError:

@@ -87,11 +87,11 @@ BOUNDS: Mapping[str, Bounds] = {
     "timeout": Bounds(0.05, 60),
 }
 COUNTS: Mapping[str, Bounds] = {
-    "maxBytes": Bounds(1024, 64 * 1024 * 1024),
+    "maxBytes": Bounds(1024, 16 * 1024 * 1024),
     "maxLines": Bounds(10, 1_000_000),
-    "maxSeries": Bounds(1, 50_000),
+    "maxSeries": Bounds(1, 10_000),
 }
-"""A body is read as a whole: what it may be at most is what a step of the program may cost."""
+"""No more than a few pods may need of what all scraped pods share; see docs/limits.md."""
 
 LONGEST_TIMEOUT = 10.0
 """The default of `timeout` where the interval is longer, as Prometheus has it; seconds."""

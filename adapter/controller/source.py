@@ -16,12 +16,16 @@ from adapter.model.instants import SECOND
 from adapter.model.pods import PodFacts
 from adapter.model.selectors import LabelSelector
 from adapter.provider.scraped import ScrapedValues
+from adapter.provider.scrapeseams import ScrapedAnswer
 from adapter.rules import matchers
 from adapter.rules.query import Dropped, milli_of
+from adapter.rules.registry import CustomEntry
 from adapter.scaling import answers
 from adapter.scaling.observation import NOT_YET, PodsReading, Reading, Unavailable
 
 _NOT_YET = "no answer yet"
+_FETCHING = "unable to fetch metrics from custom metrics API"
+_TOO_LARGE = "beyond 9.2e15, which no quantity holds"
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,15 +221,10 @@ class ScrapedPods:
             return self._beside().read(view)
         parts = matchers.from_selector(self.narrowed)
         look = self.scraped.read(entry, self.site.namespace, [pod.name for pod in view.pods], parts)
-        values: dict[str, int] = {}
-        overdue = ""
-        nan_is_zero = entry.rule.config.on_nan is OnNaN.ZERO
-        for name, (value, _, is_overdue) in look.values.items():
-            milli = _milli(value, nan_is_zero=nan_is_zero)
-            if milli is not None:
-                values[name] = milli
-                if is_overdue:
-                    overdue = f"the scrape of {name} is overdue"
+        read = self._read_values(entry, look)
+        if isinstance(read, Unavailable):
+            return read
+        values, overdue = read
         times = [time for _, time, _ in look.values.values()]
         self.sampled = readings.nanoseconds(min(times)) if times else None
         if missing := [
@@ -235,15 +234,42 @@ class ScrapedPods:
             values |= found
             # a pod that is no target of scrapes has no better value than Prometheus'
             unseen = next((name for name in found if name in look.unseen), None)
-            overdue = overdue or (f"{unseen} is not scraped now: Prometheus stands in" if unseen is not None else late)
+            if unseen is not None:
+                late = f"{unseen} is not scraped now: Prometheus stands in{self._why(entry, unseen)}"
+            overdue = overdue or late
         elif self.beside is not None:
             self.beside.close()
             self.beside = None
         if not values:
             if self.beside is not None and self.beside.feed.asked is None:
                 return self.beside.read(view)  # not scraped yet, not answered yet
-            return Unavailable("NoMetrics", "no metrics returned from custom metrics API")
+            unseen = next((name for name in missing if name in look.unseen and self._why(entry, name)), None)
+            why = "" if unseen is None else f"; {unseen} is not scraped now{self._why(entry, unseen)}"
+            return Unavailable("NoMetrics", f"no metrics returned from custom metrics API{why}")
         return PodsReading(values, {}, overdue)
+
+    def _read_values(self, entry: CustomEntry, look: ScrapedAnswer) -> tuple[dict[str, int], str] | Unavailable:
+        """Return the scraped values in thousandths by pod, and why one may be out of date, "" where none is."""
+        values: dict[str, int] = {}
+        overdue = ""
+        nan_is_zero = entry.rule.config.on_nan is OnNaN.ZERO
+        for name, (value, _, is_overdue) in look.values.items():
+            try:
+                milli = milli_of(value, nan_is_zero=nan_is_zero)
+            except OverflowError:
+                # An error as from the API and through Prometheus: the metric scales neither up nor down.
+                which = f"the value of {entry.rule.config.path} for {name}"
+                return Unavailable("InvalidValue", f"{_FETCHING}: {which} is {_TOO_LARGE}")
+            if not isinstance(milli, Dropped):
+                values[name] = milli
+                if is_overdue:
+                    overdue = f"the scrape of {name} is overdue{self._why(entry, name)}"
+        return values, overdue
+
+    def _why(self, entry: CustomEntry, name: str) -> str:
+        """Return why a pod is not scraped, as the end of a sentence, "" where that is not known."""
+        reason = self.scraped.reason_of(entry, self.site.namespace, name)
+        return f": {reason}" if reason else ""
 
     def _fill(self, missing: Sequence[str], absent: Mapping[str, float], view: View) -> tuple[dict[str, int], str]:
         """Return what Prometheus has for pods without a scraped value, where that was sampled later than they were last scraped.
@@ -272,11 +298,3 @@ class ScrapedPods:
         if self.beside is not None:
             self.beside.close()
             self.beside = None
-
-
-def _milli(value: float, *, nan_is_zero: bool) -> int | None:
-    try:
-        milli = milli_of(value, nan_is_zero=nan_is_zero)
-    except OverflowError:
-        return None
-    return None if isinstance(milli, Dropped) else milli

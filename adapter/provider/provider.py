@@ -276,7 +276,7 @@ class Provider:
 
         Once a scrape has a value Prometheus is not waited for long, and its failure takes nothing away.
         """
-        scraped = _NOT_SCRAPED if self._scraped is None else self._scraped.read_objects(entry, query, objects)
+        scraped = _NOT_SCRAPED if self._scraped is None else await self._scraped.read_objects(entry, query, objects)
         if not scraped.values and not scraped.absent:
             return await self._ask(entry, query, objects, {})
         asked = self._clock.monotonic()

@@ -1,65 +1,37 @@
 """Values that pods show themselves: one snapshot for each pod and rule, the same for the API and for the scaler.
 
-Who wants what is told with `want`; `run` scrapes those pods; `read` answers from what was seen; `subscribe` tells of each finished
-scrape. Not here: HTTP (`clients.scraper`), when (`clients.scraperounds`), what a query makes of series (`rules.scrape`).
+`want` says which pods are scraped for which metrics; `run` scrapes them; `read` answers from what was seen; `subscribe` and
+`subscribe_owners` register callbacks for finished scrapes. `clients.scraper` does the HTTP, `clients.scraperounds` the timing,
+`provider.scrapework` the processing of bodies within its budgets.
 
-The law: absent is never zero and old is never fresh. A pod that cannot be scraped keeps its last good value until that is two intervals
-and a timeout old; from the first failure on the value is marked overdue, and after that time there is none.
+Absent is never zero and old is never fresh. A pod that cannot be scraped keeps its last good value until that is two intervals and a
+timeout old; from the first failure on the value is marked overdue, and after that time there is none.
 """
 
 import math
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
-from adapter.clients.scraper import Body, Endpoint
+from adapter.clients.scraper import Endpoint
 from adapter.clients.scraperounds import ScrapeRounds
 from adapter.config.scrapekeys import Access
-from adapter.errors import ExpositionError, ScrapeError
+from adapter.errors import ScrapeError
 from adapter.model.clock import Clock
 from adapter.model.selectors import LabelSelector
 from adapter.monitoring import Monitoring
 from adapter.provider.scrapeseams import Finished, Reader, Registered, ScrapedAnswer, ScrapedPod, ScrapedValue
+from adapter.provider.scrapetargets import MOST_MATCHERS, Answer, Key, Question, Scrape, Source, Target
+from adapter.provider.scrapework import ScrapeWork
 from adapter.provider.sourcefaults import SourceFaults
-from adapter.rules import exposition, matchers
-from adapter.rules.compile import Rule
+from adapter.rules import matchers
 from adapter.rules.matchers import Matcher
 from adapter.rules.plan import Objects
-from adapter.rules.podseries import PodSeries
 from adapter.rules.query import MetricQuery
-from adapter.rules.registry import CustomEntry, CustomKey, namespace_label
+from adapter.rules.registry import CustomEntry, CustomKey
 from adapter.rules.resource import PODS
-from adapter.rules.scrape import Identity, PodQuery, PodValue
 
-# Answers that are kept for a pod until its next scrape: one for each metric selector that somebody asks with.
-_ANSWERS_KEPT = 64
-
-
-class _Source(NamedTuple):
-    """What answers a metric, as far as scrapes go."""
-
-    rule: Rule
-    series: str
-
-
-_Key: TypeAlias = tuple[str, str, int]
-"""Namespace and name of a pod, and the number that stands for the access it is scraped with: quick to look up."""
-
-_Question: TypeAlias = tuple[_Source, tuple[Matcher, ...]]
-"""What a value answers: a metric, and the matchers of a metric selector."""
-
-
-@dataclass(slots=True, eq=False)
-class _Target:
-    """A pod that is scraped: who wants which metrics of it, what was seen, how the last scrape ended."""
-
-    endpoint: Endpoint
-    series: PodSeries
-    wanted: dict[str, set[str]] = field(default_factory=dict)  # metric -> owners
-    names: frozenset[str] = frozenset()
-    keep: float = 0.0  # seconds of samples that its rates are taken over
-    failed: bool = False
-    answers: dict[_Question, PodValue | None] = field(default_factory=dict)
+READ_WORK = 5_000
+"""Series and matchers that one `read` looks at for new questions; the rest comes with the next scrape."""
 
 
 class _Want(NamedTuple):
@@ -88,13 +60,14 @@ class ScrapedValues:
         self._clock = clock
         self._monitoring = monitoring
         self._faults = faults
-        self._rounds: ScrapeRounds[_Key] = ScrapeRounds(self._scrape, monitoring, per_second=per_second, random=random)
-        self._targets: dict[_Key, _Target] = {}
+        self._rounds: ScrapeRounds[Key] = ScrapeRounds(self._scrape, monitoring, per_second=per_second, random=random)
+        self._work = ScrapeWork(clock, monitoring, faults, lost=self._note, slowed=self._plan)
+        self._targets: dict[Key, Target] = {}
         self._accesses: dict[Access, int] = {}
         self._wants: dict[str, _Want] = {}
-        self._placed: dict[str, set[tuple[_Key, str]]] = {}  # owner -> its targets, by metric
+        self._placed: dict[str, set[tuple[Key, str]]] = {}  # owner -> its targets, by metric
         self._generation = -1
-        self._sources: dict[str, _Source | None] = {}  # of every metric that anybody wants
+        self._sources: dict[str, Source | None] = {}  # of every metric that anybody wants
         self._listeners: list[Finished] = []
         self._owner_listeners: list[Callable[[str], None]] = []
 
@@ -166,42 +139,74 @@ class ScrapedValues:
     def read(
         self, entry: CustomEntry, namespace: str, names: Iterable[str], selector: Sequence[Matcher]
     ) -> ScrapedAnswer:
-        """Return what is known of the pods `names` for a metric, narrowed by the matchers of a metric selector."""
-        values: dict[str, ScrapedValue] = {}
-        absent: dict[str, float] = {}
-        unseen: set[str] = set()
+        """Return what is known of the pods `names` for a metric, narrowed by the matchers of a metric selector.
+
+        A question that was not asked lately is answered here only as far as that is little work; the other pods have
+        no value until their next scrape.
+        """
         config, query = entry.rule.config.scrape, entry.rule.pod_query
         number = None if config is None else self._accesses.get(config.access)
         if config is None or query is None or number is None:
-            return ScrapedAnswer(values, absent, unseen)
+            return ScrapedAnswer({}, {}, set())
         now = self._clock.monotonic()
-        offset = self._clock.wall() - now
-        interval, timeout = config.access.interval * self._rounds.stretch, config.access.timeout
-        oldest = min(2 * interval + timeout, entry.rule.config.max_sample_age or math.inf)
-        question = (_Source(entry.rule, entry.series), tuple(selector))
+        question = (Source(entry.rule, entry.series), tuple(selector))
+        look = _Look(
+            now,
+            self._clock.wall() - now,
+            config.access.interval * self._rounds.stretch,
+            config.access.timeout,
+            entry.rule.config.max_sample_age or math.inf,
+        )
+        left = READ_WORK
         for name in names:
             target = self._targets.get((namespace, name, number))
             if target is None:
                 continue
-            try:
-                found = target.answers[question]
-            except KeyError:
-                found = self._evaluate(target, question, query, namespace, name)
-            series = target.series
-            overdue = target.failed or not series.scrapes or now - series.time > interval + timeout
-            if found is not None and now - found.time <= oldest:
-                values[name] = ScrapedValue(found.value, found.time + offset, overdue)
-                continue
-            if overdue:
-                unseen.add(name)
-            names_shown = query.series_names(entry.series)
-            absent[name] = _last_word(series, names_shown, offset) if found is None else found.time + offset
-        return ScrapedAnswer(values, absent, unseen)
+            answer = target.answers.get(question) if len(selector) <= MOST_MATCHERS else None
+            if answer is None or answer.pending:
+                cost = target.cost(question)
+                if target.can_answer() and cost <= left:
+                    left -= cost
+                    answer = target.find(question, self._stretch_of(target))
+                else:
+                    answer = Answer()
+                target.put(question, answer)
+            answer.asked = now
+            look.add(name, target, answer)
+        return ScrapedAnswer(look.values, look.absent, look.unseen)
 
-    def read_objects(self, entry: CustomEntry, query: MetricQuery, objects: Objects) -> ScrapedAnswer:
+    def reason_of(self, entry: CustomEntry, namespace: str, name: str) -> str:
+        """Return why the scrape of a pod is overdue or its value absent, "" where that is not known."""
+        config = entry.rule.config.scrape
+        number = None if config is None else self._accesses.get(config.access)
+        target = None if number is None else self._targets.get((namespace, name, number))
+        if target is None:
+            return ""
+        if target.failed:
+            return target.reason
+        if target.slowed > 1:
+            return f"its scrapes take more time than their share, so its interval is {target.slowed:.3g} times as long"
+        return ""
+
+    async def prepare(
+        self, entry: CustomEntry, namespace: str, names: Iterable[str], selector: Sequence[Matcher]
+    ) -> None:
+        """Work out the answers that a `read` would have to leave out, in turns with all other work."""
+        config = entry.rule.config.scrape
+        number = None if config is None else self._accesses.get(config.access)
+        if number is None or len(selector) > MOST_MATCHERS:
+            return
+        question = (Source(entry.rule, entry.series), tuple(selector))
+        found = (self._targets.get((namespace, name, number)) for name in names)
+        missing = [each for each in found if each is not None and _lacks(each, question)]
+        if sum(target.cost(question) for target in missing) > READ_WORK:
+            await self._work.answer(namespace, missing, question, self._stretch_of)
+
+    async def read_objects(self, entry: CustomEntry, query: MetricQuery, objects: Objects) -> ScrapedAnswer:
         """Return what is known of the objects that a question of the API is about."""
         if entry.resource.group_resource != PODS or objects.namespace is None:
             return ScrapedAnswer({}, {})
+        await self.prepare(entry, objects.namespace, objects.names, query.selector)
         return self.read(entry, objects.namespace, objects.names, query.selector)
 
     def read_metric(
@@ -218,15 +223,15 @@ class ScrapedValues:
     def _entry(self, metric: str) -> CustomEntry | None:
         return self._registered.registry.custom.get(CustomKey(PODS, namespaced=True, metric=metric))
 
-    def _source(self, metric: str) -> _Source | None:
+    def _source(self, metric: str) -> Source | None:
         entry = self._entry(metric)
-        return None if entry is None else _Source(entry.rule, entry.series)
+        return None if entry is None else Source(entry.rule, entry.series)
 
     def _place(self, owner: str, wanted: _Want) -> None:
         """Make the targets what an owner wants of them."""
         before = self._placed.pop(owner, set())
-        now: set[tuple[_Key, str]] = set()
-        touched: set[_Key] = {key for key, _ in before}
+        now: set[tuple[Key, str]] = set()
+        touched: set[Key] = {key for key, _ in before}
         for metric in wanted.metrics:
             self._sources[metric] = self._source(metric)
             entry = self._entry(metric)
@@ -241,13 +246,7 @@ class ScrapedValues:
                 key = (wanted.namespace, pod.name, number)
                 now.add((key, metric))
                 touched.add(key)
-                target = self._targets.get(key)
-                if target is None or target.endpoint != endpoint:
-                    others = (
-                        {} if target is None else target.wanted
-                    )  # another pod under the same name starts from nothing
-                    self._targets[key] = target = _Target(endpoint, PodSeries(), others)
-                target.wanted.setdefault(metric, set()).add(owner)
+                self._target(key, endpoint).wanted.setdefault(metric, set()).add(owner)
         for key, metric in before - now:
             target = self._targets[key]
             owners = target.wanted.get(metric, set())
@@ -259,6 +258,16 @@ class ScrapedValues:
         for key in touched:
             self._settle(key)
 
+    def _target(self, key: Key, endpoint: Endpoint) -> Target:
+        """Return the target of a pod; another pod under the same name starts from nothing."""
+        known = self._targets.get(key)
+        if known is not None and known.endpoint == endpoint:
+            return known
+        if known is not None:
+            self._work.drop(known)
+        made = self._targets[key] = Target(key, endpoint, {} if known is None else known.wanted)
+        return made
+
     def _endpoint(self, namespace: str, pod: ScrapedPod, access: Access, path: str) -> Endpoint | None:
         """Return where a pod is scraped, None where it cannot or must not be."""
         if pod.phase != "Running" or pod.deleting or not pod.ip or (pod.host_network and not access.host_network):
@@ -269,41 +278,58 @@ class ScrapedValues:
             return None
         return Endpoint(namespace, pod.ip, port, access)
 
-    def _settle(self, key: _Key) -> None:
+    def _settle(self, key: Key) -> None:
         """Have a target scraped for what is wanted of it now, or no more."""
         target = self._targets[key]
         if not target.wanted:
             del self._targets[key]
             self._rounds.drop(key)
+            self._work.drop(target)
             return
-        names: set[str] = set()
+        selections: dict[str, frozenset[tuple[Matcher, ...]]] = {}
         keep = 0.0
         for metric in target.wanted:
             entry = self._entry(metric)
             if entry is not None and entry.rule.pod_query is not None and entry.rule.config.scrape is not None:
-                names |= entry.rule.pod_query.series_names(entry.series)
+                for name, groups in entry.rule.pod_query.select(entry.series).items():
+                    selections[name] = selections.get(name, frozenset()) | groups
                 keep = max(keep, entry.rule.config.scrape.window if entry.rule.pod_query.counts else 0.0)
-        target.names = frozenset(names)
+        target.names = frozenset(selections)
+        target.selections = selections
         target.keep = keep
-        self._rounds.put(key, target.endpoint.access.interval)
+        self._plan(target)
+
+    def _plan(self, target: Target) -> None:
+        """Have a target scraped at its interval, or less often if its scrapes take too much time."""
+        if not target.gone:
+            self._rounds.put(target.key, target.endpoint.access.interval * target.slowed)
+
+    def _stretch_of(self, target: Target) -> float:
+        """Return by how much the windows of a target are stretched: as much as its interval."""
+        return self._rounds.stretch * target.slowed
 
     # Scraping.
 
-    async def _scrape(self, key: _Key) -> None:
+    async def _scrape(self, key: Key) -> None:
         """Scrape a target once and tell who listens; a failure is noted, not raised."""
         self.follow()
         target = self._targets.get(key)
         if target is None:
             return
         time, wall = self._clock.monotonic(), self._clock.wall()
+        buffer = self._work.bodies.open(target.namespace)
         try:
-            body = await self._reader.fetch(target.endpoint)
-            self._take(target, body, time, wall)
+            body = await self._reader.fetch(target.endpoint, buffer)
+            await self._work.take(target, buffer, Scrape(body, time, wall, self._stretch_of(target)))
+            for path in self._paths(target):
+                self._faults.quiet("scrape", path)
             self._monitoring.scrapes.labels("success").inc()
         except ScrapeError as error:
             self._monitoring.scrapes.labels(error.kind).inc()
-            target.failed = True
+            target.failed, target.reason = True, str(error)
             self._note(target, error)
+        finally:
+            buffer.close()
         if self._targets.get(key) is target:
             for metric in list(target.wanted):
                 for finished in self._listeners:
@@ -312,46 +338,51 @@ class ScrapedValues:
                 for told in self._owner_listeners:
                     told(owner)
 
-    def _take(self, target: _Target, body: Body, time: float, wall: float) -> None:
-        """Take in what a pod has shown; ScrapeError for what is no exposition."""
-        try:
-            limit = target.endpoint.access.max_series
-            samples = exposition.parse(body.content, target.names, openmetrics=body.openmetrics, limit=limit)
-            target.series.record(samples, time, wall, target.keep * self._rounds.stretch)
-        except ExpositionError as error:
-            raise ScrapeError("decode", str(error)) from error
-        target.failed = False
-        target.answers.clear()
-        for path in self._paths(target):
-            self._faults.quiet("scrape", path)
-
-    def _note(self, target: _Target, error: ScrapeError) -> None:
+    def _note(self, target: Target, error: ScrapeError) -> None:
         for path in self._paths(target):
             self._faults.met("scrape", "pods cannot be scraped", str(error), path, kind=error.kind)
 
-    def _paths(self, target: _Target) -> set[str]:
+    def _paths(self, target: Target) -> set[str]:
         """Return the rules that a target is scraped for."""
         return {entry.rule.path for metric in target.wanted if (entry := self._entry(metric)) is not None}
 
-    # From what was seen to values.
 
-    def _evaluate(
-        self, target: _Target, question: _Question, query: PodQuery, namespace: str, name: str
-    ) -> PodValue | None:
-        """Return the pod's value as of its last good scrape; worked out once for each scrape."""
-        (rule, series), selector = question
-        identity = Identity(namespace, name, namespace_label(rule) or "", rule.converter.label_for(PODS))
-        window = rule.config.scrape.window * self._rounds.stretch if rule.config.scrape else 0.0
-        found = query.evaluate(target.series, series, identity, selector, window)
-        if len(target.answers) >= _ANSWERS_KEPT:
-            target.answers.clear()
-        target.answers[question] = found
-        return found
+def _lacks(target: Target, question: Question) -> bool:
+    """Whether a question about a target is not answered, and can be."""
+    answer = target.answers.get(question)
+    return (answer is None or answer.pending) and target.can_answer()
 
 
-def _last_word(series: PodSeries, names: Iterable[str], offset: float) -> float:
-    """Return the time of the last scrape where that shows nothing of a metric; before all time where it does, or there was none.
+class _Look:
+    """One reading of many pods: `offset` makes times of the day of monotonic ones, the others are seconds."""
 
-    What a scrape shows and what is not yet enough for a rate says nothing against an older sample of Prometheus.
-    """
-    return -math.inf if not series.scrapes or series.shows(names) else series.time + offset
+    def __init__(self, now: float, offset: float, interval: float, timeout: float, oldest: float) -> None:
+        self.values: dict[str, ScrapedValue] = {}
+        self.absent: dict[str, float] = {}
+        self.unseen: set[str] = set()
+        self._now = now
+        self._offset = offset
+        self._interval = interval
+        self._timeout = timeout
+        self._oldest = oldest
+
+    def add(self, name: str, target: Target, answer: Answer) -> None:
+        """Add what is known of a pod."""
+        value = answer.value
+        late = self._now - target.time > self._interval + self._timeout
+        overdue = target.failed or not target.scrapes or late
+        oldest = min(2 * self._interval * target.slowed + self._timeout, self._oldest)
+        if value is not None and self._now - value.time <= oldest:
+            self.values[name] = ScrapedValue(value.value, value.time + self._offset, overdue)
+            return
+        if overdue or answer.pending:
+            self.unseen.add(name)
+        self.absent[name] = self._last_word(target, answer) if value is None else value.time + self._offset
+
+    def _last_word(self, target: Target, answer: Answer) -> float:
+        """Return the time of the last scrape where that shows nothing of a metric; else before all time.
+
+        What a scrape shows and what is not yet enough for a rate says nothing against an older sample of Prometheus.
+        """
+        known = target.scrapes and not answer.pending and not answer.shown
+        return target.time + self._offset if known else -math.inf

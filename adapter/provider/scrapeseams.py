@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple, Protocol
 
+from adapter.clients.scrapebodies import Buffer
 from adapter.clients.scraper import Body, Endpoint
 from adapter.rules.registry import Registry
 
@@ -47,8 +48,8 @@ class ScrapedPod(Protocol):
 class Reader(Protocol):
     """Reads a pod's endpoint; met by `clients.scraper.Scraper`."""
 
-    async def fetch(self, endpoint: Endpoint) -> Body:
-        """Return what the pod shows; ScrapeError."""
+    async def fetch(self, endpoint: Endpoint, buffer: Buffer) -> Body:
+        """Return what the pod shows, whose bytes are charged to `buffer`; ScrapeError."""
         ...
 
 
@@ -73,7 +74,8 @@ class ScrapedAnswer(NamedTuple):
     """What scrapes say of some pods of one namespace, by name.
 
     `absent` are the pods that are scraped and have no value now: only a sample later than the time given (epoch seconds) says more of
-    them than the scrapes do; of these, `unseen` are the pods whose last scrape failed or is late. Pods in neither are not scraped.
+    them than the scrapes do; of these, `unseen` are the pods whose last scrape failed, is late or is not worked out yet. Pods in neither
+    are not scraped.
     """
 
     values: Mapping[str, ScrapedValue]

@@ -8,27 +8,32 @@ The law: what cannot be evaluated exactly is refused with a sentence, never appr
 value. The labels that name pod and namespace are those of the scraped pod, whatever a series says.
 """
 
-import functools
 import math
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import promql_parser as promql
 
 from adapter.errors import TemplateError, UnscrapableError
-from adapter.rules import floats, matchers, naming, separable
+from adapter.rules import floats, matchers, separable, seriesmatch
 from adapter.rules.matchers import Matcher
-from adapter.rules.podseries import PodSeries, Track
+from adapter.rules.podseries import PodSeries, Selections, Track
+from adapter.rules.seriesmatch import Labelled
 from adapter.rules.template import Template
 
-Labels = Mapping[str, str]
 # A value with the labels of its series as they were shown; those that name the pod are in the scope.
-_Element = tuple[Labels, float]
-_NO_LABELS: Labels = {}
+_Element = tuple[Labelled, float]
+_Found = Generator[None, None, list[_Element]]
+"""An evaluation in steps, and what it comes to."""
 
+_NO_LABELS: Mapping[str, str] = {}
+_STEP_TESTS = 2000
+"""How many series and matchers a step of an evaluation looks at."""
+
+_T = TypeVar("_T")
 _FIELDS = frozenset({"Series", "LabelMatchers", "GroupBy"})
 _SLOT_LABEL = separable.MATCHERS_SLOT.partition("=")[0]
 # Prometheus writes these two itself, over whatever the pod shows.
@@ -65,7 +70,7 @@ class _Scope:
 
     series: str
     pod: PodSeries
-    identity: Labels
+    identity: Mapping[str, str]
     selector: tuple[Matcher, ...]
     window: float
     oldest: float = math.inf
@@ -82,9 +87,13 @@ class _Scope:
 class _Node(NamedTuple):
     """A part of a query: how it is evaluated, and what tells its results apart: None for all labels of a series, () for a scalar."""
 
-    evaluate: Callable[[_Scope], list[_Element]]
+    evaluate: Callable[[_Scope], _Found]
     grouping: frozenset[str] | None
     scalar: bool = False
+
+    def number(self) -> float:
+        """Return the value of a scalar."""
+        return _finish(self.evaluate(_NO_SCOPE))[0][1]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,7 +103,17 @@ class PodQuery:
     names: tuple[str, ...]
     counts: bool
     """Whether it needs more than the last scrape."""
+    selections: tuple[tuple[str, tuple[Matcher, ...]], ...]
+    """The names again, each with the query's own matchers on labels that series show."""
     _root: _Node
+
+    def select(self, series: str) -> Selections:
+        """Return the series to keep, where the rule is about `series`."""
+        found: dict[str, frozenset[tuple[Matcher, ...]]] = {}
+        for name, group in self.selections:
+            full = name.replace(separable.SERIES_SLOT, series)
+            found[full] = found.get(full, frozenset()) | {group}
+        return found
 
     def series_names(self, series: str) -> frozenset[str]:
         """Return the names of the series to read, where the rule is about `series`."""
@@ -107,8 +126,14 @@ class PodQuery:
 
         `selector` are the matchers of the metric selector, `window` the seconds that rates are taken over.
         """
+        return _finish(self.steps(pod, series, identity, selector, window))
+
+    def steps(
+        self, pod: PodSeries, series: str, identity: Identity, selector: Sequence[Matcher], window: float
+    ) -> Generator[None, None, PodValue | None]:
+        """Evaluate in steps of about a millisecond, between which `pod` must not change; return what `evaluate` does."""
         scope = _Scope(series, pod, identity.labels(), tuple(selector), window)
-        found = self._root.evaluate(scope)
+        found = yield from self._root.evaluate(scope)
         return PodValue(found[0][1], scope.gone if math.isinf(scope.oldest) else scope.oldest) if found else None
 
 
@@ -140,7 +165,9 @@ def compile_query(template: Template, pod_label: str, namespace_label: str) -> P
         )
     if extra := sorted(root.grouping - compiler.own_labels):
         raise UnscrapableError(f"grouped by {extra[0]} too, a pod would have several values")
-    return PodQuery(tuple(dict.fromkeys(compiler.names)), compiler.counts, root)
+    selections = tuple(dict.fromkeys(compiler.selections))
+    names = tuple(dict.fromkeys(name for name, _ in selections))
+    return PodQuery(names, compiler.counts, selections, root)
 
 
 class _Compiler:
@@ -149,7 +176,7 @@ class _Compiler:
     def __init__(self, pod_label: str, namespace_label: str) -> None:
         self.pod_label = pod_label
         self.own_labels = frozenset({pod_label, namespace_label} - {""})
-        self.names: list[str] = []
+        self.selections: list[tuple[str, tuple[Matcher, ...]]] = []
         self.counts = False
 
     def visit(self, node: Any) -> _Node:
@@ -161,7 +188,7 @@ class _Compiler:
 
     def number(self, node: Any) -> _Node:
         value = float(node.val)
-        return _Node(lambda _: [({}, value)], frozenset(), scalar=True)
+        return _scalar(value)
 
     def paren(self, node: Any) -> _Node:
         return self.visit(node.expr)
@@ -181,7 +208,7 @@ class _Compiler:
         if name in floats.WITH_BOUND:
             bound = self.visit(arguments[1])
             assert bound.scalar, "the parser takes nothing else, and what makes scalars of series is refused"
-            limit, pick = bound.evaluate(_NO_SCOPE)[0][1], floats.WITH_BOUND[name]
+            limit, pick = bound.number(), floats.WITH_BOUND[name]
             return _map(self.visit(arguments[0]), lambda value: math.nan if math.isnan(value) else pick(value, limit))
         reading = _READINGS.get(name)
         if reading is None:
@@ -209,8 +236,8 @@ class _Compiler:
 
         others = tuple(label for label in labels if label not in self.own_labels)
 
-        def evaluate(scope: _Scope) -> list[_Element]:
-            found = inner.evaluate(scope)
+        def evaluate(scope: _Scope) -> _Found:
+            found = yield from inner.evaluate(scope)
             if not others:  # one group, as in nearly every query
                 return [(_NO_LABELS, function([value for _, value in found]))] if found else []
             groups: dict[tuple[str, ...], list[float]] = {}
@@ -228,15 +255,16 @@ class _Compiler:
             raise UnscrapableError(f"{name} chooses between series, only {' '.join(floats.ARITHMETIC)} are computed")
         left, right = self.visit(node.lhs), self.visit(node.rhs)
         if right.scalar:
-            bound = right.evaluate(_NO_SCOPE)[0][1]
+            bound = right.number()
             return _map(left, lambda value: function(value, bound))
         if left.scalar:
-            bound = left.evaluate(_NO_SCOPE)[0][1]
+            bound = left.number()
             return _map(right, lambda value: function(bound, value))
         self._check_matching(name, left, right, node.modifier)
 
-        def evaluate(scope: _Scope) -> list[_Element]:
-            ones, others = left.evaluate(scope), right.evaluate(scope)
+        def evaluate(scope: _Scope) -> _Found:
+            ones = yield from left.evaluate(scope)
+            others = yield from right.evaluate(scope)
             return [(ones[0][0], function(ones[0][1], others[0][1]))] if ones and others else []
 
         return _Node(evaluate, left.grouping)
@@ -269,20 +297,26 @@ class _Compiler:
         if node.matchers.or_matchers:
             raise UnscrapableError(f"{_plain(shown)} joins matchers with or")
         own = self._own_matchers(node, _plain(shown))
-        self.names.append(node.name)
+        self.selections.append((shown, tuple(each for each in own if each.label not in self.own_labels)))
 
-        def evaluate(scope: _Scope) -> list[_Element]:
+        def evaluate(scope: _Scope) -> _Found:
             found: list[_Element] = []
             asked = [*own, *scope.selector]
-            if not all(_test(each)(scope.identity) for each in asked if each.label in scope.identity):
+            about_pod = [each for each in asked if each.label in scope.identity]
+            if not all(seriesmatch.build_test(each)(scope.identity) for each in about_pod):
                 return found
-            tests = [_test(each) for each in asked if each.label not in scope.identity]
+            tests = [seriesmatch.build_test(each) for each in asked if each.label not in scope.identity]
+            work = 0
             for track in scope.pod.tracks(shown.replace(separable.SERIES_SLOT, scope.series)):
-                if not tests or all(test(track.labels) for test in tests):
+                if not tests or all(test(track) for test in tests):
                     value = read(track, scope)
                     if value is not None:
-                        found.append((track.labels, value))
+                        found.append((track, value))
                         scope.came_upon(track)
+                work += 1 + len(tests)
+                if work >= _STEP_TESTS:
+                    work = 0
+                    yield
             return found
 
         return _Node(evaluate, None)
@@ -308,21 +342,33 @@ def _plain(name: str) -> str:
     return name.replace(separable.SERIES_SLOT, "<<.Series>>")
 
 
-@functools.lru_cache(maxsize=1024)
-def _test(matcher: Matcher) -> Callable[[Labels], bool]:
-    """Return whether labels match; as in PromQL an absent label is an empty one and expressions match the whole value."""
-    label, sign, value = matcher
-    if sign in {"=", "!="}:
-        return lambda labels: (labels.get(label, "") == value) is (sign == "=")
-    expression = naming.compile_expression(f"^(?s:{value})$")
-    return lambda labels: bool(expression.search(labels.get(label, ""))) is (sign == "=~")
+def _finish(steps: Generator[None, None, _T]) -> _T:
+    """Return what steps come to, all in one go."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as ended:
+            found: _T = ended.value
+            return found
+
+
+def _scalar(value: float) -> _Node:
+    def evaluate(_: _Scope) -> _Found:
+        yield from ()
+        return [(_NO_LABELS, value)]
+
+    return _Node(evaluate, frozenset(), scalar=True)
 
 
 def _map(inner: _Node, function: Callable[[float], float]) -> _Node:
     if inner.scalar:
-        value = function(inner.evaluate(_NO_SCOPE)[0][1])
-        return _Node(lambda _: [({}, value)], frozenset(), scalar=True)
-    return _Node(lambda scope: [(labels, function(value)) for labels, value in inner.evaluate(scope)], inner.grouping)
+        return _scalar(function(inner.number()))
+
+    def evaluate(scope: _Scope) -> _Found:
+        found = yield from inner.evaluate(scope)
+        return [(labels, function(value)) for labels, value in found]
+
+    return _Node(evaluate, inner.grouping)
 
 
 def _last(track: Track, pod: PodSeries) -> float | None:

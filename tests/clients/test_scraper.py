@@ -6,14 +6,15 @@ import os
 import ssl
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from aiohttp import web
 
-from adapter.clients.scraper import Body, Endpoint, Scraper
+from adapter.clients.scrapebodies import Bodies
+from adapter.clients.scraper import HEADER_BYTES, HEADERS_TAKEN, Body, Endpoint, Scraper
 from adapter.config.scrapekeys import Access, Credentials, EndpointTLS
 from adapter.errors import ScrapeError
 from adapter.model import podnetworks
@@ -22,6 +23,7 @@ from adapter.monitoring import FaultLog, Monitoring
 from adapter.sandbox.listener import Listener
 from tests.support.clock import FakeClock
 from tests.support.tls import Authority
+from tests.support.waiting import other_work
 
 BODY = b"# TYPE x gauge\nx 1\n"
 ACCESS = Access("metrics", timeout=1.0)
@@ -295,6 +297,48 @@ async def test_lines_are_bounded(scraping: Scraping) -> None:
 async def test_a_zipped_body_is_unzipped(scraping: Scraping) -> None:
     async with pod(lambda request: chunked(gzip.compress(BODY * 20), request, **{"Content-Encoding": "gzip"})) as there:
         assert (await scraping.scraper.fetch(there.endpoint())).content == BODY * 20
+
+
+async def test_a_zipped_body_is_unzipped_in_small_parts_between_which_other_work_runs(scraping: Scraping) -> None:
+    body = b"# some comment that is the same in every line\n" * 40_000
+    async with pod(reply(gzip.compress(body), Content_Encoding="gzip")) as there:
+        async with other_work() as turns:
+            assert (await scraping.scraper.fetch(there.endpoint(replace(ACCESS, max_bytes=len(body))))).content == body
+        assert turns.count > len(body) / (256 * 1024)
+
+
+@pytest.mark.parametrize("size", [256 * 1024 - 1, 256 * 1024, 256 * 1024 + 1, 512 * 1024])
+async def test_a_zipped_body_may_end_with_a_part(scraping: Scraping, size: int) -> None:
+    body = b"#" * size
+    async with pod(reply(gzip.compress(body), Content_Encoding="gzip")) as there:
+        assert (await scraping.scraper.fetch(there.endpoint())).content == body
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{f"X-{number}": "1" for number in range(HEADERS_TAKEN)}, {"X": "x" * HEADER_BYTES}],
+    ids=["many", "long"],
+)
+async def test_the_head_of_an_answer_is_bounded(scraping: Scraping, headers: dict[str, str]) -> None:
+    async def answer(_: web.BaseRequest) -> web.StreamResponse:
+        return web.Response(body=BODY, headers=headers)
+
+    async with pod(answer) as there:
+        kind, _ = await scraping.refusal(there.endpoint())
+        assert kind == "status"
+
+
+async def test_a_body_is_charged_as_it_comes_and_fails_where_it_has_to_give_way(scraping: Scraping) -> None:
+    bodies = Bodies(3000, 2000)
+    async with pod(reply(BODY * 50)) as good, pod(reply(b"#" * 2001)) as bad:
+        with closing(bodies.open("shop")) as buffer:
+            assert (await scraping.scraper.fetch(good.endpoint(), buffer)).content == BODY * 50
+            assert bodies.size == len(BODY * 50)
+            with closing(bodies.open("hostile")) as other, pytest.raises(ScrapeError) as raised:
+                await scraping.scraper.fetch(bad.endpoint(), other)
+            assert raised.value.kind == "budget"
+            assert bodies.size == len(BODY * 50)
+    assert bodies.size == 0
 
 
 async def test_unzipped_bytes_are_bounded(scraping: Scraping) -> None:

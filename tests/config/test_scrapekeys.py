@@ -127,7 +127,7 @@ _PATH = "expected the path of a URL such as /metrics, with its query if it has o
         ),
         pytest.param(
             "{port: a, maxBytes: 1}",
-            'rules[0].scrape.maxBytes: "1": expected a whole number from 1024 to 67108864',
+            'rules[0].scrape.maxBytes: "1": expected a whole number from 1024 to 16777216',
             id="bytes",
         ),
         pytest.param(

@@ -239,6 +239,9 @@ class World:
         found = {name: ScrapedValue(value, self.clock.wall(), overdue) for name in present}
         return ScrapedAnswer(found, dict.fromkeys(self.missing, self.clock.wall()))
 
+    def reason_of(self, entry: object, namespace: str, name: str) -> str:
+        return ""
+
     # the cluster
 
     def settle(self) -> None:

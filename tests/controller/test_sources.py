@@ -236,7 +236,8 @@ async def test_pods_whose_scrape_failed_or_is_late_may_raise_and_not_shrink(*, l
                     await here.here.scraped._scrape(key)
             reading = here.read(source)
             if "b" in reading.values:
-                assert reading.overdue == ("" if late and seconds < 2 else "the scrape of b is overdue")
+                overdue = "the scrape of b is overdue" + ("" if late else ": no answer in 1 s")
+                assert reading.overdue == ("" if late and seconds < 2 else overdue)
         assert reading.values == {"a": 1000, "c": 3000}
         assert reading.overdue == "", "a pod without any value is upstream's to repair"
 
@@ -249,7 +250,8 @@ async def test_pods_whose_scrape_failed_or_is_late_may_raise_and_not_shrink(*, l
             await until(lambda: feed.answer is not None and feed.answer.values)  # noqa: B023 - awaited here
         reading = here.read(source)
         assert reading.values == {"a": 1000, "b": 9000, "c": 3000}
-        assert reading.overdue == "b is not scraped now: Prometheus stands in"
+        why = "" if late else ": no answer in 1 s"
+        assert reading.overdue == f"b is not scraped now: Prometheus stands in{why}"
 
 
 async def test_a_pod_that_was_scraped_and_shows_nothing_leaves_it_to_newer_samples() -> None:
@@ -302,7 +304,21 @@ async def test_no_number_is_no_value_unless_the_rule_says_zero(more: str, values
         assert here.read(source) == PodsReading(values)
 
 
-@pytest.mark.parametrize("shown", ["+Inf", "-Inf", "1e300"])
+@pytest.mark.parametrize("shown", ["9.3e15", "-1e16", "1e300"])
+async def test_a_value_beyond_64_bits_makes_the_metric_unavailable_as_through_prometheus(shown: str) -> None:
+    """The API answers 500 then: neither the autoscaler here nor a native one grows or shrinks by the other pods."""
+    async with bench() as here:
+        here.here.reader.bodies = {A.ip: "load 1", B.ip: f"load {shown}", C.ip: "load 3"}
+        here.here.scraped.want("shop/web", "shop", ["load"], [A, B, C])
+        await here.here.scrape()
+        reading = here.read(here.open(pods_metric(name="load")))
+
+        assert isinstance(reading, Unavailable)
+        which = "the value of rules[0] for b is beyond 9.2e15, which no quantity holds"
+        assert reading == Unavailable("InvalidValue", f"unable to fetch metrics from custom metrics API: {which}")
+
+
+@pytest.mark.parametrize("shown", ["+Inf", "-Inf"])
 async def test_what_no_quantity_holds_is_no_value(shown: str) -> None:
     async with bench(more="onNaN: zero") as here:
         here.pods = [pod("a")]

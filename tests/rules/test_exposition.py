@@ -12,7 +12,7 @@ from prometheus_client import parser as text_parser
 from prometheus_client.openmetrics import exposition as openmetrics_exposition
 from prometheus_client.openmetrics import parser as openmetrics_parser
 
-from adapter.errors import ExpositionError
+from adapter.errors import ExpositionError, ExposureLimitError
 from adapter.rules import exposition
 from adapter.rules.exposition import parse, parse_labels
 
@@ -381,3 +381,54 @@ def test_samples_with_quoted_names_are_limited_too() -> None:
     assert len(parse(body, ["x"], limit=6)) == 6
     with pytest.raises(ExpositionError, match=r"^there are more than 5 samples of x$"):
         parse(body, ["x"], limit=5)
+
+
+# --- steps --------------------------------------------------------------------------------------------------------------
+
+
+def _long_body(lines: int) -> bytes:
+    kinds = ('x{{n="{0}"}} {0}', "other 1", '  x{{n="i{0}"}} {0}', '{{"x",n="q{0}"}} {0}', "# x 5", "x_total 3")
+    return "\n".join(kinds[number % len(kinds)].format(number) for number in range(lines)).encode()
+
+
+@given(st.integers(1, 400), st.sampled_from([64, 200, 1000]), st.booleans())
+def test_a_body_that_is_read_in_parts_is_read_to_the_same_samples(lines: int, step: int, openmetrics: bool) -> None:  # noqa: FBT001
+    body = _long_body(lines) + (b"\n# EOF\n" if openmetrics else b"")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exposition, "STEP_BYTES", step)
+        in_parts = parse(body, ["x"], openmetrics=openmetrics)
+    whole = parse(body, ["x"], openmetrics=openmetrics)
+
+    assert sorted(each.value for each in in_parts) == sorted(each.value for each in whole)
+    assert {each.labels for each in in_parts} == {each.labels for each in whole}
+    assert len(whole) == sum(number % 6 in {0, 2, 3} for number in range(lines))
+
+
+@pytest.mark.parametrize("form", ['x{{n="{}"}} 1', '{{"x",n="{}"}} 1'], ids=["named", "quoted"])
+@pytest.mark.parametrize("length", [1, 500, 15_000])
+def test_a_step_is_short_whatever_the_body_is(form: str, length: int) -> None:
+    body = "\n".join(
+        form.format(f"{number}".ljust(length, "x")) for number in range(30_000_000 // (length + 15_000))
+    ).encode()
+    found: list[exposition.Exposed] = []
+    before = 0
+    for _ in exposition.read(body, ["x"], found, limit=10**9):
+        step = found[before:]
+        before = len(found)
+        assert len(step) <= exposition.STEP_SAMPLES
+        assert sum(len(each.labels) for each in step) <= exposition.STEP_BYTES + exposition.MAX_LINE_BYTES
+
+    assert before == len(body.splitlines())
+
+
+def test_a_line_beyond_the_limit_is_refused_before_it_is_read() -> None:
+    long = "x" * exposition.MAX_LINE_BYTES
+    with pytest.raises(ExposureLimitError, match=r"a line is longer than 16384 bytes: x\{n=.xxx"):
+        read(f'x 1\nx{{n="{long}"}} 1', "x")
+    assert read(f'x 1\ny{{n="{long}"}} 1\nx 2', "x") == [("x", {}, 1, None), ("x", {}, 2, None)]
+
+
+def test_lines_are_counted_from_the_beginning_of_the_body(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exposition, "STEP_BYTES", 10)
+    with pytest.raises(ExpositionError, match=r"^line 100: not a value: x one$"):
+        read("y 1\n" * 99 + "x one\ny 1\n", "x")

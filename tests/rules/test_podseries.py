@@ -1,11 +1,16 @@
 """What scrapes of a pod come to, step by step."""
 
+import gc
+import itertools
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.errors import ExpositionError
-from adapter.rules import exposition
+from adapter.errors import ExpositionError, ExposureLimitError
+from adapter.rules import exposition, podseries
+from adapter.rules.matchers import Matcher
 from adapter.rules.podseries import PodSeries, Track
 
 WALL = 1_700_000_000.0
@@ -24,7 +29,7 @@ def shown(series: PodSeries, name: str = "x") -> list[tuple[dict[str, str], list
 
 
 def counter(*samples: tuple[float, float]) -> Track:
-    track = Track({})
+    track = Track()
     for time, value in samples:
         track.add(time, value)
     return track
@@ -176,7 +181,7 @@ def test_the_same_sample_again_is_the_last_one_again_though_clocks_are_not_read_
         series.record(exposition.parse(body, ("x",)), 100.0 + number, wall, 30.0)
 
     (track,) = series.tracks("x")
-    assert track.values == [50, 100]
+    assert list(track.values) == [50, 100]
     assert track.last_rate(series.time, 30.0) == pytest.approx(5, rel=0.01)
 
 
@@ -186,7 +191,7 @@ def test_of_spellings_only_those_of_the_last_scrape_are_kept() -> None:
         scrape(series, "x{a=" + " " * number + '"1"} ' + str(number), number)
 
     assert shown(series) == [({"a": "1"}, [(time, time) for time in range(194, 200)])]
-    assert len(series._as_written) <= 2
+    assert len(series._written["x"]) <= 2
 
 
 def test_a_spelling_that_comes_again_is_the_same_series() -> None:
@@ -197,3 +202,119 @@ def test_a_spelling_that_comes_again_is_the_same_series() -> None:
     scrape(series, 'x{a="1",b="2"} 1', 5)
 
     assert sorted(len(track.times) for track in series.tracks("x")) == [1, 5]
+
+
+# --- limits -------------------------------------------------------------------------------------------------------------
+
+
+def body(*labels: str) -> str:
+    return "".join(f"x{{{each}}} 1\n" for each in labels)
+
+
+@pytest.mark.parametrize(
+    ("labels", "said"),
+    [
+        (",".join(f'l{number}="1"' for number in range(65)), "a series of x has more than 64 labels"),
+        (f'a="{"y" * 8190}"', "a series of x has more than 8192 bytes of labels"),
+    ],
+)
+def test_a_series_beyond_a_limit_makes_the_whole_scrape_fail(labels: str, said: str) -> None:
+    series = PodSeries()
+    scrape(series, body('a="1"'), 0)
+    size = series.size
+    with pytest.raises(ExposureLimitError, match=said):
+        scrape(series, body('a="1"', 'a="2"', labels), 1)
+
+    assert shown(series) == [({"a": "1"}, [(0, 1)])]
+    assert (series.size, series.count) == (size, 1)
+
+
+def test_series_within_the_window_have_a_limit_and_the_reason_names_the_label() -> None:
+    series = PodSeries()
+    for time in range(3):
+        scrape(series, body(*(f'code="200",id="{time}-{number}"' for number in range(1000))), time)
+    samples = exposition.parse(body(*(f'code="200",id="{number}"' for number in range(1001))).encode(), ("x",))
+    with pytest.raises(ExposureLimitError) as raised:
+        series.record(samples, 3, WALL, 5)
+
+    assert str(raised.value) == (
+        "more than 4000 series of x within 5 s: of the newest 500 the label id has 500 values; "
+        "drop that label in the program, or select fewer series in metricsQuery"
+    )
+    assert series.count == 3000
+    scrape(series, body('code="200",id="next"'), 20)
+    assert series.count == 1, "what is out of the window makes room"
+
+
+def test_only_selected_series_are_kept_and_others_are_read_once() -> None:
+    series = PodSeries()
+    selections = {"x": frozenset({(Matcher("code", "=~", "2.."), Matcher("path", "!=", "/health"))})}
+    samples = exposition.parse(
+        body('code="200",path="/a"', 'code="500",path="/a"', 'code="200",path="/health"', 'code="204"').encode(), ("x",)
+    )
+    for time in range(3):
+        for _ in series.record_steps(samples, time, WALL + time, 5, selections=selections):
+            pass
+
+    assert [track.labels for track in series.tracks("x")] == [{"code": "200", "path": "/a"}, {"code": "204"}]
+    assert len(series._written["x"]) == 4
+    for _ in series.record_steps(samples, 3, WALL + 3, 5, selections={"x": frozenset({()})}):
+        pass
+    assert series.count == 4
+
+
+@given(
+    st.lists(
+        st.lists(
+            st.sampled_from(['a="1"', 'a="2"', 'a="2",b=""', 'a="\u00e9",c="3"', "", 'b="9"', 'b= "9"']), max_size=6
+        ),
+        max_size=12,
+    ),
+    st.sampled_from([0.0, 2.0, 5.0]),
+)
+def test_the_size_is_that_of_what_is_kept(scrapes: list[list[str]], keep: float) -> None:
+    series = PodSeries()
+    for time, labels in enumerate(scrapes):
+        scrape(series, body(*labels), time, keep=keep)
+        tracks = [*series.tracks("x")]
+        texts = [text for written in series._written.values() for text in written]
+        expected = sum(podseries._weigh(track.flat) + podseries._SAMPLE_BYTES * len(track.times) for track in tracks)
+
+        assert series.count == len(tracks)
+        assert series.size == expected + sum(podseries._TEXT_BYTES + len(text) for text in texts)
+
+
+@pytest.mark.parametrize("labels", [0, 8, 40])
+def test_the_size_is_that_of_the_memory(labels: int) -> None:
+    def long(number: int) -> str:
+        return (
+            ",".join(f'label_{label}="value-{number}-{label}"' for label in range(labels))
+            + f'{"," * bool(labels)}n="{number}"'
+        )
+
+    parsed = [exposition.parse(body(*map(long, range(1000))).encode(), ("x",)) for _ in range(5)]
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        series = PodSeries()
+        for time, samples in enumerate(parsed):
+            series.record(samples, time, WALL + time, 5)
+        parsed.clear()
+        del samples
+        gc.collect()
+        taken = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+
+    assert taken <= 1.2 * series.size
+
+
+def test_a_step_does_little_work() -> None:
+    """Counted in new series, whose labels have to be parsed: a step has some of them, however many there are."""
+    series = PodSeries()
+    samples = exposition.parse(body(*(f'n="{number}"' for number in range(2000))).encode(), ("x",))
+    sizes = [0, *(series.size for _ in series.record_steps(samples, 0, WALL, 5))]
+    most = max(later - earlier for earlier, later in itertools.pairwise(sizes))
+
+    assert most < series.size / 5
+    assert len(sizes) > 10

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from adapter.clients.answers import renewed
 from adapter.clients.informer import Described
 from adapter.clients.querycache import QueryCache
+from adapter.clients.scrapebodies import Buffer
 from adapter.clients.scraper import Body, Endpoint
 from adapter.config import rulesfile
 from adapter.errors import PrometheusError, ScrapeError
@@ -170,13 +171,14 @@ class FakeReader:
         self.gate = asyncio.Event()
         self.gate.set()
 
-    async def fetch(self, endpoint: Endpoint) -> Body:
+    async def fetch(self, endpoint: Endpoint, buffer: Buffer) -> Body:
         self.asked.append(endpoint)
         await self.gate.wait()
         body = self.bodies.get(endpoint.address, ScrapeError("unreachable", "cannot connect"))
         if isinstance(body, ScrapeError):
             raise body
-        return Body(body.encode(), self.openmetrics)
+        buffer.add(body.encode())
+        return Body(buffer.content(), self.openmetrics)
 
 
 class FakePod(NamedTuple):
