@@ -80,7 +80,7 @@ NUMBERS = {
         scrapework.KEPT_BYTES // MIB, scrapework.NAMESPACE_BYTES // MIB,
     ),
     "turns of 2 ms": scrapeturns.TURN_SECONDS * 1000,
-    "25 of the process's time": scrapeshares.TIME_SHARE * 100,
+    "40 % of the process's time": scrapeshares.TIME_SHARE * 100,
     "less often, up to 60 times": scrapeshares.LONGEST_STRETCH,
     "64 answers of up to 32 matchers, each until 60 s": (
         scrapetargets.ANSWERS_KEPT, scrapetargets.MOST_MATCHERS, scrapetargets.ANSWERED_SECONDS,

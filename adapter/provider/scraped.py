@@ -67,7 +67,7 @@ class ScrapedValues:
         self._wants: dict[str, _Want] = {}
         self._placed: dict[str, set[tuple[Key, str]]] = {}  # owner -> its targets, by metric
         self._generation = -1
-        self._sources: dict[str, Source | None] = {}  # of every metric that anybody wants
+        self._sources: dict[str, dict[str, Source | None]] = {}  # of the metrics of each owner
         self._listeners: list[Finished] = []
         self._owner_listeners: list[Callable[[str], None]] = []
 
@@ -121,6 +121,7 @@ class ScrapedValues:
         """Scrape nothing for this owner any more."""
         if self._wants.pop(owner, None) is not None:
             self._place(owner, _Want("", frozenset(), ()))
+            del self._sources[owner]
 
     def follow(self) -> None:
         """Take notice of other rules, if there are other rules than when last looked."""
@@ -128,13 +129,9 @@ class ScrapedValues:
         if generation == self._generation:
             return
         self._generation = generation
-        changed = {metric for metric, source in self._sources.items() if self._source(metric) != source}
-        self._sources = {}
         for owner, wanted in self._wants.items():
-            if changed & wanted.metrics:
+            if self._sources.get(owner) != {metric: self._source(metric) for metric in wanted.metrics}:
                 self._place(owner, wanted)
-            else:
-                self._sources.update({metric: self._source(metric) for metric in wanted.metrics})
 
     def read(
         self, entry: CustomEntry, namespace: str, names: Iterable[str], selector: Sequence[Matcher]
@@ -232,8 +229,8 @@ class ScrapedValues:
         before = self._placed.pop(owner, set())
         now: set[tuple[Key, str]] = set()
         touched: set[Key] = {key for key, _ in before}
+        self._sources[owner] = {metric: self._source(metric) for metric in wanted.metrics}
         for metric in wanted.metrics:
-            self._sources[metric] = self._source(metric)
             entry = self._entry(metric)
             if entry is None or entry.rule.config.scrape is None or entry.rule.pod_query is None:
                 continue

@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 from adapter.model import fairshare
 
-TIME_SHARE = 0.25
+TIME_SHARE = 0.4
 """The part of the process's time that all scraped bodies together may take."""
 
 LONGEST_STRETCH = 60.0

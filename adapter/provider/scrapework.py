@@ -1,8 +1,8 @@
 """Processes scraped bodies within budgets of memory and time that one namespace cannot use up for others.
 
 A scrape that exceeds a budget fails as a whole, and what is kept of its pod is dropped: the pod has no value
-then, with a reason, and never a value that lacks a series. Which pod loses is decided by who uses most
-(`model.ledger`); whose scrapes take too much time is scraped less often (`provider.scrapeshares`).
+then, with a reason, and never a value that lacks a series. The largest pod of the namespace that uses most
+loses first (`model.ledger`); pods that take too much time are scraped less often (`provider.scrapeshares`).
 """
 
 from collections.abc import Callable, Generator, Mapping, Sequence

@@ -74,7 +74,7 @@ async def test_a_small_namespace_does_not_wait_for_the_work_of_a_large_one() -> 
     await asyncio.gather(*hostile, return_exceptions=True)
 
 
-async def test_who_was_idle_has_no_credit() -> None:
+async def test_a_namespace_that_was_idle_has_no_credit() -> None:
     work = Work()
     await work.run("one", 100)
     await asyncio.gather(work.run("one", 20), work.run("two", 20))

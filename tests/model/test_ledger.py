@@ -1,4 +1,4 @@
-"""Who has to give way when bytes run out."""
+"""Which holder loses when bytes run out."""
 
 from hypothesis import given
 from hypothesis import strategies as st

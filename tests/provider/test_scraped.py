@@ -151,6 +151,18 @@ async def test_what_nobody_wants_any_more_is_not_scraped() -> None:
         assert read(here).absent == {"b": -math.inf}
 
 
+async def test_nothing_is_kept_of_owners_and_metrics_that_are_gone() -> None:
+    async with scraping() as here:
+        for number in range(50):
+            here.scraped.want(f"x{number % 2}", "shop", ["depth", f"unknown{number}"], [A])
+        assert sum(map(len, here.scraped._sources.values())) == 4
+        for number in range(2):
+            here.scraped.forget(f"x{number}")
+
+        kept = (here.scraped._sources, here.scraped._wants, here.scraped._placed, here.scraped._targets)
+        assert kept == ({}, {}, {}, {})
+
+
 async def test_another_pod_under_the_same_name_starts_from_nothing() -> None:
     async with scraping() as here:
         here.reader.bodies |= {"10.0.0.1": "depth 3", "10.0.0.9": "depth 4"}
