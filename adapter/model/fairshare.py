@@ -1,5 +1,6 @@
 """Max-min fairness: a room is divided so that small demands are met before a large one gets more."""
 
+import itertools
 import math
 from collections.abc import Collection
 
@@ -12,11 +13,6 @@ def level(demands: Collection[float], room: float) -> float:
     """
     if sum(demands) <= room:
         return math.inf
-    rest, left = room, len(demands)
-    for demand in sorted(demands):
-        share = rest / left
-        if demand >= share:
-            return share
-        rest -= demand
-        left -= 1
-    return math.inf  # only rounding errors lead here
+    # Where the smallest demands are met, the others share the rest evenly; meeting one demand too many lowers the level.
+    met = itertools.accumulate(sorted(demands)[:-1], initial=0.0)
+    return max((room - demand) / (len(demands) - count) for count, demand in enumerate(met))

@@ -133,8 +133,8 @@ class Target:
         """Work out the answer to a question, in steps."""
         (rule, series), selector = question
         query, config = rule.pod_query, rule.config.scrape
-        if query is None or config is None:
-            return Answer(pending=False)
+        assert query is not None, "only metrics of rules that scrape are asked about"
+        assert config is not None, "as above"
         namespace, name, _ = self.key
         identity = Identity(namespace, name, namespace_label(rule) or "", rule.converter.label_for(PODS))
         value = yield from query.steps(self.series, series, identity, selector, config.window * stretch)

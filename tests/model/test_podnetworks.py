@@ -32,6 +32,7 @@ def test_addresses_of_pods(text: str, address: str, networks: PodNetworks) -> No
         "::127.0.0.1",
         "64:ff9b::127.0.0.1",
         "2002:7f00:1::",
+        "2001:0:a01:203:0:0:80ff:fffe",
         "169.254.169.254",
         "::ffff:169.254.169.254",
         "64:ff9b::169.254.169.254",

@@ -195,6 +195,32 @@ async def test_where_all_keep_too_much_the_largest_namespace_loses() -> None:
         assert here.metric("fastpath_scraped_series_bytes") <= 700_000
 
 
+@pytest.mark.usefixtures("ticking")
+async def test_a_pod_that_loses_while_its_scrape_is_processed_has_no_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scrapework, "KEPT_BYTES", 600_000)
+    async with scraping() as here:
+        assert isinstance(here.clock, TickingClock)
+        here.clock.tick = TURN_SECONDS
+        here.scraped.want("third/x", "third", ["depth"], [FakePod("third", "10.0.0.9")])
+        here.reader.bodies |= {WORSE.ip: churning("depth", 500), "10.0.0.9": churning("depth", 380)}
+        worse, third = (here.scraped._targets[key, name, 0] for key, name in (("bad", "worse"), ("third", "third")))
+        running = asyncio.gather(here.scraped._scrape(worse.key), here.scraped._scrape(third.key))
+        lost_while_busy = False
+        while not running.done():
+            busy = worse.busy
+            await asyncio.sleep(0)
+            lost_while_busy = lost_while_busy or (busy and worse.failed)
+
+        assert lost_while_busy
+        assert "namespace bad has most of them" in reason(here, "bad", "worse")
+        assert (worse.series.count, worse.busy, worse.job) == (0, False, None)
+        assert read(here, "third", "third").values["third"].value == 380
+        assert here.metric("fastpath_scraped_series_bytes") <= 600_000
+        here.reader.bodies[WORSE.ip] = GOOD_BODY
+        await here.scraped._scrape(worse.key)
+        assert read(here, "bad", "worse").values["worse"].value == 7
+
+
 async def test_what_is_kept_of_pods_that_are_gone_is_forgotten() -> None:
     async with scraping() as here:
         await step(here)
@@ -339,6 +365,16 @@ async def test_the_api_waits_for_the_answer_that_is_much_work() -> None:
         found = await here.provider.custom(custom_question(request))
 
         assert [item.milli for item in found.items] == [2_000_000]
+
+
+async def test_a_request_with_many_matchers_is_answered_at_once_or_not_at_all() -> None:
+    async with scraping(names=("bad", "worse"), answer=lambda _: vector()) as here:
+        here.reader.bodies[BAD.ip] = "".join(f'depth{{q="{number}"}} 1\n' for number in range(2000))
+        await step(here)
+        asked = "%2C".join(f"l{number}%21%3Dx" for number in range(33))
+        found = await here.provider.custom(custom_question(f"/namespaces/bad/pods/*/depth?metricLabelSelector={asked}"))
+
+        assert {item.described.name: item.milli for item in found.items} == {"worse": 7000}
 
 
 async def test_questions_are_answered_with_each_scrape_until_they_are_not_asked_any_more() -> None:
