@@ -145,7 +145,8 @@ METRICS: tuple[Metric, ...] = (
     Metric("floor", "gauge", "fastpath_floor_replicas", "The floor of a boosted HorizontalPodAutoscaler while a raise is held, else 0.", ("namespace", "horizontalpodautoscaler")),
     Metric("scaler_decisions", "counter", "fastpath_scaler_decisions_total", "Decisions by what they did.", ("direction",), values=(("up", "down", "none"),)),
     Metric("scaler_limited", "counter", "fastpath_scaler_limited_decisions_total", "Decisions that a limit or a policy kept from what the metrics asked for."),
-    Metric("scaler_defects", "counter", "fastpath_scaler_unexpected_errors_total", "Decisions and writes that ended in an error nobody expected; the log has it."),
+    Metric("scaler_defects", "counter", "fastpath_scaler_unexpected_errors_total", "Decisions, writes and questions to Prometheus that ended in an unexpected error; the log has it."),
+    Metric("scaler_question_stretch", "gauge", "fastpath_scaler_question_stretch_ratio", "By how much waiting for --prometheus-max-queries-per-second stretches the period of a question, the longest of the last second; 1 is as configured."),
     Metric("scaler_lag", "histogram", "fastpath_scaler_lag_seconds", "How much later than due an autoscaler was decided.", (), _LAG_BUCKETS),
     Metric("scaler_sample_age", "histogram", "fastpath_scaler_sample_age_seconds", "Age of the oldest sample behind a decision that changed a count or was kept from it.", (), _STAGE_BUCKETS),
     Metric("scaler_stages", "histogram", "fastpath_scaler_stage_seconds", "How long the stages of a change of a count took: from the load to its sample at most, from the sample to the decision, from the decision to the answer to its write.", ("stage",), _STAGE_BUCKETS, values=(STAGES,)),
@@ -253,6 +254,7 @@ class Monitoring:
     scaler_decisions: Counter
     scaler_limited: Counter
     scaler_defects: Counter
+    scaler_question_stretch: Gauge
     scaler_lag: Histogram
     scaler_sample_age: Histogram
     scaler_stages: Histogram

@@ -31,6 +31,7 @@ from adapter.clients.writebudget import WriteBudget
 from adapter.clients.writes import Writer
 from adapter.config.options import Options
 from adapter.controller import view
+from adapter.controller.delays import Delays
 from adapter.controller.feeds import Feeds
 from adapter.controller.hands import ClusterHands, FileHands
 from adapter.controller.journal import Journal
@@ -166,7 +167,11 @@ class Scaler:
         events = EventRecorder(writer, clock, parts.random, monitoring, parts.faults)
         hands: Hands = FileHands(scales) if self._files is not None else ClusterHands(scales, statuses, events)
         async with Feeds(
-            clock, per_second=self._options.prometheus_max_queries_per_second, answered=self._roster.answered
+            clock,
+            per_second=self._options.prometheus_max_queries_per_second,
+            answered=self._roster.answered,
+            delays=Delays(monitoring, parts.faults, self._roster.delayed),
+            defect=monitoring.scaler_defects.inc,
         ) as feeds:
             floors = self._open_floors(writer)
             controller = self._build_controller(hands, feeds, floors)

@@ -30,7 +30,7 @@ def scaler_flags() -> Iterator[Flag]:
             "prometheus-max-queries-per-second",
             Kind.FLOAT,
             "20",
-            "Queries a second that the scaler causes; beyond it questions wait.",
+            "Queries a second that the scaler causes; beyond it questions wait, each namespace with an equal share.",
             "number",
         ),
         (

@@ -1,20 +1,42 @@
-"""Questions of autoscalers and their latest answers: when each is asked again, and who is told when it was answered.
+"""Questions of autoscalers and their latest answers: when each question is asked again, and whose turn it is.
 
-Here: one task for each group of questions that leave together, the limit on how many leave in a second, how often a source has anything
-new to say. Not here: how a question is answered (`sources`), what an answer is worth (`readings`). Law: no question waits for another's
-answer; a source is asked no more often than half the interval at which it has anything new.
+Each question has a period: half the interval of its samples, as their times show it, and the shortest `syncPeriod` of its autoscalers
+until that is known. When its period has passed it is due and waits for its turn. All questions together may send so many queries a second
+(`--prometheus-max-queries-per-second`); an External question sends two, one for the values and one for the age of their samples.
+
+Turns are fair (`model.turns`): round-robin over the namespaces that have a due question, then over the autoscalers of the namespace,
+and of an autoscaler's questions the one whose wait is the longest part of its period. So when more is asked for than the rate
+allows, each namespace still gets an equal share, and one that asks for less than that is asked about in time, whatever others ask for.
+Within a share all periods are stretched alike. A question keeps its rhythm: what it waited for its turn is taken off its next
+period, down to half of it, else a namespace within its share would lose one round of turns each time.
+
+Who pays for a question that several autoscalers ask: the one whose turn comes first. The question then waits for the others no more, so
+none of them gets less than it would alone. Likewise a query that answers several questions of a group at once (one metric of the pods of
+many workloads) is sent in one turn: the other due questions of the group ride along. They do so only after an answer has shown that the
+group's questions merge, because a question that does not merge has to be paid for by itself.
+
+A question that waits for its turn keeps its answer. Once that is late it may raise and not shrink, as any late value; it is judged by the
+age that it had when the question was due, and it is given up after `HELD` seconds. Otherwise an overload would make every metric
+absent, and nothing could grow when it has to. Across a long wait the interval of samples is learned only where it cannot be that of the
+waiting.
+
+A defect in one question (an unexpected exception) is counted, logged, and costs this question a pause. It never stops the others.
 """
 
 import asyncio
+import heapq
+import itertools
 import logging
 from collections.abc import Awaitable, Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
+from adapter.controller.delays import DELAYED, Delays
 from adapter.controller.readings import Answer, Interval
-from adapter.errors import FastpathError, SourceError, StatusError
+from adapter.errors import SourceError, StatusError
 from adapter.model.clock import Clock
 from adapter.model.instants import SECOND
+from adapter.model.turns import Turns
 from adapter.monitoring import facts
 
 _log = logging.getLogger(__name__)
@@ -31,7 +53,20 @@ SHARED = 0.25
 """An answer to another's question is taken where it is not older, in seconds: an older one may be from before the newest sample."""
 
 FORGOTTEN = 30.0
-"""After so many seconds an answer counts no more."""
+"""After so many seconds an answer counts no more, unless its question waits for its turn."""
+
+HELD = 300.0
+"""After so many seconds the answer to a question that waits for its turn counts no more: how far back an instant query looks."""
+
+DEFECT_PAUSE = 30.0
+"""After an unexpected error a question is not asked again for so many seconds."""
+
+_QUERIES = 2
+"""How many queries a question sends: one for its values, one for the age of their samples."""
+
+_REPORT_PERIOD = 1.0
+_LATE_IN_TURN = "its answer is late, it waits for its turn (--prometheus-max-queries-per-second)"
+_NEVER_IN_TURN = "no answer yet, it waits for its turn (--prometheus-max-queries-per-second)"
 
 RESIGNED, SELDOM = 10, 15.0
 """What has never had a value in so many answers is asked for every so many seconds: what is not there must delay nobody else."""
@@ -44,8 +79,10 @@ class Asked(NamedTuple):
     pause: float = 0.0
     error: str = ""
     """Why there is no answer, where the source keeps its pace all the same."""
-    merges: bool = True
-    """Whether the question shared its queries with others of its group, where those of the group do."""
+    merges: bool | None = True
+    """Whether questions of its group share their queries; None where nothing was asked that could tell."""
+    crosses: bool = True
+    """Whether questions of several namespaces do."""
 
 
 Ask = Callable[[float], Awaitable[Asked]]
@@ -56,15 +93,13 @@ Ask = Callable[[float], Awaitable[Asked]]
 class Feed:
     """One question and what is known of its answer.
 
-    `group` says which leave together, `shares` whether those of a group share their queries, each of which has a companion for ages.
+    `group` says which questions may be answered by the same queries, `shares` whether there can be others in its group.
     """
 
     key: Hashable
     group: Hashable
     ask: Ask
     shares: bool = False
-    alone: bool = False
-    """Whether its last answer came of queries of its own all the same."""
     listeners: dict[Hashable, float] = field(default_factory=dict)
     """Who is told of answers, each with the period it wishes for, in seconds."""
     answer: Answer | None = None
@@ -76,12 +111,21 @@ class Feed:
     flight: asyncio.Task[None] | None = None
     due: float = 0.0
     """When it is to be asked again, in monotonic seconds."""
+    queued: float | None = None
+    """Since when it waits for its turn, in monotonic seconds, until it is answered; None before it is due."""
     empty: int = 0
     """How many answers in a row had no value."""
+    defect: str = ""
+    """The last unexpected error, which is logged once."""
+
+    @property
+    def namespace(self) -> str:
+        """Return the namespace of its first listener."""
+        return next(map(_namespace_of, self.listeners), "")
 
     @property
     def period(self) -> float:
-        """Return how many seconds lie between two questions."""
+        """Return how many seconds should lie between two questions."""
         wished = min(self.listeners.values(), default=1.0)
         known = self.interval.known
         if self.pause:
@@ -90,14 +134,37 @@ class Feed:
             return wished if self.empty < RESIGNED else max(SELDOM, wished)
         return max(known / SECOND / 2, wished / 2)
 
+    def waited(self, now: float) -> float:
+        """Return for how many seconds it has waited for its turn."""
+        return 0.0 if self.queued is None else max(0.0, now - self.queued)
+
+    def overdue(self, now: float) -> float:
+        """Return how many seconds ago it was due, 0 if it is not."""
+        return max(0.0, now - self.due)
+
     def state(self, now: float) -> tuple[Answer | None, str, str]:
-        """Return the answer if it counts, why it is late ("" if it is not), and what the last question failed with."""
+        """Return the answer if it counts, why it is late ("" if it is not), and why there is none ("" if it was not asked yet)."""
+        waits = self.queued is not None and self.flight is None
         if self.error:
             return None, "", self.error
-        if self.answer is None or self.asked is None or now > max(self.asked + FORGOTTEN, self.due + self.period):
-            return None, "", ""
-        late = now > self.due + self.period + LATE
-        return self.answer, "its answer is late" if late else "", ""
+        if self.answer is None or self.asked is None:
+            return None, "", _NEVER_IN_TURN if waits and self.waited(now) >= DELAYED else ""
+        lasts = FORGOTTEN if self.queued is None else HELD
+        if now > max(self.asked + lasts, self.due + self.period):
+            return None, "", _NEVER_IN_TURN if waits else ""
+        if now <= self.due + self.period + LATE:
+            return self.answer, "", ""
+        return self.answer, _LATE_IN_TURN if waits else "its answer is late", ""
+
+
+@dataclass(slots=True, eq=False)
+class _Group:
+    """Questions that may be answered by the same queries: which there are, which wait, and as far as is known, whether they merge."""
+
+    feeds: dict[Hashable, Feed] = field(default_factory=dict)
+    waiting: dict[Hashable, Feed] = field(default_factory=dict)
+    merges: bool = False
+    crosses: bool = False
 
 
 class Budget:
@@ -122,83 +189,207 @@ class Budget:
 class Feeds:
     """All questions. Use as an async context manager: it owns the tasks that ask."""
 
-    def __init__(self, clock: Clock, *, per_second: float, answered: Callable[[Iterable[Hashable]], None]) -> None:
-        """`answered` is told whose question was answered, or could not be."""
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        per_second: float,
+        answered: Callable[[Iterable[Hashable]], None],
+        delays: Delays | None = None,
+        defect: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`answered` is told whose question was answered, or could not be; `delays` how long questions wait; `defect` of each defect."""
         self._clock = clock
         self._budget = Budget(per_second, clock)
         self._answered = answered
+        self._delays = delays
+        self._count_defect = defect
         self._feeds: dict[Hashable, Feed] = {}
-        self._groups: dict[Hashable, dict[Hashable, Feed]] = {}
-        self._tasks: dict[Hashable, asyncio.Task[None]] = {}
-        self._wakes: dict[Hashable, asyncio.Event] = {}
+        self._groups: dict[Hashable, _Group] = {}
+        self._turns: Turns[Feed] = Turns()
+        self._calendar: list[tuple[float, int, Feed]] = []
+        self._numbers = itertools.count()
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._report_due = 0.0
+        self._defect = ""
 
     async def __aenter__(self) -> Self:
+        self._task = asyncio.create_task(self._run(), name="questions")
         return self
 
     async def __aexit__(self, *_: object) -> None:
         flights = [feed.flight for feed in self._feeds.values() if feed.flight is not None]
-        tasks = [*self._tasks.values(), *flights]
+        tasks = [*flights, *([self._task] if self._task is not None else ())]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        if self._delays is not None:
+            self._delays.close()
 
     def __len__(self) -> int:
         return len(self._feeds)
 
     def want(self, listener: Hashable, period: float, key: Hashable, make: Callable[[], Feed]) -> Feed:
-        """Return the feed of a question that `listener` wants asked about every `period` seconds; `make` makes it if it is new."""
+        """Return the feed of a question that `listener` wants asked about every `period` seconds; `make` makes it if it is new.
+
+        A listener is named ``namespace/name``: turns are divided by both.
+        """
+        now = self._clock.monotonic()
         feed = self._feeds.get(key)
         if feed is None:
             feed = self._feeds[key] = make()
-            self._groups.setdefault(feed.group, {})[key] = feed
+            self._groups.setdefault(feed.group, _Group()).feeds[key] = feed
+            feed.due = now
+            feed.listeners[listener] = period
+            self._plan(feed)
+            return feed
         feed.listeners[listener] = period
-        if feed.group not in self._tasks:
-            self._wakes[feed.group] = asyncio.Event()
-            self._tasks[feed.group] = asyncio.create_task(self._run(feed.group), name=f"questions {feed.group}"[:80])
-        if feed.asked is None:
-            self._wakes[feed.group].set()
-        elif feed.asked + feed.period < feed.due:  # somebody who does not wait for as long as the others
-            feed.due = max(self._clock.monotonic(), feed.asked + feed.period)
-            self._wakes[feed.group].set()
+        if feed.queued is not None and feed.flight is None:
+            self._turns.add(_namespace_of(listener), listener, feed)
+        elif feed.asked is not None and feed.asked + feed.period < feed.due:
+            feed.due = max(now, feed.asked + feed.period)  # the new listener does not wait for as long as the others
+            self._plan(feed)
         return feed
 
     def drop(self, listener: Hashable, feed: Feed) -> None:
-        """Note that `listener` has no more use for a question; one that nobody wants is not asked any more."""
+        """Note that `listener` has no more use for a question; a question without listeners is not asked any more."""
         feed.listeners.pop(listener, None)
+        self._turns.discard(_namespace_of(listener), listener, feed)
         if feed.listeners or self._feeds.get(feed.key) is not feed:
             return
         del self._feeds[feed.key]
         group = self._groups[feed.group]
-        del group[feed.key]
+        del group.feeds[feed.key]
+        group.waiting.pop(feed.key, None)
         if feed.flight is not None:
             feed.flight.cancel()
-        if not group:
+        if not group.feeds:
             del self._groups[feed.group]
-            self._tasks.pop(feed.group).cancel()
-            del self._wakes[feed.group]
 
-    async def _run(self, group: Hashable) -> None:
-        """Ask the questions of a group when they are due, for as long as there are any."""
-        wake = self._wakes[group]
+    # -- when --------------------------------------------------------------------------------------------------------------
+
+    def _plan(self, feed: Feed) -> None:
+        """Have a question wait for its turn from `feed.due` on."""
+        heapq.heappush(self._calendar, (feed.due, next(self._numbers), feed))
+        self._wake.set()
+
+    async def _run(self) -> None:
+        """Ask the questions that are due, for ever."""
         while True:
-            wake.clear()
-            now = self._clock.monotonic()
-            due = [feed for feed in self._groups[group].values() if feed.flight is None and feed.due <= now]
-            if due:
-                # of a group that shares its queries the first leaves alone, and the others together
-                await asyncio.sleep(self._budget.take(_cost(due)))
-            for feed in due:
-                if feed.listeners and feed.flight is None:
-                    feed.flight = asyncio.create_task(self._ask(feed, wake), name="question")
-            now = self._clock.monotonic()
-            waits = [feed.due - now for feed in self._groups[group].values() if feed.flight is None]
-            await _wait(wake, min(waits, default=None))
+            self._wake.clear()
+            try:
+                pause = self._step()
+                self._defect = ""
+            except Exception as error:  # noqa: BLE001 - a defect met by one question must not stop all others
+                if self._defect != repr(error):
+                    _log.exception("unexpected error while questions were asked")
+                self._defect = repr(error)
+                self._count_defect()
+                self._plan_anew()
+                pause = _REPORT_PERIOD
+            await _wait(self._wake, pause)
 
-    async def _ask(self, feed: Feed, wake: asyncio.Event) -> None:
+    def _plan_anew(self) -> None:
+        """Plan all questions that are not under way: wherever a defect has left them, they are asked again."""
+        self._turns, self._calendar = Turns(), []
+        for group in self._groups.values():
+            group.waiting.clear()
+        for feed in self._feeds.values():
+            if feed.flight is None:
+                feed.queued = None
+                self._plan(feed)
+        self._wake.clear()
+
+    def _step(self) -> float | None:
+        """Ask what may be asked now; return after how many seconds there is more to do, None for not until something changes."""
+        now = self._clock.monotonic()
+        while self._calendar and self._calendar[0][0] <= now:
+            due, _, feed = heapq.heappop(self._calendar)
+            if feed.due == due and feed.queued is None and self._feeds.get(feed.key) is feed:
+                self._enqueue(feed, now)
+        pauses = [self._calendar[0][0] - now] if self._calendar else []
+        while self._turns:
+            if pause := self._budget.take(0):
+                pauses.append(pause)
+                break
+            self._take_turn(now)
+        if self._delays is not None:
+            pauses.append(self._report(self._delays, now))
+        return min(pauses, default=None)
+
+    def _enqueue(self, feed: Feed, now: float) -> None:
+        feed.queued = now
+        self._groups[feed.group].waiting[feed.key] = feed
+        for listener in feed.listeners:
+            self._turns.add(_namespace_of(listener), listener, feed)
+
+    def _take_turn(self, now: float) -> None:
+        """Ask the next question, and with it those of its group that the same queries answer."""
+        _, _, chosen = self._turns.next(lambda each: each.waited(now) / each.period)
+        group = self._groups[chosen.group]
+        leaving = [chosen]
+        if chosen.shares and group.merges:
+            leaving += [
+                each
+                for each in group.waiting.values()
+                if each is not chosen and (group.crosses or each.namespace == chosen.namespace)
+            ]
+        # the first of a group leaves alone, and what comes while its query is under way leaves together
+        self._budget.take(_QUERIES * min(len(leaving), 2))
+        for feed in leaving:
+            del group.waiting[feed.key]
+            waited = feed.waited(now)
+            for listener in feed.listeners:
+                self._turns.discard(_namespace_of(listener), listener, feed)
+                if self._delays is not None:
+                    self._delays.note(_namespace_of(listener), listener, feed.period, waited, now)
+            feed.flight = asyncio.create_task(self._ask(feed), name="question")
+
+    def _report(self, delays: Delays, now: float) -> float:
+        """Report delays once a second; return after how many seconds the next report is due."""
+        if now >= self._report_due:
+            self._report_due = now + _REPORT_PERIOD
+            for namespace, owner, feed in self._turns:
+                delays.note(namespace, owner, feed.period, feed.waited(now), now)
+            delays.report(now)
+        return self._report_due - now
+
+    # -- asking --------------------------------------------------------------------------------------------------------------
+
+    async def _ask(self, feed: Feed) -> None:
         started = self._clock.monotonic()
+        try:
+            await self._try_to_ask(feed, feed.waited(started))
+        finally:
+            feed.flight = feed.queued = None
+        if feed.error:
+            feed.interval.lose()
+        feed.asked = started
+        feed.due = max(feed.due + feed.period, started + feed.period / 2)
+        if self._feeds.get(feed.key) is feed:
+            self._plan(feed)
+        try:
+            self._answered(tuple(feed.listeners))
+        except Exception as error:  # noqa: BLE001 - the question is asked again all the same
+            self._note_defect(feed, error)
+        else:
+            feed.defect = feed.defect if feed.error else ""
+
+    async def _try_to_ask(self, feed: Feed, waited: float) -> None:
+        """Take the answer to a question, or note why there is none."""
         try:
             async with asyncio.timeout(PATIENCE):
                 asked = await feed.ask(min(SHARED, feed.period / 2))
+            feed.error, feed.pause = asked.error, asked.pause
+            if asked.merges is not None:
+                group = self._groups[feed.group]
+                group.merges, group.crosses = asked.merges, asked.crosses
+            if asked.answer is not None:
+                now = round(self._clock.wall() * SECOND)
+                feed.interval.see(asked.answer.times, now, sparse=waited > LATE)
+                feed.answer = asked.answer
+                feed.empty = 0 if asked.answer.has_value else feed.empty + 1
         except TimeoutError:
             feed.error = "no answer in time"
         except StatusError as error:
@@ -206,30 +397,20 @@ class Feeds:
         except SourceError as error:
             feed.error = str(error)
         except Exception as error:  # noqa: BLE001 - a defect in one question must not end those of all others
-            feed.error = "unexpected error"
-            _log.exception("unexpected error while a question was asked", extra=facts(question=str(feed.key)[:200]))
-            if not isinstance(error, FastpathError):  # a defect: said, and the metric is without a value
-                feed.pause = FORGOTTEN
-        else:
-            feed.error, feed.pause, feed.alone = asked.error, asked.pause, not asked.merges
-            if asked.answer is not None:
-                feed.answer = asked.answer
-                feed.empty = 0 if asked.answer.has_value else feed.empty + 1
-                feed.interval.see(asked.answer.times, round(self._clock.wall() * SECOND))
-        finally:
-            feed.flight = None
-        if feed.error:
-            feed.interval.lose()
-        feed.asked = started
-        feed.due = started + feed.period
-        wake.set()
-        self._answered(tuple(feed.listeners))
+            feed.error, feed.pause = "unexpected error", DEFECT_PAUSE
+            self._note_defect(feed, error)
+
+    def _note_defect(self, feed: Feed, error: Exception) -> None:
+        """Count a defect, and log it unless the same was the last one of its question."""
+        self._count_defect()
+        if feed.defect != repr(error):
+            feed.defect = repr(error)
+            told = facts(question=str(feed.key)[:200])
+            _log.error("unexpected error while a question was asked", exc_info=error, extra=told)
 
 
-def _cost(due: list[Feed]) -> int:
-    """Return how many queries questions of one group send at most: of those that share, one leaves alone and the rest together."""
-    sharing = sum(feed.shares and not feed.alone for feed in due)
-    return 2 * (min(sharing, 2) + len(due) - sharing)
+def _namespace_of(listener: Hashable) -> str:
+    return str(listener).partition("/")[0]
 
 
 async def _wait(wake: asyncio.Event, seconds: float | None) -> None:

@@ -40,6 +40,13 @@ _CLOCK_PERIOD = 1.0
 _RETRY_LIMIT = 15.0
 """The longest pause, in seconds, after writes that failed; the native controller tries again once in a period."""
 
+_METRICS_DELAYED = Event(
+    "Warning",
+    "MetricsDelayed",
+    "metrics are asked for less often than their period says: all queries of the namespace together exceed its share of "
+    "--prometheus-max-queries-per-second; until a late value is asked for again it may raise, not shrink",
+)
+
 _DOUBLINGS = 10  # of that pause; after hours of failures it would be no number any more
 
 
@@ -119,6 +126,12 @@ class Controller:
     def tell(self, autoscaler: FastPathAutoscaler, kind: str, reason: str, message: str) -> None:
         """Have an event written that no decision made."""
         self._hands.event(autoscaler, Event(kind, reason, message))
+
+    def report_delays(self, keys: Iterable[Key]) -> None:
+        """Write an event for each autoscaler whose metrics are asked for later than they are due."""
+        for key in keys:
+            if (work := self._works.get(key)) is not None:
+                self._hands.event(work.object, _METRICS_DELAYED)
 
     def remove(self, key: Key) -> None:
         """Let an autoscaler go."""

@@ -84,8 +84,12 @@ class Interval:
         """The usual time for which a sample is the newest of its series, of the slowest series; None before two were seen."""
         return round(median(self._ages)) if self._ages else None
 
-    def see(self, times: Mapping[str, int], now: int) -> None:
-        """Look at the times of an answer that is of `now`. One series is followed for as long as it is there."""
+    def see(self, times: Mapping[str, int], now: int, *, sparse: bool = False) -> None:
+        """Look at the times of an answer that is of `now`. One series is followed for as long as it is there.
+
+        `sparse` says that it was asked for late, so that samples may have been missed and a step may be the interval of asking. It
+        counts only if the sample before was at least half as old as the step is long when it was last seen: then no more than one was missed.
+        """
         if not times:
             self.lose()
             return
@@ -93,9 +97,10 @@ class Interval:
             self._name = min(times)
             self._last = times[self._name]
         step = times[self._name] - self._last
-        if step > 0:
+        if step > 0 and not (sparse and 2 * self._age < step):
             self._steps = (*self._steps[1 - _INTERVALS :], step)
             self._ages = (*self._ages[1 - _INTERVALS :], max(step, self._age))
+        if step > 0:
             self._last = times[self._name]
         self._age = now - self._last
 

@@ -77,6 +77,11 @@ class Roster:
         if self.controller is not None:
             self.controller.touch_all(Key(*str(owner).split("/", 1)) for owner in owners)
 
+    def delayed(self, owners: Iterable[Hashable]) -> None:
+        """Note that questions of autoscalers, each as ``namespace/name``, wait for the query budget."""
+        if self.controller is not None:
+            self.controller.report_delays(Key(*str(owner).split("/", 1)) for owner in owners)
+
     def scraped(self, owner: str) -> None:
         """Note that a pod of an autoscaler, as ``namespace/name``, was scraped."""
         if self.controller is not None:

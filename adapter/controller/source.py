@@ -102,8 +102,11 @@ class _Fed:
         """Return its reading now."""
         answer, late, error = self.feed.state(view.monotonic)
         if answer is None:
-            reason = NOT_YET if self.feed.asked is None else "NotAnswered"
+            reason = NOT_YET if self.feed.asked is None and not error else "NotAnswered"
             return Unavailable(reason, f"unable to fetch metrics from {self.api} metrics API: {error or _NOT_YET}")
+        if late:
+            # a late answer is not used to shrink; that no other was asked for is no reason to take its samples for too old
+            view = view._replace(now=view.now - round(self.feed.overdue(view.monotonic) * SECOND))
         return self.read_answer(answer, late, view)
 
     def read_answer(self, answer: Answer, late: str, view: View) -> Reading:

@@ -200,7 +200,7 @@ def _asked(samples: ObjectSamples) -> Asked:
     times = {name: readings.nanoseconds(time) for name, time in samples.times.items()}
     bounds = _span(samples.lookback), _span(samples.oldest)
     answer = Answer(samples.values, times, (), *bounds, overdue=samples.overdue)
-    return Asked(answer, merges=samples.merges)
+    return Asked(answer, merges=samples.merges, crosses=samples.crosses)
 
 
 def _of_custom(values: Sequence[CustomValue]) -> Answer:

@@ -27,7 +27,7 @@ from adapter.provider.provider import Provider
 from adapter.provider.sourcefaults import UNFETCHED
 from adapter.rules import age, compile, lookback  # noqa: A004 - the module's own name
 from adapter.rules.compile import Rule
-from adapter.rules.plan import Objects
+from adapter.rules.plan import Objects, may_sweep
 from adapter.rules.query import MetricQuery
 from adapter.rules.registry import CustomKey
 
@@ -43,16 +43,18 @@ class ObjectSamples(NamedTuple):
 
     An object whose sample time is not known is not in `times`. `lookback` is how many seconds of the past the
     query covers, None where that is not known; `oldest` is the rule's own bound on the age of a sample, None
-    where it has none. `merges` says whether such questions share their queries. `overdue` says why the values
-    may be out of date or lack a part, "" where they are not.
+    where it has none. `merges` says whether such questions share their queries, None where nothing was asked,
+    and `crosses` whether those of several namespaces do. `overdue` says why the values may be out of date or
+    lack a part, "" where they are not.
     """
 
     values: Mapping[str, int]
     times: Mapping[str, float]
     lookback: float | None
     oldest: float | None
-    merges: bool = True
+    merges: bool | None = True
     overdue: str = ""
+    crosses: bool = True
 
 
 class SeriesSamples(NamedTuple):
@@ -94,7 +96,7 @@ class ScalerProvider(Provider):
             raise _unknown(question)
         entry = await self._custom_entry(resource, question)
         if not names:
-            return ObjectSamples({}, {}, None, None)
+            return ObjectSamples({}, {}, None, None, merges=None)
         rule, objects, freshness = entry.rule, Objects(question.namespace, names), Freshness(ttl, ttl)
         try:
             query = providers.metric_query(entry, question)
@@ -119,8 +121,9 @@ class ScalerProvider(Provider):
             if milli is not None:
                 values[name] = milli
         times = {name: samples[-1].value for name, samples in ages.samples.items() if math.isfinite(samples[-1].value)}
-        merges = query.separability.separable
-        return ObjectSamples(values, times, lookback.lookback_of(rendered), rule.config.max_sample_age, merges, overdue)
+        merges, crosses = query.separability.separable, may_sweep(query)
+        bound = rule.config.max_sample_age
+        return ObjectSamples(values, times, lookback.lookback_of(rendered), bound, merges, overdue, crosses)
 
     async def sample_series(self, question: ExternalQuestion, ttl: float) -> SeriesSamples:
         """Return what Prometheus has for an external metric, in an answer not older than `ttl` seconds. StatusError as `external`."""

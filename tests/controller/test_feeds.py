@@ -292,6 +292,76 @@ async def test_a_sum_over_targets_that_are_scraped_one_after_the_other_is_never_
         assert found.overdue == ""
 
 
+def flood(feeds: Feeds, source: Source) -> list[Feed]:
+    """Have one tenant ask for 400 distinct external metrics: 8 autoscalers with 50 each."""
+    keys = [(f"greedy/a{number % 8}", f"q{number}") for number in range(400)]
+    return [feeds.want(owner, 1.0, key, lambda key=key: source.feed(key)) for owner, key in keys]  # type: ignore[misc]  # a closure
+
+
+async def test_a_tenant_that_asks_for_400_external_metrics_delays_no_other(feeds: Feeds) -> None:
+    many, one = Source(LoopClock(), interval=2.0), Source(LoopClock(), interval=2.0)
+    flood(feeds, many)
+    await asyncio.sleep(5)
+    victim = feeds.want("victim/web", 1.0, "victim", lambda: one.feed("victim"))
+    await asyncio.sleep(15)
+    one.asked.clear()
+    many.asked.clear()
+    states = []
+    for _ in range(160):
+        await asyncio.sleep(0.25)
+        states.append(victim.state(one.clock.monotonic()))
+
+    assert len(one.asked) == pytest.approx(40, abs=2), "once a second, as when it is alone"
+    assert all(answer is not None and not late for answer, late, _ in states)
+    assert 2 * (len(one.asked) + len(many.asked)) == pytest.approx(20 * 40, abs=40), "nothing of the budget is wasted"
+
+
+async def test_an_overload_makes_nothing_absent(feeds: Feeds) -> None:
+    """Each of 400 questions has a turn in 40 seconds: its answer is late most of that time, and always there."""
+    source = Source(LoopClock(), interval=2.0)
+    first, *_ = flood(feeds, source)
+    await asyncio.sleep(45)
+    states = []
+    for _ in range(60):
+        await asyncio.sleep(1)
+        states.append(first.state(source.clock.monotonic()))
+
+    assert all(answer is not None for answer, _, _ in states)
+    assert sum(bool(late) for _, late, _ in states) > 40
+
+
+async def test_a_defect_in_who_is_told_ends_no_question(caplog: pytest.LogCaptureFixture) -> None:
+    def answered(_: Iterable[Hashable]) -> None:
+        raise ZeroDivisionError
+
+    async with Feeds(LoopClock(), per_second=20.0, answered=answered) as opened:
+        source = Source(LoopClock(), interval=2.0)
+        opened.want("shop/web", 1.0, "a", source.feed)
+        await asyncio.sleep(9.5)
+
+    assert len(source.asked) == 10
+    assert [each.levelname for each in caplog.records] == ["ERROR"], "said once"
+
+
+async def test_a_defect_after_the_answer_pauses_its_question_and_no_other(
+    feeds: Feeds, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked, good, times = [], Source(LoopClock(), interval=2.0), {"": "no time"}
+
+    async def ask(_: float) -> Asked:
+        asked.append(1)
+        return Asked(Answer({}, times, (1000,), 0))  # type: ignore[arg-type]  # a defect
+
+    broken = feeds.want("shop/web", 1.0, "broken", lambda: Feed("broken", "broken", ask))
+    feeds.want("shop/web", 1.0, "good", lambda: good.feed("good"))
+    await asyncio.sleep(61)
+
+    assert len(asked) == 3
+    assert len(good.asked) >= 60
+    assert broken.state(good.clock.monotonic()) == (None, "", "unexpected error")
+    assert [each.levelname for each in caplog.records] == ["ERROR"], "said once"
+
+
 async def test_questions_that_share_cost_as_one() -> None:
     clock = LoopClock()
     budget = Budget(20.0, clock)

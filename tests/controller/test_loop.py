@@ -662,3 +662,13 @@ async def test_ages_of_samples_are_measured(bench: Bench) -> None:
     assert 'fastpath_scaler_stage_seconds_count{stage="load-to-sample"} 1.0' in text
     assert 'fastpath_scaler_stage_seconds_count{stage="sample-to-decision"} 1.0' in text
     assert 'fastpath_scaler_stage_seconds_count{stage="decision-to-write"} 1.0' in text
+
+
+async def test_who_waits_for_the_query_budget_has_an_event(bench: Bench) -> None:
+    bench.put(fpa(QUEUE), replicas=4)
+    await bench.step()
+
+    bench.controller.report_delays([KEY, Key("default", "gone")])
+
+    assert [event.reason for event in bench.server.events if event.type == "Warning"][-1:] == ["MetricsDelayed"]
+    assert "--prometheus-max-queries-per-second" in bench.server.events[-1].message

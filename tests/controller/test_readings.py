@@ -141,3 +141,22 @@ def test_between_samples_without_an_answer_in_between_lies_no_interval(*, empty:
 
     interval.see({"a": 110}, 111)
     assert (interval.known, interval.lasts) == (10, 10)
+
+
+@pytest.mark.parametrize(
+    ("every", "asked_every", "known"),
+    [
+        pytest.param(15, 7, 15, id="asked twice for each sample"),
+        pytest.param(15, 10, 15, id="asked more often than there are samples"),
+        pytest.param(1, 40, None, id="the steps are those of asking"),
+        pytest.param(10, 40, None, id="so they are of several samples together"),
+    ],
+)
+def test_what_is_asked_for_late_has_only_intervals_that_cannot_be_those_of_asking(
+    every: int, asked_every: int, known: int | None
+) -> None:
+    interval = Interval()
+    for at in range(3, 400, asked_every):
+        interval.see({"a": at // every * every * SECOND}, at * SECOND, sparse=True)
+
+    assert interval.known == (None if known is None else known * SECOND)

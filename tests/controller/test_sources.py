@@ -246,7 +246,7 @@ async def test_pods_whose_scrape_failed_or_is_late_may_raise_and_not_shrink(*, l
         await asyncio.sleep(0)
         for feed in here.feeds._feeds.values():
             feed.due = 0.0
-            here.feeds._wakes[feed.group].set()
+            here.feeds._plan(feed)
             await until(lambda: feed.answer is not None and feed.answer.values)  # noqa: B023 - awaited here
         reading = here.read(source)
         assert reading.values == {"a": 1000, "b": 9000, "c": 3000}
@@ -268,7 +268,7 @@ async def test_a_pod_that_was_scraped_and_shows_nothing_leaves_it_to_newer_sampl
             feed.answer = None
             here.provided.objects = samples(-0.2, c=9000)
             feed.due = 0.0
-            here.feeds._wakes[feed.group].set()
+            here.feeds._plan(feed)
             await until(lambda: feed.answer is not None)  # noqa: B023 - awaited here
         assert here.read(source) == PodsReading({"a": 1000, "b": 2000, "c": 9000})
 
@@ -634,5 +634,5 @@ async def test_whether_questions_share_their_queries_is_known_by_the_answer(*, m
         here.provided.objects = samples(a=1000)._replace(merges=merges)
         await here.answered(here.open(pods_metric(name="load")))
 
-        (feed,) = here.feeds._feeds.values()
-        assert feed.alone is not merges
+        (group,) = here.feeds._groups.values()
+        assert group.merges is merges

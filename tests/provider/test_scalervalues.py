@@ -77,7 +77,15 @@ async def test_how_far_a_query_looks_back_and_what_the_rule_allows() -> None:
 @pytest.mark.parametrize(("aggregation", "merges"), [("sum(", True), ("topk(1, ", False)])
 async def test_whether_queries_of_several_questions_may_be_one(aggregation: str, *, merges: bool) -> None:
     async with world(RULES.replace("sum(", aggregation), answer=PODS, lists=SERIES) as here:
-        assert (await objects(here)).merges is merges
+        found = await objects(here)
+        assert (found.merges, found.crosses) == (merges, merges)
+
+
+async def test_where_namespaces_share_no_query_it_is_said() -> None:
+    rules = RULES.replace("sum(", "s{<<.LabelMatchers>>} * on (pod, namespace) sum(")
+    async with world(rules, answer=PODS, lists=SERIES) as here:
+        found = await objects(here)
+        assert (found.merges, found.crosses) == (True, False)
 
 
 async def test_answers_are_shared_for_as_long_as_the_scaler_says() -> None:
@@ -101,7 +109,7 @@ async def test_a_metric_selector_narrows_both_queries() -> None:
 
 async def test_of_nothing_nothing_is_asked() -> None:
     async with world(RULES, answer=PODS, lists=SERIES) as here:
-        assert await here.scaler.sample_objects(question(), (), 0.5) == ObjectSamples({}, {}, None, None)
+        assert await here.scaler.sample_objects(question(), (), 0.5) == ObjectSamples({}, {}, None, None, merges=None)
         assert here.querier.asked == []
 
 
