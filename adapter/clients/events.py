@@ -2,12 +2,15 @@
 
 What lives here: the queue and the wire. Not here: which events there are (`scaling.decision`), what becomes of look-alikes
 (`eventcorrelator`). The law: to record an event never waits and never fails; what cannot be written is dropped and counted; while
-the API server cannot be reached all wait, in their order.
+the API server cannot be reached all wait.
+
+Events of one object keep their order. Namespaces take turns (`model.turns`), and when the queue is full the namespace with the most events
+in it loses one, so a tenant with many autoscalers does not displace the events of others.
 """
 
 import asyncio
-from collections import deque
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Hashable
 
 import msgspec
 
@@ -16,6 +19,7 @@ from adapter.clients.eventcorrelator import Correlated, Correlator, EventRecord,
 from adapter.clients.writebudget import Kind
 from adapter.clients.writes import Writer
 from adapter.model.clock import Clock
+from adapter.model.turns import Turns
 from adapter.monitoring import FaultLog, Monitoring
 
 COMPONENT = "fastpath"
@@ -41,26 +45,48 @@ class EventRecorder:
         self._monitoring = monitoring
         self._faults = faults
         self._correlator = Correlator()
-        self._queue: deque[EventRecord] = deque()
+        self._queue: Turns[EventRecord] = Turns()
+        self._counts: Counter[str] = Counter()
         self._next: Correlated | None = None
         self._stamp = 0
         self._wake = asyncio.Event()
-        monitoring.write_queue.labels(Kind.EVENT.label).set_function(lambda: len(self._queue))
+        monitoring.write_queue.labels(Kind.EVENT.label).set_function(self._waiting)
 
     def record(self, regarding: Regarding, kind: str, reason: str, message: str) -> None:
         """Record an event of `kind` Normal or Warning. A text longer than the API takes is cut."""
-        if len(self._queue) >= QUEUED:
+        if self._waiting() >= QUEUED:
             self._drop("queue")
-            return
+            if not self._make_room(regarding.namespace):
+                return
         text = message[:_MESSAGE_LENGTH]
         self._stamp = max(self._stamp + 1, round(self._clock.wall() * 1e9))
-        self._queue.append(first_record(regarding, kind, reason, text, self._stamp))
+        owner = (regarding.kind, regarding.name, regarding.uid)
+        self._queue.add(regarding.namespace, owner, first_record(regarding, kind, reason, text, self._stamp))
+        self._counts[regarding.namespace] += 1
         self._wake.set()
+
+    def _waiting(self) -> int:
+        return self._counts.total() + (self._next is not None)
+
+    def _make_room(self, namespace: str) -> bool:
+        """Remove the latest event of the namespace with the most, unless that has no more than this one would have."""
+        ((largest, count),) = self._counts.most_common(1)
+        if count <= self._counts[namespace] + 1:
+            return False
+        *_, latest = (item for item in self._queue if item[0] == largest)
+        self._remove(*latest)
+        return True
+
+    def _remove(self, namespace: str, owner: Hashable, event: EventRecord) -> None:
+        self._queue.discard(namespace, owner, event)
+        self._counts[namespace] -= 1
+        if not self._counts[namespace]:
+            del self._counts[namespace]
 
     async def run(self) -> None:
         """Write what is recorded, until cancelled."""
         while True:
-            while not self._queue:
+            while not self._waiting():
                 self._wake.clear()
                 await self._wake.wait()
             await self._record_next()
@@ -69,25 +95,26 @@ class EventRecorder:
         """Write what is recorded, within so many seconds: for the orderly end of a term. The rest is dropped."""
         try:
             async with asyncio.timeout(seconds):
-                while self._queue:
+                while self._waiting():
                     await self._record_next()
         except TimeoutError:
-            for _ in range(len(self._queue)):
-                self._queue.popleft()
+            for _ in range(self._waiting()):
                 self._drop("fenced")
+            self._queue, self._counts, self._next = Turns(), Counter(), None
         finally:
             self._faults.ended(FAULT)
 
     async def _record_next(self) -> None:
-        """Write the first of the queue. It stays there until something has come of it."""
+        """Write the next event of the queue. It stays the next one until something has come of it."""
         if self._next is None:
-            self._next = self._correlator.correlate(self._queue[0])
+            namespace, owner, found = self._queue.next()
+            self._remove(namespace, owner, found)
+            self._next = self._correlator.correlate(found)
         event, repeated = self._next
         if event is None:
             self._drop("spam")
         else:
             await self._send(event, repeated=repeated)
-        self._queue.popleft()
         self._next = None
 
     async def _send(self, event: EventRecord, *, repeated: bool) -> None:

@@ -76,7 +76,7 @@ class ScaleWriter:
         if not resource_version:
             wanted, resource_version = await self._look(target, again, reset, unsure=unsure)
         while wanted is not None:
-            await self._writer.turn(Kind.SCALE)
+            await self._writer.turn(Kind.SCALE, target.namespace, target.name)
             if current is not None and (wanted := current()) is None:
                 return None
             try:

@@ -3,6 +3,9 @@
 What lives here: when a status is due, which one goes next, and the patch on the wire. Not here: what it says (`scaling.decision`). The
 law: of each object only the latest status is ever written; it is written at once when a replica count, or the status or reason of
 a condition, differs from what is written, else at most every 15 s; a status that could not be written stays wanted.
+
+Of the statuses that are due the urgent ones go first, and of each sort the namespaces take turns (`model.turns`): a tenant with many
+autoscalers delays the status of another by one turn.
 """
 
 import asyncio
@@ -20,6 +23,7 @@ from adapter.clients.writebudget import Kind
 from adapter.clients.writes import Writer
 from adapter.model.autoscaling import HorizontalPodAutoscalerStatus
 from adapter.model.clock import Clock
+from adapter.model.turns import Turns
 from adapter.monitoring import FaultLog, Monitoring
 from adapter.scaling import conditions
 
@@ -98,6 +102,8 @@ class StatusWriter:
         self._failed = failed
         self._entries: dict[tuple[str, str], _Entry] = {}
         self._queues: tuple[list[tuple[float, int, tuple[str, str]]], ...] = ([], [])
+        self._turns: tuple[Turns[int], ...] = (Turns(), Turns())
+        """The places that are due."""
         self._places = itertools.count(1)
         self._wake = asyncio.Event()
         monitoring.write_queue.labels(Kind.STATUS.label).set_function(self._count_due)
@@ -143,7 +149,7 @@ class StatusWriter:
         """Write what is urgent, within so many seconds: for the orderly end of a term. What could not be written is over with it."""
         try:
             async with asyncio.timeout(seconds):
-                while self._first(self._queues[0]) is not None and await self._turn():
+                while self._has_urgent() and await self._turn():
                     key = self._take()
                     if key is not None:
                         await self._write(key, self._entries[key])
@@ -182,21 +188,38 @@ class StatusWriter:
             heapq.heappop(queue)
         return None
 
+    def _gather(self) -> None:
+        """Have those that are due by now wait for a turn."""
+        now = self._clock.monotonic()
+        for queue, turns in zip(self._queues, self._turns, strict=True):
+            while (due := self._first(queue)) is not None and due <= now:
+                _, place, (namespace, name) = heapq.heappop(queue)
+                turns.add(namespace, name, place)
+
     def _take(self) -> tuple[str, str] | None:
         """Take the next one that is due, the urgent ones first; it is busy from now on."""
-        now = self._clock.monotonic()
-        for queue in self._queues:
-            due = self._first(queue)
-            if due is not None and due <= now:
-                key = heapq.heappop(queue)[2]
-                entry = self._entries[key]
-                entry.busy, entry.place = True, 0
-                return key
+        self._gather()
+        for turns in self._turns:
+            while turns:
+                namespace, name, place = turns.next()
+                key = namespace, str(name)
+                turns.discard(*key, place)
+                entry = self._entries.get(key)
+                if entry is not None and entry.place == place and not entry.busy:
+                    entry.busy, entry.place = True, 0
+                    return key
         return None
+
+    def _has_urgent(self) -> bool:
+        """Return whether an urgent status is wanted, due or not."""
+        return bool(self._turns[0]) or self._first(self._queues[0]) is not None
 
     async def _wait_for_due(self) -> None:
         while True:
             self._wake.clear()
+            self._gather()
+            if any(self._turns):
+                return
             due = min((due for queue in self._queues if (due := self._first(queue)) is not None), default=math.inf)
             wait = due - self._clock.monotonic()
             if wait <= 0:

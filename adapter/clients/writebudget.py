@@ -1,17 +1,16 @@
-"""How often the scaler writes, and who goes first: one budget for floors, Scales, statuses and events.
+"""How often the scaler writes, and which write goes first: one budget for floors, Scales, statuses and events.
 
-What lives here: a queue in front of a token bucket. Not here: what is written. The law: nobody goes while somebody of a higher class
-waits; within a class it is first come, first served; and whoever stops waiting takes nothing. The lease has no place in the queue,
-for a leader that cannot renew in time may not write at all.
+A queue in front of a token bucket. No write goes while one of a higher class waits. Within a class turns are fair (`model.turns`):
+round-robin over namespaces, then over objects, so the writes of a tenant with many autoscalers delay those of another by one turn each.
+A task that stops waiting takes nothing. The lease has no place in the queue: a leader that cannot renew in time may not write at all.
 """
 
 import asyncio
-import contextlib
 import enum
 import functools
-from collections import deque
 
 from adapter.model.clock import Clock
+from adapter.model.turns import Turns
 from adapter.monitoring import WRITE_KINDS, Monitoring
 
 
@@ -41,7 +40,7 @@ class WriteBudget:
         self._tokens = self._depth
         self._counted = clock.monotonic()
         self._paused_until = [self._counted] * len(Kind)
-        self._waiting: tuple[deque[asyncio.Future[None]], ...] = tuple(deque() for _ in Kind)
+        self._waiting: tuple[Turns[asyncio.Future[None]], ...] = tuple(Turns() for _ in Kind)
         self._timer: asyncio.TimerHandle | None = None
 
     def pause(self, seconds: float, kind: Kind = Kind.SCALE) -> None:
@@ -57,19 +56,18 @@ class WriteBudget:
         """Return how many wait for their turn."""
         return len(self._waiting[kind])
 
-    async def turn(self, kind: Kind) -> None:
-        """Return when it is the caller's turn to make one write of that kind."""
+    async def turn(self, kind: Kind, namespace: str = "", name: str = "") -> None:
+        """Return when it is the caller's turn to make one write of that kind, about the object of that name."""
         queue = self._waiting[kind]
         place = asyncio.get_running_loop().create_future()
-        queue.append(place)
+        queue.add(namespace, name, place)
         self._serve()
         try:
             if not place.done():
                 await place
         except asyncio.CancelledError:
             if place.cancelled():
-                with contextlib.suppress(ValueError):  # it may have been passed over already
-                    queue.remove(place)
+                queue.discard(namespace, name, place)
             else:
                 self._tokens = min(self._depth, self._tokens + 1)
             self._serve()
@@ -82,7 +80,8 @@ class WriteBudget:
         self._counted = now
         open_now = [queue for queue, until in zip(self._waiting, self._paused_until, strict=True) if now >= until]
         while self._tokens >= 1 and (queue := next(filter(None, open_now), None)) is not None:
-            place = queue.popleft()
+            namespace, name, place = queue.next()
+            queue.discard(namespace, name, place)
             if not place.done():
                 place.set_result(None)
                 self._tokens -= 1

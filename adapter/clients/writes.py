@@ -43,11 +43,14 @@ class Writer:
         self._clock = clock
         self._monitoring = monitoring
 
-    async def turn(self, kind: Kind) -> None:
-        """Return when a write of that kind may be made; to be followed by `send` at once, with what is right by then."""
+    async def turn(self, kind: Kind, namespace: str = "", name: str = "") -> None:
+        """Return when a write of that kind may be made; to be followed by `send` at once, with what is right by then.
+
+        Turns are divided fairly between namespaces, and between the objects of one.
+        """
         try:
             self.fence.check()
-            await self._budget.turn(kind)
+            await self._budget.turn(kind, namespace, name)
         except errors.NotLeadingError:
             self._count(kind, "fenced")
             raise

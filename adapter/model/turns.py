@@ -23,6 +23,10 @@ class Turns(Generic[Item]):
     def __init__(self) -> None:
         self._namespaces: OrderedDict[str, OrderedDict[Hashable, OrderedDict[Item, None]]] = OrderedDict()
 
+    def __len__(self) -> int:
+        """Return how many items wait, each counted once for each of its owners."""
+        return sum(len(items) for owners in self._namespaces.values() for items in owners.values())
+
     def __bool__(self) -> bool:
         return bool(self._namespaces)
 

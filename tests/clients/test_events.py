@@ -10,7 +10,10 @@ import pytest
 from adapter.clients import events
 from adapter.clients.eventcorrelator import Regarding
 from adapter.clients.events import EventRecorder
+from adapter.clients.writebudget import Kind
+from adapter.monitoring import FaultLog, Monitoring
 from adapter.sandbox.cluster import Cluster
+from tests.support.election import LoopClock
 from tests.support.waiting import until
 from tests.support.writing import Desk, desk_on
 
@@ -197,3 +200,35 @@ async def test_the_orderly_end_is_bounded() -> None:
             await office.recorder.drain(0.05)
         assert office.dropped("fenced") == 2
         assert not desk.faults.active(), "with the term its faults are over"
+
+
+@pytest.mark.looptime
+async def test_a_full_queue_of_one_tenant_displaces_and_delays_no_event_of_another() -> None:
+    class Writer:
+        """Takes a second for each event."""
+
+        def __init__(self) -> None:
+            self.paths: list[str] = []
+
+        async def turn(self, _: Kind) -> None:
+            await asyncio.sleep(1)
+
+        async def send(self, _kind: Kind, _method: str, path: str, _content: bytes, **_: object) -> None:
+            self.paths.append(path)
+
+    writer, clock, monitoring = Writer(), LoopClock(), Monitoring()
+    recorder = EventRecorder(writer, clock, lambda: 0.0, monitoring, FaultLog(monitoring, clock))  # type: ignore[arg-type]  # all it calls
+    for number in range(events.QUEUED + 5):
+        about = WEB._replace(namespace="greedy", name=f"web{number % 100}")
+        recorder.record(about, "Normal", "SuccessfulRescale", f"New size: {number}")
+    for _ in range(2):
+        recorder.record(WEB._replace(namespace="victim"), "Normal", "SuccessfulRescale", "New size: 5")
+    task = asyncio.create_task(recorder.run())
+    await asyncio.sleep(4.5)
+    task.cancel()
+    await asyncio.wait([task])
+
+    assert writer.paths.count("/api/v1/namespaces/victim/events") == 1
+    assert any(path.startswith("/api/v1/namespaces/victim/events/") for path in writer.paths), "and its repetition"
+    dropped = monitoring.registry.get_sample_value("fastpath_events_dropped_total", {"reason": "queue"})
+    assert dropped == 5 + 2

@@ -6,11 +6,16 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 
+from adapter.clients.kubernetes import Body
 from adapter.clients.scalewriter import AGAIN, ScaleOf, ScaleSeen, ScaleWriter
+from adapter.clients.writebudget import WriteBudget
+from adapter.clients.writes import Writer
 from adapter.errors import KubernetesError, NotLeadingError
+from adapter.monitoring import Monitoring
 from adapter.sandbox.cluster import Cluster
 from adapter.sandbox.workloads import deployment
-from tests.support.writing import Desk, desk_on
+from tests.support.election import LoopClock
+from tests.support.writing import Desk, Gate, desk_on
 
 WEB = ScaleOf("/apis/apps/v1/namespaces/default/deployments/web/scale", "default", "web")
 
@@ -261,3 +266,32 @@ async def test_a_delayed_write_of_a_former_leader_cannot_undo_its_successors(des
         await desk.writer.client.write("PUT", WEB.path, late, seconds=1, check=lambda: None)
     assert caught.value.status == 409
     assert replicas(desk) == 6
+
+
+class Scales:
+    """Takes every write at once."""
+
+    def __init__(self) -> None:
+        self.paths: list[str] = []
+
+    async def write(self, _method: str, path: str, _content: bytes, **_: object) -> Body:
+        self.paths.append(path)
+        return Body("application/json", b'{"metadata": {"resourceVersion": "2"}}')
+
+
+@pytest.mark.looptime
+async def test_a_tenant_with_a_thousand_scales_to_write_delays_another_by_one_turn() -> None:
+    scales, monitoring = Scales(), Monitoring()
+    budget = WriteBudget(10.0, LoopClock(), monitoring)
+    writer = ScaleWriter(Writer(scales, Gate(), budget, LoopClock(), monitoring))  # type: ignore[arg-type]  # all it calls
+    tasks = [
+        asyncio.create_task(writer.write(ScaleOf(f"greedy/web{number}", "greedy", f"web{number}"), 5, "1", never))
+        for number in range(1000)
+    ]
+    await asyncio.sleep(1.05)
+    tasks.append(asyncio.create_task(writer.write(ScaleOf("victim/web", "victim", "web"), 5, "1", never)))
+    await asyncio.sleep(0.25)
+    assert "victim/web" in scales.paths
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

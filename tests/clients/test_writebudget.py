@@ -83,7 +83,7 @@ async def test_a_turn_given_to_who_stopped_waiting_goes_to_the_next() -> None:
     await spend(budget, 1)
     asked = Asked(budget, Kind.SCALE, Kind.STATUS)
     await asyncio.sleep(0)
-    (place,) = budget._waiting[Kind.SCALE]
+    ((_, _, place),) = budget._waiting[Kind.SCALE]
     place.add_done_callback(lambda _: asked.tasks[0].cancel())
     await asyncio.wait(asked.tasks)
     assert [kind for kind, _ in asked.came] in (["status"], ["scale", "status"])
@@ -143,3 +143,32 @@ async def test_the_queue_is_a_metric() -> None:
     assert waiting() == 4
     await asked.all()
     assert waiting() == 0
+
+
+async def test_a_namespace_with_a_thousand_writes_delays_one_of_another_by_one_turn() -> None:
+    budget, _ = build()
+    await spend(budget, 10)
+    greedy = [asyncio.create_task(budget.turn(Kind.SCALE, "greedy", f"web{number}")) for number in range(1000)]
+    await asyncio.sleep(1.05)
+    start = now()
+    await asyncio.gather(*(budget.turn(Kind.SCALE, "victim", "web") for _ in range(3)))
+
+    assert now() - start <= 0.7
+    for each in greedy:
+        each.cancel()
+    await asyncio.gather(*greedy, return_exceptions=True)
+    assert budget.waiting(Kind.SCALE) == 0
+
+
+async def test_an_object_that_is_written_often_delays_another_of_its_namespace_by_one_turn() -> None:
+    budget, _ = build()
+    await spend(budget, 10)
+    often = [asyncio.create_task(budget.turn(Kind.STATUS, "shop", "often")) for _ in range(100)]
+    await asyncio.sleep(0.05)
+    start = now()
+    await budget.turn(Kind.STATUS, "shop", "seldom")
+
+    assert now() - start <= 0.3
+    for each in often:
+        each.cancel()
+    await asyncio.gather(*often, return_exceptions=True)
