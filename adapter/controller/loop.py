@@ -107,7 +107,9 @@ class Controller:
             self.remove(key)
             work = None
         if work is None:
-            work = self._works[key] = Work(autoscaler, self._around, lambda: self.touch(key), events)
+            work = self._works[key] = Work(
+                autoscaler, self._around, lambda: self.touch(key), self._timeline.now(), events
+            )
             self._monitoring.scaler_autoscalers.set(len(self._works))
             self._schedule(work, self._clock.monotonic() + self._random() * min(1.0, work.period))
             if published is not None:

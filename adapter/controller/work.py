@@ -138,13 +138,14 @@ class Work:
         autoscaler: FastPathAutoscaler,
         around: Surroundings,
         touch: Callable[[], None],
+        now: int,
         events: tuple[Events, Events] | None = None,
     ) -> None:
-        """`events` are the scale events so far; without them those that the status tells of."""
+        """`events` are the scale events so far; without them those that the status tells of, as they count at `now`."""
         self.key = Key.of(autoscaler)
         self.object = autoscaler
         self.violations: Sequence[Violation] = ()
-        self.memory: Memory = _remember(autoscaler.status, events)
+        self.memory: Memory = _remember(autoscaler.status, events, now)
         self.written: Written | None = None
         self.attempted: int | None = None
         """A count whose write had no answer, so that nobody knows whether it was made."""
@@ -382,11 +383,11 @@ class Work:
         return sum(pod.running_and_ready and pod.ready_since <= since for pod in pods)
 
 
-def _remember(status: FastPathAutoscalerStatus | None, events: tuple[Events, Events] | None) -> Memory:
+def _remember(status: FastPathAutoscalerStatus | None, events: tuple[Events, Events] | None, now: int) -> Memory:
     if status is None:
         return live.remember(NO_STATUS, *(events or ((), ())))
     if events is None:
-        events = pastchanges.events_of(status.recent_changes)
+        events = pastchanges.events_of(status.recent_changes, now)
     return live.remember(fastpathautoscaler.plain_status(status), *events)
 
 

@@ -181,14 +181,14 @@ def _base(policy: Policy, current: int, ups: Events, downs: Events, now: int) ->
 
 
 def _raised(policy: Policy, current: int, ups: Events, downs: Events, now: int) -> int:
-    base = _base(policy, current, ups, downs, now)
+    base = _base(policy, current, ups, tuple(event for event in downs if not event.only_limits), now)
     if policy.percent:
         return numbers.ceil32(float(base) * (1 + float(policy.value) / 100))
     return w32(base + policy.value)
 
 
 def _lowered(policy: Policy, current: int, ups: Events, downs: Events, now: int) -> int:
-    base = _base(policy, current, tuple(event for event in ups if not event.assumed), downs, now)
+    base = _base(policy, current, tuple(event for event in ups if not event.only_limits), downs, now)
     if policy.percent:
         return numbers.trunc32(float(base) * (1 - float(policy.value) / 100))
     return w32(base - policy.value)

@@ -1,7 +1,15 @@
 """Scale events on their way through a status: what policies still count when another process goes on.
 
-Here: events to changes and back. Not here: who writes them. Law: what comes back counts as it did before; what no policy can count any
-more is left out.
+Changes carry the time of the leader that made them. Its clock may have been ahead, so that a change lies in the future of the next
+leader, or seems to be younger than it is; nothing in the status tells by how much. So two rules hold for what comes back, whatever the skew:
+
+- A time in the future counts as now. Otherwise a raise would block all raises until that time has come, hours maybe.
+- Changes only limit. A raise counts against further raises, for one period from now at most, and does not allow a deeper shrink; a
+  shrink counts against further shrinks, and does not allow a higher raise.
+
+So after a change of leader nothing grows faster and nothing shrinks sooner than if all clocks had agreed. The price is that for one period
+a change does not make room for its opposite, which it would not do after a restart of the native controller either. A clock that was behind makes
+changes look older than they are; they are then forgotten sooner, by as much as it was behind.
 """
 
 from collections.abc import Iterable
@@ -34,9 +42,9 @@ def changes_of(ups: Events, downs: Events, now: int, longest_period: int = LONGE
     return tuple(PastChange(change, FineInstant(at)) for at, change in found)
 
 
-def events_of(changes: Iterable[PastChange] | None) -> tuple[Events, Events]:
-    """Return the events upwards and those downwards."""
-    listed = [(each.change, int(each.time)) for each in changes or ()]
-    ups = tuple(ScaleEvent(change, at) for change, at in listed if change > 0)
-    downs = tuple(ScaleEvent(-change, at) for change, at in listed if change < 0)
+def events_of(changes: Iterable[PastChange] | None, now: int) -> tuple[Events, Events]:
+    """Return the events upwards and those downwards, as inherited at `now` nanoseconds."""
+    listed = [(each.change, min(int(each.time), now)) for each in changes or ()]
+    ups = tuple(ScaleEvent(change, at, inherited=True) for change, at in listed if change > 0)
+    downs = tuple(ScaleEvent(-change, at, inherited=True) for change, at in listed if change < 0)
     return ups, downs

@@ -8,11 +8,12 @@ import msgspec
 import pytest
 
 from adapter.controller.seams import Key, Unfound
-from adapter.model.fastpathautoscaler import full_status
-from adapter.model.instants import SECOND
+from adapter.model.autoscaling import HorizontalPodAutoscalerStatus
+from adapter.model.fastpathautoscaler import PastChange, full_status
+from adapter.model.instants import SECOND, FineInstant
 from adapter.scaling.observation import NOT_YET, ExternalReading, Unavailable
 from tests.support.controller import Bench, fpa
-from tests.support.scaling import external_metric, pods, pods_metric
+from tests.support.scaling import NOW, external_metric, pods, pods_metric
 from tests.support.waiting import until
 
 KEY = Key("default", "web")
@@ -358,6 +359,35 @@ async def test_a_change_of_leader_keeps_scale_events_and_forgets_recommendations
     bench.sources.opened[-1].reading = wanted(1)
     await bench.step(299)
     assert bench.server.writes == [("web", 8)]
+
+
+@pytest.mark.parametrize(
+    ("change", "load", "early", "late"),
+    [
+        pytest.param(
+            4, 30, [], [("web", 16)], id="a raise keeps from raising for one period, not for the hours of the clock"
+        ),
+        pytest.param(4, 1, [("web", 7)], [("web", 7)], id="and allows no deeper shrink"),
+        pytest.param(-4, 1, [], [("web", 7)], id="a shrink keeps from shrinking"),
+        pytest.param(-4, 30, [("web", 16)], [("web", 16)], id="and allows no higher raise"),
+    ],
+)
+async def test_changes_of_a_leader_whose_clock_was_ahead_only_limit_and_for_one_period(
+    bench: Bench, change: int, load: int, early: list[tuple[str, int]], late: list[tuple[str, int]]
+) -> None:
+    down = {"stabilizationWindowSeconds": 0, "policies": [{"type": "Pods", "value": 1, "periodSeconds": 15}]}
+    up = {"policies": [{"type": "Percent", "value": 100, "periodSeconds": 15}]}
+    changes = (PastChange(change, FineInstant(NOW + 3 * 3600 * SECOND)),)
+    known = HorizontalPodAutoscalerStatus(current_replicas=8, desired_replicas=8)
+    bench.sources.readings["queue"] = wanted(load)
+    found = fpa(QUEUE, minReplicas=1, maxReplicas=100, behavior={"scaleUp": up, "scaleDown": down})
+    bench.put(msgspec.structs.replace(found, status=full_status(known, changes)), replicas=8)
+
+    await bench.step()
+    await bench.step(1)
+    assert bench.server.writes[:1] == early
+    await bench.step(15)
+    assert bench.server.writes[:1] == late
 
 
 async def test_a_change_of_leader_counts_a_change_without_metrics_once(bench: Bench) -> None:
