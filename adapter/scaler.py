@@ -16,6 +16,7 @@ from adapter.clients.autoscalerfiles import AutoscalerFiles
 from adapter.clients.autoscalers import Rivals
 from adapter.clients.events import EventRecorder
 from adapter.clients.fence import Fence, LeaseFence, Unfenced
+from adapter.clients.floorcleaner import FloorCleaner
 from adapter.clients.floors import FloorView
 from adapter.clients.floorwriter import FloorWriter
 from adapter.clients.kubernetes import KubernetesClient
@@ -183,6 +184,9 @@ class Scaler:
                     work |= {"statuses": statuses.run(), "events": events.run()}
                 if floors is not None:
                     work |= {"floors": floors.run(), "floors of before": self._natives.adopt_floors(floors)}
+                if self.floors is not None and self._shard.number == 1:
+                    cleaner = FloorCleaner(writer, self.floors, self._shard, parts.faults)
+                    work["floors of other shards"] = cleaner.run()
                 async with asyncio.TaskGroup() as group:
                     for name, coroutine in work.items():
                         group.create_task(coroutine, name=name)

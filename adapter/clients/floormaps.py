@@ -3,8 +3,12 @@
 What lives here: `FloorMaps`, and the form in which such a ConfigMap is read. Not here: reading them, and how old what is known may be
 (`floors`). The law: what is known only goes forward, whatever comes late: a list, an event, an answer. Resource versions are compared as
 the numbers that they are. An entry that cannot be read is a fault, and never no entry.
+
+A floor that has not changed for as long as any floor may hold has ended, whatever time of day it says, counted from when this process first
+saw it.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
@@ -14,12 +18,14 @@ import msgspec
 from adapter import errors
 from adapter.clients.objectlist import Form
 from adapter.model.clock import Clock
-from adapter.model.floors import FloorEntry, decode_entry, floor_of
+from adapter.model.floors import LONGEST, FloorEntry, as_known_for, decode_entry, floor_of, shard_of
 from adapter.model.instants import SECOND
+from adapter.scaling import boost as boosting
 
 _STEP = 500  # entries decoded at once, a few ms
 _NO_TEXTS: Mapping[str, str] = MappingProxyType({})
 _NO_ENTRIES: Mapping[str, FloorEntry] = MappingProxyType({})
+_NO_TIMES: Mapping[str, float] = MappingProxyType({})
 
 
 class ReadMap(NamedTuple):
@@ -48,12 +54,18 @@ FORM = Form(_ConfigMap, _keep)
 
 
 class _Known(NamedTuple):
-    """What is known of a ConfigMap as of a version; one that is gone has no texts. `fault` says which entry cannot be read."""
+    """What is known of a ConfigMap as of a version; one that is gone has no texts. `fault` says which entry cannot be read.
+
+    `since` is when each entry was first seen as it is, in monotonic seconds, and `expires` when the first floor has held for `LONGEST`.
+    """
 
     version: int
     texts: Mapping[str, str] = _NO_TEXTS
     entries: Mapping[str, FloorEntry] = _NO_ENTRIES
     fault: str = ""
+    since: Mapping[str, float] = _NO_TIMES
+    expires: float = math.inf
+    is_stored: bool = False
 
 
 _NOTHING = _Known(0)
@@ -75,11 +87,13 @@ class FloorMaps:
 
     def find(self, uid: str) -> FloorEntry | None:
         """Return what is published of the autoscaler of a uid; of several entries the one with the greatest floor now."""
+        self._expire()
         found = [entry for each in self._maps.values() if (entry := each.entries.get(uid)) is not None]
         return max(found, key=self._rank, default=None)
 
     def entries(self) -> Mapping[str, FloorEntry]:
         """Return all that is published, by uid; otherwise as `find`."""
+        self._expire()
         held = [each.entries for each in self._maps.values() if each.entries]
         if len(held) == 1:
             return MappingProxyType(held[0])
@@ -89,6 +103,17 @@ class FloorMaps:
                 other = found.get(uid)
                 found[uid] = entry if other is None else max(other, entry, key=self._rank)
         return found
+
+    def leftovers(self, total: int) -> list[tuple[str, str]]:
+        """Return names and versions of the ConfigMaps of shards of another total in which nothing counts any more."""
+        self._expire()
+        now = int(self._clock.wall() * SECOND)
+        return [
+            (name, str(known.version))
+            for name, known in self._maps.items()
+            if known.is_stored and not known.fault and (shard := shard_of(name)) is not None and shard.total != total
+            if all(boosting.is_over(entry, now) for entry in known.entries.values())
+        ]
 
     def fault(self) -> str:
         """Return which entry cannot be read, a sentence; "" for none."""
@@ -121,8 +146,9 @@ class FloorMaps:
             return
         old = self._maps.get(read.name, _NOTHING)
         entries: dict[str, FloorEntry] = {}
-        fault = ""
+        fault, now, since = "", self._clock.monotonic(), dict[str, float]()
         for count, (uid, text) in enumerate(read.texts.items(), 1):
+            since[uid] = old.since.get(uid, now) if old.texts.get(uid) == text else now
             try:
                 entries[uid] = old.entries[uid] if old.texts.get(uid) == text and not old.fault else decode_entry(text)
             except ValueError as error:
@@ -131,7 +157,8 @@ class FloorMaps:
                 break
             if count % _STEP == 0:
                 yield
-        self._replace(read.name, _Known(version, read.texts, entries, fault))
+        expires = _first_end(entries, since)
+        self._replace(read.name, _Known(version, read.texts, entries, fault, since, expires, is_stored=True))
 
     def put_all(self, listed: int, found: list[ReadMap]) -> Iterator[None]:
         """Take over a list of that version: what is not in it is gone. Otherwise as `put`."""
@@ -159,6 +186,17 @@ class FloorMaps:
         self.newest = max(self.newest, new.version)
         self._tell(old.entries, new.entries)
 
+    def _expire(self) -> None:
+        """End the floors that have been known for too long."""
+        now = self._clock.monotonic()
+        for name, known in self._maps.items():
+            if now >= known.expires:
+                entries = {
+                    uid: as_known_for(entry, round((now - known.since[uid]) * SECOND))
+                    for uid, entry in known.entries.items()
+                }
+                self._maps[name] = known._replace(entries=entries, expires=_first_end(entries, known.since))
+
     def forget(self) -> None:
         """Know nothing any more."""
         maps, self._maps = self._maps, {}
@@ -171,6 +209,10 @@ class FloorMaps:
         for each in list(self._subscribers.values()):
             for uid in changed:
                 each(uid)
+
+
+def _first_end(entries: Mapping[str, FloorEntry], since: Mapping[str, float]) -> float:
+    return min((since[uid] for uid, entry in entries.items() if entry.replicas), default=math.inf) + LONGEST / SECOND
 
 
 def number(version: str) -> int:

@@ -121,6 +121,11 @@ class FloorView:
         self._check()
         return self._maps.entries()
 
+    def leftovers(self, total: int) -> list[tuple[str, str]]:
+        """Return names and versions of the ConfigMaps of shards of another total in which nothing counts any more; otherwise as `find`."""
+        self._check()
+        return self._maps.leftovers(total)
+
     def stored(self, name: str) -> tuple[int, Mapping[str, str]]:
         """Return what is known of a ConfigMap: the version in which it was, or was gone, and its texts."""
         return self._maps.stored(name)

@@ -24,7 +24,7 @@ _PAGE = 500
 _JSON = "application/json"
 
 NOTHING: Parameters = {}
-_WORDS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
+_WORDS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _T = TypeVar("_T")
 _E = TypeVar("_E")
 
@@ -81,7 +81,7 @@ class KubernetesClient:
 
     async def write(
         self,
-        method: Literal["POST", "PUT", "PATCH"],
+        method: Literal["POST", "PUT", "PATCH", "DELETE"],
         path: str,
         content: bytes,
         *,

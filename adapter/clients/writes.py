@@ -58,7 +58,7 @@ class Writer:
     async def send(
         self,
         kind: Kind,
-        method: Literal["POST", "PUT", "PATCH"],
+        method: Literal["POST", "PUT", "PATCH", "DELETE"],
         path: str,
         content: bytes,
         *,

@@ -9,11 +9,14 @@ from collections.abc import Mapping
 import msgspec
 
 from adapter.model.autoscaling import Int32, Struct, decode_scalar, encode_scalar
-from adapter.model.instants import FineInstant, Span
-from adapter.model.shards import Shard
+from adapter.model.instants import SECOND, FineInstant, Span
+from adapter.model.shards import Shard, parse_shard
 
 LABEL = "fastpath.io/floors"
 """On every ConfigMap with floors, with the value ``true``: readers find those of all shards by it."""
+
+LONGEST = 600 * SECOND
+"""How long a floor holds at most, shown or not."""
 
 _NAME = "fastpath-floors"
 
@@ -62,6 +65,15 @@ def floor_of(entry: FloorEntry | None, now: int, most: int) -> int:
     return min(entry.replicas, most)
 
 
+def as_known_for(entry: FloorEntry, known: int) -> FloorEntry:
+    """Return an entry as it counts for a reader that has known it unchanged for so many nanoseconds: a floor ends after `LONGEST`.
+
+    `until` is a time of day by the clock of the process that wrote it. If that was hours ahead and no scaler runs any more, nothing else would
+    end the floor. No floor of a right clock is cut by this, because it is read after it was written.
+    """
+    return entry if known < LONGEST else msgspec.structs.replace(entry, replicas=0)
+
+
 def encode_entry(entry: FloorEntry) -> str:
     """Return an entry as text."""
     return msgspec.json.encode(entry, enc_hook=encode_scalar).decode()
@@ -83,3 +95,14 @@ def decode_entries(data: Mapping[str, str] | None) -> dict[str, FloorEntry]:
 def config_map_name(shard: Shard) -> str:
     """Return the name of the ConfigMap of a shard."""
     return _NAME if shard.total == 1 else f"{_NAME}-{shard.number}-of-{shard.total}"
+
+
+def shard_of(name: str) -> Shard | None:
+    """Return the shard whose ConfigMap has that name, None for any other name."""
+    if name == _NAME:
+        return Shard()
+    try:
+        shard = parse_shard(name.removeprefix(f"{_NAME}-").replace("-of-", "/"))
+    except ValueError:
+        return None
+    return shard if config_map_name(shard) == name else None

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from adapter.model import floors
 from adapter.model.fastpathautoscaler import BOOST
 from adapter.model.floors import Demotion, FloorEntry
 from adapter.model.instants import SECOND, FineInstant, Span
@@ -24,7 +25,7 @@ from adapter.scaling.settings import Band
 NATIVE = frozenset({"kube-controller-manager", "k3s", "kubelite"})
 """The field managers of the native autoscaler: its own process, and those of k3s and MicroK8s, which run it inside another."""
 
-LONGEST = 600 * SECOND
+LONGEST = floors.LONGEST
 """The end of every floor, shown or not."""
 
 MOST = 2**31 - 1

@@ -527,3 +527,32 @@ def test_the_periods_leave_room() -> None:
     assert floors.RELIST + floors.LIST_SECONDS + floors.RETRY < STALE
     assert floors.RELIST + 1 <= 5
     assert json.loads(encode_entry(entry("a", 5)))["uid"] == "a"
+
+
+async def test_a_floor_by_a_clock_that_was_ahead_ends_ten_minutes_after_it_was_seen(
+    store: Store, process: Process
+) -> None:
+    """When no scaler runs any more nothing else ends it. Lists and changes of other entries do not make it younger, changes of its own do."""
+    store.post(config_map(entry("a", 5, lasts=3 * 3600), entry("b", 7, lasts=3 * 3600)))
+    async with watching(process):
+        await asyncio.sleep(300)
+        store.edit("fastpath-floors", publish(entry("a", 5, lasts=3 * 3600), entry("b", 8, lasts=3 * 3600)))
+        await asyncio.sleep(299)
+        assert (process.known("a"), process.known("b")) == (5, 8)
+        await asyncio.sleep(2)
+        assert (await process.answer("a"), process.known("b")) == (0, 8)
+        assert {uid: each.replicas for uid, each in process.view.entries().items()} == {"a": 0, "b": 8}
+        await asyncio.sleep(300)
+        assert (process.known("a"), process.known("b")) == (0, 0)
+
+
+async def test_a_clock_of_the_reader_that_is_set_ends_no_floor_and_keeps_none(store: Store, process: Process) -> None:
+    """A floor holds for ten minutes at most by the reader's monotonic clock, and until its end by its time of day."""
+    store.post(config_map(entry("a", 5)))
+    async with watching(process):
+        await asyncio.sleep(1)
+        process.clock.shift = -3600.0
+        await asyncio.sleep(590)
+        assert process.known("a") == 5
+        await asyncio.sleep(20)
+        assert process.known("a") == 0

@@ -44,7 +44,12 @@ async def answering(handler: Handler) -> AsyncIterator[KubernetesClient]:
 
 @pytest.mark.parametrize(
     ("method", "content_type"),
-    [("PUT", "application/json"), ("POST", "application/json"), ("PATCH", "application/merge-patch+json")],
+    [
+        ("PUT", "application/json"),
+        ("POST", "application/json"),
+        ("PATCH", "application/merge-patch+json"),
+        ("DELETE", "application/json"),
+    ],
 )
 async def test_a_write_is_sent_as_it_is(method: str, content_type: str) -> None:
     asked: list[tuple[str, str, str, str, bytes]] = []
@@ -56,7 +61,7 @@ async def test_a_write_is_sent_as_it_is(method: str, content_type: str) -> None:
 
     async with answering(handle) as client:
         answer = await client.write(
-            method,  # type: ignore[arg-type]  # a row of the table is one of the three
+            method,  # type: ignore[arg-type]  # a row of the table is one of the four
             PATH,
             BODY,
             content_type=content_type,
@@ -245,3 +250,19 @@ async def test_all_that_holds_over_tls_too(authority: Authority) -> None:
                 await client.write("PUT", PATH, BODY, seconds=0.05, check=passing)
             await until(lambda: wire.resets == 1)
     assert caught.value.reason == "Timeout"
+
+
+@pytest.mark.parametrize("version", ["right", "wrong"])
+async def test_an_object_is_deleted_in_the_version_that_was_seen(version: str) -> None:
+    async with Cluster() as cluster, connected(cluster.url) as client:
+        cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "web"}, "data": {}})
+        found = cluster.get("configmaps", "web")["metadata"]["resourceVersion"] if version == "right" else "1"
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"resourceVersion": found}}
+        path, content = "/api/v1/namespaces/default/configmaps/web", msgspec.json.encode(options)
+        if version == "right":
+            await client.write("DELETE", path, content, seconds=5, check=passing)
+        else:
+            with pytest.raises(errors.KubernetesError) as caught:
+                await client.write("DELETE", path, content, seconds=5, check=passing)
+            assert caught.value.status == 409
+        assert len(cluster.list("configmaps")) == (version == "wrong")

@@ -58,6 +58,16 @@ class Store:
         change(document)
         self._put("MODIFIED", document)
 
+    def remove(self, name: str, version: str) -> JSON:
+        """Delete an object in that version, as asked for over the wire."""
+        old = self.objects.get(name)
+        if old is None:
+            raise KubernetesError(404, "NotFound", f"{name} not found")
+        if old["metadata"]["resourceVersion"] != version:
+            raise KubernetesError(409, "Conflict", "the object has been modified")
+        self.delete(name)
+        return old
+
     def delete(self, name: str) -> None:
         document = self.objects.pop(name)
         self._note("DELETED", document)
@@ -149,7 +159,14 @@ class Line:
         self.writes.append(method)
         document = msgspec.json.decode(content)
         act = self.store.post if method == "POST" else self.store.put
-        assert (method == "PUT") == path.endswith("/" + document["metadata"]["name"])
+        if method == "DELETE":
+            name = path.rpartition("/")[2]
+
+            def act(document: JSON) -> JSON:
+                return self.store.remove(name, document["preconditions"]["resourceVersion"])
+
+        else:
+            assert (method == "PUT") == path.endswith("/" + document["metadata"]["name"])
         landing = asyncio.create_task(self._land(act, document))
         self.under_way.add(landing)
         landing.add_done_callback(self._landed)
