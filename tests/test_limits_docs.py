@@ -10,6 +10,7 @@ from adapter.clients import (
     answers,
     envelope,
     events,
+    floorwriter,
     lanes,
     objectlist,
     objectstore,
@@ -97,6 +98,7 @@ NUMBERS = {
     "| 64; 4 MiB of requests": (podforms.MOST_RESOURCES, podforms.REQUESTS_BYTES // MIB),
     "1 MiB of queries": lookback.LOOKBACKS_BYTES // MIB,
     "100 an autoscaler, 20,000 in all": (journal.PER_AUTOSCALER, journal.IN_ALL),
+    "900,000 bytes, 450,000 of one": (floorwriter.LIMIT, floorwriter.SHARE),
     "1,000; alike": events.QUEUED,
 }  # fmt: skip
 

@@ -9,6 +9,7 @@ Of the entries of this shard the leader's are right. Others that stand there are
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -27,6 +28,9 @@ from adapter.monitoring import FaultLog
 
 LIMIT = 900_000
 """The most bytes of entries; the API server takes a mebibyte."""
+
+SHARE = LIMIT // 2
+"""The most bytes of the entries of one namespace, so that a tenant with many raises leaves room for those of others."""
 
 AGAIN = 5
 """How often a write is tried again, with what is stored by then, before those who wait for it are told."""
@@ -77,6 +81,7 @@ class FloorWriter:
         self._stored: _Stored | None = None
         self._unsure: str | None = None
         self._wanted: dict[str, str | None] = {}
+        self._namespaces: dict[str, str] = {}
         self._due = False
         self._pause = 0.0
         self._started = asyncio.Event()
@@ -102,6 +107,7 @@ class FloorWriter:
 
         stored = await self._store(adopt)
         self._wanted = {**stored.texts, **self._wanted}
+        self._namespaces = {uid: entry.namespace for uid, entry in found.items()} | self._namespaces
         self._started.set()
         return found
 
@@ -114,6 +120,7 @@ class FloorWriter:
         if self._over:
             raise errors.NotLeadingError(_OVER)
         self._supersede(entry.uid)
+        self._namespaces[entry.uid] = entry.namespace
         accepted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Publication(entry.uid, encode_entry(entry), accepted))
         self._asked.set()
@@ -130,6 +137,8 @@ class FloorWriter:
         for each in self._batch:
             each.superseded = each.superseded or each.uid == uid
         self._wanted[uid] = None if entry is None else encode_entry(entry)
+        if entry is not None:
+            self._namespaces[uid] = entry.namespace
         self._due = True
         self._wake.set()
 
@@ -203,6 +212,8 @@ class FloorWriter:
         texts = self._stored.texts
         for uid in [uid for uid, text in self._wanted.items() if text is None and uid not in texts]:
             del self._wanted[uid]
+            if not any(each.uid == uid for each in self._waiting):
+                self._namespaces.pop(uid, None)
         self._due = self._differs(texts)
 
     def _differs(self, texts: Mapping[str, str]) -> bool:
@@ -229,14 +240,17 @@ class FloorWriter:
         texts = {**stored.texts, **{uid: text for uid, text in self._wanted.items() if text is not None}}
         for uid in [uid for uid, text in self._wanted.items() if text is None]:
             texts.pop(uid, None)
-        size = sum(_size(uid, text) for uid, text in texts.items())
+        sizes: Counter[str] = Counter()
+        for uid, text in texts.items():
+            sizes[self._namespaces.get(uid, "")] += _size(uid, text)
         for each in self._batch:
+            namespace = self._namespaces.get(each.uid, "")
             more = _size(each.uid, each.text) - _size(each.uid, texts.get(each.uid))
-            if more > 0 and size + more > LIMIT:
+            if more > 0 and (sizes.total() + more > LIMIT or sizes[namespace] + more > SHARE):
                 self._wanted.setdefault(each.uid, None)
-                self._fail([each], _too_large(self._name))
+                self._fail([each], _too_large(self._name, namespace))
                 continue
-            size += more
+            sizes[namespace] += more
             texts[each.uid] = each.text
         self._batch = [each for each in self._batch if not each.accepted.done()]
         as_it_is = (texts == stored.texts and stored.labelled) if stored.version else not texts
@@ -363,6 +377,9 @@ def _superseded(uid: str) -> errors.KubernetesError:
     return errors.KubernetesError(0, "Superseded", f"the floor of {uid} was not published: another is wanted since")
 
 
-def _too_large(name: str) -> errors.KubernetesError:
-    message = f"the ConfigMap {name} would hold more than {LIMIT:,} bytes: use more shards (--shard)"
+def _too_large(name: str, namespace: str) -> errors.KubernetesError:
+    message = (
+        f"the ConfigMap {name} would hold more than {LIMIT:,} bytes, or more than {SHARE:,} of the namespace "
+        f"{namespace}: use more shards (--shard)"
+    )
     return errors.KubernetesError(0, "TooLarge", message)

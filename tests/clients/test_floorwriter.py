@@ -5,6 +5,7 @@ import contextlib
 import random
 from collections.abc import AsyncIterator
 
+import msgspec
 import pytest
 
 from adapter.clients import apifaults, floorwriter, kubernetes
@@ -492,6 +493,29 @@ async def test_more_than_a_config_map_holds_is_refused(process: Process, monkeyp
         writer.remove("b")
         await writer.publish(entry("c", 5))
     assert published(process.store) == {"a": 6, "c": 5}
+
+
+async def test_a_namespace_with_many_raises_leaves_room_for_others(
+    process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = len(encode_entry(entry("a", 5))) + 1
+    monkeypatch.setattr(floorwriter, "LIMIT", 3 * size + 30)
+    monkeypatch.setattr(floorwriter, "SHARE", 2 * size + 5, raising=False)
+    async with leading(process) as writer:
+        results = await asyncio.gather(
+            *(writer.publish(entry(uid, 5)) for uid in ("a", "b", "c")), return_exceptions=True
+        )
+        assert [isinstance(each, KubernetesError) for each in results] == [False, False, True]
+        assert "of the namespace shop: use more shards" in str(results[2])
+        await writer.publish(msgspec.structs.replace(entry("v", 5), namespace="victim"))
+    assert published(process.store) == {"a": 5, "b": 5, "v": 5}
+
+    async with leading(process) as writer:  # what was published before counts for the next leader too
+        with pytest.raises(KubernetesError, match="of the namespace shop"):
+            await writer.publish(entry("c", 5))
+        writer.remove("b")
+        await writer.publish(entry("c", 5))
+    assert published(process.store) == {"a": 5, "c": 5, "v": 5}
 
 
 # --- the fence -------------------------------------------------------------------------------------------------------------------
