@@ -25,7 +25,7 @@ from adapter.clients import (
 )
 from adapter.clients.connection import PrometheusSettings
 from adapter.config.options import Options
-from adapter.controller import feeds, journal
+from adapter.controller import feed, feeds, journal
 from adapter.provider import relist, scraped, scrapeshares, scrapetargets, scrapework
 from adapter.rules import exposition, lookback, podseries, seriesmatch
 from adapter.scaling import decision
@@ -57,8 +57,8 @@ NUMBERS = {
     "one look-up in 15 s": relist._LOOKUP_GAP,
     "8 MiB wait": accesslog._ROOM // MIB,
     "20; others wait, 8 s": (PrometheusSettings().max_connections, PrometheusSettings().request_timeout),
-    "(20): 75 distinct External metrics with samples every 15 s": (RATE, RATE * 15 / 2 / feeds._QUERIES, 15),
-    "after 300 s they are absent": feeds.HELD,
+    "(20): 75 distinct External metrics with samples every 15 s": (RATE, RATE * 15 / 2 / feeds.QUERIES, 15),
+    "after 300 s they are absent": feed.HELD,
     "while 10 questions are on their way": querycache.ASKED_AHEAD,
     "| one answer | 64 MiB": Options().prometheus_max_answer_bytes // MIB,
     "the same 64 MiB together; answers of up to 1 MiB": (

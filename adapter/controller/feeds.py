@@ -27,24 +27,21 @@ import asyncio
 import heapq
 import itertools
 import logging
-from collections.abc import Awaitable, Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple, Self
+from typing import Self
 
-from adapter.controller.delays import DELAYED, Delays
-from adapter.controller.readings import Answer, Interval
+from adapter.controller.delays import Delays
+from adapter.controller.feed import LATE, Ask, Asked, Feed, namespace_of
 from adapter.errors import SourceError, StatusError
 from adapter.model.clock import Clock
 from adapter.model.instants import SECOND
 from adapter.model.turns import Turns
 from adapter.monitoring import facts
 
+__all__ = ["Ask", "Asked", "Budget", "Feed", "Feeds"]
+
 _log = logging.getLogger(__name__)
-
-LATE = 2.0
-"""An answer is late when the next has been due for longer than its period and so many seconds."""
-
-_LEAST_WAIT = 0.001
 
 PATIENCE = 10.0
 """A question that is not answered after so many seconds has no answer; sources have limits of their own below that."""
@@ -52,109 +49,14 @@ PATIENCE = 10.0
 SHARED = 0.25
 """An answer to another's question is taken where it is not older, in seconds: an older one may be from before the newest sample."""
 
-FORGOTTEN = 30.0
-"""After so many seconds an answer counts no more, unless its question waits for its turn."""
-
-HELD = 300.0
-"""After so many seconds the answer to a question that waits for its turn counts no more: how far back an instant query looks."""
-
 DEFECT_PAUSE = 30.0
 """After an unexpected error a question is not asked again for so many seconds."""
 
-_QUERIES = 2
+QUERIES = 2
 """How many queries a question sends: one for its values, one for the age of their samples."""
 
+_LEAST_WAIT = 0.001
 _REPORT_PERIOD = 1.0
-_LATE_IN_TURN = "its answer is late, it waits for its turn (--prometheus-max-queries-per-second)"
-_NEVER_IN_TURN = "no answer yet, it waits for its turn (--prometheus-max-queries-per-second)"
-
-RESIGNED, SELDOM = 10, 15.0
-"""What has never had a value in so many answers is asked for every so many seconds: what is not there must delay nobody else."""
-
-
-class Asked(NamedTuple):
-    """An answer, and after how many seconds at least its source wants to be asked again; 0 leaves that to what is seen."""
-
-    answer: Answer | None
-    pause: float = 0.0
-    error: str = ""
-    """Why there is no answer, where the source keeps its pace all the same."""
-    merges: bool | None = True
-    """Whether questions of its group share their queries; None where nothing was asked that could tell."""
-    crosses: bool = True
-    """Whether questions of several namespaces do."""
-
-
-Ask = Callable[[float], Awaitable[Asked]]
-"""Ask the source; the argument is how many seconds old an answer may be. Raises FastpathError."""
-
-
-@dataclass(slots=True, eq=False)
-class Feed:
-    """One question and what is known of its answer.
-
-    `group` says which questions may be answered by the same queries, `shares` whether there can be others in its group.
-    """
-
-    key: Hashable
-    group: Hashable
-    ask: Ask
-    shares: bool = False
-    listeners: dict[Hashable, float] = field(default_factory=dict)
-    """Who is told of answers, each with the period it wishes for, in seconds."""
-    answer: Answer | None = None
-    error: str = ""
-    asked: float | None = None
-    """When the answer was asked for, in monotonic seconds."""
-    pause: float = 0.0
-    interval: Interval = field(default_factory=Interval)
-    flight: asyncio.Task[None] | None = None
-    due: float = 0.0
-    """When it is to be asked again, in monotonic seconds."""
-    queued: float | None = None
-    """Since when it waits for its turn, in monotonic seconds, until it is answered; None before it is due."""
-    empty: int = 0
-    """How many answers in a row had no value."""
-    defect: str = ""
-    """The last unexpected error, which is logged once."""
-
-    @property
-    def namespace(self) -> str:
-        """Return the namespace of its first listener."""
-        return next(map(_namespace_of, self.listeners), "")
-
-    @property
-    def period(self) -> float:
-        """Return how many seconds should lie between two questions."""
-        wished = min(self.listeners.values(), default=1.0)
-        known = self.interval.known
-        if self.pause:
-            return max(self.pause, wished)
-        if known is None:
-            return wished if self.empty < RESIGNED else max(SELDOM, wished)
-        return max(known / SECOND / 2, wished / 2)
-
-    def waited(self, now: float) -> float:
-        """Return for how many seconds it has waited for its turn."""
-        return 0.0 if self.queued is None else max(0.0, now - self.queued)
-
-    def overdue(self, now: float) -> float:
-        """Return how many seconds ago it was due, 0 if it is not."""
-        return max(0.0, now - self.due)
-
-    def state(self, now: float) -> tuple[Answer | None, str, str]:
-        """Return the answer if it counts, why it is late ("" if it is not), and why there is none ("" if it was not asked yet)."""
-        waits = self.queued is not None and self.flight is None
-        if self.error:
-            return None, "", self.error
-        if self.answer is None or self.asked is None:
-            return None, "", _NEVER_IN_TURN if waits and self.waited(now) >= DELAYED else ""
-        lasts = FORGOTTEN if self.queued is None else HELD
-        if now > max(self.asked + lasts, self.due + self.period):
-            return None, "", _NEVER_IN_TURN if waits else ""
-        if now <= self.due + self.period + LATE:
-            return self.answer, "", ""
-        return self.answer, _LATE_IN_TURN if waits else "its answer is late", ""
 
 
 @dataclass(slots=True, eq=False)
@@ -246,7 +148,7 @@ class Feeds:
             return feed
         feed.listeners[listener] = period
         if feed.queued is not None and feed.flight is None:
-            self._turns.add(_namespace_of(listener), listener, feed)
+            self._turns.add(namespace_of(listener), listener, feed)
         elif feed.asked is not None and feed.asked + feed.period < feed.due:
             feed.due = max(now, feed.asked + feed.period)  # the new listener does not wait for as long as the others
             self._plan(feed)
@@ -255,7 +157,7 @@ class Feeds:
     def drop(self, listener: Hashable, feed: Feed) -> None:
         """Note that `listener` has no more use for a question; a question without listeners is not asked any more."""
         feed.listeners.pop(listener, None)
-        self._turns.discard(_namespace_of(listener), listener, feed)
+        self._turns.discard(namespace_of(listener), listener, feed)
         if feed.listeners or self._feeds.get(feed.key) is not feed:
             return
         del self._feeds[feed.key]
@@ -322,7 +224,7 @@ class Feeds:
         feed.queued = now
         self._groups[feed.group].waiting[feed.key] = feed
         for listener in feed.listeners:
-            self._turns.add(_namespace_of(listener), listener, feed)
+            self._turns.add(namespace_of(listener), listener, feed)
 
     def _take_turn(self, now: float) -> None:
         """Ask the next question, and with it those of its group that the same queries answer."""
@@ -336,14 +238,14 @@ class Feeds:
                 if each is not chosen and (group.crosses or each.namespace == chosen.namespace)
             ]
         # the first of a group leaves alone, and what comes while its query is under way leaves together
-        self._budget.take(_QUERIES * min(len(leaving), 2))
+        self._budget.take(QUERIES * min(len(leaving), 2))
         for feed in leaving:
             del group.waiting[feed.key]
             waited = feed.waited(now)
             for listener in feed.listeners:
-                self._turns.discard(_namespace_of(listener), listener, feed)
+                self._turns.discard(namespace_of(listener), listener, feed)
                 if self._delays is not None:
-                    self._delays.note(_namespace_of(listener), listener, feed.period, waited, now)
+                    self._delays.note(namespace_of(listener), listener, feed.period, waited, now)
             feed.flight = asyncio.create_task(self._ask(feed), name="question")
 
     def _report(self, delays: Delays, now: float) -> float:
@@ -407,10 +309,6 @@ class Feeds:
             feed.defect = repr(error)
             told = facts(question=str(feed.key)[:200])
             _log.error("unexpected error while a question was asked", exc_info=error, extra=told)
-
-
-def _namespace_of(listener: Hashable) -> str:
-    return str(listener).partition("/")[0]
 
 
 async def _wait(wake: asyncio.Event, seconds: float | None) -> None:

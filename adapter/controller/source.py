@@ -10,7 +10,8 @@ from typing import ClassVar, NamedTuple, Protocol
 
 from adapter.config.rulesfile import OnNaN
 from adapter.controller import readings
-from adapter.controller.feeds import Feed, Feeds
+from adapter.controller.feed import Feed
+from adapter.controller.feeds import Feeds
 from adapter.controller.readings import Answer, LeastReady
 from adapter.model.instants import SECOND
 from adapter.model.pods import PodFacts

@@ -9,7 +9,8 @@ from typing import Protocol, TypeVar
 
 from adapter.clients.metricsapi import CustomValue, Described, ExternalValue, MetricsAPI
 from adapter.controller import readings
-from adapter.controller.feeds import Asked, Feed, Feeds
+from adapter.controller.feed import Asked, Feed
+from adapter.controller.feeds import Feeds
 from adapter.controller.readings import Answer
 from adapter.controller.source import FedObject, FedPods, FedSeries, FedUsage, Nothing, ScrapedPods, Site, Source
 from adapter.errors import InternalError, KubernetesError

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from adapter.controller import delays
-from adapter.controller import feeds as feeding
 from adapter.controller.delays import Delays
-from adapter.controller.feeds import Asked, Feed, Feeds
+from adapter.controller.feed import LATE_IN_TURN, NEVER_IN_TURN, Asked, Feed
+from adapter.controller.feeds import Feeds
 from adapter.controller.readings import Answer
 from adapter.controller.source import FedSeries, View
 from adapter.model.instants import SECOND
@@ -262,7 +262,7 @@ async def test_what_waits_for_its_turn_is_late_and_never_absent() -> None:
 
         assert all(isinstance(each, ExternalReading) for each in found)
         overdue = [each.overdue for each in found if isinstance(each, ExternalReading)]
-        assert overdue.count(feeding._LATE_IN_TURN) > 90, "so it may not shrink"
+        assert overdue.count(LATE_IN_TURN) > 90, "so it may not shrink"
         assert overdue.count("") > 2, "right after an answer it is as good as any"
 
 
@@ -276,8 +276,8 @@ async def test_it_is_given_up_after_five_minutes() -> None:
         assert len(prometheus.asked["a"]) == 1
         answer, late, _ = feed.state(asked + 299)
         assert answer is not None
-        assert late == feeding._LATE_IN_TURN
-        assert feed.state(asked + 301) == (None, "", feeding._NEVER_IN_TURN)
+        assert late == LATE_IN_TURN
+        assert feed.state(asked + 301) == (None, "", NEVER_IN_TURN)
 
 
 async def test_a_first_answer_that_does_not_come_is_told_of_after_some_seconds() -> None:
