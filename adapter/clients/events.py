@@ -4,8 +4,9 @@ What lives here: the queue and the wire. Not here: which events there are (`scal
 (`eventcorrelator`). The law: to record an event never waits and never fails; what cannot be written is dropped and counted; while
 the API server cannot be reached all wait.
 
-Events of one object keep their order. Namespaces take turns (`model.turns`), and when the queue is full the namespace with the most events
-in it loses one, so a tenant with many autoscalers does not displace the events of others.
+Events of one object keep their order. Namespaces take turns (`model.turns`), and when the queue is full the
+namespace with the most events in it loses one, so a tenant with many autoscalers does not displace the
+events of others.
 """
 
 import asyncio

@@ -1,10 +1,12 @@
 """Deletes the ConfigMaps with floors that shards of another total have left behind.
 
-After a change of ``--shard`` from x/3 to x/2 the ConfigMaps of the three stay. Their floors are served until they end, ten minutes at most,
-because a workload must not shrink when the scaler is deployed anew. After that the leader of the first shard of the present total deletes them.
+After a change of ``--shard`` from x/3 to x/2 the ConfigMaps of the three stay. Their floors are served
+until they end, ten minutes at most, because a workload must not shrink when the scaler is deployed again.
+After that the leader of the first shard of the present total deletes them.
 
-That is safe while shards of another total still run, which they should not: a ConfigMap is deleted in the version in which nothing in it
-counted any more, and a leader whose ConfigMap is gone makes it anew when it has something to publish.
+That is safe while shards of another total still run, which they should not: a ConfigMap is deleted in the
+version in which nothing in it counted any more, and a leader whose ConfigMap is gone creates it again when
+it has something to publish.
 """
 
 import asyncio

@@ -4,8 +4,8 @@ What lives here: `FloorMaps`, and the form in which such a ConfigMap is read. No
 (`floors`). The law: what is known only goes forward, whatever comes late: a list, an event, an answer. Resource versions are compared as
 the numbers that they are. An entry that cannot be read is a fault, and never no entry.
 
-A floor that has not changed for as long as any floor may hold has ended, whatever time of day it says, counted from when this process first
-saw it.
+A floor that has not changed for as long as any floor may hold has ended, whatever time of day it says,
+counted from when this process first saw it.
 """
 
 import math
@@ -54,9 +54,10 @@ FORM = Form(_ConfigMap, _keep)
 
 
 class _Known(NamedTuple):
-    """What is known of a ConfigMap as of a version; one that is gone has no texts. `fault` says which entry cannot be read.
+    """What is known of a ConfigMap as of a version; one that is gone has no texts.
 
-    `since` is when each entry was first seen as it is, in monotonic seconds, and `expires` when the first floor has held for `LONGEST`.
+    `fault` says which entry cannot be read, `since` is when each entry was first seen as it is, in monotonic seconds, and `expires` when the first
+    floor has held for `LONGEST`.
     """
 
     version: int

@@ -4,8 +4,8 @@ What lives here: when a status is due, which one goes next, and the patch on the
 law: of each object only the latest status is ever written; it is written at once when a replica count, or the status or reason of
 a condition, differs from what is written, else at most every 15 s; a status that could not be written stays wanted.
 
-Of the statuses that are due the urgent ones go first, and of each sort the namespaces take turns (`model.turns`): a tenant with many
-autoscalers delays the status of another by one turn.
+Of the statuses that are due the urgent ones go first, and of each sort the namespaces take turns
+(`model.turns`): a tenant with many autoscalers delays the status of another by one turn.
 """
 
 import asyncio

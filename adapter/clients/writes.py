@@ -44,9 +44,9 @@ class Writer:
         self._monitoring = monitoring
 
     async def turn(self, kind: Kind, namespace: str = "", name: str = "") -> None:
-        """Return when a write of that kind may be made; to be followed by `send` at once, with what is right by then.
+        """Return when a write of that kind may be made, to be followed by `send` at once.
 
-        Turns are divided fairly between namespaces, and between the objects of one.
+        What is sent has to be right by then. Turns are divided fairly between namespaces, and between the objects of one.
         """
         try:
             self.fence.check()

@@ -1,8 +1,9 @@
 """Reports of questions that are asked later than due because the query budget is used up.
 
-Three audiences: the gauge shows by how much the longest delay stretches a period, the fault names the namespaces (for the operator of
-Fastpath, who can raise the rate), and `delayed` gets the autoscalers, each of which has an event about it (for their owners). A delay of less than
-`DELAYED` seconds is normal when several questions are due at the same moment, so only the gauge shows it.
+Three audiences: the gauge shows by how much the longest delay stretches a period, the fault names the
+namespaces (for the operator of Fastpath, who can raise the rate), and `delayed` gets the autoscalers, each
+of which has an event about it (for their owners). A delay of less than `DELAYED` seconds is normal when
+several questions are due at the same moment, so only the gauge shows it.
 """
 
 from collections.abc import Callable, Hashable, Iterable
@@ -37,7 +38,7 @@ class Delays:
         self._namespaces: dict[str, float] = {}
 
     def note(self, namespace: str, owner: Hashable, period: float, waited: float, now: float) -> None:
-        """Note that a question of an owner has waited for its turn for so many seconds, and should be asked every `period` seconds."""
+        """Note that a question that should be asked every `period` seconds has waited for its turn for `waited`."""
         self._ratio = max(self._ratio, (period + waited) / period)
         if waited >= DELAYED:
             self._owners.add(owner)

@@ -1,7 +1,7 @@
 """One question of autoscalers: what is known of its answer, and how long that counts.
 
-A value; `feeds` asks the questions. The constants here say when an answer is late, which means that it may raise and not shrink, and when
-it is given up.
+A value; `feeds` asks the questions. The constants here say when an answer is late, which means that it may
+raise and not shrink, and when it is given up.
 """
 
 import asyncio
@@ -50,7 +50,8 @@ Ask = Callable[[float], Awaitable[Asked]]
 class Feed:
     """One question and what is known of its answer.
 
-    `group` says which questions may be answered by the same queries, `shares` whether there can be others in its group.
+    `group` says which questions may be answered by the same queries, `shares` whether there can be others
+    in its group.
     """
 
     key: Hashable
@@ -100,7 +101,10 @@ class Feed:
         return max(0.0, now - self.due)
 
     def state(self, now: float) -> tuple[Answer | None, str, str]:
-        """Return the answer if it counts, why it is late ("" if it is not), and why there is none ("" if it was not asked yet)."""
+        """Return the answer if it counts, why it is late ("" if it is not), and why there is none.
+
+        The last is "" as long as the first answer is awaited.
+        """
         waits = self.queued is not None and self.flight is None
         if self.error:
             return None, "", self.error

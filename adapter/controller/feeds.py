@@ -1,26 +1,30 @@
 """Questions of autoscalers and their latest answers: when each question is asked again, and whose turn it is.
 
-Each question has a period: half the interval of its samples, as their times show it, and the shortest `syncPeriod` of its autoscalers
-until that is known. When its period has passed it is due and waits for its turn. All questions together may send so many queries a second
-(`--prometheus-max-queries-per-second`); an External question sends two, one for the values and one for the age of their samples.
+Each question has a period: half the interval of its samples, as their times show it, and the shortest
+`syncPeriod` of its autoscalers until that is known. When its period has passed it is due and waits for its
+turn. All questions together may send so many queries a second (`--prometheus-max-queries-per-second`); an
+External question sends two, one for the values and one for the age of their samples.
 
-Turns are fair (`model.turns`): round-robin over the namespaces that have a due question, then over the autoscalers of the namespace,
-and of an autoscaler's questions the one whose wait is the longest part of its period. So when more is asked for than the rate
-allows, each namespace still gets an equal share, and one that asks for less than that is asked about in time, whatever others ask for.
-Within a share all periods are stretched alike. A question keeps its rhythm: what it waited for its turn is taken off its next
-period, down to half of it, else a namespace within its share would lose one round of turns each time.
+Turns are fair (`model.turns`): round-robin over the namespaces that have a due question, then over the
+autoscalers of the namespace, and of an autoscaler's questions the one whose wait is the longest part of its
+period. So when more is asked for than the rate allows, each namespace still gets an equal share, and one
+that asks for less than that is asked about in time, whatever others ask for. Within a share all periods are
+stretched alike. A question keeps its rhythm: what it waited for its turn is taken off its next period, down
+to half of it, else a namespace within its share would lose one round of turns each time.
 
-Who pays for a question that several autoscalers ask: the one whose turn comes first. The question then waits for the others no more, so
-none of them gets less than it would alone. Likewise a query that answers several questions of a group at once (one metric of the pods of
-many workloads) is sent in one turn: the other due questions of the group ride along. They do so only after an answer has shown that the
-group's questions merge, because a question that does not merge has to be paid for by itself.
+Who pays for a question that several autoscalers ask: the one whose turn comes first. The question then
+waits for the others no more, so none of them gets less than it would alone. Likewise a query that answers
+several questions of a group at once (one metric of the pods of many workloads) is sent in one turn: the
+other due questions of the group ride along. They do so only after an answer has shown that the group's
+questions merge, because a question that does not merge has to be paid for by itself.
 
-A question that waits for its turn keeps its answer. Once that is late it may raise and not shrink, as any late value; it is judged by the
-age that it had when the question was due, and it is given up after `HELD` seconds. Otherwise an overload would make every metric
-absent, and nothing could grow when it has to. Across a long wait the interval of samples is learned only where it cannot be that of the
-waiting.
+A question that waits for its turn keeps its answer. Once that is late it may raise and not shrink, as any
+late value; it is judged by the age that it had when the question was due, and it is given up after `HELD`
+seconds. Otherwise an overload would make every metric absent, and nothing could grow when it has to. Across
+a long wait the interval of samples is learned only where it cannot be that of the waiting.
 
-A defect in one question (an unexpected exception) is counted, logged, and costs this question a pause. It never stops the others.
+A defect in one question (an unexpected exception) is counted, logged, and costs this question a pause. It
+never stops the others.
 """
 
 import asyncio
@@ -61,7 +65,10 @@ _REPORT_PERIOD = 1.0
 
 @dataclass(slots=True, eq=False)
 class _Group:
-    """Questions that may be answered by the same queries: which there are, which wait, and as far as is known, whether they merge."""
+    """Questions that may be answered by the same queries.
+
+    `merges` and `crosses` are as in `Asked`, as far as an answer has shown.
+    """
 
     feeds: dict[Hashable, Feed] = field(default_factory=dict)
     waiting: dict[Hashable, Feed] = field(default_factory=dict)
@@ -100,7 +107,10 @@ class Feeds:
         delays: Delays | None = None,
         defect: Callable[[], None] = lambda: None,
     ) -> None:
-        """`answered` is told whose question was answered, or could not be; `delays` how long questions wait; `defect` of each defect."""
+        """`answered` is told whose question was answered, or could not be.
+
+        `delays` is told how long questions wait, and `defect` is called for each unexpected error.
+        """
         self._clock = clock
         self._budget = Budget(per_second, clock)
         self._answered = answered
@@ -133,9 +143,9 @@ class Feeds:
         return len(self._feeds)
 
     def want(self, listener: Hashable, period: float, key: Hashable, make: Callable[[], Feed]) -> Feed:
-        """Return the feed of a question that `listener` wants asked about every `period` seconds; `make` makes it if it is new.
+        """Return the feed of a question that `listener` wants asked about every `period` seconds.
 
-        A listener is named ``namespace/name``: turns are divided by both.
+        `make` makes the feed of a new question. A listener is named ``namespace/name``: turns are divided by both.
         """
         now = self._clock.monotonic()
         feed = self._feeds.get(key)
@@ -188,11 +198,11 @@ class Feeds:
                     _log.exception("unexpected error while questions were asked")
                 self._defect = repr(error)
                 self._count_defect()
-                self._plan_anew()
+                self._replan()
                 pause = _REPORT_PERIOD
             await _wait(self._wake, pause)
 
-    def _plan_anew(self) -> None:
+    def _replan(self) -> None:
         """Plan all questions that are not under way: wherever a defect has left them, they are asked again."""
         self._turns, self._calendar = Turns(), []
         for group in self._groups.values():
@@ -204,7 +214,10 @@ class Feeds:
         self._wake.clear()
 
     def _step(self) -> float | None:
-        """Ask what may be asked now; return after how many seconds there is more to do, None for not until something changes."""
+        """Ask what may be asked now; return after how many seconds there is more to do.
+
+        None says that there is nothing to do until something changes.
+        """
         now = self._clock.monotonic()
         while self._calendar and self._calendar[0][0] <= now:
             due, _, feed = heapq.heappop(self._calendar)

@@ -87,8 +87,9 @@ class Interval:
     def see(self, times: Mapping[str, int], now: int, *, sparse: bool = False) -> None:
         """Look at the times of an answer that is of `now`. One series is followed for as long as it is there.
 
-        `sparse` says that it was asked for late, so that samples may have been missed and a step may be the interval of asking. It
-        counts only if the sample before was at least half as old as the step is long when it was last seen: then no more than one was missed.
+        `sparse` says that it was asked for late, so that samples may have been missed and a step may be the
+        interval of asking. It counts only if the sample before was at least half as old as the step is long
+        when it was last seen: then no more than one was missed.
         """
         if not times:
             self.lose()

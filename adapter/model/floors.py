@@ -66,10 +66,11 @@ def floor_of(entry: FloorEntry | None, now: int, most: int) -> int:
 
 
 def as_known_for(entry: FloorEntry, known: int) -> FloorEntry:
-    """Return an entry as it counts for a reader that has known it unchanged for so many nanoseconds: a floor ends after `LONGEST`.
+    """Return an entry as it counts for a reader that has known it unchanged for so many nanoseconds.
 
-    `until` is a time of day by the clock of the process that wrote it. If that was hours ahead and no scaler runs any more, nothing else would
-    end the floor. No floor of a right clock is cut by this, because it is read after it was written.
+    Its floor has ended after `LONGEST`. `until` is a time of day by the clock of the process that wrote it. If that was hours ahead and no
+    scaler runs any more, nothing else would end the floor. No floor of a right clock is cut by this,
+    because it is read after it was written.
     """
     return entry if known < LONGEST else msgspec.structs.replace(entry, replicas=0)
 

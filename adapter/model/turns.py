@@ -1,13 +1,14 @@
-"""Fair turns: items of many owners that share one budget, taken round-robin over namespaces and over the owners in each.
+"""Fair turns: items that share one budget, taken round-robin over namespaces and over the owners in each.
 
-A first-come, first-served queue gives each tenant as much of a budget as it asks for, so the one that asks for most makes all others wait.
-Here a turn goes to the namespace whose last turn is longest ago, within it to the owner whose last turn is longest ago, and
-takes one item. Who has nothing waiting is passed over, so no turn is lost. That is max-min fairness: a namespace that asks for less than
-an equal share gets all it asks for, at most one round late, and the others divide the rest equally; the same holds for owners within a
+A first-come, first-served queue gives each tenant as much of a budget as it asks for, so the one that asks
+for most makes all others wait. Here a turn goes to the namespace whose last turn is longest ago, within it
+to the owner whose last turn is longest ago, and takes one item. An owner without items is passed over, so
+no turn is lost. That is max-min fairness: a namespace that asks for less than an equal share gets all it
+asks for, at most one round late, and the others divide the rest equally; the same holds for owners within a
 namespace. A namespace cannot get more by having more owners, nor an owner by having more items.
 
-An item may have several owners. It waits once for each, and the first turn takes it for all, so sharing never makes an owner wait longer
-than asking alone would.
+An item may have several owners. It waits once for each, and the first turn takes it for all, so sharing
+never makes an owner wait longer than asking alone would.
 """
 
 from collections import OrderedDict
@@ -54,9 +55,10 @@ class Turns(Generic[Item]):
             del self._namespaces[namespace]
 
     def next(self, urgency: Callable[[Item], float] | None = None) -> tuple[str, Hashable, Item]:
-        """Return the namespace and the owner whose turn it is, and the owner's most urgent item, by default its oldest.
+        """Return the namespace and the owner whose turn it is, and the owner's most urgent item.
 
-        The turn is used: namespace and owner come last from now on. The item stays until it is discarded. LookupError if nothing waits.
+        Without `urgency` that is its oldest. The turn is used: namespace and owner come last from now on. The item stays until it is discarded.
+        LookupError if nothing waits.
         """
         namespace, owners = _first(self._namespaces)
         owner, items = _first(owners)

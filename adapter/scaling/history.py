@@ -141,9 +141,10 @@ def _fresh(entries: tuple[Recommendation, ...], now: int) -> tuple[Recommendatio
 class ScaleEvent(NamedTuple):
     """A change that was written: how many replicas, always positive, and when. `outdated` once no policy counts it; that stays.
 
-    Policies count a change in both directions: it limits further changes of its own direction, and allows more of the other. An `assumed`
-    or `inherited` one only limits, because its time is not certain. An assumed one was concluded from what was found at the first look, and may not have been
-    made so lately. An inherited one was recorded by a former leader, by that process' clock.
+    Policies count a change in both directions: it limits further changes of its own direction, and allows
+    more of the other. An `assumed` or `inherited` one only limits, because its time is not certain. An
+    assumed one was concluded from what was found at the first look, and may not have been made so lately.
+    An inherited one was recorded by a former leader, by that process' clock.
     """
 
     change: int

@@ -1,15 +1,18 @@
 """Scale events on their way through a status: what policies still count when another process goes on.
 
-Changes carry the time of the leader that made them. Its clock may have been ahead, so that a change lies in the future of the next
-leader, or seems to be younger than it is; nothing in the status tells by how much. So two rules hold for what comes back, whatever the skew:
+Changes carry the time of the leader that made them. Its clock may have been ahead, so that a change lies in
+the future of the next leader, or seems to be younger than it is; nothing in the status tells by how much.
+So two rules hold for what comes back, whatever the skew:
 
-- A time in the future counts as now. Otherwise a raise would block all raises until that time has come, hours maybe.
-- Changes only limit. A raise counts against further raises, for one period from now at most, and does not allow a deeper shrink; a
-  shrink counts against further shrinks, and does not allow a higher raise.
+- A time in the future counts as now. Otherwise a raise would block all raises until that time has come,
+  hours maybe.
+- Changes only limit. A raise counts against further raises, for one period from now at most, and does not
+  allow a deeper shrink; a shrink counts against further shrinks, and does not allow a higher raise.
 
-So after a change of leader nothing grows faster and nothing shrinks sooner than if all clocks had agreed. The price is that for one period
-a change does not make room for its opposite, which it would not do after a restart of the native controller either. A clock that was behind makes
-changes look older than they are; they are then forgotten sooner, by as much as it was behind.
+So after a change of leader nothing grows faster and nothing shrinks sooner than if all clocks had agreed.
+The price is that for one period a change does not make room for its opposite, which it would not do after a
+restart of the native controller either. A clock that was behind makes changes look older than they are;
+they are then forgotten sooner, by as much as it was behind.
 """
 
 from collections.abc import Iterable

@@ -1,6 +1,7 @@
-"""The query budget under overload: who is asked how often, what late answers may do, and what is said about it.
+"""The query budget under overload: who is asked how often, what late answers may do, and what is said about
+it.
 
-On a loop whose time nobody waits for.
+On a loop with simulated time.
 """
 
 import asyncio

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from adapter.model.turns import Turns
 
 Demand = dict[str, dict[str, int]]
-"""How many items the owners of each namespace always have waiting anew in a round."""
+"""How many items the owners of each namespace have waiting."""
 
 
 def spend(turns: Turns[tuple[str, str, int]], count: int) -> list[tuple[str, str]]:
