@@ -24,9 +24,6 @@ from adapter.server.api import CUSTOM_GROUP, EXTERNAL_GROUP, RESOURCE_GROUP, VER
 _EMPTY_CUSTOM_METRIC = "custommetrics"
 _EMPTY_EXTERNAL = "externalmetrics"
 
-_PIECE = 500
-"""How many entries are encoded at once."""
-
 
 class Listed(NamedTuple):
     """What the provider had to list when building began."""
@@ -128,13 +125,6 @@ def group_by_parent(metrics: Iterable[CustomMetricInfo]) -> list[Parent]:
     return sorted(parents)
 
 
-def _members(names: Sequence[str], build: Callable[[str], msgspec.Struct], *, first: bool = True) -> Iterator[bytes]:
-    """Yield the members of a JSON list, a bounded number at a time; those that are not the `first` begin with a comma."""
-    for start in range(0, len(names), _PIECE):
-        piece = bodies.encode_fragment([build(name) for name in names[start : start + _PIECE]])[1:-1]
-        yield piece if first and not start else b"," + piece
-
-
 def _parents(listed: Listed) -> list[Parent]:
     return group_by_parent(listed.custom) or [_EMPTY_CUSTOM]
 
@@ -148,7 +138,7 @@ def _custom_legacy(_: str, listed: Listed) -> Iterator[bytes]:
         def build(metric: str, prefix: str = prefix, namespaced: bool = namespaced) -> _Resource:  # noqa: FBT001 - bound here
             return _Resource(prefix + metric, "", namespaced, "MetricValueList", _GET)
 
-        yield from _members(parent.metrics, build, first=not number)
+        yield from bodies.members(parent.metrics, build, first=not number)
 
 
 def _custom_aggregated(version: str, listed: Listed) -> Iterator[bytes]:
@@ -159,7 +149,7 @@ def _custom_aggregated(version: str, listed: Listed) -> Iterator[bytes]:
     for number, parent in enumerate(parents):
         entry = _Aggregated(parent.name, no_kind, _scope(parent.namespaced), "", _NO_VERBS)
         yield (b"," if number else b"") + bodies.encode_fragment(entry)[:-1] + b',"subresources":['
-        yield from _members(parent.metrics, lambda metric: _Subresource(metric, kind, _GET))
+        yield from bodies.members(parent.metrics, lambda metric: _Subresource(metric, kind, _GET))
         yield b"]}"
 
 
@@ -171,12 +161,12 @@ def _external_legacy(_: str, listed: Listed) -> Iterator[bytes]:
     def build(metric: str) -> _Resource:
         return _Resource(metric, "", namespaced=True, kind="ExternalMetricValueList", verbs=_GET)
 
-    yield from _members(_external(listed), build)
+    yield from bodies.members(_external(listed), build)
 
 
 def _external_aggregated(version: str, listed: Listed) -> Iterator[bytes]:
     kind = _response_kind(EXTERNAL_GROUP, version, "ExternalMetricValueList")
-    yield from _members(_external(listed), lambda metric: _Aggregated(metric, kind, "Namespaced", "", _GET))
+    yield from bodies.members(_external(listed), lambda metric: _Aggregated(metric, kind, "Namespaced", "", _GET))
 
 
 _USAGE_KINDS = {"nodes": ("NodeMetrics", False), "pods": ("PodMetrics", True)}
@@ -187,7 +177,7 @@ def _resource_legacy(_: str, __: Listed) -> Iterator[bytes]:
         kind, namespaced = _USAGE_KINDS[name]
         return _Resource(name, "", namespaced, kind, _GET_LIST)
 
-    yield from _members(tuple(_USAGE_KINDS), build)
+    yield from bodies.members(tuple(_USAGE_KINDS), build)
 
 
 def _resource_aggregated(version: str, _: Listed) -> Iterator[bytes]:
@@ -195,7 +185,7 @@ def _resource_aggregated(version: str, _: Listed) -> Iterator[bytes]:
         kind, namespaced = _USAGE_KINDS[name]
         return _Aggregated(name, _response_kind(RESOURCE_GROUP, version, kind), _scope(namespaced), "", _GET_LIST)
 
-    yield from _members(tuple(_USAGE_KINDS), build)
+    yield from bodies.members(tuple(_USAGE_KINDS), build)
 
 
 def _scope(namespaced: bool) -> str:  # noqa: FBT001 - the field's own meaning

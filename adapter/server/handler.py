@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 _TEXT = "text/plain; charset=utf-8"
 _ALLOWED = "GET, HEAD"
 _ROUTES_WEIGHT = 48 * 1024 * 1024
-_LARGE_PIECE = 16_384  # bytes of a body made at once, after which other work may run
+_TIMES_AT_ONCE = 1000  # observations of freshness, after which other work may run
 _LONGEST_KEY = 4096  # bytes of a target that is remembered; also what an entry counts for beside its body
 
 _NOT_ALLOWED = errors.MethodNotAllowedError("the server does not allow this method on the requested resource", {})
@@ -267,11 +267,17 @@ class Handler:
             times = {item.time for item in external.items}
             pieces, fresh_until = bodies.encode_external(version, external), external.fresh_until
         body = await _join(pieces)
-        freshness = self.own_metrics.freshness.labels(route.labels.group)
-        now = self._clock.wall()
-        for time in times:
-            freshness.observe(now - time)
+        await self._note_freshness(route.labels.group, times)
         return body, fresh_until
+
+    async def _note_freshness(self, group: str, times: Collection[float]) -> None:
+        """Observe the age of an answer's values, once for each distinct time."""
+        freshness = self.own_metrics.freshness.labels(group)
+        now = self._clock.wall()
+        for number, time in enumerate(times, 1):
+            freshness.observe(now - time)
+            if number % _TIMES_AT_ONCE == 0:
+                await asyncio.sleep(0)
 
     async def _answer_document(self, request: web.BaseRequest, route: Route) -> Reply:
         accept = request.headers.get("Accept", "")
@@ -396,11 +402,13 @@ def _fail(error: errors.StatusError, form: _Form) -> Reply:
 
 
 async def _join(pieces: Iterable[bytes]) -> bytes:
-    """Return a body that is made piece by piece; other work may run after each of a large one."""
-    made = []
+    """Return a body that is made piece by piece. Other work runs after each `bodies.PIECE_BYTES`, however small the pieces."""
+    made, since_yield = [], 0
     for piece in pieces:
         made.append(piece)
-        if len(piece) > _LARGE_PIECE:
+        since_yield += len(piece)
+        if since_yield >= bodies.PIECE_BYTES:
+            since_yield = 0
             await asyncio.sleep(0)
     return b"".join(made)
 

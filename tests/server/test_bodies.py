@@ -19,6 +19,7 @@ from adapter.model.metrics import (
 )
 from adapter.server import bodies
 
+PIECE = 16_384
 TIME = 1_743_508_800.0  # 2025-04-01T12:00:00Z
 SERVICE = MetricValue(ObjectReference("Service", "somens", "somesvc", "/v1"), "ingress_hits", 1000, TIME)
 NODE = MetricValue(ObjectReference("Node", "", "n1", "/v1"), "load", 250, TIME + 0.999)
@@ -197,10 +198,29 @@ def test_a_long_list_comes_in_pieces(version: str) -> None:
         for number in range(1_000)
     )
     pieces = list(bodies.encode_custom(version, question(), CustomAnswer(items, 0.0)))
-    assert max(piece.count(b"describedObject") for piece in pieces) == 100
+    assert len(pieces) > 5
+    assert max(map(len, pieces)) < PIECE + 500, "one member more than the limit at most"
     listed = json.loads(b"".join(pieces))["items"]
     assert [item["describedObject"]["name"] for item in listed] == [f"pod{number}" for number in range(1_000)]
-    values = tuple(ExternalValue("m", {"queue": str(number)}, 1, TIME) for number in range(1_000))
+
+
+@given(st.lists(st.integers(0, 40_000), max_size=12))
+def test_no_piece_is_longer_than_the_limit_and_one_member(lengths: list[int]) -> None:
+    values = tuple(ExternalValue("m", {"queue": "x" * length}, 1, TIME) for length in lengths)
     pieces = list(bodies.encode_external("v1beta1", ExternalAnswer(values, 0.0)))
-    assert max(piece.count(b"metricName") for piece in pieces) == 100
-    assert len(json.loads(b"".join(pieces))["items"]) == 1_000
+    assert all(len(piece) <= PIECE + max(lengths, default=0) + 200 for piece in pieces)
+    listed = json.loads(b"".join(pieces))["items"]
+    assert [len(item["metricLabels"]["queue"]) for item in listed] == lengths
+
+
+def test_the_time_of_an_answer_is_formatted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    formatted: list[float] = []
+
+    def counting(seconds: float) -> str:
+        formatted.append(seconds)
+        return "now"
+
+    monkeypatch.setattr(bodies, "format_time", counting)
+    values = tuple(ExternalValue("m", {"queue": str(number)}, 1, TIME + number % 2) for number in range(100))
+    b"".join(bodies.encode_external("v1beta1", ExternalAnswer(values, 0.0)))
+    assert formatted == [TIME, TIME + 1]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.model.metrics import CustomMetricInfo, GroupResource
-from adapter.server import discovery
+from adapter.server import bodies, discovery
 from adapter.server.api import CUSTOM_GROUP, EXTERNAL_GROUP, RESOURCE_GROUP
 from adapter.server.discovery import Listed, Parent
 
@@ -42,13 +42,13 @@ infos = st.lists(
 names = st.lists(st.text(max_size=3), max_size=30)
 
 
-@given(custom=infos, external=names, piece=st.integers(1, 5))
+@given(custom=infos, external=names, piece=st.integers(1, 500))
 def test_pieces_are_one_document(custom: list[CustomMetricInfo], external: list[str], piece: int) -> None:
     """However many pieces: valid JSON, both forms list the same, and every group-version has an entry."""
     listed = Listed(custom, external)
     groups = (CUSTOM_GROUP, EXTERNAL_GROUP, RESOURCE_GROUP)
-    whole = discovery._PIECE
-    discovery._PIECE = piece
+    whole = bodies.PIECE_BYTES
+    bodies.PIECE_BYTES = piece
     try:
         aggregated = json.loads(b"".join(discovery.aggregated(groups, listed)))
         legacy = {
@@ -56,7 +56,7 @@ def test_pieces_are_one_document(custom: list[CustomMetricInfo], external: list[
             for group in groups
         }
     finally:
-        discovery._PIECE = whole
+        bodies.PIECE_BYTES = whole
     for group, entry in zip(groups, aggregated["items"], strict=True):
         resources = entry["versions"][0]["resources"]
         flat = list(

@@ -6,6 +6,8 @@ import json
 import logging
 import re
 import uuid
+from collections import Counter
+from collections.abc import Iterator
 
 import pytest
 
@@ -13,7 +15,7 @@ from adapter import errors, monitoring
 from adapter.model import selectors
 from adapter.model.metrics import CustomMetricInfo, CustomQuestion, ExternalQuestion, ExternalValue, GroupResource
 from adapter.server import handler, routing
-from adapter.server.api import CUSTOM_GROUP, EXTERNAL_GROUP
+from adapter.server.api import CUSTOM_GROUP, EXTERNAL_GROUP, VERSIONS
 from adapter.server.handler import Limits
 from adapter.server.health import Check
 from tests.support.serving import Answer, Connection, Served, ServerFactory, pod_value
@@ -22,6 +24,9 @@ CUSTOM = f"/apis/{CUSTOM_GROUP}/v1beta2"
 EXTERNAL = f"/apis/{EXTERNAL_GROUP}/v1beta1"
 PODS = f"{CUSTOM}/namespaces/default/pods/%2A/http_requests"
 V2 = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+TURN = 16_384
+"""Bytes of an answer that may be made without a turn for other work."""
+
 HPA = {"Accept": "application/vnd.kubernetes.protobuf, */*", "Accept-Encoding": "gzip", "User-Agent": "kube-controller"}
 
 
@@ -366,6 +371,50 @@ async def test_memory_for_routes_is_bounded(served: Served) -> None:
     assert (await connection.request(PODS)).status == 200
 
 
+# -- other work while a large answer is made ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [1, 100, 5_000, 16_383, 40_000], ids=str)
+async def test_other_work_has_a_turn_after_each_part_of_a_body(size: int) -> None:
+    """Whatever the size of its pieces, a body is never made further than a limit without a turn for other work."""
+    turn = 0
+    made: Counter[int] = Counter()
+
+    async def other_work() -> None:
+        nonlocal turn
+        while True:
+            turn += 1
+            await asyncio.sleep(0)
+
+    def pieces() -> Iterator[bytes]:
+        for _ in range(400_000 // size):
+            made[turn] += size
+            yield b"x" * size
+
+    working = asyncio.create_task(other_work())
+    assert len(await handler._join(pieces())) == made.total()
+    working.cancel()
+    assert max(made.values()) < TURN + size
+
+
+async def test_other_work_has_turns_while_many_series_are_encoded(served: Served) -> None:
+    """As many as the bytes of the answer ask for, and as many as there are distinct times to observe."""
+    turns = 0
+
+    async def other_work() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    labels = {"queue": "a-queue-of-some-length"}
+    served.provider.external_items = tuple(ExternalValue("m", labels, 1, float(number)) for number in range(20_000))
+    working = asyncio.create_task(other_work())
+    body, _ = await served.handler._ask(routing.find_route(f"{EXTERNAL}/namespaces/default/m", VERSIONS), "")
+    working.cancel()
+    assert turns >= len(body) // (2 * TURN) + 20_000 // 1000
+
+
 # -- compression ------------------------------------------------------------------------------------------------------
 
 
@@ -488,13 +537,13 @@ async def test_endless_distinct_questions_are_kept_within_a_bound(serve: ServerF
     served.provider.fresh_until = served.clock.monotonic() + 1000.0
     served.provider.items = (pod_value("web-1", 1500),)
     connection = await served.connect()
-    bodies = {(await connection.request(f"{PODS}?labelSelector=n%3D{number}")).text for number in range(300)}
-    assert len(bodies) == 1
+    answered = {(await connection.request(f"{PODS}?labelSelector=n%3D{number}")).text for number in range(300)}
+    assert len(answered) == 1
     assert len(served.handler._kept) < 25
     found = re.search(r'fastpath_cache_used_ratio\{cache="bodies"\} (\S+)', served.monitoring.exposition())
     assert found is not None
     assert 0.9 < float(found[1]) <= 1.0
-    assert (await connection.request(f"{PODS}?labelSelector=n%3D0")).text in bodies
+    assert (await connection.request(f"{PODS}?labelSelector=n%3D0")).text in answered
     assert len(served.provider.questions) == 301
 
 
