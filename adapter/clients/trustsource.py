@@ -14,6 +14,7 @@ import msgspec
 
 from adapter import errors
 from adapter.clients.kubernetes import KubernetesClient
+from adapter.clients.objectlist import UNREADABLE
 from adapter.model.resources import APIResource
 from adapter.monitoring import FaultLog
 
@@ -109,7 +110,7 @@ class ConfigMapSource:
             return
         try:
             found = _CONFIG_MAP.decode(body.content)
-        except ValueError as error:  # msgspec's own errors are ValueErrors, as is bad UTF-8
+        except (*UNREADABLE, ValueError) as error:
             raise errors.KubernetesError(0, "Decode", f"cannot read {_PATH}: {error}") from error
         self._deliver(found.data or {})
 

@@ -53,8 +53,8 @@ class Peer:
         self.verdict: Verdict | None = None
         with contextlib.suppress(ValueError):
             if der is not None:
-                self.certificate = x509.load_der_x509_certificate(der)
-            self.intermediates = tuple(map(x509.load_der_x509_certificate, intermediates))
+                self.certificate = trust.load_certificate(der)
+            self.intermediates = tuple(map(trust.load_certificate, intermediates))
 
 
 def read_peer(connection: Any) -> Peer:

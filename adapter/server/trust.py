@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple, TypeVar
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.x509 import verification
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -30,12 +31,24 @@ _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110's token
 
 
 class Bundle:
-    """Authorities given together. Raises ValueError, with a sentence, for a text without a certificate or with a broken one."""
+    """Authorities given together. Raises ValueError, with a sentence, for a text without a certificate or with a broken one.
+
+    `cryptography` reads the parts of a certificate only when they are asked for. All that is needed later is read here, so
+    that a certificate cannot fail after the bundle is in force. An authority with a key that `cryptography` does not know is
+    kept and listed in `unsupported`: `verify` refuses every chain that leads to it.
+    """
 
     def __init__(self, pem: str) -> None:
-        self.certificates = tuple(x509.load_pem_x509_certificates(pem.encode()))
+        self.certificates = tuple(load_certificates(pem))
         self.pem = "".join(each.public_bytes(serialization.Encoding.PEM).decode() for each in self.certificates)
         """The certificates alone, without whatever text stood between them."""
+        self.subjects = tuple(each.subject.rfc4514_string() for each in self.certificates)
+        """The names of the authorities, for messages."""
+        identities = tuple(map(_identity, self.certificates))
+        self.unsupported = tuple(
+            subject for subject, identity in zip(self.subjects, identities, strict=True) if identity is None
+        )
+        self._identities = frozenset(identity for identity in identities if identity is not None)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Bundle) and self.pem == other.pem
@@ -44,13 +57,8 @@ class Bundle:
         return hash(self.pem)
 
     def overlaps(self, other: "Bundle") -> bool:
-        """Say whether an authority is in both: of the same name and key, whatever else its certificates say."""
-        return not {_identity(each) for each in self.certificates}.isdisjoint(map(_identity, other.certificates))
-
-    @property
-    def subjects(self) -> tuple[str, ...]:
-        """Return the names of the authorities, for messages."""
-        return tuple(each.subject.rfc4514_string() for each in self.certificates)
+        """Say whether an authority that can vouch for a certificate is in both: of the same name and key."""
+        return not self._identities.isdisjoint(other._identities)
 
     def verify(
         self, leaf: x509.Certificate, intermediates: Sequence[x509.Certificate], wall: float
@@ -98,11 +106,30 @@ def _check_signs(authority: x509.Certificate) -> None:
         raise UntrustedError(f"{authority.subject.rfc4514_string()} may not sign certificates")
 
 
-def _identity(authority: x509.Certificate) -> tuple[bytes, bytes]:
-    key = authority.public_key().public_bytes(
-        serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
-    )
-    return authority.subject.public_bytes(), key
+def load_certificates(pem: str) -> list[x509.Certificate]:
+    """Return the certificates of a text. Raises ValueError for a text without one or with a broken one."""
+    try:
+        return x509.load_pem_x509_certificates(pem.encode())
+    except x509.InvalidVersion as error:  # not a ValueError, unlike all else that is wrong with a certificate
+        raise ValueError(str(error)) from error
+
+
+def load_certificate(der: bytes) -> x509.Certificate:
+    """Return the certificate of an encoding. Raises ValueError for a broken one."""
+    try:
+        return x509.load_der_x509_certificate(der)
+    except x509.InvalidVersion as error:
+        raise ValueError(str(error)) from error
+
+
+def _identity(authority: x509.Certificate) -> tuple[bytes, bytes] | None:
+    """Return name and key of an authority; None for a key of an unknown kind, with which no signature can be verified."""
+    try:
+        key = authority.public_key()
+    except UnsupportedAlgorithm:
+        return None
+    encoded = key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+    return authority.subject.public_bytes(), encoded
 
 
 def common_name(certificate: x509.Certificate) -> str:

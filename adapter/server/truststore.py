@@ -19,6 +19,7 @@ log = logging.getLogger(__name__)
 
 _FAULT = "trust"
 _AMBIGUOUS = "trust-ambiguous"
+_UNSUPPORTED = "trust-unsupported"
 
 _Key = Literal["requestheader-client-ca-file", "client-ca-file"]
 _Part = TypeVar("_Part")
@@ -160,6 +161,7 @@ class TrustStore:
         self.changed(self.current)
 
     def _warn(self) -> None:
+        self._warn_of_unsupported()
         if not self.current.is_ambiguous:
             self._faults.ended(_AMBIGUOUS)
             return
@@ -168,4 +170,17 @@ class TrustStore:
             "ANY client certificate of the cluster can act as front proxy and name itself any user: one authority serves both "
             "purposes and no names are required; set requestheader-allowed-names, or give the front proxy an authority of its own",
             "; ".join(self.current.clients.subjects if self.current.clients else ()),
+        )
+
+    def _warn_of_unsupported(self) -> None:
+        bundles = [self.current.clients] + ([self.current.front_proxy.bundle] if self.current.front_proxy else [])
+        subjects = sorted({subject for bundle in bundles if bundle for subject in bundle.unsupported})
+        if not subjects:
+            self._faults.ended(_UNSUPPORTED)
+            return
+        self._faults.met(
+            _UNSUPPORTED,
+            "an authority of client certificates has a key of a kind that is not supported: certificates that it issued are "
+            "refused; use an authority with an RSA key from 2048 bits or an ECDSA key on P-256, P-384 or P-521",
+            "; ".join(subjects),
         )

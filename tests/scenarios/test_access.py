@@ -20,7 +20,7 @@ from adapter.sandbox.reviews import AccessVerdict, TokenVerdict
 from adapter.sandbox.series import Series, SeriesSet
 from tests.support import adapter as support
 from tests.support.adapter import Answer, RunningAdapter
-from tests.support.certificates import NAME, Identity, Signer, config_map, config_map_object
+from tests.support.certificates import NAME, UNUSUAL, Identity, Signer, config_map, config_map_object
 from tests.support.clock import ShiftedClock
 from tests.support.kubectl import TOKEN
 from tests.support.tls import Authority
@@ -423,3 +423,19 @@ async def test_one_authority_for_both_purposes_is_said(
                 "/metrics", lambda answer: 'fastpath_faults_active{fault="trust-ambiguous"} 0.0' in answer.body
             )
     assert logging.WARNING in {record.levelno for record in caplog.records}
+
+
+@pytest.mark.parametrize("names", [[], None, ["front-proxy-client"]], ids=["empty", "absent", "names"])
+async def test_an_authority_with_an_unknown_key_does_not_end_the_process(
+    tmp_path: Path, cluster: Cluster, prometheus: Prometheus, names: list[str] | None
+) -> None:
+    """Neither at the start nor when it is published later."""
+    odd = config_map(PROXY.pem + UNUSUAL, CLIENTS.pem + UNUSUAL, requestheader_allowed_names=names)
+    publish(cluster, odd)
+    async with support.running(tmp_path, cluster, prometheus.url) as adapter, asyncio.timeout(5):
+        unsupported = 'fastpath_faults_active{fault="trust-unsupported"}'
+        assert await metric_value(adapter, unsupported) == 1
+        publish(cluster, config_map(PROXY.pem, CLIENTS.pem, requestheader_allowed_names=names))
+        await adapter.wait_for("/metrics", lambda answer: f"{unsupported} 0.0" in answer.body)
+        publish(cluster, odd)
+        await adapter.wait_for("/metrics", lambda answer: f"{unsupported} 1.0" in answer.body)

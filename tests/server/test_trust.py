@@ -10,7 +10,7 @@ from adapter.errors import UntrustedError
 from adapter.server import trust
 from adapter.server.trust import Bundle, FrontProxy, HeaderNames, Trust
 from tests.support import certificates
-from tests.support.certificates import ANY_USE, CLIENT_AUTH, DAY, SERVER_AUTH, Identity, Signer
+from tests.support.certificates import ANY_USE, CLIENT_AUTH, DAY, SERVER_AUTH, UNUSUAL, Identity, Signer
 from tests.support.clock import ShiftedClock
 
 NOW = ShiftedClock().wall()
@@ -43,6 +43,14 @@ def verify(bundle: Bundle, shown: Identity, *, at: float = NOW, with_chain: bool
 )
 def test_good_certificates(shown: Identity, chain: list[str]) -> None:
     assert verify(Bundle(ROOT.pem), shown) == chain
+
+
+def test_an_authority_with_an_unknown_key_vouches_for_nothing_and_takes_nothing_away() -> None:
+    good = ROOT.issue("u")
+    assert verify(Bundle(UNUSUAL + ROOT.pem), good) == ["u", "kubernetes"]
+    issued = Signer("unusual-ca").issue("u")
+    with pytest.raises(UntrustedError, match="unusual-ca|candidates"):
+        verify(Bundle(UNUSUAL + ROOT.pem), issued)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """What was good once stays until something good replaces it."""
 
+import contextlib
 import logging
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from adapter.monitoring import FaultLog, Monitoring
 from adapter.server.trust import Bundle, FrontProxy, HeaderNames, Trust
 from adapter.server.truststore import ProxySettings, TrustStore
-from tests.support.certificates import Signer, config_map
+from tests.support.certificates import UNUSUAL, Signer, config_map, patched
 from tests.support.clock import FakeClock
 
 PROXY, CLIENTS, NEW = Signer("front-proxy-ca"), Signer("kubernetes"), Signer("new-front-proxy-ca")
@@ -123,6 +124,64 @@ def test_one_authority_for_both_purposes_is_said_loudly(faults: FaultLog, caplog
     assert "ANY client certificate of the cluster can act as front proxy" in warning.message
     store.adopt_config_map(config_map(PROXY.pem, PROXY.pem))
     assert faults.active() == {}
+
+
+@pytest.mark.parametrize("names", [[], ["front-proxy-client"]], ids=["any name", "names"])
+@pytest.mark.parametrize("place", ["both", "proxy", "clients"])
+def test_an_authority_with_an_unknown_key_is_said_once_and_the_others_count(
+    faults: FaultLog, caplog: pytest.LogCaptureFixture, names: list[str], place: str
+) -> None:
+    store = TrustStore(faults)
+    proxy = PROXY.pem + (UNUSUAL if place != "clients" else "")
+    clients = CLIENTS.pem + (UNUSUAL if place != "proxy" else "")
+    entries = config_map(proxy, clients, requestheader_allowed_names=names)
+    store.adopt_config_map(entries)
+    store.adopt_config_map(entries)
+    assert store.find_fault() is None
+    assert not store.current.is_ambiguous, "it vouches for nothing, so it makes nothing ambiguous"
+    assert store.current.front_proxy is not None
+    assert store.current.front_proxy.bundle.certificates[0] == PROXY.certificate
+    assert faults.active() == {("trust-unsupported", ""): "CN=unusual-ca"}
+    (warning,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert "key of a kind that is not supported" in warning.message
+    store.adopt_config_map(config_map(PROXY.pem, CLIENTS.pem, requestheader_allowed_names=names))
+    assert faults.active() == {}
+
+
+def test_one_authority_for_both_purposes_is_said_beside_one_with_an_unknown_key(faults: FaultLog) -> None:
+    store = TrustStore(faults)
+    store.adopt_config_map(config_map(PROXY.pem + UNUSUAL, UNUSUAL + PROXY.pem, requestheader_allowed_names=[]))
+    assert set(faults.active()) == {("trust-ambiguous", ""), ("trust-unsupported", "")}
+
+
+@pytest.mark.parametrize("read", ["ConfigMap", "file"])
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        pytest.param(b"\xa0\x03\x02\x01\x02", b"\xa0\x03\x02\x01\x05", id="version"),
+        pytest.param(b"kubernetes", b"\xff\xfebernetes", id="name that is not UTF-8"),
+        pytest.param(bytes.fromhex("06082a8648ce3d030107"), bytes.fromhex("06082a8648ce3d030109"), id="unknown curve"),
+        pytest.param(
+            bytes.fromhex("06072a8648ce3d0201"), bytes.fromhex("06072a8648ce3d0209"), id="unknown kind of key"
+        ),
+        pytest.param(b"\x03\x42\x00\x04", b"\x03\x42\x00\x09", id="point that is not on the curve"),
+    ],
+)
+def test_no_certificate_makes_reading_fail_otherwise_than_by_a_fault(
+    faults: FaultLog, read: str, old: bytes, new: bytes
+) -> None:
+    """Whatever is wrong with a certificate, it is said, and the last good authorities stay where it cannot be used."""
+    store = TrustStore(faults, clients_file=read == "file")
+    odd = patched(CLIENTS.certificate, old, new)
+    if read == "file":
+        with contextlib.suppress(ValueError):
+            store.adopt_clients_file(odd)
+        return
+    store.adopt_config_map(config_map(PROXY.pem, CLIENTS.pem, requestheader_allowed_names=[]))
+    store.adopt_config_map(config_map(PROXY.pem, odd, requestheader_allowed_names=[]))
+    assert faults.active()
+    assert store.find_fault() is None
+    assert store.current.front_proxy == FrontProxy(Bundle(PROXY.pem))
 
 
 def test_a_change_is_logged_with_what_counts(faults: FaultLog, caplog: pytest.LogCaptureFixture) -> None:

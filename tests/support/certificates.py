@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import ssl
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,11 +20,33 @@ DAY = timedelta(days=1)
 NAME = "extension-apiserver-authentication"
 """The ConfigMap in which a cluster publishes its authorities."""
 
+UNUSUAL = """\
+-----BEGIN CERTIFICATE-----
+MIIBXjCCARygAwIBAgIUDnxyauRUDj+XMhobWNrpy9nckicwCgYIKoZIzj0EAwIw
+FTETMBEGA1UEAwwKdW51c3VhbC1jYTAgFw0yNjExMjIxOTAxNDdaGA8yMTI2MTAy
+OTE5MDE0N1owFTETMBEGA1UEAwwKdW51c3VhbC1jYTA+MBAGByqGSM49AgEGBSuB
+BAAIAyoABI/Mc5WsxrUQL95AT3uIRL5QzTp/3TEgYvZAvB9JD8NtaImIHqPvpbaj
+YzBhMB0GA1UdDgQWBBTKed7pW8sP6f7LGUq+x///FVzzeDAfBgNVHSMEGDAWgBTK
+ed7pW8sP6f7LGUq+x///FVzzeDAPBgNVHRMBAf8EBTADAQH/MA4GA1UdDwEB/wQE
+AwICBDAKBggqhkjOPQQDAgMwADAtAhUA5W+B+ZNOVpeKvNvt/STjI6TmvXECFATT
+FznO1CpvFT8ueMVboPWfSLa8
+-----END CERTIFICATE-----
+"""
+"""An authority called ``unusual-ca`` on the curve secp160r1, which OpenSSL knows and `cryptography` does not; good until 2126."""
+
 _numbers = itertools.count(1)
 
 
 def pem(*certificates: x509.Certificate) -> str:
     return "".join(each.public_bytes(serialization.Encoding.PEM).decode() for each in certificates)
+
+
+def patched(certificate: x509.Certificate, old: bytes, new: bytes) -> str:
+    """Return the PEM of a certificate in which `old` is replaced by `new`, of the same length. Its signature is broken then."""
+    der = certificate.public_bytes(serialization.Encoding.DER)
+    assert old in der
+    assert len(old) == len(new)
+    return ssl.DER_cert_to_PEM_cert(der.replace(old, new))
 
 
 class Identity:
