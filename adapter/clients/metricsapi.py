@@ -13,6 +13,7 @@ import msgspec
 from adapter import errors
 from adapter.clients.kubernetes import KubernetesClient
 from adapter.clients.objectlist import UNREADABLE
+from adapter.model import quoting
 from adapter.model.autoscaling import Struct, decode_scalar
 from adapter.model.instants import Instant
 from adapter.model.quantityparse import Quantity
@@ -68,28 +69,31 @@ class MetricsAPI:
 
     async def pods(self, namespace: str, metric: str, selector: str, metric_selector: str) -> Sequence[CustomValue]:
         """Return a custom metric of the pods that match."""
-        path = f"{_CUSTOM}/namespaces/{namespace}/pods/{quote('*', safe='')}/{quote(metric, safe='')}"
+        path = f"{_CUSTOM}/namespaces/{_escaped(namespace)}/pods/{_escaped('*')}/{_escaped(metric)}"
         asked = "pods.custom.metrics.k8s.io *"
         return (await self._get(path, selector, metric_selector, _CustomList, asked)).items or ()
 
     async def described(self, described: Described, metric: str, metric_selector: str) -> Sequence[CustomValue]:
         """Return a custom metric of one object; for a Namespace its own form of path."""
         resource, namespace, name = described
-        within = "metrics" if resource == "namespaces" else f"{resource.lower()}/{name}"
-        path = f"{_CUSTOM}/namespaces/{namespace}/{within}/{quote(metric, safe='')}"
+        if name in {"", ".", ".."} or not {"/", "%"}.isdisjoint(name):
+            # client-go refuses these too: even escaped they would lead to another path
+            raise errors.KubernetesError(0, "Invalid", f"invalid resource name {quoting.quote(name)}")
+        within = "metrics" if resource == "namespaces" else f"{_escaped(resource.lower())}/{_escaped(name)}"
+        path = f"{_CUSTOM}/namespaces/{_escaped(namespace)}/{within}/{_escaped(metric)}"
         asked = ("metrics", metric) if resource == "namespaces" else (resource, name)
         words = "{}.custom.metrics.k8s.io {}".format(*asked)
         return (await self._get(path, "", metric_selector, _CustomList, words)).items or ()
 
     async def external(self, namespace: str, metric: str, metric_selector: str) -> Sequence[ExternalValue]:
         """Return the series of an external metric, whose name loses its capitals on the way as it always does."""
-        path = f"{_EXTERNAL}/namespaces/{namespace}/{quote(metric.lower(), safe='')}"
+        path = f"{_EXTERNAL}/namespaces/{_escaped(namespace)}/{_escaped(metric.lower())}"
         asked = f"{metric}.external.metrics.k8s.io"
         return (await self._get(path, metric_selector, "", _ExternalList, asked)).items or ()
 
     async def resource(self, namespace: str, selector: str) -> Sequence[PodMetrics]:
         """Return what the containers of the pods that match have used."""
-        path = f"{_RESOURCE}/namespaces/{namespace}/pods"
+        path = f"{_RESOURCE}/namespaces/{_escaped(namespace)}/pods"
         return (await self._get(path, selector, "", _ResourceList, "pods.metrics.k8s.io")).items or ()
 
     async def _get(self, path: str, selector: str, metric_selector: str, form: type[_T], asked: str) -> _T:
@@ -103,6 +107,11 @@ class MetricsAPI:
             return msgspec.json.decode(body.content, type=form, dec_hook=decode_scalar)
         except (*UNREADABLE, ValueError) as error:
             raise errors.KubernetesError(0, "Decode", f"cannot get {path}: the answer is no list of values") from error
+
+
+def _escaped(segment: str) -> str:
+    """Return a text as one segment of a path. Kubernetes allows ``?`` and ``#`` in names of objects."""
+    return quote(segment, safe="")
 
 
 _GENERIC = {

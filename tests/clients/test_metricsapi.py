@@ -139,6 +139,8 @@ QUESTIONS: dict[str, tuple[Ask, str, str]] = {
 
 EACH = pytest.mark.parametrize("name", QUESTIONS)
 
+DESCRIBED = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/services"
+
 
 @EACH
 async def test_questions_go_as_the_native_controller_sends_them(authority: Authority, name: str) -> None:
@@ -147,6 +149,23 @@ async def test_questions_go_as_the_native_controller_sends_them(authority: Autho
         assert await ask(world.api) == ()
         # what a path or a query may hold both plainly and escaped is the same to every server
         assert [unquote(asked) for asked in world.adapter.asked] == [unquote(target)]
+
+
+@pytest.mark.parametrize("name", ["web?labelSelector=a", "web#x", "a b", "system:node", 'a"b', "ä", "a;b=c&d"])
+async def test_the_name_of_an_object_stays_one_segment_of_the_path(authority: Authority, name: str) -> None:
+    async with asking(authority) as world:
+        assert await world.api.described(Described("services", "shop", name), "hits", "") == ()
+        (asked,) = world.adapter.asked
+        assert not {"?", "#"} & set(asked)
+        assert unquote(asked) == f"{DESCRIBED}/{name}/hits"
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../../pods/x", "a%2Fb"])
+async def test_a_name_that_leads_elsewhere_is_not_asked_for(authority: Authority, name: str) -> None:
+    async with asking(authority) as world:
+        with pytest.raises(KubernetesError, match="invalid resource name"):
+            await world.api.described(Described("services", "shop", name), "hits", "")
+        assert world.adapter.asked == []
 
 
 @EACH

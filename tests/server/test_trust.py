@@ -49,7 +49,7 @@ def test_an_authority_with_an_unknown_key_vouches_for_nothing_and_takes_nothing_
     good = ROOT.issue("u")
     assert verify(Bundle(UNUSUAL + ROOT.pem), good) == ["u", "kubernetes"]
     issued = Signer("unusual-ca").issue("u")
-    with pytest.raises(UntrustedError, match="unusual-ca|candidates"):
+    with pytest.raises(UntrustedError, match="validation failed"):
         verify(Bundle(UNUSUAL + ROOT.pem), issued)
 
 
