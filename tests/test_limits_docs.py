@@ -29,7 +29,17 @@ from adapter.controller import feed, feeds, journal
 from adapter.provider import relist, scraped, scrapeshares, scrapetargets, scrapework
 from adapter.rules import exposition, lookback, podseries, seriesmatch
 from adapter.scaling import decision
-from adapter.server import accesslog, api, callers, connections, handler, reviewcache, serving
+from adapter.server import (
+    accesslog,
+    api,
+    authentication,
+    authorization,
+    callers,
+    connections,
+    handler,
+    reviewcache,
+    serving,
+)
 from adapter.server.handler import Limits
 
 PAGE = (Path(__file__).parent.parent / "docs" / "limits.md").read_text()
@@ -45,7 +55,15 @@ NUMBERS = {
     "32 KiB, 4,000 commas": (api.LONGEST_SELECTOR // 1024, api.MOST_SYMBOLS),
     "400; a question counts": Limits().in_flight,
     "| 64 MiB | the last answer": querycache.WAITING_BYTES // MIB,
-    "400 of each sort, 20 access reviews": (reviewcache.EVERYBODY.most, 20),
+    "100 of one user, 100 with unknown tokens from one address, 400 anonymous ones": (
+        Limits().in_flight // handler._SHARES, Limits().in_flight // handler._SHARES, Limits().in_flight,
+    ),
+    "400 of tokens that were accepted before, 200 of unknown tokens (100 from one address)": (
+        reviewcache.EVERYBODY.most, authentication._UNKNOWN.most, reviewcache.SHARE,
+    ),
+    "400 of accesses (100 of one user), 20 more for anonymous callers": (
+        reviewcache.EVERYBODY.most, reviewcache.SHARE, authorization._STRANGERS.most,
+    ),
     "8,192 answers of reviews": reviewcache.SIZE,
     "4,096 users of up to 10,000 bytes": (callers._USERS_KEPT, callers._LARGEST_USER),
     "48 MiB of paths": handler._ROUTES_WEIGHT // MIB,

@@ -27,8 +27,11 @@ class Connection(Protocol):
     peer: Peer | None
 
 
-Standing = Literal["named", "token", "anonymous"]
-"""What is known of a caller before any review: who it is, that it has a token, or nothing."""
+class Queue(NamedTuple):
+    """The callers among which one waits for its review: of one user, with unknown tokens from one address, or anonymous."""
+
+    standing: Literal["named", "token", "anonymous"]
+    of: str = ""
 
 
 class Pending(NamedTuple):
@@ -37,13 +40,7 @@ class Pending(NamedTuple):
     user: User | None
     said: Said
     wanted: Attributes | None
-
-    @property
-    def standing(self) -> Standing:
-        """Return among whom the caller waits."""
-        if self.user is None:
-            return "token"
-        return "anonymous" if self.user is ANONYMOUS else "named"
+    queue: Queue
 
 
 class Access:
@@ -59,19 +56,19 @@ class Access:
 
         Raises BadRequestError, UnauthorizedError or ForbiddenError. A target that names nothing needs no leave.
         """
-        user, said = self._authenticator.identify_now(request.raw_headers, _peer_of(request))
+        user, said, known = self._authenticator.identify_now(request.raw_headers, _peer_of(request))
         wanted = _wanted(request, route)
         if user is not None:
             request[CALLER] = user
             if wanted is None or self._check(user, wanted, said):
                 return user
-        return Pending(user, said, wanted)
+        return Pending(user, said, wanted, _queue_of(user, known, request))
 
     async def admit(self, request: web.BaseRequest, pending: Pending) -> User:
         """Return the caller if it may have what it asks for, after asking. Raises as `admit_now`, InternalError, TooManyRequestsError."""
-        user, said, wanted = pending
+        user, said, wanted, _ = pending
         if user is None:
-            user = request[CALLER] = await self._authenticator.identify_by_token(said)
+            user = request[CALLER] = await self._authenticator.identify_by_token(said, request.remote or "")
             if wanted is None or self._check(user, wanted, said):
                 return user
         assert wanted is not None
@@ -90,6 +87,13 @@ class Access:
         if said.impersonates:
             raise errors.ForbiddenError("forbidden: impersonation is not possible here", {})
         return self._authorizer.check_now(user, wanted)
+
+
+def _queue_of(user: User | None, known: str, request: web.BaseRequest) -> Queue:
+    if user is ANONYMOUS:
+        return Queue("anonymous")
+    name = user.name if user is not None else known
+    return Queue("named", name) if name else Queue("token", request.remote or "")
 
 
 def _wanted(request: web.BaseRequest, route: Route) -> Attributes | None:

@@ -10,6 +10,7 @@ import secrets
 from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
+from cachetools import LRUCache
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.hmac import HMAC
 
@@ -20,7 +21,7 @@ from adapter.model.identity import ANONYMOUS, User
 from adapter.server import callers, trust
 from adapter.server.callers import HeaderReader, Said
 from adapter.server.peers import Peer, PeerJudge, Verdict
-from adapter.server.reviewcache import ReviewCache
+from adapter.server.reviewcache import EVERYBODY, SHARE, Lane, ReviewCache
 from adapter.server.trust import HeaderNames, Trust
 from adapter.server.truststore import TrustStore
 
@@ -30,6 +31,11 @@ _SAY_AGAIN = 60.0
 """Seconds between two warnings of front proxies that are not accepted."""
 
 _NO_NAMES = HeaderNames((), (), (), ())
+
+_UNKNOWN = Lane("unknown tokens", 200)
+"""Anyone can make up tokens. Those that a review has accepted before are reviewed again beside them, not behind them."""
+
+_KNOWN_TOKENS = 8192
 
 
 class TokenReviewer(Protocol):
@@ -41,10 +47,14 @@ class TokenReviewer(Protocol):
 
 
 class Identified(NamedTuple):
-    """Whom a request comes from, None while a token review has to say so, and what its headers say."""
+    """Whom a request comes from, None while a token review has to say so, and what its headers say.
+
+    `known` is the name of the user whose token it was in the last review of that token, "" where it has not been accepted.
+    """
 
     user: User | None
     said: Said
+    known: str = ""
 
 
 class _Owner(NamedTuple):
@@ -78,6 +88,7 @@ class Authenticator:
             cache="tokens",
             monitoring=own_metrics,
         )
+        self._known: LRUCache[bytes, str] = LRUCache(_KNOWN_TOKENS)
         self._monitoring = own_metrics
         self._generation = -1
         self._reader = HeaderReader(_NO_NAMES)
@@ -99,9 +110,10 @@ class Authenticator:
             return self._succeed(user, said)
         token = callers.bearer_token(said.authorization) if said.authorization else b""
         if token:
-            owner = self._tokens.find(self._digest(token))
+            digest = self._digest(token)
+            owner = self._tokens.find(digest)
             if owner is None:
-                return Identified(None, said)
+                return Identified(None, said, self._known.get(digest, ""))
             if owner.user is not None:
                 return self._succeed(owner.user, said)
         if token or failed:
@@ -109,22 +121,29 @@ class Authenticator:
             raise errors.UnauthorizedError
         return self._succeed(ANONYMOUS, said)
 
-    async def identify_by_token(self, said: Said) -> User:
-        """Have the token reviewed. Raises UnauthorizedError, also where nobody could say whose it is."""
+    async def identify_by_token(self, said: Said, address: str) -> User:
+        """Have the token of a caller at `address` reviewed.
+
+        Raises UnauthorizedError, also where there is no answer, and TooManyRequestsError.
+        """
         token = callers.bearer_token(said.authorization)
+        digest = self._digest(token)
 
         async def review() -> _Owner:
             user = await self._reviewer.review_token(token.decode())
             return _Owner(identity.complete_groups(user) if user is not None else None)
 
+        lanes = (EVERYBODY,) if digest in self._known else (_UNKNOWN, Lane(address, SHARE))
         try:
-            owner = await self._tokens.ask(self._digest(token), review)
+            owner = await self._tokens.ask(digest, review, lanes=lanes)
         except errors.KubernetesError as error:
             self._failed.inc()
             raise errors.UnauthorizedError from error
         if owner.user is None:
+            self._known.pop(digest, None)
             self._failed.inc()
             raise errors.UnauthorizedError
+        self._known[digest] = owner.user.name
         self._succeeded.inc()
         return owner.user
 

@@ -6,15 +6,14 @@ allows nothing.
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from adapter import errors, monitoring
 from adapter.model.clock import Clock
 from adapter.model.identity import ANONYMOUS, MASTERS, AccessVerdict, User
-from adapter.server import reviewcache
 from adapter.server.attributes import Attributes
-from adapter.server.reviewcache import Lane, ReviewCache
+from adapter.server.reviewcache import EVERYBODY, SHARE, Lane, ReviewCache
 
 log = logging.getLogger(__name__)
 
@@ -22,7 +21,7 @@ _LARGEST_KEPT = 10_000
 """Characters of an access that is remembered: a caller chooses them."""
 
 _STRANGERS = Lane("strangers", 20)
-"""Anonymous callers can think of ever new accesses to have reviewed; those with a name are not to wait behind them."""
+"""Anonymous callers can make up any number of accesses to have reviewed; users do not wait behind them."""
 
 
 class AccessReviewer(Protocol):
@@ -96,7 +95,7 @@ class Authorizer:
                 (user.key, wanted.key),
                 lambda: self._reviewer.review_access(user.spec | wanted.spec),
                 keep=len(wanted.key) <= _LARGEST_KEPT,
-                lane=_STRANGERS if user is ANONYMOUS else reviewcache.EVERYBODY,
+                lanes=_lanes_of(user),
             )
         except errors.KubernetesError as error:
             self._failed.inc()
@@ -117,3 +116,8 @@ class Authorizer:
         (self._denied if verdict.denied else self._no_opinion).inc()
         log.debug("forbidden", extra=monitoring.facts(user=user.name, access=wanted.key, reason=verdict.reason))
         raise wanted.refusal(user, verdict.reason)
+
+
+def _lanes_of(user: User) -> Sequence[Lane]:
+    """Return which limits hold for the reviews of a user: one user takes a share of them at most."""
+    return (_STRANGERS,) if user is ANONYMOUS else (EVERYBODY, Lane(user.name, SHARE))

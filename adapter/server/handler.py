@@ -27,7 +27,7 @@ from adapter.controller import view
 from adapter.model.clock import Clock
 from adapter.model.metrics import CustomQuestion, ExternalQuestion, MetricsProvider, ResourceQuestion
 from adapter.server import bodies, negotiation, resourcebodies, routing
-from adapter.server.access import Access, Pending, Standing
+from adapter.server.access import Access, Pending, Queue
 from adapter.server.accesslog import AccessLog
 from adapter.server.api import ResourceMetricsProvider
 from adapter.server.documents import Documents
@@ -39,6 +39,7 @@ log = logging.getLogger(__name__)
 _TEXT = "text/plain; charset=utf-8"
 _ALLOWED = "GET, HEAD"
 _ROUTES_WEIGHT = 48 * 1024 * 1024
+_SHARES = 4  # one user or address takes this part of the callers that may wait for reviews
 _TIMES_AT_ONCE = 1000  # observations of freshness, after which other work may run
 _LONGEST_KEY = 4096  # bytes of a target that is remembered; also what an entry counts for beside its body
 
@@ -130,7 +131,7 @@ class Handler:
         )
         self._asking = 0
         self._hasty: set[asyncio.Task[Reply]] = set()
-        self._in_review: Counts[tuple[bool, Standing]] = Counts()
+        self._in_review: Counts[tuple[bool, Queue]] = Counts()
         self._inflight = own_metrics.inflight.labels("readOnly")
         self._counters: dict[tuple[Labels, int], Counter] = {}
         self._durations: dict[Labels, Histogram] = {}
@@ -168,11 +169,14 @@ class Handler:
     ) -> Reply:
         """Answer once the API server has said that the caller may ask; review and answer share one deadline.
 
-        Callers who wait for that are bounded too: those who ask for metrics, and the others, and of both those with a name, those
-        with a token, and those with nothing, so that none of them keep out the rest.
+        The callers that wait are bounded too, those for metrics apart from all others: so many of one user, so many with
+        unknown tokens from one address, and so many that are anonymous. None of them keeps out the rest.
         """
-        waiting = (route.kind == "metrics", pending.standing)
-        if self._in_review[waiting] >= self._limits.in_flight:
+        waiting = (route.kind == "metrics", pending.queue)
+        limit = self._limits.in_flight
+        if pending.queue.standing != "anonymous":
+            limit = max(1, limit // _SHARES)
+        if self._in_review[waiting] >= limit:
             raise errors.TooManyRequestsError("callers")
         async with asyncio.timeout(self._patience(route)):
             self._in_review[waiting] += 1
@@ -180,6 +184,8 @@ class Handler:
                 await self._access.admit(request, pending)
             finally:
                 self._in_review[waiting] -= 1
+                if not self._in_review[waiting]:
+                    del self._in_review[waiting]  # queues are named after users and addresses: there is no end of them
             return await self._answer(request, target, route)
 
     def _patience(self, route: Route) -> float:

@@ -7,7 +7,7 @@ the others, and an answer is good from its arrival for as long as it is told, no
 import asyncio
 import functools
 from collections import Counter as Counts
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from prometheus_client import Counter
@@ -24,13 +24,16 @@ _COUNTS_AS_ONE = 4096
 
 
 class Lane(NamedTuple):
-    """Who waits in one line for reviews: not more than `most` reviews of a lane are under way, so lanes do not hold up each other."""
+    """A limit on reviews under way: at most `most` of a lane. A review may count in several lanes."""
 
     name: str
     most: int
 
 
 EVERYBODY = Lane("everybody", 400)
+
+SHARE = 100
+"""Reviews of one user, or of the unknown tokens of one address, that are under way at a time."""
 
 _Key = TypeVar("_Key", bound=Hashable)
 _Answer = TypeVar("_Answer")
@@ -83,22 +86,27 @@ class ReviewCache(Generic[_Key, _Answer]):
         return kept.answer
 
     async def ask(
-        self, key: _Key, review: Callable[[], Awaitable[_Answer]], *, keep: bool = True, lane: Lane = EVERYBODY
+        self,
+        key: _Key,
+        review: Callable[[], Awaitable[_Answer]],
+        *,
+        keep: bool = True,
+        lanes: Sequence[Lane] = (EVERYBODY,),
     ) -> _Answer:
         """Return the answer of a review that is under way or starts now; raises what it raises. `keep` False keeps nothing.
 
-        Raises TooManyRequestsError instead of starting one more than the lane allows. What counts is reviews, not who waits for
-        them: callers who ask and leave would pile them up.
+        Raises TooManyRequestsError instead of starting one more than each of the lanes allows. Reviews count, not the
+        callers that wait for them: a caller may leave while its review goes on.
         """
         self._misses.inc()
         task = self._under_way.get(key)
         if task is None:
-            if self._in_lane[lane] >= lane.most:
+            if any(self._in_lane[lane] >= lane.most for lane in lanes):
                 raise errors.TooManyRequestsError("reviews")
             task = asyncio.create_task(self._review(key, review, keep=keep), name=self._name)
             self._under_way[key] = task
-            self._in_lane[lane] += 1
-            task.add_done_callback(functools.partial(self._end, key, lane))
+            self._in_lane.update(lanes)
+            task.add_done_callback(functools.partial(self._end, key, lanes))
         return await asyncio.shield(task)
 
     async def close(self) -> None:
@@ -116,9 +124,12 @@ class ReviewCache(Generic[_Key, _Answer]):
             self._kept[key] = _Kept(answer, self._clock.monotonic() + seconds, weight)
         return answer
 
-    def _end(self, key: _Key, lane: Lane, task: asyncio.Task[_Answer]) -> None:
-        """Forget a review that has ended; note its failure, which nobody else may do when all who waited have gone."""
+    def _end(self, key: _Key, lanes: Sequence[Lane], task: asyncio.Task[_Answer]) -> None:
+        """Forget a review that has ended, and retrieve its exception: all callers that waited for it may have gone."""
         del self._under_way[key]
-        self._in_lane[lane] -= 1
+        for lane in lanes:
+            self._in_lane[lane] -= 1
+            if not self._in_lane[lane]:
+                del self._in_lane[lane]  # lanes are named after users and addresses: there is no end of them
         if not task.cancelled():
             task.exception()

@@ -18,6 +18,7 @@ from adapter.errors import KubernetesError
 from adapter.model.identity import AccessVerdict, User
 from adapter.monitoring import FaultLog, Monitoring
 from adapter.server import trust
+from adapter.server.handler import Limits
 from adapter.server.truststore import TrustStore
 from tests.support import waiting
 from tests.support.certificates import CLIENT_AUTH, DAY, SERVER_AUTH, Identity, Signer, config_map, pem
@@ -30,6 +31,9 @@ AGGREGATOR = PROXY.issue("front-proxy-client")
 ALICE = CLIENTS.issue("alice", "devs", "a,b")
 
 PATH = "/version"
+MOST = 401
+"""More reviews of tokens than may be under way at a time."""
+
 UNAUTHORIZED = '{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"Unauthorized","reason":"Unauthorized","code":401}\n'
 BOB = {"X-Remote-User": "bob"}
 ADMIN = {"X-Remote-User": "admin", "X-Remote-Group": "system:masters"}
@@ -69,6 +73,24 @@ class World:
     async def get(self, shown: Identity | None, headers: Headers, target: str = PATH) -> Answer:
         connection = await self.connect(shown)
         return await request(connection, headers, target)
+
+    async def get_from(self, address: str, headers: Headers) -> Answer:
+        """Send a request from another address of loopback."""
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", self.served.server.port, ssl=self.context(), local_addr=(address, 0)
+        )
+        connection = Connection(reader, writer)
+        try:
+            return await request(connection, headers)
+        finally:
+            writer.transport.abort()
+
+    async def flood(self, count: int) -> Answer:
+        """Send this many random tokens from one address, without waiting for their reviews; return the last answer."""
+        connection, metric = await self.connect(), "/apis/external.metrics.k8s.io/v1beta1/namespaces/n/m?timeout=1ns"
+        for number in range(count):
+            answer = await request(connection, {"Authorization": f"Bearer made-up-{number}"}, metric)
+        return answer
 
     async def caller(self, shown: Identity | None, headers: Headers) -> dict[str, Any]:
         """Return whom the server takes this caller for; it is asked for something that nobody has asked for."""
@@ -541,6 +563,67 @@ async def test_one_token_review_for_all_who_show_it_at_a_time(world: World) -> N
         reviews.gate.set()
     assert {task.result().status for task in callers} == {200}
     assert reviews.reviewed == ["secret-token"]
+
+
+async def test_a_good_token_does_not_wait_behind_made_up_ones(world: World) -> None:
+    """Once a token has been accepted, a flood of random tokens from the same address does not keep its next review out."""
+    reviews = world.served.reviews
+    reviews.tokens["secret-token"] = User("owner")
+    assert (await world.get(None, TOKEN)).status == 200
+    world.clock.advance(10)
+    reviews.gate.clear()
+    refused = await world.flood(MOST)
+    assert refused.status == 429
+    async with asyncio.TaskGroup() as group:
+        owner = group.create_task(world.get(None, TOKEN))
+        await waiting.until(lambda: reviews.reviewed[-1] == "secret-token" or owner.done())
+        reviews.gate.set()
+    assert owner.result().status == 200
+
+
+async def test_a_token_that_is_no_longer_good_loses_its_place(world: World) -> None:
+    reviews = world.served.reviews
+    reviews.tokens["secret-token"] = User("owner")
+    assert (await world.get(None, TOKEN)).status == 200
+    del reviews.tokens["secret-token"]
+    world.clock.advance(10)
+    assert (await world.get(None, TOKEN)).status == 401
+    world.clock.advance(10)
+    reviews.gate.clear()
+    await world.flood(MOST)
+    assert (await world.get(None, TOKEN)).status == 429
+    reviews.gate.set()
+
+
+async def test_made_up_tokens_of_one_address_leave_room_for_those_of_others(world: World) -> None:
+    reviews = world.served.reviews
+    reviews.tokens["secret-token"] = User("owner")
+    reviews.gate.clear()
+    assert (await world.flood(MOST)).status == 429
+    async with asyncio.TaskGroup() as group:
+        owner = group.create_task(world.get_from("127.0.0.2", TOKEN))
+        await waiting.until(lambda: reviews.reviewed[-1] == "secret-token" or owner.done())
+        reviews.gate.set()
+    assert owner.result().status == 200
+    await waiting.until(lambda: not world.served.access._authenticator._tokens._in_lane)
+    assert not world.served.handler._in_review
+
+
+async def test_one_token_shown_many_times_from_one_address_leaves_room_for_others(start: Start) -> None:
+    world = await start(config_map(PROXY.pem, CLIENTS.pem), limits=Limits(in_flight=8))
+    reviews = world.served.reviews
+    reviews.tokens["secret-token"] = User("owner")
+    reviews.gate.clear()
+    made_up = {"Authorization": "Bearer made-up"}
+    async with asyncio.TaskGroup() as group:
+        for _ in range(2):
+            group.create_task(world.get(None, made_up))
+        await waiting.until(lambda: world.served.handler._in_review.total() == 2)
+        assert (await world.get(None, made_up)).status == 429
+        owner = group.create_task(world.get_from("127.0.0.2", TOKEN))
+        await waiting.until(lambda: "secret-token" in reviews.reviewed or owner.done())
+        reviews.gate.set()
+    assert owner.result().status == 200
 
 
 async def test_a_token_review_that_takes_too_long(world: World) -> None:

@@ -312,6 +312,41 @@ async def test_strangers_do_not_pile_up_reviews(serve: ServerFactory) -> None:
     assert len(served.reviews.specs) == 21
 
 
+async def test_one_user_does_not_take_all_reviews(serve: ServerFactory) -> None:
+    served = await serve()
+    served.reviews.tokens |= {"bob": User("bob"), "alice": User("alice")}
+    alice = {"Authorization": "Bearer alice"}
+    for headers in (BOB, alice):
+        assert (await served.get("/known", headers=headers)).status == 404
+    served.reviews.gate.clear()
+    connection = await served.connect()
+    statuses = [(await connection.request(f"/{number}?timeout=1ns", headers=BOB)).status for number in range(401)]
+    assert statuses == [504] * 100 + [429] * 301
+    async with asyncio.TaskGroup() as group:
+        other = group.create_task(served.get("/more", headers=alice))
+        await waiting.until(lambda: served.reviews.specs[-1]["user"] == "alice" or other.done())
+        served.reviews.gate.set()
+    assert other.result().status == 404
+
+
+async def test_callers_of_one_user_do_not_keep_out_those_of_another(serve: ServerFactory) -> None:
+    served = await serve(limits=Limits(in_flight=8))
+    served.reviews.tokens |= {"bob": User("bob"), "alice": User("alice")}
+    alice = {"Authorization": "Bearer alice"}
+    for headers in (BOB, alice):
+        assert (await served.get("/known", headers=headers)).status == 404
+    served.reviews.gate.clear()
+    async with asyncio.TaskGroup() as group:
+        for _ in range(2):
+            group.create_task(served.get("/a", headers=BOB))
+        await waiting.until(lambda: served.handler._in_review.total() == 2)
+        assert (await served.get("/a", headers=BOB)).status == 429
+        other = group.create_task(served.get("/a", headers=alice))
+        await waiting.until(lambda: served.handler._in_review.total() == 3 or other.done())
+        served.reviews.gate.set()
+    assert other.result().status == 404
+
+
 @pytest.mark.parametrize("held", ["token", "anonymous"])
 async def test_each_standing_waits_by_itself(serve: ServerFactory, held: str) -> None:
     served = await serve(limits=Limits(in_flight=1))

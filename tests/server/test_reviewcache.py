@@ -115,14 +115,14 @@ async def test_lanes_do_not_hold_up_each_other(cache: Cache) -> None:
     for key in "ab":
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0):
-                await cache.ask(key, review, lane=lane)
+                await cache.ask(key, review, lanes=(lane,))
     with pytest.raises(TooManyRequestsError):
-        await cache.ask("c", review, lane=lane)
-    same = asyncio.create_task(cache.ask("a", review, lane=lane))
+        await cache.ask("c", review, lanes=(lane,))
+    same = asyncio.create_task(cache.ask("a", review, lanes=(lane,)))
     assert await cache.ask("d", saying("no")) == "no", "others have a lane of their own"
     gate.set()
     assert await same == "yes"
-    assert await cache.ask("c", review, lane=lane) == "yes", "there is room again"
+    assert await cache.ask("c", review, lanes=(lane,)) == "yes", "there is room again"
 
 
 async def test_a_failure_is_shared_and_never_kept(cache: Cache) -> None:
