@@ -53,6 +53,7 @@ NUMBERS = {
     "8 KiB announced": Limits().request_body_bytes // 1024,
     "60 s without progress while more than one waits, else 120 s": (connections.UNREAD_SECONDS, connections.KEEPALIVE),
     "32 KiB, 4,000 commas": (api.LONGEST_SELECTOR // 1024, api.MOST_SYMBOLS),
+    "a query has more than 4 KiB; without credentials 1 KiB": (api.LONG_QUERY // 1024, api.ANONYMOUS_QUERY // 1024),
     "400; a question counts": Limits().in_flight,
     "| 64 MiB | the last answer": querycache.WAITING_BYTES // MIB,
     "100 of one user, 100 with unknown tokens from one address, 400 anonymous ones": (

@@ -214,6 +214,10 @@ class MetricsProvider(Protocol):
         """Answer a question about no object. Metric names match exactly, as upstream's do."""
         ...
 
+    def canonical_resource(self, resource: str) -> str | None:
+        """Return the ``plural.group`` of a resource that is spelled as in a path, None for one that is not known."""
+        ...
+
     def custom_metrics(self) -> Sequence[CustomMetricInfo]:
         """Return what the discovery documents of custom metrics list."""
         ...

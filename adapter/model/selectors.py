@@ -165,7 +165,8 @@ def selector_to_json(selector: LabelSelector) -> dict[str, object] | None:
 # --- lexer -----------------------------------------------------------------------------------------------------------
 
 # A zero byte ends the text where a token could begin and is swallowed after one, as upstream's lexer does.
-_TOKEN = re.compile(r"[ \t\r\n]*(?:(?P<symbol>==|!=|[=!(),<>])|(?P<word>[^ \t\r\n=!(),<>\0]+))\0?")
+# Blanks are taken possessively: a text of nothing else would be tried again from each of them.
+_TOKEN = re.compile(r"[ \t\r\n]*+(?:(?P<symbol>==|!=|[=!(),<>])|(?P<word>[^ \t\r\n=!(),<>\0]+))\0?")
 
 _END = ""
 _BINARY_OPERATORS = {

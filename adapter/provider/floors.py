@@ -161,6 +161,10 @@ class FlooredProvider:
         """Answer a question about no object; StatusError."""
         return await (self._floors if question.metric == METRIC else self._metrics).external(question)
 
+    def canonical_resource(self, resource: str) -> str | None:
+        """Return the name of a resource that is spelled as in a path, None for one that is not known."""
+        return self._metrics.canonical_resource(resource)
+
     def custom_metrics(self) -> Sequence[CustomMetricInfo]:
         """Return the entries of the custom API's discovery document, sorted."""
         return sorted([*self._metrics.custom_metrics(), CustomMetricInfo(AUTOSCALERS, namespaced=True, metric=METRIC)])

@@ -113,6 +113,15 @@ class Provider:
         """Number of the registry snapshot; what was built from another one is out of date."""
         return self._relister.registry.generation
 
+    def canonical_resource(self, resource: str) -> str | None:
+        """Return the ``plural.group`` that a path means by singular, capitals or no group; None for what is not known."""
+        name, _, group = resource.partition(".")
+        try:
+            found = self._resources.current().lookup(name, group or None)
+        except NotSyncedError:
+            return None
+        return str(found.group_resource) if found is not None else None
+
     def custom_metrics(self) -> Sequence[CustomMetricInfo]:
         """Return the entries of the custom API's discovery document, sorted."""
         return self._relister.registry.listed

@@ -1,21 +1,24 @@
 """The gate before every answer: who asks, and may they.
 
-Joins `authentication` and `authorization` for one request. The law: what is not refused and not open to all was allowed by
+Joins `authentication` and `authorization` for one request, in this order: the caller is identified, then the access is
+authorized, then the rest of the query is read. The law: what is not refused and not open to all was allowed by
 an access review of exactly what is answered; where that cannot be known at once, `admit_now` says so and `admit` asks.
 """
 
+import asyncio
 from typing import Literal, NamedTuple, Protocol
 
 from aiohttp import web
 
 from adapter import errors
 from adapter.model.identity import ANONYMOUS, User
+from adapter.server import api
 from adapter.server.attributes import Attributes
 from adapter.server.authentication import Authenticator
 from adapter.server.authorization import Authorizer
 from adapter.server.callers import Said
 from adapter.server.peers import Peer, read_peer
-from adapter.server.routing import Route
+from adapter.server.routing import Asked, Route
 
 CALLER = web.RequestKey("caller", User)
 """Under this key a request carries the caller as soon as it is known, be it let in or not: for the access log."""
@@ -35,11 +38,10 @@ class Queue(NamedTuple):
 
 
 class Pending(NamedTuple):
-    """A request about which the API server has to be asked: who it comes from, None if that too, and what it would do."""
+    """A request that cannot be judged at once: who it comes from, None where a token has to be reviewed first."""
 
     user: User | None
     said: Said
-    wanted: Attributes | None
     queue: Queue
 
 
@@ -54,26 +56,28 @@ class Access:
     def admit_now(self, request: web.BaseRequest, route: Route) -> User | Pending:
         """Return the caller if it may have what it asks for, else what to give to `admit`.
 
-        Raises BadRequestError, UnauthorizedError or ForbiddenError. A target that names nothing needs no leave.
+        Raises BadRequestError, UnauthorizedError or ForbiddenError. The target of an unknown path is not authorized.
         """
         user, said, known = self._authenticator.identify_now(request.raw_headers, _peer_of(request))
-        wanted = _wanted(request, route)
         if user is not None:
             request[CALLER] = user
-            if wanted is None or self._check(user, wanted, said):
-                return user
-        return Pending(user, said, wanted, _queue_of(user, known, request))
+            if route.asked is not None or user is ANONYMOUS or not route.is_list or route.is_read:
+                wanted = _wanted(request, route, user)
+                if wanted is None or self._check(user, wanted, said):
+                    return user if user is not ANONYMOUS else _check_length(user, route)
+        return Pending(user, said, _queue_of(user, known, request))
 
-    async def admit(self, request: web.BaseRequest, pending: Pending) -> User:
+    async def admit(self, request: web.BaseRequest, route: Route, pending: Pending) -> User:
         """Return the caller if it may have what it asks for, after asking. Raises as `admit_now`, InternalError, TooManyRequestsError."""
-        user, said, wanted, _ = pending
+        user, said, _ = pending
         if user is None:
             user = request[CALLER] = await self._authenticator.identify_by_token(said, request.remote or "")
-            if wanted is None or self._check(user, wanted, said):
-                return user
-        assert wanted is not None
-        await self._authorizer.check(user, wanted)
-        return user
+        if user is not ANONYMOUS and route.is_list:
+            await read_query(route)
+        wanted = _wanted(request, route, user)
+        if wanted is not None and not self._check(user, wanted, said):
+            await self._authorizer.check(user, wanted)
+        return _check_length(user, route)
 
     async def close(self) -> None:
         """End the reviews under way."""
@@ -96,12 +100,27 @@ def _queue_of(user: User | None, known: str, request: web.BaseRequest) -> Queue:
     return Queue("named", name) if name else Queue("token", request.remote or "")
 
 
-def _wanted(request: web.BaseRequest, route: Route) -> Attributes | None:
-    """Return what would be done; None where nothing will be, since the target itself is wrong."""
-    wanted = route.attributes
-    if wanted is None and route.error is None:  # nobody could be asked about it, so nobody may have it
+async def read_query(route: Route) -> Asked:
+    """Return what the query of a route asks, read in a thread where that takes long. Only for callers that are known."""
+    return route.read() if route.is_read else await asyncio.to_thread(route.read)
+
+
+def _wanted(request: web.BaseRequest, route: Route, user: User) -> Attributes | None:
+    """Return what would be done; None where nothing will be, since the path itself is wrong.
+
+    Anyone is anonymous at will, so the selectors of an anonymous caller are not read for the review. It then asks for the
+    whole list, which is more.
+    """
+    wanted = route.bare_attributes if user is ANONYMOUS else route.attributes
+    if wanted is None and route.error is None:  # there is nothing to authorize, so nothing is allowed
         raise errors.UnauthorizedError
     return wanted if wanted is None or request.method == "GET" else wanted.with_method(request.method)
+
+
+def _check_length(user: User, route: Route) -> User:
+    if user is ANONYMOUS and len(route.query) > api.ANONYMOUS_QUERY:
+        raise errors.BadRequestError(f"the query is too long: limit without credentials is {api.ANONYMOUS_QUERY} bytes")
+    return user
 
 
 def _peer_of(request: web.BaseRequest) -> Peer:

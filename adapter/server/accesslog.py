@@ -20,6 +20,7 @@ from aiohttp import web
 
 from adapter import errors
 from adapter.model.clock import Clock
+from adapter.model.identity import ANONYMOUS
 from adapter.monitoring import FaultLog, Monitoring, moment
 from adapter.server import api
 from adapter.server.access import CALLER
@@ -166,13 +167,16 @@ class AccessLog:
 def _build_line(request: web.BaseRequest, route: Route, response: web.Response, seconds: float, time: str) -> _Line:
     """Return the line of a request. Of a target that cannot be read no path is shown: it is anyone's text."""
     user = request.get(CALLER)
-    wanted = route.attributes
+    wanted = route.bare_attributes
     if wanted is not None and request.method != "GET":
         wanted = wanted.with_method(request.method)
     try:
         path, _ = api.split_target(request.raw_path)
     except errors.BadRequestError:
         path = ""
+    # of a query that was not read since the caller may not send it, nothing is read for the log either
+    is_shown = user is not None and (user is not ANONYMOUS or len(route.query) <= api.ANONYMOUS_QUERY)
+    parameters = route.parameters if is_shown else api.Parameters()
     body = response.body if request.method != "HEAD" else None
     return _Line(
         time=time,
@@ -183,9 +187,9 @@ def _build_line(request: web.BaseRequest, route: Route, response: web.Response, 
         latencySeconds=round(seconds, 6),
         bytes=len(body) if isinstance(body, bytes) else 0,
         auditID=response.headers["Audit-Id"],
-        labelSelector=route.parameters.label_selector[:_LONGEST],
-        metricLabelSelector=route.parameters.metric_label_selector[:_LONGEST],
-        fieldSelector=route.parameters.options.field_selector[:_LONGEST],
+        labelSelector=parameters.label_selector[:_LONGEST],
+        metricLabelSelector=parameters.metric_label_selector[:_LONGEST],
+        fieldSelector=parameters.options.field_selector[:_LONGEST],
     )
 
 

@@ -8,7 +8,7 @@ authorizer above all) takes the `MetricPath` from here, so that nobody can be as
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 from urllib.parse import unquote_to_bytes
 
@@ -37,9 +37,16 @@ MOST_SYMBOLS = 4000
 LONGEST_SELECTOR = 32 * 1024
 """What a selector may hold of commas, brackets and operators, and of characters: to read one takes time, and anyone may send it."""
 
+LONG_QUERY = 4096
+"""Bytes of a raw query from which on reading its selectors may take longer than a few milliseconds."""
+
+ANONYMOUS_QUERY = 1024
+"""Bytes of a raw query that an anonymous caller may send."""
+
 _LONGEST_TIMEOUT, _MOST_PARAMETERS, _MOST_SEGMENTS = 100, 1000, 100
 _ESCAPE_CUT_SHORT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _TRUE_WORDS = frozenset({"1", "t", "T", "TRUE", "true", "True"})
+_LONGEST_WORD = 3 * len("false") + 1  # escaped; what is longer is none of the words that mean true or false
 # What Kubernetes' own API has below a namespace beside resources: read as part of the namespace, as every API server does.
 _NAMESPACE_PARTS = frozenset({"status", "finalize"})
 # Words before a path that once meant a verb; what follows is too short for a metric then.
@@ -72,19 +79,30 @@ class MetricPath(NamedTuple):
     metric: str
 
 
-class Parameters(NamedTuple):
-    """The query parameters that mean something here: of each, the first value.
+class CallOptions(NamedTuple):
+    """The query parameters that matter before the caller is known, and for failures: of each, the first value.
 
     `pretty` is None when it was not given or empty; `timeout` is in seconds, None when not given or not positive.
     """
 
-    label_selector: str = ""
-    metric_label_selector: str = ""
-    include_object: str = ""
     pretty: bool | None = None
     timeout: float | None = None
     watch: bool = False
+
+
+class Parameters(NamedTuple):
+    """The query parameters that a question is made of: of each, the first value."""
+
+    label_selector: str = ""
+    metric_label_selector: str = ""
+    include_object: str = ""
+    watch: bool = False
     options: ListOptions = ListOptions()
+
+
+_CALL_OPTIONS = frozenset({"pretty", "timeout", "watch"})
+_PARAMETERS = frozenset({"labelSelector", "metricLabelSelector", "includeObject", "watch", *listoptions.NAMES})
+_LONGEST_NAME = 3 * max(map(len, _PARAMETERS))  # each character may be written as an escape
 
 
 def split_target(target: str) -> tuple[str, str]:
@@ -178,21 +196,28 @@ def _parse_resource_path(group: str, version: str, rest: Sequence[str]) -> Metri
     raise path_not_found()
 
 
-def parse_parameters(query: str) -> Parameters:
-    """Parse a raw query as Go's net/url does: pairs that do not decode or hold a semicolon are dropped.
+def read_call_options(query: str) -> CallOptions:
+    """Read what a raw query says about the call itself, without decoding the rest of it.
 
-    Raises BadRequestError for a `timeout` that is no Go duration.
+    kube-apiserver reads these before it authenticates. Raises BadRequestError for a `timeout` that is no Go duration.
     """
-    first: dict[str, str] = {}
-    for key, value in _pairs(query):
-        first.setdefault(key, value)
-    pretty = first.get("pretty", "")
+    first = _first_values(query, _CALL_OPTIONS)
+    pretty = _decode_form(first.get("pretty", "")[:_LONGEST_WORD])
+    watch = first.get("watch")
+    return CallOptions(
+        pretty=pretty in _TRUE_WORDS if pretty else None,
+        timeout=_timeout(first.get("timeout", "")),
+        watch=watch is not None and listoptions.is_true(_decode_form(watch[:_LONGEST_WORD])),
+    )
+
+
+def parse_parameters(query: str) -> Parameters:
+    """Parse a raw query as Go's net/url does: pairs that do not decode or hold a semicolon are dropped."""
+    first = {name: _decode_form(value) for name, value in _first_values(query, _PARAMETERS).items()}
     return Parameters(
         label_selector=first.get("labelSelector", ""),
         metric_label_selector=first.get("metricLabelSelector", ""),
         include_object=first.get("includeObject", ""),
-        pretty=pretty in _TRUE_WORDS if pretty else None,
-        timeout=_timeout(first.get("timeout", "")),
         watch="watch" in first and listoptions.is_true(first["watch"]),
         options=listoptions.read(first),
     )
@@ -284,21 +309,38 @@ def _name(segment: str) -> str | None:
 
 
 def _timeout(text: str) -> float | None:
-    """Parse `timeout`; zero and less mean no wish, as upstream."""
+    """Parse the raw value of `timeout`; zero and less mean none, as upstream."""
     if not text:
         return None
     if len(text) > _LONGEST_TIMEOUT:
         raise errors.BadRequestError("invalid timeout specified in the request URL - it is too long")
     try:
-        seconds = durations.parse_go_duration(text)
+        seconds = durations.parse_go_duration(_decode_form(text))
     except ValueError as error:
         raise errors.BadRequestError(f"invalid timeout specified in the request URL - {error}") from error
     return seconds if seconds > 0 else None
 
 
+def _first_values(query: str, names: Collection[str]) -> dict[str, str]:
+    """Return the first value of each of these parameters as it is written. The time that takes does not depend on the others."""
+    found: dict[str, str] = {}
+    for part in query.split("&"):
+        key, _, value = part.partition("=")
+        if len(key) > _LONGEST_NAME:
+            continue
+        name = _decode_form(key)
+        if name in names and name not in found and _is_kept(part):
+            found[name] = value
+    return found
+
+
+def _is_kept(part: str) -> bool:
+    return bool(part) and ";" not in part and not _ESCAPE_CUT_SHORT.search(part)
+
+
 def _pairs(query: str) -> Iterator[tuple[str, str]]:
     for part in query.split("&"):
-        if part and ";" not in part and not _ESCAPE_CUT_SHORT.search(part):
+        if _is_kept(part):
             key, _, value = part.partition("=")
             yield _decode_form(key), _decode_form(value)
 

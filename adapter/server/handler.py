@@ -25,11 +25,12 @@ from adapter import errors, monitoring
 from adapter.clients.boundedcaches import BoundedCache
 from adapter.controller import view
 from adapter.model.clock import Clock
+from adapter.model.identity import ANONYMOUS, User
 from adapter.model.metrics import CustomQuestion, ExternalQuestion, MetricsProvider, ResourceQuestion
 from adapter.server import bodies, negotiation, resourcebodies, routing
-from adapter.server.access import Access, Pending, Queue
+from adapter.server.access import Access, Pending, Queue, read_query
 from adapter.server.accesslog import AccessLog
-from adapter.server.api import ResourceMetricsProvider
+from adapter.server.api import Question, ResourceMetricsProvider
 from adapter.server.documents import Documents
 from adapter.server.health import Health
 from adapter.server.routing import Labels, Route
@@ -145,12 +146,17 @@ class Handler:
             self._routed = served
             self._routes.clear()
         remembered = self._routes.get(target)
-        route = remembered.route if remembered is not None else self._find_route(target, served)
+        if remembered is not None:
+            route = remembered.route
+        else:
+            route = routing.find_route(target, served, self._provider.canonical_resource)
         try:
             admitted = self._access.admit_now(request, route)
             if isinstance(admitted, Pending):
                 reply = await self._answer_after_review(request, target, route, admitted)
             else:
+                if remembered is None:
+                    self._remember(target, route, admitted)
                 reply = await self._answer(request, target, route)
         except errors.TooManyRequestsError as error:
             self.own_metrics.too_many.labels(error.limit).inc()
@@ -181,16 +187,17 @@ class Handler:
         async with asyncio.timeout(self._patience(route)):
             self._in_review[waiting] += 1
             try:
-                await self._access.admit(request, pending)
+                user = await self._access.admit(request, route, pending)
             finally:
                 self._in_review[waiting] -= 1
                 if not self._in_review[waiting]:
                     del self._in_review[waiting]  # queues are named after users and addresses: there is no end of them
+            self._remember(target, route, user)
             return await self._answer(request, target, route)
 
     def _patience(self, route: Route) -> float:
         """Return how many seconds the caller waits."""
-        return min(self._limits.request_timeout, route.parameters.timeout or self._limits.request_timeout)
+        return min(self._limits.request_timeout, route.options.timeout or self._limits.request_timeout)
 
     async def _answer(self, request: web.BaseRequest, target: str, route: Route) -> Reply:
         is_unknown = route.error is not None and route.error.code == errors.NotFoundError.code
@@ -202,7 +209,11 @@ class Handler:
         if route.error is not None:
             return _fail(route.error, _form(request, route))
         if route.kind == "metrics":
-            return await self._answer_metrics(request, target, route)
+            question, error = route.asked or await read_query(route)
+            if question is None:
+                assert error is not None
+                return _fail(error, _form(request, route))
+            return await self._answer_metrics(request, target, route, question)
         if route.kind == "document":
             return await self._answer_document(request, route)
         if route.kind == "monitoring":
@@ -214,8 +225,8 @@ class Handler:
         answer = self._health.answer(route.segments, route.query)
         return await self._list_paths() if answer is None else Reply(answer.status, answer.text.encode(), _TEXT)
 
-    async def _answer_metrics(self, request: web.BaseRequest, target: str, route: Route) -> Reply:
-        form = _metrics_form(request, route)
+    async def _answer_metrics(self, request: web.BaseRequest, target: str, route: Route, question: Question) -> Reply:
+        form = _metrics_form(request, route, question)
         kept = self._find_kept((target, form))
         if kept is not None:
             return kept
@@ -223,22 +234,24 @@ class Handler:
             raise errors.TooManyRequestsError("questions")
         self._asking += 1
         self._inflight.inc()
-        if route.parameters.timeout is None:
+        if route.options.timeout is None:
             try:
-                return await self._ask_and_keep(target, route, form)
+                return await self._ask_and_keep(target, route, question, form)
             finally:
                 self._end_question()
         # who asks and leaves has asked all the same: what is under way is bounded, not who waits for it
-        asking = asyncio.create_task(self._ask_and_keep(target, route, form), name="question of a caller in haste")
+        asking = asyncio.create_task(
+            self._ask_and_keep(target, route, question, form), name="question of a caller in haste"
+        )
         self._hasty.add(asking)
         asking.add_done_callback(self._end_hasty)
         async with asyncio.timeout(self._patience(route)):
             return await asyncio.shield(asking)
 
-    async def _ask_and_keep(self, target: str, route: Route, form: _Form) -> Reply:
+    async def _ask_and_keep(self, target: str, route: Route, question: Question, form: _Form) -> Reply:
         generation = self._provider.generation  # before asking: an answer may be older than the registry it ends in
         async with asyncio.timeout(self._limits.request_timeout):
-            body, fresh_until = await self._ask(route, form.table)
+            body, fresh_until = await self._ask(route, question, form.table)
             reply = await _shape(body, form)
         self._keep((target, form), _Kept(reply, generation, fresh_until))
         return reply
@@ -254,11 +267,12 @@ class Handler:
         if not asking.cancelled():
             asking.exception()
 
-    async def _ask(self, route: Route, table: str) -> tuple[bytes, float]:
+    async def _ask(self, route: Route, question: Question, table: str) -> tuple[bytes, float]:
         """Put the question to the provider; returns the body and until when it may be kept."""
-        question, version = route.question, route.labels.version
+        version = route.labels.version
         if isinstance(question, CustomQuestion):
             custom = await self._provider.custom(question)
+            self._check_resource(route, question)
             times = {item.time for item in custom.items}
             pieces, fresh_until = bodies.encode_custom(version, question, custom), custom.fresh_until
         elif isinstance(question, ResourceQuestion):
@@ -275,6 +289,15 @@ class Handler:
         body = await _join(pieces)
         await self._note_freshness(route.labels.group, times)
         return body, fresh_until
+
+    def _check_resource(self, route: Route, question: CustomQuestion) -> None:
+        """Refuse a resource that has become known, while it was asked for, under another name than was authorized."""
+        assert route.path is not None
+        authorized = route.resource or route.path.resource
+        if self._provider.canonical_resource(question.resource) not in {authorized, None}:
+            raise errors.NotFoundError(
+                f"the server could not find the metric {question.metric} for {question.resource}"
+            )
 
     async def _note_freshness(self, group: str, times: Collection[float]) -> None:
         """Observe the age of an answer's values, once for each distinct time."""
@@ -319,12 +342,14 @@ class Handler:
         assert document is not None  # every table of documents has it
         return Reply(404, document.body, document.content_type)
 
-    def _find_route(self, target: str, served: Collection[str]) -> Route:
-        """Work out what is asked for, and remember it within a bound of memory: a selector weighs many times what its text does."""
-        route = routing.find_route(target, served)
-        if len(target) <= _LONGEST_KEY:
+    def _remember(self, target: str, route: Route, user: User) -> None:
+        """Keep a route for the next request, within a bound of memory: a selector weighs many times what its text does.
+
+        Routes of anonymous callers are not kept: anyone could make them take the place of others.
+        """
+        is_kept = route.is_settled and user is not ANONYMOUS
+        if is_kept and len(target) <= _LONGEST_KEY:
             self._routes[target] = _Remembered(route, routing.weigh(target))
-        return route
 
     def _find_kept(self, key: _Key) -> Reply | None:
         kept = self._kept.get(key)
@@ -383,16 +408,16 @@ def _status_of(error: Exception, route: Route) -> errors.StatusError:
 
 
 def _form(request: web.BaseRequest, route: Route) -> _Form:
-    pretty = route.parameters.pretty
+    pretty = route.options.pretty
     if pretty is None:
         pretty = negotiation.is_pretty_agent(request.headers.get("User-Agent", ""))
     return _Form(pretty, negotiation.accepts_gzip(request.headers.get("Accept-Encoding", "")))
 
 
-def _metrics_form(request: web.BaseRequest, route: Route) -> _Form:
+def _metrics_form(request: web.BaseRequest, route: Route, question: Question) -> _Form:
     """Return how a value list is wanted; raises for a caller who takes no JSON. Only resource metrics have a Table."""
     accept, form = request.headers.get("Accept", ""), _form(request, route)
-    if isinstance(route.question, ResourceQuestion):
+    if isinstance(question, ResourceQuestion):
         table = negotiation.choose_table(accept)
         if table is None:
             raise _NOT_ACCEPTABLE

@@ -17,6 +17,9 @@ _FALSE_WORDS = frozenset({"0", "false"})
 _MATCH = "resourceVersionMatch"
 _INITIAL = "sendInitialEvents"
 
+NAMES = frozenset({"fieldSelector", "timeoutSeconds", "limit", "resourceVersion", _MATCH, "continue", _INITIAL})
+"""The query parameters that are read here."""
+
 
 class ListOptions(NamedTuple):
     """The first value of each parameter, as text; None for a number that was not given. `initial_events`: whether it was given."""

@@ -1,22 +1,24 @@
-"""What a raw request target asks for, worked out once: the kind of answer, its parts, and its labels in the self-metrics.
+"""What a raw request target asks for: the kind of answer, its parts, and its labels in the self-metrics.
 
-A pure function of the target and the groups that are served. Nothing is decided here about who may ask; what an authorizer
-is asked about is derived from the very values that the answer is made of.
+A pure function of the target, the groups that are served and the names of resources. Finding a route reads the path and the
+few parameters about the call itself, and takes little time however long the query is. The rest of the query is read once the
+caller is known: anyone may send a target. What an authorizer is asked about is derived from the very values that the answer
+is made of.
 """
 
 import functools
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from adapter import errors
 from adapter.server import api, attributes
-from adapter.server.api import RESOURCE_GROUP, MetricPath, Parameters, Question
+from adapter.server.api import RESOURCE_GROUP, CallOptions, MetricPath, Parameters, Question
 from adapter.server.attributes import Attributes
 
 HEALTH_ENDPOINTS = ("healthz", "livez", "readyz")
 
-_NO_PARAMETERS = Parameters()
+_NO_OPTIONS = CallOptions()
 
 
 class Labels(NamedTuple):
@@ -30,12 +32,23 @@ class Labels(NamedTuple):
     scope: str = ""
 
 
-@dataclass(frozen=True)
-class Route:
-    """What a target means. `path` and `question` are set for metrics, `document` for documents.
+class Asked(NamedTuple):
+    """What the query of a metric path makes of it: a question, or what is wrong with the query."""
 
-    `error` is what the caller is told instead of an answer: the target itself is wrong. It is never raised, since one
-    object serves many requests. A metric path that could be read is there all the same: who may not ask is told that first.
+    question: Question | None
+    error: errors.StatusError | None = None
+
+
+_NOTHING_ASKED = Asked(None)
+
+
+@dataclass(eq=False)
+class Route:
+    """What a target means. `path` is set for metrics, `document` for documents.
+
+    `error` is what the caller is told instead of an answer: the path itself is wrong, or its `timeout`. It is never raised,
+    since one object serves many requests. `resource` is the name under which the resource of a custom metric is authorized,
+    "" where it is not known (yet): a path may spell it in several ways. `asked` is there once the query has been read.
     """
 
     kind: Literal["metrics", "document", "health", "monitoring", "debug", "unknown"]
@@ -44,25 +57,80 @@ class Route:
     query: str = ""
     document: str = ""
     path: MetricPath | None = None
-    parameters: Parameters = _NO_PARAMETERS
-    question: Question | None = None
+    options: CallOptions = _NO_OPTIONS
     error: errors.StatusError | None = None
+    resource: str = ""
+    asked: Asked | None = None
+
+    @functools.cached_property
+    def parameters(self) -> Parameters:
+        """Return the other query parameters."""
+        return api.parse_parameters(self.query)
+
+    @property
+    def is_read(self) -> bool:
+        """Return whether `read` takes no time worth mentioning."""
+        return self.asked is not None or len(self.query) <= api.LONG_QUERY
+
+    @property
+    def is_settled(self) -> bool:
+        """Return whether the same target means the same next time."""
+        return self.error is None and (self.path is None or self.path.form != "object" or bool(self.resource))
+
+    @property
+    def is_list(self) -> bool:
+        """Return whether objects or series are listed: then the selectors of the query are a part of `attributes`."""
+        return self.path is not None and self.path.name is None and self.path.form in {"external", "resource"}
+
+    def read(self) -> Asked:
+        """Return what the query asks. Only for callers that are known; of a long query in a thread."""
+        if self.asked is None:
+            self.asked = _NOTHING_ASKED if self.path is None else _read(self.path, self.parameters)
+        return self.asked
 
     @functools.cached_property
     def attributes(self) -> Attributes | None:
         """Return what a GET would do here, None where the target names nothing that there could be."""
         if self.path is not None:
-            return attributes.build_attributes(self.path, self.question, watch=self.parameters.watch)
+            question = self.read().question if self.is_list else None
+            return attributes.build_attributes(self._authorized_path(self.path), question, watch=self.options.watch)
         if self.kind == "document":
             return Attributes("get", self.document)
         return Attributes("get", "/" + "/".join(self.segments)) if self.segments else None
+
+    @functools.cached_property
+    def bare_attributes(self) -> Attributes | None:
+        """Return the same without selectors, which asks for more: for callers whose selectors are not read yet."""
+        if self.path is None:
+            return self.attributes
+        return attributes.build_attributes(self._authorized_path(self.path), None, watch=self.options.watch)
+
+    def _authorized_path(self, path: MetricPath) -> MetricPath:
+        return path._replace(resource=self.resource) if self.resource else path
+
+
+def _read(path: MetricPath, parameters: Parameters) -> Asked:
+    try:
+        return Asked(api.build_question(path, parameters))
+    except errors.StatusError as error:
+        return Asked(None, error)
 
 
 _UNKNOWN = Labels("GET")
 
 
-def find_route(target: str, served_groups: Collection[str]) -> Route:
-    """Return what `target` (the text of the request line) asks for."""
+def as_written(resource: str) -> str | None:
+    """Return a resource as a path names it: for where there is no catalogue to know better."""
+    return resource
+
+
+def find_route(
+    target: str, served_groups: Collection[str], canonical: Callable[[str], str | None] = as_written
+) -> Route:
+    """Return what `target` (the text of the request line) asks for.
+
+    `canonical` gives the name of a resource that a path may spell otherwise, None for one that is not known.
+    """
     try:
         path, query = api.split_target(target)
         segments = api.decode_segments(path)
@@ -71,7 +139,7 @@ def find_route(target: str, served_groups: Collection[str]) -> Route:
     match segments:
         case ["apis", group, version, *rest] if group in served_groups and version in api.VERSIONS[group]:
             if rest not in ([], [""]):
-                return _metrics_route(group, version, rest, query)
+                return _metrics_route(group, version, rest, query, canonical)
             labels = Labels("GET", group, version)
             return _document_route(f"/apis/{group}/{version}", labels, query)
         case ["apis", group, version, *_] if group in served_groups and version:
@@ -93,20 +161,22 @@ def weigh(target: str) -> int:
     return 1400 + 10 * len(target) + 400 * commas + 80 * target.count("/")
 
 
-def _metrics_route(group: str, version: str, rest: Sequence[str], query: str) -> Route:
+def _metrics_route(
+    group: str, version: str, rest: Sequence[str], query: str, canonical: Callable[[str], str | None]
+) -> Route:
     labels = Labels("LIST", group, version, "*", "*", "cluster")
-    parameters, path = _NO_PARAMETERS, None
+    options = _NO_OPTIONS
     try:
-        parameters = api.parse_parameters(query)
+        options = api.read_call_options(query)
         path = api.parse_metric_path(group, version, rest)
-        if group == RESOURCE_GROUP:
-            labels = _resource_labels(path)
-        if path.form == "namespace" or (path.form == "object" and path.namespace is not None):
-            labels = labels._replace(scope="resource")
-        question = api.build_question(path, parameters)
     except errors.StatusError as error:
-        return Route("metrics", labels, path=path, parameters=parameters, error=error)
-    return Route("metrics", labels, path=path, parameters=parameters, question=question)
+        return Route("metrics", labels, query=query, options=options, error=error)
+    if group == RESOURCE_GROUP:
+        labels = _resource_labels(path)
+    if path.form == "namespace" or (path.form == "object" and path.namespace is not None):
+        labels = labels._replace(scope="resource")
+    resource = canonical(path.resource) if path.form == "object" else None
+    return Route("metrics", labels, query=query, path=path, options=options, resource=resource or "")
 
 
 def _resource_labels(path: MetricPath) -> Labels:
@@ -118,10 +188,10 @@ def _resource_labels(path: MetricPath) -> Labels:
 
 def _document_route(document: str, labels: Labels, query: str) -> Route:
     try:
-        parameters = api.parse_parameters(query)
+        options = api.read_call_options(query)
     except errors.BadRequestError as error:
-        return Route("document", labels, document=document, error=error)
-    return Route("document", labels, document=document, parameters=parameters)
+        return Route("document", labels, query=query, document=document, error=error)
+    return Route("document", labels, query=query, document=document, options=options)
 
 
 def _bounded(segments: Sequence[str]) -> str:

@@ -320,5 +320,7 @@ def test_the_floors_are_listed_in_order(case: Case, rules: Provider) -> None:
         (PATH, True, "hits"),
     ]
     assert both.external_metrics() == ["a", METRIC, "queue"]
+    rules.canonical["hpa"] = PATH
+    assert both.canonical_resource("hpa") == PATH
     rules.generation = 5
     assert both.generation == 5

@@ -511,6 +511,35 @@ async def test_before_the_first_discovery_nothing_is_said_to_be_unknown() -> Non
                 await asked
 
 
+# --- the names of resources ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        ("pods", "pods"),
+        ("pod", "pods"),
+        ("Pods", "pods"),
+        ("pods.", "pods"),
+        ("deployments", "deployments.apps"),
+        ("Deployment.apps", "deployments.apps"),
+        ("deployments.app", "deployments.apps"),
+        ("deployments.apps", "deployments.apps"),
+        ("po", None),
+        ("widgets.example.com", None),
+        ("", None),
+    ],
+)
+async def test_the_name_under_which_a_resource_is_authorized(written: str, name: str | None) -> None:
+    async with world(RULES, lists=SERIES) as here:
+        assert here.provider.canonical_resource(written) == name
+
+
+async def test_before_the_catalogue_is_read_no_resource_has_a_name() -> None:
+    async with world(RULES, lists=SERIES, resources=FakeResources(NotSyncedError("kinds"), None)) as here:
+        assert here.provider.canonical_resource("pods") is None
+
+
 # --- what the discovery documents list --------------------------------------------------------------------------------------
 
 

@@ -11,7 +11,7 @@ from adapter import errors
 from adapter.model import fieldselectors, selectors
 from adapter.model.metrics import CustomQuestion, ExternalQuestion, ResourceQuestion
 from adapter.server import api
-from adapter.server.api import CUSTOM_GROUP, EXTERNAL_GROUP, RESOURCE_GROUP, MetricPath, Parameters
+from adapter.server.api import CUSTOM_GROUP, EXTERNAL_GROUP, RESOURCE_GROUP, CallOptions, MetricPath, Parameters
 from adapter.server.listoptions import ListOptions
 
 EVERYTHING = selectors.EVERYTHING
@@ -263,15 +263,6 @@ def test_split_target_refused(target: str) -> None:
             Parameters(options=ListOptions("a=b", "", "5", "0", "", "x", initial_events=True)),
             id="list_options",
         ),
-        pytest.param("pretty=1", Parameters(pretty=True), id="pretty_1"),
-        pytest.param("pretty=true", Parameters(pretty=True), id="pretty_true"),
-        pytest.param("pretty=0", Parameters(pretty=False), id="pretty_0"),
-        pytest.param("pretty=yes", Parameters(pretty=False), id="pretty_not_a_bool"),
-        pytest.param("pretty", Parameters(), id="pretty_empty"),
-        pytest.param("timeout=32s", Parameters(timeout=32.0), id="timeout"),
-        pytest.param("timeout=1m30.5s", Parameters(timeout=90.5), id="timeout_compound"),
-        pytest.param("timeout=0s", Parameters(), id="timeout_zero_is_no_wish"),
-        pytest.param("timeout=-5s", Parameters(), id="timeout_negative_is_no_wish"),
         pytest.param("watch=true", Parameters(watch=True), id="watch"),
         pytest.param("watch", Parameters(watch=True), id="watch_empty_is_true"),
         pytest.param("watch=FALSE", Parameters(), id="watch_false"),
@@ -280,6 +271,56 @@ def test_split_target_refused(target: str) -> None:
 )
 def test_parameters(query: str, expected: Parameters) -> None:
     assert api.parse_parameters(query) == expected
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        pytest.param("", CallOptions(), id="nothing"),
+        pytest.param("labelSelector=a&limit=x", CallOptions(), id="other parameters"),
+        pytest.param("pretty=1", CallOptions(pretty=True), id="pretty_1"),
+        pytest.param("pretty=true", CallOptions(pretty=True), id="pretty_true"),
+        pytest.param("pre%74ty=%74%72%75%65", CallOptions(pretty=True), id="pretty_escaped"),
+        pytest.param("pretty=%74%72%75%65%20", CallOptions(pretty=False), id="pretty_and_a_blank"),
+        pytest.param("pretty=0", CallOptions(pretty=False), id="pretty_0"),
+        pytest.param("pretty=yes", CallOptions(pretty=False), id="pretty_not_a_bool"),
+        pytest.param(f"pretty={'1' * 100_000}", CallOptions(pretty=False), id="pretty_long"),
+        pytest.param("pretty", CallOptions(), id="pretty_empty"),
+        pytest.param("pretty=%zz&pretty=1", CallOptions(pretty=True), id="undecodable_pair_dropped"),
+        pytest.param("pretty=1;&pretty=0", CallOptions(pretty=False), id="semicolon_dropped"),
+        pytest.param("timeout=32s", CallOptions(timeout=32.0), id="timeout"),
+        pytest.param("timeout=1m30.5s", CallOptions(timeout=90.5), id="timeout_compound"),
+        pytest.param("timeout=%31s&timeout=2s", CallOptions(timeout=1.0), id="timeout_first"),
+        pytest.param("timeout=0s", CallOptions(), id="timeout_zero_is_no_wish"),
+        pytest.param("timeout=-5s", CallOptions(), id="timeout_negative_is_no_wish"),
+        pytest.param("watch=true", CallOptions(watch=True), id="watch"),
+        pytest.param("watch", CallOptions(watch=True), id="watch_empty_is_true"),
+        pytest.param("watch=FALSE", CallOptions(), id="watch_false"),
+        pytest.param("watch=%66%61%6C%73%65", CallOptions(), id="watch_false_escaped"),
+        pytest.param("watch=false+", CallOptions(watch=True), id="watch_false_and_a_blank"),
+        pytest.param(f"watch={'0' * 100_000}", CallOptions(watch=True), id="watch_long"),
+        pytest.param("watch=0", CallOptions(), id="watch_0"),
+    ],
+)
+def test_call_options(query: str, expected: CallOptions) -> None:
+    assert api.read_call_options(query) == expected
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["watch", "w%61tch", "labelSelector", "label%53elector", "x", ""]),
+            st.text("af0l%6es;=&+1 ", max_size=8),
+        )
+    )
+)
+def test_options_and_parameters_are_read_from_the_same_pairs(pairs: list[tuple[str, str]]) -> None:
+    query = "&".join(f"{key}={value}" for key, value in pairs)
+    decoded = dict(reversed(list(api._pairs(query))))
+    parameters = api.parse_parameters(query)
+    assert parameters.label_selector == decoded.get("labelSelector", "")
+    assert parameters.watch == api.read_call_options(query).watch
+    assert parameters.watch == ("watch" in decoded and decoded["watch"].lower() not in {"0", "false"})
 
 
 @pytest.mark.parametrize(
@@ -292,13 +333,13 @@ def test_parameters(query: str, expected: Parameters) -> None:
 )
 def test_bad_timeout(text: str, sentence: str) -> None:
     with pytest.raises(errors.BadRequestError) as caught:
-        api.parse_parameters(f"timeout={text}")
+        api.read_call_options(f"timeout={text}")
     assert caught.value.message == f"invalid timeout specified in the request URL - {sentence}"
 
 
 def test_long_timeout() -> None:
     with pytest.raises(errors.BadRequestError, match="it is too long"):
-        api.parse_parameters(f"timeout={'1h' * 60}")
+        api.read_call_options(f"timeout={'1h' * 60}")
 
 
 def test_more_parameters_than_anyone_needs() -> None:
@@ -479,5 +520,6 @@ def test_any_target_is_a_path_or_a_bad_request(text: str) -> None:
 
 @given(st.text())
 def test_any_query_is_parsed_or_a_bad_request(query: str) -> None:
+    assert isinstance(api.parse_parameters(query), Parameters)
     with contextlib.suppress(errors.BadRequestError):
-        assert isinstance(api.parse_parameters(query), Parameters)
+        assert isinstance(api.read_call_options(query), CallOptions)

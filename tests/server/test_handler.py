@@ -13,6 +13,7 @@ import pytest
 
 from adapter import errors, monitoring
 from adapter.model import selectors
+from adapter.model.identity import AccessVerdict, User
 from adapter.model.metrics import CustomMetricInfo, CustomQuestion, ExternalQuestion, ExternalValue, GroupResource
 from adapter.server import handler, routing
 from adapter.server.api import CUSTOM_GROUP, EXTERNAL_GROUP, VERSIONS
@@ -24,6 +25,7 @@ CUSTOM = f"/apis/{CUSTOM_GROUP}/v1beta2"
 EXTERNAL = f"/apis/{EXTERNAL_GROUP}/v1beta1"
 PODS = f"{CUSTOM}/namespaces/default/pods/%2A/http_requests"
 V2 = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+BOB = {"Authorization": "Bearer bob"}
 TURN = 16_384
 """Bytes of an answer that may be made without a turn for other work."""
 
@@ -349,26 +351,47 @@ async def test_memory_for_bodies_is_bounded(serve: ServerFactory) -> None:
 
 
 async def test_a_target_too_long_to_keep_is_answered(served: Served) -> None:
+    served.reviews.tokens["bob"] = User("bob")
     served.provider.fresh_until = served.clock.monotonic() + 1000.0
     target = f"{PODS}?labelSelector=app+in+%28{'%2C'.join(f'web-{number}' for number in range(3000))}%29"
     assert len(target) > 30_000, "also longer than a line may be by aiohttp's own default"
-    assert [await asked(served, target), await asked(served, target)] == [1, 2]
+    assert [await asked(served, target, BOB), await asked(served, target, BOB)] == [1, 2]
 
 
 async def test_memory_for_routes_is_bounded(served: Served) -> None:
-    """Anyone may send targets, and a selector takes hundreds of times the room of its text."""
+    """A selector takes hundreds of times the room of its text."""
+    served.reviews.tokens["bob"] = User("bob")
     selector = ",".join(["a"] * 1900)
     weight = routing.weigh(f"{PODS}?labelSelector={selector}")
     assert weight > 100 * len(selector)
     fit = handler._ROUTES_WEIGHT // weight
     connection = await served.connect()
     for number in range(100, 103 + fit):
-        assert (await connection.request(f"{PODS}?labelSelector=n{number},{selector}")).status == 200
+        target = f"{PODS}?labelSelector=n{number},{selector}"
+        assert (await connection.request(target, headers=BOB)).status == 200
     assert len(served.handler._routes) <= fit
     exposition = served.monitoring.exposition()
     assert f'fastpath_cache_entries{{cache="routes"}} {len(served.handler._routes)}.0' in exposition
     assert 'fastpath_cache_evictions_total{cache="routes"} 3.0' in exposition
     assert (await connection.request(PODS)).status == 200
+
+
+async def test_routes_are_kept_for_callers_with_a_name_only(served: Served) -> None:
+    """Anyone may send targets; those of strangers do not take the place of others."""
+    served.reviews.tokens["bob"] = User("bob")
+    connection = await served.connect()
+    for target in (PODS, f"{PODS}?labelSelector=a", "/version", "/livez", f"{CUSTOM}/x", "/%"):
+        await connection.request(target)
+        await connection.request(target, headers={"Authorization": "Bearer made-up"})
+    assert list(served.handler._routes) == []
+    for target in (PODS, PODS, "/version"):
+        assert (await connection.request(target, headers=BOB)).status == 200
+    assert (await connection.request(f"{CUSTOM}/x", headers=BOB)).status == 404
+    assert list(served.handler._routes) == [PODS, "/version"]
+    served.reviews.verdict = lambda _: AccessVerdict(allowed=False)
+    assert (await connection.request(f"{PODS}?labelSelector=a", headers=BOB)).status == 200
+    assert (await connection.request(f"{CUSTOM}/nodes/n/m", headers=BOB)).status == 403
+    assert len(served.handler._routes) == 3
 
 
 # -- other work while a large answer is made ---------------------------------------------------------------------------
@@ -410,7 +433,10 @@ async def test_other_work_has_turns_while_many_series_are_encoded(served: Served
     labels = {"queue": "a-queue-of-some-length"}
     served.provider.external_items = tuple(ExternalValue("m", labels, 1, float(number)) for number in range(20_000))
     working = asyncio.create_task(other_work())
-    body, _ = await served.handler._ask(routing.find_route(f"{EXTERNAL}/namespaces/default/m", VERSIONS), "")
+    route = routing.find_route(f"{EXTERNAL}/namespaces/default/m", VERSIONS)
+    question = route.read().question
+    assert question is not None
+    body, _ = await served.handler._ask(route, question, "")
     working.cancel()
     assert turns >= len(body) // (2 * TURN) + 20_000 // 1000
 
@@ -482,7 +508,7 @@ async def test_deadline(serve: ServerFactory, limit: float, query: str) -> None:
         "Timeout",
         "Timeout: request did not complete within the allotted timeout",
     )
-    assert cancelled.is_set()
+    await cancelled.wait()
 
 
 async def test_who_asks_and_leaves_has_asked_all_the_same(serve: ServerFactory) -> None:

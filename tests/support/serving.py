@@ -49,6 +49,7 @@ class Provider:
         self.generation = 1
         self.questions: list[Question] = []
         self.metrics: list[CustomMetricInfo] = []
+        self.canonical: dict[str, str | None] = {}
         self.external_names: list[str] = []
         self.items: tuple[MetricValue, ...] = ()
         self.external_items: tuple[ExternalValue, ...] = ()
@@ -69,6 +70,9 @@ class Provider:
     async def resource(self, question: ResourceQuestion) -> ResourceAnswer:
         await self._meet(question)
         return ResourceAnswer(self.usages, 60.0, 1_700_000_005.0, self.fresh_until)
+
+    def canonical_resource(self, resource: str) -> str | None:
+        return self.canonical.get(resource, resource)
 
     def custom_metrics(self) -> list[CustomMetricInfo]:
         return self.metrics
