@@ -3,14 +3,17 @@
 
 A metric is a subresource of what it describes, an external metric a resource, and pods and nodes of ``metrics.k8s.io`` are what
 they are. Ten thousand metrics are a document of megabytes: each piece is a few milliseconds' work at most, and the caller lets the
-event loop do other things between two pieces. An empty piece is such a point and nothing else.
+event loop do other things between two pieces.
+
+The owner of a pod chooses the names of its series, and with them the names of metrics. Every client of the cluster reads these
+documents, so they list a bounded number of metrics. The others are served all the same: an autoscaler asks by name.
 
 kube-aggregator reads these all the time, and what it cannot read or convert it publishes as stale for the whole cluster; hence
 two laws. Every served group-version is in every list, with a fixed entry where there is no metric. And all metrics of one parent
 resource have one scope, or the conversion of the whole group-version fails: where scopes clash, the namespaced ones stay.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -25,11 +28,12 @@ _EMPTY_CUSTOM_METRIC = "custommetrics"
 _EMPTY_EXTERNAL = "externalmetrics"
 
 
-class Listed(NamedTuple):
-    """What the provider had to list when building began."""
+MOST_LISTED = 20_000
+"""Metrics of one API that its documents list. A name counts for one more for each `_COUNTS_AS_ONE` characters of it."""
 
-    custom: Sequence[CustomMetricInfo]
-    external: Sequence[str]
+_COUNTS_AS_ONE = 100
+_STEP = 1_000
+"""How many metrics are looked at between two points at which other work may run."""
 
 
 class Parent(NamedTuple):
@@ -38,6 +42,14 @@ class Parent(NamedTuple):
     name: str
     namespaced: bool
     metrics: list[str]
+
+
+class Listed(NamedTuple):
+    """What the documents list, sorted, and how many metrics are served beside it."""
+
+    custom: list[Parent]
+    external: list[str]
+    left_out: int = 0
 
 
 _EMPTY_CUSTOM = Parent("", namespaced=False, metrics=[_EMPTY_CUSTOM_METRIC])
@@ -109,30 +121,64 @@ def aggregated(groups: Sequence[str], listed: Listed) -> Iterator[bytes]:
     yield b"]}\n"
 
 
-def group_by_parent(metrics: Iterable[CustomMetricInfo]) -> list[Parent]:
-    """Return the metrics by the resource they describe, all sorted by name, with one scope each: namespaced wins."""
+def listing(
+    custom: Iterable[CustomMetricInfo], external: Iterable[str], most: int = MOST_LISTED
+) -> Generator[None, None, Listed]:
+    """Return what the documents list of these metrics, in steps of about a millisecond.
+
+    Where there are too many custom metrics each parent has an equal share of the room; what one leaves is for the others.
+    """
+    parents = yield from _group(custom)
+    kept: list[Parent] = []
+    room = most
+    by_size = sorted(parents, key=lambda parent: len(parent.metrics))
+    for number, parent in enumerate(by_size):
+        metrics, used = _cut(parent.metrics, room // (len(by_size) - number))
+        room -= used
+        if metrics:
+            kept.append(parent._replace(metrics=metrics))
+        yield
+    names = sorted(dict.fromkeys(external))
+    external_kept, _ = _cut(names, most)
+    total = sum(len(parent.metrics) for parent in parents) + len(names)
+    left_out = total - sum(len(parent.metrics) for parent in kept) - len(external_kept)
+    return Listed(sorted(kept), external_kept, left_out)
+
+
+def _group(metrics: Iterable[CustomMetricInfo]) -> Generator[None, None, list[Parent]]:
+    """Return the metrics by the resource they describe, each sorted by name, with one scope each: namespaced wins."""
     found: dict[GroupResource, tuple[list[str], list[str]]] = {}
-    for each in metrics:
+    for number, each in enumerate(metrics, 1):
         scopes = found.get(each.resource)
         if scopes is None:
             scopes = found[each.resource] = ([], [])
         scopes[each.namespaced].append(each.metric)
-    parents = [
+        if number % _STEP == 0:
+            yield
+    return [
         # as a rule they are sorted already, and then looking costs next to nothing
         Parent(str(resource), bool(namespaced), sorted(dict.fromkeys(namespaced or others)))
         for resource, (others, namespaced) in found.items()
     ]
-    return sorted(parents)
+
+
+def _cut(names: list[str], room: int) -> tuple[list[str], int]:
+    """Return the first of the names that fit, and how much room they take."""
+    used = 0
+    for number, name in enumerate(names):
+        weight = 1 + len(name) // _COUNTS_AS_ONE
+        if used + weight > room:
+            return names[:number], used
+        used += weight
+    return names, used
 
 
 def _parents(listed: Listed) -> list[Parent]:
-    return group_by_parent(listed.custom) or [_EMPTY_CUSTOM]
+    return listed.custom or [_EMPTY_CUSTOM]
 
 
 def _custom_legacy(_: str, listed: Listed) -> Iterator[bytes]:
-    parents = _parents(listed)
-    yield b""
-    for number, parent in enumerate(parents):
+    for number, parent in enumerate(_parents(listed)):
         prefix, namespaced = f"{parent.name}/", parent.namespaced
 
         def build(metric: str, prefix: str = prefix, namespaced: bool = namespaced) -> _Resource:  # noqa: FBT001 - bound here
@@ -144,9 +190,7 @@ def _custom_legacy(_: str, listed: Listed) -> Iterator[bytes]:
 def _custom_aggregated(version: str, listed: Listed) -> Iterator[bytes]:
     kind = _response_kind(CUSTOM_GROUP, version, "MetricValueList")
     no_kind = _response_kind("", "", "")  # clients of 0.26 crash without it
-    parents = _parents(listed)
-    yield b""
-    for number, parent in enumerate(parents):
+    for number, parent in enumerate(_parents(listed)):
         entry = _Aggregated(parent.name, no_kind, _scope(parent.namespaced), "", _NO_VERBS)
         yield (b"," if number else b"") + bodies.encode_fragment(entry)[:-1] + b',"subresources":['
         yield from bodies.members(parent.metrics, lambda metric: _Subresource(metric, kind, _GET))
@@ -154,7 +198,7 @@ def _custom_aggregated(version: str, listed: Listed) -> Iterator[bytes]:
 
 
 def _external(listed: Listed) -> list[str]:
-    return sorted(dict.fromkeys(listed.external)) or [_EMPTY_EXTERNAL]
+    return listed.external or [_EMPTY_EXTERNAL]
 
 
 def _external_legacy(_: str, listed: Listed) -> Iterator[bytes]:

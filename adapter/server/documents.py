@@ -8,16 +8,20 @@ stands in them is the business of `discovery` and `openapi`.
 import asyncio
 import functools
 import hashlib
+import logging
 import platform
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from adapter import monitoring
 from adapter.model.metrics import MetricsProvider
 from adapter.server import bodies, discovery, negotiation, openapi
 from adapter.server.api import VERSIONS
 from adapter.server.discovery import Listed
+
+log = logging.getLogger(__name__)
 
 _HEALTH_PATHS = ("/healthz", "/livez", "/readyz")
 
@@ -47,6 +51,7 @@ class Documents:
         self._version = version
         self._generation: int | None = None
         self._built: dict[tuple[str, bool], Document] = {}
+        self._listed: tuple[int, Listed] | None = None  # by the provider's generation
         self._building = asyncio.Lock()
         self._recipes: dict[tuple[str, bool], _Recipe] = {}
         self.serve(served_groups)
@@ -80,11 +85,32 @@ class Documents:
             if document is not None:  # built while we waited
                 return document
             current = (self._provider.generation, self.served_groups)
-            listed = Listed(self._provider.custom_metrics(), self._provider.external_metrics())
-            document = await _build(recipe, listed)
+            document = await _build(recipe, await self._list())
             if current == (self._provider.generation, self.served_groups):
                 self._built[path, aggregated] = document
             return document
+
+    async def _list(self) -> Listed:
+        """Return what the documents list now; say when that is not everything. Only while `_building` is held."""
+        generation = self._provider.generation
+        if self._listed is not None and self._listed[0] == generation:
+            return self._listed[1]
+        steps = discovery.listing(self._provider.custom_metrics(), self._provider.external_metrics())
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                listed: Listed = end.value
+                break
+            await asyncio.sleep(0)
+        was_whole = self._listed is None or not self._listed[1].left_out
+        if listed.left_out and was_whole:
+            facts = monitoring.facts(limit=discovery.MOST_LISTED, left_out=listed.left_out)
+            log.warning(
+                "the discovery documents do not list all metrics; those left out are served by name", extra=facts
+            )
+        self._listed = generation, listed
+        return listed
 
     def _find_built(self, path: str, *, aggregated: bool) -> Document | None:
         if self._generation != self._provider.generation:

@@ -312,6 +312,33 @@ async def test_what_was_built_for_an_older_registry_replaces_nothing(provider: P
     assert names == ["old", "new"]
 
 
+async def test_the_documents_are_bounded_whatever_there_is(
+    provider: Provider, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Tenants choose the names of their series; what is not listed is said once, with how many there are."""
+    provider.metrics = [info(PODS, f"metric_{number:05}") for number in range(30_000)]
+    provider.external_names = [f"metric_{number:05}" for number in range(25_000)]
+    served = Documents(provider, BOTH, "1.2.3")
+    for path in (f"/apis/{CUSTOM_GROUP}/v1beta1", f"/apis/{CUSTOM_GROUP}/v1beta2", f"/apis/{EXTERNAL_GROUP}/v1beta1"):
+        assert len((await read(served, path))["resources"]) == 20_000
+    for group in (await read(served, "/apis", aggregated=True))["items"]:
+        for version in group["versions"]:
+            assert sum(len(each.get("subresources", [1])) for each in version["resources"]) == 20_000
+    warnings = [record.facts for record in caplog.records]  # type: ignore[attr-defined]
+    assert warnings == [{"limit": 20_000, "left_out": 15_000}]
+    provider.generation += 1
+    provider.metrics = provider.metrics[:25_000]
+    await read(served, f"/apis/{CUSTOM_GROUP}/v1beta1")
+    assert len(caplog.records) == 1
+    provider.generation += 1
+    provider.metrics, provider.external_names = provider.metrics[:10], []
+    assert len((await read(served, f"/apis/{CUSTOM_GROUP}/v1beta1"))["resources"]) == 10
+    provider.generation += 1
+    provider.external_names = [f"metric_{number:05}" for number in range(20_001)]
+    await read(served, f"/apis/{EXTERNAL_GROUP}/v1beta1")
+    assert [record.facts["left_out"] for record in caplog.records] == [15_000, 1]  # type: ignore[attr-defined]
+
+
 async def test_many_metrics_leave_the_loop_alone(provider: Provider) -> None:
     """Whoever is built into one document waits for a few hundred metrics at most."""
     provider.metrics = [info(PODS, f"metric_{number:05}") for number in range(10_000)]
