@@ -31,6 +31,8 @@ _QUERY_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2,
 _SCRAPE_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _DASHBOARD_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _REVIEW_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 30)
+_SAMPLES_AT_ONCE = 50
+
 _LAG_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
 _FRESHNESS_BUCKETS = tuple(round(1.364**step, 3) for step in range(20))
 
@@ -287,7 +289,27 @@ class Monitoring:
 
     def exposition(self) -> str:
         """Return all metrics in the text format of `CONTENT_TYPE`, without the creation times prometheus_client adds."""
-        return prometheus_client.generate_latest(_AsPublished(self.registry)).decode()
+        return b"".join(self.exposition_pieces()).decode()
+
+    def exposition_pieces(self) -> Iterator[bytes]:
+        """Yield the same in pieces of about a millisecond: with many autoscalers there are thousands of series."""
+        for family in _AsPublished(self.registry).collect():
+            samples = family.samples
+            for start in range(0, max(len(samples), 1), _SAMPLES_AT_ONCE):
+                family.samples = samples[start : start + _SAMPLES_AT_ONCE]
+                text = prometheus_client.generate_latest(_Part(family))
+                # the lines of help and type stand in the first piece alone
+                yield text if start == 0 else text.split(b"\n", 2)[2]
+
+
+class _Part(Collector):
+    """A family, or some samples of one, as `generate_latest` takes it."""
+
+    def __init__(self, family: Family) -> None:
+        self._family = family
+
+    def collect(self) -> Iterator[Family]:
+        yield self._family
 
 
 def _alive(watched: Iterable[weakref.ref[Cache]]) -> list[Cache]:

@@ -60,6 +60,21 @@ def test_exposition_shows_counted_values_and_known_labels_from_the_start() -> No
     assert not any("_created" in line for line in lines)
 
 
+def test_exposition_in_pieces_is_what_prometheus_client_writes_at_once() -> None:
+    own = Monitoring()
+    for number in range(120):
+        own.scaler_desired.labels("shop", f"web-{number}").set(number)
+        own.request_duration.labels("GET", "g", "v", str(number), "", "cluster").observe(0.1)
+        own.faults.labels(f"fault-{number}").inc()
+
+    def lines(text: str) -> list[str]:
+        return [line for line in text.splitlines() if not line.startswith("process_")]
+
+    whole = prometheus_client.generate_latest(monitoring._AsPublished(own.registry)).decode()
+    assert lines(own.exposition()) == lines(whole)
+    assert max(piece.count(b"\n") for piece in own.exposition_pieces()) <= 52
+
+
 def test_exposition_is_read_back_by_a_parser() -> None:
     families = {family.name for family in text_string_to_metric_families(Monitoring().exposition())}
     assert {row.name.removesuffix("_total") for row in monitoring.METRICS} <= families

@@ -6,6 +6,7 @@ escaped, a newline after compact text and none after indented text. Ten thousand
 pieces of bounded size, between which the event loop may do other work.
 """
 
+import asyncio
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -179,6 +180,18 @@ def members(items: Iterable[_Item], build: Callable[[_Item], msgspec.Struct], *,
             piece.clear()
     if piece:
         yield _go_escaped(bytes(piece))
+
+
+async def join(pieces: Iterable[bytes]) -> bytes:
+    """Return a body that is made piece by piece. Other work runs after each `PIECE_BYTES`, however small the pieces are."""
+    made, since_yield = [], 0
+    for piece in pieces:
+        made.append(piece)
+        since_yield += len(piece)
+        if since_yield >= PIECE_BYTES:
+            since_yield = 0
+            await asyncio.sleep(0)
+    return b"".join(made)
 
 
 def encode_status(error: errors.StatusError) -> bytes:

@@ -13,7 +13,7 @@ import gzip
 import logging
 import uuid
 from collections import Counter as Counts
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -217,7 +217,8 @@ class Handler:
         if route.kind == "document":
             return await self._answer_document(request, route)
         if route.kind == "monitoring":
-            return Reply(200, self.own_metrics.exposition().encode(), monitoring.CONTENT_TYPE)
+            exposition = await bodies.join(self.own_metrics.exposition_pieces())
+            return Reply(200, exposition, monitoring.CONTENT_TYPE)
         if route.kind == "debug" and self._autoscalers is not None:
             namespace, name = route.segments[-2:]
             status, document = self._autoscalers(namespace, name)
@@ -286,7 +287,7 @@ class Handler:
             external = await self._provider.external(question)
             times = {item.time for item in external.items}
             pieces, fresh_until = bodies.encode_external(version, external), external.fresh_until
-        body = await _join(pieces)
+        body = await bodies.join(pieces)
         await self._note_freshness(route.labels.group, times)
         return body, fresh_until
 
@@ -430,18 +431,6 @@ def _metrics_form(request: web.BaseRequest, route: Route, question: Question) ->
 def _fail(error: errors.StatusError, form: _Form) -> Reply:
     body = bodies.encode_status(error)
     return Reply(error.code, bodies.indent(body) if form.pretty else body)
-
-
-async def _join(pieces: Iterable[bytes]) -> bytes:
-    """Return a body that is made piece by piece. Other work runs after each `bodies.PIECE_BYTES`, however small the pieces."""
-    made, since_yield = [], 0
-    for piece in pieces:
-        made.append(piece)
-        since_yield += len(piece)
-        if since_yield >= bodies.PIECE_BYTES:
-            since_yield = 0
-            await asyncio.sleep(0)
-    return b"".join(made)
 
 
 async def _shape(body: bytes, form: _Form) -> Reply:

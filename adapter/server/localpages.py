@@ -10,7 +10,7 @@ from aiohttp import web
 
 from adapter import monitoring
 from adapter.controller import view
-from adapter.server import negotiation
+from adapter.server import bodies, negotiation
 from adapter.server.health import Health
 
 
@@ -54,9 +54,8 @@ class LocalPages:
         segments = tuple(request.path.split("/")[1:])
         match segments:
             case ("metrics",):
-                return web.Response(
-                    body=self._monitoring.exposition().encode(), headers={"Content-Type": monitoring.CONTENT_TYPE}
-                )
+                exposition = await bodies.join(self._monitoring.exposition_pieces())
+                return web.Response(body=exposition, headers={"Content-Type": monitoring.CONTENT_TYPE})
             case ("debug", "fastpath", "autoscalers", namespace, name) if namespace and name:
                 status, document = self._show(namespace, name)
                 return web.Response(status=status, body=view.encode(document), content_type=negotiation.JSON)

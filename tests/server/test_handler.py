@@ -15,7 +15,7 @@ from adapter import errors, monitoring
 from adapter.model import selectors
 from adapter.model.identity import AccessVerdict, User
 from adapter.model.metrics import CustomMetricInfo, CustomQuestion, ExternalQuestion, ExternalValue, GroupResource
-from adapter.server import handler, routing
+from adapter.server import bodies, handler, routing
 from adapter.server.api import CUSTOM_GROUP, EXTERNAL_GROUP, VERSIONS
 from adapter.server.handler import Limits
 from adapter.server.health import Check
@@ -415,7 +415,7 @@ async def test_other_work_has_a_turn_after_each_part_of_a_body(size: int) -> Non
             yield b"x" * size
 
     working = asyncio.create_task(other_work())
-    assert len(await handler._join(pieces())) == made.total()
+    assert len(await bodies.join(pieces())) == made.total()
     working.cancel()
     assert max(made.values()) < TURN + size
 
@@ -439,6 +439,27 @@ async def test_other_work_has_turns_while_many_series_are_encoded(served: Served
     body, _ = await served.handler._ask(route, question, "")
     working.cancel()
     assert turns >= len(body) // (2 * TURN) + 20_000 // 1000
+
+
+async def test_other_work_has_turns_while_many_series_are_exposed(served: Served) -> None:
+    """Metrics of each autoscaler are thousands of series; prometheus_client takes tens of milliseconds for them."""
+    for number in range(3_000):
+        served.monitoring.scaler_desired.labels("shop", f"web-{number}").set(number)
+    turns = 0
+
+    async def other_work() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    working = asyncio.create_task(other_work())
+    exposition = await bodies.join(served.monitoring.exposition_pieces())
+    working.cancel()
+    assert turns >= len(exposition) // (2 * TURN)
+    assert exposition.count(b"fastpath_scaler_desired_replicas{") == 3_000
+    answer = await served.get("/metrics")
+    assert answer.text.count("fastpath_scaler_desired_replicas{") == 3_000
 
 
 # -- compression ------------------------------------------------------------------------------------------------------
