@@ -44,6 +44,7 @@ ANONYMOUS_QUERY = 1024
 """Bytes of a raw query that an anonymous caller may send."""
 
 _LONGEST_TIMEOUT, _MOST_PARAMETERS, _MOST_SEGMENTS = 100, 1000, 100
+_LONGEST_PATH = 16 * 1024  # read before the caller is known; no name in Kubernetes has more than 253 characters
 _ESCAPE_CUT_SHORT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _TRUE_WORDS = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _LONGEST_WORD = 3 * len("false") + 1  # escaped; what is longer is none of the words that mean true or false
@@ -102,7 +103,6 @@ class Parameters(NamedTuple):
 
 _CALL_OPTIONS = frozenset({"pretty", "timeout", "watch"})
 _PARAMETERS = frozenset({"labelSelector", "metricLabelSelector", "includeObject", "watch", *listoptions.NAMES})
-_LONGEST_NAME = 3 * max(map(len, _PARAMETERS))  # each character may be written as an escape
 
 
 def split_target(target: str) -> tuple[str, str]:
@@ -129,9 +129,9 @@ def decode_segments(path: str) -> tuple[str, ...]:
 
     Raises BadRequestError for an escape that is none, for what is not UTF-8, and for segments that Kubernetes clients
     refuse to build: ``.``, ``..`` and those that hold a percent sign or NUL. One that holds a slash is no segment of a path
-    that we serve, nor has any such path so many segments: NotFoundError. Empty segments are left to `parse_metric_path`.
+    that we serve, nor is any such path so long: NotFoundError. Empty segments are left to `parse_metric_path`.
     """
-    if path.count("/") > _MOST_SEGMENTS:
+    if path.count("/") > _MOST_SEGMENTS or len(path) > _LONGEST_PATH:
         raise path_not_found()
     segments = tuple(_decode_segment(segment) for segment in path[1:].split("/"))
     if any(segment in {".", ".."} or "%" in segment or "\0" in segment for segment in segments):
@@ -322,13 +322,14 @@ def _timeout(text: str) -> float | None:
 
 
 def _first_values(query: str, names: Collection[str]) -> dict[str, str]:
-    """Return the first value of each of these parameters as it is written. The time that takes does not depend on the others."""
+    """Return the first value of each of these parameters as it is written. Other parameters are not decoded."""
     found: dict[str, str] = {}
+    longest = 3 * max(map(len, names))  # each character may be written as an escape
     for part in query.split("&"):
         key, _, value = part.partition("=")
-        if len(key) > _LONGEST_NAME:
+        if len(key) > longest:
             continue
-        name = _decode_form(key)
+        name = _decode_form(key) if "%" in key else key
         if name in names and name not in found and _is_kept(part):
             found[name] = value
     return found

@@ -354,6 +354,12 @@ def test_more_segments_than_anyone_needs() -> None:
         api.decode_segments("/a" * 101)
 
 
+def test_a_longer_path_than_anyone_needs() -> None:
+    assert api.decode_segments("/" + "a" * 16_383) == ("a" * 16_383,)
+    with pytest.raises(errors.NotFoundError):
+        api.decode_segments("/" + "%41" * 5_462)
+
+
 LARGE = [
     pytest.param(",".join(["a"] * 4002), id="requirements"),
     pytest.param("a in (" + ",".join(["b"] * 4000) + ")", id="values"),
