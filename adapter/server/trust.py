@@ -115,11 +115,14 @@ def load_certificates(pem: str) -> list[x509.Certificate]:
 
 
 def load_certificate(der: bytes) -> x509.Certificate:
-    """Return the certificate of an encoding. Raises ValueError for a broken one."""
+    """Return the certificate of an encoding. Raises ValueError for a broken one, also where only a name of it is broken."""
     try:
-        return x509.load_der_x509_certificate(der)
+        certificate = x509.load_der_x509_certificate(der)
     except x509.InvalidVersion as error:
         raise ValueError(str(error)) from error
+    for name in (certificate.subject, certificate.issuer):  # parsed only when they are asked for
+        name.public_bytes()
+    return certificate
 
 
 def _identity(authority: x509.Certificate) -> tuple[bytes, bytes] | None:

@@ -1,13 +1,15 @@
 """What is read of a connection's other end, and what is made of it."""
 
+import ssl
 from typing import Any
 
+import pytest
 from cryptography.hazmat.primitives import serialization
 
 from adapter.model.identity import User
 from adapter.server.peers import Peer, PeerJudge, read_peer
 from adapter.server.trust import Bundle, FrontProxy, Trust
-from tests.support.certificates import Identity, Signer
+from tests.support.certificates import Identity, Signer, patched
 from tests.support.clock import ShiftedClock
 
 ROOT = Signer("root")
@@ -97,3 +99,21 @@ def test_until_when_a_verdict_holds() -> None:
 
 def _split(chain: list[bytes]) -> tuple[bytes, list[bytes]]:
     return chain[0], chain[1:]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        pytest.param(b"\xa0\x03\x02\x01\x02", b"\xa0\x03\x02\x01\x05", id="version"),
+        pytest.param(b"leaf", b"le\xff\xfe", id="subject"),
+        pytest.param(b"between", b"betw\xff\xfen", id="issuer"),
+    ],
+)
+def test_a_certificate_that_cannot_be_read_in_part_is_not_believed(old: bytes, new: bytes) -> None:
+    """It is refused when it is shown, and nothing fails later."""
+    broken = ssl.PEM_cert_to_DER_cert(patched(LEAF.certificate, old, new))
+    peer = Peer(broken)
+    assert peer.shown
+    assert peer.certificate is None
+    verdict = PeerJudge().judge(peer, Trust(1, FrontProxy(Bundle(ROOT.pem)), Bundle(ROOT.pem)), NOW)
+    assert (verdict.is_proxy, verdict.user, verdict.failed) == (False, None, True)
