@@ -292,7 +292,7 @@ class Monitoring:
         return b"".join(self.exposition_pieces()).decode()
 
     def exposition_pieces(self) -> Iterator[bytes]:
-        """Yield the same in pieces of about a millisecond: with many autoscalers there are thousands of series."""
+        """Yield the same in pieces of about a millisecond: many autoscalers have thousands of series."""
         for family in _AsPublished(self.registry).collect():
             samples = family.samples
             for start in range(0, max(len(samples), 1), _SAMPLES_AT_ONCE):

@@ -215,7 +215,7 @@ class MetricsProvider(Protocol):
         ...
 
     def canonical_resource(self, resource: str) -> str | None:
-        """Return the ``plural.group`` of a resource that is spelled as in a path, None for one that is not known."""
+        """Return the ``plural.group`` of a resource that is spelled as in a path, None for one not known."""
         ...
 
     def custom_metrics(self) -> Sequence[CustomMetricInfo]:

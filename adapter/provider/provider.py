@@ -114,7 +114,7 @@ class Provider:
         return self._relister.registry.generation
 
     def canonical_resource(self, resource: str) -> str | None:
-        """Return the ``plural.group`` that a path means by singular, capitals or no group; None for what is not known."""
+        """Return the ``plural.group`` of a resource that is spelled as in a path, None for one not known."""
         name, _, group = resource.partition(".")
         try:
             found = self._resources.current().lookup(name, group or None)

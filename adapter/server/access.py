@@ -1,8 +1,8 @@
 """The gate before every answer: who asks, and may they.
 
-Joins `authentication` and `authorization` for one request, in this order: the caller is identified, then the access is
-authorized, then the rest of the query is read. The law: what is not refused and not open to all was allowed by
-an access review of exactly what is answered; where that cannot be known at once, `admit_now` says so and `admit` asks.
+Joins `authentication` and `authorization` for one request, in this order: the caller is identified, then the
+access is authorized, then the rest of the query is read. Whatever is not open to all is allowed by an access
+review of exactly what is answered. Where that cannot be known at once, `admit_now` says so and `admit` asks.
 """
 
 import asyncio
@@ -31,14 +31,14 @@ class Connection(Protocol):
 
 
 class Queue(NamedTuple):
-    """The callers among which one waits for its review: of one user, with unknown tokens from one address, or anonymous."""
+    """The callers that wait together: of one user, with unknown tokens from one address, or anonymous."""
 
     standing: Literal["named", "token", "anonymous"]
     of: str = ""
 
 
 class Pending(NamedTuple):
-    """A request that cannot be judged at once: who it comes from, None where a token has to be reviewed first."""
+    """A request that cannot be judged at once. `user` is None where a token has to be reviewed first."""
 
     user: User | None
     said: Said
@@ -56,7 +56,7 @@ class Access:
     def admit_now(self, request: web.BaseRequest, route: Route) -> User | Pending:
         """Return the caller if it may have what it asks for, else what to give to `admit`.
 
-        Raises BadRequestError, UnauthorizedError or ForbiddenError. The target of an unknown path is not authorized.
+        Raises BadRequestError, UnauthorizedError or ForbiddenError. An unknown path is not authorized.
         """
         user, said, known = self._authenticator.identify_now(request.raw_headers, _peer_of(request))
         if user is not None:
@@ -101,15 +101,15 @@ def _queue_of(user: User | None, known: str, request: web.BaseRequest) -> Queue:
 
 
 async def read_query(route: Route) -> Asked:
-    """Return what the query of a route asks, read in a thread where that takes long. Only for callers that are known."""
+    """Return what the query of a route asks, in a thread where reading takes long. For known callers only."""
     return route.read() if route.is_read else await asyncio.to_thread(route.read)
 
 
 def _wanted(request: web.BaseRequest, route: Route, user: User) -> Attributes | None:
     """Return what would be done; None where nothing will be, since the path itself is wrong.
 
-    Anyone is anonymous at will, so the selectors of an anonymous caller are not read for the review. It then asks for the
-    whole list, which is more.
+    Anyone is anonymous at will, so the selectors of an anonymous caller are not read for the review. It then
+    asks for the whole list, which is more.
     """
     wanted = route.bare_attributes if user is ANONYMOUS else route.attributes
     if wanted is None and route.error is None:  # there is nothing to authorize, so nothing is allowed
@@ -119,7 +119,8 @@ def _wanted(request: web.BaseRequest, route: Route, user: User) -> Attributes | 
 
 def _check_length(user: User, route: Route) -> User:
     if user is ANONYMOUS and len(route.query) > api.ANONYMOUS_QUERY:
-        raise errors.BadRequestError(f"the query is too long: limit without credentials is {api.ANONYMOUS_QUERY} bytes")
+        limit = f"limit without credentials is {api.ANONYMOUS_QUERY} bytes"
+        raise errors.BadRequestError(f"the query is too long: {limit}")
     return user
 
 

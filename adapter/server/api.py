@@ -44,7 +44,7 @@ ANONYMOUS_QUERY = 1024
 """Bytes of a raw query that an anonymous caller may send."""
 
 _LONGEST_TIMEOUT, _MOST_PARAMETERS, _MOST_SEGMENTS = 100, 1000, 100
-_LONGEST_PATH = 16 * 1024  # read before the caller is known; no name in Kubernetes has more than 253 characters
+_LONGEST_PATH = 16 * 1024  # read before the caller is known; no name in Kubernetes is nearly as long
 _ESCAPE_CUT_SHORT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _TRUE_WORDS = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _LONGEST_WORD = 3 * len("false") + 1  # escaped; what is longer is none of the words that mean true or false
@@ -81,7 +81,7 @@ class MetricPath(NamedTuple):
 
 
 class CallOptions(NamedTuple):
-    """The query parameters that matter before the caller is known, and for failures: of each, the first value.
+    """The query parameters that matter before the caller is known, and for failures: the first value of each.
 
     `pretty` is None when it was not given or empty; `timeout` is in seconds, None when not given or not positive.
     """
@@ -199,7 +199,7 @@ def _parse_resource_path(group: str, version: str, rest: Sequence[str]) -> Metri
 def read_call_options(query: str) -> CallOptions:
     """Read what a raw query says about the call itself, without decoding the rest of it.
 
-    kube-apiserver reads these before it authenticates. Raises BadRequestError for a `timeout` that is no Go duration.
+    kube-apiserver reads these before it authenticates. Raises BadRequestError for a bad `timeout`.
     """
     first = _first_values(query, _CALL_OPTIONS)
     pretty = _decode_form(first.get("pretty", "")[:_LONGEST_WORD])
@@ -322,7 +322,7 @@ def _timeout(text: str) -> float | None:
 
 
 def _first_values(query: str, names: Collection[str]) -> dict[str, str]:
-    """Return the first value of each of these parameters as it is written. Other parameters are not decoded."""
+    """Return the first value of each of these parameters as it is written. Others are not decoded."""
     found: dict[str, str] = {}
     longest = 3 * max(map(len, names))  # each character may be written as an escape
     for part in query.split("&"):

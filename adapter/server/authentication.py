@@ -33,7 +33,7 @@ _SAY_AGAIN = 60.0
 _NO_NAMES = HeaderNames((), (), (), ())
 
 _UNKNOWN = Lane("unknown tokens", 200)
-"""Anyone can make up tokens. Those that a review has accepted before are reviewed again beside them, not behind them."""
+"""Anyone can make up tokens. Tokens accepted before are reviewed again beside them, not behind them."""
 
 _KNOWN_TOKENS = 8192
 
@@ -49,7 +49,7 @@ class TokenReviewer(Protocol):
 class Identified(NamedTuple):
     """Whom a request comes from, None while a token review has to say so, and what its headers say.
 
-    `known` is the name of the user whose token it was in the last review of that token, "" where it has not been accepted.
+    `known` is the user's name from the last review of the token, "" where it has not been accepted.
     """
 
     user: User | None

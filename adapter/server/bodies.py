@@ -19,7 +19,7 @@ from adapter.model import quantity, selectors
 from adapter.model.metrics import CustomAnswer, CustomQuestion, ExternalAnswer, ExternalValue, MetricValue
 
 PIECE_BYTES = 16_384
-"""A piece of a list ends with the member that reaches this size. Encoding one takes a fraction of a millisecond."""
+"""A piece of a list ends with the member that reaches this size: a fraction of a millisecond's work."""
 
 _Item = TypeVar("_Item")
 
@@ -169,7 +169,7 @@ def encode_list(
 
 
 def members(items: Iterable[_Item], build: Callable[[_Item], msgspec.Struct], *, first: bool = True) -> Iterator[bytes]:
-    """Yield the members of a JSON list in pieces of `PIECE_BYTES`; members that are not the `first` begin with a comma."""
+    """Yield the members of a JSON list in pieces of `PIECE_BYTES`; a comma stands before unless `first`."""
     piece, separator = bytearray(), b"" if first else b","
     for item in items:
         piece += separator
@@ -183,7 +183,7 @@ def members(items: Iterable[_Item], build: Callable[[_Item], msgspec.Struct], *,
 
 
 async def join(pieces: Iterable[bytes]) -> bytes:
-    """Return a body that is made piece by piece. Other work runs after each `PIECE_BYTES`, however small the pieces are."""
+    """Return a body made in pieces. Other work runs after each `PIECE_BYTES`, however small the pieces."""
     made, since_yield = [], 0
     for piece in pieces:
         made.append(piece)

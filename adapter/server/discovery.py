@@ -5,8 +5,9 @@ A metric is a subresource of what it describes, an external metric a resource, a
 they are. Ten thousand metrics are a document of megabytes: each piece is a few milliseconds' work at most, and the caller lets the
 event loop do other things between two pieces.
 
-The owner of a pod chooses the names of its series, and with them the names of metrics. Every client of the cluster reads these
-documents, so they list a bounded number of metrics. The others are served all the same: an autoscaler asks by name.
+The owner of a pod chooses the names of its series, and with them the names of metrics. Every client of the
+cluster reads these documents, so they list a bounded number of metrics. The others are served all the same:
+an autoscaler asks by name.
 
 kube-aggregator reads these all the time, and what it cannot read or convert it publishes as stale for the whole cluster; hence
 two laws. Every served group-version is in every list, with a fixed entry where there is no metric. And all metrics of one parent
@@ -29,7 +30,7 @@ _EMPTY_EXTERNAL = "externalmetrics"
 
 
 MOST_LISTED = 20_000
-"""Metrics of one API that its documents list. A name counts for one more for each `_COUNTS_AS_ONE` characters of it."""
+"""Metrics of one API that its documents list. A long name counts for several: see `_COUNTS_AS_ONE`."""
 
 _COUNTS_AS_ONE = 100
 _STEP = 1_000
@@ -126,7 +127,7 @@ def listing(
 ) -> Generator[None, None, Listed]:
     """Return what the documents list of these metrics, in steps of about a millisecond.
 
-    Where there are too many custom metrics each parent has an equal share of the room; what one leaves is for the others.
+    Where there are too many custom metrics each parent has an equal share. What one leaves is for the others.
     """
     parents = yield from _group(custom)
     kept: list[Parent] = []
@@ -146,7 +147,7 @@ def listing(
 
 
 def _group(metrics: Iterable[CustomMetricInfo]) -> Generator[None, None, list[Parent]]:
-    """Return the metrics by the resource they describe, each sorted by name, with one scope each: namespaced wins."""
+    """Return the metrics by the resource they describe, sorted, with one scope each: namespaced wins."""
     found: dict[GroupResource, tuple[list[str], list[str]]] = {}
     for number, each in enumerate(metrics, 1):
         scopes = found.get(each.resource)

@@ -91,7 +91,7 @@ class Documents:
             return document
 
     async def _list(self) -> Listed:
-        """Return what the documents list now; say when that is not everything. Only while `_building` is held."""
+        """Return what the documents list now; log when that is not everything. `_building` is held."""
         generation = self._provider.generation
         if self._listed is not None and self._listed[0] == generation:
             return self._listed[1]

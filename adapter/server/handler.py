@@ -175,8 +175,9 @@ class Handler:
     ) -> Reply:
         """Answer once the API server has said that the caller may ask; review and answer share one deadline.
 
-        The callers that wait are bounded too, those for metrics apart from all others: so many of one user, so many with
-        unknown tokens from one address, and so many that are anonymous. None of them keeps out the rest.
+        The callers that wait are bounded too, those for metrics apart from all others: so many of one user,
+        so many with unknown tokens from one address, and so many that are anonymous. None of them keeps out
+        the rest.
         """
         waiting = (route.kind == "metrics", pending.queue)
         limit = self._limits.in_flight
@@ -191,7 +192,7 @@ class Handler:
             finally:
                 self._in_review[waiting] -= 1
                 if not self._in_review[waiting]:
-                    del self._in_review[waiting]  # queues are named after users and addresses: there is no end of them
+                    del self._in_review[waiting]  # users and addresses have no bound
             self._remember(target, route, user)
             return await self._answer(request, target, route)
 
@@ -292,7 +293,7 @@ class Handler:
         return body, fresh_until
 
     def _check_resource(self, route: Route, question: CustomQuestion) -> None:
-        """Refuse a resource that has become known, while it was asked for, under another name than was authorized."""
+        """Refuse a resource that became known, while it was asked for, under another name than authorized."""
         assert route.path is not None
         authorized = route.resource or route.path.resource
         if self._provider.canonical_resource(question.resource) not in {authorized, None}:
@@ -344,7 +345,7 @@ class Handler:
         return Reply(404, document.body, document.content_type)
 
     def _remember(self, target: str, route: Route, user: User) -> None:
-        """Keep a route for the next request, within a bound of memory: a selector weighs many times what its text does.
+        """Keep a route for the next request, within a bound of memory: a selector outweighs its text.
 
         Routes of anonymous callers are not kept: anyone could make them take the place of others.
         """

@@ -95,8 +95,8 @@ class ReviewCache(Generic[_Key, _Answer]):
     ) -> _Answer:
         """Return the answer of a review that is under way or starts now; raises what it raises. `keep` False keeps nothing.
 
-        Raises TooManyRequestsError instead of starting one more than each of the lanes allows. Reviews count, not the
-        callers that wait for them: a caller may leave while its review goes on.
+        Raises TooManyRequestsError instead of starting one more than each of the lanes allows. Reviews count,
+        not the callers that wait for them: a caller may leave while its review goes on.
         """
         self._misses.inc()
         task = self._under_way.get(key)
@@ -125,11 +125,11 @@ class ReviewCache(Generic[_Key, _Answer]):
         return answer
 
     def _end(self, key: _Key, lanes: Sequence[Lane], task: asyncio.Task[_Answer]) -> None:
-        """Forget a review that has ended, and retrieve its exception: all callers that waited for it may have gone."""
+        """Forget a review that has ended, and retrieve its exception: its callers may all have gone."""
         del self._under_way[key]
         for lane in lanes:
             self._in_lane[lane] -= 1
             if not self._in_lane[lane]:
-                del self._in_lane[lane]  # lanes are named after users and addresses: there is no end of them
+                del self._in_lane[lane]  # users and addresses have no bound
         if not task.cancelled():
             task.exception()

@@ -1,9 +1,9 @@
 """What a raw request target asks for: the kind of answer, its parts, and its labels in the self-metrics.
 
-A pure function of the target, the groups that are served and the names of resources. Finding a route reads the path and the
-few parameters about the call itself, and takes little time however long the query is. The rest of the query is read once the
-caller is known: anyone may send a target. What an authorizer is asked about is derived from the very values that the answer
-is made of.
+A pure function of the target, the groups that are served and the names of resources. Finding a route reads
+the path and the few parameters about the call itself, and takes little time however long the query is. The
+rest of the query is read once the caller is known: anyone may send a target. What an authorizer is asked
+about is derived from the very values that the answer is made of.
 """
 
 import functools
@@ -46,9 +46,10 @@ _NOTHING_ASKED = Asked(None)
 class Route:
     """What a target means. `path` is set for metrics, `document` for documents.
 
-    `error` is what the caller is told instead of an answer: the path itself is wrong, or its `timeout`. It is never raised,
-    since one object serves many requests. `resource` is the name under which the resource of a custom metric is authorized,
-    "" where it is not known (yet): a path may spell it in several ways. `asked` is there once the query has been read.
+    `error` is what the caller is told instead of an answer: the path itself is wrong, or its `timeout`. It
+    is never raised, since one object serves many requests. `resource` is the name under which the resource
+    of a custom metric is authorized, "" where it is not known (yet): a path may spell it in several ways.
+    `asked` is there once the query has been read.
     """
 
     kind: Literal["metrics", "document", "health", "monitoring", "debug", "unknown"]
@@ -79,7 +80,7 @@ class Route:
 
     @property
     def is_list(self) -> bool:
-        """Return whether objects or series are listed: then the selectors of the query are a part of `attributes`."""
+        """Return whether objects or series are listed: then `attributes` have the selectors of the query."""
         return self.path is not None and self.path.name is None and self.path.form in {"external", "resource"}
 
     def read(self) -> Asked:
@@ -100,7 +101,7 @@ class Route:
 
     @functools.cached_property
     def bare_attributes(self) -> Attributes | None:
-        """Return the same without selectors, which asks for more: for callers whose selectors are not read yet."""
+        """Return the same without selectors, which asks for more: for callers whose query is not read yet."""
         if self.path is None:
             return self.attributes
         return attributes.build_attributes(self._authorized_path(self.path), None, watch=self.options.watch)

@@ -31,11 +31,12 @@ _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110's token
 
 
 class Bundle:
-    """Authorities given together. Raises ValueError, with a sentence, for a text without a certificate or with a broken one.
+    """Authorities given together. Raises ValueError for a text without a certificate or with a broken one.
 
-    `cryptography` reads the parts of a certificate only when they are asked for. All that is needed later is read here, so
-    that a certificate cannot fail after the bundle is in force. An authority with a key that `cryptography` does not know is
-    kept and listed in `unsupported`: `verify` refuses every chain that leads to it.
+    `cryptography` reads the parts of a certificate only when they are asked for. All that is needed later is
+    read here, so that a certificate cannot fail after the bundle is in force. An authority with a key that
+    `cryptography` does not know is kept and listed in `unsupported`: `verify` refuses every chain that leads
+    to it.
     """
 
     def __init__(self, pem: str) -> None:
@@ -115,7 +116,7 @@ def load_certificates(pem: str) -> list[x509.Certificate]:
 
 
 def load_certificate(der: bytes) -> x509.Certificate:
-    """Return the certificate of an encoding. Raises ValueError for a broken one, also where only a name of it is broken."""
+    """Return the certificate of an encoding. Raises ValueError where it or a name in it is broken."""
     try:
         certificate = x509.load_der_x509_certificate(der)
     except x509.InvalidVersion as error:
@@ -126,7 +127,7 @@ def load_certificate(der: bytes) -> x509.Certificate:
 
 
 def _identity(authority: x509.Certificate) -> tuple[bytes, bytes] | None:
-    """Return name and key of an authority; None for a key of an unknown kind, with which no signature can be verified."""
+    """Return name and key of an authority; None for a key of an unknown kind, which verifies no signature."""
     try:
         key = authority.public_key()
     except UnsupportedAlgorithm:

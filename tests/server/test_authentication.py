@@ -86,7 +86,7 @@ class World:
             writer.transport.abort()
 
     async def flood(self, count: int) -> Answer:
-        """Send this many random tokens from one address, without waiting for their reviews; return the last answer."""
+        """Send random tokens from one address, without waiting for their reviews; return the last answer."""
         connection, metric = await self.connect(), "/apis/external.metrics.k8s.io/v1beta1/namespaces/n/m?timeout=1ns"
         for number in range(count):
             answer = await request(connection, {"Authorization": f"Bearer made-up-{number}"}, metric)
@@ -566,7 +566,7 @@ async def test_one_token_review_for_all_who_show_it_at_a_time(world: World) -> N
 
 
 async def test_a_good_token_does_not_wait_behind_made_up_ones(world: World) -> None:
-    """Once a token has been accepted, a flood of random tokens from the same address does not keep its next review out."""
+    """A flood of random tokens from the same address does not keep out the next review of an accepted one."""
     reviews = world.served.reviews
     reviews.tokens["secret-token"] = User("owner")
     assert (await world.get(None, TOKEN)).status == 200

@@ -399,7 +399,7 @@ async def test_routes_are_kept_for_callers_with_a_name_only(served: Served) -> N
 
 @pytest.mark.parametrize("size", [1, 100, 5_000, 16_383, 40_000], ids=str)
 async def test_other_work_has_a_turn_after_each_part_of_a_body(size: int) -> None:
-    """Whatever the size of its pieces, a body is never made further than a limit without a turn for other work."""
+    """Whatever the size of its pieces: a limit of bytes without a turn for other work."""
     turn = 0
     made: Counter[int] = Counter()
 
@@ -442,7 +442,7 @@ async def test_other_work_has_turns_while_many_series_are_encoded(served: Served
 
 
 async def test_other_work_has_turns_while_many_series_are_exposed(served: Served) -> None:
-    """Metrics of each autoscaler are thousands of series; prometheus_client takes tens of milliseconds for them."""
+    """Many autoscalers have thousands of series, which take tens of milliseconds to write."""
     for number in range(3_000):
         served.monitoring.scaler_desired.labels("shop", f"web-{number}").set(number)
     turns = 0

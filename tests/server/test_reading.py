@@ -1,4 +1,4 @@
-"""When the query of a request is read: not before its caller is known, and not for more than the caller may send."""
+"""When the query of a request is read: not before its caller is known, and within what the caller may send."""
 
 import threading
 from collections.abc import Iterator
@@ -92,7 +92,7 @@ async def test_no_selector_is_read_that_the_review_does_not_name(served: Served,
 
 
 @EACH_FORM
-async def test_who_may_not_ask_is_told_that_before_what_is_wrong_with_the_query(served: Served, target: str) -> None:
+async def test_a_forbidden_request_is_refused_before_its_query_is_read(served: Served, target: str) -> None:
     deny(served)
     for query in ("labelSelector=)", "limit=x", "fieldSelector=x", f"labelSelector={'a' * 40_000}"):
         assert (await served.get(f"{target}?{query}", headers=MADE_UP)).status == 401
@@ -126,7 +126,7 @@ async def test_what_an_anonymous_caller_may_send_is_much_less(served: Served) ->
 
 
 async def test_a_bad_timeout_is_said_before_all_else(served: Served) -> None:
-    """As kube-apiserver does, which reads it before it authenticates; but credentials that are no good come first here."""
+    """kube-apiserver reads it before it authenticates. Credentials that are no good come first here."""
     deny(served)
     assert (await served.get(f"{PODS}?timeout=x")).status == 400
     assert (await served.get(f"{PODS}?timeout=x", headers=BOB)).status == 400
@@ -163,7 +163,7 @@ async def test_a_kept_route_is_not_read_again(served: Served) -> None:
     "written", ["deployments", "Deployments", "deployment", "deployments.", "Deployment.apps", "deployments.app"]
 )
 async def test_the_resource_that_is_served_is_authorized(served: Served, written: str) -> None:
-    """A path may spell a resource in several ways, as upstream's REST mapper reads it; a review names the one that is meant."""
+    """A path may spell a resource in several ways. The review names the one that is served."""
     served.provider.canonical |= dict.fromkeys((written, written.removesuffix(".")), "deployments.apps")
     assert (await served.get(f"{CUSTOM}/{written}/web/m", headers=BOB)).status == 200
     assert served.reviews.specs[-1]["resourceAttributes"]["resource"] == "deployments.apps"

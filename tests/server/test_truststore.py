@@ -170,7 +170,7 @@ def test_one_authority_for_both_purposes_is_said_beside_one_with_an_unknown_key(
 def test_no_certificate_makes_reading_fail_otherwise_than_by_a_fault(
     faults: FaultLog, read: str, old: bytes, new: bytes
 ) -> None:
-    """Whatever is wrong with a certificate, it is said, and the last good authorities stay where it cannot be used."""
+    """Whatever is wrong with a certificate, it is reported, and the last good authorities stay."""
     store = TrustStore(faults, clients_file=read == "file")
     odd = patched(CLIENTS.certificate, old, new)
     if read == "file":

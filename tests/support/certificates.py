@@ -32,7 +32,7 @@ AwICBDAKBggqhkjOPQQDAgMwADAtAhUA5W+B+ZNOVpeKvNvt/STjI6TmvXECFATT
 FznO1CpvFT8ueMVboPWfSLa8
 -----END CERTIFICATE-----
 """
-"""An authority called ``unusual-ca`` on the curve secp160r1, which OpenSSL knows and `cryptography` does not; good until 2126."""
+"""An authority called ``unusual-ca`` on secp160r1, which `cryptography` does not know; good until 2126."""
 
 _numbers = itertools.count(1)
 
@@ -42,7 +42,7 @@ def pem(*certificates: x509.Certificate) -> str:
 
 
 def patched(certificate: x509.Certificate, old: bytes, new: bytes) -> str:
-    """Return the PEM of a certificate in which `old` is replaced by `new`, of the same length. Its signature is broken then."""
+    """Return the PEM of a certificate in which `old` is replaced by `new`. Its signature is broken then."""
     der = certificate.public_bytes(serialization.Encoding.DER)
     assert old in der
     assert len(old) == len(new)
