@@ -123,6 +123,7 @@ async def run(
             await _open_local_pages(options, health, monitoring, scaler, stack)
         work = {
             **_common_work(base, served.provider, rules),
+            "serving certificate": certificate.follow(faults),
             "object cache": served.objects.run(),
             "running pods": served.running.run(),
             **{f"trust {number}": source.run() for number, source in enumerate(gate.sources)},

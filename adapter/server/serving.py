@@ -86,7 +86,6 @@ class MetricsServer:
             max_field_size=MAX_LINE,
         )
         self._listener: asyncio.Server | None = None
-        self._follower: asyncio.Task[None] | None = None
 
     @property
     def listening(self) -> bool:
@@ -107,23 +106,19 @@ class MetricsServer:
             reuse_address=self._share_address or None,
         )
         self.port = self._listener.sockets[0].getsockname()[1]
-        self._follower = asyncio.create_task(self._certificate.follow(), name="serving certificate")
         log.info("serving", extra=monitoring.facts(host=self._host, port=self.port))
 
     async def stop(self) -> None:
         """End in order; takes the shutdown delay and at most the drain timeout."""
         self._shutdown.begun = True
         self._handler.stopping = True
-        if self._listener is None or self._follower is None:
+        if self._listener is None:
             return
-        listener, follower, self._follower = self._listener, self._follower, None
+        listener = self._listener
         log.info("shutting down", extra=monitoring.facts(delay=self._shutdown_delay))
         await asyncio.sleep(self._shutdown_delay)
         await _accept_who_waits(listener)
         listener.close()
-        follower.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await follower
         await self._drain()
         self._listener = None
 

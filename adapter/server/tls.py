@@ -126,12 +126,25 @@ class ServingCertificate:
             found = monitoring.facts(certificate=self._pair.certificate, error=str(error))
             log.warning("OpenSSL does not take the authorities of client certificates: theirs are refused", extra=found)
 
-    async def follow(self, period: float = RELOAD_PERIOD) -> None:
-        """Look at the files for ever; ends by cancellation."""
+    async def follow(self, faults: monitoring.FaultLog, period: float = RELOAD_PERIOD) -> None:
+        """Look at the files for ever; ends by cancellation.
+
+        An error that `reload_if_changed` does not expect is a fault, and the next look tries again: the same file reaches all
+        replicas at once, so ending the process would end all of them while the certificate in force is still good.
+        """
         while True:
             await asyncio.sleep(period)
             for certificate in (self, *dict.fromkeys(self._named.values())):
-                certificate.reload_if_changed()
+                subject = str(certificate._pair.certificate)  # noqa: SLF001 - one of our own kind
+                try:
+                    certificate.reload_if_changed()
+                except Exception as error:  # noqa: BLE001 - see above
+                    text = f"{type(error).__name__}: {error}"
+                    faults.met(
+                        "serving-certificate", "the serving certificate cannot be followed", text, subject=subject
+                    )
+                else:
+                    faults.ended("serving-certificate", subject=subject)
 
     def _switch(self, connection: ssl.SSLObject | ssl.SSLSocket, name: str | None, _first: ssl.SSLContext) -> None:
         chosen = self

@@ -15,7 +15,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
 from adapter import errors
+from adapter.monitoring import FaultLog, Monitoring
 from adapter.server import tls
+from tests.support import waiting
 from tests.support.clock import FakeClock
 from tests.support.tls import Authority
 
@@ -260,12 +262,43 @@ def test_files_that_change_while_they_are_read_are_read_again(changing: tls.Pair
 
 async def test_follow(changing: tls.Pair, authority: Authority) -> None:
     serving = tls.ServingCertificate(changing)
-    following = asyncio.create_task(serving.follow(period=0.005))
+    following = asyncio.create_task(serving.follow(FaultLog(Monitoring(), FakeClock()), period=0.005))
     fresh = authority.issue()
     point(changing.certificate, fresh.certificate)
     point(changing.key, fresh.key)
     while shown(serving.context) != leaf(changing).serial_number:  # noqa: ASYNC110 - files make no events
         await asyncio.sleep(0.005)
+    following.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await following
+
+
+async def test_an_unexpected_error_does_not_end_following(
+    changing: tls.Pair, authority: Authority, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The process goes on with the pair it has, says so, and takes the next good pair."""
+    broken = True
+
+    def build(pair: tls.Pair) -> ssl.SSLContext:
+        if broken and leaf(pair).serial_number != first:
+            raise RuntimeError("a kind of key that is not known")
+        return tls.build_context(pair)
+
+    first = leaf(changing).serial_number
+    own_metrics = Monitoring()
+    serving = tls.ServingCertificate(changing, build)
+    following = asyncio.create_task(serving.follow(FaultLog(own_metrics, FakeClock()), period=0.005))
+    fresh = authority.issue()
+    point(changing.certificate, fresh.certificate)
+    point(changing.key, fresh.key)
+    active = 'fastpath_faults_active{fault="serving-certificate"} %s'
+    await waiting.until(lambda: following.done() or active % "1.0" in own_metrics.exposition())
+    assert not following.done()
+    assert shown(serving.context) == first
+    assert "the serving certificate cannot be followed" in [record.message for record in caplog.records]
+    broken = False
+    await waiting.until(lambda: active % "0.0" in own_metrics.exposition())
+    assert shown(serving.context) == leaf(changing).serial_number
     following.cancel()
     with pytest.raises(asyncio.CancelledError):
         await following
