@@ -131,7 +131,7 @@ async def run(
             **({} if scaler is None else {"scrapes": base.scraped.run()}),
             **({} if floors is None else floors.tasks),
         }
-        await _run_until(stop, work, scaler, started=lambda: started(server), close=server.stop)
+        await _run_until(stop, work, scaler, shutdown, started=lambda: started(server), close=server.stop)
 
 
 async def run_scaler(
@@ -163,7 +163,7 @@ async def run_scaler(
         health = Health(readyz=[shutdown.check, Check("caches-synced", scaler.find_unsynced)])
         pages = await _open_local_pages(options, health, monitoring, scaler, stack)
         work = {**_common_work(base, provider, rules), "scrapes": base.scraped.run()}
-        await _run_until(stop, work, scaler, started=lambda: started(pages), close=pages.stop)
+        await _run_until(stop, work, scaler, shutdown, started=lambda: started(pages), close=pages.stop)
 
 
 _Work = Coroutine[Any, Any, None]
@@ -184,18 +184,26 @@ async def _run_until(
     stop: asyncio.Event,
     work: Mapping[str, _Work],
     scaler: Scaler | None,
+    shutdown: Shutdown,
     *,
     started: Callable[[], None],
     close: Callable[[], Awaitable[None]],
 ) -> None:
-    """Run all tasks until `stop` is set, or one of them fails; then end in order: the scaler, what `close` ends, the rest."""
+    """Run all tasks until `stop` is set, or one of them fails.
+
+    Then end in order: readiness, the scaler, the listener that `close` ends, the rest. Readiness does not wait for the
+    scaler, which may take seconds to release its lease: endpoints are removed meanwhile.
+    """
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(coroutine, name=name) for name, coroutine in work.items()]
             scaling = None if scaler is None else group.create_task(_scale(scaler), name="scaler")
             started()
             await stop.wait()
-            if scaling is not None:  # first of all: somebody else can scale while the last requests are answered
+            shutdown.begin()
+            if (
+                scaling is not None
+            ):  # before the listener: another replica can scale while the last requests are answered
                 scaling.cancel()
                 await asyncio.wait([scaling])
             await close()

@@ -38,8 +38,23 @@ class Shutdown:
     """Whether the process is asked to end: the readiness check that fails first."""
 
     def __init__(self) -> None:
-        self.begun = False
-        self.check = Check("shutdown", lambda: "process is shutting down" if self.begun else None)
+        self._begun: float | None = None
+        self.check = Check("shutdown", lambda: None if self._begun is None else "process is shutting down")
+
+    @property
+    def begun(self) -> bool:
+        """Whether the end has begun."""
+        return self._begun is not None
+
+    def begin(self) -> None:
+        """Fail the check from now on."""
+        if self._begun is None:
+            self._begun = asyncio.get_running_loop().time()
+
+    def remaining(self, delay: float) -> float:
+        """Return the seconds until the end has lasted for `delay`."""
+        elapsed = 0.0 if self._begun is None else asyncio.get_running_loop().time() - self._begun
+        return max(0.0, delay - elapsed)
 
 
 class MetricsServer:
@@ -109,14 +124,15 @@ class MetricsServer:
         log.info("serving", extra=monitoring.facts(host=self._host, port=self.port))
 
     async def stop(self) -> None:
-        """End in order; takes the shutdown delay and at most the drain timeout."""
-        self._shutdown.begun = True
+        """End in order; takes what is left of the shutdown delay, and at most the drain timeout."""
+        self._shutdown.begin()
         self._handler.stopping = True
         if self._listener is None:
             return
         listener = self._listener
-        log.info("shutting down", extra=monitoring.facts(delay=self._shutdown_delay))
-        await asyncio.sleep(self._shutdown_delay)
+        delay = self._shutdown.remaining(self._shutdown_delay)
+        log.info("shutting down", extra=monitoring.facts(delay=round(delay, 3)))
+        await asyncio.sleep(delay)
         await _accept_who_waits(listener)
         listener.close()
         await self._drain()

@@ -38,9 +38,10 @@ resourceRules:
 class Running:
     """A scaler at work."""
 
-    def __init__(self, session: aiohttp.ClientSession, port: int) -> None:
+    def __init__(self, session: aiohttp.ClientSession, port: int, stop: asyncio.Event) -> None:
         self.session = session
         self.port = port
+        self.stop = stop
 
     async def get(self, path: str) -> tuple[int, Any]:
         async with self.session.get(f"http://127.0.0.1:{self.port}{path}") as response:
@@ -87,7 +88,7 @@ async def scaler(tmp_path: Path, world: World, *arguments: str, rules: str = SCR
         if run.done():
             await run  # says why it did not start
         async with aiohttp.ClientSession() as session:
-            yield Running(session, listening.result().port)
+            yield Running(session, listening.result().port, stop)
     finally:
         stop.set()
         await asyncio.gather(run, return_exceptions=True)
@@ -191,3 +192,20 @@ async def test_cpu_of_running_pods_by_rules_of_ours(tmp_path: Path, world: World
         await happens(lambda: world.conditions().get("ScalingActive", ("", ""))[0] == "False")
         condition = next(each for each in world.status()["conditions"] if each["type"] == "ScalingActive")
         assert condition["reason"] == "FailedGetResourceMetric"
+
+
+async def test_readiness_does_not_wait_for_the_lease(tmp_path: Path, world: World) -> None:
+    """A slow API server delays the end of the scaler; the process is not ready from the beginning of that."""
+    folder = tmp_path / "autoscalers"
+    write(folder, autoscaler(metrics=[QUEUE]))
+    world.queue = 60.0
+    async with scaler(tmp_path, world, f"--autoscalers={folder}") as running:
+        await happens(lambda: world.replicas() == 6)
+        assert (await running.get("/readyz"))[0] == 200
+        world.cluster.delay(3.0, "*", "leases")
+        running.stop.set()
+        async with asyncio.timeout(30):
+            while (await running.get("/readyz"))[0] == 200:  # noqa: ASYNC110 - another page announces nothing
+                await asyncio.sleep(0.05)
+        status, text = await running.get("/readyz?verbose")
+        assert (status, "[-]shutdown failed" in text) == (500, True)

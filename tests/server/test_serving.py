@@ -126,6 +126,19 @@ async def test_orderly_end(serve: ServerFactory) -> None:
     assert not served.server.listening
 
 
+async def test_the_delay_counts_from_the_beginning_of_the_end(serve: ServerFactory) -> None:
+    """Time that the scaler took to end is time in which endpoints were removed."""
+    served = await serve(shutdown_delay=1000.0)
+    shutdown = served.server._shutdown
+    shutdown.begin()
+    assert shutdown._begun is not None
+    shutdown._begun -= 1000.0
+    shutdown.begin()
+    async with asyncio.timeout(1):
+        await served.server.stop()
+    assert not served.server.listening
+
+
 async def test_a_request_that_never_ends_does_not_stop_the_end(serve: ServerFactory) -> None:
     served = await serve(drain_timeout=0.05)
     waiting = asyncio.Event()
