@@ -111,11 +111,11 @@ async def run(
             ),
             certificate,
             shutdown,
+            judge=gate.access.judge,
             host=options.bind_address,
             port=options.secure_port,
             shutdown_delay=options.shutdown_delay,
             share_port=options.permit_port_sharing,
-            share_address=options.permit_address_sharing,
         )
         await server.start()
         stack.push_async_callback(server.stop)

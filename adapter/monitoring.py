@@ -69,7 +69,10 @@ METRICS: tuple[Metric, ...] = (
     Metric("inflight", "gauge", "apiserver_current_inflight_requests", "Requests being answered now.", ("request_kind",), values=(("readOnly", "mutating"),)),
     Metric("too_many", "counter", "fastpath_requests_refused_total", "Requests answered with 429, by what there was too much of: questions under way, callers who wait for a review, reviews under way, questions that wait for Prometheus.", ("limit",), values=(("questions", "callers", "reviews", "queries"),)),
     Metric("connections", "gauge", "fastpath_connections", "Connections of callers that are open."),
-    Metric("connections_cut", "counter", "fastpath_connections_cut_total", "Connections of callers that were ended: too many of them, a request that did not come or become whole in time, one with more headers than allowed, an answer that was not taken.", ("reason",), values=(("flood", "silence", "headers", "unread"),)),
+    Metric("connections_cut", "counter", "fastpath_connections_cut_total", "Connections of clients that were ended, by reason: too many connections (flood), no whole request in time (silence), a request with larger headers than allowed (headers), more memory for requests of all connections than allowed (memory), an answer that was not taken (unread), a TLS handshake that took too long or gave way to another (handshake).", ("reason",), values=(("flood", "silence", "headers", "memory", "unread", "handshake"),)),
+    Metric("handshakes", "gauge", "fastpath_connection_handshakes", "Connections of clients in their TLS handshake."),
+    Metric("head_bytes", "gauge", "fastpath_request_head_bytes", "Estimated memory for the heads of requests, from their first byte until they are answered."),
+    Metric("requests_waiting", "gauge", "fastpath_requests_waiting", "Requests of clients without a client certificate that wait for their turn."),
     Metric("access_log_dropped", "counter", "fastpath_access_log_dropped_total", "Lines of the access log that were not written: the log's reader does not keep up, or writing fails."),
     Metric("freshness", "histogram", "metrics_apiserver_metric_freshness_seconds", "Age of the values served, from their timestamp to the answer.", ("group",), _FRESHNESS_BUCKETS),
     Metric("answers", "counter", "fastpath_answers_total", "Questions answered, by where the answer came from: a query of its own, one already in flight, an answer kept, a sweep, or the last answer while Prometheus fails.", ("source",), values=(("query", "joined", "cache", "sweep", "stale"),)),
@@ -187,6 +190,9 @@ class Monitoring:
     too_many: Counter
     connections: Gauge
     connections_cut: Counter
+    handshakes: Gauge
+    head_bytes: Gauge
+    requests_waiting: Gauge
     access_log_dropped: Counter
     freshness: Histogram
     answers: Counter

@@ -36,8 +36,11 @@ from adapter.server import (
     authorization,
     callers,
     connections,
+    connectionserver,
     discovery,
     handler,
+    heads,
+    listener,
     reviewcache,
     serving,
 )
@@ -48,9 +51,33 @@ MIB = 1024 * 1024
 RATE = Options().prometheus_max_queries_per_second
 
 NUMBERS = {
-    "800 open at a time": connections.MOST_CONNECTIONS,
-    "32 s for the head": connections.HEAD_SECONDS,
-    "64 KiB a line, 4,096 lines, 1 MiB together": (serving.MAX_LINE // 1024, serving.MAX_HEADERS, connections.MOST_HEAD_BYTES // MIB),
+    "800 open at a time, 200 of them without a believed certificate; 384 KiB each": (
+        connectionserver.MOST_CONNECTIONS, connectionserver.MOST_UNCERTIFIED, connections.CONNECTION_BYTES // 1024,
+    ),
+    "128 at a time, 10 s each; 320 KiB each": (
+        listener.MOST_HANDSHAKES, listener.HANDSHAKE_SECONDS, listener.HANDSHAKE_BYTES // 1024,
+    ),
+    "8 s for the head, with a believed certificate 32 s": (heads.UNCERTIFIED.seconds, heads.CERTIFIED.seconds),
+    "24 KiB a line, 100 lines, 32 KiB together": (
+        heads.UNCERTIFIED.line // 1024, heads.UNCERTIFIED.headers, heads.UNCERTIFIED.total // 1024,
+    ),
+    "64 KiB a line, 4,096 lines, 1 MiB together": (
+        heads.CERTIFIED.line // 1024, heads.CERTIFIED.headers, heads.CERTIFIED.total // MIB,
+    ),
+    "64 MiB in memory, where each byte counts 5 and each line 256; up to 16 KiB": (
+        heads.HEADS_BYTES // MIB, heads.BYTE_WEIGHT, heads.HEADER_WEIGHT, heads.SMALL_HEADS // 1024,
+    ),
+    "8 begin in one turn": connectionserver.REQUESTS_PER_TURN,
+    "Of the others 8 begin in each turn": connectionserver.REQUESTS_PER_TURN,
+    "where all 800 have one": connectionserver.MOST_CONNECTIONS,
+    "2 are parsed ahead, with a believed certificate 32": (heads.UNCERTIFIED.queued, heads.CERTIFIED.queued),
+    "take 179 MiB at most": serving.UNCERTIFIED_BYTES // MIB,
+    "64 MiB for heads, 75 MiB for connections and 40 MiB for": (
+        heads.HEADS_BYTES // MIB,
+        connectionserver.MOST_UNCERTIFIED * connections.CONNECTION_BYTES // MIB,
+        listener.MOST_HANDSHAKES * listener.HANDSHAKE_BYTES // MIB,
+    ),
+    "600 connections with one": connectionserver.MOST_CONNECTIONS - connectionserver.MOST_UNCERTIFIED,
     "8 KiB announced": Limits().request_body_bytes // 1024,
     "60 s without progress while more than one waits, else 120 s": (connections.UNREAD_SECONDS, connections.KEEPALIVE),
     "32 KiB, 4,000 commas": (api.LONGEST_SELECTOR // 1024, api.MOST_SYMBOLS),

@@ -317,7 +317,7 @@ def _used() -> Iterator[Flag]:
         "permit-address-sharing",
         Kind.BOOL,
         "false",
-        "Take the port while old connections linger (SO_REUSEADDR).",
+        "Take the port while old connections linger (SO_REUSEADDR). It is always set, as by Go.",
         SERVING,
         "permit_address_sharing",
     )

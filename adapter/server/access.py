@@ -17,7 +17,7 @@ from adapter.server.attributes import Attributes
 from adapter.server.authentication import Authenticator
 from adapter.server.authorization import Authorizer
 from adapter.server.callers import Said
-from adapter.server.peers import Peer, read_peer
+from adapter.server.peers import Peer, Verdict, read_peer
 from adapter.server.routing import Asked, Route
 
 CALLER = web.RequestKey("caller", User)
@@ -78,6 +78,10 @@ class Access:
         if wanted is not None and not self._check(user, wanted, said):
             await self._authorizer.check(user, wanted)
         return _check_length(user, route)
+
+    def judge(self, peer: Peer) -> Verdict:
+        """Return what the certificate that a peer showed makes of it now; the peer keeps that as its verdict."""
+        return self._authenticator.judge(peer)
 
     async def close(self) -> None:
         """End the reviews under way."""

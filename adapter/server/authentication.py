@@ -147,6 +147,10 @@ class Authenticator:
         self._succeeded.inc()
         return owner.user
 
+    def judge(self, peer: Peer) -> Verdict:
+        """Return what the certificate that a peer showed makes of it now; the peer keeps that as its verdict."""
+        return self._verdict_on(peer, self._store.current)
+
     async def close(self) -> None:
         """End the reviews under way."""
         await self._tokens.close()

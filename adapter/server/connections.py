@@ -1,66 +1,71 @@
-"""Connections of the HTTPS server: what one is allowed to take its time with, how many there are, and when one may end.
+"""One connection of the HTTPS server: what it may send, how long it may take, and when it may end.
 
-Not here: the listener and the order of the end (`serving`), what is answered (`handler`). The law: who is silent, slow, or
-comes in numbers keeps out nobody else, and no connection ends over a request that has arrived.
+The limits depend on the client certificate, which is judged when the handshake is done and again for each
+request.
 """
 
 import asyncio
 import logging
-import select
-import weakref
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
 
+import prometheus_client
 from aiohttp import web
-from prometheus_client import Counter
+from aiohttp.http import HttpRequestParser
 
 from adapter import monitoring
+from adapter.server import heads, listener, peers
+from adapter.server.heads import HeadAccount, HeadBudget, HeadLimits
 from adapter.server.peers import Peer
 
 log = logging.getLogger(__name__)
 
 KEEPALIVE = 120.0
-"""Seconds an idle connection lives: longer than the 90 s after which kube-apiserver drops its own, so that we never
-close one it is about to use."""
+"""Seconds an idle connection lives: longer than the 90 s after which kube-apiserver drops its own, so that we
+never close one it is about to use."""
 
-HEAD_SECONDS = 32.0
-"""Within this time a new connection has to send its first request, and one that was begun has to be whole; Go's limit."""
-
-MOST_CONNECTIONS = 800
-"""Connections at a time: below the 1024 files that a process may open where nobody has asked for more."""
-
-MOST_HEAD_BYTES = 1024 * 1024
-"""Bytes of a request's line and headers together; Go's limit."""
+CONNECTION_BYTES = 384 * 1024
+"""Memory of one connection at most, beside its heads and one answer: TLS state, and the buffers of the TLS
+layer and of the system. An idle one takes 52 KiB."""
 
 UNREAD_SECONDS = 60.0
-"""Who takes nothing of its answers for so long, while more of them wait to be sent, is given up: they stand in memory meanwhile. One
-answer alone waits in the transport for as long as idle connections live."""
+"""A client that takes nothing of its answers for so long, while more of them wait to be sent, is
+disconnected."""
 
+_READ_BUFFER = 16 * 1024  # bytes that the TLS layer reads ahead while the connection is not read
+_WRITE_BUFFER = 64 * 1024  # bytes of answers not sent yet, beyond which no further request is answered
+_BODY_BUFFER = 8 * 1024  # bytes of a body, which is never read, before the connection is not read any more
 _FIRST_REQUEST = 1.0
-"""Seconds for which, at the end, a connection that was just accepted is left to send what it came for."""
+"""Seconds for which, at the end, a connection that was just accepted is left to send its first request."""
 
 _BARE_HEADERS = {"Connection": "close", "Server": "fastpath", "X-Content-Type-Options": "nosniff"}
 
 
-class ClientConnection(web.RequestHandler):
-    """A connection that remembers its peer, and whose malformed requests get Go's bare text.
+class BodyError(Exception):
+    """A body of a request broke off or is malformed."""
 
-    Their details are nobody's business and no error of ours; nor are they logged, for a line that cannot be read may be the
-    one with somebody's token.
+
+class ClientConnection(web.RequestHandler):
+    """A connection that knows its peer, and whose malformed requests get Go's bare text.
+
+    Malformed requests are not logged: such a line may hold a token.
     """
 
     __slots__ = (
         "__weakref__",
+        "_budget",
         "_cuts",
-        "_head_begun",
-        "_head_bytes",
         "_head_deadline",
         "_head_seconds",
         "_heads_read",
+        "_judge",
+        "_limits",
         "_opened",
         "_unread_deadline",
         "_unread_seconds",
+        "address",
+        "heads",
         "peer",
     )
 
@@ -69,20 +74,25 @@ class ClientConnection(web.RequestHandler):
         manager: web.Server,
         *,
         loop: asyncio.AbstractEventLoop,
-        cuts: Counter,
-        head_seconds: float,
+        cuts: prometheus_client.Counter,
+        budget: HeadBudget,
+        judge: Callable[[Peer], object],
+        head_seconds: float | None,
         unread_seconds: float,
         **settings: Any,
     ) -> None:
         super().__init__(manager, loop=loop, **settings)
         self._cuts = cuts
-        self._head_bytes = 0
+        self._budget = budget
+        self._judge = judge
         self._unread_seconds = unread_seconds
         self._unread_deadline: asyncio.TimerHandle | None = None
         self.peer: Peer | None = None
+        self.address = ""
+        self.heads = HeadAccount()
+        self._limits = heads.UNCERTIFIED
         self._opened = loop.time()
         self._heads_read = 0
-        self._head_begun = False
         self._head_seconds = head_seconds
         self._head_deadline: asyncio.TimerHandle | None = None
 
@@ -98,41 +108,70 @@ class ClientConnection(web.RequestHandler):
 
     @property
     def is_new(self) -> bool:
-        """Whether it was accepted so lately that what it came for may be on its way still."""
+        """Whether it was accepted so lately that its first request may still be on its way."""
         return self._request_count == 0 and self._loop.time() - self._opened < _FIRST_REQUEST
 
     @property
     def may_end(self) -> bool:
-        """Whether nothing is lost by ending it: it has had the time to ask something, and nothing has arrived since."""
-        return self.waits and not self.is_new and not self._head_begun and not self._has_arrived()
+        """Whether nothing is lost by ending it: it had time to send a request, and nothing has arrived since."""
+        return self.waits and not self.is_new and not self.heads.unfinished and not self._has_arrived()
 
     @property
     def is_certified(self) -> bool:
-        """Whether a request over it came with a certificate that was believed."""
+        """Whether its certificate was believed when last judged: at the handshake, and for each request."""
         verdict = self.peer.verdict if self.peer is not None else None
         return verdict is not None and (verdict.is_proxy or verdict.user is not None)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take the connection, and expect a request."""
+        """Take the connection, with the limits that its certificate deserves, and expect a request."""
+        peername = transport.get_extra_info("peername")
+        self.address = listener.group_address(peername[0]) if peername else ""
+        secured = transport.get_extra_info("ssl_object")
+        if secured is not None:
+            self.peer = peers.read_peer(secured)
+            if self.peer.shown:
+                self._judge(self.peer)
+            transport.set_read_buffer_limits(high=_READ_BUFFER)  # type: ignore[attr-defined]  # of TLS transports
+            transport.set_write_buffer_limits(high=_WRITE_BUFFER)  # type: ignore[attr-defined]  # of all transports
+        self._use_limits(heads.CERTIFIED if self.is_certified else heads.UNCERTIFIED)
         super().connection_made(transport)
         self._expect_head()
 
     def data_received(self, data: bytes) -> None:
         """Read, and see to it that a request that was begun becomes whole."""
-        super().data_received(data)
-        if self._request_count != self._heads_read:
-            self._heads_read = self._request_count
-            self._head_begun = False
-            self._head_bytes = 0
-            self._forget_head()
+        if self._force_close or self._close:
             return
-        self._head_bytes += len(data)  # a body is not read, so of that there comes but little
-        if self._head_bytes > MOST_HEAD_BYTES:
-            self.cut("headers")
-        elif self.waits:
-            self._head_begun = True
-            if self._head_deadline is None:
-                self._expect_head()
+        super().data_received(data)
+        self._note_received(data)
+
+    async def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        """Send an answer. After a declined upgrade this parses what came behind the request."""
+        sent = await super().finish_response(request, resp, start_time)
+        if self._request_count != self._heads_read:
+            self._note_received(b"")
+        return sent
+
+    def answered(self) -> None:
+        """Note that the oldest request has its answer, whose sending may still be under way."""
+        self.heads.answered()
+        self._budget.note(self)
+        if self.heads.unfinished and self._head_deadline is None and self.is_open:
+            self._expect_head()
+
+    def follow_trust(self, response: web.StreamResponse) -> None:
+        """Change the limits where the certificate was judged otherwise than before.
+
+        That takes a parser that is between two requests. Where it is not the connection ends with its answer.
+        """
+        limits = heads.CERTIFIED if self.is_certified else heads.UNCERTIFIED
+        if limits is self._limits or not self.is_open:
+            return
+        if self._messages or self.heads.unfinished or self._upgraded or self._buffer_paused:
+            response.force_close()
+        else:
+            self._use_limits(limits)
 
     def pause_writing(self) -> None:
         """Expect the other end to take what it asked for."""
@@ -148,6 +187,8 @@ class ClientConnection(web.RequestHandler):
         """Let go."""
         self._forget_head()
         self._forget_unread()
+        self.heads.drop(keep_first=self._request_in_progress)
+        self._budget.note(self)
         super().connection_lost(exc)
 
     def handle_error(
@@ -155,7 +196,7 @@ class ClientConnection(web.RequestHandler):
         request: web.BaseRequest,
         status: int = 500,
         exc: BaseException | None = None,
-        message: str | None = None,  # noqa: ARG002 - what it quotes is for nobody's eyes
+        message: str | None = None,  # noqa: ARG002 - it quotes the request
     ) -> web.StreamResponse:
         """Answer what could not be parsed as a request, and close."""
         facts = monitoring.facts(status=status, remote=request.remote, error=type(exc).__name__)
@@ -168,8 +209,41 @@ class ClientConnection(web.RequestHandler):
         response.force_close()
         return response
 
+    def _use_limits(self, limits: HeadLimits) -> None:
+        """Replace the parser; aiohttp made one before the certificate was known."""
+        self._limits = limits
+        self._max_msg_queue_size = limits.queued
+        self._msg_queue_resume_size = limits.queued // 2
+        self._parser = HttpRequestParser(
+            self,
+            self._loop,
+            _BODY_BUFFER,
+            max_line_size=limits.line,
+            max_field_size=limits.line,
+            max_headers=limits.headers,
+            payload_exception=BodyError,
+            auto_decompress=False,
+            max_msg_queue_size=limits.queued,
+        )
+
+    def _note_received(self, data: bytes) -> None:
+        """Count what came against the limits of this connection, and against the budget of all."""
+        new = self._request_count - self._heads_read
+        self._heads_read = self._request_count
+        parsed = [self._messages[-number] for number in range(new, 0, -1)] if new else ()
+        largest = self.heads.receive(data, parsed, is_paused=self._buffer_paused)
+        if largest > self._limits.total:
+            self.cut("headers")
+            return
+        if new:
+            self._forget_head()
+        elif self.heads.unfinished and self._head_deadline is None and self.waits:
+            self._expect_head()
+        self._budget.note(self)
+
     def _expect_head(self) -> None:
-        self._head_deadline = self._loop.call_later(self._head_seconds, self._give_up)
+        seconds = self._limits.seconds if self._head_seconds is None else self._head_seconds
+        self._head_deadline = self._loop.call_later(seconds, self._give_up)
 
     def _forget_head(self) -> None:
         if self._head_deadline is not None:
@@ -185,75 +259,22 @@ class ClientConnection(web.RequestHandler):
         self._head_deadline = None
         if self.waits:
             self.cut("silence")
+        elif self.heads.unfinished:  # an answer is being sent still
+            self._expect_head()
 
     def cut(self, reason: str) -> None:
-        """End it now: no farewell is waited for. `reason` is what the self-metrics count it by."""
+        """End it now, with the request that is being answered. Self-metrics count it by `reason`."""
         self._cuts.labels(reason).inc()
-        transport = self.transport
+        transport, task = self.transport, self._task_handler
         self.force_close()
         if transport is not None:
             transport.abort()
+        if task is not None:
+            task.cancel()
+        self.heads.drop(keep_first=False)
+        self._budget.note(self)
 
     def _has_arrived(self) -> bool:
         """Return whether the other end has sent something that was not read yet."""
         connection = self.transport.get_extra_info("socket") if self.transport is not None else None
-        return connection is not None and is_readable(connection.fileno())
-
-
-class ConnectionServer(web.Server):
-    """aiohttp's low-level server with `ClientConnection`s, of which there are not more than `most`.
-
-    Beyond, one that waits ends for each that comes, those without a certificate first, of these the oldest: a flood keeps
-    out strangers at most. Where none waits the one that comes ends.
-    """
-
-    def __init__(
-        self,
-        handler: Callable[..., Any],
-        own_metrics: monitoring.Monitoring,
-        *,
-        most: int,
-        head_seconds: float,
-        unread_seconds: float,
-        **settings: Any,
-    ) -> None:
-        super().__init__(handler, **settings)
-        self._most = most
-        self._cuts = own_metrics.connections_cut
-        self._timing = {"head_seconds": head_seconds, "unread_seconds": unread_seconds}
-        own_metrics.connections.set_function(lambda: len(self.open_connections()))
-        self._accepted: weakref.WeakSet[ClientConnection] = weakref.WeakSet()
-
-    @property
-    def is_shaking_hands(self) -> bool:
-        """Whether a connection that is new still has its TLS handshake before it."""
-        return any(each.is_new for each in self._accepted)
-
-    def __call__(self) -> web.RequestHandler:
-        """Make the protocol of a connection that was accepted."""
-        made = ClientConnection(self, loop=self._loop, cuts=self._cuts, **self._timing, **self._kwargs)
-        self._accepted.add(made)
-        return made
-
-    def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
-        """Take a connection whose handshake is done."""
-        super().connection_made(handler, transport)
-        assert isinstance(handler, ClientConnection)
-        self._accepted.discard(handler)
-        there = self.open_connections()  # the others: this one has not begun
-        if len(there) >= self._most:
-            chosen = min(there, key=lambda each: (not each.waits, each.is_certified))
-            (chosen if chosen.waits else handler).cut("flood")
-
-    def open_connections(self) -> list[ClientConnection]:
-        """Return the connections that are open, oldest first; not those that we have ended and whose other end is silent."""
-        return [each for each in self._connections if isinstance(each, ClientConnection) and each.is_open]
-
-
-def is_readable(descriptor: int) -> bool:
-    """Return whether something waits to be read, be it the end; False for a descriptor that was closed (negative)."""
-    if descriptor < 0:
-        return False
-    poll = select.poll()
-    poll.register(descriptor, select.POLLIN)
-    return bool(poll.poll(0))
+        return connection is not None and listener.is_readable(connection.fileno())

@@ -1,35 +1,36 @@
 """The HTTPS server: listener, limits of the HTTP layer, and an orderly end.
 
-The end is the one of Kubernetes' API servers: readiness fails first while serving goes on for the shutdown delay, since
-endpoints are removed later than a pod is told to stop; then nothing new is accepted, requests in flight are answered, and
-connections close. Every answer since the beginning of the end asks its caller to leave, and no connection is closed over a
-request that has arrived but was not read yet.
+The end is the one of Kubernetes' API servers: readiness fails first while serving goes on for the shutdown
+delay, since endpoints are removed later than a pod is told to stop; then nothing new is accepted, requests in
+flight are answered, and connections close. Every answer since the beginning of the end asks the client to
+close its connection, and no connection is closed over a request that has arrived but was not read yet.
 """
 
 import asyncio
 import contextlib
 import logging
+from collections.abc import Callable
 
 from adapter import monitoring
-from adapter.server import connections
-from adapter.server.connections import ConnectionServer
+from adapter.server import connections, connectionserver, heads, listener
+from adapter.server.connectionserver import ConnectionServer
 from adapter.server.handler import Handler
 from adapter.server.health import Check
+from adapter.server.listener import Listener
+from adapter.server.peers import Peer
 from adapter.server.tls import ServingCertificate
 
 log = logging.getLogger(__name__)
 
-MAX_HEADERS = 4096
-MAX_LINE = 64 * 1024
-"""Bytes of a request line or a header field: a long selector, a long token, a user in hundreds of groups."""
+UNCERTIFIED_BYTES = (
+    heads.HEADS_BYTES
+    + connectionserver.MOST_UNCERTIFIED * connections.CONNECTION_BYTES
+    + listener.MOST_HANDSHAKES * listener.HANDSHAKE_BYTES
+)
+"""Memory that clients without a believed certificate can take in all, before one of their requests is
+answered."""
 
-HANDSHAKE_SECONDS = 10.0
-"""A TLS handshake takes no longer than this."""
-
-FAREWELL_SECONDS = 2.0
-"""How long the other end of a connection that ends is waited for to say so too; asyncio's own limit is half a minute."""
-
-_BACKLOG = 128
+_YOUNG_SECONDS = 1.0  # at the end, a handshake that began less long ago is waited for
 _LOOK = 0.02  # seconds between two looks at what is still open while the server ends
 _CUT = 0.01  # seconds in which what did not end in time is cancelled; aiohttp takes 0 for no limit
 
@@ -58,7 +59,7 @@ class Shutdown:
 
 
 class MetricsServer:
-    """Serves `handler` over TLS from `start` to `stop`. Port 0 takes a free one, which `port` is from the start on."""
+    """Serves `handler` over TLS from `start` to `stop`. Port 0 takes a free one; see `port` after the start."""
 
     def __init__(
         self,
@@ -66,17 +67,25 @@ class MetricsServer:
         certificate: ServingCertificate,
         shutdown: Shutdown,
         *,
+        judge: Callable[[Peer], object],
         host: str,
         port: int,
         shutdown_delay: float = 0.0,
         drain_timeout: float = 60.0,
         share_port: bool = False,
-        share_address: bool = False,
-        head_seconds: float = connections.HEAD_SECONDS,
+        head_seconds: float | None = None,
         unread_seconds: float = connections.UNREAD_SECONDS,
-        most_connections: int = connections.MOST_CONNECTIONS,
+        handshake_seconds: float = listener.HANDSHAKE_SECONDS,
+        most_connections: int = connectionserver.MOST_CONNECTIONS,
+        most_uncertified: int = connectionserver.MOST_UNCERTIFIED,
+        most_handshakes: int = listener.MOST_HANDSHAKES,
+        head_bytes: int = heads.HEADS_BYTES,
     ) -> None:
-        """Take the settings; nothing is opened. `share_port` is SO_REUSEPORT, `share_address` SO_REUSEADDR."""
+        """Take the settings; nothing is opened.
+
+        `judge` gives a peer that showed a certificate its verdict. `host` is an IP address, `share_port` is
+        SO_REUSEPORT.
+        """
         self._handler = handler
         self._certificate = certificate
         self._shutdown = shutdown
@@ -85,76 +94,58 @@ class MetricsServer:
         self._shutdown_delay = shutdown_delay
         self._drain_timeout = drain_timeout
         self._share_port = share_port
-        self._share_address = share_address
         self._connections = ConnectionServer(
             handler.handle,
             handler.own_metrics,
+            judge=judge,
             most=most_connections,
+            most_uncertified=most_uncertified,
             head_seconds=head_seconds,
             unread_seconds=unread_seconds,
+            head_bytes=head_bytes,
             access_log=None,
             keepalive_timeout=connections.KEEPALIVE,
             lingering_time=0,  # bodies are not read; a connection with one left over is closed
             auto_decompress=False,
-            max_headers=MAX_HEADERS,
-            max_line_size=MAX_LINE,
-            max_field_size=MAX_LINE,
         )
-        self._listener: asyncio.Server | None = None
+        self._listener = Listener(
+            self._connections,
+            certificate.context,
+            handler.own_metrics,
+            most_handshakes=most_handshakes,
+            handshake_seconds=handshake_seconds,
+        )
 
     @property
     def listening(self) -> bool:
         """Whether the listener is up."""
-        return self._listener is not None and self._listener.is_serving()
+        return self._listener.listening
 
     async def start(self) -> None:
         """Listen. Raises OSError where the address cannot be had."""
-        self._listener = await asyncio.get_running_loop().create_server(
-            self._connections,
-            self._host,
-            self.port,
-            ssl=self._certificate.context,
-            ssl_handshake_timeout=HANDSHAKE_SECONDS,
-            ssl_shutdown_timeout=FAREWELL_SECONDS,
-            backlog=_BACKLOG,
-            reuse_port=self._share_port or None,
-            reuse_address=self._share_address or None,
-        )
-        self.port = self._listener.sockets[0].getsockname()[1]
+        self.port = self._listener.start(self._host, self.port, share_port=self._share_port)
         log.info("serving", extra=monitoring.facts(host=self._host, port=self.port))
 
     async def stop(self) -> None:
         """End in order; takes what is left of the shutdown delay, and at most the drain timeout."""
         self._shutdown.begin()
         self._handler.stopping = True
-        if self._listener is None:
+        if not self.listening:
             return
-        listener = self._listener
         delay = self._shutdown.remaining(self._shutdown_delay)
         log.info("shutting down", extra=monitoring.facts(delay=round(delay, 3)))
         await asyncio.sleep(delay)
-        await _accept_who_waits(listener)
-        listener.close()
+        self._listener.close()
         await self._drain()
-        self._listener = None
 
     async def _drain(self) -> None:
         """Close connections as soon as nothing is lost by it, the others at the end of the time for it."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._drain_timeout):
-                while self._connections.is_shaking_hands or self._connections.open_connections():
+                while self._listener.has_young_handshakes(_YOUNG_SECONDS) or self._connections.open_connections():
                     for connection in self._connections.open_connections():
                         if connection.may_end:
                             connection.force_close()
                     await asyncio.sleep(_LOOK)
+        await self._listener.end_handshakes()
         await self._connections.shutdown(_CUT)
-
-
-async def _accept_who_waits(listener: asyncio.Server) -> None:
-    """Have the event loop accept the connections that the system has made already: closing the listener would cut them."""
-    for _ in range(_BACKLOG):
-        if not any(connections.is_readable(each.fileno()) for each in listener.sockets):
-            break
-        await asyncio.sleep(0)
-    for _ in range(2):  # what was accepted becomes a task, and the task a connection that belongs to the listener
-        await asyncio.sleep(0)

@@ -353,8 +353,8 @@ async def test_memory_for_bodies_is_bounded(serve: ServerFactory) -> None:
 async def test_a_target_too_long_to_keep_is_answered(served: Served) -> None:
     served.reviews.tokens["bob"] = User("bob")
     served.provider.fresh_until = served.clock.monotonic() + 1000.0
-    target = f"{PODS}?labelSelector=app+in+%28{'%2C'.join(f'web-{number}' for number in range(3000))}%29"
-    assert len(target) > 30_000, "also longer than a line may be by aiohttp's own default"
+    target = f"{PODS}?labelSelector=app+in+%28{'%2C'.join(f'web-{number}' for number in range(1500))}%29"
+    assert len(target) > 15_000, "also longer than a line may be by aiohttp's own default"
     assert [await asked(served, target, BOB), await asked(served, target, BOB)] == [1, 2]
 
 
@@ -607,7 +607,7 @@ async def test_a_small_body_is_ignored(served: Served) -> None:
 
 
 async def test_many_long_headers(served: Served) -> None:
-    headers = {f"X-Remote-Group-{number}": "g" * 100 for number in range(400)} | {"X-Token": "t" * 30_000}
+    headers = {f"X-Remote-Group-{number}": "g" * 100 for number in range(80)} | {"X-Token": "t" * 20_000}
     assert (await served.get(PODS, headers=headers)).status == 200
 
 

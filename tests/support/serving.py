@@ -295,6 +295,7 @@ class ServerFactory:
             handler,
             certificate,
             shutdown,
+            judge=access.judge,
             host="127.0.0.1",
             port=0,
             shutdown_delay=shutdown_delay,
