@@ -14,6 +14,7 @@ from adapter import gate as gates
 from adapter import sources
 from adapter.clients.informer import ObjectLister
 from adapter.clients.podwatch import PodWatch
+from adapter.config import scalerflags
 from adapter.config.options import Options
 from adapter.config.rulesfile import RulesConfig
 from adapter.errors import NotSyncedError
@@ -34,6 +35,7 @@ from adapter.server.documents import Documents
 from adapter.server.handler import Handler
 from adapter.server.health import Check, Health
 from adapter.server.localpages import LocalPages
+from adapter.server.probes import ProbeListener
 from adapter.server.serving import MetricsServer, Shutdown
 from adapter.sources import Base, Sources
 
@@ -119,6 +121,7 @@ async def run(
         )
         await server.start()
         stack.push_async_callback(server.stop)
+        await _open_probes(options, health, stack)
         if scaler is not None:
             await _open_local_pages(options, health, monitoring, scaler, stack)
         work = {
@@ -161,8 +164,13 @@ async def run_scaler(
         rules = sources.open_rules(options, base, files, parsed)
         shutdown = Shutdown()
         health = Health(readyz=[shutdown.check, Check("caches-synced", scaler.find_unsynced)])
+        await _open_probes(options, health, stack)
         pages = await _open_local_pages(options, health, monitoring, scaler, stack)
-        work = {**_common_work(base, provider, rules), "scrapes": base.scraped.run()}
+        work = {
+            **_common_work(base, provider, rules),
+            "scrapes": base.scraped.run(),
+            **await _open_scaler_metrics(options, base, provider, health, scaler, shutdown, version, stack),
+        }
         await _run_until(stop, work, scaler, shutdown, started=lambda: started(pages), close=pages.stop)
 
 
@@ -258,6 +266,54 @@ async def _open_local_pages(
     await pages.start()
     stack.push_async_callback(pages.stop)
     return pages
+
+
+async def _open_probes(options: Options, health: Health, stack: AsyncExitStack) -> None:
+    """Answer kubelet's probes, where that is asked for, until `stack` ends."""
+    address = scalerflags.split_bind_address(options.health_probe_bind_address)
+    if address is not None:
+        listener = ProbeListener(*address, health)
+        await listener.start()
+        stack.push_async_callback(listener.stop)
+
+
+async def _open_scaler_metrics(
+    options: Options,
+    base: Base,
+    provider: ScalerProvider,
+    health: Health,
+    scaler: Scaler,
+    shutdown: Shutdown,
+    version: str,
+    stack: AsyncExitStack,
+) -> dict[str, _Work]:
+    """Serve self-metrics and journal over HTTPS, where that is asked for, until `stack` ends; return what has to run.
+
+    It is the server of the metrics APIs with no API group, so callers are authenticated and authorized alike.
+    """
+    address = scalerflags.split_bind_address(options.metrics_bind_address)
+    if address is None:
+        return {}
+    gate = await gates.open_gate(options, base.clock, base.monitoring, base.faults, stack)
+    handler = Handler(
+        provider,
+        Documents(provider, (), version),
+        health,
+        gate.access,
+        own_metrics=base.monitoring,
+        clock=base.clock,
+        autoscalers=scaler.show,
+    )
+    certificate = gates.open_certificate(options, base.clock, gate.trust, base.monitoring)
+    server = MetricsServer(
+        handler, certificate, shutdown, judge=gate.access.judge, host=address[0], port=address[1]
+    )
+    await server.start()
+    stack.push_async_callback(server.stop)
+    return {
+        "serving certificate": certificate.follow(base.faults),
+        **{f"trust {number}": source.run() for number, source in enumerate(gate.sources)},
+    }
 
 
 def _open_access_log(

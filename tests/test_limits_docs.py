@@ -41,6 +41,7 @@ from adapter.server import (
     handler,
     heads,
     listener,
+    probes,
     reviewcache,
     serving,
 )
@@ -104,6 +105,7 @@ NUMBERS = {
     "20,000 of each API": discovery.MOST_LISTED,
     "one more for each 100 characters": discovery._COUNTS_AS_ONE,
     "one look-up in 15 s": relist._LOOKUP_GAP,
+    "64, each for 5 s and 8 KiB": (probes.MOST_CONNECTIONS, probes.SECONDS, probes.HEAD_BYTES // 1024),
     "8 MiB wait": accesslog._ROOM // MIB,
     "20; others wait, 8 s": (PrometheusSettings().max_connections, PrometheusSettings().request_timeout),
     "(20): 75 distinct External metrics with samples every 15 s": (RATE, RATE * 15 / 2 / feeds.QUERIES, 15),

@@ -232,6 +232,8 @@ _CHECKS: dict[str, Callable[[Any], str]] = {
     "horizontal-pod-autoscaler-cpu-initialization-period": _not_negative,
     "horizontal-pod-autoscaler-initial-readiness-delay": _not_negative,
     "local-address": scalerflags.check_local_address,
+    "health-probe-bind-address": scalerflags.check_bind_address,
+    "metrics-bind-address": scalerflags.check_bind_address,
     "leader-elect-lease-duration": leaderflags.check_lease_duration,
     "leader-elect-retry-period": _above_zero,
     "leader-elect-resource-lock": leaderflags.check_lock,

@@ -215,6 +215,12 @@ class Options:
     local_address: str = "127.0.0.1:10254"
     """Where the scaler shows its health, its self-metrics and its journal, on this machine alone; "" nowhere."""
 
+    health_probe_bind_address: str = ""
+    """Where kubelet's probes are answered, as `scalerflags.split_bind_address` reads it; "" nowhere."""
+
+    metrics_bind_address: str = ""
+    """Where `fastpath scale` serves self-metrics and journal over HTTPS; "" nowhere."""
+
     leader_elect: bool = True
     """Whether the scaler writes only while it holds the Lease."""
 

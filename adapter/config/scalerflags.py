@@ -75,6 +75,26 @@ def scaler_flags() -> Iterator[Flag]:
             "Where the scaler shows health, self-metrics and journal, on this machine alone; empty for nowhere.",
             "address",
         ),
+        (
+            "health-probe-bind-address",
+            Kind.TEXT,
+            "",
+            (
+                "Where kubelet's probes find /livez and /readyz, over plain HTTP and without anything else, such as :8081; "
+                "empty or 0 for nowhere."
+            ),
+            "address",
+        ),
+        (
+            "metrics-bind-address",
+            Kind.TEXT,
+            "",
+            (
+                "Where `fastpath scale` serves /metrics and the journal over HTTPS, such as :8443; empty or 0 for nowhere. "
+                "Callers are authenticated and authorized as by `fastpath serve`, which has both on --secure-port."
+            ),
+            "address",
+        ),
     ):
         yield Flag(name, kind, default, text, _GROUP, name.replace("-", "_"), metavar=metavar)
 
@@ -87,6 +107,35 @@ def check_local_address(text: str) -> str:
     except ValueError:
         good = False
     return "" if good else "expected a loopback address and a port such as 127.0.0.1:10254"
+
+
+def split_bind_address(text: str) -> tuple[str, int] | None:
+    """Return host and port of a bind address; the host "" is every address of the machine. None for nowhere.
+
+    ValueError for anything else. The forms are controller-runtime's: ``:8081``, ``10.0.0.1:8081``, ``[::1]:8081``, ``0``.
+    """
+    if text in {"", "0"}:
+        return None
+    host, colon, number = text.rpartition(":")
+    if not colon or not (number.isascii() and number.isdigit()) or int(number) > 65535:
+        raise ValueError(text)
+    if not host:
+        return "", int(number)
+    bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    if (ipaddress.ip_address(bare).version == 6) is (bare == host):
+        raise ValueError(text)
+    return bare, int(number)
+
+
+def check_bind_address(text: str) -> str:
+    """Return what a bind address has to be."""
+    try:
+        split_bind_address(text)
+    except ValueError:
+        return (
+            "expected a port with or without an IP address before it, such as :8081 or 10.0.0.1:8081, or 0 for nowhere"
+        )
+    return ""
 
 
 def check_not_negative(number: float) -> str:

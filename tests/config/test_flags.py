@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter import errors
-from adapter.config import ciphers, flags, options, pflag, rulesfile
+from adapter.config import ciphers, flags, options, pflag, rulesfile, scalerflags
 from adapter.config.flagtable import TABLE
 from adapter.config.options import NamedPair, Options
 from adapter.config.pflag import Effect, Kind
@@ -422,6 +422,17 @@ def test_flags_as_pflag_reads_them(argv: list[str], field: str, value: object) -
                 "multicast or a metadata service"
             ),
         ),
+        *(
+            (
+                [f"--{flag}={address}"],
+                (
+                    f'--{flag}: "{address}": expected a port with or without an IP address before it, such as :8081 or '
+                    "10.0.0.1:8081, or 0 for nowhere"
+                ),
+            )
+            for flag in ("health-probe-bind-address", "metrics-bind-address")
+            for address in ("8081", ":x", ":65536", ":-1", "localhost:8081", "::1:8081", "[10.0.0.1]:8081", "10.0.0.1:")
+        ),
         (["--config="], '--config: "rules.yaml,": expected the path of a rules file, or of a folder of them'),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -622,3 +633,20 @@ def test_any_value_is_read_or_refused(kind: Kind, text: str) -> None:
         pflag.read(flag, text)
     except ValueError:
         assert kind not in {Kind.TEXT, Kind.ARRAY}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", None),
+        ("0", None),
+        (":8081", ("", 8081)),
+        ("10.0.0.1:0", ("10.0.0.1", 0)),
+        ("0.0.0.0:8081", ("0.0.0.0", 8081)),
+        ("[::]:8081", ("::", 8081)),
+    ],
+)
+def test_bind_addresses_are_those_of_controller_runtime(text: str, expected: tuple[str, int] | None) -> None:
+    assert scalerflags.split_bind_address(text) == expected
+    options, _ = flags.parse_flags(["--config=rules.yaml", f"--health-probe-bind-address={text}"])
+    assert options.health_probe_bind_address == text

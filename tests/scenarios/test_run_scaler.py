@@ -13,9 +13,12 @@ import yaml
 from adapter import app
 from adapter.config import flags
 from adapter.errors import InputError
+from adapter.sandbox.reviews import AccessVerdict
 from adapter.sandbox.workloads import deployment
 from adapter.server.localpages import LocalPages
-from tests.scenarios.test_scale import SCRAPED, World, autoscaler, happens, world
+from tests.scenarios.test_scale import SCRAPED, World, autoscaler, free_port, happens, world
+from tests.support.adapter import admit
+from tests.support.kubectl import TOKEN
 
 __all__ = ["world"]
 
@@ -209,3 +212,60 @@ async def test_readiness_does_not_wait_for_the_lease(tmp_path: Path, world: Worl
                 await asyncio.sleep(0.05)
         status, text = await running.get("/readyz?verbose")
         assert (status, "[-]shutdown failed" in text) == (500, True)
+
+
+async def test_probes_have_an_address_of_their_own(tmp_path: Path, world: World) -> None:
+    port = free_port()
+    async with scaler(tmp_path, world, f"--health-probe-bind-address=127.0.0.1:{port}") as running:
+        await running.says("leader_election_master_status")
+        probes = Running(running.session, port)
+        async with asyncio.timeout(30):
+            while (await probes.get("/readyz"))[0] != 200:  # noqa: ASYNC110 - readiness announces nothing
+                await asyncio.sleep(0.05)
+        assert await probes.get("/livez") == (200, "ok")
+        for path in ("/metrics", "/debug/fastpath/autoscalers/default/web", "/readyz/caches-synced"):
+            assert (await probes.get(path))[0] == 404
+
+
+async def test_probes_say_what_is_not_synced(tmp_path: Path, world: World) -> None:
+    world.cluster.faults.forbid("list", "pods")
+    port = free_port()
+    async with scaler(tmp_path, world, f"--health-probe-bind-address=127.0.0.1:{port}") as running:
+        status, text = await Running(running.session, port).get("/readyz")
+        assert status == 500
+        assert "[-]caches-synced failed" in text
+
+
+async def test_metrics_over_the_network_are_for_callers_with_the_right(tmp_path: Path, world: World) -> None:
+    world.cluster.create(autoscaler())
+    admit(world.cluster)
+    world.cluster.reviews.access = lambda spec: AccessVerdict(
+        spec["user"] == "somebody" and spec["nonResourceAttributes"]["path"] == "/metrics"
+    )
+    port = free_port()
+    arguments = [
+        f"--metrics-bind-address=127.0.0.1:{port}",
+        f"--cert-dir={tmp_path / 'certificates'}",
+        "--authentication-skip-lookup",
+        "--authorization-webhook-cache-unauthorized-ttl=0s",
+    ]
+    async with scaler(tmp_path, world, *arguments) as running:
+        await running.says("fastpath_scaler_autoscalers 1.0")
+
+        async def get(path: str, token: str = "") -> tuple[int, str]:
+            headers = {"Authorization": f"Bearer {token}"} if token else {}
+            url = f"https://127.0.0.1:{port}{path}"
+            async with running.session.get(url, headers=headers, ssl=False) as response:
+                return response.status, await response.text()
+
+        status, text = await get("/metrics", TOKEN)
+        assert status == 200
+        assert "fastpath_scaler_autoscalers 1.0" in text
+        assert (await get("/metrics"))[0] == 403
+        assert (await get("/metrics", "another"))[0] == 401
+        assert (await get("/debug/fastpath/autoscalers/default/web", TOKEN))[0] == 403
+        assert (await get("/apis/custom.metrics.k8s.io/v1beta2", TOKEN))[0] == 403
+        assert (await get("/livez"))[0] == 200
+        world.cluster.reviews.access = lambda _: AccessVerdict(allowed=True)
+        assert (await get("/debug/fastpath/autoscalers/default/web", TOKEN))[0] == 200
+        assert (await get("/apis/custom.metrics.k8s.io/v1beta2", TOKEN))[0] == 404, "no API group is served there"
