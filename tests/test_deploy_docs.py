@@ -1,7 +1,9 @@
 """The commands and files of the documentation on deploying, run as they stand."""
 
+import base64
 import re
 import shlex
+import shutil
 import textwrap
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -69,8 +71,7 @@ def test_the_kustomization_of_the_page(overlay: Path) -> None:
     assert notices == ()
     assert options.prometheus_url == "http://prometheus.monitoring.svc:9090"
     assert objects.container["image"] == "registry.example.com/fastpath:0.1.0"
-    assert objects.one("ConfigMap")["data"] == {"rules.yaml": RULES}
-    assert objects.one("ConfigMap")["metadata"]["name"] == "fastpath-rules"
+    assert objects.one("ConfigMap", "fastpath-rules")["data"] == {"rules.yaml": RULES}
     authority = objects.one("Secret")["data"]["ca.crt"]
     assert {each["spec"]["caBundle"] for each in objects.all("APIService")} == {authority}
     registered = {each["metadata"]["name"] for each in objects.all("APIService")}
@@ -89,7 +90,7 @@ def test_cpu_and_memory(overlay: Path) -> None:
     assert {each["metadata"]["name"] for each in objects.all("APIService")} == set(
         apiservices.names_of(options.serve_groups)
     )
-    rules = objects.one("ConfigMap")["data"]
+    rules = objects.one("ConfigMap", "fastpath-rules")["data"]
     assert rules.keys() == {"rules.yaml", "resource.yaml"}
     assert rulesfile.parse_rules(rules["resource.yaml"], "resource.yaml").config.resource_rules is not None
     assert "fastpath check manifests/components/resource-rules/resource.yaml" in DEPLOY.read_text()
@@ -173,7 +174,7 @@ AVAILABLE = {"status": {"conditions": [{"type": "Available", "status": "True", "
 async def cluster() -> AsyncIterator[Cluster]:
     async with Cluster() as cluster:
         for kind in FURTHER:
-            cluster.add_kind(kind)
+            cluster.kinds.add(kind)  # as built-in kinds, which kubectl patches by strategic merge
         for name in ("v1beta1.custom.metrics.k8s.io", "v1beta1.external.metrics.k8s.io"):
             cluster.create(_registration(name))
         yield cluster
@@ -225,31 +226,65 @@ async def test_the_switch_alone_can_be_taken_back(cluster: Cluster, kubectl: Kub
     assert migration.seen[-2:] == ["v1beta1 prometheus-adapter", "v1beta1 prometheus-adapter"]
 
 
-async def test_a_renewal_as_the_page_says(cluster: Cluster, kubectl: Kubectl, overlay: Path) -> None:
+async def test_a_renewal_as_the_page_says(
+    cluster: Cluster, kubectl: Kubectl, overlay: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The commands of the section on certificates, in its order: bundle first, then the Secret."""
     for name in ("v1beta1.custom.metrics.k8s.io", "v1beta1.external.metrics.k8s.io"):
         cluster.delete("APIService", name)
     applied = await kubectl.run(cluster.url, "apply", "--validate=false", "-k", str(overlay))
     assert applied.status == 0, applied.stderr
-    lines = [line.strip() for line in DEPLOY.read_text().splitlines() if " next" in line and line.startswith("    ")]
-    make, bundle, secret, _ = (shlex.split(line) for line in lines)
+    section = DEPLOY.read_text().partition("## Certificates")[2].partition("\n## ")[0]
+    lines = [line.strip() for line in section.splitlines() if line.startswith("    ")]
+    make, _, authorities, bundle, rest, _ = (shlex.split(line) for line in lines)
     old = cluster.get("Secret", "fastpath-serving", "fastpath")["data"]["ca.crt"]
-    arguments = [word.replace("certs/", f"{overlay}/certs/") for word in make[2:-1]]
-    assert make[:2] == ["fastpath", "certs"]
+    certificates = overlay / "certs"
+    assert (make[:2], make[-1]) == (["fastpath", "certs"], "next")
+    arguments = [word.replace("certs/", f"{certificates}/") for word in make[2:-1]]
     assert certs.main([*arguments, str(overlay / "next")]) == 0
-    new = yaml.safe_load((overlay / "next" / "secret.yaml").read_text())["data"]["ca.crt"]
+    printed = capsys.readouterr().out.replace(f"{certificates}/", "certs/")
+    assert printed.endswith("\n".join([*lines[2:5], ""])), "the command says the same as the page"
+    shutil.rmtree(certificates)
+    (overlay / "next").rename(certificates)
+    new = yaml.safe_load((certificates / "secret.yaml").read_text())["data"]["ca.crt"]
 
     async def apply(words: list[str]) -> None:
-        given = [word.replace("next/", f"{overlay}/next/") for word in words[1:]]
+        given = [str(overlay) if word == "." else word.replace("certs/", f"{certificates}/") for word in words[1:]]
         done = await kubectl.run(cluster.url, *given, "--validate=false")
-        assert done.status == 0, done.stderr
+        assert (done.status, done.stderr) == (0, "")
 
+    def secret() -> str:
+        found: str = cluster.get("Secret", "fastpath-serving", "fastpath")["data"]["ca.crt"]
+        return found
+
+    await apply(authorities)
+    both = cluster.get("ConfigMap", "fastpath-serving-ca", "fastpath")["data"]["ca.crt"]
+    assert both.encode() == base64.b64decode(new) + base64.b64decode(old)
     await apply(bundle)
-    both = {each["spec"]["caBundle"] for each in cluster.list("APIService")}
-    assert len(both) == 1
-    assert both != {old}
-    assert both != {new}
-    assert cluster.get("Secret", "fastpath-serving", "fastpath")["data"]["ca.crt"] == old
-    await apply(secret)
-    assert cluster.get("Secret", "fastpath-serving", "fastpath")["data"]["ca.crt"] == new
-    assert {each["spec"]["caBundle"] for each in cluster.list("APIService")} == both
+    bundles = {each["spec"]["caBundle"] for each in cluster.list("APIService")}
+    assert bundles == {base64.b64encode(both.encode()).decode()}
+    assert secret() == old, "the certificate changes when both are trusted"
+    await apply(rest)
+    assert secret() == new
+    assert {each["spec"]["caBundle"] for each in cluster.list("APIService")} == bundles
+
+
+async def test_a_removal_as_the_page_says(cluster: Cluster, kubectl: Kubectl, overlay: Path) -> None:
+    for name in ("v1beta1.custom.metrics.k8s.io", "v1beta1.external.metrics.k8s.io"):
+        cluster.delete("APIService", name)
+    applied = await kubectl.run(cluster.url, "apply", "--validate=false", "-k", str(overlay))
+    assert applied.status == 0, applied.stderr
+    (block,) = _blocks(DEPLOY, "sh remove")
+    first, second = block.strip().splitlines()
+    await _delete(kubectl, cluster, overlay, first)
+    assert not cluster.list("APIService")
+    assert cluster.get("Deployment", "fastpath", "fastpath"), "it answers until nothing is sent to it any more"
+    await _delete(kubectl, cluster, overlay, second)
+    assert not cluster.list("Deployment")
+    assert not cluster.list("ClusterRole")
+
+
+async def _delete(kubectl: Kubectl, cluster: Cluster, overlay: Path, line: str) -> None:
+    given = [str(overlay) if word == "." else word for word in shlex.split(line)[1:]]
+    done = await kubectl.run(cluster.url, *given, "--wait=false")
+    assert (done.status, done.stderr) == (0, ""), line

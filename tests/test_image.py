@@ -370,7 +370,7 @@ async def test_it_starts_with_the_arguments_of_the_manifests_and_writes_nothing(
     for name, text in base.one("ConfigMap")["data"].items():
         (rules / name).write_text(text)
     assert certs.main([]) == 0
-    secret, registration, *_ = yaml.safe_load_all(capsys.readouterr().out)
+    secret, config_map = yaml.safe_load_all(capsys.readouterr().out)
     _mount_secret(serving, secret["data"])
     mounts = {mount["name"]: mount["mountPath"] for mount in base.container["volumeMounts"]}
     files = {
@@ -380,7 +380,7 @@ async def test_it_starts_with_the_arguments_of_the_manifests_and_writes_nothing(
     }
     own = [f"--secure-port={unused_port}", f"--prometheus-url={world.prometheus.url}", "--shutdown-delay=0s"]
     pod = Pod(files, world.environment(), programs=[Path(sys.base_prefix), built.prefix])
-    trust = ssl.create_default_context(cadata=base64.b64decode(registration["spec"]["caBundle"]).decode())
+    trust = ssl.create_default_context(cadata=config_map["data"]["ca.crt"])
     with confined.running(tmp_path, pod, _entrypoint(built, [*base.container["args"], *own])) as program:
         await _ask(program, unused_port, "/readyz", trust, _ok)
         _assert_confined(program, [])

@@ -1,9 +1,10 @@
-"""`fastpath certs`: the Secret that the Deployment expects, and the caBundle for the APIServices.
+"""`fastpath certs`: the Secret that the Deployment expects, the caBundle for the APIServices, and a ConfigMap for scrapers.
 
 Makes and prints; talks to no cluster. The key of the new authority is gone when the process ends: a renewal is a new one.
 """
 
 import base64
+import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -25,16 +26,19 @@ from adapter.server.issuing import Issued
 
 Document = dict[str, Any]
 
+CONFIG_MAP_FILE = "ca-configmap.yaml"
+
+_REGISTRATION = "fastpath.io/apiservice"  # the label of the APIServices in the manifests
 _LABELS = {"app.kubernetes.io/name": "fastpath", "app.kubernetes.io/part-of": "fastpath"}
 
 ABOUT = (
-    "Prints, as YAML, a Secret with a serving certificate for Fastpath's Service, and for each APIService a document that",
-    "sets its caBundle to the new certificate's authority. Contacts no cluster. What is printed holds a private key:",
+    "Makes a serving certificate for Fastpath's Service and prints, as YAML, the Secret with it and a ConfigMap with the",
+    "authorities that vouch for it, which Prometheus reads. On standard error it prints the commands that set the caBundle of",
+    "the APIServices. Contacts no cluster. What is printed holds a private key.",
     "",
-    "    fastpath certs | kubectl apply --server-side --field-manager=fastpath-certs -f -",
-    "",
-    "With -o the same goes into a folder, which is a kustomize component: secret.yaml, ca-bundle.yaml, ca.crt. To renew,",
-    "give the old ca.crt as --previous, apply ca-bundle.yaml first and secret.yaml then.",
+    "With -o the files go into a folder, which is a kustomize component that also sets the caBundle: secret.yaml,",
+    "ca-configmap.yaml, ca.crt. To renew, give the old ca.crt as --previous and apply in the order that is printed then: the",
+    "new certificate is trusted before it is served.",
 )
 
 _HEAD = "# Made by `fastpath certs` for {service}, good until {until:%Y-%m-%d}.\n"
@@ -52,21 +56,31 @@ def main(arguments: Sequence[str]) -> int:
     names = issuing.service_names(options.service.name, options.service.namespace)
     stamp = f"{now:%Y%m%d%H%M%S}"  # authorities in one bundle are told apart by name
     issued = issuing.issue(options.service.name, f"fastpath-ca-{stamp}", names, now=now, valid=valid)
-    bundle = base64.b64encode(issued.authority + previous).decode()
+    authorities = issued.authority + previous
+    bundle = base64.b64encode(authorities).decode()
     head = _HEAD.format(service=options.service, until=now + valid)
     secret = head + _dump(build_secret(options.service, issued))
-    patches = head + _dump(*(build_bundle(name, bundle) for name in apiservices.names_of(options.groups)))
+    config_map = head + _dump(build_config_map(options.service, authorities))
     if not options.output:
-        sys.stdout.write(f"{secret}---\n{patches}")
+        sys.stdout.write(f"{secret}---\n{config_map}")
+        print("Have the API server trust the certificate, before a running Fastpath serves it:", file=sys.stderr)
+        for name in apiservices.names_of(options.groups):
+            print(f"kubectl patch apiservice {name} --type=merge -p '{build_patch(bundle)}'", file=sys.stderr)
         return 0
     files = {
         "kustomization.yaml": head + _dump(build_component(bundle)),
         "secret.yaml": secret,
-        "ca-bundle.yaml": patches,
+        CONFIG_MAP_FILE: config_map,
         "ca.crt": issued.authority.decode(),
     }
     _write(Path(options.output), files)
     print(f"wrote {', '.join(files)} into {options.output}; secret.yaml holds the private key")
+    if options.previous:
+        old = Path(options.previous).parent
+        print("Put the folder in the place of the old one, then apply the authorities before the certificate:")
+        print(f"kubectl apply -f {old / CONFIG_MAP_FILE}")
+        print(f"kubectl apply -k . -l {_REGISTRATION}")
+        print("kubectl apply -k .")
     return 0
 
 
@@ -82,23 +96,31 @@ def build_secret(service: ServiceReference, issued: Issued) -> Document:
     }
 
 
-def build_bundle(name: str, bundle: str) -> Document:
-    """Return what sets one APIService's caBundle and nothing else. For server-side apply, and a patch to kustomize."""
+def build_config_map(service: ServiceReference, authorities: bytes) -> Document:
+    """Return the ConfigMap with the authorities for scrapers, which then need not read the Secret with the key."""
     return {
-        "apiVersion": "apiregistration.k8s.io/v1",
-        "kind": "APIService",
-        "metadata": {"name": name},
-        "spec": {"caBundle": bundle},
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": deployflags.AUTHORITIES, "namespace": service.namespace, "labels": _LABELS},
+        "data": {"ca.crt": authorities.decode()},
     }
 
 
+def build_patch(bundle: str) -> str:
+    """Return the merge patch that sets the caBundle of an APIService.
+
+    A patch, not server-side apply: kubectl warns at length where the APIService was applied from the client before.
+    """
+    return json.dumps({"spec": {"caBundle": bundle}})
+
+
 def build_component(bundle: str) -> Document:
-    """Return the kustomization of the folder: adds the Secret, and the bundle to each APIService there is by then."""
+    """Return the kustomization of the folder: adds both objects, and the bundle to each APIService there is by then."""
     operation = {"op": "add", "path": "/spec/caBundle", "value": bundle}
     return {
         "apiVersion": "kustomize.config.k8s.io/v1alpha1",
         "kind": "Component",
-        "resources": ["secret.yaml"],
+        "resources": ["secret.yaml", CONFIG_MAP_FILE],
         "patches": [{"target": {"kind": "APIService"}, "patch": _dump([operation])}],
     }
 

@@ -7,7 +7,7 @@ import asyncio
 import os
 import random
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from adapter import app
@@ -18,12 +18,13 @@ from adapter.config import deployflags
 from adapter.config.deployflags import PreflightOptions
 from adapter.errors import Fault, InputError
 from adapter.model import apiservices
-from adapter.model.apiservices import Owner
+from adapter.model.apiservices import Finding, Owner
 from adapter.monitoring import FaultLog, Monitoring
 
 ABOUT = (
     "Says who serves the metrics APIs of a cluster now and whether the autoscaler's controller may read them. Changes nothing.",
-    "Exit status: 0 when all the groups are free or ours, 1 when one belongs to somebody else or the cluster cannot be asked.",
+    "Exit status: 0 when every group that counts is free or ours, 1 when one belongs to another server or the cluster cannot be asked.",
+    "Without --groups, custom.metrics.k8s.io counts, and each group that is registered to Fastpath; the others are only shown.",
 )
 
 _HPA = Subject(
@@ -46,7 +47,7 @@ READERS = {
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Ask; 0 when every group is free or ours, else 1. KubernetesError when the cluster cannot be asked."""
+    """Ask; 0 when every group that counts is free or ours, else 1. KubernetesError when the cluster cannot be asked."""
     if deployflags.asks_for_help(arguments, deployflags.PREFLIGHT):
         print(deployflags.render_help("preflight", ABOUT, deployflags.PREFLIGHT), end="")
         return 0
@@ -61,32 +62,49 @@ async def _run(options: PreflightOptions) -> int:
         kubeconfig, clock, FaultLog(Monitoring(), clock), flag="--kubeconfig"
     )
     async with await kubernetes.connect(configuration, random=random.random, flag="--kubeconfig") as client:
-        foreign = await _report_owners(client, options)
-        await _report_rights(client, options)
+        findings = await _judge(client, options)
+        groups = options.groups or _concerned(findings)
+        foreign = _report_owners(findings, groups)
+        await _report_rights(client, groups)
     return 1 if foreign else 0
 
 
-async def _report_owners(client: KubernetesClient, options: PreflightOptions) -> int:
-    """Print whose each APIService is; return how many are somebody else's."""
-    names = apiservices.names_of(options.groups)
-    width = max(map(len, names))
+async def _judge(client: KubernetesClient, options: PreflightOptions) -> list[Finding]:
+    """Return whose each APIService is, of the groups given or of all."""
+    return [
+        apiservices.judge(name, await registrations.fetch_registration(client, name), options.service)
+        for name in apiservices.names_of(options.groups or apiservices.VERSIONS)
+    ]
+
+
+def _concerned(findings: Iterable[Finding]) -> tuple[str, ...]:
+    """Return the groups that count where none was given: the one that the manifests always register, and those of ours."""
+    ours = {_group_of(finding) for finding in findings if finding.owner is Owner.OURS}
+    return tuple(group for group in apiservices.VERSIONS if group == deployflags.DEFAULT_GROUPS or group in ours)
+
+
+def _group_of(finding: Finding) -> str:
+    return finding.name.partition(".")[2]
+
+
+def _report_owners(findings: Sequence[Finding], groups: Sequence[str]) -> int:
+    """Print whose each APIService is; return how many of `groups` belong to another server."""
+    width = max(len(finding.name) for finding in findings)
     foreign = 0
-    for name in names:
-        found = await registrations.fetch_registration(client, name)
-        finding = apiservices.judge(name, found, options.service)
-        print(f"{name:<{width}}  {finding.state}")
-        if finding.owner is Owner.FOREIGN:
+    for finding in findings:
+        print(f"{finding.name:<{width}}  {finding.state}")
+        if finding.owner is Owner.FOREIGN and _group_of(finding) in groups:
             foreign += 1
-            _complain(f"{name} belongs to {finding.state}: {finding.advice}")
+            _complain(f"{finding.name} belongs to {finding.state}: {finding.advice}")
     return foreign
 
 
-async def _report_rights(client: KubernetesClient, options: PreflightOptions) -> None:
-    """Print who lacks which right. None of this is a refusal: rights come with the manifests, or from somebody else."""
+async def _report_rights(client: KubernetesClient, groups: Iterable[str]) -> None:
+    """Print which rights are missing. None of this is a refusal: rights come with the manifests, or from another source."""
     for verb in ("create", "patch"):
         if not await registrations.is_allowed(client, Access(verb, "apiregistration.k8s.io", "apiservices")):
             _complain(f"you may not {verb} APIServices: whoever applies the manifests must")
-    for group in options.groups:
+    for group in groups:
         access = _READS[group]
         allowed = await registrations.is_allowed(client, access, _HPA)
         what = f"the autoscaler's controller may {access.verb} {access.resource} of {group}"

@@ -18,6 +18,9 @@ from adapter.model.apiservices import ServiceReference
 NAMESPACE = "fastpath"
 SERVICE = "fastpath"
 SECRET = "fastpath-serving"  # noqa: S105 - the name of a Secret, not one
+AUTHORITIES = "fastpath-serving-ca"
+"""The name of the ConfigMap with the authorities of the serving certificate."""
+
 DEFAULT_GROUPS = "custom.metrics.k8s.io"
 MAX_DAYS = 3650
 
@@ -26,18 +29,13 @@ _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _PLACE = (
     Flag("namespace", Kind.TEXT, NAMESPACE, "Namespace of Fastpath's Service.", "Where it runs", metavar="name"),
     Flag("service", Kind.TEXT, SERVICE, "Name of Fastpath's Service.", "Where it runs", metavar="name"),
-    Flag(
-        "groups",
-        Kind.LIST,
-        DEFAULT_GROUPS,
-        f"API groups that are registered: {', '.join(apiservices.VERSIONS)}.",
-        "Where it runs",
-    ),
 )
+_ALL_GROUPS = ", ".join(apiservices.VERSIONS)
 CERTS: Mapping[str, Flag] = {
     flag.name: flag
     for flag in (
         *_PLACE,
+        Flag("groups", Kind.LIST, DEFAULT_GROUPS, f"API groups that are registered: {_ALL_GROUPS}.", "Where it runs"),
         Flag("days", Kind.INT, "365", "How long certificate and authority are good.", "Certificate"),
         Flag(
             "previous",
@@ -66,6 +64,14 @@ PREFLIGHT: Mapping[str, Flag] = {
     for flag in (
         *_PLACE,
         Flag(
+            "groups",
+            Kind.LIST,
+            "",
+            f"API groups that Fastpath is to serve: {_ALL_GROUPS}. Without it all are shown, and those count that are "
+            f"registered to Fastpath, and {DEFAULT_GROUPS}.",
+            "Where it runs",
+        ),
+        Flag(
             "kubeconfig",
             Kind.TEXT,
             "",
@@ -91,7 +97,10 @@ class CertsOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreflightOptions:
-    """Which Service shall have which groups, and the cluster to ask ("": where one is usually found)."""
+    """Which Service is to have which groups, and the cluster to ask.
+
+    Without `groups` those that are registered to the Service; without `kubeconfig` the cluster that kubectl would ask.
+    """
 
     service: ServiceReference
     groups: tuple[str, ...]

@@ -2,6 +2,8 @@
 
 import base64
 import datetime as dt
+import json
+import shlex
 import ssl
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,11 @@ NAMES = ["fastpath", "fastpath.fastpath", "fastpath.fastpath.svc", "fastpath.fas
 def _run(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[JSON]:
     assert certs.main(arguments) == 0
     return list(yaml.safe_load_all(capsys.readouterr().out))
+
+
+def _authorities(config_map: JSON) -> bytes:
+    text: str = config_map["data"]["ca.crt"]
+    return text.encode()
 
 
 def _decoded(secret: JSON, name: str) -> bytes:
@@ -87,41 +94,51 @@ def test_what_is_in_the_certificate(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_bundle_vouches_for_the_secret(capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str) -> None:
-    secret, *registrations = _run(capsys)
-    for each in registrations:
-        _handshake(secret, base64.b64decode(each["spec"]["caBundle"]), name, tmp_path)
+    secret, config_map = _run(capsys)
+    _handshake(secret, _authorities(config_map), name, tmp_path)
 
 
 def test_no_other_name_and_no_other_authority(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    secret, registration, *_ = _run(capsys)
+    secret, config_map = _run(capsys)
     other, *_ = _run(capsys)
-    bundle = base64.b64decode(registration["spec"]["caBundle"])
+    bundle = _authorities(config_map)
     with pytest.raises(ssl.SSLCertVerificationError, match="Hostname mismatch"):
         _handshake(secret, bundle, "fastpath.other.svc", tmp_path)
     with pytest.raises(ssl.SSLCertVerificationError, match=r"unable to get local issuer|self-signed|self signed"):
         _handshake(secret, _decoded(other, "ca.crt"), NAMES[2], tmp_path)
 
 
-def test_one_bundle_for_each_registration_and_nothing_beside(capsys: pytest.CaptureFixture[str]) -> None:
-    _, *registrations = _run(
-        capsys, "--groups=custom.metrics.k8s.io,external.metrics.k8s.io", "--groups=metrics.k8s.io", "--service=other"
-    )
-    assert [each["metadata"] for each in registrations] == [
-        {"name": "v1beta1.custom.metrics.k8s.io"},
-        {"name": "v1beta2.custom.metrics.k8s.io"},
-        {"name": "v1beta1.external.metrics.k8s.io"},
-        {"name": "v1beta1.metrics.k8s.io"},
+def test_the_authorities_are_published_without_the_key(capsys: pytest.CaptureFixture[str]) -> None:
+    secret, config_map = _run(capsys, "--namespace=other")
+    assert (config_map["kind"], config_map["metadata"]["name"]) == ("ConfigMap", "fastpath-serving-ca")
+    assert config_map["metadata"]["namespace"] == "other"
+    assert config_map["data"] == {"ca.crt": _decoded(secret, "ca.crt").decode()}
+
+
+def test_one_patch_for_each_registration(capsys: pytest.CaptureFixture[str]) -> None:
+    groups = ("--groups=custom.metrics.k8s.io,external.metrics.k8s.io", "--groups=metrics.k8s.io", "--service=other")
+    assert certs.main(groups) == 0
+    captured = capsys.readouterr()
+    secret, _ = yaml.safe_load_all(captured.out)
+    first, *commands = (shlex.split(line) for line in captured.err.splitlines())
+    assert first[0] == "Have"
+    assert [words[:4] for words in commands] == [
+        ["kubectl", "patch", "apiservice", "v1beta1.custom.metrics.k8s.io"],
+        ["kubectl", "patch", "apiservice", "v1beta2.custom.metrics.k8s.io"],
+        ["kubectl", "patch", "apiservice", "v1beta1.external.metrics.k8s.io"],
+        ["kubectl", "patch", "apiservice", "v1beta1.metrics.k8s.io"],
     ]
-    assert all(each["spec"].keys() == {"caBundle"} for each in registrations)
-    assert len({each["spec"]["caBundle"] for each in registrations}) == 1
+    for words in commands:
+        assert words[4:6] == ["--type=merge", "-p"]
+        assert json.loads(words[6]) == {"spec": {"caBundle": secret["data"]["ca.crt"]}}
 
 
 def test_a_renewal_is_believed_before_during_and_after(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """The order of the documentation: bundle with old and new, then the Secret. Nothing is refused at any moment."""
-    before, first, *_ = _run(capsys)
+    before, first = _run(capsys)
     (tmp_path / "ca.crt").write_bytes(_decoded(before, "ca.crt"))
-    after, second, *_ = _run(capsys, f"--previous={tmp_path / 'ca.crt'}")
-    bundles = [base64.b64decode(each["spec"]["caBundle"]) for each in (first, second)]
+    after, second = _run(capsys, f"--previous={tmp_path / 'ca.crt'}")
+    bundles = [_authorities(each) for each in (first, second)]
     for secret, bundle in ((before, bundles[0]), (before, bundles[1]), (after, bundles[1])):
         _handshake(secret, bundle, NAMES[2], tmp_path)
     with pytest.raises(ssl.SSLCertVerificationError):
@@ -142,8 +159,8 @@ def _ended_authority() -> bytes:
 
 def test_an_authority_that_ended_is_left_out(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "ca.crt").write_bytes(_ended_authority())
-    secret, registration, *_ = _run(capsys, f"--previous={tmp_path / 'ca.crt'}")
-    assert base64.b64decode(registration["spec"]["caBundle"]) == _decoded(secret, "ca.crt")
+    secret, config_map = _run(capsys, f"--previous={tmp_path / 'ca.crt'}")
+    assert _authorities(config_map) == _decoded(secret, "ca.crt")
 
 
 def test_a_folder_holds_the_same_for_its_owner_alone(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -153,12 +170,11 @@ def test_a_folder_holds_the_same_for_its_owner_alone(capsys: pytest.CaptureFixtu
     assert "secret.yaml holds the private key" in said
     assert "PRIVATE" not in said
     files = {path.name: path for path in folder.iterdir()}
-    assert set(files) == {"kustomization.yaml", "secret.yaml", "ca-bundle.yaml", "ca.crt"}
+    assert set(files) == {"kustomization.yaml", "secret.yaml", "ca-configmap.yaml", "ca.crt"}
     assert {path.stat().st_mode & 0o777 for path in files.values()} == {0o600}
     secret = yaml.safe_load(files["secret.yaml"].read_text())
-    registration, *_ = yaml.safe_load_all(files["ca-bundle.yaml"].read_text())
     assert files["ca.crt"].read_bytes() == _decoded(secret, "ca.crt")
-    assert base64.b64decode(registration["spec"]["caBundle"]) == _decoded(secret, "ca.crt")
+    assert _authorities(yaml.safe_load(files["ca-configmap.yaml"].read_text())) == _decoded(secret, "ca.crt")
     assert (
         files["secret.yaml"].read_text().startswith("# Made by `fastpath certs` for fastpath/fastpath, good until 20")
     )
@@ -214,19 +230,25 @@ def test_the_folder_is_a_component_of_the_manifests(tmp_path: Path) -> None:
     authority = objects.one("Secret", "fastpath-serving")["data"]["ca.crt"]
     assert {each["spec"]["caBundle"] for each in objects.all("APIService")} == {authority}
     assert len(objects.all("APIService")) == 3
+    assert objects.one("ConfigMap", "fastpath-serving-ca")["data"]["ca.crt"] == base64.b64decode(authority).decode()
 
 
 @pytest.mark.integration
 @pytest.mark.timeout(60)
-async def test_kubectl_applies_the_bundle_and_changes_nothing_else(tmp_path: Path, kubectl: Kubectl) -> None:
-    assert certs.main(["-o", str(tmp_path / "certs")]) == 0
-    wanted = yaml.safe_load((tmp_path / "certs" / "secret.yaml").read_text())["data"]["ca.crt"]
+async def test_kubectl_sets_the_bundle_and_changes_nothing_else(
+    capsys: pytest.CaptureFixture[str], kubectl: Kubectl
+) -> None:
+    """The commands as they are printed, on APIServices that were applied from the client: no warning, one field."""
+    assert certs.main([]) == 0
+    captured = capsys.readouterr()
+    wanted = next(yaml.safe_load_all(captured.out))["data"]["ca.crt"]
     async with Cluster() as cluster:
-        before = [cluster.create(each) for each in rendered.read_base().all("APIService")]
-        manager = "--field-manager=fastpath-certs"
-        file = str(tmp_path / "certs" / "ca-bundle.yaml")
-        done = await kubectl.run(cluster.url, "apply", "--server-side", "--validate=false", manager, "-f", file)
-        assert done.status == 0, done.stderr
-        for each in before:
-            found = cluster.get("APIService", each["metadata"]["name"])
-            assert found["spec"] == {**each["spec"], "caBundle": wanted}
+        apply = ("apply", "--validate=false", "-f", str(rendered.MANIFESTS / "base" / "apiservices.yaml"))
+        assert (await kubectl.run(cluster.url, *apply)).status == 0
+        before = {each["metadata"]["name"]: each["spec"] for each in cluster.list("APIService")}
+        assert len(before) == 2
+        for line in captured.err.splitlines()[1:]:
+            done = await kubectl.run(cluster.url, *shlex.split(line)[1:])
+            assert (done.status, done.stderr) == (0, "")
+        for each in cluster.list("APIService"):
+            assert each["spec"] == {**before[each["metadata"]["name"]], "caBundle": wanted}

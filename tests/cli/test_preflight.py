@@ -81,9 +81,9 @@ def _register(
 
 
 async def test_a_free_cluster(run: Verb) -> None:
-    assert await run() == Finished(
-        0, f"v1beta1.custom.metrics.k8s.io  free\nv1beta2.custom.metrics.k8s.io  free\n{READ}", ""
-    )
+    custom = "v1beta1.custom.metrics.k8s.io    free\nv1beta2.custom.metrics.k8s.io    free\n"
+    others = "v1beta1.external.metrics.k8s.io  free\nv1beta1.metrics.k8s.io           free\n"
+    assert await run() == Finished(0, f"{custom}{others}{READ}", "")
 
 
 async def test_our_own(cluster: Cluster, run: Verb) -> None:
@@ -92,7 +92,7 @@ async def test_our_own(cluster: Cluster, run: Verb) -> None:
     finished = await run()
     assert (finished.status, finished.err) == (0, "")
     assert finished.out.splitlines()[0] == (
-        "v1beta1.custom.metrics.k8s.io  ours (Service fastpath/fastpath:443, "
+        "v1beta1.custom.metrics.k8s.io    ours (Service fastpath/fastpath:443, "
         "not available (no condition Available yet), certificate checked with caBundle)"
     )
 
@@ -109,8 +109,8 @@ async def test_a_foreign_one_is_named_and_refused(cluster: Cluster, run: Verb) -
     finished = await run()
     assert finished.status == 1
     assert finished.out.splitlines()[:2] == [
-        f"v1beta1.custom.metrics.k8s.io  {facts}",
-        "v1beta2.custom.metrics.k8s.io  free",
+        f"v1beta1.custom.metrics.k8s.io    {facts}",
+        "v1beta2.custom.metrics.k8s.io    free",
     ]
     assert finished.err == (
         f"fastpath preflight: v1beta1.custom.metrics.k8s.io belongs to {facts}: run both side by side and switch over as "
@@ -130,9 +130,26 @@ async def test_each_foreign_one_has_its_line(cluster: Cluster, run: Verb) -> Non
     assert "v1beta1.metrics.k8s.io belongs to metrics-server (" in lines[1]
 
 
-async def test_only_the_groups_asked_for_matter(cluster: Cluster, run: Verb) -> None:
+async def test_a_group_that_is_not_wanted_is_shown_and_does_not_count(cluster: Cluster, run: Verb) -> None:
     _register(cluster, "v1beta1.metrics.k8s.io", "kube-system", "metrics-server")
-    assert (await run()).status == 0
+    finished = await run()
+    assert (finished.status, finished.err) == (0, "")
+    assert "v1beta1.metrics.k8s.io           metrics-server (" in finished.out
+    assert "metrics.k8s.io" not in (await run("--groups=custom.metrics.k8s.io")).out.replace(
+        "custom.metrics.k8s.io", ""
+    )
+
+
+async def test_every_group_that_is_registered_to_us_counts(cluster: Cluster, run: Verb) -> None:
+    """After a component is applied its group is judged without a flag."""
+    for name in ("v1beta2.custom.metrics.k8s.io", "v1beta1.external.metrics.k8s.io"):
+        _register(cluster, name, "fastpath", "fastpath")
+    finished = await run()
+    assert (finished.status, finished.err) == (0, "")
+    assert "v1beta1.external.metrics.k8s.io  ours (" in finished.out
+    assert "the autoscaler's controller may list * of external.metrics.k8s.io\n" in finished.out
+    cluster.reviews.access = lambda spec: AccessVerdict(spec.get("user") != HPA)
+    assert "may not list * of external.metrics.k8s.io: kubectl create" in (await run()).err
 
 
 async def test_the_labels_of_the_service_and_the_helm_release_tell_more(cluster: Cluster, run: Verb) -> None:

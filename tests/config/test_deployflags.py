@@ -16,7 +16,7 @@ def test_defaults_are_the_manifests() -> None:
         output="",
     )
     assert deployflags.parse_preflight([]) == deployflags.PreflightOptions(
-        service=ServiceReference("fastpath", "fastpath"), groups=("custom.metrics.k8s.io",), kubeconfig=""
+        service=ServiceReference("fastpath", "fastpath"), groups=(), kubeconfig=""
     )
 
 
