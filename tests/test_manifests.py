@@ -353,7 +353,8 @@ def test_the_scraper_finds_trusts_and_may(name: str) -> None:
     assert endpoint["port"] == service["spec"]["ports"][0]["name"]
     assert (endpoint["scheme"], endpoint["path"]) == ("https", "/metrics")
     assert endpoint["tlsConfig"]["serverName"] in issuing.service_names("fastpath", "fastpath")
-    assert endpoint["tlsConfig"]["ca"] == {"secret": {"name": deployflags.SECRET, "key": "ca.crt"}}
+    kind = "secret" if "cert-manager" in components_of(name) else "configMap"
+    assert endpoint["tlsConfig"]["ca"] == {kind: {"name": deployflags.AUTHORITIES, "key": "ca.crt"}}
     assert "insecureSkipVerify" not in endpoint["tlsConfig"]
     assert Rights(objects, "prometheus-k8s", "monitoring").allow(Want("get", path="/metrics"))
 

@@ -219,7 +219,7 @@ async def scene(fronted: Fronted, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
                 yield int(front.url.rpartition(":")[2])
 
         await stack.enter_async_context(world.watching())
-        components = ("external", "resource", "scaler")
+        components = ("external", "resource", "scaler-in-process")
         await stack.enter_async_context(
             aggregation.register(
                 cluster, backend, tmp_path, prometheus.url, *FLAGS, components=components, through=through

@@ -133,7 +133,7 @@ async def queueing(scene: Scene, length: float) -> AsyncIterator[Backlog]:
 async def admit(scene: Scene) -> Config:
     """Return the kubeconfig of the scaler's account with the rights of the overlay."""
     objects = await asyncio.to_thread(rendered.render, MANIFESTS / "overlays" / "scaler")
-    return await scene.backend.admit_adapter(scene.cluster, objects)
+    return await scene.backend.admit(scene.cluster, objects, "fastpath-scaler", NAMESPACE)
 
 
 @contextlib.asynccontextmanager

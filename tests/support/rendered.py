@@ -63,9 +63,16 @@ class Objects:
         assert len(found) == 1, f"{len(found)} objects {kind} {name or ''}"
         return found[0]
 
+    def of(self, deployment: str) -> "Objects":
+        """Return the same objects with no other Deployment than this one, for what is asked about its pods."""
+        self.one("Deployment", deployment)
+        return Objects(
+            each for each in self.documents if each["kind"] != "Deployment" or each["metadata"]["name"] == deployment
+        )
+
     @property
     def pod(self) -> JSON:
-        """Return the pod template's spec."""
+        """Return the pod template's spec of the only Deployment."""
         spec: JSON = self.one("Deployment")["spec"]["template"]["spec"]
         return spec
 
@@ -128,7 +135,7 @@ def _rules(objects: Objects, reference: JSON, namespace: str) -> Sequence[JSON]:
         for each in objects.all("ClusterRole")
         if any(labels <= each["metadata"].get("labels", {}).items() for labels in chosen)
     ]
-    return [rule for each in (role, *parts) for rule in each["rules"]]
+    return [rule for each in (role, *parts) for rule in each.get("rules", ())]
 
 
 def covers(rule: JSON, want: Want) -> bool:

@@ -1,0 +1,150 @@
+"""`fastpath scale` and `fastpath serve --serve-floors` beside each other: two accounts, each with the rights of the manifests.
+
+The requests of both are recorded and held against the rendered roles.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from adapter import app
+from adapter.config import flags
+from adapter.sandbox.cluster import Cluster
+from adapter.server.localpages import LocalPages
+from tests.support import adapter as support
+from tests.support import boosting, rendered
+from tests.support.adapter import RunningAdapter
+from tests.support.boosting import FLAGS, HOME, LIMITS, NAMESPACE, Workload, World
+from tests.support.rendered import MANIFESTS, Rights, Want
+from tests.support.waiting import until
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+
+WAIT = 40.0
+USERS = {"token-of-the-scaler": "fastpath-scaler", "token-of-the-server": "fastpath"}
+BOOSTED, OWN = "boosted", "own"
+FLOOR = f"/apis/external.metrics.k8s.io/v1beta1/namespaces/{NAMESPACE}/fastpath_replicas?labelSelector=autoscaler%3D{BOOSTED}"
+
+
+@pytest.fixture
+async def world(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+    monkeypatch.setenv("POD_NAMESPACE", HOME)
+    async with boosting.running() as made:
+        support.admit(made.cluster)
+        made.cluster.tokens = dict(USERS)
+        yield made
+
+
+def kubeconfig(cluster: Cluster, directory: Path, user: str) -> str:
+    (token,) = (token for token, name in USERS.items() if name == user)
+    return f"--lister-kubeconfig={cluster.kubeconfig(directory / user, token)}"
+
+
+@contextlib.asynccontextmanager
+async def scaling(world: World, directory: Path) -> AsyncIterator[None]:
+    """Run the scaler, as the container of its Deployment does."""
+    (directory / "rules.yaml").write_text(world.rules)
+    arguments = [
+        f"--config={directory / 'rules.yaml'}",
+        f"--prometheus-url={world.prometheus.url}",
+        kubeconfig(world.cluster, directory, "fastpath-scaler"),
+        "--local-address=127.0.0.1:0",
+        *FLAGS,
+    ]
+    options, _ = flags.parse_flags(arguments)
+    stop = asyncio.Event()
+    started: asyncio.Future[LocalPages] = asyncio.get_running_loop().create_future()
+    run = asyncio.create_task(app.run_scaler(options, "test", stop, started=started.set_result), name="scaler")
+    try:
+        yield
+    finally:
+        stop.set()
+        await asyncio.gather(run, return_exceptions=True)
+    assert run.exception() is None
+
+
+@contextlib.asynccontextmanager
+async def serving(world: World, directory: Path) -> AsyncIterator[RunningAdapter]:
+    """Run the metrics APIs, as the container of theirs does."""
+    (directory / "rules.yaml").write_text(world.rules)
+    account = kubeconfig(world.cluster, directory, "fastpath")
+    async with support.running(
+        directory, world.cluster, world.prometheus.url, *FLAGS, account, "--serve-floors"
+    ) as adapter:
+        yield adapter
+
+
+def own(workload: Workload) -> boosting.Document:
+    """Return a FastPathAutoscaler with the spec that a workload's HorizontalPodAutoscaler would have."""
+    document = workload.autoscaler()
+    return {
+        "apiVersion": "fastpath.io/v1alpha1",
+        "kind": "FastPathAutoscaler",
+        "metadata": {"name": workload.name, "namespace": NAMESPACE},
+        "spec": document["spec"],
+    }
+
+
+def wants(world: World, user: str) -> Iterator[Want]:
+    for request in world.cluster.requests:
+        if request.user != user or request.user_agent != "fastpath-adapter":
+            continue
+        if not request.verb:
+            yield Want(request.method.lower(), path=request.path)
+            continue
+        parts = request.path.strip("/").split("/")
+        field, _, name = request.query.get("fieldSelector", "").partition("=")
+        narrowed = name if field == "metadata.name" else ""
+        group = parts[1] if parts[0] == "apis" else ""
+        yield Want(request.verb, group, request.resource, request.namespace, request.name or narrowed)
+
+
+async def test_one_scales_and_the_other_serves_its_floors(tmp_path: Path, world: World) -> None:
+    boosted = Workload(BOOSTED, "external-average", boosting.step())
+    plain = Workload(OWN, "external-average", boosting.step(), way="")
+    world.add([boosted])
+    world.add([plain], autoscaled=False)
+    world.cluster.create(own(plain))
+    folders = [tmp_path / name for name in ("leader", "standby", "server")]
+    for folder in folders:
+        folder.mkdir()
+    leader, standby, server = folders
+    async with scaling(world, leader), scaling(world, standby), serving(world, server) as adapter:
+        at_rest = await adapter.wait_for(FLOOR, lambda answer: answer.status == 200)
+        assert at_rest.body["items"][0]["value"] == "0"
+        path = f"/apis/custom.metrics.k8s.io/v1beta2/namespaces/{NAMESPACE}/pods/%2A/busy?labelSelector=app%3D{OWN}"
+        await adapter.wait_for(path, lambda answer: answer.status == 200 and len(answer.values) == LIMITS[0])
+        world.begin()
+        await until(lambda: world.replicas(BOOSTED) == 6 and world.replicas(OWN) == 6, WAIT)
+        held = await adapter.get(FLOOR)
+        assert held.body["items"][0]["value"] == "6", "a raise is published before it is made"
+        reasons = {event["reason"] for event in world.cluster.list("Event", NAMESPACE)}
+        assert "SuccessfulRescale" in reasons
+        await until(
+            lambda: world.cluster.get("fpa", OWN, NAMESPACE).get("status", {}).get("desiredReplicas") == 6, WAIT
+        )
+
+    objects = rendered.render(MANIFESTS / "overlays" / "scaler")
+    for user in USERS.values():
+        rights = Rights(objects, user, HOME)
+        asked = set(wants(world, user))
+        assert [want for want in sorted(asked) if not rights.allow(want)] == [], user
+    written = {(want.verb, want.resource) for want in wants(world, "fastpath-scaler")}
+    for done in (
+        ("create", "leases"),
+        ("update", "leases"),
+        ("watch", "leases"),
+        ("create", "configmaps"),
+        ("update", "configmaps"),
+        ("update", "deployments/scale"),
+        ("patch", "fastpathautoscalers/status"),
+        ("create", "events"),
+    ):
+        assert done in written, "or this test sees too little"
+    reviews = {"tokenreviews", "subjectaccessreviews"}
+    answered = {(want.verb, want.resource) for want in wants(world, "fastpath") if want.resource not in reviews}
+    assert {verb for verb, _ in answered} <= {"", "get", "list", "watch"}
+    assert {("watch", "configmaps"), ("watch", "horizontalpodautoscalers")} <= answered
