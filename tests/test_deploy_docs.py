@@ -78,6 +78,20 @@ def test_the_kustomization_of_the_page(overlay: Path) -> None:
     assert registered == set(apiservices.names_of(options.serve_groups))
 
 
+def test_the_same_kustomization_with_the_scaler(overlay: Path) -> None:
+    """The patch of the page reaches the arguments of both Deployments."""
+    path = overlay / "kustomization.yaml"
+    document = yaml.safe_load(path.read_text())
+    document["resources"].append("../manifests/crd")
+    document["components"].insert(0, "../manifests/components/scaler")
+    path.write_text(yaml.safe_dump(document))
+    objects = rendered.render(overlay)
+    for name in ("fastpath", "fastpath-scaler"):
+        options, _ = flags.parse_flags(objects.of(name).container["args"])
+        assert options.prometheus_url == "http://prometheus.monitoring.svc:9090"
+        assert objects.of(name).container["image"] == "registry.example.com/fastpath:0.1.0"
+
+
 def test_cpu_and_memory(overlay: Path) -> None:
     """The components that the page adds serve the third group, beside rules that replace those of base."""
     lines = "".join(re.findall(r"^    (  - \.\./manifests/components/resource.*\n)", DEPLOY.read_text(), re.MULTILINE))

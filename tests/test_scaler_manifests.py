@@ -38,7 +38,7 @@ SCALER, SERVER = "fastpath-scaler", "fastpath"
 COMPONENTS = (
     ("scaler",),
     ("external", "scaler", "single-replica"),
-    ("external", "resource", "scaler", "service-monitor", "scaler-service-monitor"),
+    ("external", "resource", "scaler", "service-monitor", "scaler-service-monitor", "network-policy"),
     ("scaler", "service-monitor", "scaler-service-monitor", "single-replica", "cert-manager"),
 )
 """Lists of components with a scaler of its own."""
