@@ -148,7 +148,7 @@ NUMBERS = {
     ),
     "| 64; 4 MiB of requests": (podforms.MOST_RESOURCES, podforms.REQUESTS_BYTES // MIB),
     "1 MiB of queries": lookback.LOOKBACKS_BYTES // MIB,
-    "100 an autoscaler, 20,000 in all": (journal.PER_AUTOSCALER, journal.IN_ALL),
+    "100 an autoscaler, 20,000 in all, 64 MiB": (journal.PER_AUTOSCALER, journal.IN_ALL, journal.ROOM // MIB),
     "900,000 bytes, 450,000 of one": (floorwriter.LIMIT, floorwriter.SHARE),
     "1,000; alike": events.QUEUED,
 }  # fmt: skip

@@ -18,6 +18,11 @@ from adapter.scaling.writers import Change
 PER_AUTOSCALER = 100
 IN_ALL = 20_000
 
+ROOM = 64 * 1024 * 1024
+"""About how many bytes all entries may take: one has a value for each pod of each metric, so their number alone bounds nothing."""
+
+_ENTRY_BYTES, _STEP_BYTES, _VALUE_BYTES = 2000, 1000, 400
+
 
 class Input(NamedTuple):
     """A metric as a decision saw it: its description, the reading, the time of its oldest sample, and the nanoseconds that this speaks of.
@@ -48,13 +53,22 @@ class Entry(NamedTuple):
     change: Change | None
     mark: tuple[object, ...]
 
+    @property
+    def weight(self) -> int:
+        """About how many bytes it takes."""
+        read = (each.reading for each in self.inputs)
+        values = sum(len(each.values) for each in read if isinstance(each, PodsReading | ExternalReading))
+        return _ENTRY_BYTES + _STEP_BYTES * len(self.steps) + _VALUE_BYTES * values
+
 
 class Journal:
     """The entries, newest last."""
 
-    def __init__(self, per_autoscaler: int = PER_AUTOSCALER, in_all: int = IN_ALL) -> None:
+    def __init__(self, per_autoscaler: int = PER_AUTOSCALER, in_all: int = IN_ALL, room: int = ROOM) -> None:
         self._per_autoscaler = per_autoscaler
         self._in_all = in_all
+        self._room = room
+        self._weight = 0
         self._all: dict[int, Entry] = {}
         """All that are kept, by identity, oldest first."""
         self._own: dict[Key, deque[Entry]] = {}
@@ -73,10 +87,11 @@ class Journal:
         own = self._own.setdefault(entry.key, deque())
         own.append(entry)
         self._all[id(entry)] = entry
+        self._weight += entry.weight
         if len(own) > self._per_autoscaler:
-            del self._all[id(own.popleft())]
-        while len(self._all) > self._in_all:
-            self._evict(self._all.pop(next(iter(self._all))))
+            self._drop(own.popleft())
+        while self._all and (len(self._all) > self._in_all or self._weight > self._room):
+            self._evict(self._drop(next(iter(self._all.values()))))
 
     def quiet(self, key: Key) -> None:
         """Note that a decision had nothing to tell: what comes after it is news again."""
@@ -85,12 +100,16 @@ class Journal:
     def forget(self, key: Key) -> None:
         """Forget an autoscaler that is gone."""
         for entry in self._own.pop(key, ()):
-            del self._all[id(entry)]
+            self._drop(entry)
         self._marks.pop(key, None)
 
     def of(self, key: Key) -> Sequence[Entry]:
         """Return the entries of one autoscaler, oldest first."""
         return tuple(self._own.get(key, ()))
+
+    def _drop(self, entry: Entry) -> Entry:
+        self._weight -= entry.weight
+        return self._all.pop(id(entry))
 
     def _evict(self, entry: Entry) -> None:
         own = self._own.get(entry.key)

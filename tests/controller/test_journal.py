@@ -54,6 +54,26 @@ def test_of_all_together_the_newest_are_kept() -> None:
     assert journal.tells(A, (2,)), "what was evicted may be told again"
 
 
+def test_entries_about_many_pods_count_for_more() -> None:
+    """Of one autoscaler with thousands of pods a hundred entries would be hundreds of megabytes."""
+    many = Input("load", PodsReading({f"web-{number}": 1 for number in range(1000)}, {}), None)
+    journal = Journal(room=1_000_000)
+    for at in range(5):
+        journal.note(entry(A, at, many))
+    assert times(journal, A) == [3, 4]
+
+    for at in range(5, 100):
+        journal.note(entry(B, at))
+    assert len(journal.of(A)) == 2, "small entries beside them fit"
+    journal.forget(A)
+    for at in range(100, 150):
+        journal.note(entry(B, at))
+    assert len(journal.of(B)) == 100, "what was forgotten weighs nothing"
+
+    journal.note(entry(A, 150, *[many] * 50))
+    assert len(journal) == 0, "one that is too large for all is not kept"
+
+
 def test_what_was_forgotten_takes_nothing_of_its_successor() -> None:
     journal = Journal(per_autoscaler=3, in_all=3)
     journal.note(entry(A, 0))
