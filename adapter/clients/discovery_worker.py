@@ -13,6 +13,7 @@ import contextlib
 import gc
 import os
 import queue
+import resource
 import ssl
 import sys
 import threading
@@ -41,9 +42,15 @@ _BEGINNING = 1024  # bytes of an answer that say what it is
 _SHAPES = 1000  # sets of label names remembered of one name, only to be quicker
 _NICE = 10  # queries are answered first
 
+MEMORY_BYTES = 128 * 1024 * 1024
+"""Memory of the worker beside what one list may have bytes: libraries, stacks of threads, pieces of answers."""
+
 _T = TypeVar("_T")
 
 _SERIES = msgspec.json.Decoder(list[dict[str, str]])
+
+
+_NO_MEMORY = "the names in the series list take more memory than --discovery-max-bytes leaves: narrow the seriesQuery"
 
 
 class _Ending(msgspec.Struct):
@@ -247,9 +254,15 @@ def map_error(error: requests.RequestException) -> PrometheusError:
     return PrometheusError(kind, envelope.shorten(text))
 
 
-def run(source: BinaryIO, sink: BinaryIO) -> bool:
-    """Answer the one request on `source` with lines on `sink`; False when something unforeseen happened, told on standard error."""
+def run(source: BinaryIO, sink: BinaryIO, *, bound_memory: bool = False) -> bool:
+    """Answer the one request on `source` with lines on `sink`; False when something unforeseen happened, told on standard error.
+
+    `bound_memory` limits the whole process: where the names of a list do not fit, the list fails, not the container.
+    """
     request = msgspec.json.decode(source.read(), type=WorkerRequest)
+    if bound_memory:
+        most = request.max_bytes + MEMORY_BYTES
+        resource.setrlimit(resource.RLIMIT_DATA, (most, most))
     sessions: queue.SimpleQueue[Session] = queue.SimpleQueue()
     connections = max(1, min(request.connections, len(request.selectors)))
     for _ in range(connections):
@@ -267,6 +280,8 @@ def run(source: BinaryIO, sink: BinaryIO) -> bool:
             lines = _lines(index, list_series(session, request, selector), session.size)
         except PrometheusError as error:
             lines = iter([WorkerLine(index, kind=error.kind, text=str(error))])
+        except MemoryError:
+            lines = iter([WorkerLine(index, kind="size", text=_NO_MEMORY)])
         finally:
             sessions.put(session)
         print_lines(lines)
@@ -317,7 +332,7 @@ def main() -> None:
     gc.disable()  # it lives shortly, and nothing here refers in circles
     os.nice(_NICE)
     urllib3.disable_warnings()  # a kubeconfig that skips verification says so itself
-    sys.exit(0 if run(sys.stdin.buffer, sys.stdout.buffer) else 1)
+    sys.exit(0 if run(sys.stdin.buffer, sys.stdout.buffer, bound_memory=True) else 1)
 
 
 if __name__ == "__main__":

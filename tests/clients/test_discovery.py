@@ -367,6 +367,33 @@ async def test_no_selector_needs_no_process(make_lister: MakeLister) -> None:
 
 @pytest.mark.integration
 @pytest.mark.timeout(60)
+async def test_names_that_take_too_much_memory_fail_the_list_and_not_the_process(
+    scripted: Scripted, make_lister: MakeLister
+) -> None:
+    """A short list of ever other names and labels takes many times its bytes in memory."""
+    labels = ",".join(f'"l{number}":""' for number in range(40))
+
+    async def respond(request: web.Request) -> web.StreamResponse:
+        if request.query["match[]"] == "up":
+            return web.Response(text=series(UP))
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b'{"status":"success","data":[')
+        for block in range(100):
+            part = ",".join(f'{{"__name__":"m{block}_{number}",{labels}}}' for number in range(800))
+            await response.write(f"{',' if block else ''}{part}".encode())
+        await response.write(b"]}")
+        return response
+
+    scripted.respond = respond
+    found = await (await make_lister(scripted.url, max_bytes=1 << 25)).series(["many", "up"], WALL)
+    assert isinstance(found["many"], PrometheusError)
+    assert (found["many"].kind, "take more memory than" in str(found["many"])) == ("size", True)
+    assert found["up"] == (SeriesInfo("up", frozenset({"job", "pod"}), 1),)
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(60)
 async def test_a_run(scripted: Scripted, make_lister: MakeLister, monitoring: Monitoring, tmp_path: Path) -> None:
     async def respond(request: web.Request) -> web.StreamResponse:
         if request.query["match[]"] == "bad":
