@@ -8,6 +8,7 @@ import pytest
 from adapter import monitoring
 from adapter.clients import (
     answers,
+    discovery_worker,
     envelope,
     events,
     floorwriter,
@@ -110,6 +111,7 @@ NUMBERS = {
     "20; others wait, 8 s": (PrometheusSettings().max_connections, PrometheusSettings().request_timeout),
     "(20): 75 distinct External metrics with samples every 15 s": (RATE, RATE * 15 / 2 / feeds.QUERIES, 15),
     "after 300 s they are absent": feed.HELD,
+    "at most 128 MiB of memory beside": discovery_worker.MEMORY_BYTES // MIB,
     "while 10 questions are on their way": querycache.ASKED_AHEAD,
     "| one answer | 64 MiB": Options().prometheus_max_answer_bytes // MIB,
     "the same 64 MiB together; answers of up to 1 MiB": (

@@ -1,0 +1,185 @@
+"""The memory of a process in the worst case: every bound at its limit at once, and the sum of all of them.
+
+Each bound is taken from the constant or the setting that enforces it, and what is measured from `benchmarks/results.json`, so
+that nothing is written twice. A new bound is one more line in `bounds`. ``python -m tests.support.memory`` writes the table
+into docs/limits.md; `tests/test_memory.py` compares it, and the sums with the limits of the manifests.
+"""
+
+import json
+import re
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from adapter.clients import answers, discovery_worker, events, floorwriter, lanes, objectstore, prometheus, querycache
+from adapter.clients.connection import PrometheusSettings
+from adapter.config import flags
+from adapter.config.options import Options
+from adapter.controller import journal
+from adapter.server import accesslog, callers, connections, handler, probes, reviewcache
+from adapter.server.handler import Limits
+from tests.support import rendered
+from tests.support.rendered import MANIFESTS, ROOT, Objects
+
+MIB = 1024 * 1024
+PAGE = ROOT / "docs" / "limits.md"
+BEGIN, END = "<!-- sum: begin -->\n", "<!-- sum: end -->\n"
+
+ESTIMATED = 1.25
+"""What an estimate of memory is multiplied by: estimates are seldom too low by more than a fifth."""
+
+CONNECTION_BYTES = 96 * 1024
+"""A TLS connection: its state in OpenSSL and the buffers of the event loop, measured."""
+
+EVENT_BYTES = 4096
+"""An event that waits to be written."""
+
+RESULTS: Mapping[str, Any] = json.loads((ROOT / "benchmarks" / "results.json").read_text())
+
+
+def _measured(benchmark: str, figure: str) -> float:
+    """Return a measured memory in bytes."""
+    mib: float = RESULTS[benchmark]["figures"][figure]
+    return mib * MIB
+
+
+PROCESS = _measured("memory", "small_ready_mib")
+"""The process with its libraries, ready, with a cluster of 10,000 pods."""
+
+POD = (_measured("podwatch", "stateful_rss_mib") - _measured("podwatch", "stateful_before_mib")) / 100_000
+"""A watched pod that shares its labels with no other."""
+
+AUTOSCALER = (_measured("growth", "ticks_6400_memory_mib") - _measured("growth", "ticks_400_memory_mib")) / 6000
+"""An autoscaler with its last decision."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What is stated, because no setting bounds it."""
+
+    pods: int
+    autoscalers: int
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One container of the manifests: what it runs, and what it is allowed."""
+
+    name: str
+    options: Options
+    serves: bool
+    scales: bool
+    kinds: int
+    """Kinds whose objects are selected by label."""
+    load: Load
+    limit: int
+
+
+class Bound(NamedTuple):
+    """What a part of a process takes at most."""
+
+    what: str
+    bytes: float
+
+
+def bounds(process: Process) -> Iterator[Bound]:
+    """Yield everything that may be in memory at the same time."""
+    options, load, limits = process.options, process.load, Limits()
+    yield Bound("the process itself", PROCESS)
+    yield Bound("pods watched, as stated", POD * load.pods)
+    kept = answers.KEPT_TEXTS_BYTES + answers.KEPT_BYTES + answers.KEPT_SWEEPS_BYTES
+    yield Bound("answers kept (`texts`, `objects`, `sweeps`)", ESTIMATED * kept)
+    small = PrometheusSettings().max_connections * prometheus.SMALL_ANSWER
+    yield Bound("answers being read", ESTIMATED * (options.prometheus_max_answer_bytes + small))
+    yield Bound("questions that wait for Prometheus", querycache.WAITING_BYTES)
+    yield Bound("questions known (`lanes`)", ESTIMATED * lanes.LANES_BYTES)
+    yield Bound("label selectors (`selections`)", ESTIMATED * process.kinds * objectstore._REMEMBERED_BYTES)
+    yield Bound("the worker of discovery", options.discovery_max_bytes + discovery_worker.MEMORY_BYTES)
+    yield Bound("connections for probes", probes.MOST_CONNECTIONS * (probes.HEAD_BYTES + CONNECTION_BYTES))
+    if process.serves or options.metrics_bind_address:
+        yield Bound("connections", connections.MOST_CONNECTIONS * CONNECTION_BYTES)
+        yield Bound("paths read (`routes`)", ESTIMATED * handler._ROUTES_WEIGHT)
+        yield Bound("answers ready to send (`bodies`)", ESTIMATED * limits.kept_bytes)
+        yield Bound("users of a front proxy (`users`)", ESTIMATED * callers._USERS_KEPT * callers._LARGEST_USER)
+        reviews = 2 * reviewcache.SIZE * reviewcache._COUNTS_AS_ONE
+        yield Bound("answers of reviews (`tokens`, `accesses`)", ESTIMATED * reviews)
+        yield Bound("lines of the access log", accesslog._ROOM if options.access_log else 0)
+    if process.scales:
+        yield Bound("autoscalers, as stated", AUTOSCALER * load.autoscalers)
+        yield Bound("decisions remembered", ESTIMATED * journal.ROOM)
+        yield Bound("events that wait", events.QUEUED * EVENT_BYTES)
+    if process.scales or options.serves_floors:
+        yield Bound("floors, read and about to be written", 3 * floorwriter.LIMIT)
+
+
+def total(process: Process) -> float:
+    """Return the sum in bytes."""
+    return sum(bound.bytes for bound in bounds(process))
+
+
+def read_process(name: str, objects: Objects, load: Load) -> Process:
+    """Return what the only Deployment of some objects runs."""
+    container = objects.container
+    options, _ = flags.parse_flags(container["args"])
+    alone = container.get("command") == ["fastpath", "scale"]
+    kinds = 1 if alone else _selected_kinds(objects)
+    limit = _quantity(container["resources"]["limits"]["memory"])
+    return Process(name, options, not alone, alone or options.scaler, kinds, load, limit)
+
+
+def _selected_kinds(objects: Objects) -> int:
+    """Return how many kinds the metrics APIs may list; of pods those that run are listed by themselves."""
+    role = objects.one("ClusterRole", "fastpath-resource-reader")
+    return 1 + sum(len(rule["resources"]) for rule in role["rules"])
+
+
+def _quantity(text: str) -> int:
+    found = re.fullmatch(r"(\d+)(Mi|Gi)", text)
+    assert found is not None, text
+    return int(found[1]) * (MIB if found[2] == "Mi" else 1024 * MIB)
+
+
+CLUSTER, NAMESPACE = Load(100_000, 2_000), Load(10_000, 200)
+
+
+def processes() -> list[Process]:
+    """Return every container that the manifests run."""
+    scaler = rendered.render(MANIFESTS / "overlays" / "scaler")
+    with tempfile.TemporaryDirectory() as folder:
+        components = ("scaler", "service-monitor", "scaler-service-monitor")
+        scraped = rendered.render(rendered.write_overlay(Path(folder), components))
+    return [
+        read_process("`base`", rendered.render(MANIFESTS / "base"), CLUSTER),
+        read_process("`single-replica`", rendered.render(MANIFESTS / "overlays" / "single-replica"), CLUSTER),
+        read_process("`scaler`", scaler.of("fastpath-scaler"), CLUSTER),
+        read_process("`scaler-service-monitor`", scraped.of("fastpath-scaler"), CLUSTER),
+        read_process("`scaler-in-process`", rendered.render(MANIFESTS / "overlays" / "scaler-in-process"), CLUSTER),
+        read_process("`namespaced`", rendered.render(MANIFESTS / "namespaced"), NAMESPACE),
+    ]
+
+
+def render_table(found: Sequence[Process]) -> str:
+    """Return the table of docs/limits.md, in MiB."""
+    columns = [{bound.what: bound.bytes for bound in bounds(each)} for each in found]
+    rows = list(dict.fromkeys(what for column in columns for what in column))
+    lines = ["| MiB | " + " | ".join(each.name for each in found) + " |", "|---|" + "---:|" * len(found)]
+    lines += [f"| {what} | " + " | ".join(_shown(column.get(what, 0)) for column in columns) + " |" for what in rows]
+    lines.append("| **sum** | " + " | ".join(f"**{_shown(total(each))}**" for each in found) + " |")
+    lines.append("| `limits.memory` | " + " | ".join(_shown(each.limit) for each in found) + " |")
+    return "\n".join([*lines, ""])
+
+
+def _shown(size: float) -> str:
+    return f"{-(-size // MIB):,.0f}" if size else ""
+
+
+def replace_table(page: str, table: str) -> str:
+    """Return the page with another table."""
+    before, _, rest = page.partition(BEGIN)
+    return before + BEGIN + table + END + rest.partition(END)[2]
+
+
+if __name__ == "__main__":
+    PAGE.write_text(replace_table(PAGE.read_text(), render_table(processes())))

@@ -1,0 +1,48 @@
+"""All bounds together are below what the manifests allow: a process whose every cache is full is not killed."""
+
+import dataclasses
+
+import pytest
+
+from adapter import monitoring
+from tests.support import memory
+from tests.support.memory import Process
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
+
+
+@pytest.fixture(scope="module")
+def processes() -> dict[str, Process]:
+    return {each.name: each for each in memory.processes()}
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["`base`", "`single-replica`", "`scaler`", "`scaler-service-monitor`", "`scaler-in-process`", "`namespaced`"],
+)
+def test_the_sum_is_below_the_limit(name: str, processes: dict[str, Process]) -> None:
+    process = processes[name]
+    rows = {bound.what: round(bound.bytes / memory.MIB) for bound in memory.bounds(process)}
+    assert memory.total(process) <= process.limit, rows
+
+
+def test_a_process_that_does_both_counts_both(processes: dict[str, Process]) -> None:
+    parts = [{bound.what for bound in memory.bounds(processes[name])} for name in ("`base`", "`scaler`")]
+    assert {bound.what for bound in memory.bounds(processes["`scaler-in-process`"])} == parts[0] | parts[1]
+
+
+def test_every_cache_is_counted(processes: dict[str, Process]) -> None:
+    named = " ".join(bound.what for bound in memory.bounds(processes["`base`"]))
+    assert [cache for cache in monitoring.CACHES if f"`{cache}`" not in named] == []
+
+
+def test_a_setting_is_counted_as_it_is_given(processes: dict[str, Process]) -> None:
+    process = processes["`base`"]
+    larger = dataclasses.replace(process.options, discovery_max_bytes=2 * process.options.discovery_max_bytes)
+    grown = memory.total(dataclasses.replace(process, options=larger)) - memory.total(process)
+    assert round(grown) == process.options.discovery_max_bytes
+
+
+def test_the_page_shows_the_sum() -> None:
+    page = memory.PAGE.read_text()
+    assert memory.replace_table(page, memory.render_table(memory.processes())) == page
