@@ -1,0 +1,102 @@
+"""What is installed is pinned by hash, may be passed on, and is listed in the bill of materials."""
+
+import importlib.metadata
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+LOCKS = sorted((ROOT / "requirements").glob("*.txt"))
+LICENCES = {
+    "Apache-2.0",
+    "BSD-2-Clause",
+    "BSD-3-Clause",
+    "CNRI-Python",
+    "MIT",
+    "MIT-0",
+    "PSF-2.0",
+}
+"""What the page names."""
+
+SPELLINGS = {
+    "Apache 2.0": "Apache-2.0",
+    "Apache Software License": "Apache-2.0",
+    "BSD License": "BSD-3-Clause",
+    "MIT License": "MIT",
+    "Python Software Foundation License": "PSF-2.0",
+}
+EXPLAINED = {"certifi": "MPL-2.0", "promql-parser": ""}
+"""Those that the page has a word on, and what their metadata says."""
+
+
+def pinned(path: Path) -> dict[str, str]:
+    """Return the versions in a lock file by name."""
+    found = re.findall(r"^([A-Za-z0-9][\w.-]*)==([^\s;\\]+)", path.read_text(), re.MULTILINE)
+    return {name.lower(): version for name, version in found}
+
+
+@pytest.mark.parametrize("path", LOCKS, ids=lambda path: path.name)
+def test_every_archive_has_its_hash(path: Path) -> None:
+    blocks = re.split(r"^(?=[A-Za-z0-9])", path.read_text(), flags=re.MULTILINE)
+    without = [block.split()[0] for block in blocks if block[0].isalnum() and "--hash=sha256:" not in block]
+    assert without == []
+    assert pinned(path)
+
+
+def test_no_script_installs_what_is_not_pinned() -> None:
+    scripts = [path for path in (ROOT / "scripts").iterdir() if path.is_file()]
+    lines = [
+        f"{path.name}: {line.strip()}"
+        for path in [*scripts, ROOT / "Dockerfile"]
+        for line in path.read_text().splitlines()
+        if re.search(r"pip install |^\s*pip_install -", line) and '"$@"' not in line  # that is a function's body
+    ]
+    assert len(lines) >= 4
+    # without dependencies only Fastpath itself is installed
+    assert [line for line in lines if "--require-hashes" not in line and "--no-deps" not in line] == []
+
+
+def test_the_tools_of_the_scripts_are_locked() -> None:
+    assert {"uv", "cyclonedx-bom"} <= pinned(ROOT / "requirements" / "tools.txt").keys()
+
+
+def _licences(name: str) -> set[str]:
+    """Return what the metadata of a package says, by SPDX's names."""
+    metadata = importlib.metadata.metadata(name)
+    classifiers = metadata.get_all("Classifier") or []
+    stated = metadata["License-Expression"] or metadata["License"] or ""
+    if not stated or stated in SPELLINGS:
+        stated = stated or next((each for each in classifiers if each.startswith("License ::")), "")
+        stated = SPELLINGS.get(stated.rpartition(":: ")[2], stated)
+    return set(re.split(r" (?:AND|OR) ", stated))
+
+
+def test_licences_are_those_that_the_page_names() -> None:
+    page = (ROOT / "docs" / "development.md").read_text()
+    for name in pinned(ROOT / "requirements" / "runtime.txt"):
+        found = _licences(name)
+        if name in EXPLAINED:
+            assert found == {EXPLAINED[name]}
+            assert name in page
+        else:
+            assert found <= LICENCES, f"{name}: {found}"
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(300)
+def test_the_bill_of_materials_lists_what_the_image_installs(tmp_path: Path) -> None:
+    if not (ROOT / ".venv" / "tools" / "made-from").exists() and os.environ.get("FASTPATH_REQUIRE_TOOLS") != "1":
+        pytest.skip("scripts/sbom has not been run here: it would install its tools")
+    file = tmp_path / "sbom.json"
+    subprocess.run([ROOT / "scripts" / "sbom", str(file)], check=True, capture_output=True)
+    document = json.loads(file.read_text())
+    assert document["bomFormat"] == "CycloneDX"
+    assert document["metadata"]["component"]["name"] == "fastpath-adapter"
+    listed = {each["name"]: each["version"] for each in document["components"]}
+    assert listed == pinned(ROOT / "requirements" / "runtime.txt")
+    hashes = [each["externalReferences"][0]["hashes"] for each in document["components"]]
+    assert all(found and {each["alg"] for each in found} == {"SHA-256"} for found in hashes)
