@@ -8,12 +8,14 @@ import contextlib
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import aiohttp
 import pytest
 
 from adapter import app
 from adapter.config import flags
 from adapter.sandbox.cluster import Cluster
 from adapter.server.localpages import LocalPages
+from tests.scenarios.test_scale import free_port
 from tests.support import adapter as support
 from tests.support import boosting, rendered
 from tests.support.adapter import RunningAdapter
@@ -71,9 +73,11 @@ async def serving(world: World, directory: Path) -> AsyncIterator[RunningAdapter
     """Run the metrics APIs, as the container of theirs does."""
     (directory / "rules.yaml").write_text(world.rules)
     account = kubeconfig(world.cluster, directory, "fastpath")
-    async with support.running(
-        directory, world.cluster, world.prometheus.url, *FLAGS, account, "--serve-floors"
-    ) as adapter:
+    port = free_port()
+    arguments = (account, "--serve-floors", f"--health-probe-bind-address=127.0.0.1:{port}")
+    async with support.running(directory, world.cluster, world.prometheus.url, *FLAGS, *arguments) as adapter:
+        async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}/readyz") as response:
+            assert response.status == 200, "probes may have a port of their own here too"
         yield adapter
 
 
