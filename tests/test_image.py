@@ -29,7 +29,7 @@ from adapter.cli import certs
 from adapter.config import chart
 from adapter.sandbox.cluster import Cluster
 from tests.support import adapter as support
-from tests.support import confined, rendered
+from tests.support import confined, crd, rendered
 from tests.support.confined import Confined, Pod
 from tests.support.kubectl import TOKEN
 from tests.support.prometheus import PrometheusFactory, PrometheusServer
@@ -388,6 +388,53 @@ async def test_it_starts_with_the_arguments_of_the_manifests_and_writes_nothing(
         assert values == {pod: pytest.approx(rate, rel=0.2) for pod, rate in PODS.items()}
         assert program.stop() == 0
     assert "Traceback" not in program.log
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(240)
+async def test_the_scaler_starts_with_the_arguments_of_the_manifests_and_writes_nothing(
+    built: Built, world: World, tmp_path: Path, unused_port: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It answers probes, and shows its metrics to a caller who trusts the authority and has the right."""
+    components = ("scaler", "service-monitor", "scaler-service-monitor")
+    objects = rendered.render(rendered.write_overlay(tmp_path / "overlay", components)).of("fastpath-scaler")
+    rules, serving = tmp_path / "rules", tmp_path / "serving"
+    rules.mkdir()
+    for name, text in objects.one("ConfigMap", "fastpath-rules")["data"].items():
+        (rules / name).write_text(text)
+    assert certs.main([]) == 0
+    secret, config_map = yaml.safe_load_all(capsys.readouterr().out)
+    _mount_secret(serving, secret["data"])
+    mounts = {mount["name"]: mount["mountPath"] for mount in objects.container["volumeMounts"]}
+    files = {
+        mounts["rules"]: rules,
+        mounts["serving-cert"]: serving,
+        "/var/run/secrets/kubernetes.io/serviceaccount": world.account,
+    }
+    pod = Pod(files, world.environment(), programs=[Path(sys.base_prefix), built.prefix])
+    trust = ssl.create_default_context(cadata=config_map["data"]["ca.crt"])
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        health = probe.getsockname()[1]
+    own = [
+        f"--prometheus-url={world.prometheus.url}",
+        f"--metrics-bind-address=:{unused_port}",
+        f"--health-probe-bind-address=:{health}",
+        "--local-address=",
+    ]
+    world.cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "monitoring"}})
+    world.cluster.create(crd.definition())
+    program, *verb = objects.container["command"]
+    command = [str(built.prefix / "bin" / program), *verb, *objects.container["args"], *own]
+    with confined.running(tmp_path, pod, command) as running:
+        await _ask(running, unused_port, "/readyz", trust, _ok)
+        async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{health}/readyz") as response:
+            assert (response.status, await response.text()) == (200, "ok")
+        metrics = await _ask(running, unused_port, "/metrics", trust, _ok)
+        assert "fastpath_scaler_autoscalers 0.0" in metrics
+        _assert_confined(running, [])
+        assert running.stop() == 0
+    assert "Traceback" not in running.log
 
 
 def _mount_secret(folder: Path, encoded: Mapping[str, str]) -> None:
