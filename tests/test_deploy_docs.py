@@ -298,6 +298,17 @@ async def test_a_removal_as_the_page_says(cluster: Cluster, kubectl: Kubectl, ov
     assert not cluster.list("ClusterRole")
 
 
+async def test_the_page_finds_boosted_autoscalers(cluster: Cluster, kubectl: Kubectl) -> None:
+    (line,) = (each.strip() for each in DEPLOY.read_text().splitlines() if "kubectl get hpa -A" in each)
+    spec = {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}, "maxReplicas": 3}
+    for name, annotations in (("boosted", {"fastpath.io/mode": "boost"}), ("other", {"a": "b"}), ("plain", {})):
+        metadata = {"name": name, "namespace": "shop", "annotations": annotations}
+        kind = {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler"}
+        cluster.create({**kind, "metadata": metadata, "spec": spec})
+    done = await kubectl.run(cluster.url, *shlex.split(line)[1:])
+    assert (done.status, done.stdout) == (0, "shop/boosted\n"), done.stderr
+
+
 async def _delete(kubectl: Kubectl, cluster: Cluster, overlay: Path, line: str) -> None:
     given = [str(overlay) if word == "." else word for word in shlex.split(line)[1:]]
     done = await kubectl.run(cluster.url, *given, "--wait=false")

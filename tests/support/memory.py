@@ -105,7 +105,8 @@ def bounds(process: Process) -> Iterator[Bound]:
         yield Bound("users of a front proxy (`users`)", ESTIMATED * callers._USERS_KEPT * callers._LARGEST_USER)
         reviews = 2 * reviewcache.SIZE * reviewcache._COUNTS_AS_ONE
         yield Bound("answers of reviews (`tokens`, `accesses`)", ESTIMATED * reviews)
-        yield Bound("lines of the access log", accesslog._ROOM if options.access_log else 0)
+        if options.access_log:
+            yield Bound("lines of the access log", accesslog._ROOM)
     if process.scales:
         yield Bound("autoscalers, as stated", AUTOSCALER * load.autoscalers)
         yield Bound("decisions remembered", ESTIMATED * journal.ROOM)
