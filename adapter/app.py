@@ -305,9 +305,7 @@ async def _open_scaler_metrics(
         autoscalers=scaler.show,
     )
     certificate = gates.open_certificate(options, base.clock, gate.trust, base.monitoring)
-    server = MetricsServer(
-        handler, certificate, shutdown, judge=gate.access.judge, host=address[0], port=address[1]
-    )
+    server = MetricsServer(handler, certificate, shutdown, judge=gate.access.judge, host=address[0], port=address[1])
     await server.start()
     stack.push_async_callback(server.stop)
     return {

@@ -108,7 +108,7 @@ def _lease(namespace: str) -> list[Want]:
 def _floors(namespace: str) -> list[Want]:
     name = floors.config_map_name(WHOLE)
     wants = [Want(verb, "", "configmaps", namespace) for verb in ("list", "watch", "create")]
-    return wants + [Want(verb, "", "configmaps", namespace, name) for verb in ("get", "update")]
+    return wants + [Want(verb, "", "configmaps", namespace, name) for verb in ("get", "update", "delete")]
 
 
 def test_the_kind_is_part_of_the_overlay() -> None:
@@ -194,7 +194,7 @@ def _writes(rights: Rights) -> set[tuple[str, str]]:
 
 SCALES = {("update", f"{plural}/scale") for _, plural in WORKLOADS}
 LEASES = {("create", "leases"), ("update", "leases")}
-FLOORS = {("create", "configmaps"), ("update", "configmaps")}
+FLOORS = {("create", "configmaps"), ("update", "configmaps"), ("delete", "configmaps")}
 
 
 def test_the_scaler_may_do_no_more() -> None:
@@ -212,7 +212,7 @@ def test_the_scaler_may_do_no_more() -> None:
         Want("update", "apps", "deployments", "shop", "web"),
         Want("get", "", "configmaps", "fastpath", "fastpath-rules"),
         Want("update", "", "configmaps", "fastpath", "fastpath-rules"),
-        Want("delete", "", "configmaps", "fastpath", floors.config_map_name(WHOLE)),
+        Want("delete", "", "configmaps", "fastpath", "fastpath-rules"),
         Want("list", "", "configmaps", "shop"),
     ):
         assert not rights.allow(want), want

@@ -218,7 +218,7 @@ async def test_probes_have_an_address_of_their_own(tmp_path: Path, world: World)
     port = free_port()
     async with scaler(tmp_path, world, f"--health-probe-bind-address=127.0.0.1:{port}") as running:
         await running.says("leader_election_master_status")
-        probes = Running(running.session, port)
+        probes = Running(running.session, port, running.stop)
         async with asyncio.timeout(30):
             while (await probes.get("/readyz"))[0] != 200:  # noqa: ASYNC110 - readiness announces nothing
                 await asyncio.sleep(0.05)
@@ -231,7 +231,7 @@ async def test_probes_say_what_is_not_synced(tmp_path: Path, world: World) -> No
     world.cluster.faults.forbid("list", "pods")
     port = free_port()
     async with scaler(tmp_path, world, f"--health-probe-bind-address=127.0.0.1:{port}") as running:
-        status, text = await Running(running.session, port).get("/readyz")
+        status, text = await Running(running.session, port, running.stop).get("/readyz")
         assert status == 500
         assert "[-]caches-synced failed" in text
 

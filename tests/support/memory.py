@@ -13,12 +13,37 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from adapter.clients import answers, discovery_worker, events, floorwriter, lanes, objectstore, prometheus, querycache
+from adapter.clients import (
+    answers,
+    discovery_worker,
+    events,
+    floorwriter,
+    lanes,
+    objectstore,
+    podforms,
+    prometheus,
+    querycache,
+    scrapebodies,
+    targetforms,
+)
 from adapter.clients.connection import PrometheusSettings
 from adapter.config import flags
 from adapter.config.options import Options
 from adapter.controller import journal
-from adapter.server import accesslog, callers, connections, handler, probes, reviewcache
+from adapter.provider import scrapework
+from adapter.rules import lookback, seriesmatch
+from adapter.scaling import decision
+from adapter.server import (
+    accesslog,
+    callers,
+    connections,
+    connectionserver,
+    handler,
+    heads,
+    listener,
+    probes,
+    reviewcache,
+)
 from adapter.server.handler import Limits
 from tests.support import rendered
 from tests.support.rendered import MANIFESTS, ROOT, Objects
@@ -30,8 +55,8 @@ BEGIN, END = "<!-- sum: begin -->\n", "<!-- sum: end -->\n"
 ESTIMATED = 1.25
 """What an estimate of memory is multiplied by: estimates are seldom too low by more than a fifth."""
 
-CONNECTION_BYTES = 96 * 1024
-"""A TLS connection: its state in OpenSSL and the buffers of the event loop, measured."""
+PROBE_BYTES = 96 * 1024
+"""A connection for probes, which has no TLS: the buffers of the event loop and of the system."""
 
 EVENT_BYTES = 4096
 """An event that waits to be written."""
@@ -97,9 +122,11 @@ def bounds(process: Process) -> Iterator[Bound]:
     yield Bound("questions known (`lanes`)", ESTIMATED * lanes.LANES_BYTES)
     yield Bound("label selectors (`selections`)", ESTIMATED * process.kinds * objectstore._REMEMBERED_BYTES)
     yield Bound("the worker of discovery", options.discovery_max_bytes + discovery_worker.MEMORY_BYTES)
-    yield Bound("connections for probes", probes.MOST_CONNECTIONS * (probes.HEAD_BYTES + CONNECTION_BYTES))
+    yield Bound("connections for probes", probes.MOST_CONNECTIONS * (probes.HEAD_BYTES + PROBE_BYTES))
     if process.serves or options.metrics_bind_address:
-        yield Bound("connections", connections.MOST_CONNECTIONS * CONNECTION_BYTES)
+        yield Bound("connections", connectionserver.MOST_CONNECTIONS * connections.CONNECTION_BYTES)
+        yield Bound("TLS handshakes", listener.MOST_HANDSHAKES * listener.HANDSHAKE_BYTES)
+        yield Bound("heads of requests", heads.HEADS_BYTES)
         yield Bound("paths read (`routes`)", ESTIMATED * handler._ROUTES_WEIGHT)
         yield Bound("answers ready to send (`bodies`)", ESTIMATED * limits.kept_bytes)
         yield Bound("users of a front proxy (`users`)", ESTIMATED * callers._USERS_KEPT * callers._LARGEST_USER)
@@ -108,6 +135,11 @@ def bounds(process: Process) -> Iterator[Bound]:
         if options.access_log:
             yield Bound("lines of the access log", accesslog._ROOM)
     if process.scales:
+        yield Bound("bodies of scraped pods", scrapebodies.BODIES_BYTES)
+        yield Bound("series of scraped pods", ESTIMATED * scrapework.KEPT_BYTES)
+        read = 2 * targetforms.TEXTS_BYTES + podforms.REQUESTS_BYTES + decision.SELECTORS_BYTES
+        yield Bound("selectors and requests that are read", ESTIMATED * read)
+        yield Bound("queries that are read", ESTIMATED * (seriesmatch.TESTS_BYTES + lookback.LOOKBACKS_BYTES))
         yield Bound("autoscalers, as stated", AUTOSCALER * load.autoscalers)
         yield Bound("decisions remembered", ESTIMATED * journal.ROOM)
         yield Bound("events that wait", events.QUEUED * EVENT_BYTES)
