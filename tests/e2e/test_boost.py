@@ -45,6 +45,7 @@ FLAGS = (
     "--horizontal-pod-autoscaler-sync-period=1s",
     "--metrics-relist-interval=2s",
     "--metrics-max-age=60s",
+    "--scrape-pod-cidrs=127.0.0.0/8",
 )
 
 

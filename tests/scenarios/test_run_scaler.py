@@ -79,6 +79,7 @@ async def scaler(tmp_path: Path, world: World, *arguments: str, rules: str = SCR
             "--local-address=127.0.0.1:0",
             "--metrics-relist-interval=5s",
             "--metrics-max-age=60s",
+            "--scrape-pod-cidrs=127.0.0.0/8",
             *arguments,
         ]
     )
