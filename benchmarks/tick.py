@@ -136,6 +136,9 @@ class _Following:
     def min_ready(self, age: int) -> int | None:
         return len(self.pods)
 
+    def max_ready(self, age: int) -> int:
+        return len(self.pods)
+
     def close(self) -> None:
         pass
 

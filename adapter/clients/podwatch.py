@@ -103,6 +103,10 @@ class Following:
         now = self._watch.clock.monotonic()
         return self._selection.history.smallest(now - age / SECOND, now)
 
+    def max_ready(self, age: int) -> int:
+        """Return the largest number of ready pods that is known within the last `age` nanoseconds."""
+        return self._selection.history.largest(self._watch.clock.monotonic() - age / SECOND)
+
     def close(self) -> None:
         """Stop following; nothing happens if it was closed before."""
         self._watch.drop(self._selection, self)

@@ -232,7 +232,10 @@ def _longest(windows: Iterable[int | None]) -> int | None:
 
 
 def _of_items(items: Sequence[PodMetrics]) -> Answer:
-    return Answer({}, {}, items=tuple(items), trusted=True)
+    times = {item.metadata.name: item.timestamp for item in items if item.timestamp is not None}
+    windows = [item.window for item in items if item.window is not None]
+    lookback = max(windows) if windows and len(windows) == len(items) else None
+    return Answer({}, times, lookback=lookback, items=tuple(items), trusted=True)
 
 
 def _of_usages(usages: ResourceAnswer) -> Answer:

@@ -11,6 +11,7 @@ import msgspec
 from prometheus_client import Gauge
 
 from adapter.controller.journal import Input
+from adapter.controller.readings import ASSUMED_INTERVAL, ASSUMED_WINDOW
 from adapter.controller.seams import Followed, Key, Target, Targets, Unfound
 from adapter.controller.source import Site, Source, View
 from adapter.controller.sources import Sources
@@ -57,6 +58,10 @@ class Following(Protocol):
 
     def min_ready(self, age: int) -> int | None:
         """Return the smallest number of ready pods within so many nanoseconds; None where that is not known."""
+        ...
+
+    def max_ready(self, age: int) -> int:
+        """Return the largest number of ready pods that is known within so many nanoseconds."""
         ...
 
     def close(self) -> None:
@@ -321,10 +326,18 @@ class Work:
             # a target never has more replicas than there are pods: then the watch of pods is behind that of targets
             behind = _BEHIND if target.status_replicas > len(pods) else ""
             metrics = zip(self.prepared.metrics, self._sources, self._counting, strict=True)
-            found = [(metric, source, stale or (behind if counts else "")) for metric, source, counts in metrics]
+            found = [
+                (metric, source, _overdue(source.read(view), stale or (behind if counts else "")), counts)
+                for metric, source, counts in metrics
+            ]
             inputs = tuple(
-                Input(metric.description, _overdue(source.read(view), late), source.sampled, source.span)
-                for metric, source, late in found
+                Input(
+                    metric.description,
+                    self._with_most(reading, source, now) if counts else reading,
+                    source.sampled,
+                    source.span,
+                )
+                for metric, source, reading, counts in found
             )
         readings = [each.reading for each in inputs] or [_NOT_READ] * len(self.prepared.metrics)
         observation = Observation(
@@ -381,6 +394,15 @@ class Work:
         if known is not None:
             return known
         return sum(pod.running_and_ready and pod.ready_since <= since for pod in pods)
+
+    def _with_most(self, reading: Reading, source: Source, now: int) -> Reading:
+        """Return a reading with the largest number of ready pods over the time that it speaks of."""
+        assert self._following is not None
+        if isinstance(reading, Unavailable):
+            return reading
+        span = ASSUMED_WINDOW + ASSUMED_INTERVAL if source.span is None else source.span
+        age = span if source.sampled is None else span + max(0, now - source.sampled)
+        return msgspec.structs.replace(reading, most_then=self._following.max_ready(age))
 
 
 def _remember(status: FastPathAutoscalerStatus | None, events: tuple[Events, Events] | None, now: int) -> Memory:

@@ -151,7 +151,7 @@ def by_utilization(
     requested = _requested(situation.pods, resource, container)
     if isinstance(requested, Unavailable):
         return requested
-    return _by_pods(counted, Utilization(requested, target), metric, situation)
+    return _by_pods(counted, Utilization(requested, target), reading.most_then, metric, situation)
 
 
 def _requested(pods: Iterable[PodFacts], resource: str, container: str) -> dict[str, int] | Unavailable:
@@ -172,7 +172,7 @@ def by_average(
     counted = _counted(reading, situation, cpu=resource == "cpu")
     if isinstance(counted, Unavailable):
         return counted
-    return _by_pods(counted, Average(target, resource == "memory"), metric, situation)
+    return _by_pods(counted, Average(target, resource == "memory"), reading.most_then, metric, situation)
 
 
 class _Counted(NamedTuple):
@@ -194,7 +194,9 @@ def _counted(reading: PodsReading, situation: Situation, *, cpu: bool) -> _Count
     return _Counted(values, groups) if values else _NO_SAMPLES
 
 
-def _by_pods(counted: _Counted, gauge: Gauge, metric: str, situation: Situation) -> Proposal | Unavailable:
+def _by_pods(
+    counted: _Counted, gauge: Gauge, most_then: int, metric: str, situation: Situation
+) -> Proposal | Unavailable:
     """Propose replicas from an average over pods, whose number is the base: never what the scale asks for.
 
     What the first average says is what is reported, whatever the repair does to it.
@@ -213,6 +215,7 @@ def _by_pods(counted: _Counted, gauge: Gauge, metric: str, situation: Situation)
             replicas, last = _stay(ratio, situation)
         else:
             replicas, last = _grow(ratio, groups.ready)
+        lessened = _lessen(ratio, groups.ready, most_then, replicas, situation)
     else:
         repaired = dict(values)
         if ratio < 1.0:
@@ -232,6 +235,10 @@ def _by_pods(counted: _Counted, gauge: Gauge, metric: str, situation: Situation)
         }
         steps += (Step("repair", {**counts, "ratio": again.ratio, "pods": len(repaired)}),)
         replicas, last = _repaired(ratio, again.ratio, len(repaired), situation)
+        lessened = _lessen(again.ratio, len(repaired), most_then, replicas, situation)
+    if lessened is not None:
+        replicas, (*before, last) = lessened
+        steps = (*steps, *before)
     return Proposal(replicas, (*steps, last), measured.utilization, measured.average, overflowed=overflowed)
 
 
@@ -262,6 +269,23 @@ def _crowd(pods: int, proposed: int, situation: Situation) -> tuple[int, Step]:
     return situation.replicas, Step("crowded", facts)
 
 
+def _lessen(
+    ratio: float, counted: int, most_then: int, replicas: int, situation: Situation
+) -> tuple[int, tuple[Step, ...]] | None:
+    """Return a shrink as it is with the pods that there were when the metric was sampled; None where that changes nothing.
+
+    The pods that a shrink has left still show the load of before it. Multiplied by their own number it would ask for
+    fewer pods at every decision, until there is a sample of now.
+    """
+    if replicas >= situation.replicas or most_then <= counted:
+        return None
+    lagging = Step("lagging", {"readyThen": most_then, "ready": counted})
+    replicas, last = _grow(ratio, most_then)
+    if replicas > situation.replicas:
+        replicas, last = _crowd(most_then, replicas, situation)
+    return replicas, (lagging, last)
+
+
 def _grow(ratio: float, base: int) -> tuple[int, Step]:
     """Multiply pods by a ratio; what has no place in 32 bits becomes the lowest number there is, which the minimum then raises."""
     product = ratio * base
@@ -274,14 +298,14 @@ def _grow(ratio: float, base: int) -> tuple[int, Step]:
 
 def by_object_value(reading: ObjectReading, target: int, metric: str, situation: Situation) -> Proposal | Unavailable:
     """Propose replicas for the value of an object held at `target` thousandths: the ready pods times the ratio."""
-    return _by_value(reading.value, reading.ready_then, target, metric, situation)
+    return _by_value(reading.value, reading, target, metric, situation)
 
 
 def by_external_value(
     reading: ExternalReading, target: int, metric: str, situation: Situation
 ) -> Proposal | Unavailable:
     """Propose replicas for the sum of an external metric held at `target` thousandths: the ready pods times the ratio."""
-    return _by_value(_capped_sum(reading.values), reading.ready_then, target, metric, situation)
+    return _by_value(_capped_sum(reading.values), reading, target, metric, situation)
 
 
 def _capped_sum(values: Iterable[int]) -> int:
@@ -295,7 +319,7 @@ def _capped_sum(values: Iterable[int]) -> int:
 
 
 def _by_value(
-    value: int, ready_then: int | None, target: int, metric: str, situation: Situation
+    value: int, reading: ObjectReading | ExternalReading, target: int, metric: str, situation: Situation
 ) -> Proposal | Unavailable:
     """Multiply the ready pods by the ratio; from zero, the ratio alone. Tolerance applies unless the scale asks for zero."""
     ratio = numbers.ratio(value, target)
@@ -309,7 +333,7 @@ def _by_value(
     elif not situation.pods:
         return Unavailable("NoPods", f"unable to calculate ready pods: {_NO_PODS.message}")
     else:
-        ready = podgroups.count_ready(situation.pods)
+        ready, ready_then = podgroups.count_ready(situation.pods), reading.ready_then
         base = ready if ready_then is None or ratio <= 1.0 else min(ready_then, ready)
         product = ratio * base
         replicas = INT32_MAX if product > INT32_MAX else numbers.ceil32(product)
@@ -318,6 +342,9 @@ def _by_value(
             steps += (Step("lagging", {"readyThen": base, "ready": ready}),)
             if replicas < situation.replicas:
                 replicas, last = _crowd(base, replicas, situation)
+        if lessened := _lessen(ratio, ready, reading.most_then, replicas, situation):
+            replicas, (*before, last) = lessened
+            steps = (*steps, *before)
     return Proposal(replicas, (*steps, last), value=value)
 
 

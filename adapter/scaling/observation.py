@@ -31,11 +31,14 @@ class PodsReading(msgspec.Struct, frozen=True):
     `samples` says when each was measured and over how long (both nanoseconds); it matters for cpu alone. A pod that is not in it was
     measured at Go's zero time. `overdue` says why it may be out of date, "" where it is as fresh as it can be: what is overdue may
     raise and keep, never shrink.
+    `most_then` is the largest number of ready pods over the time that the values speak of, 0 where it does not
+    matter. A load that these pods shared must not be taken for that of the pods that are left, so a shrink is counted with it.
     """
 
     values: Mapping[str, int]
     samples: Mapping[str, tuple[int, int]] = {}
     overdue: str = ""
+    most_then: int = 0
 
 
 class ObjectReading(msgspec.Struct, frozen=True):
@@ -44,12 +47,13 @@ class ObjectReading(msgspec.Struct, frozen=True):
     `ready_then` is the number of ready pods at the time of the sample, None where nobody knows: a value that lags behind the pods is
     a ratio to those that were there, and multiplying it by those that are there now overshoots. It applies to targets of type Value
     and to raises only, and a raise it makes smaller never becomes a shrink. Without it upstream's count of now is used.
-    `overdue` as above.
+    `overdue` and `most_then` as above.
     """
 
     value: int
     ready_then: int | None = None
     overdue: str = ""
+    most_then: int = 0
 
 
 class ExternalReading(msgspec.Struct, frozen=True):
@@ -58,6 +62,7 @@ class ExternalReading(msgspec.Struct, frozen=True):
     values: Sequence[int]
     ready_then: int | None = None
     overdue: str = ""
+    most_then: int = 0
 
 
 Reading = PodsReading | ObjectReading | ExternalReading | Unavailable

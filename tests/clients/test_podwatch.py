@@ -401,6 +401,7 @@ class SelectionMachine(RuleBasedStateMachine):
                 seen = [count for at, count in counts if at >= start]
                 before = [count for at, count in counts if at < start][-1:]
                 assert following.min_ready(age * SECOND) == (min([*seen, *before]) if known else None)
+                assert following.max_ready(age * SECOND) == max([*seen, *before])
 
     @invariant()
     def selected_by_is_right(self) -> None:
@@ -423,7 +424,7 @@ TestSelections = pytest.mark.timeout(60)(SelectionMachine.TestCase)  # thousands
 
 
 @given(st.lists(st.tuples(st.floats(0, 50), st.integers(0, 5)), max_size=30), st.floats(0, 2000))
-def test_the_smallest_count_of_any_window(changes: list[tuple[float, int]], age: float) -> None:
+def test_the_smallest_and_the_largest_count_of_any_window(changes: list[tuple[float, int]], age: float) -> None:
     now = 1000.0
     history = ReadyHistory(3, now)
     segments = [(now, 3)]
@@ -432,6 +433,13 @@ def test_the_smallest_count_of_any_window(changes: list[tuple[float, int]], age:
         history.note(count, now)
         segments.append((now, count))
     start = now - age
+    assert len(history.past or ()) <= 6
+    assert len(history.peaks or ()) <= 6
+    if age <= readyhistory.KEPT_SECONDS:
+        ends = [at for at, _ in segments[1:]] + [now]
+        assert history.largest(start) == max(
+            count for end, (_, count) in zip(ends, segments, strict=True) if end >= start
+        )
     if start < 1000.0 or age > readyhistory.KEPT_SECONDS:
         assert history.smallest(start, now) is None
         return
@@ -439,7 +447,6 @@ def test_the_smallest_count_of_any_window(changes: list[tuple[float, int]], age:
     assert history.smallest(start, now) == min(
         count for end, (_, count) in zip(ends, segments, strict=True) if end >= start
     )
-    assert len(history.past or ()) <= 6
 
 
 def test_a_history_forgets() -> None:
@@ -447,8 +454,10 @@ def test_a_history_forgets() -> None:
     for second in range(5000):
         history.note(second, float(second))
     assert len(history.past or ()) <= readyhistory.KEPT_SECONDS + 1
+    assert history.peaks is None
     history.note(0, 5000.0)
     assert history.past is None
+    assert history.largest(4000.0) == 4999
 
 
 async def test_after_a_new_list_nobody_knows_what_was() -> None:

@@ -129,6 +129,7 @@ class World:
         self.counts = [REPLICAS]
         self.ready: list[tuple[float, int]] = []
         self.pods.ready = self.least_ready
+        self.pods.most = self.most_ready
 
     @property
     def replicas(self) -> int:
@@ -150,6 +151,12 @@ class World:
         since = self.clock.monotonic() - age / SECOND
         before = [count for at, count in self.ready if at <= since][-1:]
         return min([*before, *(count for at, count in self.ready if at > since)], default=None)
+
+    def most_ready(self, age: int) -> int:
+        """How many pods were ready at most within the last nanoseconds."""
+        since = self.clock.monotonic() - age / SECOND
+        before = [count for at, count in self.ready if at <= since][-1:]
+        return max([*before, *(count for at, count in self.ready if at > since)], default=0)
 
     def milli(self) -> int:
         if self.fault == "negative":
@@ -262,8 +269,11 @@ class World:
 class _Entry:
     class rule:  # noqa: N801 - as the attribute is called
         class config:  # noqa: N801
-            scrape = None
             on_nan = OnNaN.DROP
+
+            class scrape:  # noqa: N801
+                class access:  # noqa: N801
+                    interval = 1.0
 
 
 @contextlib.asynccontextmanager
@@ -393,3 +403,31 @@ async def test_one_metric_fails_and_another_is_fresh(direction: str) -> None:
         world.sample_objects = original  # type: ignore[method-assign]  # as above
         await live(world, 60)
         assert world.replicas >= {"growing": MOST, "shrinking": 2, "steady": REPLICAS}[direction]
+
+
+class Sampled(World):
+    """A workload whose metric is sampled from time to time, and shows the last sample until the next one."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.every = 1.0 if self.kind.scraped else 15.0
+        self.sample = (-1.0, 0.0)
+
+    def taken(self) -> float:
+        return self.clock.wall() // self.every * self.every
+
+    def value(self) -> float:
+        if self.sample[0] != self.taken():
+            self.sample = (self.taken(), super().value())
+        return self.sample[1]
+
+
+@pytest.mark.parametrize("name", KINDS)
+async def test_a_sample_from_before_a_shrink_does_not_shrink_again(name: str) -> None:
+    """The load is worth 3 pods; a sample of 4 pods, multiplied by those that are left, would be worth 2."""
+    world = Sampled(name)
+    async with running(world):
+        await live(world, 60)
+        world.load = 0.55
+        await live(world, 90)
+        assert min(world.counts) == world.replicas == 3

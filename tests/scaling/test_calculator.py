@@ -502,6 +502,46 @@ def test_a_value_that_lags(ready_then: int | None, value: int, spec: int, replic
 
 
 @pytest.mark.parametrize(
+    ("most_then", "value", "spec", "replicas", "lags"),
+    [
+        pytest.param(0, 15_000, 4, 2, False, id="not known"),
+        pytest.param(4, 15_000, 4, 2, False, id="as many were ready"),
+        pytest.param(6, 15_000, 4, 3, True, id="more were ready then"),
+        pytest.param(8, 15_000, 4, 4, True, id="it is worth what is left"),
+        pytest.param(20, 15_000, 4, 4, True, id="it never becomes a raise"),
+        pytest.param(20, 60_000, 4, 8, False, id="a raise counts with those of now"),
+        pytest.param(20, 31_000, 4, 4, False, id="tolerated"),
+        pytest.param(10, 45_000, 10, 10, True, id="pods that went away are no reason to shrink"),
+    ],
+)
+def test_a_shrink_counts_with_the_pods_of_the_sample(
+    most_then: int, value: int, spec: int, replicas: int, *, lags: bool
+) -> None:
+    seen = situation(spec, pods(4))
+    values = {f"web-{number}": value for number in range(4)}
+    whole = [
+        calculator.by_object_value(ObjectReading(value, most_then=most_then), 30_000, "hits", seen),
+        calculator.by_external_value(ExternalReading([value], most_then=most_then), 30_000, "queue", seen),
+        calculator.by_average(PodsReading(values, most_then=most_then), 30_000, "", "load", seen),
+    ]
+
+    for made in whole:
+        assert isinstance(made, Proposal)
+        assert made.replicas == replicas
+        said = [step.words() for step in made.steps if step.name == "lagging"]
+        text = f"the value is from when {most_then} pods were ready: counted with these, not with 4"
+        assert said == ([text] if lags else [])
+
+
+def test_missing_pods_and_a_sample_of_more_pods() -> None:
+    measured = PodsReading({"web-0": 10_000, "web-1": 10_000}, most_then=8)
+
+    made = calculator.by_average(measured, 30_000, "", "load", situation(6, pods(4)))
+
+    assert _replicas(made) == 6, "8 pods at two thirds of the target"
+
+
+@pytest.mark.parametrize(
     ("usage", "target", "exist", "replicas", "average"),
     [
         pytest.param(33_000, 10_000, 3, 3, 11_000, id="tolerated"),

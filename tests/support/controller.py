@@ -176,6 +176,10 @@ class HandFollowing:
         """Return what is known of the past."""
         return self._owner.ready(age)
 
+    def max_ready(self, age: int) -> int:
+        """Return what is known of the past."""
+        return self._owner.most(age)
+
     def close(self) -> None:
         """Stop following."""
         self.closed = True
@@ -188,6 +192,7 @@ class HandPods:
         self.pods: dict[str, Sequence[PodFacts]] = {}
         self.selected_by: Sequence[str] = ()
         self.ready: Callable[[int], int | None] = lambda _: None
+        self.most: Callable[[int], int] = lambda _: 0
         self.why_stale = ""
         self.followings: list[HandFollowing] = []
 
