@@ -26,6 +26,7 @@ RESIGNED, SELDOM = 10, 15.0
 """What has never had a value in so many answers is asked for every so many seconds: what is not there must delay nobody else."""
 
 LATE_IN_TURN = "its answer is late, it waits for its turn (--prometheus-max-queries-per-second)"
+RETURNING = "it was absent, and not all of its series may be back"
 NEVER_IN_TURN = "no answer yet, it waits for its turn (--prometheus-max-queries-per-second)"
 
 
@@ -114,7 +115,8 @@ class Feed:
         if now > max(self.asked + lasts, self.due + self.period):
             return None, "", NEVER_IN_TURN if waits else ""
         if now <= self.due + self.period + LATE:
-            return self.answer, "", ""
+            returns = self.interval.returning and self.answer.times
+            return self.answer, RETURNING if returns else "", ""
         return self.answer, LATE_IN_TURN if waits else "its answer is late", ""
 
 

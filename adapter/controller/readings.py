@@ -25,6 +25,9 @@ ASSUMED_INTERVAL = 60 * SECOND
 """The sample interval where it is not known yet."""
 
 _INTERVALS = 5
+_SETTLED = 1.5
+"""For so many intervals a metric that was absent has to be sampled before all of its series are taken to be back: one interval until the
+last of them has two samples, and half of one because intervals are estimated from what is seen of them."""
 
 UNKNOWN_AGE = "the age of its samples is not known"
 UNKNOWN_INTERVAL = "how often it is sampled is not known yet"
@@ -65,7 +68,7 @@ class Interval:
     then, and how old it was before it moved says how often each is sampled.
     """
 
-    __slots__ = ("_age", "_ages", "_last", "_name", "_steps")
+    __slots__ = ("_age", "_ages", "_back", "_last", "_name", "_steps", "returning")
 
     def __init__(self) -> None:
         self._name: str | None = None
@@ -73,6 +76,9 @@ class Interval:
         self._age = 0
         self._steps: tuple[int, ...] = ()
         self._ages: tuple[int, ...] = ()
+        self.returning = False
+        """Whether there was no answer lately, so that some of its series may not be back yet."""
+        self._back: int | None = None
 
     @property
     def known(self) -> int | None:
@@ -97,17 +103,21 @@ class Interval:
         if self._name is None or self._name not in times:
             self._name = min(times)
             self._last = times[self._name]
+            self._back = self._last if self._back is None else self._back
         step = times[self._name] - self._last
         if step > 0 and not (sparse and 2 * self._age < step):
             self._steps = (*self._steps[1 - _INTERVALS :], step)
             self._ages = (*self._ages[1 - _INTERVALS :], max(step, self._age))
         if step > 0:
             self._last = times[self._name]
+            if self._back is not None and self._last - self._back >= _SETTLED * (self.lasts or 0):
+                self.returning = False
         self._age = now - self._last
 
     def lose(self) -> None:
         """Note that there was no answer: what lies between the samples before and after that is no interval."""
-        self._name = None
+        self._name = self._back = None
+        self.returning = bool(self._last)
 
 
 class Aged(NamedTuple):

@@ -431,3 +431,39 @@ async def test_a_sample_from_before_a_shrink_does_not_shrink_again(name: str) ->
         world.load = 0.55
         await live(world, 90)
         assert min(world.counts) == world.replicas == 3
+
+
+class Restarted(World):
+    """Two series of a sum, of which the second is scraped later than the first after Prometheus has lost all."""
+
+    LATER = 4.0
+
+    def __init__(self, name: str, samples: int) -> None:
+        super().__init__(name)
+        self.samples = samples
+        self.back = 0.0
+
+    async def sample_series(self, question: ExternalQuestion, ttl: float) -> SeriesSamples:
+        await self.fail()
+        since = self.clock.wall() - self.back
+        oldest = since // INTERVAL * INTERVAL
+        if since >= self.LATER:
+            oldest = min(oldest, self.LATER + (since - self.LATER) // INTERVAL * INTERVAL)
+        count = 2 if since >= self.LATER + (self.samples - 1) * INTERVAL else 1
+        return SeriesSamples((self.milli() // 2,) * count, self.back + oldest, 0.0, None)
+
+
+@pytest.mark.parametrize("samples", [pytest.param(1, id="gauge"), pytest.param(2, id="rate")])
+@pytest.mark.parametrize("load", [1.0, 0.5])
+async def test_series_that_are_not_back_yet_do_not_shrink(load: float, samples: int) -> None:
+    world = Restarted("External AverageValue", samples)
+    async with running(world):
+        await live(world, 30)
+        assert world.replicas == REPLICAS
+        world.fault = "Prometheus fails"
+        await live(world, 30)
+        world.load = load
+        world.back = world.clock.wall()
+        world.fault = ""
+        await live(world, 60)
+        assert min(world.counts) == world.replicas == REPLICAS * load
