@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from adapter.clients.answers import Freshness, renewed
-from adapter.clients.querycache import ObjectAnswer, QueryCache
+from adapter.clients.querycache import ObjectAnswer, QueryCache, TextAnswer
 from adapter.config.rulesfile import OnNaN
 from adapter.errors import (
     InternalError,
@@ -59,6 +59,7 @@ _STEP = 500
 
 _Entry = TypeVar("_Entry")
 _Answer = TypeVar("_Answer")
+_Timed = TypeVar("_Timed", TextAnswer, ObjectAnswer)
 
 
 class ObjectNames(Protocol):
@@ -185,7 +186,8 @@ class Provider:
                 samples = answer.result.samples
             else:
                 companion = age.age_query(promql, entry.series, parts)
-                answer, ages = await both(asked, self._cache.ask(companion.promql, freshness, accepts_warnings=accepts))
+                asked_ages = self._cache.ask(companion.promql, freshness, accepts_warnings=accepts)
+                answer, ages = await with_ages(asked, asked_ages, freshness)
                 samples = companion.fresh(
                     answer.result.samples, ages.result.samples, self._clock.wall() - rule.config.max_sample_age
                 )
@@ -333,7 +335,8 @@ class Provider:
             companion = MetricQuery(
                 entry.rule.age, query.series, query.selector, query.namespace_label, query.object_label
             )
-            answer, ages = await both(asked, self._cache.ask_objects(companion, objects, freshness, entry.series_count))
+            asked_ages = self._cache.ask_objects(companion, objects, freshness, entry.series_count)
+            answer, ages = await with_ages(asked, asked_ages, freshness)
             limit = -math.inf if oldest is None else self._clock.wall() - oldest
             fresh = {
                 name: samples
@@ -442,3 +445,16 @@ async def both(first: Awaitable[_Answer], second: Awaitable[_Answer]) -> tuple[_
             raise result
     one, other = (result for result in results if not isinstance(result, BaseException))
     return one, other
+
+
+async def with_ages(
+    asked: Awaitable[_Timed], asked_ages: Awaitable[_Timed], freshness: Freshness
+) -> tuple[_Timed, _Timed]:
+    """Await an answer and the times of its samples; errors as `both`.
+
+    Times that were asked for later than an answer that stands in say nothing about its samples: its failure is raised then.
+    """
+    answer, ages = await both(asked, asked_ages)
+    if answer.failure is not None and ages.asked - answer.asked > freshness.ttl:
+        raise answer.failure
+    return answer, ages

@@ -128,6 +128,30 @@ async def test_external_items_with_old_samples_are_left_out_where_the_rule_says_
         assert here.metric("fastpath_values_dropped_total", reason="stale") == 2
 
 
+@pytest.mark.parametrize("ages_fail", [False, True])
+async def test_new_ages_do_not_make_an_old_answer_fresh(*, ages_fail: bool) -> None:
+    """The query fails while the lighter one for the times of samples is answered."""
+    async with world(AGED + AGED_EXTERNAL, lists=SERIES, names=("a",)) as here:
+        works = True
+
+        def answer(promql: str) -> Outcome:
+            if "timestamp" in promql:
+                return vector(({"q": "a", "pod": "a"}, here.clock.wall())) if works or not ages_fail else UNREACHABLE
+            return vector(({"q": "a", "pod": "a"}, 1.0)) if works else PrometheusError("timeout", "too slow")
+
+        here.querier.answer = answer
+        await external(here)
+        await custom(here, "/namespaces/web/pods/a/hits")
+        works = False
+        here.clock.advance(10.0)
+        for asked in (external(here), custom(here, "/namespaces/web/pods/a/hits")):
+            if ages_fail:
+                assert await asked, "both stand in, and show that the samples are young enough"
+                continue
+            with pytest.raises(InternalError, match=UNFETCHED):
+                await asked
+
+
 async def test_ages_are_used_no_longer_than_values() -> None:
     """Values and ages are asked anew ahead, and only the values come."""
     ages: list[Outcome] = [vector(({}, WALL)), PrometheusError("timeout", "too slow")]
