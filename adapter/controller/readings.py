@@ -68,7 +68,7 @@ class Interval:
     then, and how old it was before it moved says how often each is sampled.
     """
 
-    __slots__ = ("_age", "_ages", "_back", "_last", "_name", "_steps", "returning")
+    __slots__ = ("_age", "_ages", "_back", "_last", "_name", "_steps", "newest", "returning")
 
     def __init__(self) -> None:
         self._name: str | None = None
@@ -79,6 +79,8 @@ class Interval:
         self.returning = False
         """Whether there was no answer lately, so that some of its series may not be back yet."""
         self._back: int | None = None
+        self.newest = 0
+        """The time of the newest sample ever seen. Where the clock is before it, the clock was set back."""
 
     @property
     def known(self) -> int | None:
@@ -100,6 +102,7 @@ class Interval:
         if not times:
             self.lose()
             return
+        self.newest = max(self.newest, *times.values())
         if self._name is None or self._name not in times:
             self._name = min(times)
             self._last = times[self._name]

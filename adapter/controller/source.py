@@ -108,6 +108,9 @@ class _Fed:
         if late:
             # a late answer is not used to shrink; that no other was asked for is no reason to take its samples for too old
             view = view._replace(now=view.now - round(self.feed.overdue(view.monotonic) * SECOND))
+        if not answer.trusted:
+            # Prometheus is asked for the time of our clock: set back, it brings old samples as new ones
+            view = view._replace(now=max(view.now, self.feed.interval.newest))
         return self.read_answer(answer, late, view)
 
     def read_answer(self, answer: Answer, late: str, view: View) -> Reading:

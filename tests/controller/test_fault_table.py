@@ -7,6 +7,7 @@ ones, on a loop whose time a test does not wait for; below them stands a provide
 
 import asyncio
 import contextlib
+import math
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -467,3 +468,34 @@ async def test_series_that_are_not_back_yet_do_not_shrink(load: float, samples: 
         world.fault = ""
         await live(world, 60)
         assert min(world.counts) == world.replicas == REPLICAS * load
+
+
+class Remembered(World):
+    """What Prometheus answers is the load at the time that it is asked about."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.grew = math.inf
+
+    def value(self) -> float:
+        self.load = 1.0 if self.taken() >= self.grew else 0.5
+        return super().value()
+
+
+@pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if not kind.scraped])
+async def test_a_clock_that_is_set_back_brings_no_old_values(name: str) -> None:
+    world = Remembered(name)
+    async with running(world):
+        await live(world, 60)
+        assert world.replicas == 2
+        world.grew = world.clock.wall()
+        await live(world, 60)
+        assert world.replicas == REPLICAS
+        since = len(world.counts)
+        world.clock.shift -= 120
+        await live(world, 60)
+        assert min(world.counts[since:]) == REPLICAS
+        world.clock.shift += 120
+        world.grew = math.inf
+        await live(world, 90)
+        assert world.replicas == 2
