@@ -40,9 +40,10 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(autouse=True)
 def _log_levels() -> Iterator[None]:
-    """Put back the levels of the process' log, which a command under test sets."""
+    """Put back the levels and handlers of the process' log, which a command under test sets."""
     loggers = [logging.getLogger(), logging.getLogger("adapter")]
-    levels = [logger.level for logger in loggers]
+    before = [(logger.level, list(logger.handlers)) for logger in loggers]
     yield
-    for logger, level in zip(loggers, levels, strict=True):
+    for logger, (level, handlers) in zip(loggers, before, strict=True):
         logger.setLevel(level)
+        logger.handlers[:] = handlers
