@@ -83,10 +83,20 @@ class Listener:
         return self._socket is not None
 
     def start(self, host: str, port: int, *, share_port: bool = False) -> int:
-        """Listen on an IP address; return the port. Raises OSError where the address cannot be had."""
-        family = socket.AF_INET6 if ipaddress.ip_address(host).version == 6 else socket.AF_INET
+        """Listen on an IP address, or on all addresses where `host` is ""; return the port.
+
+        Raises OSError where the address cannot be had.
+        """
+        both = not host and socket.has_dualstack_ipv6()
+        is_6 = both or (host and ipaddress.ip_address(host).version == 6)
         try:
-            listening = socket.create_server((host, port), family=family, backlog=_BACKLOG, reuse_port=share_port)
+            listening = socket.create_server(
+                (host, port),
+                family=socket.AF_INET6 if is_6 else socket.AF_INET,
+                backlog=_BACKLOG,
+                reuse_port=share_port,
+                dualstack_ipv6=both,
+            )
         except OSError as error:
             reason = os.strerror(error.errno).lower() if error.errno else str(error)
             text = f"error while attempting to bind on address {(host, port)}: {reason}"

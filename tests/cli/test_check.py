@@ -72,8 +72,16 @@ Rules: []
             ["pods.yaml", "--print-config", "-o", "json"],
             ["--output: json: expected not to be given with --print-config"],
         ),
+        (
+            ["pods.yaml", "--print-config", "--strict"],
+            ["--strict: expected not to be given with --print-config, which prints no warnings"],
+        ),
+        (
+            ["pods.yaml", "--prometheus-url=http://127.0.0.1:1", "--why=load", "--strict"],
+            ["--strict: expected not to be given with --why, which prints no warnings"],
+        ),
     ],
-    ids=["no file", "missing file", "unknown flag", "why alone", "json config"],
+    ids=["no file", "missing file", "unknown flag", "why alone", "json config", "strict config", "strict why"],
 )
 def test_a_wrong_command_line(arguments: list[str], faults: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["check", *arguments]) == 2

@@ -1,10 +1,12 @@
 """The listening socket: what counts as one address, and what happens where nothing can be accepted."""
 
+import asyncio
 import errno
 import socket
 
 import pytest
 
+from adapter.monitoring import Monitoring
 from adapter.server import listener
 from tests.support import waiting
 from tests.support.serving import Served
@@ -57,6 +59,20 @@ async def test_without_files_it_tries_again(
     assert (await served.get("/livez")).status == 200
     assert full.attempts > 2
     assert "cannot accept connections" in [record.message for record in caplog.records]
+
+
+async def test_without_a_host_it_listens_on_all_addresses(served: Served) -> None:
+    inner = served.server._listener
+    everywhere = listener.Listener(inner._make_protocol, inner._context, Monitoring())
+    port = everywhere.start("", 0)
+    try:
+        for host in ("127.0.0.1", *(["::1"] if socket.has_dualstack_ipv6() else [])):
+            _, writer = await asyncio.open_connection(host, port)
+            writer.close()
+            await writer.wait_closed()
+    finally:
+        everywhere.close()
+        await everywhere.end_handshakes()
 
 
 async def test_accepted_sockets_buffer_little(served: Served) -> None:
