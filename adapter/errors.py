@@ -263,7 +263,8 @@ class InvalidError(StatusError):
 class TooManyRequestsError(StatusError):
     """429: as much is under way already as may be; the caller may come again in a second.
 
-    `limit` is what there is too much of: ``questions``, ``callers`` (who wait for a review), ``reviews`` or ``queries``.
+    `limit` is what there is too much of: ``questions``, ``callers`` (who wait for a review), ``reviews``, ``queries`` or
+    ``answers`` (memory of those under way).
     """
 
     code = 429

@@ -67,11 +67,12 @@ METRICS: tuple[Metric, ...] = (
     Metric("requests", "counter", "apiserver_request_total", "Requests to the metrics APIs by their answer; resource and subresource are always * to bound the series.", (*_REQUEST, "code")),
     Metric("request_duration", "histogram", "apiserver_request_duration_seconds", "Time from reading a request to writing its answer.", _REQUEST, _REQUEST_BUCKETS),
     Metric("inflight", "gauge", "apiserver_current_inflight_requests", "Requests being answered now.", ("request_kind",), values=(("readOnly", "mutating"),)),
-    Metric("too_many", "counter", "fastpath_requests_refused_total", "Requests answered with 429, by what there was too much of: questions under way, callers who wait for a review, reviews under way, questions that wait for Prometheus.", ("limit",), values=(("questions", "callers", "reviews", "queries"),)),
+    Metric("too_many", "counter", "fastpath_requests_refused_total", "Requests answered with 429, by what there was too much of: questions under way, callers who wait for a review, reviews under way, questions that wait for Prometheus, memory of answers under way.", ("limit",), values=(("questions", "callers", "reviews", "queries", "answers"),)),
     Metric("connections", "gauge", "fastpath_connections", "Connections of callers that are open."),
-    Metric("connections_cut", "counter", "fastpath_connections_cut_total", "Connections of clients that were ended, by reason: too many connections (flood), no whole request in time (silence), a request with larger headers than allowed (headers), more memory for requests of all connections than allowed (memory), an answer that was not taken (unread), a TLS handshake that took too long or gave way to another (handshake).", ("reason",), values=(("flood", "silence", "headers", "memory", "unread", "handshake"),)),
+    Metric("connections_cut", "counter", "fastpath_connections_cut_total", "Connections of clients that were ended, by reason: too many connections (flood), no whole request in time (silence), a request with larger headers than allowed (headers), more memory for requests of all connections than allowed (memory), an answer that was not taken in time, or while its memory was needed (unread), a TLS handshake that took too long or gave way to another (handshake).", ("reason",), values=(("flood", "silence", "headers", "memory", "unread", "handshake"),)),
     Metric("handshakes", "gauge", "fastpath_connection_handshakes", "Connections of clients in their TLS handshake."),
     Metric("head_bytes", "gauge", "fastpath_request_head_bytes", "Estimated memory for the heads of requests, from their first byte until they are answered."),
+    Metric("answer_bytes", "gauge", "fastpath_answer_bytes", "Memory for answers that are encoded or sent, beyond the first 32 KiB of each."),
     Metric("requests_waiting", "gauge", "fastpath_requests_waiting", "Requests of clients without a client certificate that wait for their turn."),
     Metric("access_log_dropped", "counter", "fastpath_access_log_dropped_total", "Lines of the access log that were not written: the log's reader does not keep up, or writing fails."),
     Metric("freshness", "histogram", "metrics_apiserver_metric_freshness_seconds", "Age of the values served, from their timestamp to the answer.", ("group",), _FRESHNESS_BUCKETS),
@@ -192,6 +193,7 @@ class Monitoring:
     connections_cut: Counter
     handshakes: Gauge
     head_bytes: Gauge
+    answer_bytes: Gauge
     requests_waiting: Gauge
     access_log_dropped: Counter
     freshness: Histogram

@@ -32,6 +32,7 @@ from adapter.rules import exposition, lookback, podseries, seriesmatch
 from adapter.scaling import decision
 from adapter.server import (
     accesslog,
+    answerbudget,
     api,
     authentication,
     authorization,
@@ -81,7 +82,14 @@ NUMBERS = {
     ),
     "600 connections with one": connectionserver.MOST_CONNECTIONS - connectionserver.MOST_UNCERTIFIED,
     "8 KiB announced": Limits().request_body_bytes // 1024,
-    "60 s without progress while more than one waits, else 120 s": (connections.UNREAD_SECONDS, connections.KEEPALIVE),
+    "60 s without progress while the buffers of the connection are full, else 120 s": (
+        connections.UNREAD_SECONDS, connections.KEEPALIVE,
+    ),
+    "96 MiB, beside the first 32 KiB": (Limits().answers_bytes // MIB, answerbudget.SMALL_ANSWER // 1024),
+    "12 MiB of it for documents": Limits().answers_bytes // answerbudget._RESERVED // MIB,
+    "has not taken its answer for 2 s": answerbudget.TAKING_SECONDS,
+    "Answers up to 32 KiB are never": answerbudget.SMALL_ANSWER // 1024,
+    "not sent\n  within 2 s": answerbudget.TAKING_SECONDS,
     "32 KiB, 4,000 commas": (api.LONGEST_SELECTOR // 1024, api.MOST_SYMBOLS),
     "a query has more than 4 KiB; without credentials 1 KiB": (api.LONG_QUERY // 1024, api.ANONYMOUS_QUERY // 1024),
     "400; a question counts": Limits().in_flight,

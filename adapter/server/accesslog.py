@@ -17,6 +17,7 @@ from typing import BinaryIO, Protocol
 
 import msgspec
 from aiohttp import web
+from aiohttp.payload import Payload
 
 from adapter import errors
 from adapter.model.clock import Clock
@@ -185,7 +186,7 @@ def _build_line(request: web.BaseRequest, route: Route, response: web.Response, 
         path=path[:_LONGEST],
         code=response.status,
         latencySeconds=round(seconds, 6),
-        bytes=len(body) if isinstance(body, bytes) else 0,
+        bytes=(body.size if isinstance(body, Payload) else len(body or b"")) or 0,
         auditID=response.headers["Audit-Id"],
         labelSelector=parameters.label_selector[:_LONGEST],
         metricLabelSelector=parameters.metric_label_selector[:_LONGEST],

@@ -17,6 +17,7 @@ import msgspec
 from adapter import errors
 from adapter.model import quantity, selectors
 from adapter.model.metrics import CustomAnswer, CustomQuestion, ExternalAnswer, ExternalValue, MetricValue
+from adapter.server.answerbudget import SMALL_ANSWER, Charge
 
 PIECE_BYTES = 16_384
 """A piece of a list ends with the member that reaches this size: a fraction of a millisecond's work."""
@@ -182,16 +183,28 @@ def members(items: Iterable[_Item], build: Callable[[_Item], msgspec.Struct], *,
         yield _go_escaped(bytes(piece))
 
 
-async def join(pieces: Iterable[bytes]) -> bytes:
-    """Return a body made in pieces. Other work runs after each `PIECE_BYTES`, however small the pieces."""
+async def join(pieces: Iterable[bytes], making: Charge | None = None) -> bytes:
+    """Return a body made in pieces. Other work runs after each `PIECE_BYTES`, however small the pieces.
+
+    `making` counts the pieces as they are made, and while a large body is joined both pieces and body. Raises
+    TooManyRequestsError where it does.
+    """
     made, since_yield = [], 0
     for piece in pieces:
+        if making is not None:
+            making.grow(len(piece))
         made.append(piece)
         since_yield += len(piece)
         if since_yield >= PIECE_BYTES:
             since_yield = 0
             await asyncio.sleep(0)
-    return b"".join(made)
+    if making is None or making.size <= SMALL_ANSWER:
+        return b"".join(made)
+    size = making.size
+    making.resize(2 * size)
+    body = b"".join(made)
+    making.resize(size)
+    return body
 
 
 def encode_status(error: errors.StatusError) -> bytes:

@@ -16,6 +16,7 @@ from aiohttp.http import HttpRequestParser
 
 from adapter import monitoring
 from adapter.server import heads, listener, peers
+from adapter.server.answerbudget import LargeBody
 from adapter.server.heads import HeadAccount, HeadBudget, HeadLimits
 from adapter.server.peers import Peer
 
@@ -26,15 +27,15 @@ KEEPALIVE = 120.0
 never close one it is about to use."""
 
 CONNECTION_BYTES = 384 * 1024
-"""Memory of one connection at most, beside its heads and one answer: TLS state, and the buffers of the TLS
-layer and of the system. An idle one takes 52 KiB."""
+"""Memory of one connection at most, beside its heads and its answer, which is handed over in pieces: TLS state,
+and the buffers of the TLS layer and of the system. An idle one takes 52 KiB."""
 
 UNREAD_SECONDS = 60.0
-"""A client that takes nothing of its answers for so long, while more of them wait to be sent, is
+"""A client that takes nothing of its answers for so long, while the buffers of its connection are full, is
 disconnected."""
 
 _READ_BUFFER = 16 * 1024  # bytes that the TLS layer reads ahead while the connection is not read
-_WRITE_BUFFER = 64 * 1024  # bytes of answers not sent yet, beyond which no further request is answered
+_WRITE_BUFFER = 32 * 1024  # bytes not sent yet, beyond which nothing more is taken from answers
 _BODY_BUFFER = 8 * 1024  # bytes of a body, which is never read, before the connection is not read any more
 _FIRST_REQUEST = 1.0
 """Seconds for which, at the end, a connection that was just accepted is left to send its first request."""
@@ -147,8 +148,12 @@ class ClientConnection(web.RequestHandler):
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
-        """Send an answer. After a declined upgrade this parses what came behind the request."""
-        sent = await super().finish_response(request, resp, start_time)
+        """Send an answer, and give back its memory. After a declined upgrade this parses what came behind it."""
+        try:
+            sent = await super().finish_response(request, resp, start_time)
+        finally:
+            if isinstance(resp, web.Response) and isinstance(resp.body, LargeBody):
+                resp.body.charge.close()
         if self._request_count != self._heads_read:
             self._note_received(b"")
         return sent

@@ -15,7 +15,7 @@ import uuid
 from collections import Counter as Counts
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from aiohttp import web
 from multidict import CIMultiDict
@@ -30,6 +30,7 @@ from adapter.model.metrics import CustomQuestion, ExternalQuestion, MetricsProvi
 from adapter.server import bodies, negotiation, resourcebodies, routing
 from adapter.server.access import Access, Pending, Queue, read_query
 from adapter.server.accesslog import AccessLog
+from adapter.server.answerbudget import ANSWERS_BYTES, SMALL_ANSWER, AnswerBudget, Charge, LargeBody, Taker
 from adapter.server.api import Question, ResourceMetricsProvider
 from adapter.server.documents import Documents
 from adapter.server.health import Health
@@ -41,6 +42,7 @@ _TEXT = "text/plain; charset=utf-8"
 _ALLOWED = "GET, HEAD"
 _ROUTES_WEIGHT = 48 * 1024 * 1024
 _SHARES = 4  # one user or address takes this part of the callers that may wait for reviews
+_INDENTED = 4  # times the length of a body that its indented form may have; measured 2.6
 _TIMES_AT_ONCE = 1000  # observations of freshness, after which other work may run
 _LONGEST_KEY = 4096  # bytes of a target that is remembered; also what an entry counts for beside its body
 
@@ -61,6 +63,8 @@ class Limits:
     """A GET has no use for a body; one announced as longer is refused."""
     kept_bytes: int = 64 * 1024 * 1024
     """Memory for bodies kept. Each counts for 4 KiB more than it is long, so there are at most 16,384."""
+    answers_bytes: int = ANSWERS_BYTES
+    """Memory for bodies that are made or sent, beside a small share of each; callers of more are told to come again."""
 
 
 class Reply(NamedTuple):
@@ -130,6 +134,8 @@ class Handler:
         self._kept: BoundedCache[_Key, _Kept] = BoundedCache(
             "bodies", own_metrics, limits.kept_bytes, lambda kept: len(kept.reply.body) + _LONGEST_KEY
         )
+        self._answers = AnswerBudget(limits.answers_bytes, clock.monotonic)
+        own_metrics.answer_bytes.set_function(lambda: self._answers.used)
         self._asking = 0
         self._hasty: set[asyncio.Task[Reply]] = set()
         self._in_review: Counts[tuple[bool, Queue]] = Counts()
@@ -150,6 +156,7 @@ class Handler:
             route = remembered.route
         else:
             route = routing.find_route(target, served, self._provider.canonical_resource)
+        charge: Charge | None = None
         try:
             admitted = self._access.admit_now(request, route)
             if isinstance(admitted, Pending):
@@ -158,6 +165,8 @@ class Handler:
                 if remembered is None:
                     self._remember(target, route, admitted)
                 reply = await self._answer(request, target, route)
+            if len(reply.body) > SMALL_ANSWER:
+                charge = self._answers.send(_taker(request), reply.body, is_page=_is_page(route))
         except errors.TooManyRequestsError as error:
             self.own_metrics.too_many.labels(error.limit).inc()
             reply = _too_many(error)
@@ -165,7 +174,7 @@ class Handler:
             reply = _fail(_status_of(error, route), _form(request, route))
         seconds = self._clock.monotonic() - started
         self._count(route.labels, reply.status, seconds)
-        response = self._respond(request, reply)
+        response = self._respond(request, reply, charge)
         if self._access_log is not None:
             self._access_log.note(request, route, response, seconds)
         return response
@@ -218,7 +227,8 @@ class Handler:
         if route.kind == "document":
             return await self._answer_document(request, route)
         if route.kind == "monitoring":
-            exposition = await bodies.join(self.own_metrics.exposition_pieces())
+            with self._answers.open(_taker(request), is_page=True) as making:
+                exposition = await bodies.join(self.own_metrics.exposition_pieces(), making)
             return Reply(200, exposition, monitoring.CONTENT_TYPE)
         if route.kind == "debug" and self._autoscalers is not None:
             namespace, name = route.segments[-2:]
@@ -236,25 +246,27 @@ class Handler:
             raise errors.TooManyRequestsError("questions")
         self._asking += 1
         self._inflight.inc()
+        making = self._answers.open(_taker(request))
         if route.options.timeout is None:
             try:
-                return await self._ask_and_keep(target, route, question, form)
+                return await self._ask_and_keep(target, route, question, form, making)
             finally:
                 self._end_question()
         # who asks and leaves has asked all the same: what is under way is bounded, not who waits for it
         asking = asyncio.create_task(
-            self._ask_and_keep(target, route, question, form), name="question of a caller in haste"
+            self._ask_and_keep(target, route, question, form, making), name="question of a caller in haste"
         )
         self._hasty.add(asking)
         asking.add_done_callback(self._end_hasty)
         async with asyncio.timeout(self._patience(route)):
             return await asyncio.shield(asking)
 
-    async def _ask_and_keep(self, target: str, route: Route, question: Question, form: _Form) -> Reply:
+    async def _ask_and_keep(self, target: str, route: Route, question: Question, form: _Form, making: Charge) -> Reply:
         generation = self._provider.generation  # before asking: an answer may be older than the registry it ends in
-        async with asyncio.timeout(self._limits.request_timeout):
-            body, fresh_until = await self._ask(route, question, form.table)
-            reply = await _shape(body, form)
+        with making:
+            async with asyncio.timeout(self._limits.request_timeout):
+                body, fresh_until = await self._ask(route, question, form.table, making)
+                reply = await _shape(body, form, making)
         self._keep((target, form), _Kept(reply, generation, fresh_until))
         return reply
 
@@ -269,7 +281,7 @@ class Handler:
         if not asking.cancelled():
             asking.exception()
 
-    async def _ask(self, route: Route, question: Question, table: str) -> tuple[bytes, float]:
+    async def _ask(self, route: Route, question: Question, table: str, making: Charge) -> tuple[bytes, float]:
         """Put the question to the provider; returns the body and until when it may be kept."""
         version = route.labels.version
         if isinstance(question, CustomQuestion):
@@ -288,7 +300,7 @@ class Handler:
             external = await self._provider.external(question)
             times = {item.time for item in external.items}
             pieces, fresh_until = bodies.encode_external(version, external), external.fresh_until
-        body = await bodies.join(pieces)
+        body = await bodies.join(pieces, making)
         await self._note_freshness(route.labels.group, times)
         return body, fresh_until
 
@@ -334,7 +346,8 @@ class Handler:
         key = (f"{route.document} {document.content_type} {served}", form)  # a blank: no target has one
         kept = self._find_kept(key)
         if kept is None:
-            kept = await _shape(document.body, form)
+            with self._answers.open(_taker(request), is_page=True) as making:
+                kept = await _shape(document.body, form, making)
             self._keep(key, _Kept(kept, generation, float("inf")))
         return kept._replace(content_type=document.content_type, headers=(*kept.headers, *headers))
 
@@ -373,7 +386,7 @@ class Handler:
         counter.inc()
         self._durations[labels].observe(seconds)
 
-    def _respond(self, request: web.BaseRequest, reply: Reply) -> web.Response:
+    def _respond(self, request: web.BaseRequest, reply: Reply, charge: Charge | None) -> web.Response:
         audit_id = request.headers.get("Audit-Id", "")
         if not negotiation.is_audit_id(audit_id):
             audit_id = str(uuid.uuid4())
@@ -384,7 +397,10 @@ class Handler:
         headers["X-Content-Type-Options"] = "nosniff"
         if reply.content_type:
             headers["Content-Type"] = reply.content_type
-        response = web.Response(status=reply.status, body=reply.body, headers=headers)
+        body: bytes | LargeBody = reply.body
+        if charge is not None:
+            body = LargeBody(reply.body, charge, content_type=reply.content_type)
+        response = web.Response(status=reply.status, body=body, headers=headers)
         # a body that is still on its way is not waited for, so the connection ends, and its owner is told
         if self.stopping or reply.status == errors.RequestTooLargeError.code or not request.content.is_eof():
             response.force_close()
@@ -434,15 +450,30 @@ def _fail(error: errors.StatusError, form: _Form) -> Reply:
     return Reply(error.code, bodies.indent(body) if form.pretty else body)
 
 
-async def _shape(body: bytes, form: _Form) -> Reply:
-    """Return a body in the form asked for; what is large is worked on in a thread."""
+async def _shape(body: bytes, form: _Form, making: Charge) -> Reply:
+    """Return a body in the form asked for; what is large is worked on in a thread, and its copies are counted."""
     is_large = len(body) > negotiation.COMPRESS_ABOVE
-    if form.pretty:
-        body = await asyncio.to_thread(bodies.indent, body) if is_large else bodies.indent(body)
+    if form.pretty and is_large:
+        making.grow(_INDENTED * len(body))
+        body = await asyncio.to_thread(bodies.indent, body)
+        making.resize(len(body))
+    elif form.pretty:
+        body = bodies.indent(body)
     if form.compressed and is_large:
+        making.grow(len(body))
         body = await asyncio.to_thread(gzip.compress, body, compresslevel=1, mtime=0)
         return Reply(200, body, headers=(("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding")))
     return Reply(200, body)
+
+
+def _taker(request: web.BaseRequest) -> Taker:
+    """Return the connection of a request."""
+    return cast("Taker", request.protocol)
+
+
+def _is_page(route: Route) -> bool:
+    """Return whether the answer is the server's own, and not one to a question about metrics."""
+    return route.kind != "metrics"
 
 
 def _too_many(error: errors.TooManyRequestsError) -> Reply:

@@ -35,6 +35,7 @@ from adapter.rules import lookback, seriesmatch
 from adapter.scaling import decision
 from adapter.server import (
     accesslog,
+    answerbudget,
     callers,
     connections,
     connectionserver,
@@ -129,6 +130,9 @@ def bounds(process: Process) -> Iterator[Bound]:
         yield Bound("heads of requests", heads.HEADS_BYTES)
         yield Bound("paths read (`routes`)", ESTIMATED * handler._ROUTES_WEIGHT)
         yield Bound("answers ready to send (`bodies`)", ESTIMATED * limits.kept_bytes)
+        shares = connectionserver.MOST_CONNECTIONS + limits.in_flight  # callers may go, and questions stay
+        sent = limits.answers_bytes + shares * answerbudget.SMALL_ANSWER
+        yield Bound("answers that are encoded or sent", sent)
         yield Bound("users of a front proxy (`users`)", ESTIMATED * callers._USERS_KEPT * callers._LARGEST_USER)
         reviews = 2 * reviewcache.SIZE * reviewcache._COUNTS_AS_ONE
         yield Bound("answers of reviews (`tokens`, `accesses`)", ESTIMATED * reviews)
