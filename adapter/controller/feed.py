@@ -43,6 +43,9 @@ class Asked(NamedTuple):
     """Whether questions of several namespaces do."""
 
 
+QUERIES = 2
+"""How many queries most questions send: one for the values, one for the age of their samples."""
+
 Ask = Callable[[float], Awaitable[Asked]]
 """Ask the source; the argument is how many seconds old an answer may be. Raises FastpathError."""
 
@@ -52,13 +55,14 @@ class Feed:
     """One question and what is known of its answer.
 
     `group` says which questions may be answered by the same queries, `shares` whether there can be others
-    in its group.
+    in its group. `queries` is how many queries the question sends.
     """
 
     key: Hashable
     group: Hashable
     ask: Ask
     shares: bool = False
+    queries: int = QUERIES
     listeners: dict[Hashable, float] = field(default_factory=dict)
     """Who is told of answers, each with the period it wishes for, in seconds."""
     answer: Answer | None = None

@@ -3,7 +3,8 @@
 Each question has a period: half the interval of its samples, as their times show it, and the shortest
 `syncPeriod` of its autoscalers until that is known. When its period has passed it is due and waits for its
 turn. All questions together may send so many queries a second (`--prometheus-max-queries-per-second`); an
-External question sends two, one for the values and one for the age of their samples.
+External question sends two, one for the values and one for the age of their samples, and one for cpu and
+memory sends four.
 
 Turns are fair (`model.turns`): round-robin over the namespaces that have a due question, then over the
 autoscalers of the namespace, and of an autoscaler's questions the one whose wait is the longest part of its
@@ -36,14 +37,14 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from adapter.controller.delays import Delays
-from adapter.controller.feed import LATE, Ask, Asked, Feed, namespace_of
+from adapter.controller.feed import LATE, QUERIES, Ask, Asked, Feed, namespace_of
 from adapter.errors import SourceError, StatusError
 from adapter.model.clock import Clock
 from adapter.model.instants import SECOND
 from adapter.model.turns import Turns
 from adapter.monitoring import facts
 
-__all__ = ["Ask", "Asked", "Budget", "Feed", "Feeds"]
+__all__ = ["QUERIES", "Ask", "Asked", "Budget", "Feed", "Feeds"]
 
 _log = logging.getLogger(__name__)
 
@@ -56,8 +57,6 @@ SHARED = 0.25
 DEFECT_PAUSE = 30.0
 """After an unexpected error a question is not asked again for so many seconds."""
 
-QUERIES = 2
-"""How many queries a question sends: one for its values, one for the age of their samples."""
 
 _LEAST_WAIT = 0.001
 _REPORT_PERIOD = 1.0
@@ -251,7 +250,7 @@ class Feeds:
                 if each is not chosen and (group.crosses or each.namespace == chosen.namespace)
             ]
         # the first of a group leaves alone, and what comes while its query is under way leaves together
-        self._budget.take(QUERIES * min(len(leaving), 2))
+        self._budget.take(chosen.queries * min(len(leaving), 2))
         for feed in leaving:
             del group.waiting[feed.key]
             waited = feed.waited(now)

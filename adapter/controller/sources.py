@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 
 from adapter.clients.metricsapi import CustomValue, Described, ExternalValue, MetricsAPI
 from adapter.controller import readings
-from adapter.controller.feed import Asked, Feed
+from adapter.controller.feed import QUERIES, Asked, Feed
 from adapter.controller.feeds import Feeds
 from adapter.controller.readings import Answer
 from adapter.controller.source import FedObject, FedPods, FedSeries, FedUsage, Nothing, ScrapedPods, Site, Source
@@ -178,8 +178,11 @@ class Sources:
             return await self._ask_api(self._api.resource(site.namespace, str(site.selector)), _of_items)
 
         key = ("resource", site.namespace, site.selector)
+        group, queries = ("resource", site.namespace), QUERIES
+        if self._usages.answers:
+            queries *= 2  # cpu and memory by rules of ours
         return self._feeds.want(
-            site.owner, site.period, key, lambda: Feed(key, ("resource", site.namespace), ask, shares=True)
+            site.owner, site.period, key, lambda: Feed(key, group, ask, shares=True, queries=queries)
         )
 
     async def _ask_api(self, asking: Awaitable[Sequence[_T]], answer_of: Callable[[Sequence[_T]], Answer]) -> Asked:

@@ -205,6 +205,16 @@ async def test_so_many_queries_a_second(feeds: Feeds) -> None:
     assert 20 * 30 - 100 <= 2 * len(source.asked) <= 20 * 30 + 100
 
 
+async def test_a_question_costs_as_many_queries_as_it_sends(feeds: Feeds) -> None:
+    source = Source(LoopClock(), interval=0.1)
+    for number in range(40):
+        key = f"q{number}"
+        feeds.want("web", 0.1, key, lambda key=key: Feed(key, key, source.ask, queries=4))  # type: ignore[misc]  # a closure
+    await asyncio.sleep(30)
+
+    assert 20 * 30 - 100 <= 4 * len(source.asked) <= 20 * 30 + 100
+
+
 async def test_questions_that_ought_to_share_and_do_not_cost_as_their_own(feeds: Feeds) -> None:
     """A query that cannot be merged is known by its first answer."""
     source = Source(LoopClock(), interval=0.1)
