@@ -477,8 +477,11 @@ class FaultLog:
         self._logger = logger or logging.getLogger("adapter.faults")
         self._active: dict[tuple[str, str], _ActiveFault] = {}
 
-    def met(self, fault: str, message: str, text: str, *, subject: str = "", **details: object) -> None:
-        """Note that the fault is there: `message` is constant, `text` is what a change is judged by, `details` are facts."""
+    def met(self, fault: str, message: str, text: str, *, subject: str = "", told: str = "", **details: object) -> None:
+        """Note that the fault is there: `message` is constant, `text` is what a change is judged by, `details` are facts.
+
+        `told` is what callers of the health checks are told in place of `text`, where that holds an address.
+        """
         self._monitoring.faults.labels(fault).inc()
         key = (fault, subject)
         active = self._active.get(key)
@@ -486,7 +489,7 @@ class FaultLog:
             active = self._active[key] = _ActiveFault(self._clock.monotonic(), message, text)
             self._monitoring.faults_active.labels(fault).inc()
         active.count += 1
-        active.latest = text
+        active.latest = told or text
         if text in active.texts or len(active.texts) >= _TEXTS_REMEMBERED:
             return
         active.texts.add(text)

@@ -238,7 +238,8 @@ class Relister:
         for selector, error in failed.items():
             metrics.discovery_failures.labels(kind=error.kind).inc()
             rules = ", ".join(rule.config.path for rule in self._rules() if rule.config.series_query == selector)
-            self._faults.met("discovery", "series list failed", str(error), subject=selector, rules=rules)
+            told = error.message
+            self._faults.met("discovery", "series list failed", str(error), subject=selector, told=told, rules=rules)
         for selector in self._failing - failed.keys():
             self._faults.ended("discovery", subject=selector)
         self._failing = frozenset(failed)

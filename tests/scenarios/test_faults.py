@@ -484,6 +484,7 @@ async def test_discovery_fails_and_nothing_known_is_lost(
         prometheus.behaviours[SERIES] = faulty.reply(500, "oops", "text/plain")
         _rewrite(rules, RULES + "\n# another list is due now\n")
         await adapter.wait_for(VERBOSE, lambda answer: "[-]discovery failed" in answer.body)
+        assert prometheus.url not in (await adapter.get("/readyz/discovery")).body
         assert (await adapter.get(LOADS)).values == RIGHT
         assert (await adapter.metric_lines("fastpath_discovery_rules_voided"))["fastpath_discovery_rules_voided"] == 3
         del prometheus.behaviours[SERIES]
@@ -740,6 +741,8 @@ async def test_the_token_for_prometheus_rotates(
         await _failed(adapter, LOADS)
         assert (await adapter.get(STEADY)).values == RIGHT
         assert "[-]prometheus failed" in (await adapter.get(VERBOSE)).body
+        shown = (await adapter.get("/readyz/prometheus")).body
+        assert shown == "internal server error: HTTP status 401\n", "anyone may read it, so it has no address"
         assert _warnings(caplog, "Prometheus does not answer") == [f"{prometheus.url}/api/v1/query: HTTP status 401"]
         accepted.add("Bearer second")
         mount.put(token=b"second\n")
