@@ -214,7 +214,7 @@ def _parse_value(text: str) -> float:
     try:
         return gofloats.parse_float(text)
     except ValueError as error:
-        raise PrometheusError("decode", f"a sample's value is {error}: {shorten(text)!r}") from error
+        raise PrometheusError("decode", f"a sample's value is {error}: {shorten(repr(text))}") from error
 
 
 def _time_of(histogram: msgspec.Raw) -> float:

@@ -128,7 +128,7 @@ def test_a_partial_answer_of_a_victoriametrics_cluster_that_comes_in_pieces() ->
         ({"status": "success", "data": {"resultType": "vector", "result": [{"metric": {"a": 1}, "value": [1, "2"]}]}}, "decode", None),
         ({"status": "success", "data": {"resultType": "vector", "result": [{"metric": {}, "value": [1, "two"]}]}}, "decode", "a sample's value is not a number: 'two'"),
         ({"status": "success", "data": {"resultType": "scalar", "result": []}}, "decode", None),
-        ({"status": "success", "data": {"resultType": "vector", "result": [{"metric": {}, "value": [1, " 1 "]}]}}, "decode", "a sample's value is not a number: '1'"),
+        ({"status": "success", "data": {"resultType": "vector", "result": [{"metric": {}, "value": [1, " 1 "]}]}}, "decode", "a sample's value is not a number: ' 1 '"),
         ({"status": "success", "data": {"resultType": "scalar", "result": [1, "\u0661"]}}, "decode", "a sample's value is not a number: '\u0661'"),
         ({"status": "success", "data": {"resultType": "scalar", "result": [1, "1e999"]}}, "decode", "a sample's value is out of range: '1e999'"),
         ({"status": "success", "data": {"resultType": "vector", "result": [{"metric": {}, "histogram": {}}]}}, "decode", None),
