@@ -33,7 +33,7 @@ TIMEOUT_SECONDS = 60.0
 
 _CONNECTIONS = 4  # lists read at once: each costs Prometheus a look at all its matching series
 
-_NOT_OF_THE_SERVER = frozenset({"query", "worker"})  # kinds of failure that another URL would not mend
+_NOT_OF_THE_SERVER = frozenset({"query", "worker"})  # kinds of failure that do not depend on the URL
 
 _LINE = msgspec.json.Decoder(WorkerLine)
 

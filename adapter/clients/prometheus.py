@@ -37,7 +37,7 @@ SMALL_ANSWER = 1024 * 1024
 """Bytes of memory that an answer may take however large the others are that are being read."""
 
 _BEGINNING = 1024  # bytes of an answer that say what it is
-_OF_THE_QUERY = frozenset({"query", "type"})  # kinds of failure that no other server would mend
+_OF_THE_QUERY = frozenset({"query", "type"})  # kinds of failure that do not depend on the server
 
 _log = logging.getLogger(__name__)
 

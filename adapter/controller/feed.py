@@ -23,7 +23,7 @@ HELD = 300.0
 """After so many seconds the answer to a question that waits for its turn counts no more: how far back an instant query looks."""
 
 RESIGNED, SELDOM = 10, 15.0
-"""What has never had a value in so many answers is asked for every so many seconds: what is not there must delay nobody else."""
+"""What has never had a value in so many answers is asked for every so many seconds: what is not there must not delay other questions."""
 
 LATE_IN_TURN = "its answer is late, it waits for its turn (--prometheus-max-queries-per-second)"
 RETURNING = "it was absent, and not all of its series may be back"

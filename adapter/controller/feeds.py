@@ -186,7 +186,7 @@ class Feeds:
         self._wake.set()
 
     async def _run(self) -> None:
-        """Ask the questions that are due, for ever."""
+        """Ask the questions that are due, until cancelled."""
         while True:
             self._wake.clear()
             try:

@@ -127,7 +127,7 @@ class ServingCertificate:
             log.warning("OpenSSL does not take the authorities of client certificates: theirs are refused", extra=found)
 
     async def follow(self, faults: monitoring.FaultLog, period: float = RELOAD_PERIOD) -> None:
-        """Look at the files for ever; ends by cancellation.
+        """Look at the files until cancelled.
 
         An error that `reload_if_changed` does not expect is a fault, and the next look tries again: the same file reaches all
         replicas at once, so ending the process would end all of them while the certificate in force is still good.

@@ -1,4 +1,4 @@
-"""The listener for kubelet's probes: what it answers, to whom it does not, and what callers can hold."""
+"""The listener for kubelet's probes: what it answers, what it refuses, and what callers can hold."""
 
 import asyncio
 import contextlib
