@@ -83,7 +83,9 @@ async def run(
         known = None if scaler is None or scaler.floors is None else (scaler.rivals, scaler.floors)
         floors = sources.open_floors(options, base, known)
         if floors is not None:
-            metrics = FlooredProvider(served.provider, FloorProvider(floors.find_autoscaler, floors.view, clock))
+            metrics = FlooredProvider(
+                served.provider, FloorProvider(floors.find_autoscaler, floors.view, clock)
+            )
         documents = Documents(metrics, _groups(options, parsed.config), version)
 
         def adopted(config: RulesConfig) -> None:
@@ -98,7 +100,9 @@ async def run(
         rules = sources.open_rules(options, base, files, parsed, adopted)
         access_log = _open_access_log(options, clock, monitoring, faults, stack)
         shutdown = Shutdown()
-        health = Health(readyz=_readiness(shutdown, lambda: server.listening, gate, base, served, rules, floors))
+        health = Health(
+            readyz=_readiness(shutdown, lambda: server.listening, gate, base, served, rules, floors)
+        )
         server = MetricsServer(
             Handler(
                 metrics,
@@ -305,7 +309,9 @@ async def _open_scaler_metrics(
         autoscalers=scaler.show,
     )
     certificate = gates.open_certificate(options, base.clock, gate.trust, base.monitoring)
-    server = MetricsServer(handler, certificate, shutdown, judge=gate.access.judge, host=address[0], port=address[1])
+    server = MetricsServer(
+        handler, certificate, shutdown, judge=gate.access.judge, host=address[0], port=address[1]
+    )
     await server.start()
     stack.push_async_callback(server.stop)
     return {
@@ -375,7 +381,11 @@ def _readiness(
         Check("api-discovery", lambda: active("api-discovery", "api-group"), informational=True),
         Check("metric-names", lambda: active("metric-name"), informational=True),
         Check("series-names", lambda: active("series-name"), informational=True),
-        *([] if floors is None else [Check("floors", lambda: floors.view.fault() or None, informational=True)]),
+        *(
+            []
+            if floors is None
+            else [Check("floors", lambda: floors.view.fault() or None, informational=True)]
+        ),
         Check("rules", lambda: "; ".join(map(str, rules.faults)) or None, informational=True),
         Check("config-reload", lambda: "; ".join(map(str, rules.refused)) or None, informational=True),
     ]

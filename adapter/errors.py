@@ -257,7 +257,9 @@ class InvalidError(StatusError):
         sentences = [f"{cause.field}: {cause.message}" for cause in causes]
         said = sentences[0] if len(sentences) == 1 else f"[{', '.join(sentences)}]"
         listed = [cause._asdict() for cause in causes]
-        super().__init__(f'{kind}.{group} "" is invalid: {said}', {"group": group, "kind": kind, "causes": listed})
+        super().__init__(
+            f'{kind}.{group} "" is invalid: {said}', {"group": group, "kind": kind, "causes": listed}
+        )
 
 
 class TooManyRequestsError(StatusError):

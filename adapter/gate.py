@@ -44,7 +44,9 @@ class Gate:
     def find_fault(self) -> str | None:
         """Return why callers cannot be judged yet, None when they can."""
         fault = self.trust.find_fault()
-        why = "; ".join(source.error for source in self.sources if isinstance(source, ConfigMapSource) and source.error)
+        why = "; ".join(
+            source.error for source in self.sources if isinstance(source, ConfigMapSource) and source.error
+        )
         return f"{fault}: {why}" if fault and why else fault
 
 

@@ -26,7 +26,26 @@ from adapter.model.clock import Clock
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 _REQUEST = ("verb", "group", "version", "resource", "subresource", "scope")
-_REQUEST_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.5, 3, 5, 8, 15, 30, 60)
+_REQUEST_BUCKETS = (
+    0.0005,
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.2,
+    0.4,
+    0.8,
+    1.5,
+    3,
+    5,
+    8,
+    15,
+    30,
+    60,
+)
 _QUERY_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 3, 5, 8, 10)
 _SCRAPE_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _DASHBOARD_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
@@ -41,9 +60,41 @@ _STAGE_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 1, 1.5, 2.5, 5
 STAGES = ("load-to-sample", "sample-to-decision", "decision-to-write")
 QUERY_KINDS = ("alone", "merged", "sweep", "age")
 WRITE_KINDS = ("floor", "scale", "status", "event")
-SCRAPE_OUTCOMES = ("success", "unreachable", "timeout", "status", "size", "decode", "series", "budget", "credentials")
-OUTCOMES = ("success", "unreachable", "timeout", "status", "query", "decode", "type", "size", "partial", "cancelled")
-CACHES = ("routes", "bodies", "users", "tokens", "accesses", "texts", "objects", "sweeps", "lanes", "selections")
+SCRAPE_OUTCOMES = (
+    "success",
+    "unreachable",
+    "timeout",
+    "status",
+    "size",
+    "decode",
+    "series",
+    "budget",
+    "credentials",
+)
+OUTCOMES = (
+    "success",
+    "unreachable",
+    "timeout",
+    "status",
+    "query",
+    "decode",
+    "type",
+    "size",
+    "partial",
+    "cancelled",
+)
+CACHES = (
+    "routes",
+    "bodies",
+    "users",
+    "tokens",
+    "accesses",
+    "texts",
+    "objects",
+    "sweeps",
+    "lanes",
+    "selections",
+)
 
 
 class Metric(NamedTuple):
@@ -329,7 +380,9 @@ def _used(caches: list[Cache]) -> float:
     return sum(cache.currsize for cache in caches) / room if room else 0.0
 
 
-_BARE_COUNTERS = frozenset(row.name for row in METRICS if row.type == "counter" and not row.name.endswith("_total"))
+_BARE_COUNTERS = frozenset(
+    row.name for row in METRICS if row.type == "counter" and not row.name.endswith("_total")
+)
 """Counters that API servers expose without the suffix which prometheus_client insists on."""
 
 
@@ -477,7 +530,9 @@ class FaultLog:
         self._logger = logger or logging.getLogger("adapter.faults")
         self._active: dict[tuple[str, str], _ActiveFault] = {}
 
-    def met(self, fault: str, message: str, text: str, *, subject: str = "", told: str = "", **details: object) -> None:
+    def met(
+        self, fault: str, message: str, text: str, *, subject: str = "", told: str = "", **details: object
+    ) -> None:
         """Note that the fault is there: `message` is constant, `text` is what a change is judged by, `details` are facts.
 
         `told` is what callers of the health checks are told in place of `text`, where that holds an address.
@@ -502,7 +557,9 @@ class FaultLog:
             return
         self._monitoring.faults_active.labels(fault).dec()
         seconds = round(self._clock.monotonic() - active.since, 3)
-        what = facts(fault=fault, **_subject(subject), was=active.message, seconds=seconds, times=active.count)
+        what = facts(
+            fault=fault, **_subject(subject), was=active.message, seconds=seconds, times=active.count
+        )
         self._logger.info("fault ended", extra=what)
 
     def active(self) -> dict[tuple[str, str], str]:

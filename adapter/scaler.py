@@ -166,7 +166,9 @@ class Scaler:
         scales = ScaleWriter(writer)
         statuses = StatusWriter(writer, clock, monitoring, parts.faults, self._status_failed)
         events = EventRecorder(writer, clock, parts.random, monitoring, parts.faults)
-        hands: Hands = FileHands(scales) if self._files is not None else ClusterHands(scales, statuses, events)
+        hands: Hands = (
+            FileHands(scales) if self._files is not None else ClusterHands(scales, statuses, events)
+        )
         async with Feeds(
             clock,
             per_second=self._options.prometheus_max_queries_per_second,

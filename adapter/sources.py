@@ -117,7 +117,9 @@ async def open_base(
         per_second=options.scrape_max_per_second,
         random=random.random,
     )
-    return Base(client, surroundings, cache, resources, relister, met, freshness, scraped, clock, monitoring, faults)
+    return Base(
+        client, surroundings, cache, resources, relister, met, freshness, scraped, clock, monitoring, faults
+    )
 
 
 def open_sources(base: Base) -> Sources:
@@ -218,7 +220,9 @@ class Floors:
         if asked is None:
             return Watched(found.uid, found.resource_version, 0, boosts=False)
         spec = asked.boosted.autoscaler.spec
-        return Watched(found.uid, found.resource_version, spec.max_replicas, spec.mode == BOOST and not asked.fault)
+        return Watched(
+            found.uid, found.resource_version, spec.max_replicas, spec.mode == BOOST and not asked.fault
+        )
 
 
 def open_floors(options: Options, base: Base, known: tuple[Rivals, FloorView] | None) -> Floors | None:

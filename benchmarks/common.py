@@ -107,14 +107,19 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print columns, the first to the left and the others to the right."""
     widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
     for row in (head, *rows):
-        cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
+        cells = [
+            row[0].ljust(widths[0]),
+            *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)),
+        ]
         print("  " + "  ".join(cells).rstrip())
 
 
 def describe_machine() -> dict[str, object]:
     """Return what the figures depend on beside our code; `load` is the machine's load average of the last minute."""
     text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    model = next((line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("model name")), "")
+    model = next(
+        (line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("model name")), ""
+    )
     return {
         "cpu": model,
         "cores": len(_CORES),

@@ -37,7 +37,10 @@ _UTILIZATION: dict[str, object] = {
 }
 _AVERAGE: dict[str, object] = {
     "type": "Pods",
-    "pods": {"metric": {"name": "requests_per_second"}, "target": {"type": "AverageValue", "averageValue": "20"}},
+    "pods": {
+        "metric": {"name": "requests_per_second"},
+        "target": {"type": "AverageValue", "averageValue": "20"},
+    },
 }
 _EXTERNAL: dict[str, object] = {
     "type": "External",
@@ -86,7 +89,11 @@ def main() -> None:
 def _lines() -> list[bytes]:
     """Return the inputs of all cases as lines."""
     files = sorted(_CASES.glob("*.jsonl"))
-    return [msgspec.json.encode(json.loads(line)["case"]) for file in files for line in file.read_bytes().splitlines()]
+    return [
+        msgspec.json.encode(json.loads(line)["case"])
+        for file in files
+        for line in file.read_bytes().splitlines()
+    ]
 
 
 def _rate(work: Callable[[], None], count: int) -> float:
@@ -121,7 +128,13 @@ def _prepare(metrics: list[dict[str, object]]) -> tuple[Autoscaler, Observation]
     containers = (Container("app", ResourceRequirements({"cpu": read("500m")})),)
     started = _NOW - 3600 * SECOND
     pods = [
-        PodFacts(f"web-{number}", started=started, ready="True", ready_since=started + SECOND, containers=containers)
+        PodFacts(
+            f"web-{number}",
+            started=started,
+            ready="True",
+            ready_since=started + SECOND,
+            containers=containers,
+        )
         for number in range(_PODS)
     ]
     names = [pod.name for pod in pods]
@@ -134,7 +147,9 @@ def _prepare(metrics: list[dict[str, object]]) -> tuple[Autoscaler, Observation]
     return prepare(hpa, Settings()), Observation(_PODS, _PODS, "app=web", pods, observed)
 
 
-def _decide(autoscaler: Autoscaler, observation: Observation, recommendations: Listed | Queued, calls: int) -> None:
+def _decide(
+    autoscaler: Autoscaler, observation: Observation, recommendations: Listed | Queued, calls: int
+) -> None:
     history = History(recommendations)
     status = observation.status
     for number in range(calls):

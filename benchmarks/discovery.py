@@ -70,7 +70,9 @@ async def relist(url: str) -> dict[str, float]:
     await client.close()
     if faults.active():
         sys.exit(f"discovery failed: {faults.active()}")
-    samples = {metric.name: sample.value for metric in monitoring.registry.collect() for sample in metric.samples}
+    samples = {
+        metric.name: sample.value for metric in monitoring.registry.collect() for sample in metric.samples
+    }
     return {
         "idle_lag_p99_ms": common.percentile(idle, 0.99) * 1000,
         "idle_lag_max_ms": max(idle) * 1000,

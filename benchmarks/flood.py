@@ -47,9 +47,12 @@ class Cluster:
                 verbs = ["get", "list", "watch"]
                 kinds = [("pods", "Pod", True), ("nodes", "Node", False), ("namespaces", "Namespace", False)]
                 listed = [
-                    {"name": name, "kind": kind, "namespaced": inside, "verbs": verbs} for name, kind, inside in kinds
+                    {"name": name, "kind": kind, "namespaced": inside, "verbs": verbs}
+                    for name, kind, inside in kinds
                 ]
-                return web.json_response({"kind": "APIResourceList", "groupVersion": "v1", "resources": listed})
+                return web.json_response(
+                    {"kind": "APIResourceList", "groupVersion": "v1", "resources": listed}
+                )
             case "/api/v1/pods":
                 return await self._send_pods(request)
         if request.method == "POST":  # a review
@@ -58,7 +61,9 @@ class Cluster:
             return web.json_response(
                 asked | {"status": {"allowed": True, "authenticated": True, "user": user}}, status=201
             )
-        return web.json_response({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404}, status=404)
+        return web.json_response(
+            {"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404}, status=404
+        )
 
     async def _send_pods(self, request: web.BaseRequest) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
@@ -68,7 +73,9 @@ class Cluster:
             changed = (b'{"type":"MODIFIED","object":' + pod + b"}\n" for pod in self._pods(_VERSIONS[1]))
             await _send(response, itertools.islice(changed, self._changes))
             await asyncio.Event().wait()
-        await response.write(b'{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"900"},"items":[')
+        await response.write(
+            b'{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"900"},"items":['
+        )
         await _send(response, _separated(self._pods(_VERSIONS[0])))
         await response.write(b"]}\n")
         return response
@@ -77,7 +84,12 @@ class Cluster:
         for app in self._apps:
             labels = {"app": app.name, "version": version, "pod-template-hash": "7c9f8d6b5"}
             for name in app.pods:
-                metadata = {"name": name, "namespace": app.namespace, "labels": labels, "resourceVersion": "1000"}
+                metadata = {
+                    "name": name,
+                    "namespace": app.namespace,
+                    "labels": labels,
+                    "resourceVersion": "1000",
+                }
                 yield json.dumps({"kind": "Pod", "apiVersion": "v1", "metadata": metadata}).encode()
 
 
@@ -88,7 +100,9 @@ class Prometheus:
         self._namespaces = {pod: app.namespace for app in apps for pod in app.pods}
         others = range(max(0, series - len(self._namespaces)))
         time = common.wall()
-        self._others = [_sample(f"other-7c9f8d6b5-{each:06}", f"team-{each % 1000:04}", time) for each in others]
+        self._others = [
+            _sample(f"other-7c9f8d6b5-{each:06}", f"team-{each % 1000:04}", time) for each in others
+        ]
         self._flooding = False
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -101,7 +115,9 @@ class Prometheus:
         if request.path == "/api/v1/series":
             await response.write(b'{"status":"success","data":[')
             known = self._namespaces.items()
-            series = (f'{{"__name__":"{METRIC}","namespace":"{ns}","pod":"{pod}"}}'.encode() for pod, ns in known)
+            series = (
+                f'{{"__name__":"{METRIC}","namespace":"{ns}","pod":"{pod}"}}'.encode() for pod, ns in known
+            )
             await _send(response, _separated(series))
             await response.write(b"]}")
             return response
@@ -142,4 +158,6 @@ async def main(port_file: Path, which: str, apps: list[App], size: int) -> None:
 
 
 if __name__ == "__main__":
-    uvloop.run(main(Path(sys.argv[1]), sys.argv[2], make_apps(int(sys.argv[3]), int(sys.argv[4])), int(sys.argv[5])))
+    uvloop.run(
+        main(Path(sys.argv[1]), sys.argv[2], make_apps(int(sys.argv[3]), int(sys.argv[4])), int(sys.argv[5]))
+    )

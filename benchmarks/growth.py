@@ -175,7 +175,9 @@ def pods(smallest: int, runs: int) -> Growth:
     growth = Growth(sizes_from(smallest))
     for size in (1, *growth.sizes):
         with Stage() as stage:
-            kubeconfig = yaml.safe_load(stage.start_cluster(-(-size // 10), min(size, 10)).read_text(encoding="utf-8"))
+            kubeconfig = yaml.safe_load(
+                stage.start_cluster(-(-size // 10), min(size, 10)).read_text(encoding="utf-8")
+            )
             url = kubeconfig["clusters"][0]["cluster"]["server"]
             _note(growth, size, least(partial(_part, "pods", url, size), runs))
     return growth
@@ -212,11 +214,11 @@ def swept(smallest: int, runs: int) -> Growth:
     growth = Growth(sizes_from(smallest))
 
     def decode(count: int) -> Cost:
-        element = (
-            '{{"metric":{{"namespace":"team-{0:04}","pod":"app-{0:05}-7c9f8d6b5"}},"value":[1790000000.123,"{0}.25"]}}'
-        )
+        element = '{{"metric":{{"namespace":"team-{0:04}","pod":"app-{0:05}-7c9f8d6b5"}},"value":[1790000000.123,"{0}.25"]}}'
         body = ",".join(element.format(number) for number in range(count))
-        chunks = _chunks(f'{{"status":"success","data":{{"resultType":"vector","result":[{body}]}}}}'.encode())
+        chunks = _chunks(
+            f'{{"status":"success","data":{{"resultType":"vector","result":[{body}]}}}}'.encode()
+        )
         gc.collect()
         begun = time.process_time()
         decoder = AnswerDecoder()
@@ -324,8 +326,12 @@ def main() -> None:
                 continue
             figure = f"{name}_{cost.partition('_')[0]}_exponent"
             report.add(**{f"{name}_{size}_{cost}": getattr(growth.costs[size], cost) for size, _ in points})
-            report.add(**{f"{name}_fixed_{cost}": getattr(growth.fixed, cost) or 0.0, figure: exponent(points)})
-            goals[figure] = Goal(f"growth of {_WHAT[cost]} with {ABOUT[name]}: exponent, 1 is linear", LIMIT, "")
+            report.add(
+                **{f"{name}_fixed_{cost}": getattr(growth.fixed, cost) or 0.0, figure: exponent(points)}
+            )
+            goals[figure] = Goal(
+                f"growth of {_WHAT[cost]} with {ABOUT[name]}: exponent, 1 is linear", LIMIT, ""
+            )
     report.goals = goals
     report.show()
 

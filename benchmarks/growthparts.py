@@ -55,7 +55,9 @@ async def discover(url: str) -> dict[str, float]:
     """Discover all series of a server once."""
     clock, monitoring = SystemClock(), Monitoring()
     faults = FaultLog(monitoring, clock)
-    ruleset, found = compile_rules(rulesfile.parse_rules(json.dumps(rules([SERIES])), "rules").config, BUILTIN)
+    ruleset, found = compile_rules(
+        rulesfile.parse_rules(json.dumps(rules([SERIES])), "rules").config, BUILTIN
+    )
     assert not found
     client = await PrometheusClient.open(PrometheusSettings(url=url), clock, monitoring, faults)
     relister = Relister(
@@ -80,7 +82,9 @@ async def discover(url: str) -> dict[str, float]:
 
 
 def _resident() -> float:
-    found = re.search(r"^VmRSS:\s+(\d+) kB", Path("/proc/self/status").read_text(encoding="ascii"), re.MULTILINE)
+    found = re.search(
+        r"^VmRSS:\s+(\d+) kB", Path("/proc/self/status").read_text(encoding="ascii"), re.MULTILINE
+    )
     assert found is not None
     return int(found[1]) / 1024
 

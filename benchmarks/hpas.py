@@ -67,7 +67,9 @@ async def ask_all(
     return took
 
 
-def run_case(count: int, pods: int, metrics: Sequence[str], period: float, seconds: float) -> dict[str, float]:
+def run_case(
+    count: int, pods: int, metrics: Sequence[str], period: float, seconds: float
+) -> dict[str, float]:
     """Return the figures of one case; a first period warms up and is not counted."""
     apps = make_apps(count, pods, metrics)
     with Stage() as stage:
@@ -76,7 +78,12 @@ def run_case(count: int, pods: int, metrics: Sequence[str], period: float, secon
         first = uvloop.run(ask_all(stage, adapter.port, apps, pods, period, period))
 
         def read() -> tuple[float, ...]:
-            used = adapter.cpu_seconds(), cpu_seconds_of(prometheus), time.process_time(), common.load_core_seconds()
+            used = (
+                adapter.cpu_seconds(),
+                cpu_seconds_of(prometheus),
+                time.process_time(),
+                common.load_core_seconds(),
+            )
             return queries_of(prometheus), time.perf_counter(), *used
 
         before = read()
@@ -106,7 +113,9 @@ def main() -> None:
     each = f"autoscalers of {sizes.pods} pods, each asking every {sizes.period:g} s, after the first period: Prometheus queries"
     goals = {
         "one_rule_queries_per_second": Goal(f"{sizes.hpas:,} {each}, one rule", 2, "/s"),
-        "several_rules_queries_per_second": Goal(f"{sizes.hpas:,} {each}, {sizes.rules} rules", 2 * sizes.rules, "/s"),
+        "several_rules_queries_per_second": Goal(
+            f"{sizes.hpas:,} {each}, {sizes.rules} rules", 2 * sizes.rules, "/s"
+        ),
     }
     report = Report("hpas", vars(sizes), goals)
     several = [f"component_{number}_requests_total" for number in range(sizes.rules)]

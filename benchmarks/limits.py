@@ -127,7 +127,9 @@ def rules(series: str) -> dict[str, object]:
         "rules": [
             {
                 "seriesQuery": f'{series}{{namespace!="",pod!=""}}',
-                "resources": {"overrides": {"namespace": {"resource": "namespace"}, "pod": {"resource": "pod"}}},
+                "resources": {
+                    "overrides": {"namespace": {"resource": "namespace"}, "pod": {"resource": "pod"}}
+                },
                 "metricsQuery": "sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)",
             }
         ]
@@ -198,7 +200,9 @@ def measure_callers(sizes: Sizes) -> dict[str, float]:
     figures: dict[str, float] = {}
     with Stage() as stage:
         prometheus = stage.start_prometheus(apps)
-        adapter = stage.start_adapter(stage.start_cluster(sizes.apps, sizes.pods), prometheus.url, rules(_METRIC))
+        adapter = stage.start_adapter(
+            stage.start_cluster(sizes.apps, sizes.pods), prometheus.url, rules(_METRIC)
+        )
         paths = [path_of(app, _METRIC) for app in apps]
         meter = Meter(stage, adapter, lambda: Innocents(stage, adapter.port, paths, sizes.pods, sizes.rate))
         for case in ("selectors", "names", "metrics"):
@@ -225,9 +229,13 @@ def measure_sweep(sizes: Sizes) -> dict[str, float]:
         meter = Meter(stage, adapter, lambda: Innocents(stage, adapter.port, paths, sizes.pods, rate))
 
         async def work() -> dict[str, float]:
-            await _until(lambda: meter.read("fastpath_prometheus_queries_total", kind="sweep", outcome="success") > 0)
+            await _until(
+                lambda: meter.read("fastpath_prometheus_queries_total", kind="sweep", outcome="success") > 0
+            )
             await asyncio.to_thread(_tell, url)
-            await _until(lambda: meter.read("fastpath_prometheus_queries_total", kind="sweep", outcome="size") > 0)
+            await _until(
+                lambda: meter.read("fastpath_prometheus_queries_total", kind="sweep", outcome="size") > 0
+            )
             await asyncio.sleep(sizes.seconds / 2)
             return {}
 
@@ -261,7 +269,9 @@ def measure_changes(sizes: Sizes) -> dict[str, float]:
             begun = time.perf_counter()
             await _until(lambda: seen() - before >= sizes.changes)
             took = time.perf_counter() - begun
-            last = path_of(apps[(sizes.changes - 1) // sizes.pods], flood.METRIC, selector="%2Cversion%3D1.4.3")
+            last = path_of(
+                apps[(sizes.changes - 1) // sizes.pods], flood.METRIC, selector="%2Cversion%3D1.4.3"
+            )
             status, body = await asyncio.to_thread(stage.fetch, adapter.port, last)
             if status != 200 or body.count(b'"describedObject"') != (sizes.changes - 1) % sizes.pods + 1:
                 sys.exit(f"the index is not right after the changes: HTTP status {status}")
@@ -299,11 +309,15 @@ def _tell(url: str) -> None:
 
 
 def main() -> None:
-    given = common.parse_sizes(__doc__, apps=200, pods=5, rate=100.0, seconds=12.0, series=200_000, changes=10_000)
+    given = common.parse_sizes(
+        __doc__, apps=200, pods=5, rate=100.0, seconds=12.0, series=200_000, changes=10_000
+    )
     sizes = Sizes(**vars(given))
     common.stay_on_load_core()
     cases = ("selectors", "names", "metrics", "sweep", "changes")
-    goals = {f"{case}_innocent_failures": Goal("requests of others that fail meanwhile", 0, "") for case in cases}
+    goals = {
+        f"{case}_innocent_failures": Goal("requests of others that fail meanwhile", 0, "") for case in cases
+    }
     goals |= {f"{case}_peak_mib": Goal("memory at its highest", 400, "MiB") for case in cases}
     report = Report("limits", vars(given), goals)
     for measure in (measure_callers, measure_sweep, measure_changes):

@@ -142,7 +142,11 @@ def parse_reply(received: bytes) -> Reply | None:
 
 def render(path: str) -> bytes:
     """Return the bytes of a GET request."""
-    lines = [f"GET {path} HTTP/1.1", "Host: localhost", *(f"{name}: {value}" for name, value in HEADERS.items())]
+    lines = [
+        f"GET {path} HTTP/1.1",
+        "Host: localhost",
+        *(f"{name}: {value}" for name, value in HEADERS.items()),
+    ]
     return "\r\n".join([*lines, "", ""]).encode()
 
 
@@ -176,7 +180,10 @@ def run_closed_loop(
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     found = json.loads(done.stdout.strip().splitlines()[-1])
     return Load(
-        found["requests"] / (found["microseconds"] / 1e6), found["p50"] / 1000, found["p99"] / 1000, found["errors"]
+        found["requests"] / (found["microseconds"] / 1e6),
+        found["p50"] / 1000,
+        found["p99"] / 1000,
+        found["errors"],
     )
 
 

@@ -24,7 +24,9 @@ async def main(port: Path, series: int, names: int) -> None:
         await response.prepare(request)
         await response.write(b'{"status":"success","data":[')
         for start in range(0, series, _BLOCK):
-            block = ",".join(_series(number, per_name) for number in range(start, min(start + _BLOCK, series)))
+            block = ",".join(
+                _series(number, per_name) for number in range(start, min(start + _BLOCK, series))
+            )
             await response.write((("," if start else "") + block).encode())
         await response.write(b"]}")
         return response

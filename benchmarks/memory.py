@@ -25,7 +25,9 @@ def run_case(pods: int, pods_per_app: int, owner: str) -> dict[str, float]:
     apps = make_apps(min(_ASKING, count), pods_per_app)
     with Stage() as stage:
         prometheus = stage.start_prometheus(apps)
-        adapter = stage.start_adapter(stage.start_cluster(count, pods_per_app, owner), prometheus.url, rules([_METRIC]))
+        adapter = stage.start_adapter(
+            stage.start_cluster(count, pods_per_app, owner), prometheus.url, rules([_METRIC])
+        )
         ready = adapter.memory()
         for app in apps:
             status, body = stage.fetch(adapter.port, path_of(app, "http_requests_per_second"))

@@ -94,13 +94,17 @@ def _names(results: Mapping[str, Entry]) -> list[str]:
 
 def _goals(results: Mapping[str, Entry]) -> str:
     """Return all goals; where what they are about is said alike, the figure's name tells them apart."""
-    goals = [(name, figure, goal) for name in _names(results) for figure, goal in results[name]["goals"].items()]
+    goals = [
+        (name, figure, goal) for name in _names(results) for figure, goal in results[name]["goals"].items()
+    ]
     times = Counter(goal["what"] for _, _, goal in goals)
     rows = []
     for name, figure, goal in goals:
         what = goal["what"] if times[goal["what"]] == 1 else f"{goal['what']} (`{name} {figure}`)"
         limit = common.show_limit(goal["limit"], goal["unit"], at_least=goal["at_least"])
-        rows.append((what, limit, _show(results[name], figure), "reached" if goal["reached"] else "**missed**"))
+        rows.append(
+            (what, limit, _show(results[name], figure), "reached" if goal["reached"] else "**missed**")
+        )
     return _table(("what", "goal", "measured", ""), rows)
 
 
@@ -111,15 +115,15 @@ def _figures(results: Mapping[str, Entry]) -> str:
         entry = results[name]
         about = f"{suite.CASES[name].about}. " if name in suite.CASES else ""
         sizes = ", ".join(f"{size} {value}" for size, value in entry["settings"].items())
-        machine = (
-            f"{entry['machine']['cores']} cores of {entry['machine']['cpu']}, load average {entry['machine']['load']}"
-        )
+        machine = f"{entry['machine']['cores']} cores of {entry['machine']['cpu']}, load average {entry['machine']['load']}"
         rows = [
             (f"`{figure}`", common.show_number(value))
             for figure, value in entry["figures"].items()
             if not figure.startswith(tuple(f"{form}_" for form in peer.FORMS))
         ]
-        heading = f"### {name}\n\n{about[:1].upper()}{about[1:]}Sizes: {sizes}. Ran {entry['time']}, {machine}.\n\n"
+        heading = (
+            f"### {name}\n\n{about[:1].upper()}{about[1:]}Sizes: {sizes}. Ran {entry['time']}, {machine}.\n\n"
+        )
         parts.append(heading + _table(("figure", "measured"), rows))
     return "\n\n".join(parts)
 

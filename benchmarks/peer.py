@@ -40,7 +40,9 @@ def find() -> Path | None:
         return None
     program = Path(text).absolute()
     if not program.is_file():
-        raise ValueError(f"{VARIABLE}={text}: there is no such file; expected the path of a prometheus-adapter")
+        raise ValueError(
+            f"{VARIABLE}={text}: there is no such file; expected the path of a prometheus-adapter"
+        )
     if not os.access(program, os.X_OK):
         raise ValueError(f"{VARIABLE}={text}: the file is not executable; expected a prometheus-adapter")
     return program
@@ -70,9 +72,19 @@ def start(
             return False
 
     access = [f"--{use}-kubeconfig={kubeconfig}" for use in ("lister", "authentication", "authorization")]
-    pair = [f"--tls-cert-file={stage.directory / 'tls.crt'}", f"--tls-private-key-file={stage.directory / 'tls.key'}"]
+    pair = [
+        f"--tls-cert-file={stage.directory / 'tls.crt'}",
+        f"--tls-private-key-file={stage.directory / 'tls.key'}",
+    ]
     place = ["--bind-address=127.0.0.1", f"--secure-port={port}", f"--cert-dir={stage.directory}"]
-    command = [str(program), f"--config={config}", f"--prometheus-url={prometheus_url}", *access, *pair, *place]
+    command = [
+        str(program),
+        f"--config={config}",
+        f"--prometheus-url={prometheus_url}",
+        *access,
+        *pair,
+        *place,
+    ]
     command += ["--authentication-skip-lookup", *FORMS[form]]
     log = stage.directory / f"peer-{form}.log"
     try:

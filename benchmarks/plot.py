@@ -43,7 +43,9 @@ def draw(entry: Mapping[str, Any], picture: Path) -> None:
     import matplotlib as mpl  # noqa: PLC0415 - installed where pictures are drawn
 
     mpl.use("svg")
-    mpl.rcParams.update({"svg.hashsalt": _SALT, "svg.fonttype": "none", "font.size": 8, "font.family": "sans-serif"})
+    mpl.rcParams.update(
+        {"svg.hashsalt": _SALT, "svg.fonttype": "none", "font.size": 8, "font.family": "sans-serif"}
+    )
     from matplotlib.figure import Figure  # noqa: PLC0415 - after the settings
 
     figures: Mapping[str, float] = entry["figures"]
@@ -54,7 +56,9 @@ def draw(entry: Mapping[str, Any], picture: Path) -> None:
         axes = sheet.add_subplot(rows, _COLUMNS, place)
         sizes, costs = zip(*points, strict=True)
         axes.loglog(sizes, costs, "o-", markersize=3, linewidth=1, color="#1f5fa8")
-        axes.loglog(sizes, [costs[-1] * size / sizes[-1] for size in sizes], "--", linewidth=0.8, color="#999999")
+        axes.loglog(
+            sizes, [costs[-1] * size / sizes[-1] for size in sizes], "--", linewidth=0.8, color="#999999"
+        )
         slope = figures[f"{case}_{cost.partition('_')[0]}_exponent"]
         axes.set_title(f"{ABOUT[case]}: exponent {slope:.2f}", fontsize=8)
         axes.set_ylabel(_COSTS[cost])
@@ -74,7 +78,9 @@ def main(arguments: list[str]) -> None:
     try:
         draw(entry, picture)
     except ModuleNotFoundError as error:
-        sys.exit(f"a picture needs {error.name}: .venv/bin/pip install --require-hashes -r requirements/bench.txt")
+        sys.exit(
+            f"a picture needs {error.name}: .venv/bin/pip install --require-hashes -r requirements/bench.txt"
+        )
 
 
 if __name__ == "__main__":

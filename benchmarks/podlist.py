@@ -27,7 +27,10 @@ def pod(app: App, number: int, name: str, owner: str, *, ready: bool = True) -> 
     """Return a pod of an app; `number` is its place among all pods, from which its address and its age follow."""
     labels = {"app": app.name, "app.kubernetes.io/instance": app.name, "app.kubernetes.io/version": "1.4.2"}
     if owner == "StatefulSet":
-        labels |= {"controller-revision-hash": f"{app.name}-7c9f8d6b5", "statefulset.kubernetes.io/pod-name": name}
+        labels |= {
+            "controller-revision-hash": f"{app.name}-7c9f8d6b5",
+            "statefulset.kubernetes.io/pod-name": name,
+        }
     else:
         labels["pod-template-hash"] = "7c9f8d6b5"
     minutes, second = divmod(number * 7 % 2_500_000, 60)
@@ -112,7 +115,9 @@ class PodList:
             late = itertools.islice(encode_pods(*self._pods, ready=False), self._events)
             await _send(response, (b'{"type":"MODIFIED","object":' + text + b"}\n" for text in late))
             await asyncio.Event().wait()
-        await response.write(b'{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"900"},"items":[')
+        await response.write(
+            b'{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"900"},"items":['
+        )
         separators = itertools.chain([b""], itertools.repeat(b","))
         await _send(response, map(operator.add, separators, encode_pods(*self._pods)))
         await response.write(b"]}\n")
@@ -138,5 +143,8 @@ async def main(port_file: Path, listed: PodList) -> None:
 
 if __name__ == "__main__":
     uvloop.run(
-        main(Path(sys.argv[1]), PodList(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], events=int(sys.argv[5])))
+        main(
+            Path(sys.argv[1]),
+            PodList(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], events=int(sys.argv[5])),
+        )
     )

@@ -69,7 +69,9 @@ class Collections:
 
 def memory(field: str) -> float:
     """Return a line of this process' status in MiB."""
-    found = re.search(rf"^{field}:\s+(\d+) kB", Path("/proc/self/status").read_text(encoding="ascii"), re.MULTILINE)
+    found = re.search(
+        rf"^{field}:\s+(\d+) kB", Path("/proc/self/status").read_text(encoding="ascii"), re.MULTILINE
+    )
     assert found is not None
     return int(found[1]) / 1024
 
@@ -145,7 +147,9 @@ def main() -> None:
         "podwatch",
         vars(sizes),
         {
-            f"{case}_{figure}": Goal(f"the scaler's watch of {sizes.pods:,} pods of {owners}: {what}", limit, unit)
+            f"{case}_{figure}": Goal(
+                f"the scaler's watch of {sizes.pods:,} pods of {owners}: {what}", limit, unit
+            )
             for case, owners in (("deployment", "Deployments"), ("stateful", "StatefulSets"))
             for figure, what, limit, unit in (
                 ("peak_mib", "memory, its peak", 400, "MiB"),

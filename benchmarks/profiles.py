@@ -45,7 +45,9 @@ CASES: Mapping[str, Profile] = {
     "memory": Profile("--small 2000 --large 20000 --runs 1", _SERVE),
     "discovery": Profile("--series 300000 --runs 1", r"benchmarks\.discovery relist|discovery_worker"),
     "reload": Profile("--runs 1", _SERVE),
-    "tick": Profile("--autoscalers 2000 --ticks 20 --runs 1", r"benchmarks\.tick", r"tick \(.*controller/loop"),
+    "tick": Profile(
+        "--autoscalers 2000 --ticks 20 --runs 1", r"benchmarks\.tick", r"tick \(.*controller/loop"
+    ),
     "decide": Profile("--runs 1", r"adapter evaluate|benchmarks\.decide"),
     "scrape": Profile("--runs 1", r"benchmarks\.scrape|-m adapter"),
     "podwatch": Profile("--pods 20000 --events 5000 --runs 1", r"benchmarks\.podwatch|-m adapter"),
@@ -92,7 +94,9 @@ def _short(frame: str) -> str:
     """Return a frame without its line, and with a file of this project or a library by its last folders."""
     name, _, place = frame.removesuffix(")").partition(" (")
     file = place.rpartition(":")[0]
-    short = file.rpartition("site-packages/")[2] if "site-packages/" in file else "/".join(file.split("/")[-3:])
+    short = (
+        file.rpartition("site-packages/")[2] if "site-packages/" in file else "/".join(file.split("/")[-3:])
+    )
     return f"{name} ({short})"
 
 

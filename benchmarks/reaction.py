@@ -63,7 +63,9 @@ def main() -> None:
         "boosted_p50_seconds": Goal(
             "the same for HorizontalPodAutoscalers that are [boosted](boost.md), p50", 1.0, "s"
         ),
-        "boosted_reversals": Goal("raises of those that the native controller takes back within the run", 0, ""),
+        "boosted_reversals": Goal(
+            "raises of those that the native controller takes back within the run", 0, ""
+        ),
     }
     report = Report("reaction", {"seed": SEED, **vars(sizes)}, goals)
     with Stage() as stage:
@@ -80,7 +82,9 @@ async def _run(stage: Stage, count: int, pods: int, slow: float, seconds: float)
         cluster.reviews.token = lambda spec: TokenVerdict(spec["token"] == load.TOKEN, "benchmark")
         for document in yaml.safe_load_all((ROOT / "manifests/crd/fastpathautoscalers.yaml").read_text()):
             cluster.create(document)
-        port, addresses = await stack.enter_async_context(stepping.listening(cluster, workloads, pods, CLOCK.wall))
+        port, addresses = await stack.enter_async_context(
+            stepping.listening(cluster, workloads, pods, CLOCK.wall)
+        )
         quick = [address for case, address in addresses if case == "prometheus_quick"]
         others = [address for case, address in addresses if case != "prometheus_quick"]
         jobs = [Job("quick", quick, stepping.INTERVAL), Job("slow", others, slow)]
@@ -94,7 +98,9 @@ async def _run(stage: Stage, count: int, pods: int, slow: float, seconds: float)
         relist = ("--metrics-relist-interval=2s", "--metrics-max-age=2m")
         # to the native controller the boosted show no more than its own do: samples of Prometheus
         rules = stepping.rules(port, ("gauge", "counter"))
-        served = await asyncio.to_thread(stage.start_adapter, kubeconfig, prometheus, rules, "--serve-floors", *relist)
+        served = await asyncio.to_thread(
+            stage.start_adapter, kubeconfig, prometheus, rules, "--serve-floors", *relist
+        )
         rules = stepping.rules(port, ("gauge", "counter", "boosted"))
         await asyncio.to_thread(stage.start_scaler, kubeconfig, prometheus, rules, *relist)
         adapter = Adapter(f"https://127.0.0.1:{served.port}", stage.authority, load.TOKEN)
@@ -120,7 +126,10 @@ async def _until_active(cluster: Cluster, workloads: Sequence[Workload], more: f
     """Wait until every autoscaler has read its metric."""
 
     def waiting() -> list[str]:
-        listed = [*cluster.list("FastPathAutoscaler", NAMESPACE), *cluster.list("HorizontalPodAutoscaler", NAMESPACE)]
+        listed = [
+            *cluster.list("FastPathAutoscaler", NAMESPACE),
+            *cluster.list("HorizontalPodAutoscaler", NAMESPACE),
+        ]
         active = {
             each["metadata"]["name"]
             for each in listed
@@ -136,7 +145,9 @@ async def _until_active(cluster: Cluster, workloads: Sequence[Workload], more: f
         await asyncio.sleep(0.2)
 
 
-async def _until_written(watch: ScaleWatch, workloads: Sequence[Workload], pods: int, deadline: float) -> None:
+async def _until_written(
+    watch: ScaleWatch, workloads: Sequence[Workload], pods: int, deadline: float
+) -> None:
     """Wait until every workload has all that it needs, or the time is over."""
     while any(_reaction(watch, each, stepping.needed(pods)) is None for each in workloads):
         await asyncio.sleep(0.1)

@@ -148,7 +148,9 @@ def main() -> None:
     common.stay_on_load_core()
     goals = {
         "during_failures": Goal(
-            f"requests that fail while one of {sizes.rules} rules is replaced in the file, {sizes.runs} times", 0, ""
+            f"requests that fail while one of {sizes.rules} rules is replaced in the file, {sizes.runs} times",
+            0,
+            "",
         )
     }
     report = Report("reload", vars(sizes), goals)
@@ -156,12 +158,18 @@ def main() -> None:
     apps = make_apps(sizes.hpas, sizes.pods, metrics)
     with Stage() as stage:
         prometheus = stage.start_prometheus(apps)
-        adapter = stage.start_adapter(stage.start_cluster(sizes.hpas, sizes.pods), prometheus.url, rules(metrics, 0))
+        adapter = stage.start_adapter(
+            stage.start_cluster(sizes.hpas, sizes.pods), prometheus.url, rules(metrics, 0)
+        )
         runs = []
         for turn in range(sizes.runs + 1):  # the first only warms up
-            work = measure(stage, adapter.port, adapter.config, apps, metrics, turn + 1, sizes.rate, sizes.seconds)
+            work = measure(
+                stage, adapter.port, adapter.config, apps, metrics, turn + 1, sizes.rate, sizes.seconds
+            )
             runs.append(uvloop.run(work))
-    failures = {f"{part}_failures": sum(run[f"{part}_failures"] for run in runs) for part in ("before", "during")}
+    failures = {
+        f"{part}_failures": sum(run[f"{part}_failures"] for run in runs) for part in ("before", "during")
+    }
     report.add(**common.median_of(runs[1:]) | failures)
     report.show()
 

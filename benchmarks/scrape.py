@@ -50,7 +50,10 @@ def make_body(lines: int, number: int = 0, *, end: bool = False) -> bytes:
             written.append(
                 f'{WANTED}{{code="{status}",handler="/api/v1/things",method="{method}"}} {number * 17 + int(status)}'
             )
-    written += ["# HELP http_request_duration_seconds Time.", "# TYPE http_request_duration_seconds histogram"]
+    written += [
+        "# HELP http_request_duration_seconds Time.",
+        "# TYPE http_request_duration_seconds histogram",
+    ]
     path = 0
     while len(written) < lines:
         labels = f'handler="/api/v1/things/{path}",method="GET"'
@@ -72,7 +75,10 @@ def main() -> None:
             "pods whose large answers are parsed, on one core", 2_000, "/s", at_least=True
         ),
         "take_large_pods_per_second": Goal(
-            "pods whose large answers are parsed, recorded and evaluated, on one core", 2_000, "/s", at_least=True
+            "pods whose large answers are parsed, recorded and evaluated, on one core",
+            2_000,
+            "/s",
+            at_least=True,
         ),
         "scrape_large_pods_per_second": Goal(
             "pods with large answers scraped over HTTP, on one core", 2_000, "/s", at_least=True
@@ -97,7 +103,9 @@ def main() -> None:
     pods, rounds = int(sizes.pods), int(sizes.rounds)
     with _serving() as port:
         figure = "scrape_large_pods_per_second"
-        reading = [{figure: _rate(lambda: uvloop.run(_scrape(port, pods, rounds)), pods * rounds)} for _ in runs]
+        reading = [
+            {figure: _rate(lambda: uvloop.run(_scrape(port, pods, rounds)), pods * rounds)} for _ in runs
+        ]
         report.add(**common.median_of(reading))
     report.notes["scrape"] = "CPU time of the adapter's core alone, connections opened in the first round"
     report.show()
@@ -145,7 +153,8 @@ async def _scrape(port: int, pods: int, rounds: int) -> None:
     access = Access(str(port))
     # every address of 127.0.0.0/8 is this machine: a connection to each pod, as in a cluster
     endpoints = [
-        Endpoint("shop", f"127.0.{1 + number // 250}.{1 + number % 250}", port, access) for number in range(pods)
+        Endpoint("shop", f"127.0.{1 + number // 250}.{1 + number % 250}", port, access)
+        for number in range(pods)
     ]
     series = [PodSeries() for _ in endpoints]
     async with Scraper(clock, monitoring, FaultLog(monitoring, clock), networks=LOOPBACK) as reader:

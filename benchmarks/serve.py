@@ -90,8 +90,12 @@ def main() -> None:
                 asking.drain(each.port, min(1.0, sizes.seconds))
                 found = asking.ask(f"{each.form}_", each.port, _LONGER * sizes.seconds, _CASES)
                 report.add(**found, **_ratios(report.figures | found, each.form))
-        asking.check([adapter.port, *(each.port for each in peers)])  # the samples reach nine minutes ahead, no further
-        report.add(memory_mib=adapter.memory(), **{f"{each.form}_memory_mib": memory_of(each.pid) for each in peers})
+        asking.check(
+            [adapter.port, *(each.port for each in peers)]
+        )  # the samples reach nine minutes ahead, no further
+        report.add(
+            memory_mib=adapter.memory(), **{f"{each.form}_memory_mib": memory_of(each.pid) for each in peers}
+        )
     report.show()
 
 
@@ -159,7 +163,9 @@ class _Asking:
                 self._settle(port)
                 found = self._load(port, case, connections, seconds)
                 if found.errors or not found.requests_per_second:
-                    sys.exit(f"{name}: {found.errors} requests failed, {found.requests_per_second:g} answered a second")
+                    sys.exit(
+                        f"{name}: {found.errors} requests failed, {found.requests_per_second:g} answered a second"
+                    )
                 figures |= {
                     f"{name}_requests_per_second": found.requests_per_second,
                     f"{name}_p50_ms": found.p50_ms,
@@ -215,7 +221,8 @@ def _shares_of_bare(figures: Mapping[str, float]) -> dict[str, float]:
     """Return our share of what aiohttp alone does."""
     name = "_requests_per_second"
     return {
-        f"warm_{connections}_share_of_bare": figures[f"warm_{connections}{name}"] / figures[f"bare_{connections}{name}"]
+        f"warm_{connections}_share_of_bare": figures[f"warm_{connections}{name}"]
+        / figures[f"bare_{connections}{name}"]
         for connections in _CONNECTIONS
     }
 

@@ -38,7 +38,9 @@ _LONGEST_SILENCE = 10.0
 _MOST_SAMPLES = 720
 _SETTLE_SECONDS = 20.0
 _HARDLY = 0.01
-_NO_MORE = 12  # what pools may have open more than at the start: a connection for each address that a pod had lately
+_NO_MORE = (
+    12  # what pools may have open more than at the start: a connection for each address that a pod had lately
+)
 
 GOALS = {
     "wrong_answers": Goal("right answers", 0, ""),
@@ -90,7 +92,9 @@ class Watch:
         """Look until no more is open than at the start, or until it is clear that there is."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_SETTLE_SECONDS):
-                while any(self.left(name, field) > _NO_MORE for name in self.held for field in ("fds", "tasks")):
+                while any(
+                    self.left(name, field) > _NO_MORE for name in self.held for field in ("fds", "tasks")
+                ):
                     await asyncio.sleep(_LOOK_SECONDS)
                     await self.look()
 
@@ -100,7 +104,9 @@ class Watch:
         return float(getattr(held[-1], field) - getattr(held[0], field))
 
 
-async def soak(around: World, programs: Sequence[Program], callers: Callers, faults: Faults, minutes: float) -> Watch:
+async def soak(
+    around: World, programs: Sequence[Program], callers: Callers, faults: Faults, minutes: float
+) -> Watch:
     """Make rounds of faults for some minutes, after one that warms up; the round under way at the end is finished."""
     seconds = minutes * 60
     length = min(_LONGEST_ROUND, seconds / _LEAST_ROUNDS)

@@ -23,7 +23,9 @@ from benchmarks.stage import App
 _CUSTOM = "/apis/custom.metrics.k8s.io/v1beta2/namespaces"
 _EXTERNAL = "/apis/external.metrics.k8s.io/v1beta1/namespaces"
 _CONNECTIONS = 8
-_OLDEST = 31.0  # seconds: what is served while Prometheus is silent, with the second that a timestamp is cut to
+_OLDEST = (
+    31.0  # seconds: what is served while Prometheus is silent, with the second that a timestamp is cut to
+)
 _EXTERNAL_SHARE = 0.1
 _KEPT_TEXTS = 10
 
@@ -108,7 +110,9 @@ class Callers:
         connection: Connection | None = None
         due = CLOCK.monotonic() + self._random.random() * period
         while True:
-            due = max(due + period, CLOCK.monotonic() - period)  # what was missed in a stop is not made up for
+            due = max(
+                due + period, CLOCK.monotonic() - period
+            )  # what was missed in a stop is not made up for
             await asyncio.sleep(due - CLOCK.monotonic())
             path, app = self._new_question() if fresh else self._question()
             try:
@@ -190,7 +194,8 @@ class Callers:
         """Return the latency of warm requests since the last call, in milliseconds, and forget them."""
         took, self.calm = self.calm, []
         return {
-            f"p{round(share * 100)}_ms": common.percentile(took, share) * 1000 if took else 0.0 for share in (0.5, 0.99)
+            f"p{round(share * 100)}_ms": common.percentile(took, share) * 1000 if took else 0.0
+            for share in (0.5, 0.99)
         }
 
 

@@ -93,7 +93,9 @@ class Program:
         """Raise ChildProcessError when it has ended."""
         if self._process.poll() is not None:
             text = self.log.read_text(encoding="utf-8", errors="replace")
-            raise ChildProcessError(f"{self.name} ended with exit status {self._process.returncode}:\n{text[-4000:]}")
+            raise ChildProcessError(
+                f"{self.name} ended with exit status {self._process.returncode}:\n{text[-4000:]}"
+            )
 
     def end(self) -> int:
         """End it in order and return its exit status; killed after some patience."""
@@ -112,7 +114,12 @@ async def start_serve(world: World, relist_seconds: float) -> Program:
         world.directory,
         [
             *("--config", str(world.rules), "--secure-port", "0", "--bind-address", "127.0.0.1"),
-            *("--lister-kubeconfig", str(world.directory / "kubeconfig"), "--prometheus-url", world.prometheus.url),
+            *(
+                "--lister-kubeconfig",
+                str(world.directory / "kubeconfig"),
+                "--prometheus-url",
+                world.prometheus.url,
+            ),
             *("--tls-cert-file", str(world.directory / "tls.crt")),
             *("--tls-private-key-file", str(world.directory / "tls.key")),
             *("--authentication-skip-lookup", "--metrics-relist-interval", f"{relist_seconds:g}s"),
@@ -147,7 +154,12 @@ async def start_scale(world: World, relist_seconds: float) -> Program:
         world.directory,
         [
             *("--config", str(world.scaler_rules), "--local-address", f"127.0.0.1:{port}"),
-            *("--lister-kubeconfig", str(world.directory / "kubeconfig"), "--prometheus-url", world.prometheus.url),
+            *(
+                "--lister-kubeconfig",
+                str(world.directory / "kubeconfig"),
+                "--prometheus-url",
+                world.prometheus.url,
+            ),
             *("--metrics-relist-interval", f"{relist_seconds:g}s", "--metrics-max-age", "60s"),
             *("--scrape-pod-cidrs", "127.0.0.0/8"),
         ],

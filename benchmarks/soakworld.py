@@ -78,7 +78,9 @@ class World:
         self.queues = {queue: len(self.numbers) + number for number, queue in enumerate(QUEUES)}
         self.cluster = Cluster(now=CLOCK.wall, log_size=1000)
         self.cluster.reviews.token = lambda spec: TokenVerdict(spec["token"] == load.TOKEN, "soak")
-        self.prometheus = PrometheusServer(directory / "prometheus", targets={}, scrape_interval="15s", flags=())
+        self.prometheus = PrometheusServer(
+            directory / "prometheus", targets={}, scrape_interval="15s", flags=()
+        )
         self.tls = ssl.create_default_context()
         self.rules = directory / "rules.yaml"
         self.scaler_rules = directory / "scaler-rules.yaml"
@@ -149,7 +151,9 @@ class World:
             last = int(CLOCK.wall() + _AHEAD) // _STEP
             steps = range(self._written, last)
             samples = [
-                Written(labels, value(step * _STEP), step * _STEP) for step in steps for labels, value in self._series
+                Written(labels, value(step * _STEP), step * _STEP)
+                for step in steps
+                for labels, value in self._series
             ]
             if samples:
                 await asyncio.to_thread(self.prometheus.write, *samples)
@@ -173,7 +177,9 @@ class World:
 
     async def run(self) -> None:
         """Let pods come and go with the scaled workload, for ever."""
-        workloads = Workloads(self.cluster, startup=0.3, address=lambda number: f"127.0.1.{number % _EXPORTERS + 1}")
+        workloads = Workloads(
+            self.cluster, startup=0.3, address=lambda number: f"127.0.1.{number % _EXPORTERS + 1}"
+        )
         while True:
             workloads.step(CLOCK.wall())
             await asyncio.sleep(0.1)
@@ -182,7 +188,9 @@ class World:
         await stack.enter_async_context(self.cluster)
         for app in (*self.apps, self.replaced):
             self.create_pods(app)
-        for document in yaml.safe_load_all((ROOT / "manifests/crd/fastpathautoscalers.yaml").read_text("utf-8")):
+        for document in yaml.safe_load_all(
+            (ROOT / "manifests/crd/fastpathautoscalers.yaml").read_text("utf-8")
+        ):
             self.cluster.create(document)
         self.cluster.create(deployment("web", SCALED, LEAST))
         self.cluster.create(_autoscaler())
@@ -234,7 +242,11 @@ _BY_OBJECT = "sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)"
 
 
 def _rules(copies: int) -> dict[str, object]:
-    rule = {"seriesQuery": f'{LEVEL}{{namespace!="",pod!=""}}', "resources": _RESOURCES, "metricsQuery": _BY_OBJECT}
+    rule = {
+        "seriesQuery": f'{LEVEL}{{namespace!="",pod!=""}}',
+        "resources": _RESOURCES,
+        "metricsQuery": _BY_OBJECT,
+    }
     external = {
         "seriesQuery": f'{QUEUE}{{namespace!=""}}',
         "resources": {"overrides": {"namespace": {"resource": "namespace"}}},

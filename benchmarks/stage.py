@@ -90,7 +90,9 @@ class Stage:
         self.tls = ssl.create_default_context()
 
     def __enter__(self) -> Self:
-        self.directory = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="fastpath-benchmark-")))
+        self.directory = Path(
+            self._stack.enter_context(tempfile.TemporaryDirectory(prefix="fastpath-benchmark-"))
+        )
         authority = trustme.CA()
         self.tls = ssl.create_default_context()
         authority.configure_trust(self.tls)
@@ -114,7 +116,9 @@ class Stage:
         """Start the sandbox cluster with the pods of `make_apps`, labelled as those of `owner`; returns its kubeconfig."""
         kubeconfig = self.directory / f"kubeconfig-{self._started}"
         self._start(
-            "cluster", ["benchmarks.cluster", str(kubeconfig), str(count), str(pods_per_app), owner], kubeconfig.exists
+            "cluster",
+            ["benchmarks.cluster", str(kubeconfig), str(count), str(pods_per_app), owner],
+            kubeconfig.exists,
         )
         return kubeconfig
 
@@ -224,12 +228,16 @@ class Stage:
 
     def fetch(self, port: int, path: str) -> tuple[int, bytes]:
         """Return status and body of one request to the adapter or the bare server."""
-        with contextlib.closing(http.client.HTTPSConnection("127.0.0.1", port, timeout=10, context=self.tls)) as caller:
+        with contextlib.closing(
+            http.client.HTTPSConnection("127.0.0.1", port, timeout=10, context=self.tls)
+        ) as caller:
             caller.request("GET", path, headers={"Authorization": f"Bearer {load.TOKEN}"})
             with caller.getresponse() as response:
                 return response.status, response.read()
 
-    def _start(self, name: str, module: Sequence[str], ready: Callable[[], bool], *, pinned: bool = False) -> int:
+    def _start(
+        self, name: str, module: Sequence[str], ready: Callable[[], bool], *, pinned: bool = False
+    ) -> int:
         """Start a module of Python as a process and wait until `ready`; returns its id."""
         log = self.directory / f"{name}-{self._started}.log"
         self._started += 1

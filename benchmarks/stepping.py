@@ -62,7 +62,11 @@ class Workload:
 
 def cast(count: int, begun: float) -> list[Workload]:
     """Return so many workloads of each case."""
-    return [Workload(case, f"{case.replace('_', '-')}-{number}", begun) for case in CASES for number in range(count)]
+    return [
+        Workload(case, f"{case.replace('_', '-')}-{number}", begun)
+        for case in CASES
+        for number in range(count)
+    ]
 
 
 def needed(pods: int) -> int:
@@ -124,7 +128,9 @@ def autoscaler(workload: Workload, pods: int) -> dict[str, Any]:
     native = workload.case in HPA_CASES
     metadata: dict[str, Any] = {"name": workload.name, "namespace": NAMESPACE}
     target = {"type": "AverageValue", "averageValue": str(_TARGET)}
-    metrics: list[Any] = [{"type": "Pods", "pods": {"metric": {"name": f"{workload.case}_load"}, "target": target}}]
+    metrics: list[Any] = [
+        {"type": "Pods", "pods": {"metric": {"name": f"{workload.case}_load"}, "target": target}}
+    ]
     if workload.case == "boosted":
         metadata["annotations"] = {boosting.MODE_ANNOTATION: "boost"}
         floor = boosting.handshake(workload.name, boosting.EXTERNAL)

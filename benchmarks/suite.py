@@ -79,7 +79,9 @@ CASES: Mapping[str, Case] = {
         "--runs 1 --requests 10 --autoscalers 2 --ticks 1 --pods 10 --rules 1 --series 100 --swept 10",
         long=True,
     ),
-    "soak": Case("an hour of mixed load with faults", "--minutes 0.2 --requests 20 --fresh 5 --apps 4", long=True),
+    "soak": Case(
+        "an hour of mixed load with faults", "--minutes 0.2 --requests 20 --fresh 5 --apps 4", long=True
+    ),
 }
 
 
@@ -95,7 +97,9 @@ def main(arguments: Sequence[str]) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         usage=argparse.SUPPRESS,
     )
-    parser.add_argument("names", nargs="*", metavar="NAME", help="which; all but the long ones when none is named")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help="which; all but the long ones when none is named"
+    )
     parser.add_argument("--tiny", action="store_true", help="sizes that only show that it works")
     parser.add_argument("--results", type=Path, metavar="FILE", help="in place of benchmarks/results.json")
     options = parser.parse_args(arguments)
@@ -189,7 +193,11 @@ def _read_entry(line: str) -> Entry | None:
         entry = json.loads(line)
     except ValueError:
         return None
-    return entry if isinstance(entry, dict) and {"figures", "goals", "settings", "machine"} <= entry.keys() else None
+    return (
+        entry
+        if isinstance(entry, dict) and {"figures", "goals", "settings", "machine"} <= entry.keys()
+        else None
+    )
 
 
 def _command(name: str) -> list[str]:

@@ -98,7 +98,10 @@ class _World:
         return Outcome(error="nothing is written here")
 
     def status(
-        self, autoscaler: FastPathAutoscaler, status: HorizontalPodAutoscalerStatus, changes: tuple[PastChange, ...]
+        self,
+        autoscaler: FastPathAutoscaler,
+        status: HorizontalPodAutoscalerStatus,
+        changes: tuple[PastChange, ...],
     ) -> None:
         self.statuses += 1
 
@@ -124,7 +127,9 @@ class _Targets:
     def __init__(self, world: _World) -> None:
         self._world = world
 
-    def follow(self, namespace: str, reference: CrossVersionObjectReference, changed: Callable[[], None]) -> _Followed:
+    def follow(
+        self, namespace: str, reference: CrossVersionObjectReference, changed: Callable[[], None]
+    ) -> _Followed:
         return self._world.follow_target(reference)
 
 
@@ -152,7 +157,9 @@ class _Pods:
     ) -> _Following:
         name = selector.requirements[0].values[0]
         facts: dict[str, Any] = self._world._facts  # noqa: SLF001 - the same file
-        return _Following([PodFacts(f"{name}-{number}", **facts) for number in range(self._world.pods)], autoscaler)
+        return _Following(
+            [PodFacts(f"{name}-{number}", **facts) for number in range(self._world.pods)], autoscaler
+        )
 
     def stale(self) -> str:
         return ""
@@ -172,7 +179,9 @@ class _Source:
         values = self._values
         taken = view.now - round(_SAMPLE_AGE * 1e9)
         self.sampled = taken
-        return PodsReading({name: values[name] for name in values}, dict.fromkeys(values, (taken, 1_000_000_000)))
+        return PodsReading(
+            {name: values[name] for name in values}, dict.fromkeys(values, (taken, 1_000_000_000))
+        )
 
     def close(self) -> None:
         pass
@@ -197,14 +206,21 @@ _CASES = {"steady": ("pods", 20_400), "limited": ("pods", 90_000), "cpu": ("cpu"
 def main() -> None:
     sizes = common.parse_sizes("One tick of the scaler.", autoscalers=10_000, pods=10, ticks=5, runs=3)
     os.sched_setaffinity(0, {common.SERVER_CORE})
-    settings = {"autoscalers": sizes.autoscalers, "pods": sizes.pods, "ticks": sizes.ticks, "runs": sizes.runs}
+    settings = {
+        "autoscalers": sizes.autoscalers,
+        "pods": sizes.pods,
+        "ticks": sizes.ticks,
+        "runs": sizes.runs,
+    }
     tick = f"a tick of {sizes.autoscalers:,} autoscalers of {sizes.pods} pods, values at hand, on one core"
     goals = {f"tick_{name}_seconds": Goal(f"{tick}: {name}", 1.0, "s") for name in _CASES}
     report = Report("tick", settings, goals)
     count, pods, ticks = int(sizes.autoscalers), int(sizes.pods), int(sizes.ticks)
     for name, (metric, value) in _CASES.items():
         figure = f"tick_{name}_seconds"
-        times = [asyncio.run(_tick(count, pods, ticks, _METRICS[metric], value)) for _ in range(int(sizes.runs))]
+        times = [
+            asyncio.run(_tick(count, pods, ticks, _METRICS[metric], value)) for _ in range(int(sizes.runs))
+        ]
         report.add(**common.median_of([{figure: each} for each in times]))
     report.add(**_decode(count, pods))
     report.add(peak_memory_mib=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
@@ -240,7 +256,9 @@ async def _tick(count: int, pods: int, ticks: int, metric: dict[str, object], va
     )
     controller = Controller(around, world, clock, Monitoring(), Journal(), random=lambda: 0.0)
     for number in range(count):
-        controller.put(msgspec.convert(_autoscaler(number, pods, metric), FastPathAutoscaler, dec_hook=decode_scalar))
+        controller.put(
+            msgspec.convert(_autoscaler(number, pods, metric), FastPathAutoscaler, dec_hook=decode_scalar)
+        )
     await controller.tick()
     gc.collect()
     gc.freeze()
@@ -250,7 +268,9 @@ async def _tick(count: int, pods: int, ticks: int, metric: dict[str, object], va
         start = time.process_time()
         await controller.tick()
         seconds += time.process_time() - start
-    decided = sum(work.decided == clock.seconds for key in controller.names() if (work := controller.find(key)))
+    decided = sum(
+        work.decided == clock.seconds for key in controller.names() if (work := controller.find(key))
+    )
     assert decided == count, f"{decided} of {count} were decided"
     assert not world.writes, "a tick that writes is another measurement"
     controller.close()
@@ -260,7 +280,9 @@ async def _tick(count: int, pods: int, ticks: int, metric: dict[str, object], va
 
 def _decode(count: int, pods: int) -> dict[str, float]:
     """Return how long it takes to decode all autoscalers and all pods once."""
-    autoscalers = msgspec.json.encode([_autoscaler(number, pods, _METRICS["pods"]) for number in range(count)])
+    autoscalers = msgspec.json.encode(
+        [_autoscaler(number, pods, _METRICS["pods"]) for number in range(count)]
+    )
     listed = msgspec.json.encode([_pod(number) for number in range(count * pods)])
     start = time.process_time()
     msgspec.json.decode(autoscalers, type=list[FastPathAutoscaler], dec_hook=decode_scalar)

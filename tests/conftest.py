@@ -21,7 +21,9 @@ pytest_plugins = [
 hypothesis.settings.register_profile("quick", deadline=None, max_examples=50)
 hypothesis.settings.register_profile("ci", deadline=None, max_examples=100, derandomize=True, database=None)
 hypothesis.settings.register_profile("thorough", deadline=None, max_examples=2000)
-hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "quick"))
+hypothesis.settings.load_profile(
+    os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "quick")
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

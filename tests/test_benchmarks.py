@@ -24,7 +24,11 @@ _SHORT = [name for name, case in suite.CASES.items() if not case.long]
 _COUNTED = {
     "hpas": {"one_rule_requests_per_second": 20, "several_rules_requests_per_second": 20},
     "reload": {"before_failures": 0, "during_failures": 0},
-    "discovery": {"series": 3000, "metrics": 14, "many_names_metrics": 60},  # each name for pods and for namespaces
+    "discovery": {
+        "series": 3000,
+        "metrics": 14,
+        "many_names_metrics": 60,
+    },  # each name for pods and for namespaces
     "reaction": {"unwritten": 0, "boosted_reversals": 0},
 }
 
@@ -110,7 +114,10 @@ def test_the_peer_is_asked_the_same(tiny: Mapping[str, suite.Entry]) -> None:
 
     made = page.render("{{ratios serve}}", tiny)
 
-    assert made.splitlines()[0] == "| figure | Fastpath | shipped | ours / theirs | unthrottled | ours / theirs |"
+    assert (
+        made.splitlines()[0]
+        == "| figure | Fastpath | shipped | ours / theirs | unthrottled | ours / theirs |"
+    )
     assert "\n| `mixed_16_p99_ms` | " in made
 
 
@@ -136,7 +143,13 @@ _RESULTS: Mapping[str, suite.Entry] = {
     "serve": {
         "figures": {"warm_p50_ms": 1.2345, "warm_requests_per_second": 12345.6, "share": 0.4321},
         "goals": {
-            "warm_p50_ms": {"what": "warm, p50", "limit": 1, "unit": "ms", "at_least": False, "reached": False},
+            "warm_p50_ms": {
+                "what": "warm, p50",
+                "limit": 1,
+                "unit": "ms",
+                "at_least": False,
+                "reached": False,
+            },
         },
         "settings": {"hpas": 200},
         "machine": {"cores": 2, "cpu": "some", "load": 0.5},
@@ -218,7 +231,9 @@ def test_a_peer_that_is_never_ready_is_given_up(tmp_path: Path) -> None:
     ("module", "arguments", "speaker"),
     [("suite", ["decide", "--tiny"], "scripts/bench"), ("serve", [], "serve")],
 )
-def test_a_peer_that_is_no_program_is_refused(tmp_path: Path, module: str, arguments: list[str], speaker: str) -> None:
+def test_a_peer_that_is_no_program_is_refused(
+    tmp_path: Path, module: str, arguments: list[str], speaker: str
+) -> None:
     plain = tmp_path / "plain"
     plain.touch()
     for path, why in ((tmp_path / "none", "there is no such file"), (plain, "the file is not executable")):

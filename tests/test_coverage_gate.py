@@ -33,7 +33,9 @@ def test_gate(
         (tmp_path / "adapter" / package).mkdir()
         (tmp_path / "adapter" / package / "__init__.py").touch()
     code.write_text(CODE)
-    (tmp_path / "test_sign.py").write_text(f"from adapter.{folder}.sign import sign\n\ndef test_sign():\n    {body}\n")
+    (tmp_path / "test_sign.py").write_text(
+        f"from adapter.{folder}.sign import sign\n\ndef test_sign():\n    {body}\n"
+    )
     (tmp_path / "pyproject.toml").write_text('[tool.coverage.run]\nbranch = true\nsource = ["."]\n')
     command = [sys.executable, "-m", "coverage", "run", "-m", "pytest", "-p", "tests.support.coverage_gate"]
     done = subprocess.run(

@@ -94,7 +94,9 @@ def test_the_same_kustomization_with_the_scaler(overlay: Path) -> None:
 
 def test_cpu_and_memory(overlay: Path) -> None:
     """The components that the page adds serve the third group, beside rules that replace those of base."""
-    lines = "".join(re.findall(r"^    (  - \.\./manifests/components/resource.*\n)", DEPLOY.read_text(), re.MULTILINE))
+    lines = "".join(
+        re.findall(r"^    (  - \.\./manifests/components/resource.*\n)", DEPLOY.read_text(), re.MULTILINE)
+    )
     assert lines.count("\n") == 2
     path = overlay / "kustomization.yaml"
     path.write_text(path.read_text().replace("  - certs #", f"{lines}  - certs #"))
@@ -263,7 +265,9 @@ async def test_a_renewal_as_the_page_says(
     new = yaml.safe_load((certificates / "secret.yaml").read_text())["data"]["ca.crt"]
 
     async def apply(words: list[str]) -> None:
-        given = [str(overlay) if word == "." else word.replace("certs/", f"{certificates}/") for word in words[1:]]
+        given = [
+            str(overlay) if word == "." else word.replace("certs/", f"{certificates}/") for word in words[1:]
+        ]
         done = await kubectl.run(cluster.url, *given, "--validate=false")
         assert (done.status, done.stderr) == (0, "")
 
@@ -292,7 +296,9 @@ async def test_a_removal_as_the_page_says(cluster: Cluster, kubectl: Kubectl, ov
     first, second = block.strip().splitlines()
     await _delete(kubectl, cluster, overlay, first)
     assert not cluster.list("APIService")
-    assert cluster.get("Deployment", "fastpath", "fastpath"), "it answers until nothing is sent to it any more"
+    assert cluster.get("Deployment", "fastpath", "fastpath"), (
+        "it answers until nothing is sent to it any more"
+    )
     await _delete(kubectl, cluster, overlay, second)
     assert not cluster.list("Deployment")
     assert not cluster.list("ClusterRole")
@@ -300,8 +306,15 @@ async def test_a_removal_as_the_page_says(cluster: Cluster, kubectl: Kubectl, ov
 
 async def test_the_page_finds_boosted_autoscalers(cluster: Cluster, kubectl: Kubectl) -> None:
     (line,) = (each.strip() for each in DEPLOY.read_text().splitlines() if "kubectl get hpa -A" in each)
-    spec = {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}, "maxReplicas": 3}
-    for name, annotations in (("boosted", {"fastpath.io/mode": "boost"}), ("other", {"a": "b"}), ("plain", {})):
+    spec = {
+        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+        "maxReplicas": 3,
+    }
+    for name, annotations in (
+        ("boosted", {"fastpath.io/mode": "boost"}),
+        ("other", {"a": "b"}),
+        ("plain", {}),
+    ):
         metadata = {"name": name, "namespace": "shop", "annotations": annotations}
         kind = {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler"}
         cluster.create({**kind, "metadata": metadata, "spec": spec})

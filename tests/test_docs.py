@@ -85,7 +85,10 @@ def test_metrics_and_flags_that_pages_name_exist() -> None:
         for name in re.findall(r"\b(fastpath_[a-z_]+)", text):
             assert name in names, (page.name, name)
         for name in re.findall(r"(?<![\w-])--([a-z][\w-]+)", text):
-            assert name in flags | OTHER_FLAGS or name.startswith("horizontal-pod-autoscaler-"), (page.name, name)
+            assert name in flags | OTHER_FLAGS or name.startswith("horizontal-pod-autoscaler-"), (
+                page.name,
+                name,
+            )
 
 
 # Flags of other programs (kubectl above all), and of evaluate, the demo and the scripts, that pages name.
@@ -176,7 +179,9 @@ def test_examples_work_and_are_listed(path: Path) -> None:
     assert faults == ()
     made = lint.sketches(ruleset)
     assert lint.lint(made, 15.0) == []
-    (row,) = re.findall(rf"^\| \[{path.name}\]\(examples/{path.name}\) \| ([^|]*) \|", CONFIGURATION, re.MULTILINE)
+    (row,) = re.findall(
+        rf"^\| \[{path.name}\]\(examples/{path.name}\) \| ([^|]*) \|", CONFIGURATION, re.MULTILINE
+    )
     assert re.findall(r"`(\w+)`", row) == [metric for each in made for metric in each.metrics]
     for each in made:
         assert each.main is not None

@@ -8,7 +8,9 @@ from benchmarks import growth, plot
 
 
 @pytest.mark.parametrize(
-    ("power", "fixed"), [(1.0, 0.0), (2.0, 0.0), (0.5, 0.0), (1.0, 40.0)], ids=["linear", "quadratic", "root", "fixed"]
+    ("power", "fixed"),
+    [(1.0, 0.0), (2.0, 0.0), (0.5, 0.0), (1.0, 40.0)],
+    ids=["linear", "quadratic", "root", "fixed"],
 )
 def test_the_exponent(power: float, fixed: float) -> None:
     measured = growth.Growth(growth.sizes_from(100), growth.Cost(fixed))

@@ -249,7 +249,9 @@ ENDING = {
 }
 
 
-def run_inner(root: Path, directory: Path, sources: list[str], *arguments: str) -> subprocess.CompletedProcess[str]:
+def run_inner(
+    root: Path, directory: Path, sources: list[str], *arguments: str
+) -> subprocess.CompletedProcess[str]:
     """Run tests in a pytest of their own with the project's settings and guards."""
     (directory / "test_inner.py").write_text(HEAD + "".join(map(textwrap.dedent, sources)))
     plugins = ["-p", "tests.support.guards", "-p", "tests.support.timeguard", "-p", "no:cacheprovider"]
@@ -291,9 +293,13 @@ def test_a_leaking_test_fails(reports: dict[str, str], name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ENDING)
-def test_what_cannot_be_interrupted_ends_the_process(request: pytest.FixtureRequest, tmp_path: Path, name: str) -> None:
+def test_what_cannot_be_interrupted_ends_the_process(
+    request: pytest.FixtureRequest, tmp_path: Path, name: str
+) -> None:
     source, settings, expected = ENDING[name]
-    done = run_inner(request.config.rootpath, tmp_path, [source], *(f"--override-ini={each}" for each in settings))
+    done = run_inner(
+        request.config.rootpath, tmp_path, [source], *(f"--override-ini={each}" for each in settings)
+    )
     assert done.returncode == 1, done.stdout + done.stderr
     assert [text for text in expected if text not in done.stderr] == [], done.stderr
     assert " passed" not in done.stdout

@@ -50,7 +50,9 @@ class Instruction(NamedTuple):
 
 
 def _instructions() -> list[Instruction]:
-    lines = (line for line in (ROOT / "Dockerfile").read_text().splitlines() if line and not line.startswith("#"))
+    lines = (
+        line for line in (ROOT / "Dockerfile").read_text().splitlines() if line and not line.startswith("#")
+    )
     joined = "\n".join(lines).replace("\\\n", " ")
     found: list[Instruction] = []
     stage = -1
@@ -72,7 +74,10 @@ def test_two_stages_of_one_pinned_slim_base() -> None:
     (argument,) = _of("ARG", -1)
     base = re.fullmatch(r"PYTHON=python:(\d+)\.(\d+)\.\d+-slim-[a-z]+@sha256:[0-9a-f]{64}", argument)
     assert base is not None
-    assert [each.text for each in _instructions() if each.name == "FROM"] == ["${PYTHON} AS build", "${PYTHON}"]
+    assert [each.text for each in _instructions() if each.name == "FROM"] == [
+        "${PYTHON} AS build",
+        "${PYTHON}",
+    ]
     wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["requires-python"]
     assert (int(base[1]), int(base[2])) >= tuple(map(int, wanted.removeprefix(">=").split(".")))
 
@@ -118,7 +123,11 @@ def test_it_runs_as_nobody_of_note_and_as_the_manifests_say() -> None:
 def test_the_build_sees_what_it_copies_and_nothing_else() -> None:
     sources = {source for text in _of("COPY", 0) for source in text.split()[:-1]}
     assert all((ROOT / source).exists() for source in sources)
-    lines = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if line and not line.startswith("#")]
+    lines = [
+        line
+        for line in (ROOT / ".dockerignore").read_text().splitlines()
+        if line and not line.startswith("#")
+    ]
     assert lines[0] == "*"
     assert {line.removeprefix("!") for line in lines if line.startswith("!")} == sources
     assert [line for line in lines[1:] if not line.startswith("!")] == ["**/__pycache__"]
@@ -141,7 +150,9 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Built]:
     folder.mkdir()
     subprocess.run([sys.executable, "-m", "venv", python], check=True)
     kept = {
-        name: text for name, text in os.environ.items() if name.startswith("PIP_") or name in {"HOME", "SSL_CERT_FILE"}
+        name: text
+        for name, text in os.environ.items()
+        if name.startswith("PIP_") or name in {"HOME", "SSL_CERT_FILE"}
     }
     environment = {**kept, "PATH": f"{python}/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
     for each in _instructions():
@@ -151,7 +162,12 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Built]:
         elif (each.stage, each.name) == (0, "RUN"):
             command = each.text.replace(PREFIX, str(prefix)).replace("--no-cache-dir", "")
             done = subprocess.run(
-                ["sh", "-euc", command], cwd=folder, env=environment, capture_output=True, text=True, check=False
+                ["sh", "-euc", command],
+                cwd=folder,
+                env=environment,
+                capture_output=True,
+                text=True,
+                check=False,
             )
             assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
     yield Built(prefix)
@@ -168,7 +184,9 @@ def _copy(sources: Sequence[str], target: Path) -> None:
 
 
 def _python(built: Built, code: str) -> Any:
-    done = subprocess.run([built.prefix / "bin/python", "-Ic", code], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [built.prefix / "bin/python", "-Ic", code], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -226,12 +244,18 @@ def unused_port() -> int:
 
 
 @pytest.fixture
-async def world(authority: Authority, prometheus_server: PrometheusFactory, tmp_path: Path) -> AsyncIterator[World]:
+async def world(
+    authority: Authority, prometheus_server: PrometheusFactory, tmp_path: Path
+) -> AsyncIterator[World]:
     prometheus = prometheus_server()
     now = time.time()  # noqa: TID251  # a real Prometheus looks at real time
     prometheus.write(
         *(
-            Written({"__name__": "http_requests_total", "namespace": "shop", "pod": pod}, rate * (180 - age), now - age)
+            Written(
+                {"__name__": "http_requests_total", "namespace": "shop", "pod": pod},
+                rate * (180 - age),
+                now - age,
+            )
             for pod, rate in PODS.items()
             for age in range(180, -1, -15)
         )
@@ -325,7 +349,8 @@ def _assert_confined(program: Confined, scratch: Sequence[str]) -> None:
 
 def _values(answer: Any) -> dict[str, float]:
     return {
-        item["describedObject"]["name"]: float(item["value"].removesuffix("m")) / (1000 if "m" in item["value"] else 1)
+        item["describedObject"]["name"]: float(item["value"].removesuffix("m"))
+        / (1000 if "m" in item["value"] else 1)
         for item in answer["items"]
     }
 
@@ -428,7 +453,10 @@ async def test_the_scaler_starts_with_the_arguments_of_the_manifests_and_writes_
     command = [str(built.prefix / "bin" / program), *verb, *objects.container["args"], *own]
     with confined.running(tmp_path, pod, command) as running:
         await _ask(running, unused_port, "/readyz", trust, _ok)
-        async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{health}/readyz") as response:
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"http://127.0.0.1:{health}/readyz") as response,
+        ):
             assert (response.status, await response.text()) == (200, "ok")
         metrics = await _ask(running, unused_port, "/metrics", trust, _ok)
         assert "fastpath_scaler_autoscalers 0.0" in metrics

@@ -183,5 +183,9 @@ def test_metrics_exist_with_their_labels() -> None:
 
 
 def test_every_cache_has_its_limit() -> None:
-    named = {cache for row in re.findall(r"caches? ((?:`\w+`(?:, )?)+)", PAGE) for cache in re.findall(r"`(\w+)`", row)}
+    named = {
+        cache
+        for row in re.findall(r"caches? ((?:`\w+`(?:, )?)+)", PAGE)
+        for cache in re.findall(r"`(\w+)`", row)
+    }
     assert named == set(monitoring.CACHES)

@@ -46,7 +46,15 @@ NAMES = [
     *(f"overlay {name}" for name in OVERLAYS),
     *("+".join(["base", *chosen]) for chosen in COMBINATIONS),
 ]
-PERMITTED_VOLUMES = {"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected"}
+PERMITTED_VOLUMES = {
+    "configMap",
+    "csi",
+    "downwardAPI",
+    "emptyDir",
+    "ephemeral",
+    "persistentVolumeClaim",
+    "projected",
+}
 PERMITTED_VOLUMES |= {"secret"}
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
@@ -171,7 +179,10 @@ def test_files_that_arguments_name_are_mounted(name: str) -> None:
 @every_rendering
 def test_rules_have_no_fault_and_serve_nothing_that_is_not_registered(name: str) -> None:
     objects = objects_of(name)
-    parsed = [rulesfile.parse_rules(text, source) for source, text in sorted(objects.one("ConfigMap")["data"].items())]
+    parsed = [
+        rulesfile.parse_rules(text, source)
+        for source, text in sorted(objects.one("ConfigMap")["data"].items())
+    ]
     for each in parsed:
         assert (each.faults, each.fatal) == ((), ())
     config, doubled = rulesfile.merge([each.config for each in parsed])
@@ -183,7 +194,9 @@ def test_rules_have_no_fault_and_serve_nothing_that_is_not_registered(name: str)
         "external.metrics.k8s.io": bool(rules.external),
         "metrics.k8s.io": config.resource_rules is not None,
     }
-    assert {group for group, is_served in served.items() if is_served} <= set(options_of(objects).serve_groups)
+    assert {group for group, is_served in served.items() if is_served} <= set(
+        options_of(objects).serve_groups
+    )
     assert served["metrics.k8s.io"] is ("resource-rules" in components_of(name))
 
 
@@ -199,7 +212,9 @@ def test_the_example_of_external_rules_has_no_fault() -> None:
 def test_pods_meet_the_restricted_standard_and_more(name: str) -> None:
     objects = objects_of(name)
     pod, container = objects.pod, objects.container
-    assert objects.one("Namespace")["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+    assert (
+        objects.one("Namespace")["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+    )
     # what the standard asks for
     assert not {"hostNetwork", "hostPID", "hostIPC", "initContainers", "ephemeralContainers"} & pod.keys()
     assert pod["securityContext"]["runAsNonRoot"] is True
@@ -213,7 +228,9 @@ def test_pods_meet_the_restricted_standard_and_more(name: str) -> None:
     assert {key for volume in pod["volumes"] for key in volume} - {"name"} <= PERMITTED_VOLUMES
     # and what it does not
     assert security["readOnlyRootFilesystem"] is True
-    assert not [volume for volume in pod["volumes"] if "emptyDir" in volume]  # nothing is written: see test_image
+    assert not [
+        volume for volume in pod["volumes"] if "emptyDir" in volume
+    ]  # nothing is written: see test_image
     assert pod["enableServiceLinks"] is False
     assert pod["automountServiceAccountToken"] is True
     assert objects.one("ServiceAccount")["automountServiceAccountToken"] is False
@@ -265,7 +282,9 @@ def test_objects_are_where_they_belong(name: str) -> None:
     assert objects.one("Namespace")["metadata"]["name"] == deployflags.NAMESPACE
     assert objects.one("Service")["metadata"]["name"] == deployflags.SERVICE
     if name != PLAIN:
-        assert {each["metadata"]["labels"].get("app.kubernetes.io/name") for each in objects.documents} == {"fastpath"}
+        assert {each["metadata"]["labels"].get("app.kubernetes.io/name") for each in objects.documents} == {
+            "fastpath"
+        }
     assert "Secret" not in {each["kind"] for each in objects.documents}  # no key in a repository
 
 
@@ -366,8 +385,14 @@ SERIES: Sequence[tuple[str, dict[str, str]]] = (
     ("nginx_ingress_controller_requests", {"exported_namespace": "shop", "ingress": "web"}),
     ("kube_deployment_status_replicas_unavailable", {"namespace": "shop", "deployment": "web"}),
     ("rabbitmq_queue_messages_ready", {"queue": "mail"}),
-    ("container_cpu_usage_seconds_total", {"namespace": "shop", "pod": "web-0", "container": "app", "node": "n1"}),
-    ("container_memory_working_set_bytes", {"namespace": "shop", "pod": "web-0", "container": "app", "node": "n1"}),
+    (
+        "container_cpu_usage_seconds_total",
+        {"namespace": "shop", "pod": "web-0", "container": "app", "node": "n1"},
+    ),
+    (
+        "container_memory_working_set_bytes",
+        {"namespace": "shop", "pod": "web-0", "container": "app", "node": "n1"},
+    ),
     ("container_cpu_usage_seconds_total", {"node": "n1", "id": "/"}),
     ("container_memory_working_set_bytes", {"node": "n1", "id": "/"}),
 )
@@ -415,10 +440,14 @@ async def test_everything_the_adapter_asks_for_is_allowed(tmp_path: Path) -> Non
             ("Ingress", "networking.k8s.io/v1", "web"),
             ("Deployment", "apps/v1", "web"),
         ):
-            cluster.create({"apiVersion": version, "kind": kind, "metadata": {"name": name, "namespace": "shop"}})
+            cluster.create(
+                {"apiVersion": version, "kind": kind, "metadata": {"name": name, "namespace": "shop"}}
+            )
         async with support.running(tmp_path, cluster, prometheus.url, *others, *groups) as adapter:
             answers = [await adapter.get(f"/apis/{quote(path)}?labelSelector=a%21%3Db") for path in QUESTIONS]
-        wants = set(_wants([request for request in cluster.requests if request.user_agent == "fastpath-adapter"]))
+        wants = set(
+            _wants([request for request in cluster.requests if request.user_agent == "fastpath-adapter"])
+        )
     assert [answer.status for answer in answers] == [200] * len(QUESTIONS), answers
     rights = Rights(objects, "fastpath", "fastpath")
     assert [want for want in sorted(wants) if not rights.allow(want)] == []

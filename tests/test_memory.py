@@ -18,7 +18,14 @@ def processes() -> dict[str, Process]:
 
 @pytest.mark.parametrize(
     "name",
-    ["`base`", "`single-replica`", "`scaler`", "`scaler-service-monitor`", "`scaler-in-process`", "`namespaced`"],
+    [
+        "`base`",
+        "`single-replica`",
+        "`scaler`",
+        "`scaler-service-monitor`",
+        "`scaler-in-process`",
+        "`namespaced`",
+    ],
 )
 def test_the_sum_is_below_the_limit(name: str, processes: dict[str, Process]) -> None:
     process = processes[name]

@@ -29,7 +29,9 @@ def test_names_are_unique_and_carry_their_kind_and_unit() -> None:
     odd = [row.name for row in monitoring.METRICS if (row.type == "counter") != row.name.endswith("_total")]
     assert odd == ["authentication_attempts"], "the API servers' own name"
     assert [
-        row.name for row in monitoring.METRICS if row.type == "histogram" and not row.name.endswith("_seconds")
+        row.name
+        for row in monitoring.METRICS
+        if row.type == "histogram" and not row.name.endswith("_seconds")
     ] == []
     assert [row.name for row in monitoring.METRICS if not row.help.endswith((".", "runs."))] == []
 
@@ -55,7 +57,9 @@ def test_exposition_shows_counted_values_and_known_labels_from_the_start() -> No
     assert 'fastpath_values_dropped_total{reason="infinite"} 0.0' in lines
     assert 'fastpath_prometheus_query_duration_seconds_bucket{le="3.0"} 0.0' in lines
     assert 'fastpath_prometheus_query_duration_seconds_bucket{le="5.0"} 1.0' in lines
-    assert any(line.startswith('fastpath_build_info{python="3.') and 'version="1.2.3"} 1.0' in line for line in lines)
+    assert any(
+        line.startswith('fastpath_build_info{python="3.') and 'version="1.2.3"} 1.0' in line for line in lines
+    )
     assert any(line.startswith("process_resident_memory_bytes ") for line in lines)
     assert not any("_created" in line for line in lines)
 
@@ -84,7 +88,11 @@ def test_exposition_is_read_back_by_a_parser() -> None:
 @pytest.mark.timeout(60)
 def test_promtool_finds_nothing_to_lint_in_our_own_names() -> None:
     run = subprocess.run(
-        ["promtool", "check", "metrics"], input=Monitoring().exposition(), capture_output=True, text=True, check=False
+        ["promtool", "check", "metrics"],
+        input=Monitoring().exposition(),
+        capture_output=True,
+        text=True,
+        check=False,
     )
     complaints = [line for line in (run.stdout + run.stderr).splitlines() if line.startswith("fastpath_")]
     assert complaints == []
@@ -141,7 +149,9 @@ def test_json_records(log: io.StringIO) -> None:
     try:
         raise ValueError("broken")  # noqa: TRY301 - a traceback is wanted
     except ValueError:
-        logging.getLogger("adapter.test").exception("it failed", extra=monitoring.facts(rule="rules[3]", count=2))
+        logging.getLogger("adapter.test").exception(
+            "it failed", extra=monitoring.facts(rule="rules[3]", count=2)
+        )
     logging.getLogger("adapter.test").info("plain")
     first, second = (json.loads(line) for line in log.getvalue().splitlines())
     assert (first["level"], first["logger"], first["message"]) == ("ERROR", "adapter.test", "it failed")
@@ -214,7 +224,9 @@ def test_a_fault_is_said_when_it_starts_when_its_text_is_new_and_when_it_ends(lo
     assert 'fastpath_faults_active{fault="prometheus"} 2.0' in own.exposition()
     clock.advance(2.5)
     faults.ended("prometheus")
-    assert said() == ['INFO adapter.faults: fault ended fault=prometheus was="cannot query" seconds=2.5 times=4']
+    assert said() == [
+        'INFO adapter.faults: fault ended fault=prometheus was="cannot query" seconds=2.5 times=4'
+    ]
     faults.ended("prometheus")
     assert said() == []
     assert faults.active() == {("prometheus", "rules[1]"): "refused"}

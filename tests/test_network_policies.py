@@ -67,7 +67,9 @@ def _is_peer(entry: JSON, peer: Peer, home: str) -> bool:
         return False
     named = {"kubernetes.io/metadata.name": peer.namespace}
     in_namespace = (
-        _selects(entry["namespaceSelector"], named) if "namespaceSelector" in entry else peer.namespace == home
+        _selects(entry["namespaceSelector"], named)
+        if "namespaceSelector" in entry
+        else peer.namespace == home
     )
     return in_namespace and _selects(entry.get("podSelector", {}), peer.labels)
 
@@ -166,7 +168,9 @@ def test_what_the_page_lists_is_there() -> None:
 
 
 def test_the_variant_within_one_namespace(tmp_path: Path) -> None:
-    folders = [rendered.relative_path(MANIFESTS / "namespaced" / name, tmp_path) for name in (".", "network-policy")]
+    folders = [
+        rendered.relative_path(MANIFESTS / "namespaced" / name, tmp_path) for name in (".", "network-policy")
+    ]
     document = {"namespace": "shop", "resources": [folders[0]], "components": [folders[1]]}
     (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(document))
     objects = rendered.render(tmp_path)

@@ -20,7 +20,9 @@ from tests.support.world import question, series, vector, world
 
 FOLDER = Path(__file__).parents[2] / "shared" / "conformance" / "rules"
 
-pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason=f"the public configurations are not here: {FOLDER}")
+pytestmark = pytest.mark.skipif(
+    not FOLDER.is_dir(), reason=f"the public configurations are not here: {FOLDER}"
+)
 
 
 @dataclass(frozen=True)
@@ -527,14 +529,18 @@ def test_what_the_chart_would_write_means_the_same(name: str) -> None:
     ruleset, faults = compile_rules(rulesfile.parse_rules(rendered, name).config, BUILTIN)
     assert faults == ()
     wanted = compiled(name)
-    for made, other in zip((*ruleset.custom, *ruleset.external), (*wanted.custom, *wanted.external), strict=True):
+    for made, other in zip(
+        (*ruleset.custom, *ruleset.external), (*wanted.custom, *wanted.external), strict=True
+    ):
         assert (made.config.series_query, made.config.metrics_query) == (
             other.config.series_query,
             other.config.metrics_query,
         )
 
 
-QUESTIONS = {f"{name} {asked.request}": (name, asked) for name, expected in FILES.items() for asked in expected.asked}
+QUESTIONS = {
+    f"{name} {asked.request}": (name, asked) for name, expected in FILES.items() for asked in expected.asked
+}
 
 
 @pytest.mark.parametrize(("name", "asked"), QUESTIONS.values(), ids=QUESTIONS)

@@ -61,7 +61,16 @@ class Bench:
         faults = FaultLog(self.monitoring, clock)
         watching = Surroundings(nothing, clock, self.monitoring, faults, lambda: 0.0)
         parts = Parts(
-            nothing, watching, kinds, nothing, lambda _: nothing, scraped, clock, self.monitoring, faults, lambda: 0.5
+            nothing,
+            watching,
+            kinds,
+            nothing,
+            lambda _: nothing,
+            scraped,
+            clock,
+            self.monitoring,
+            faults,
+            lambda: 0.5,
         )
         self.scaler = Scaler(Options(autoscalers=str(folder), leader_elect=False), parts)
 

@@ -27,7 +27,10 @@ from tests.test_scaler import Kinds, Scraped
 
 def hpa(version: str, *, boosted: bool = True, name: str = "web", **status: int) -> Any:
     metrics = [
-        {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 5}}}
+        {
+            "type": "Resource",
+            "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 5}},
+        }
     ]
     plain = msgspec.json.decode(
         msgspec.json.encode(msgspec.to_builtins(boosting.handshake(name, "external"), enc_hook=encode_scalar))
@@ -90,7 +93,9 @@ def scaler() -> Any:
     watching = Surroundings(nothing, clock, monitoring, faults, lambda: 0.0)
     kinds: Any = Kinds()
     scraped: Any = Scraped()
-    parts = Parts(nothing, watching, kinds, nothing, lambda _: nothing, scraped, clock, monitoring, faults, lambda: 0.5)
+    parts = Parts(
+        nothing, watching, kinds, nothing, lambda _: nothing, scraped, clock, monitoring, faults, lambda: 0.5
+    )
     made = Scaler(Options(leader_elect=False), parts)
     made._roster.controller = Controller()  # type: ignore[assignment]
     return made
@@ -101,7 +106,9 @@ def now(scaler: Any) -> int:
 
 
 def entry(scaler: Any, name: str, until: int, seen: str = "5", **more: Any) -> FloorEntry:
-    return FloorEntry("default", name, f"uid-{name}", 8, FineInstant(now(scaler) + until * SECOND), seen=seen, **more)
+    return FloorEntry(
+        "default", name, f"uid-{name}", 8, FineInstant(now(scaler) + until * SECOND), seen=seen, **more
+    )
 
 
 async def test_what_was_adopted_is_adopted_once(scaler: Any) -> None:
@@ -123,7 +130,9 @@ async def test_entries_of_who_is_gone_do_not_stay(scaler: Any) -> None:
         "uid-left": entry(scaler, "left", 500),
         "uid-behind": entry(scaler, "behind", 500),
         "uid-gone": entry(scaler, "gone", -1),
-        "uid-demoted": entry(scaler, "demoted", -1, demoted=Demotion(FineInstant(now(scaler) - 1), "argocd", "one")),
+        "uid-demoted": entry(
+            scaler, "demoted", -1, demoted=Demotion(FineInstant(now(scaler) - 1), "argocd", "one")
+        ),
         "uid-unknown": entry(scaler, "unknown", 500),
     }
     floors = Floors(entries)
@@ -156,7 +165,8 @@ def test_a_second_handshake_that_is_wrong_is_a_fault() -> None:
         ),
     )
     cpu = model.MetricSpec(
-        "Resource", resource=model.ResourceMetricSource("cpu", model.MetricTarget("Utilization", average_utilization=5))
+        "Resource",
+        resource=model.ResourceMetricSource("cpu", model.MetricTarget("Utilization", average_utilization=5)),
     )
     spec = model.HorizontalPodAutoscalerSpec(metrics=(cpu, right, wrong))
     assert not boosting.handshake_of("web", spec).holds

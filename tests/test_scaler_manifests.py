@@ -94,14 +94,19 @@ def _needs(namespace: str) -> list[Want]:
         wants += [Want(verb, group, f"{plural}/scale", namespace, "web") for verb in ("get", "update")]
     wants += [Want(verb, "autoscaling", "horizontalpodautoscalers", namespace) for verb in READS]
     wants += [Want(verb, GROUP, PLURAL, namespace) for verb in READS]
-    wants += [Want("get", "metrics.k8s.io", "pods", namespace), Want("list", "metrics.k8s.io", "pods", namespace)]
+    wants += [
+        Want("get", "metrics.k8s.io", "pods", namespace),
+        Want("list", "metrics.k8s.io", "pods", namespace),
+    ]
     wants += [Want(verb, group, "queue_length", namespace) for group in METRICS for verb in ("get", "list")]
     return wants
 
 
 def _lease(namespace: str) -> list[Want]:
     name = WHOLE.lease_name(flagtable.TABLE["leader-elect-resource-name"].default)
-    wants = [Want(verb, "coordination.k8s.io", "leases", namespace, name) for verb in ("get", "update", "watch")]
+    wants = [
+        Want(verb, "coordination.k8s.io", "leases", namespace, name) for verb in ("get", "update", "watch")
+    ]
     return [Want("create", "coordination.k8s.io", "leases", namespace), *wants]
 
 
@@ -128,13 +133,20 @@ def test_the_scaler_has_pods_and_an_account_of_its_own(components: tuple[str, ..
     assert options_of(scaler).prometheus_url == options_of(server).prometheus_url
     assert options_of(scaler).config == options_of(server).config
     labels = {
-        name: objects.one("Deployment", name)["spec"]["template"]["metadata"]["labels"] for name in (SCALER, SERVER)
+        name: objects.one("Deployment", name)["spec"]["template"]["metadata"]["labels"]
+        for name in (SCALER, SERVER)
     }
     for kind in ("Deployment", "Service", "PodDisruptionBudget"):
         for each in objects.all(kind):
             selector = each["spec"]["selector"]
-            chosen = [name for name in labels if selector.get("matchLabels", selector).items() <= labels[name].items()]
-            assert chosen == [each["metadata"]["name"]], "a selector finds the pods of its own Deployment alone"
+            chosen = [
+                name
+                for name in labels
+                if selector.get("matchLabels", selector).items() <= labels[name].items()
+            ]
+            assert chosen == [each["metadata"]["name"]], (
+                "a selector finds the pods of its own Deployment alone"
+            )
 
 
 @with_scaler
@@ -153,7 +165,9 @@ def test_the_pods_that_answer_callers_read_the_floors() -> None:
         assert rights.allow(Want(verb, "autoscaling", "horizontalpodautoscalers"))
         assert rights.allow(Want(verb, "", "configmaps", "fastpath"))
         assert not rights.allow(Want(verb, "", "configmaps", "shop"))
-    assert not Rights(rendered.read_base(), SERVER, "fastpath").allow(Want("list", "", "configmaps", "fastpath"))
+    assert not Rights(rendered.read_base(), SERVER, "fastpath").allow(
+        Want("list", "", "configmaps", "fastpath")
+    )
 
 
 @with_scaler
@@ -163,7 +177,9 @@ def test_every_account_that_is_granted_something_exists(components: tuple[str, .
     for kind in ("ClusterRoleBinding", "RoleBinding"):
         for binding in objects.all(kind):
             for subject in binding["subjects"]:
-                assert subject["namespace"] != "fastpath" or subject["name"] in accounts, binding["metadata"]["name"]
+                assert subject["namespace"] != "fastpath" or subject["name"] in accounts, binding["metadata"][
+                    "name"
+                ]
 
 
 @pytest.mark.parametrize("components", [*COMPONENTS, ("scaler-in-process",)], ids="+".join)
@@ -247,10 +263,14 @@ def test_roles_of_people(role: str, allowed: set[str]) -> None:
     found = overlay().one("ClusterRole", f"fastpath-autoscalers-{role}")
     assert found["metadata"]["labels"][f"rbac.authorization.k8s.io/aggregate-to-{role}"] == "true"
     verbs = {"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"}
-    granted = {verb for verb in verbs if any(covers(rule, Want(verb, GROUP, PLURAL)) for rule in found["rules"])}
+    granted = {
+        verb for verb in verbs if any(covers(rule, Want(verb, GROUP, PLURAL)) for rule in found["rules"])
+    }
     assert granted == allowed
     status = {
-        verb for verb in verbs if any(covers(rule, Want(verb, GROUP, f"{PLURAL}/status")) for rule in found["rules"])
+        verb
+        for verb in verbs
+        if any(covers(rule, Want(verb, GROUP, f"{PLURAL}/status")) for rule in found["rules"])
     }
     assert status <= {"get", "list", "watch"}
     assert all(rule["apiGroups"] == [GROUP] for rule in found["rules"])
@@ -260,7 +280,9 @@ def test_the_journal_is_for_whom_it_is_bound_to() -> None:
     (rule,) = overlay().one("ClusterRole", "fastpath-scaler-journal")["rules"]
     assert covers(rule, Want("get", path="/debug/fastpath/autoscalers/shop/web"))
     assert not covers(rule, Want("get", path="/metrics"))
-    assert not Rights(overlay(), SERVER, "fastpath").allow(Want("get", path="/debug/fastpath/autoscalers/shop/web"))
+    assert not Rights(overlay(), SERVER, "fastpath").allow(
+        Want("get", path="/debug/fastpath/autoscalers/shop/web")
+    )
 
 
 @pytest.fixture(params=["overlay", "within"])
@@ -272,11 +294,16 @@ def scaler(request: pytest.FixtureRequest) -> Objects:
 
 def test_a_scaler_is_probed(scaler: Objects) -> None:
     (port,) = (each for each in scaler.container["ports"] if each["name"] == "health")
-    assert scalerflags.split_bind_address(options_of(scaler).health_probe_bind_address) == ("", port["containerPort"])
+    assert scalerflags.split_bind_address(options_of(scaler).health_probe_bind_address) == (
+        "",
+        port["containerPort"],
+    )
     for probe, path in (("livenessProbe", "/livez"), ("readinessProbe", "/readyz")):
         assert scaler.container[probe]["httpGet"] == {"path": path, "port": "health"}
     restart = scaler.container["livenessProbe"]
-    assert restart["periodSeconds"] * restart["failureThreshold"] >= 60, "a pause of the node is no reason to restart"
+    assert restart["periodSeconds"] * restart["failureThreshold"] >= 60, (
+        "a pause of the node is no reason to restart"
+    )
 
 
 def test_a_scaler_is_spread_and_kept(scaler: Objects) -> None:
@@ -287,8 +314,14 @@ def test_a_scaler_is_spread_and_kept(scaler: Objects) -> None:
     budget = scaler.one("PodDisruptionBudget", SCALER)["spec"]
     assert (budget["minAvailable"], budget["unhealthyPodEvictionPolicy"]) == (1, "AlwaysAllow")
     spread = scaler.pod["topologySpreadConstraints"]
-    assert [each["topologyKey"] for each in spread] == ["kubernetes.io/hostname", "topology.kubernetes.io/zone"]
-    selectors = [each["labelSelector"] for each in spread] + [budget["selector"], deployment["spec"]["selector"]]
+    assert [each["topologyKey"] for each in spread] == [
+        "kubernetes.io/hostname",
+        "topology.kubernetes.io/zone",
+    ]
+    selectors = [each["labelSelector"] for each in spread] + [
+        budget["selector"],
+        deployment["spec"]["selector"],
+    ]
     assert all(each["matchLabels"].items() <= labels.items() for each in selectors)
 
 
@@ -334,8 +367,14 @@ def test_the_patch_of_the_page_names_what_shards_write(tmp_path: Path) -> None:
     for number in (1, 2, 3):
         shard = Shard(number, 3)
         lease = shard.lease_name(flagtable.TABLE["leader-elect-resource-name"].default)
-        wants = [Want(verb, "coordination.k8s.io", "leases", "fastpath", lease) for verb in ("get", "update", "watch")]
-        wants += [Want(verb, "", "configmaps", "fastpath", floors.config_map_name(shard)) for verb in ("get", "update")]
+        wants = [
+            Want(verb, "coordination.k8s.io", "leases", "fastpath", lease)
+            for verb in ("get", "update", "watch")
+        ]
+        wants += [
+            Want(verb, "", "configmaps", "fastpath", floors.config_map_name(shard))
+            for verb in ("get", "update")
+        ]
         assert [want for want in wants if not rights.allow(want)] == []
     assert not rights.allow(Want("update", "", "configmaps", "fastpath", floors.config_map_name(WHOLE)))
 
@@ -359,7 +398,9 @@ def test_in_process_the_same_pods_serve_and_scale() -> None:
 
 
 def test_prometheus_finds_trusts_and_may_scrape_the_scaler() -> None:
-    objects = composed("scaler", "service-monitor", "scaler-service-monitor", "single-replica", "cert-manager")
+    objects = composed(
+        "scaler", "service-monitor", "scaler-service-monitor", "single-replica", "cert-manager"
+    )
     scaler = objects.of(SCALER)
     service = objects.one("Service", SCALER)
     monitor = objects.one("ServiceMonitor", SCALER)["spec"]
@@ -373,7 +414,9 @@ def test_prometheus_finds_trusts_and_may_scrape_the_scaler() -> None:
     assert (endpoint["port"], endpoint["scheme"], endpoint["path"]) == (port["name"], "https", "/metrics")
     assert endpoint["tlsConfig"]["serverName"] in issuing.service_names("fastpath", "fastpath")
     options = options_of(scaler)
-    listening = {each["name"]: each["containerPort"] for each in scaler.container["ports"]}[port["targetPort"]]
+    listening = {each["name"]: each["containerPort"] for each in scaler.container["ports"]}[
+        port["targetPort"]
+    ]
     assert scalerflags.split_bind_address(options.metrics_bind_address) == ("", listening)
     mounts = {mount["mountPath"]: mount["name"] for mount in scaler.container["volumeMounts"]}
     volumes = {volume["name"]: volume for volume in scaler.pod["volumes"]}

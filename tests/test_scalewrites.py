@@ -136,15 +136,23 @@ async def test_follows_a_sandbox() -> None:
         cluster.create(deployment("web", "shop", 2))
         audit = Audit(FakeClock().wall, HOLD)
         spec = {"scaleTargetRef": {"kind": "Deployment", "name": "web"}}
-        hpa: dict[str, Any] = {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "spec": spec}
+        hpa: dict[str, Any] = {
+            "apiVersion": "autoscaling/v2",
+            "kind": "HorizontalPodAutoscaler",
+            "spec": spec,
+        }
         made = cluster.create(hpa | {"metadata": {"name": "web-hpa", "namespace": "shop"}})
         follow(cluster, audit)
-        entry = FloorEntry("shop", "web-hpa", made["metadata"]["uid"], 7, FineInstant(span_of(FakeClock().wall() + 60)))
+        entry = FloorEntry(
+            "shop", "web-hpa", made["metadata"]["uid"], 7, FineInstant(span_of(FakeClock().wall() + 60))
+        )
         named = {"name": "fastpath-floors", "namespace": "fastpath"}
         floor = {"apiVersion": "v1", "kind": "ConfigMap", "data": {entry.uid: floors.encode_entry(entry)}}
         cluster.create(floor | {"metadata": named})
         assert audit.published(WEB, FakeClock().wall()) == 0, "without the label it is not one of ours"
-        cluster.patch("ConfigMap", named["name"], {"metadata": {"labels": {floors.LABEL: "true"}}}, "fastpath")
+        cluster.patch(
+            "ConfigMap", named["name"], {"metadata": {"labels": {floors.LABEL: "true"}}}, "fastpath"
+        )
         assert audit.published(WEB, FakeClock().wall()) == 7
         cluster.scale("Deployment", "web", 7, "shop", manager="fastpath")
         cluster.scale("Deployment", "web", 3, "shop", manager="argocd-controller")

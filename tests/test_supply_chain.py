@@ -53,7 +53,8 @@ def test_no_script_installs_what_is_not_pinned() -> None:
         f"{path.name}: {line.strip()}"
         for path in [*scripts, ROOT / "Dockerfile"]
         for line in path.read_text().splitlines()
-        if re.search(r"pip install |^\s*pip_install -", line) and '"$@"' not in line  # that is a function's body
+        if re.search(r"pip install |^\s*pip_install -", line)
+        and '"$@"' not in line  # that is a function's body
     ]
     assert len(lines) >= 4
     # without dependencies only Fastpath itself is installed
@@ -89,7 +90,10 @@ def test_licences_are_those_that_the_page_names() -> None:
 @pytest.mark.integration
 @pytest.mark.timeout(300)
 def test_the_bill_of_materials_lists_what_the_image_installs(tmp_path: Path) -> None:
-    if not (ROOT / ".venv" / "tools" / "made-from").exists() and os.environ.get("FASTPATH_REQUIRE_TOOLS") != "1":
+    if (
+        not (ROOT / ".venv" / "tools" / "made-from").exists()
+        and os.environ.get("FASTPATH_REQUIRE_TOOLS") != "1"
+    ):
         pytest.skip("scripts/sbom has not been run here: it would install its tools")
     file = tmp_path / "sbom.json"
     subprocess.run([ROOT / "scripts" / "sbom", str(file)], check=True, capture_output=True)

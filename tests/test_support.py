@@ -36,12 +36,20 @@ def test_loaded_samples_are_exact(prometheus_server: PrometheusFactory) -> None:
 @pytest.mark.timeout(60)
 def test_written_samples_are_there_at_once(prometheus_server: PrometheusFactory) -> None:
     prometheus = prometheus_server()
-    many = [Written({"__name__": "ready", "pod": f"web-{number}"}, number / 4, 1_700_000_000) for number in range(3000)]
+    many = [
+        Written({"__name__": "ready", "pod": f"web-{number}"}, number / 4, 1_700_000_000)
+        for number in range(3000)
+    ]
     prometheus.write(*many)
     prometheus.write(Written({"__name__": "ready", "pod": "web-7"}, float("nan"), 1_700_000_001.5))
     assert prometheus.query("count(ready)", at=1_700_000_002)[0]["value"][1] == "3000"
-    assert prometheus.query('ready{pod="web-2999"}', at=1_700_000_000)[0]["value"] == [1_700_000_000, "749.75"]
-    assert prometheus.query('timestamp(ready{pod="web-7"})', at=1_700_000_002)[0]["value"][1] == "1700000001.5"
+    assert prometheus.query('ready{pod="web-2999"}', at=1_700_000_000)[0]["value"] == [
+        1_700_000_000,
+        "749.75",
+    ]
+    assert (
+        prometheus.query('timestamp(ready{pod="web-7"})', at=1_700_000_002)[0]["value"][1] == "1700000001.5"
+    )
     prometheus.restart()
     assert prometheus.query('ready{pod="web-7"}', at=1_700_000_002)[0]["value"][1] == "NaN"
 
@@ -65,7 +73,9 @@ def test_samples_of_one_series_are_written_in_a_row(prometheus_server: Prometheu
 
 @pytest.mark.integration
 @pytest.mark.timeout(60)
-async def test_a_target_is_scraped_and_a_restart_keeps_what_was_stored(prometheus_server: PrometheusFactory) -> None:
+async def test_a_target_is_scraped_and_a_restart_keeps_what_was_stored(
+    prometheus_server: PrometheusFactory,
+) -> None:
     async def metrics(_: web.Request) -> web.Response:
         return web.Response(text="queue_length 7\n")
 
@@ -115,7 +125,9 @@ async def test_only_the_own_authority_is_trusted(authority: Authority, other_aut
     application.router.add_get("/", who)
     server = TestServer(application, scheme="https")
     await server.start_server(ssl=authority.server_context(client_certificates=True))
-    client = authority.client_context(authority.issue("user", common_name="alice", organization="system:masters"))
+    client = authority.client_context(
+        authority.issue("user", common_name="alice", organization="system:masters")
+    )
     async with ClientSession() as session:
         async with session.get(server.make_url("/"), ssl=client) as response:
             text = await response.text()

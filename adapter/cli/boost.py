@@ -40,7 +40,9 @@ def main(arguments: Sequence[str]) -> int:
         flag = "--remove" if own.remove else "--advise"
         raise InputError([Fault("--handshake", own.handshake, f"with {flag} there is no handshake")])
     source = files.read(own.file)
-    manifest = boostmanifest.change(source.text, source.name, Wish(mode, own.handshake), patches=own.output == "patch")
+    manifest = boostmanifest.change(
+        source.text, source.name, Wish(mode, own.handshake), patches=own.output == "patch"
+    )
     for note in manifest.notes:
         print(f"fastpath boost: {note}", file=sys.stderr)
     if own.output == "patch":

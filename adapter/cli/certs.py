@@ -63,7 +63,9 @@ def main(arguments: Sequence[str]) -> int:
     config_map = head + _dump(build_config_map(options.service, authorities))
     if not options.output:
         sys.stdout.write(f"{secret}---\n{config_map}")
-        print("Have the API server trust the certificate, before a running Fastpath serves it:", file=sys.stderr)
+        print(
+            "Have the API server trust the certificate, before a running Fastpath serves it:", file=sys.stderr
+        )
         for name in apiservices.names_of(options.groups):
             print(f"kubectl patch apiservice {name} --type=merge -p '{build_patch(bundle)}'", file=sys.stderr)
         return 0
@@ -77,7 +79,9 @@ def main(arguments: Sequence[str]) -> int:
     print(f"wrote {', '.join(files)} into {options.output}; secret.yaml holds the private key")
     if options.previous:
         old = Path(options.previous).parent
-        print("Put the folder in the place of the old one, then apply the authorities before the certificate:")
+        print(
+            "Put the folder in the place of the old one, then apply the authorities before the certificate:"
+        )
         print(f"kubectl apply -f {old / CONFIG_MAP_FILE}")
         print(f"kubectl apply -k . -l {_REGISTRATION}")
         print("kubectl apply -k .")
@@ -135,7 +139,9 @@ def _read_authorities(name: str, now: datetime) -> bytes:
         found = x509.load_pem_x509_certificates(Path(name).read_bytes())
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it holds no certificate"
-        raise InputError([Fault("--previous", name, f"expected a PEM file of authorities: {reason}")]) from error
+        raise InputError(
+            [Fault("--previous", name, f"expected a PEM file of authorities: {reason}")]
+        ) from error
     good = [each for each in found if each.not_valid_after_utc > now]
     return b"".join(each.public_bytes(serialization.Encoding.PEM) for each in good)
 
@@ -144,7 +150,9 @@ def _write(folder: Path, files: Mapping[str, str]) -> None:
     """Write the files, for their owner alone; none that is there is replaced, for it may be the key in use."""
     for name in files:
         if (folder / name).exists():
-            raise InputError([Fault("--output", str(folder / name), "is there already: expected a new folder")])
+            raise InputError(
+                [Fault("--output", str(folder / name), "is there already: expected a new folder")]
+            )
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in files.items():

@@ -62,7 +62,9 @@ async def _check(options: CheckOptions, question: why.Question | None) -> int:
             try:
                 catalogue, notes = await cluster.catalogue(), ()
             except KubernetesError as error:
-                unreachable.append(f"the API server cannot be asked, built-in kinds are taken for its own: {error}")
+                unreachable.append(
+                    f"the API server cannot be asked, built-in kinds are taken for its own: {error}"
+                )
         ruleset, _ = compiler.compile_rules(parsed.config, catalogue)
         all_faults = faults.collect(parsed, catalogue)
         prometheus = None
@@ -72,7 +74,10 @@ async def _check(options: CheckOptions, question: why.Question | None) -> int:
             assert prometheus is not None  # the command line refuses the one without the other
             left_out = absence.rules_of(fault.path for fault in all_faults)
             story = await why.explain(question, prometheus, cluster, catalogue, ruleset, left_out)
-            print(_encode(story.document()) if options.output == "json" else report.printable(story.text()), end="")
+            print(
+                _encode(story.document()) if options.output == "json" else report.printable(story.text()),
+                end="",
+            )
             unreachable += story.unreachable
             absent = not story.served
         else:

@@ -30,7 +30,9 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         "fastpath demo", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--for", dest="length", metavar="DURATION", help="end after this time, such as 60s or 5m")
+    parser.add_argument(
+        "--for", dest="length", metavar="DURATION", help="end after this time, such as 60s or 5m"
+    )
     parser.add_argument("--port", default="0", help="port of the adapter (default: any free one)")
     own = parser.parse_args(arguments)
     if not own.port.isascii() or not own.port.isdigit() or int(own.port[:6]) > _LAST_PORT:
@@ -40,7 +42,9 @@ def main(arguments: Sequence[str]) -> int:
         try:
             seconds = durations.parse_go_duration(own.length)
         except ValueError as error:
-            raise InputError([Fault("--for", own.length, f"expected a duration such as 60s: {error}")]) from error
+            raise InputError(
+                [Fault("--for", own.length, f"expected a duration such as 60s: {error}")]
+            ) from error
     logging.basicConfig(level=logging.ERROR, format="%(levelname)s %(name)s: %(message)s")
     asyncio.run(run.run(version(), seconds=seconds, port=int(own.port), console=Console()))
     return 0

@@ -94,13 +94,17 @@ async def _run(options: DoctorOptions) -> Found:
     configuration = await credentials.load_configuration(kubeconfig, clock, faults, flag="--kubeconfig")
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(
-            await kubernetes.connect(configuration, random=random.random, timeout=_SECONDS, flag="--kubeconfig")
+            await kubernetes.connect(
+                configuration, random=random.random, timeout=_SECONDS, flag="--kubeconfig"
+            )
         )
         prometheus = None
         if options.asks_prometheus:
             prometheus = await evidence.open_prometheus(options.options, clock, own_metrics, faults, stack)
         around = Surroundings(client, clock, options.service, options.lease_name)
-        doctor = Doctor(Autoscalers(client, clock, around), around, Sources(around, given, prometheus, clock), clock)
+        doctor = Doctor(
+            Autoscalers(client, clock, around), around, Sources(around, given, prometheus, clock), clock
+        )
         doctor.period = options.period
         return await doctor.examine(options.namespace, options.name)
 
@@ -108,7 +112,9 @@ async def _run(options: DoctorOptions) -> Found:
 class Doctor:
     """Examines autoscalers of one cluster. `period` is that of the HPA controller where somebody has said it, in seconds, else 0."""
 
-    def __init__(self, autoscalers: Autoscalers, around: Surroundings, sources: Sources, clock: Clock) -> None:
+    def __init__(
+        self, autoscalers: Autoscalers, around: Surroundings, sources: Sources, clock: Clock
+    ) -> None:
         self.period = 0.0
         self._autoscalers = autoscalers
         self._around = around
@@ -202,7 +208,11 @@ def _rivals_of(fpa: FPA, listed: Sequence[HPA], others: Sequence[FPA]) -> tuple[
     hpas = [f"{HPA_KIND} {each.metadata.name}" for each in listed if _target(each) == _target(fpa)]
     return (
         *hpas,
-        *(f"{KIND} {each.metadata.name}" for each in others if each is not fpa and _target(each) == _target(fpa)),
+        *(
+            f"{KIND} {each.metadata.name}"
+            for each in others
+            if each is not fpa and _target(each) == _target(fpa)
+        ),
     )
 
 

@@ -36,16 +36,26 @@ def main(arguments: Sequence[str]) -> int:
         "fastpath evaluate", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("files", metavar="FILE", nargs="*", help="YAML or JSON; - or none: standard input")
-    parser.add_argument("--jsonl", action="store_true", help="one JSON document a line in, one result a line out")
-    parser.add_argument("-o", "--output", choices=("json", "yaml"), default="json", help="form of the results")
-    parser.add_argument("--explain", action="store_true", help="print each step of the decision for people instead")
+    parser.add_argument(
+        "--jsonl", action="store_true", help="one JSON document a line in, one result a line out"
+    )
+    parser.add_argument(
+        "-o", "--output", choices=("json", "yaml"), default="json", help="form of the results"
+    )
+    parser.add_argument(
+        "--explain", action="store_true", help="print each step of the decision for people instead"
+    )
     own = parser.parse_args(arguments)
     if own.jsonl and (own.explain or own.output != "json"):
-        raise InputError([Fault("--jsonl", "", "writes one JSON result a line: without --explain and -o yaml")])
+        raise InputError(
+            [Fault("--jsonl", "", "writes one JSON result a line: without --explain and -o yaml")]
+        )
     paths = own.files or [files.STDIN]
     if isinstance(sys.stdout, io.TextIOWrapper):  # names may have any character, in every locale
         sys.stdout.reconfigure(encoding="utf-8")
-    return _evaluate_lines(paths) if own.jsonl else _evaluate_documents(paths, own.output, explain=own.explain)
+    return (
+        _evaluate_lines(paths) if own.jsonl else _evaluate_documents(paths, own.output, explain=own.explain)
+    )
 
 
 # --- lines -----------------------------------------------------------------------------------------------------------
@@ -123,7 +133,9 @@ def _read(text: bytes, source: str) -> Iterator[Document | InputError]:
                 return
             # not JSON to its end: several documents, or YAML in braces
             if b"\n{" in text:
-                error = InputError([replace(error.faults[0], expected=f"{error.faults[0].expected}; {_LINES}")])
+                error = InputError(
+                    [replace(error.faults[0], expected=f"{error.faults[0].expected}; {_LINES}")]
+                )
             yield from _read_yaml(text, source, error)
         return
     yield from _read_yaml(text, source, None)

@@ -59,7 +59,11 @@ def parse(files: Sequence[str]) -> Parsed:
 
 
 def _parse(text: str, source: str) -> Parsed:
-    return chart.rules_from_chart(text, source) if chart.is_chart_values(text) else rulesfile.parse_rules(text, source)
+    return (
+        chart.rules_from_chart(text, source)
+        if chart.is_chart_values(text)
+        else rulesfile.parse_rules(text, source)
+    )
 
 
 def render_config(files: Sequence[str]) -> str:
@@ -85,7 +89,10 @@ def assumed_catalogue(config: RulesConfig) -> tuple[Catalogue, tuple[Fault, ...]
         if override.group and BUILTIN.lookup(override.resource, override.group) is None
     ]
     added = dict.fromkeys(_assumed(override.group, override.resource.lower()) for _, override in unknown)
-    notes = [_unverified(rule, override.label, f"{override.resource}.{override.group}") for rule, override in unknown]
+    notes = [
+        _unverified(rule, override.label, f"{override.resource}.{override.group}")
+        for rule, override in unknown
+    ]
     return Catalogue([*BUILTIN, *added]), tuple(notes)
 
 
@@ -94,7 +101,9 @@ def _assumed(group: str, name: str) -> APIResource:
 
 
 def _unverified(rule: RuleConfig, label: str, resource: str) -> Fault:
-    sentence = "not a built-in kind of Kubernetes: give --lister-kubeconfig to see whether your cluster has it"
+    sentence = (
+        "not a built-in kind of Kubernetes: give --lister-kubeconfig to see whether your cluster has it"
+    )
     return Fault(f"{rule.path}.resources.overrides.{label}", resource, sentence, rule.source, rule.line)
 
 
@@ -108,7 +117,9 @@ class Cluster:
         """Return the kinds of object that it has."""
         return await self._client.fetch_catalogue()
 
-    async def names(self, resource: APIResource, namespace: str | None, selector: LabelSelector) -> tuple[str, ...]:
+    async def names(
+        self, resource: APIResource, namespace: str | None, selector: LabelSelector
+    ) -> tuple[str, ...]:
         """Return the names of the objects that match, in the order of its list."""
         names: list[str] = []
 
@@ -131,7 +142,9 @@ class Prometheus:
     async def lists(self, selectors: Sequence[str]) -> Lists:
         """Return the series of each selector, or why nobody knows; a selector without a character is not asked for."""
         empty = PrometheusError("query", "there is no seriesQuery")
-        lists = dict(await self.lister.series([each for each in selectors if each], self.now - self.look_back))
+        lists = dict(
+            await self.lister.series([each for each in selectors if each], self.now - self.look_back)
+        )
         return {selector: lists.get(selector, empty) for selector in selectors}
 
     async def ask(self, promql: str) -> QueryResult | PrometheusError:
@@ -142,12 +155,16 @@ class Prometheus:
             return error
 
 
-async def open_cluster(options: Options, clock: Clock, faults: FaultLog, stack: AsyncExitStack) -> Cluster | None:
+async def open_cluster(
+    options: Options, clock: Clock, faults: FaultLog, stack: AsyncExitStack
+) -> Cluster | None:
     """Return the API server of `--lister-kubeconfig`, None without that flag. InputError for a file that cannot be used."""
     if not options.lister_kubeconfig:
         return None
     configuration = await credentials.load_configuration(Path(options.lister_kubeconfig), clock, faults)
-    return Cluster(await stack.enter_async_context(await kubernetes.connect(configuration, random=random.random)))
+    return Cluster(
+        await stack.enter_async_context(await kubernetes.connect(configuration, random=random.random))
+    )
 
 
 async def open_prometheus(

@@ -97,10 +97,16 @@ def build_parser() -> argparse.ArgumentParser:
         default="",
         help="kubeconfig; without it $KUBECONFIG, then ~/.kube/config, then the pod's service account",
     )
-    parser.add_argument("--lease-namespace", default="fastpath", help="namespace of the Lease, and of the Pod")
+    parser.add_argument(
+        "--lease-namespace", default="fastpath", help="namespace of the Lease, and of the Pod"
+    )
     parser.add_argument("--lease-name", default="fastpath-scaler", help="name of the Lease")
-    parser.add_argument("--shard", default="1/1", help="as the scaler has it: its Lease is another for each shard")
-    parser.add_argument("--port", type=int, default=_PORT, help="local port of the Pod where it shows its journal")
+    parser.add_argument(
+        "--shard", default="1/1", help="as the scaler has it: its Lease is another for each shard"
+    )
+    parser.add_argument(
+        "--port", type=int, default=_PORT, help="local port of the Pod where it shows its journal"
+    )
     parser.add_argument("--json", action="store_true", help="print the whole document")
     return parser
 
@@ -197,7 +203,9 @@ async def _forwarded(options: argparse.Namespace, pod: str) -> AsyncIterator[str
     """Forward a port of a Pod for as long as the block is open; gives the address here."""
     kubectl = shutil.which("kubectl")
     if kubectl is None:
-        raise RunError(f"kubectl is not installed: forward port {options.port} of Pod {pod} and give --server")
+        raise RunError(
+            f"kubectl is not installed: forward port {options.port} of Pod {pod} and give --server"
+        )
     flags = [f"--kubeconfig={options.kubeconfig}"] if options.kubeconfig else []
     process = await asyncio.create_subprocess_exec(
         kubectl,
@@ -216,7 +224,9 @@ async def _forwarded(options: argparse.Namespace, pod: str) -> AsyncIterator[str
             line = await process.stdout.readline()
             said = (line or await process.stderr.read()).decode(errors="replace").strip()
         if not line.startswith(_READY):
-            raise RunError(f"port {options.port} of Pod {pod} cannot be forwarded: {said or 'kubectl has ended'}")
+            raise RunError(
+                f"port {options.port} of Pod {pod} cannot be forwarded: {said or 'kubectl has ended'}"
+            )
         port = int(line[len(_READY) :].split()[0])
         yield f"http://127.0.0.1:{port}"
     except TimeoutError as error:
@@ -268,10 +278,14 @@ def _boost(boost: dict[str, Any] | None) -> list[str]:
         return []
     lines = [f"  not boosted: {boost['fault']}"] if boost["fault"] else []
     if boost["demotedUntil"]:
-        lines.append(f"  only advised until {boost['demotedUntil']}: {boost['demotedBy']} took back what was raised")
+        lines.append(
+            f"  only advised until {boost['demotedUntil']}: {boost['demotedBy']} took back what was raised"
+        )
     if floor := boost["floor"]:
         shown = (
-            f"the autoscaler knows since {floor['shown']}" if floor["shown"] else "the autoscaler does not show it yet"
+            f"the autoscaler knows since {floor['shown']}"
+            if floor["shown"]
+            else "the autoscaler does not show it yet"
         )
         lines.append(f"  floor {floor['replicas']} since {floor['raised']}, until {floor['until']}: {shown}")
     return lines

@@ -41,7 +41,9 @@ class Story:
 
     def document(self) -> dict[str, Any]:
         """Return it for programs."""
-        steps = [{"title": title, "lines": [line.strip() for line in lines]} for title, lines in self.sections]
+        steps = [
+            {"title": title, "lines": [line.strip() for line in lines]} for title, lines in self.sections
+        ]
         return {"metric": self.metric, "steps": steps, "served": self.served, "conclusion": self.conclusion}
 
 

@@ -56,7 +56,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"fastpath {argv[0]}: {fault}", file=sys.stderr)
         return 2
     except BrokenPipeError:  # whoever read the output has gone, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter complains when it ends
+        os.dup2(
+            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
+        )  # or the interpreter complains when it ends
         return 1
     except (FastpathError, OSError) as error:
         print(f"fastpath {argv[0]}: {_sentence(error)}", file=sys.stderr)

@@ -80,7 +80,9 @@ async def _judge(client: KubernetesClient, options: PreflightOptions) -> list[Fi
 def _concerned(findings: Iterable[Finding]) -> tuple[str, ...]:
     """Return the groups that count where none was given: the one that the manifests always register, and those of ours."""
     ours = {_group_of(finding) for finding in findings if finding.owner is Owner.OURS}
-    return tuple(group for group in apiservices.VERSIONS if group == deployflags.DEFAULT_GROUPS or group in ours)
+    return tuple(
+        group for group in apiservices.VERSIONS if group == deployflags.DEFAULT_GROUPS or group in ours
+    )
 
 
 def _group_of(finding: Finding) -> str:

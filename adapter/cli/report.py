@@ -41,7 +41,9 @@ class ResourceReport(NamedTuple):
     answer: Answer | None = None
 
 
-def count_warnings(reports: Sequence[RuleReport], resource: Sequence[ResourceReport], general: Sequence[Fault]) -> int:
+def count_warnings(
+    reports: Sequence[RuleReport], resource: Sequence[ResourceReport], general: Sequence[Fault]
+) -> int:
     """Return how many warnings a report has."""
     of_rules = sum(len(report.warnings) for report in reports)
     return of_rules + sum(len(report.made.warnings) for report in resource) + len(general)
@@ -58,7 +60,10 @@ def render_text(
     blocks += ["\n".join(_resource_block(report)) for report in resource]
     blocks += ["\n".join([warning.path, _warning(warning, "")]) for warning in general]
     custom = sum(not report.made.external for report in reports)
-    counts = [counted(custom, "rule", "rules"), counted(len(reports) - custom, "external rule", "external rules")]
+    counts = [
+        counted(custom, "rule", "rules"),
+        counted(len(reports) - custom, "external rule", "external rules"),
+    ]
     if resource:
         counts.append(counted(len(resource), "resource query", "resource queries"))
     warnings = count_warnings(reports, resource, general)
@@ -85,7 +90,10 @@ def _block(report: RuleReport) -> list[str]:
         lines += _example(made.main, report.answer)
     if config.scrape is not None:
         lines.append(_line("scrapes", _scrapes(made.rule, config.scrape)))
-    return [*lines, *(_warning(warning, warning.path.removeprefix(f"{config.path}.")) for warning in report.warnings)]
+    return [
+        *lines,
+        *(_warning(warning, warning.path.removeprefix(f"{config.path}.")) for warning in report.warnings),
+    ]
 
 
 def _resource_block(report: ResourceReport) -> list[str]:
@@ -105,8 +113,14 @@ def _warning(warning: Fault, below: str) -> str:
 def _scrapes(rule: Rule, config: ScrapeConfig) -> str:
     """Return how the rule has pods read themselves."""
     access = config.access
-    over = f", rates over {format_go_duration(config.window)}" if rule.pod_query and rule.pod_query.counts else ""
-    return f"{access.scheme}://POD:{access.port}{access.path} each {format_go_duration(access.interval)}{over}"
+    over = (
+        f", rates over {format_go_duration(config.window)}"
+        if rule.pod_query and rule.pod_query.counts
+        else ""
+    )
+    return (
+        f"{access.scheme}://POD:{access.port}{access.path} each {format_go_duration(access.interval)}{over}"
+    )
 
 
 def _line(label: str, text: str) -> str:
@@ -132,7 +146,9 @@ def _metrics(made: Sketch) -> str:
     if made.metrics:
         return listed(metric or '""' for metric in made.metrics)
     return (
-        "none" if made.known is not None else f"what {made.rule.config.name_matches or '.*'} makes of the names found"
+        "none"
+        if made.known is not None
+        else f"what {made.rule.config.name_matches or '.*'} makes of the names found"
     )
 
 
@@ -155,7 +171,9 @@ def _example(example: Example, answer: Answer | None) -> list[str]:
     elif answer is not None:
         shown = ", ".join(show_sample(sample, example.label) for sample in answer.samples[:_SHOWN_VALUES])
         more = f": {shown}" if shown else ""
-        lines.append(_line("answer", f"{counted(len(answer.samples), 'sample', 'samples')} for all objects{more}"))
+        lines.append(
+            _line("answer", f"{counted(len(answer.samples), 'sample', 'samples')} for all objects{more}")
+        )
     return lines
 
 
@@ -176,7 +194,9 @@ def show_sample(sample: Sample, label: str) -> str:
 
 def show_labels(sample: Sample) -> str:
     """Return the labels of a sample but for its name."""
-    labels = ",".join(f"{name}={value}" for name, value in sorted(sample.labels.items()) if name != "__name__")
+    labels = ",".join(
+        f"{name}={value}" for name, value in sorted(sample.labels.items()) if name != "__name__"
+    )
     return f"{{{labels}}}"
 
 
@@ -235,7 +255,9 @@ def _answer_document(answer: Answer | None) -> dict[str, Any]:
 
 
 def _example_document(example: Example) -> dict[str, Any]:
-    document: dict[str, Any] = {"resource": str(example.resource.group_resource) if example.resource else None}
+    document: dict[str, Any] = {
+        "resource": str(example.resource.group_resource) if example.resource else None
+    }
     if not example.promql:
         return {**document, "fault": example.fault}
     document["promql"] = example.promql

@@ -104,11 +104,15 @@ async def explain(
         if isinstance(entry, str):
             story.conclusion = entry
         else:
-            story.conclusion = await whyobject.explain(inquiry, entry, wanted, question.objects, question.metric_labels)
+            story.conclusion = await whyobject.explain(
+                inquiry, entry, wanted, question.objects, question.metric_labels
+            )
     elif external is None:
         story.conclusion = diagnosis.wrong_api(known, question.metric)
     else:
-        story.conclusion = await whyexternal.explain(inquiry, external, wanted.namespace or "", question.labels)
+        story.conclusion = await whyexternal.explain(
+            inquiry, external, wanted.namespace or "", question.labels
+        )
     return story
 
 
@@ -126,7 +130,9 @@ def _tell_series(inquiry: Inquiry, traces: Sequence[RuleTrace], left_out: Sequen
     lines = story.section(f"what each rule makes of the series of the last {inquiry.look_back}")
     told = traces
     if len(traces) > _TOLD_RULES:
-        told = [each for each in traces if each.gives] or [each for each in traces if each.leads_to(story.metric)]
+        told = [each for each in traces if each.gives] or [
+            each for each in traces if each.leads_to(story.metric)
+        ]
     for traced in told:
         config = traced.rule.config
         place = report.place_of(config.source, config.line)

@@ -10,14 +10,18 @@ from adapter.rules.naming import NAMESPACES
 from adapter.rules.registry import ExternalEntry
 
 
-async def explain(inquiry: Inquiry, entry: ExternalEntry, namespace: str, selector: tuple[Matcher, ...]) -> str:
+async def explain(
+    inquiry: Inquiry, entry: ExternalEntry, namespace: str, selector: tuple[Matcher, ...]
+) -> str:
     """Return the sentence about the metric as an autoscaler in `namespace` asks for it; the story grows with every step."""
     rule, metric = entry.rule, inquiry.story.metric
     place = rule.config.path
     lines = inquiry.story.section(f"in namespace {namespace}, answered by {place} from {entry.series}")
     try:
         label = rule.converter.label_for(NAMESPACES) if rule.config.resources.namespaced else ""
-        promql = rule.render(entry.series, [*selector, *([Matcher(label, "=", namespace)] if label else [])], [])
+        promql = rule.render(
+            entry.series, [*selector, *([Matcher(label, "=", namespace)] if label else [])], []
+        )
     except NamingError:
         return diagnosis_external.no_namespace_label(place)
     except TemplateError as error:
@@ -41,5 +45,7 @@ async def explain(inquiry: Inquiry, entry: ExternalEntry, namespace: str, select
     named = await inquiry.follow(lines, followups.named)
     around = await inquiry.follow(lines, followups.around)
     labels = inquiry.labels(rule.config.series_query, entry.series)
-    case = diagnosis_external.Nothing(entry, label, namespace, join(selector), named, around, labels, inquiry.look_back)
+    case = diagnosis_external.Nothing(
+        entry, label, namespace, join(selector), named, around, labels, inquiry.look_back
+    )
     return diagnosis_external.explain_nothing(case)

@@ -19,7 +19,11 @@ from adapter.rules.trace import counted, listed
 
 
 async def explain(
-    inquiry: Inquiry, entry: CustomEntry, wanted: Wanted, objects: LabelSelector, selector: tuple[Matcher, ...]
+    inquiry: Inquiry,
+    entry: CustomEntry,
+    wanted: Wanted,
+    objects: LabelSelector,
+    selector: tuple[Matcher, ...],
 ) -> str:
     """Return the sentence about an object, or all that match `objects`; the story grows with every step."""
     query = diagnosis.build_query(entry, wanted, selector)
@@ -83,9 +87,15 @@ class _Answer:
         """Tell the values and return the sentence; where there is no value, find out why."""
         samples = last_samples(self.result.samples, self.query.object_label)
         if len(self.result.samples) > len(samples):
-            self.lines.append("several samples of one object, of which the last counts: group by (<<.GroupBy>>)")
+            self.lines.append(
+                "several samples of one object, of which the last counts: group by (<<.GroupBy>>)"
+            )
         zero = self.entry.rule.config.on_nan is OnNaN.ZERO
-        values = {name: diagnosis.value_of(samples[name], nan_is_zero=zero) for name in self.asked if name in samples}
+        values = {
+            name: diagnosis.value_of(samples[name], nan_is_zero=zero)
+            for name in self.asked
+            if name in samples
+        }
         self.lines.extend(
             f"{name}: {value.fault or value.quantity}" for name, value in list(values.items())[:SHOWN_VALUES]
         )
@@ -124,7 +134,9 @@ class _Answer:
         if rule.age is None or oldest is None:
             return ""
         query = self.query
-        companion = MetricQuery(rule.age, query.series, query.selector, query.namespace_label, query.object_label)
+        companion = MetricQuery(
+            rule.age, query.series, query.selector, query.namespace_label, query.object_label
+        )
         now = self.inquiry.prometheus.now
 
         def show(sample: Sample) -> str:

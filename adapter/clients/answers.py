@@ -145,7 +145,9 @@ class SweepAnswer(NamedTuple):
     def pick(self, namespace: str, names: tuple[str, ...]) -> ObjectAnswer:
         """Return the answer for some objects."""
         found = self.samples.get(namespace, {})
-        return ObjectAnswer({name: found[name] for name in names if name in found}, self.asked, partial=self.partial)
+        return ObjectAnswer(
+            {name: found[name] for name in names if name in found}, self.asked, partial=self.partial
+        )
 
 
 def weigh_groups(samples: Mapping[str, Sequence[Sample]]) -> int:

@@ -28,7 +28,9 @@ _ACCEPT = ",".join(
     ]
 )
 _PARALLEL = 8
-_FIRST_DISTANCE = 1.0  # seconds between two readings while there was none that succeeded: nobody can be answered yet
+_FIRST_DISTANCE = (
+    1.0  # seconds between two readings while there was none that succeeded: nobody can be answered yet
+)
 
 METRIC_GROUPS = frozenset({"custom.metrics.k8s.io", "external.metrics.k8s.io"})
 """What these list are names of metrics, ours among them. They describe no objects, so no label may resolve to them."""
@@ -246,7 +248,9 @@ class _Reading:
 
     def _stand_in(self, group: str, version: str, sentence: str) -> list[APIResource]:
         self.failed[f"{group}/{version}"] = sentence
-        return [resource for resource in self._known if (resource.group, resource.version) == (group, version)]
+        return [
+            resource for resource in self._known if (resource.group, resource.version) == (group, version)
+        ]
 
 
 # -- the catalogue in force --------------------------------------------------------------------------------------------

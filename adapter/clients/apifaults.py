@@ -46,7 +46,9 @@ def translated(what: str) -> Iterator[None]:
     except FOREIGN as error:
         reason = _reason_of(error)
         text = connectfaults.describe(error)
-        raise errors.KubernetesError(0, reason, f"cannot {what}: {reason}: {text[:_MESSAGE_LENGTH]}") from error
+        raise errors.KubernetesError(
+            0, reason, f"cannot {what}: {reason}: {text[:_MESSAGE_LENGTH]}"
+        ) from error
 
 
 def _reason_of(error: BaseException) -> str:
@@ -75,7 +77,9 @@ def refusal_of(what: str, response: aiohttp.ClientResponse, text: bytes) -> erro
     except objectlist.UNREADABLE:
         status = objectlist.Status()
     message = status.message or text.decode(errors="replace").strip()
-    error = error_of(what, objectlist.Status(response.status, status.reason or response.reason or "Unknown", message))
+    error = error_of(
+        what, objectlist.Status(response.status, status.reason or response.reason or "Unknown", message)
+    )
     error.plain = not status.message
     return error
 

@@ -65,7 +65,9 @@ class AutoscalerFiles:
             faults.append(Fault(_FLAG, str(self._folder), f"expected a readable folder: {reason}"))
             return None
         return sorted(
-            entry for entry in entries if entry.suffix in rulesfiles.SUFFIXES and not entry.name.startswith(".")
+            entry
+            for entry in entries
+            if entry.suffix in rulesfiles.SUFFIXES and not entry.name.startswith(".")
         )
 
     def _signature(self) -> object:

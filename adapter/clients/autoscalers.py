@@ -150,7 +150,9 @@ def _keep_hpa(raw: msgspec.Raw) -> WatchedHPA:
     if boosted is None:
         return replace(plain, faults=boosting.wishes_of(meta.annotations).faults)
     if whole.spec.metrics and not boosted.autoscaler.spec.metrics:
-        return replace(plain, faults=(boosted.handshake.fault,))  # its metrics are not the default ones either
+        return replace(
+            plain, faults=(boosted.handshake.fault,)
+        )  # its metrics are not the default ones either
     status = whole.status or HorizontalPodAutoscalerStatus()
     ambiguous = any(each.reason == "AmbiguousSelector" for each in status.conditions or ())
     # the count that it last saw was not yet what it wrote itself then: after a shrink it shows the count from before
@@ -306,7 +308,9 @@ class Rivals(_Cache[WatchedHPA]):
         form = Form(msgspec.Raw, _keep_hpa)
         self._mirrors = _mirrors(form, _HPA, client, surroundings, self._hpas, namespaces)
         if objects:
-            self._mirrors += _mirrors(form, _FASTPATH, client, surroundings, self._objects, namespaces, _OptionalMirror)
+            self._mirrors += _mirrors(
+                form, _FASTPATH, client, surroundings, self._objects, namespaces, _OptionalMirror
+            )
 
     def hpas(self) -> Iterator[WatchedHPA]:
         """Iterate over the HorizontalPodAutoscalers."""
@@ -337,7 +341,9 @@ class Rivals(_Cache[WatchedHPA]):
         meta = autoscaler.metadata
         itself = (autoscaler.kind, meta.namespace, meta.name)
         owners = self._owners.of(TargetKey.of(meta.namespace, autoscaler.spec.scale_target_ref))
-        return tuple(sorted(f"{kind}/{name}" for kind, namespace, name in owners if (kind, namespace, name) != itself))
+        return tuple(
+            sorted(f"{kind}/{name}" for kind, namespace, name in owners if (kind, namespace, name) != itself)
+        )
 
     def _note_hpa(self, namespace: str, name: str) -> None:
         found = self._hpas.find(namespace, name)

@@ -62,7 +62,9 @@ class FollowedTLS:
             self._faults.ended("credentials", subject=_SUBJECT)
 
     def _look(self) -> _Identity:
-        return tuple((status.st_mtime_ns, status.st_ino, status.st_size) for status in map(Path.stat, self._paths))
+        return tuple(
+            (status.st_mtime_ns, status.st_ino, status.st_size) for status in map(Path.stat, self._paths)
+        )
 
 
 def build(trust: Trust) -> ssl.SSLContext:

@@ -10,7 +10,9 @@ import ssl
 
 import aiohttp
 
-_WRONG_PROTOCOL = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNEXPECTED_MESSAGE", "PACKET_LENGTH_TOO_LONG"})
+_WRONG_PROTOCOL = frozenset(
+    {"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNEXPECTED_MESSAGE", "PACKET_LENGTH_TOO_LONG"}
+)
 """What OpenSSL says when the other side answers without TLS."""
 
 
@@ -24,7 +26,9 @@ def describe(error: BaseException) -> str:
     if isinstance(error, aiohttp.ClientConnectorError):
         cause, server = error.os_error, f"{error.host}:{error.port}"
         return (
-            _tls(cause, server) if isinstance(cause, ssl.SSLError) else f"cannot connect to {server}: {_system(cause)}"
+            _tls(cause, server)
+            if isinstance(cause, ssl.SSLError)
+            else f"cannot connect to {server}: {_system(cause)}"
         )
     if isinstance(error, TimeoutError):
         return "no answer in time"
@@ -50,7 +54,9 @@ def is_wrong_name(error: BaseException) -> bool:
 
 def _tls(error: BaseException, server: str) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"the certificate of {server} is not accepted: {error.verify_message or error.reason}".rstrip(".")
+        return f"the certificate of {server} is not accepted: {error.verify_message or error.reason}".rstrip(
+            "."
+        )
     reason = _openssl(error)
     if reason in _WRONG_PROTOCOL:
         return f"{server} does not speak TLS: http:// instead of https://?"

@@ -199,7 +199,9 @@ async def open_connection(settings: PrometheusSettings, clock: Clock, faults: Fa
     elif cluster is not None:
         authorization = cluster
     elif settings.basic_auth_file:
-        authorization = FromFile(settings.basic_auth_file, _basic, "--prometheus-basic-auth-file", clock, faults)
+        authorization = FromFile(
+            settings.basic_auth_file, _basic, "--prometheus-basic-auth-file", clock, faults
+        )
     else:
         authorization = Fixed()
     host = split.netloc.rpartition("@")[2]
@@ -219,16 +221,22 @@ async def _resolve_trust(
 ) -> tuple[Trust, Authorization | None, str]:
     """Return whom to trust, the credentials of the cluster that apply, and the proxy that comes with them."""
     if settings.auth_incluster and settings.kubeconfig:
-        raise _refuse("--prometheus-auth-config", settings.kubeconfig, "not together with --prometheus-auth-incluster")
+        raise _refuse(
+            "--prometheus-auth-config", settings.kubeconfig, "not together with --prometheus-auth-incluster"
+        )
     own = Trust(settings.ca_file)
-    if settings.cert_file and settings.key_file:  # as upstream, which takes no notice of one without the other
+    if (
+        settings.cert_file and settings.key_file
+    ):  # as upstream, which takes no notice of one without the other
         own = Trust(settings.ca_file, settings.cert_file, settings.key_file)
     elif settings.cert_file or settings.key_file:
         _log.warning("a client certificate and its key are used together only; neither is used")
     if settings.ca_file:
         return own, None, ""
     if settings.auth_incluster:
-        token = FromFile(f"{settings.service_account}/token", bearer, "--prometheus-auth-incluster", clock, faults)
+        token = FromFile(
+            f"{settings.service_account}/token", bearer, "--prometheus-auth-incluster", clock, faults
+        )
         return Trust(f"{settings.service_account}/ca.crt", own.cert_file, own.key_file), token, ""
     if settings.kubeconfig:
         try:

@@ -96,7 +96,9 @@ async def load_configuration(
             str(kubeconfig), client_configuration=configuration, persist_config=False
         )
     except _UNUSABLE as error:
-        raise _refuse(flag, str(kubeconfig), f"a kubeconfig file that can be used ({_sentence(error)})") from error
+        raise _refuse(
+            flag, str(kubeconfig), f"a kubeconfig file that can be used ({_sentence(error)})"
+        ) from error
     configuration.refresh_api_key_hook = _Renewal(loader.load_and_set, clock, faults)
     return configuration
 

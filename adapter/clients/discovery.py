@@ -84,7 +84,9 @@ class SeriesLister:
         )
         collected = _Collected(wanted)
         ending = await self._run(msgspec.json.encode(request), collected)
-        if any(isinstance(each, PrometheusError) and each.kind == "status" for each in collected.results.values()):
+        if any(
+            isinstance(each, PrometheusError) and each.kind == "status" for each in collected.results.values()
+        ):
             self._origin.authorization.refuse()
         self._monitoring.discovery_bytes.set(collected.size)
         self._monitoring.discovery_worker_memory.set(collected.peak)
@@ -204,4 +206,7 @@ def _environment() -> dict[str, str]:
     root = str(Path(adapter.__file__).parent.parent)
     if root in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}:
         return dict(os.environ)
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH", ""))))}
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH", "")))),
+    }

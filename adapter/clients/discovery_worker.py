@@ -50,7 +50,9 @@ _T = TypeVar("_T")
 _SERIES = msgspec.json.Decoder(list[dict[str, str]])
 
 
-_NO_MEMORY = "the names in the series list take more memory than --discovery-max-bytes leaves: narrow the seriesQuery"
+_NO_MEMORY = (
+    "the names in the series list take more memory than --discovery-max-bytes leaves: narrow the seriesQuery"
+)
 
 
 class _Ending(msgspec.Struct):
@@ -107,7 +109,8 @@ class Tally:
     def result(self) -> list[SeriesInfo]:
         """Return the names in order; the name itself is not among the labels."""
         return [
-            SeriesInfo(name, frozenset(known - {"__name__"}), count[0]) for name, (known, count) in self._names.items()
+            SeriesInfo(name, frozenset(known - {"__name__"}), count[0])
+            for name, (known, count) in self._names.items()
         ]
 
 
@@ -158,7 +161,9 @@ class Session:
     def __init__(self, request: WorkerRequest) -> None:
         self._request = request
         self._requests = requests.Session()
-        self._requests.trust_env = False  # proxies were resolved by the parent; netrc and CA variables are not ours
+        self._requests.trust_env = (
+            False  # proxies were resolved by the parent; netrc and CA variables are not ours
+        )
         self._requests.headers.clear()
         self._requests.headers.update(request.headers)
         self._requests.max_redirects = 10
@@ -177,13 +182,22 @@ class Session:
         if name := self._request.trust.server_name:
             self._requests.mount(f"{prefix}/api", _NamedServer(name))
 
-    def get(self, url: str, *, params: Mapping[str, str | None], timeout: float, **_: object) -> "SeriesResponse":
+    def get(
+        self, url: str, *, params: Mapping[str, str | None], timeout: float, **_: object
+    ) -> "SeriesResponse":
         """Send `params` to the target; raises `PrometheusError` for what is not an answer. The rest we know ourselves."""
         given = [(name, value) for name, value in params.items() if value is not None]
         method, full, body = self._request.target.request(url.removeprefix(self._request.target.base), given)
         form = {"Content-Type": "application/x-www-form-urlencoded"} if body is not None else None
         response = self._requests.request(
-            method, full, data=body, headers=form, timeout=timeout, stream=True, verify=self.verify, cert=self.cert
+            method,
+            full,
+            data=body,
+            headers=form,
+            timeout=timeout,
+            stream=True,
+            verify=self.verify,
+            cert=self.cert,
         )
         if response.status_code >= 300:
             with response:
@@ -218,14 +232,20 @@ def list_series(session: Session, request: WorkerRequest, selector: str) -> list
     """Return the series of a selector; raises `PrometheusError`."""
     connect: Any = PrometheusConnect  # its types ask for more than it uses
     # an explicit Retry: the library's own repeats three times with pauses
-    client = connect(request.target.base, session=session, retry=Retry(0, read=False), timeout=request.timeout)
+    client = connect(
+        request.target.base, session=session, retry=Retry(0, read=False), timeout=request.timeout
+    )
     try:
-        found: list[SeriesInfo] = client.get_series(Moment(request.start), Moment(None), params={"match[]": selector})
+        found: list[SeriesInfo] = client.get_series(
+            Moment(request.start), Moment(None), params={"match[]": selector}
+        )
     except requests.RequestException as error:
         raise map_error(error) from error
     except PrometheusApiClientException as error:
         raise PrometheusError("status", envelope.shorten(str(error))) from error
-    except OSError as error:  # requests' own word for files of TLS that it cannot read, such as half-written ones
+    except (
+        OSError
+    ) as error:  # requests' own word for files of TLS that it cannot read, such as half-written ones
         raise PrometheusError("unreachable", envelope.shorten(error.strerror or str(error))) from error
     return found
 
@@ -288,7 +308,9 @@ def run(source: BinaryIO, sink: BinaryIO, *, bound_memory: bool = False) -> bool
 
     sound = True
     with ThreadPoolExecutor(connections) as pool:
-        for future in [pool.submit(answer, index, selector) for index, selector in enumerate(request.selectors)]:
+        for future in [
+            pool.submit(answer, index, selector) for index, selector in enumerate(request.selectors)
+        ]:
             unforeseen = future.exception()
             if unforeseen is not None:
                 traceback.print_exception(unforeseen)

@@ -31,7 +31,10 @@ WARNINGS_KEPT = 3
 WHOLE_GROWTH = 16
 """How much larger than its JSON a part of an answer may become while it is decoded in one step."""
 
-_SAMPLE_BYTES, _LABEL_BYTES = 350, 60  # what a decoded sample takes, and each of its labels, beside their texts
+_SAMPLE_BYTES, _LABEL_BYTES = (
+    350,
+    60,
+)  # what a decoded sample takes, and each of its labels, beside their texts
 _PARTIAL = "isPartial: some storage nodes did not answer"
 
 ENVELOPE_STATUSES = frozenset({400, 422, 503, *range(200, 300)})

@@ -16,7 +16,14 @@ from collections.abc import Callable, Hashable
 import msgspec
 
 from adapter import errors
-from adapter.clients.eventcorrelator import Correlated, Correlator, EventRecord, Regarding, first_record, timestamp
+from adapter.clients.eventcorrelator import (
+    Correlated,
+    Correlator,
+    EventRecord,
+    Regarding,
+    first_record,
+    timestamp,
+)
 from adapter.clients.writebudget import Kind
 from adapter.clients.writes import Writer
 from adapter.model.clock import Clock
@@ -38,7 +45,12 @@ class EventRecorder:
     """Records events; `run` writes them through the `Writer` of one term."""
 
     def __init__(
-        self, writer: Writer, clock: Clock, random: Callable[[], float], monitoring: Monitoring, faults: FaultLog
+        self,
+        writer: Writer,
+        clock: Clock,
+        random: Callable[[], float],
+        monitoring: Monitoring,
+        faults: FaultLog,
     ) -> None:
         self._writer = writer
         self._clock = clock
@@ -144,7 +156,9 @@ class EventRecorder:
             changed = {"count": event.count, "lastTimestamp": timestamp(event.last), "message": event.message}
             content = msgspec.json.encode(changed)
             try:
-                await self._writer.send(Kind.EVENT, "PATCH", f"{events}/{event.name}", content, content_type=_MERGE)
+                await self._writer.send(
+                    Kind.EVENT, "PATCH", f"{events}/{event.name}", content, content_type=_MERGE
+                )
             except errors.KubernetesError as error:
                 if error.status != 404:  # else its time was over, and it begins anew
                     raise

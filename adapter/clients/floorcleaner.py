@@ -56,7 +56,9 @@ class FloorCleaner:
         except (errors.NotSyncedError, errors.NotLeadingError):
             return  # the next look tells, or the term is over
         if fault:
-            self._faults.met(FAULT, "floors of a former --shard total cannot be deleted; they are not served", fault)
+            self._faults.met(
+                FAULT, "floors of a former --shard total cannot be deleted; they are not served", fault
+            )
         else:
             self._faults.ended(FAULT)
 

@@ -112,7 +112,10 @@ class FloorMaps:
         return [
             (name, str(known.version))
             for name, known in self._maps.items()
-            if known.is_stored and not known.fault and (shard := shard_of(name)) is not None and shard.total != total
+            if known.is_stored
+            and not known.fault
+            and (shard := shard_of(name)) is not None
+            and shard.total != total
             if all(boosting.is_over(entry, now) for entry in known.entries.values())
         ]
 
@@ -151,9 +154,13 @@ class FloorMaps:
         for count, (uid, text) in enumerate(read.texts.items(), 1):
             since[uid] = old.since.get(uid, now) if old.texts.get(uid) == text else now
             try:
-                entries[uid] = old.entries[uid] if old.texts.get(uid) == text and not old.fault else decode_entry(text)
+                entries[uid] = (
+                    old.entries[uid] if old.texts.get(uid) == text and not old.fault else decode_entry(text)
+                )
             except ValueError as error:
-                fault = f"the entry {uid} of the ConfigMap {self._namespace}/{read.name} cannot be read: {error}"
+                fault = (
+                    f"the entry {uid} of the ConfigMap {self._namespace}/{read.name} cannot be read: {error}"
+                )
                 entries = {}
                 break
             if count % _STEP == 0:
@@ -213,7 +220,10 @@ class FloorMaps:
 
 
 def _first_end(entries: Mapping[str, FloorEntry], since: Mapping[str, float]) -> float:
-    return min((since[uid] for uid, entry in entries.items() if entry.replicas), default=math.inf) + LONGEST / SECOND
+    return (
+        min((since[uid] for uid, entry in entries.items() if entry.replicas), default=math.inf)
+        + LONGEST / SECOND
+    )
 
 
 def number(version: str) -> int:

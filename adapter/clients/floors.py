@@ -234,7 +234,9 @@ class FloorView:
     def _say(self) -> None:
         text = self._error or self._maps.fault()
         if text:
-            self._faults.met(FAULT, "the floors of autoscalers cannot be read; boosted ones do not shrink", text)
+            self._faults.met(
+                FAULT, "the floors of autoscalers cannot be read; boosted ones do not shrink", text
+            )
         else:
             self._faults.ended(FAULT)
 
@@ -264,7 +266,9 @@ class FloorView:
                 await self._watch()
                 pause = RETRY
             except errors.KubernetesError as error:
-                self._faults.met(WATCH_FAULT, "floors are listed only, for they cannot be watched", str(error))
+                self._faults.met(
+                    WATCH_FAULT, "floors are listed only, for they cannot be watched", str(error)
+                )
                 pause = min(2 * pause, RETRY_LIMIT)
             await asyncio.sleep(pause)
 

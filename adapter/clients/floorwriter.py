@@ -331,10 +331,18 @@ class FloorWriter:
         metadata = dict(stored.document.get("metadata") or {"name": self._name, "namespace": self._namespace})
         metadata["labels"] = {**(metadata.get("labels") or {}), LABEL: "true"}
         metadata["annotations"] = {**(metadata.get("annotations") or {}), ADOPTED: stored.version}
-        document = {"apiVersion": "v1", "kind": "ConfigMap", **stored.document, "metadata": metadata, "data": texts}
+        document = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            **stored.document,
+            "metadata": metadata,
+            "data": texts,
+        }
         content = msgspec.json.encode(document)
         if stored.version:
-            return self._decode(await self._writer.send(Kind.FLOOR, "PUT", f"{self._path}/{self._name}", content))
+            return self._decode(
+                await self._writer.send(Kind.FLOOR, "PUT", f"{self._path}/{self._name}", content)
+            )
         return self._decode(await self._writer.send(Kind.FLOOR, "POST", self._path, content))
 
     def _decode(self, answer: kubernetes.Body) -> _Stored:
@@ -374,7 +382,9 @@ def _size(uid: str, text: str | None) -> int:
 
 
 def _superseded(uid: str) -> errors.KubernetesError:
-    return errors.KubernetesError(0, "Superseded", f"the floor of {uid} was not published: another is wanted since")
+    return errors.KubernetesError(
+        0, "Superseded", f"the floor of {uid} was not published: another is wanted since"
+    )
 
 
 def _too_large(name: str, namespace: str) -> errors.KubernetesError:

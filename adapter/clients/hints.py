@@ -12,12 +12,19 @@ NO_API = "the server answers, but this is not the API of Prometheus: check host,
 
 # What OpenSSL calls the first bytes of a plain HTTP answer, by version.
 _PLAIN_ANSWER = frozenset(
-    {"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG", "HTTP_REQUEST", "UNEXPECTED_MESSAGE"}
+    {
+        "WRONG_VERSION_NUMBER",
+        "RECORD_LAYER_FAILURE",
+        "PACKET_LENGTH_TOO_LONG",
+        "HTTP_REQUEST",
+        "UNEXPECTED_MESSAGE",
+    }
 )
 
 # How Go's servers, nginx and Apache answer a plain request on a TLS port.
 _TLS_PORT = re.compile(
-    rb"HTTP request to an HTTPS server|plain HTTP (request was sent )?to (an )?(HTTPS port|SSL)", re.IGNORECASE
+    rb"HTTP request to an HTTPS server|plain HTTP (request was sent )?to (an )?(HTTPS port|SSL)",
+    re.IGNORECASE,
 )
 
 

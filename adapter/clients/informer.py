@@ -38,7 +38,9 @@ class ObjectLister:
     kinds only the objects that match it are mirrored.
     """
 
-    def __init__(self, surroundings: Surroundings, kinds: Sequence[APIResource] = (), *, fields: str = "") -> None:
+    def __init__(
+        self, surroundings: Surroundings, kinds: Sequence[APIResource] = (), *, fields: str = ""
+    ) -> None:
         self._surroundings = surroundings
         self._fields = fields
         self._kinds = {resource.group_resource: resource for resource in kinds}
@@ -94,7 +96,9 @@ class ObjectLister:
         self._tasks[key] = self._group.create_task(reflector.run(), name=f"reflector of {key}")
         return reflector
 
-    async def names(self, resource: APIResource, namespace: str | None, selector: LabelSelector) -> tuple[str, ...]:
+    async def names(
+        self, resource: APIResource, namespace: str | None, selector: LabelSelector
+    ) -> tuple[str, ...]:
         """Return the names of the objects that match, in the API server's list order.
 
         `namespace` None asks in all namespaces, where names may come twice. Who asks first for a kind waits for its first
@@ -177,7 +181,9 @@ class ObjectLister:
         return tuple(
             key
             for key, reflector in self._reflectors.items()
-            if key in self._required and not reflector.synced and not (reflector.error and _is_refusal(reflector.error))
+            if key in self._required
+            and not reflector.synced
+            and not (reflector.error and _is_refusal(reflector.error))
         )
 
 

@@ -60,7 +60,9 @@ class KubernetesClient:
 
     async def get(self, path: str, *, accept: str = _JSON) -> Body:
         """Return what the server has at `path`. Faults that may pass are tried again, up to three attempts."""
-        request = Request(f"get {path}", path, {}, accept, aiohttp.ClientTimeout(total=self._timeout), patient=True)
+        request = Request(
+            f"get {path}", path, {}, accept, aiohttp.ClientTimeout(total=self._timeout), patient=True
+        )
         async with self._sender.send(request) as response:
             with translated(request.what):
                 content = await response.read()
@@ -100,7 +102,9 @@ class KubernetesClient:
         body = wirebody.GuardedBody(content, content_type, check)
         unlimited = aiohttp.ClientTimeout(total=None)
         asked = {**parameters, "timeout": f"{max(1, int(seconds * 1000))}ms"}
-        request = Request(f"{_WORDS[method]} {path}", path, asked, _JSON, unlimited, False, None, body, method)
+        request = Request(
+            f"{_WORDS[method]} {path}", path, asked, _JSON, unlimited, False, None, body, method
+        )
         try:
             with translated(request.what):
                 async with asyncio.timeout(seconds), self._sender.send(request) as response:
@@ -207,7 +211,9 @@ class KubernetesClient:
         """Open a watch of metadata; otherwise as `watch_whole`."""
         form, decoder = objectlist.PARTIAL, objectlist.WatchDecoder()
         chosen = _chosen(EVERYTHING, fields)
-        watching = self._watch(form, decoder, resource, namespace, chosen, resource_version, duration, silence)
+        watching = self._watch(
+            form, decoder, resource, namespace, chosen, resource_version, duration, silence
+        )
         async with watching as watch:
             yield watch
 
@@ -232,7 +238,9 @@ class KubernetesClient:
         """
         decoder = objectlist.WatchDecoder(lambda line: objectlist.decode_event(form, line))
         chosen = _chosen(selector, fields)
-        watching = self._watch(form, decoder, resource, namespace, chosen, resource_version, duration, silence)
+        watching = self._watch(
+            form, decoder, resource, namespace, chosen, resource_version, duration, silence
+        )
         async with watching as watch:
             yield watch
 
@@ -270,7 +278,9 @@ class Watch(Generic[_E]):
     `errors.KubernetesError` when it breaks: what an ERROR line says (status 410: list again), reason ``Timeout`` for silence.
     """
 
-    def __init__(self, response: aiohttp.ClientResponse, what: str, decoder: objectlist.WatchDecoder[_E]) -> None:
+    def __init__(
+        self, response: aiohttp.ClientResponse, what: str, decoder: objectlist.WatchDecoder[_E]
+    ) -> None:
         self._response = response
         self._what = what
         self._decoder = decoder
@@ -307,7 +317,9 @@ async def connect(
     `random` gives numbers in [0, 1) that spread retries. `errors.InputError` that names `flag` if certificates
     cannot be used.
     """
-    return KubernetesClient(open_sender(configuration, sleep=sleep, random=random, flag=flag), timeout=timeout)
+    return KubernetesClient(
+        open_sender(configuration, sleep=sleep, random=random, flag=flag), timeout=timeout
+    )
 
 
 def _chosen(selector: LabelSelector, fields: str) -> dict[str, str]:

@@ -66,7 +66,9 @@ class Lane:
             self.weight -= forgotten.weight
 
     def _has_too_many(self) -> bool:
-        return len(self.standing) > STANDING_QUESTIONS or (self.weight > LANE_BYTES and len(self.standing) > 1)
+        return len(self.standing) > STANDING_QUESTIONS or (
+            self.weight > LANE_BYTES and len(self.standing) > 1
+        )
 
     def worth_sweeping(self) -> bool:
         """Whether the standing questions name over half of the objects last seen, and those are not too many.
@@ -88,7 +90,9 @@ class Lanes:
         self.maxsize = float(room)
         self.currsize = 0.0
         self._most = most
-        self._lanes: OrderedDict[tuple[MetricQuery, str | None], Lane] = OrderedDict()  # by the time last used
+        self._lanes: OrderedDict[tuple[MetricQuery, str | None], Lane] = (
+            OrderedDict()
+        )  # by the time last used
         self._evictions = monitoring.watch_cache("lanes", self)
 
     def __len__(self) -> int:

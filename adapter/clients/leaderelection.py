@@ -400,7 +400,9 @@ class Elector:
         before = self.holder
         self._seen = sight(self._seen, lease, self._clock.monotonic())
         if self.holder != before:
-            _log.info("lease holder", extra=facts(lease=self._election.lease_name, holder=self.holder, was=before))
+            _log.info(
+                "lease holder", extra=facts(lease=self._election.lease_name, holder=self.holder, was=before)
+            )
 
 
 def _left(end: float, clock: Clock) -> float:

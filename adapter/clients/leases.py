@@ -17,7 +17,9 @@ from adapter.clients.kubernetes import KubernetesClient
 from adapter.model.resources import APIResource
 
 _PATH = "/apis/coordination.k8s.io/v1/namespaces"
-_LEASES = APIResource("coordination.k8s.io", "v1", "leases", "lease", "Lease", True, frozenset(), preferred=True)
+_LEASES = APIResource(
+    "coordination.k8s.io", "v1", "leases", "lease", "Lease", True, frozenset(), preferred=True
+)
 _WATCH_SECONDS = 300.0
 _SILENCE = _WATCH_SECONDS + 30.0
 
@@ -75,7 +77,9 @@ class KubernetesLeases:
             async with asyncio.timeout(seconds):
                 answer = await self._client.get(f"{_PATH}/{self._namespace}/leases/{self._name}")
         except TimeoutError as error:
-            raise errors.KubernetesError(0, "Timeout", f"cannot {what}: no answer within {seconds:g} s") from error
+            raise errors.KubernetesError(
+                0, "Timeout", f"cannot {what}: no answer within {seconds:g} s"
+            ) from error
         except errors.KubernetesError as error:
             if error.status == 404:
                 return None
@@ -91,14 +95,18 @@ class KubernetesLeases:
             "spec": _spec(record),
         }
         path = f"{_PATH}/{self._namespace}/leases"
-        answer = await self._client.write("POST", path, msgspec.json.encode(document), seconds=seconds, check=_nothing)
+        answer = await self._client.write(
+            "POST", path, msgspec.json.encode(document), seconds=seconds, check=_nothing
+        )
         return _decode(answer.content, f"create lease {self._namespace}/{self._name}")
 
     async def replace(self, lease: Lease, record: LeaseRecord, seconds: float) -> Lease:
         """Replace the Lease in the version read; a conflict (409) when it is not the present one."""
         document = {**lease.document, "spec": {**(lease.document.get("spec") or {}), **_spec(record)}}
         path = f"{_PATH}/{self._namespace}/leases/{self._name}"
-        answer = await self._client.write("PUT", path, msgspec.json.encode(document), seconds=seconds, check=_nothing)
+        answer = await self._client.write(
+            "PUT", path, msgspec.json.encode(document), seconds=seconds, check=_nothing
+        )
         return _decode(answer.content, f"update lease {self._namespace}/{self._name}")
 
     async def watch(self, version: str, changed: Callable[[], None]) -> None:

@@ -67,13 +67,17 @@ class MetricsAPI:
     def __init__(self, client: KubernetesClient) -> None:
         self._client = client
 
-    async def pods(self, namespace: str, metric: str, selector: str, metric_selector: str) -> Sequence[CustomValue]:
+    async def pods(
+        self, namespace: str, metric: str, selector: str, metric_selector: str
+    ) -> Sequence[CustomValue]:
         """Return a custom metric of the pods that match."""
         path = f"{_CUSTOM}/namespaces/{_escaped(namespace)}/pods/{_escaped('*')}/{_escaped(metric)}"
         asked = "pods.custom.metrics.k8s.io *"
         return (await self._get(path, selector, metric_selector, _CustomList, asked)).items or ()
 
-    async def described(self, described: Described, metric: str, metric_selector: str) -> Sequence[CustomValue]:
+    async def described(
+        self, described: Described, metric: str, metric_selector: str
+    ) -> Sequence[CustomValue]:
         """Return a custom metric of one object; for a Namespace its own form of path."""
         resource, namespace, name = described
         if name in {"", ".", ".."} or not {"/", "%"}.isdisjoint(name):
@@ -106,7 +110,9 @@ class MetricsAPI:
         try:
             return msgspec.json.decode(body.content, type=form, dec_hook=decode_scalar)
         except (*UNREADABLE, ValueError) as error:
-            raise errors.KubernetesError(0, "Decode", f"cannot get {path}: the answer is no list of values") from error
+            raise errors.KubernetesError(
+                0, "Decode", f"cannot get {path}: the answer is no list of values"
+            ) from error
 
 
 def _escaped(segment: str) -> str:

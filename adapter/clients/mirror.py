@@ -107,7 +107,9 @@ class Mirror(Loop[T, ObjectEvent[T]]):
             resource_version=self._version,
         )
 
-    def _open(self, duration: float) -> contextlib.AbstractAsyncContextManager[AsyncIterator[list[ObjectEvent[T]]]]:
+    def _open(
+        self, duration: float
+    ) -> contextlib.AbstractAsyncContextManager[AsyncIterator[list[ObjectEvent[T]]]]:
         return self._client.watch_whole(
             self._form,
             self.resource,

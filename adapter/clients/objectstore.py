@@ -25,7 +25,9 @@ _STEP = 1_000
 
 _FEW = 32
 _REMEMBERED_BYTES = 16 * 1024 * 1024  # some 15,000 selectors, one for each of many autoscalers
-_ANSWER_BYTES = 256  # beside selector and names: the record, its key, and its place among those that were used earlier
+_ANSWER_BYTES = (
+    256  # beside selector and names: the record, its key, and its place among those that were used earlier
+)
 _NAME_BYTES = 8  # names are those of the objects themselves
 
 _EQUALITY = frozenset({Operator.EQUALS, Operator.DOUBLE_EQUALS, Operator.IN})
@@ -233,7 +235,9 @@ class Store:
         answer = self._answers.get((namespace, selector))
         return answer.names if answer is not None and answer.version == self._version_of(namespace) else None
 
-    def select(self, namespace: str | None, selector: LabelSelector) -> Generator[None, None, tuple[str, ...]]:
+    def select(
+        self, namespace: str | None, selector: LabelSelector
+    ) -> Generator[None, None, tuple[str, ...]]:
         """Return what `names` does; yield wherever other work may run, which may change the store.
 
         What comes or goes meanwhile may or may not be in the answer; all else is.

@@ -24,7 +24,9 @@ class Shape(NamedTuple):
 
 
 VECTOR = Shape(
-    re.compile(rb'\{"status":"success",(?:"[A-Za-z]+":(?:true|false),)*"data":\{"resultType":"vector","result":\['),
+    re.compile(
+        rb'\{"status":"success",(?:"[A-Za-z]+":(?:true|false),)*"data":\{"resultType":"vector","result":\['
+    ),
     b'},{"metric":',
 )
 SERIES = Shape(re.compile(rb'\{"status":"success",(?:"[A-Za-z]+":(?:true|false),)*"data":\['), b'},{"')

@@ -17,7 +17,9 @@ PLACED_AT_ONCE = 1_000
 """How many samples of an answer are sorted out between two points at which other work may run."""
 
 
-def partial_of(results: Iterable[QueryResult | PrometheusError], *, accepts_warnings: bool) -> PrometheusError | None:
+def partial_of(
+    results: Iterable[QueryResult | PrometheusError], *, accepts_warnings: bool
+) -> PrometheusError | None:
     """Return why an answer may lack a part of the data: its first warning, None for a whole answer."""
     warnings = [
         text

@@ -187,7 +187,9 @@ def _quantities(written: tuple[tuple[str, _Written], ...]) -> Requests:
 
 
 def _container(written: _Container) -> Container:
-    resources = None if written.resources is None else ResourceRequirements(_requests(written.resources.requests))
+    resources = (
+        None if written.resources is None else ResourceRequirements(_requests(written.resources.requests))
+    )
     return Container(written.name, resources, written.restart_policy)
 
 

@@ -71,7 +71,9 @@ def _tell_followers(selection: Selection) -> None:
 class Following:
     """One autoscaler's view of the pods it selects. `autoscaler` is its ``namespace/name``; `close` ends it."""
 
-    def __init__(self, watch: "PodWatch", selection: Selection, autoscaler: str, changed: Callable[[], None]) -> None:
+    def __init__(
+        self, watch: "PodWatch", selection: Selection, autoscaler: str, changed: Callable[[], None]
+    ) -> None:
         self._watch = watch
         self._selection = selection
         self.autoscaler = autoscaler
@@ -166,7 +168,9 @@ class PodWatch:
     `client` and the client of `surroundings` may be one.
     """
 
-    def __init__(self, client: WholeClient, surroundings: Surroundings, namespaces: Sequence[str] = ("",)) -> None:
+    def __init__(
+        self, client: WholeClient, surroundings: Surroundings, namespaces: Sequence[str] = ("",)
+    ) -> None:
         self.clock: Clock = surroundings.clock
         self._index = Store(surroundings.monitoring)
         self._spaces: dict[str, _Namespace] = {}
@@ -190,7 +194,9 @@ class PodWatch:
         """Watch until cancelled."""
         async with asyncio.TaskGroup() as group:
             for mirror in self._mirrors:
-                group.create_task(mirror.run(), name=f"reflector of pods in {mirror.namespace or 'all namespaces'}")
+                group.create_task(
+                    mirror.run(), name=f"reflector of pods in {mirror.namespace or 'all namespaces'}"
+                )
 
     # -- questions -----------------------------------------------------------------------------------------------------
 

@@ -79,14 +79,18 @@ class PrometheusClient:
         self._duration = monitoring.client_duration.labels(path=ENDPOINT, server=origin.target.base)
 
     @classmethod
-    async def open(cls, settings: PrometheusSettings, clock: Clock, monitoring: Monitoring, faults: FaultLog) -> Self:
+    async def open(
+        cls, settings: PrometheusSettings, clock: Clock, monitoring: Monitoring, faults: FaultLog
+    ) -> Self:
         """Return a client; files are read now, Prometheus is not asked. Raises `errors.InputError` for unusable settings."""
         origin = await connection.open_connection(settings, clock, faults)
         tls = FollowedTLS(origin.trust, clock, faults)
         trace = aiohttp.TraceConfig()
         trace.on_connection_reuseconn.append(_note_reuse)
         session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=settings.max_connections, keepalive_timeout=_KEEP_ALIVE_SECONDS),
+            connector=aiohttp.TCPConnector(
+                limit=settings.max_connections, keepalive_timeout=_KEEP_ALIVE_SECONDS
+            ),
             timeout=aiohttp.ClientTimeout(total=None),
             cookie_jar=aiohttp.DummyCookieJar(),
             trace_configs=[trace],
@@ -162,7 +166,9 @@ class PrometheusClient:
             seconds = self._clock.monotonic() - started
             self._duration.observe(seconds)
             if _log.isEnabledFor(logging.DEBUG):
-                _log.debug("query sent", extra=facts(method=request.method, query=promql, time=time, seconds=seconds))
+                _log.debug(
+                    "query sent", extra=facts(method=request.method, query=promql, time=time, seconds=seconds)
+                )
         return answer
 
     async def _fetch(self, request: target.Request, most: int | None) -> envelope.Answer:
@@ -212,7 +218,9 @@ class PrometheusClient:
             held = 0
             while decoder.drop():  # noqa: ASYNC110 - nothing to wait for: others run while a long answer is freed
                 await asyncio.sleep(0)
-            if error.kind == "decode" and response.status >= 400:  # a page of something in front of Prometheus
+            if (
+                error.kind == "decode" and response.status >= 400
+            ):  # a page of something in front of Prometheus
                 raise PrometheusError("status", hints.of_status(response.status, beginning)) from error
             if error.kind == "decode":
                 raise PrometheusError("decode", hints.of_body(error.message, beginning)) from error

@@ -73,7 +73,9 @@ Answer = TypeVar("Answer", TextAnswer, ObjectAnswer)
 class QueryCache:
     """The one way to Prometheus for values. Use as an async context manager: it owns the queries it sends."""
 
-    def __init__(self, querier: Querier, clock: Clock, monitoring: Monitoring, *, timeout: float = 8.0) -> None:
+    def __init__(
+        self, querier: Querier, clock: Clock, monitoring: Monitoring, *, timeout: float = 8.0
+    ) -> None:
         """`timeout`: seconds a caller waits at most, the time spent collecting included."""
         self._querier = querier
         self._clock = clock
@@ -81,7 +83,9 @@ class QueryCache:
         self._timeout = timeout
         # children are looked up once: finding one costs more than counting
         self._sources = {source: monitoring.answers.labels(source=source) for source in _SOURCES}
-        self._succeeded = {kind: monitoring.queries.labels(kind=kind, outcome="success") for kind in plan.Kind}
+        self._succeeded = {
+            kind: monitoring.queries.labels(kind=kind, outcome="success") for kind in plan.Kind
+        }
         self._texts: Answers[Text, TextAnswer] = Answers(
             "texts", clock, monitoring, lambda text: len(text.promql), KEPT_TEXTS_BYTES
         )
@@ -108,7 +112,12 @@ class QueryCache:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def ask(
-        self, promql: str, freshness: Freshness, *, accepts_warnings: bool = False, takes_partial: bool = False
+        self,
+        promql: str,
+        freshness: Freshness,
+        *,
+        accepts_warnings: bool = False,
+        takes_partial: bool = False,
     ) -> TextAnswer:
         """Return the answer to a query; PrometheusError when there is none and no last one young enough.
 
@@ -261,7 +270,9 @@ class QueryCache:
 
     # What follows runs in tasks of the cache.
 
-    async def _answer_text(self, text: Text, freshness: Freshness, flight: asyncio.Future[TextAnswer]) -> None:
+    async def _answer_text(
+        self, text: Text, freshness: Freshness, flight: asyncio.Future[TextAnswer]
+    ) -> None:
         asked = self._clock.monotonic()
         result = await self._send(text.promql, plan.Kind.ALONE, accepts_warnings=text.accepts_warnings)
         if isinstance(result, PrometheusError):
@@ -342,7 +353,9 @@ class QueryCache:
             return None
         return swept
 
-    async def _send_all(self, lane: Lane, planned: Sequence[PlannedQuery]) -> list[QueryResult | PrometheusError]:
+    async def _send_all(
+        self, lane: Lane, planned: Sequence[PlannedQuery]
+    ) -> list[QueryResult | PrometheusError]:
         accepts = lane.query.rule.accepts_warnings
         sending = [self._send(query.promql, query.kind, accepts_warnings=accepts) for query in planned]
         if len(sending) == 1:  # as nearly always: spares a task
@@ -375,7 +388,10 @@ class QueryCache:
         fresh = 0
         for objects in lane.standing:
             kept = self._objects.find((lane.query, objects))
-            if kept is not None and now - kept.answer.asked < lane.freshness.lasts(kept.took) - lane.freshness.ahead:
+            if (
+                kept is not None
+                and now - kept.answer.asked < lane.freshness.lasts(kept.took) - lane.freshness.ahead
+            ):
                 fresh += 1
                 if fresh > FRESH_PASSED:
                     return
@@ -396,11 +412,18 @@ class QueryCache:
                 _fail(flight, failure)
             return
         self._paused[lane.query.rule] = self._clock.monotonic() + MERGE_PAUSE
-        _log.info("merged query failed, asking separately", extra=facts(rule=lane.query.rule.path, error=str(failure)))
+        _log.info(
+            "merged query failed, asking separately",
+            extra=facts(rule=lane.query.rule.path, error=str(failure)),
+        )
         await self._depart_alone(lane, flights)
 
-    async def _depart_alone(self, lane: Lane, flights: Mapping[Objects, asyncio.Future[ObjectAnswer]]) -> None:
-        await asyncio.gather(*(self._answer_alone(lane, objects, flight) for objects, flight in flights.items()))
+    async def _depart_alone(
+        self, lane: Lane, flights: Mapping[Objects, asyncio.Future[ObjectAnswer]]
+    ) -> None:
+        await asyncio.gather(
+            *(self._answer_alone(lane, objects, flight) for objects, flight in flights.items())
+        )
 
     async def _answer_alone(self, lane: Lane, objects: Objects, flight: asyncio.Future[ObjectAnswer]) -> None:
         asked = self._clock.monotonic()

@@ -50,7 +50,11 @@ class ReadyHistory(msgspec.Struct, gc=False, eq=False):
 
 
 def _noted(
-    past: list[tuple[float, int]] | None, ended: int, count: int, now: float, exceeds: Callable[[int, int], bool]
+    past: list[tuple[float, int]] | None,
+    ended: int,
+    count: int,
+    now: float,
+    exceeds: Callable[[int, int], bool],
 ) -> list[tuple[float, int]] | None:
     """Return the counts that are extreme beside all later ones, after `ended` became `count`."""
     kept = past or []

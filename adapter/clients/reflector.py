@@ -98,7 +98,12 @@ class ObjectClient(Protocol):
     """How objects are listed and watched; `kubernetes.KubernetesClient` says what the arguments mean."""
 
     async def list_objects(
-        self, resource: APIResource, deliver: Callable[[list[ObjectMeta]], None], *, fields: str, resource_version: str
+        self,
+        resource: APIResource,
+        deliver: Callable[[list[ObjectMeta]], None],
+        *,
+        fields: str,
+        resource_version: str,
     ) -> str:
         """Hand every object to `deliver`; return the version of the list."""
         ...
@@ -335,7 +340,9 @@ class Loop(abc.ABC, Generic[T, E]):
             if settling is not None:
                 settling.cancel()
         if not spoke and clock.monotonic() - started < periods.short_watch:
-            raise errors.KubernetesError(0, "ShortWatch", f"cannot watch {self._name}: it ended at once and empty")
+            raise errors.KubernetesError(
+                0, "ShortWatch", f"cannot watch {self._name}: it ended at once and empty"
+            )
 
     def _deny_watch(self, error: errors.KubernetesError) -> None:
         self._mode = "list"
@@ -384,7 +391,9 @@ class Loop(abc.ABC, Generic[T, E]):
         now = self._around.clock.monotonic()
         if now - self._failed_at > self._periods.backoff_reset:
             self._failures = 0
-        pause = min(self._periods.backoff * 2.0 ** min(self._failures, _DOUBLINGS), self._periods.backoff_limit)
+        pause = min(
+            self._periods.backoff * 2.0 ** min(self._failures, _DOUBLINGS), self._periods.backoff_limit
+        )
         self._failures += 1
         self._failed_at = now
         if error.status in _VERSION_OF_NO_USE:
@@ -416,7 +425,9 @@ class Reflector(Loop[ObjectMeta, WatchEvent]):
         list_objects = self._around.client.list_objects
         return await list_objects(self.resource, deliver, fields=self.fields, resource_version=self._version)
 
-    def _open(self, duration: float) -> contextlib.AbstractAsyncContextManager[AsyncIterator[list[WatchEvent]]]:
+    def _open(
+        self, duration: float
+    ) -> contextlib.AbstractAsyncContextManager[AsyncIterator[list[WatchEvent]]]:
         return self._around.client.watch_objects(
             self.resource,
             fields=self.fields,

@@ -89,7 +89,9 @@ async def fetch_registration(client: KubernetesClient, name: str) -> Registratio
             return None
         raise
     service = found.spec.service
-    condition = next((each for each in found.status.conditions or () if each.type == "Available"), _Condition("", ""))
+    condition = next(
+        (each for each in found.status.conditions or () if each.type == "Available"), _Condition("", "")
+    )
     annotations = found.metadata.annotations or {}
     release = "/".join(
         annotations[key]
@@ -146,4 +148,6 @@ def _decode(body: Body, form: type[_T]) -> _T:
     try:
         return msgspec.json.decode(body.content, type=form)
     except msgspec.MsgspecError as error:
-        raise KubernetesError(0, "Decode", f"the API server's answer is not what was asked for: {error}") from error
+        raise KubernetesError(
+            0, "Decode", f"the API server's answer is not what was asked for: {error}"
+        ) from error

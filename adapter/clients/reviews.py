@@ -129,7 +129,11 @@ class ReviewClient:
             status = (await self._review(self._token_kind, {"token": token})).status
         except errors.KubernetesError as error:
             # the API server's own words may repeat what it was sent, and so may the cause
-            text = f"token review refused: {error.status} {error.reason}{_hint(error)}" if error.status else str(error)
+            text = (
+                f"token review refused: {error.status} {error.reason}{_hint(error)}"
+                if error.status
+                else str(error)
+            )
             self._faults.met("token-review", "bearer tokens cannot be reviewed; they are refused", text)
             raise errors.KubernetesError(error.status, error.reason, text) from None
         self._faults.ended("token-review")
@@ -155,7 +159,9 @@ class ReviewClient:
         code = _NO_STATUS
         try:
             api_version = kind.path.removeprefix("/apis/").rpartition("/")[0]
-            body = await self._client.create(kind.path, {"apiVersion": api_version, "kind": kind.name, "spec": spec})
+            body = await self._client.create(
+                kind.path, {"apiVersion": api_version, "kind": kind.name, "spec": spec}
+            )
             answer = kind.decoder.decode(body.content)
             code = "201"
         except ValueError as error:  # msgspec's own errors are ValueErrors, as is bad UTF-8

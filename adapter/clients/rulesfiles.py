@@ -68,12 +68,20 @@ class RulesFiles:
                     continue
                 entries = list(path.iterdir())
             except OSError as error:
-                fatal.append(Fault(self._flag, str(path), f"expected a readable file or folder: {reason_of(error)}"))
+                fatal.append(
+                    Fault(self._flag, str(path), f"expected a readable file or folder: {reason_of(error)}")
+                )
                 continue
-            found = sorted(entry for entry in entries if entry.suffix in SUFFIXES and not entry.name.startswith("."))
+            found = sorted(
+                entry for entry in entries if entry.suffix in SUFFIXES and not entry.name.startswith(".")
+            )
             if not found:
                 fatal.append(
-                    Fault(self._flag, str(path), f"expected a folder with at least one {', '.join(SUFFIXES)} file")
+                    Fault(
+                        self._flag,
+                        str(path),
+                        f"expected a folder with at least one {', '.join(SUFFIXES)} file",
+                    )
                 )
             files += found
         return files

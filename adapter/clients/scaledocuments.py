@@ -81,5 +81,12 @@ def read_scale(scale: bytes, namespace: str, name: str) -> Seen:
     read = _SCALE.decode(scale)
     state, meta = read.status, read.metadata
     return Seen(
-        namespace, name, read.spec.replicas, state.replicas, state.selector, meta.resource_version, "", meta.uid
+        namespace,
+        name,
+        read.spec.replicas,
+        state.replicas,
+        state.selector,
+        meta.resource_version,
+        "",
+        meta.uid,
     )

@@ -61,7 +61,12 @@ class ScaleWriter:
         return _decode(answer, f"get {target.path}")
 
     async def write(
-        self, target: ScaleOf, replicas: int, resource_version: str, again: Again, current: Current | None = None
+        self,
+        target: ScaleOf,
+        replicas: int,
+        resource_version: str,
+        again: Again,
+        current: Current | None = None,
     ) -> ScaleSeen | None:
         """Write a count decided from `resource_version`; return the scale as it is after that, None if nothing was written.
 
@@ -82,7 +87,9 @@ class ScaleWriter:
             try:
                 return await self._put(target, wanted, resource_version)
             except errors.KubernetesError as error:
-                if not left or not (error.status == 409 or is_overloaded(error) or error.reason == apifaults.RESET):
+                if not left or not (
+                    error.status == 409 or is_overloaded(error) or error.reason == apifaults.RESET
+                ):
                     raise
                 if error.reason == apifaults.RESET:
                     reset = error
@@ -107,7 +114,11 @@ class ScaleWriter:
         document = {
             "kind": "Scale",
             "apiVersion": "autoscaling/v1",
-            "metadata": {"name": target.name, "namespace": target.namespace, "resourceVersion": resource_version},
+            "metadata": {
+                "name": target.name,
+                "namespace": target.namespace,
+                "resourceVersion": resource_version,
+            },
             "spec": {"replicas": replicas},
         }
         answer = await self._writer.send(Kind.SCALE, "PUT", target.path, msgspec.json.encode(document))
@@ -141,6 +152,8 @@ def _decode(answer: kubernetes.Body, what: str) -> ScaleSeen:
     try:
         scale = _SCALE.decode(answer.content)
     except UNREADABLE as error:
-        raise errors.KubernetesError(0, "Decode", f"cannot {what}: the answer is no Scale ({error})") from error
+        raise errors.KubernetesError(
+            0, "Decode", f"cannot {what}: the answer is no Scale ({error})"
+        ) from error
     spec, status, meta = scale.spec, scale.status, scale.metadata
     return ScaleSeen(spec.replicas, status.replicas, status.selector, meta.resource_version, meta.uid)

@@ -94,7 +94,9 @@ class Scraper:
 
     async def __aenter__(self) -> Self:
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE_SECONDS, happy_eyeballs_delay=None),
+            connector=aiohttp.TCPConnector(
+                limit=0, keepalive_timeout=_KEEP_ALIVE_SECONDS, happy_eyeballs_delay=None
+            ),
             timeout=aiohttp.ClientTimeout(total=None),
             cookie_jar=aiohttp.DummyCookieJar(),
             trust_env=False,
@@ -211,7 +213,9 @@ class _Trust:
         async with self._reading:
             if self._known is None or now >= self._good_until:
                 try:
-                    self._known = await asyncio.to_thread(self._read)  # all of a system's authorities take their time
+                    self._known = await asyncio.to_thread(
+                        self._read
+                    )  # all of a system's authorities take their time
                 except (OSError, ValueError) as error:
                     if self._known is None:
                         text = f"authorities cannot be read: {matchers.shorten(str(error))}"
@@ -239,7 +243,9 @@ async def _read(response: aiohttp.ClientResponse, access: Access, buffer: Buffer
     """Return the body, unzipped, within the limits."""
     encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
     if encoding not in {"identity", "", "gzip", "x-gzip"}:
-        raise ScrapeError("decode", f"the body is encoded as {matchers.shorten(encoding)}, which was not asked for")
+        raise ScrapeError(
+            "decode", f"the body is encoded as {matchers.shorten(encoding)}, which was not asked for"
+        )
     unzip = zlib.decompressobj(zlib.MAX_WBITS | 16) if encoding.endswith("gzip") else None
     left = unread = access.max_bytes
     lines = access.max_lines

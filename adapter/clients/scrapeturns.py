@@ -49,7 +49,9 @@ class Turns:
             self._used[namespace] = max(self._used.get(namespace, 0.0), self._least)
             if len(self._used) > len(self._queues) + _IDLE_NAMESPACES:
                 self._used = {
-                    name: used for name, used in self._used.items() if name in self._queues or used > self._least
+                    name: used
+                    for name, used in self._used.items()
+                    if name in self._queues or used > self._least
                 }
         queue.append(job)
         if not self._turning:

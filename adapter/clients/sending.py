@@ -212,7 +212,11 @@ def open_sender(
         session = rest.RESTClientObject(configuration, maxsize=0)
     except (OSError, ValueError) as error:
         reason = connectfaults.describe_file(error)
-        files = [each for each in (configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file) if each]
+        files = [
+            each
+            for each in (configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file)
+            if each
+        ]
         fault = errors.Fault(flag, ", ".join(files), f"expected certificates that can be used ({reason})")
         raise errors.InputError([fault]) from error
     library = session.pool_manager

@@ -220,7 +220,9 @@ class StatusWriter:
             self._gather()
             if any(self._turns):
                 return
-            due = min((due for queue in self._queues if (due := self._first(queue)) is not None), default=math.inf)
+            due = min(
+                (due for queue in self._queues if (due := self._first(queue)) is not None), default=math.inf
+            )
             wait = due - self._clock.monotonic()
             if wait <= 0:
                 return
@@ -303,7 +305,9 @@ class StatusWriter:
         try:
             metadata = _OBJECT.decode(answer.content).metadata
         except msgspec.MsgspecError as error:
-            raise errors.KubernetesError(0, "Decode", f"cannot {what}: the answer is no object ({error})") from error
+            raise errors.KubernetesError(
+                0, "Decode", f"cannot {what}: the answer is no object ({error})"
+            ) from error
         if metadata.uid != update.uid:
             raise errors.KubernetesError(0, _OTHER_OBJECT, f"cannot {what}: another object has that name now")
         return metadata.resource_version

@@ -80,7 +80,9 @@ def parse_paths(spec_replicas: str, status_replicas: str, selector: str) -> Scal
     written = (spec_replicas, status_replicas, selector) if selector else (spec_replicas, status_replicas)
     if not all(map(_PATH.fullmatch, written)):
         return None
-    if any(f"{one}.".startswith(f"{other}.") for one, other in itertools.permutations((*written, *_OWN_PATHS), 2)):
+    if any(
+        f"{one}.".startswith(f"{other}.") for one, other in itertools.permutations((*written, *_OWN_PATHS), 2)
+    ):
         return None
     steps = [tuple(path.split(".")[1:]) for path in written]
     return ScalePaths(steps[0], steps[1], steps[2] if selector else ())
@@ -127,7 +129,11 @@ def _bounded(text_of: Callable[[bytes], str]) -> Callable[[Any], str]:
 
     def text(found: Any) -> str:
         written = bytes(found)
-        return text_of(written) if len(written) <= LONGEST_TEXT else written[:LONGEST_TEXT].decode("utf-8", "replace")
+        return (
+            text_of(written)
+            if len(written) <= LONGEST_TEXT
+            else written[:LONGEST_TEXT].decode("utf-8", "replace")
+        )
 
     return text
 
@@ -212,7 +218,9 @@ def _build(paths: ScalePaths, selector_type: Any, text_of: Callable[[Any], str])
 
     def keep(found: Any) -> Seen:
         written = selector(found)
-        writers = [(each.time, each.manager) for each in managed(found) or () if owns(each.fields) is not None]
+        writers = [
+            (each.time, each.manager) for each in managed(found) or () if owns(each.fields) is not None
+        ]
         since, manager = max(writers, default=("", ""))
         return Seen(
             namespace(found) or "",

@@ -107,7 +107,9 @@ class Kind:
                 entry.tell()
 
     def _listed(self) -> Iterator[None]:
-        return in_steps(tuple(itertools.chain.from_iterable(self.entries.values())), lambda entry: entry.tell())
+        return in_steps(
+            tuple(itertools.chain.from_iterable(self.entries.values())), lambda entry: entry.tell()
+        )
 
     def mirror_of(self, namespace: str) -> Mirror[Seen] | None:
         """Return what watches a namespace, None where nothing does, may or can."""
@@ -132,7 +134,9 @@ class TargetKinds:
         self._client = client
         self._around = surroundings
         periods = surroundings.periods
-        self._listing = replace(surroundings, periods=replace(periods, relist=min(periods.relist, POLL_SECONDS)))
+        self._listing = replace(
+            surroundings, periods=replace(periods, relist=min(periods.relist, POLL_SECONDS))
+        )
         self._catalogue = kinds
         self._known: tuple[Catalogue | None, dict[tuple[str, str], APIResource]] = None, _index(_SCALED)
         self._namespaces = tuple(namespaces)
@@ -245,7 +249,9 @@ class TargetKinds:
             what = str(kind.resource.group_resource)
             name = f"{what} in {namespace} (scaler)" if namespace else f"{what} (scaler)"
             part = Part(kind.objects, namespace)
-            mirror = Mirror(form, kind.resource, self._client, self._listing, part, name=name, namespace=namespace)
+            mirror = Mirror(
+                form, kind.resource, self._client, self._listing, part, name=name, namespace=namespace
+            )
             kind.mirrors[namespace] = mirror
             kind.tasks.append(self.group.create_task(mirror.run(), name=f"reflector of {name}"))
 

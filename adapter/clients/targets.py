@@ -144,7 +144,9 @@ class Targets:
 
     # -- questions -----------------------------------------------------------------------------------------------------
 
-    def follow(self, namespace: str, reference: CrossVersionObjectReference, changed: Callable[[], None]) -> Followed:
+    def follow(
+        self, namespace: str, reference: CrossVersionObjectReference, changed: Callable[[], None]
+    ) -> Followed:
         """Keep a target at hand.
 
         `changed` is called when its replicas, wanted or there, or its selector may be others than before, when it comes and when it

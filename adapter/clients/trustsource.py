@@ -145,7 +145,9 @@ class ConfigMapSource:
         self._faults.met(
             _FAULT, f"the ConfigMap {NAMESPACE}/{NAME} cannot be read; what it last said stays", self.error
         )
-        pause = min(self._periods.backoff * 2.0 ** min(self._failures, _DOUBLINGS), self._periods.backoff_limit)
+        pause = min(
+            self._periods.backoff * 2.0 ** min(self._failures, _DOUBLINGS), self._periods.backoff_limit
+        )
         self._failures += 1
         await self._sleep(pause * (1 + self._random()))
 

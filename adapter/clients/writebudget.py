@@ -79,7 +79,9 @@ class WriteBudget:
         now = self._clock.monotonic()
         self._tokens = min(self._depth, self._tokens + (now - self._counted) * self._rate)
         self._counted = now
-        open_now = [queue for queue, until in zip(self._waiting, self._paused_until, strict=True) if now >= until]
+        open_now = [
+            queue for queue, until in zip(self._waiting, self._paused_until, strict=True) if now >= until
+        ]
         while self._tokens >= 1 and (queue := next(filter(None, open_now), None)) is not None:
             namespace, name, place = queue.next()
             queue.discard(namespace, name, place)

@@ -35,7 +35,12 @@ class Writer:
     """Writes as the leader of one term. Its calls raise `errors.NotLeadingError` when nothing was, or may have been, sent by right."""
 
     def __init__(
-        self, client: KubernetesClient, fence: Fence, budget: WriteBudget, clock: Clock, monitoring: Monitoring
+        self,
+        client: KubernetesClient,
+        fence: Fence,
+        budget: WriteBudget,
+        clock: Clock,
+        monitoring: Monitoring,
     ) -> None:
         self.client = client
         self.fence = fence

@@ -17,7 +17,9 @@ from adapter.model.boosting import MODE_ANNOTATION
 from adapter.model.boostpatch import Wish
 from adapter.model.jsonpatch import REMOVE, Operation
 
-_ANEW = "its document is written anew, without comments: its aliases or its form leave no place for the change"
+_ANEW = (
+    "its document is written anew, without comments: its aliases or its form leave no place for the change"
+)
 _NO_ANNOTATIONS = (
     "the document has no annotations, and its patch takes away those that an object of the cluster may have: "
     "make the patch for one of what `kubectl get hpa NAME -o yaml` prints"
@@ -60,7 +62,11 @@ def change(text: str, source: str, wish: Wish, *, patches: bool = False) -> Mani
             continue
         planned = list(_plan(document, source, wish, faults))
         operations = [_in_list(each, operation) for each in planned for operation in each.operations]
-        edited = yamledit.edit(part, lines, document, operations) if operations else yamledit.Edited(part, anew=False)
+        edited = (
+            yamledit.edit(part, lines, document, operations)
+            if operations
+            else yamledit.Edited(part, anew=False)
+        )
         pieces.append(edited.text)
         made += (tuple(map(_for_an_object, each.operations)) for each in planned)
         for each in planned:
@@ -71,7 +77,9 @@ def change(text: str, source: str, wish: Wish, *, patches: bool = False) -> Mani
     if not made and not faults:
         faults.append(Fault("", "", f"expected a {boostpatch.KIND}; there is none", source))
     if patches and len(made) > 1 and not faults:
-        faults.append(Fault("", "", f"expected one {boostpatch.KIND}: a patch is for one object", source, lines_of[1]))
+        faults.append(
+            Fault("", "", f"expected one {boostpatch.KIND}: a patch is for one object", source, lines_of[1])
+        )
     if faults:
         raise InputError(faults)
     return Manifest("".join(pieces), tuple(made), tuple(notes))

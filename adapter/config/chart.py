@@ -22,11 +22,42 @@ SECTIONS = ("default", "custom", "external", "resource", "existing")
 
 CHART_KEYS = frozenset(
     {
-        *("affinity", "certManager", "commonLabels", "customAnnotations", "customLabels", "deploymentAnnotations"),
-        *("dnsConfig", "dnsPolicy", "env", "extraArguments", "extraContainers", "extraManifests", "extraVolumeMounts"),
-        *("extraVolumes", "fullnameOverride", "hostNetwork", "image", "listenPort", "livenessProbe", "logLevel"),
+        *(
+            "affinity",
+            "certManager",
+            "commonLabels",
+            "customAnnotations",
+            "customLabels",
+            "deploymentAnnotations",
+        ),
+        *(
+            "dnsConfig",
+            "dnsPolicy",
+            "env",
+            "extraArguments",
+            "extraContainers",
+            "extraManifests",
+            "extraVolumeMounts",
+        ),
+        *(
+            "extraVolumes",
+            "fullnameOverride",
+            "hostNetwork",
+            "image",
+            "listenPort",
+            "livenessProbe",
+            "logLevel",
+        ),
         *("metricsRelistInterval", "nameOverride", "namespaceOverride", "nodeSelector", "podAnnotations"),
-        *("podDisruptionBudget", "podLabels", "podSecurityContext", "priorityClassName", "prometheus", "psp", "rbac"),
+        *(
+            "podDisruptionBudget",
+            "podLabels",
+            "podSecurityContext",
+            "priorityClassName",
+            "prometheus",
+            "psp",
+            "rbac",
+        ),
         *("readinessProbe", "replicas", "resources", "revisionHistoryLimit", "securityContext", "service"),
         *("serviceAccount", "startupProbe", "strategy", "tls", "tolerations", "topologySpreadConstraints"),
     }
@@ -126,7 +157,9 @@ class _Values:
         located = _locate(top) if top is not None else None
         if located is None:
             expected = "expected the chart's values: a mapping `rules` of default, custom, external, resource, existing"
-            raise errors.InputError([errors.Fault("", "", expected, source, yamltree.line_of(top) if top else 0)])
+            raise errors.InputError(
+                [errors.Fault("", "", expected, source, yamltree.line_of(top) if top else 0)]
+            )
         self.path, parent, section = located
         if section is not None and not isinstance(section, yaml.MappingNode):
             expected = "expected a mapping of default, custom, external, resource, existing: the chart fails without it"
@@ -145,7 +178,9 @@ class _Values:
         return Sections(
             rules,
             self._list("external"),
-            (yamltree.join(self.path, "resource"), resource) if resource is not None and _truth(resource) else None,
+            (yamltree.join(self.path, "resource"), resource)
+            if resource is not None and _truth(resource)
+            else None,
         )
 
     def _default(self) -> list[tuple[str, yaml.Node]]:
@@ -172,9 +207,7 @@ class _Values:
                 advice = f"write {meant}" if meant else f"the section has {', '.join(SECTIONS)}"
                 self.faults.append(self._fault(place, node, f"the chart does not read this key: {advice}"))
             elif key == "existing" and _truth(node):
-                expected = (
-                    "the chart uses the rules of this ConfigMap and nothing of this file: give its content instead"
-                )
+                expected = "the chart uses the rules of this ConfigMap and nothing of this file: give its content instead"
                 fatal.append(self._fault(place, node, expected))
             elif key in {"custom", "external"} and _truth(node) and not isinstance(node, yaml.SequenceNode):
                 fatal.append(self._fault(place, node, "expected a list of rules"))
@@ -192,9 +225,7 @@ class _Values:
             for key, node in entries.items():
                 wanted = _RULE_LIKE.get(key)
                 if wanted and isinstance(node, wanted) and node is not parent.get("rules"):
-                    expected = (
-                        f"the chart does not read this key here: rules belong in {self.path}, check the indentation"
-                    )
+                    expected = f"the chart does not read this key here: rules belong in {self.path}, check the indentation"
                     self.faults.append(self._fault(place + key, node, expected))
 
     def _fault(self, path: str, node: yaml.Node, expected: str) -> errors.Fault:
@@ -244,7 +275,8 @@ def _as_helm_reads(node: yaml.Node, path: str, source: str, noted: list[errors.F
     """
     if isinstance(node, yaml.SequenceNode):
         copies = [
-            _as_helm_reads(entry, yamltree.join(path, index), source, noted) for index, entry in enumerate(node.value)
+            _as_helm_reads(entry, yamltree.join(path, index), source, noted)
+            for index, entry in enumerate(node.value)
         ]
         return yaml.SequenceNode(node.tag, copies, node.start_mark, node.end_mark)
     if isinstance(node, yaml.MappingNode):
@@ -270,9 +302,14 @@ def _collect(
                 if isinstance(mapping, yaml.MappingNode):
                     _collect(mapping, path, source, noted, found)
                 else:
-                    expected, line = "expected a mapping or a list of mappings to merge", yamltree.line_of(mapping)
+                    expected, line = (
+                        "expected a mapping or a list of mappings to merge",
+                        yamltree.line_of(mapping),
+                    )
                     noted.append(
-                        errors.Fault(yamltree.join(path, "<<"), yamltree.shown(mapping), expected, source, line)
+                        errors.Fault(
+                            yamltree.join(path, "<<"), yamltree.shown(mapping), expected, source, line
+                        )
                     )
             continue
         spelled = _respelled(key)
@@ -330,7 +367,9 @@ def _default_rule(query: str, without: str, matches: str, metrics_query: str) ->
 
 def _node(value: object) -> yaml.Node:
     if isinstance(value, dict):
-        return yaml.MappingNode("tag:yaml.org,2002:map", [(_node(key), _node(inner)) for key, inner in value.items()])
+        return yaml.MappingNode(
+            "tag:yaml.org,2002:map", [(_node(key), _node(inner)) for key, inner in value.items()]
+        )
     if isinstance(value, list):
         return _sequence([_node(entry) for entry in value])
     return yaml.ScalarNode(yamltree.TEXT, str(value))

@@ -71,7 +71,13 @@ OWN: Mapping[str, Flag] = {
             _GROUP,
         ),
         Flag(
-            "output", Kind.TEXT, "text", "text, or json for one JSON document.", _GROUP, shorthand="o", metavar="format"
+            "output",
+            Kind.TEXT,
+            "text",
+            "text, or json for one JSON document.",
+            _GROUP,
+            shorthand="o",
+            metavar="format",
         ),
     )
 }
@@ -81,8 +87,15 @@ _CONNECTION = (flagtable.RULES, flagtable.PROMETHEUS, flagtable.CLUSTER, flagtab
 
 TABLE: Mapping[str, Flag] = {
     **OWN,
-    **{name: flagtable.TABLE[name] for name in ("metrics-relist-interval", "metrics-max-age", "discovery-max-bytes")},
-    **{name: flag for name, flag in flagtable.TABLE.items() if flag.group in {flagtable.PROMETHEUS, flagtable.CLUSTER}},
+    **{
+        name: flagtable.TABLE[name]
+        for name in ("metrics-relist-interval", "metrics-max-age", "discovery-max-bytes")
+    },
+    **{
+        name: flag
+        for name, flag in flagtable.TABLE.items()
+        if flag.group in {flagtable.PROMETHEUS, flagtable.CLUSTER}
+    },
 }
 """The flags of `fastpath check` that its help shows; it reads all of `fastpath serve`."""
 
@@ -153,11 +166,15 @@ def _read_own(given: Sequence[Given], faults: list[errors.Fault]) -> dict[str, A
 def _check(found: CheckOptions) -> list[errors.Fault]:
     faults = []
     if found.output not in FORMATS:
-        faults.append(errors.Fault("--output", yamltree.shown_text(found.output), f"expected {' or '.join(FORMATS)}"))
+        faults.append(
+            errors.Fault("--output", yamltree.shown_text(found.output), f"expected {' or '.join(FORMATS)}")
+        )
     if found.scrape_interval <= 0:
         faults.append(errors.Fault("--scrape-interval", "", "expected a duration above 0"))
     if found.why and not found.asks_prometheus:
-        faults.append(errors.Fault("--why", found.why, "expected --prometheus-url too: the answer lies in Prometheus"))
+        faults.append(
+            errors.Fault("--why", found.why, "expected --prometheus-url too: the answer lies in Prometheus")
+        )
     if found.object and not found.why:
         faults.append(errors.Fault("--object", found.object, "expected --why METRIC too"))
     for name, text in (("--selector", found.selector), ("--metric-selector", found.metric_selector)):
@@ -165,7 +182,9 @@ def _check(found: CheckOptions) -> list[errors.Fault]:
             faults.append(errors.Fault(name, text, "expected --object too"))
     if found.strict and (found.why or found.print_config):
         other = "--why" if found.why else "--print-config"
-        faults.append(errors.Fault("--strict", "", f"expected not to be given with {other}, which prints no warnings"))
+        faults.append(
+            errors.Fault("--strict", "", f"expected not to be given with {other}, which prints no warnings")
+        )
     if found.print_config and found.output != "text":
         faults.append(errors.Fault("--output", found.output, "expected not to be given with --print-config"))
     return faults

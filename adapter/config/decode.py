@@ -114,9 +114,13 @@ class Decoder:
     def decode_list(self, node: yaml.Node, item: Shape, path: str) -> list[Fields] | None:
         """Return the decoded entries of a list, None (and a fault) when it is none."""
         if not isinstance(node, yaml.SequenceNode):
-            self.fault(path, yamltree.shown(node), f"expected a list, each entry {item.what}", yamltree.line_of(node))
+            self.fault(
+                path, yamltree.shown(node), f"expected a list, each entry {item.what}", yamltree.line_of(node)
+            )
             return None
-        return [self.decode(entry, item, yamltree.join(path, index)) for index, entry in enumerate(node.value)]
+        return [
+            self.decode(entry, item, yamltree.join(path, index)) for index, entry in enumerate(node.value)
+        ]
 
     def _fill(self, node: yaml.Node, shape: Shape, fields: Fields, key: str) -> None:
         if yamltree.is_null(node):
@@ -144,7 +148,9 @@ class Decoder:
                 self._field(value, kind, name, place, fields)
             seen.add(name)
 
-    def _field(self, node: yaml.Node, kind: "Leaf | Shape | ListOf | MapOf", key: str, path: str, into: Fields) -> None:
+    def _field(
+        self, node: yaml.Node, kind: "Leaf | Shape | ListOf | MapOf", key: str, path: str, into: Fields
+    ) -> None:
         if yamltree.is_null(node):
             into.clear(key)
         elif isinstance(kind, Shape):
@@ -175,7 +181,10 @@ class Decoder:
     def _map(self, node: yaml.Node, item: Shape, path: str, into: dict[str, Fields]) -> None:
         if not isinstance(node, yaml.MappingNode):
             self.fault(
-                path, yamltree.shown(node), f"expected a mapping, each value {item.what}", yamltree.line_of(node)
+                path,
+                yamltree.shown(node),
+                f"expected a mapping, each value {item.what}",
+                yamltree.line_of(node),
             )
             return
         for name, key_node, value in self._pairs(node, path):
@@ -186,7 +195,9 @@ class Decoder:
             place = yamltree.join(path, name)
             if name in into:
                 line = yamltree.line_of(key_node)
-                self.fault(place, yamltree.shown(value), "this key is given twice, here or through a merge key", line)
+                self.fault(
+                    place, yamltree.shown(value), "this key is given twice, here or through a merge key", line
+                )
                 continue
             into[name] = self.decode(value, item, place, name)
 

@@ -27,7 +27,9 @@ MAX_DAYS = 3650
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 _PLACE = (
-    Flag("namespace", Kind.TEXT, NAMESPACE, "Namespace of Fastpath's Service.", "Where it runs", metavar="name"),
+    Flag(
+        "namespace", Kind.TEXT, NAMESPACE, "Namespace of Fastpath's Service.", "Where it runs", metavar="name"
+    ),
     Flag("service", Kind.TEXT, SERVICE, "Name of Fastpath's Service.", "Where it runs", metavar="name"),
 )
 _ALL_GROUPS = ", ".join(apiservices.VERSIONS)
@@ -35,7 +37,13 @@ CERTS: Mapping[str, Flag] = {
     flag.name: flag
     for flag in (
         *_PLACE,
-        Flag("groups", Kind.LIST, DEFAULT_GROUPS, f"API groups that are registered: {_ALL_GROUPS}.", "Where it runs"),
+        Flag(
+            "groups",
+            Kind.LIST,
+            DEFAULT_GROUPS,
+            f"API groups that are registered: {_ALL_GROUPS}.",
+            "Where it runs",
+        ),
         Flag("days", Kind.INT, "365", "How long certificate and authority are good.", "Certificate"),
         Flag(
             "previous",
@@ -141,7 +149,9 @@ def _read(argv: Sequence[str], table: Mapping[str, Flag]) -> dict[str, Any]:
     """Return the value of every flag of `table`."""
     scanned = pflag.scan(argv, table)
     faults = list(scanned.faults)
-    faults += [errors.Fault(yamltree.shown_text(word), "", "expected flags only") for word in scanned.positional]
+    faults += [
+        errors.Fault(yamltree.shown_text(word), "", "expected flags only") for word in scanned.positional
+    ]
     values = {name: pflag.read(flag, flag.default) for name, flag in table.items()}
     given: dict[str, Any] = {}
     for flag, text in scanned.given:
@@ -164,7 +174,11 @@ def _read(argv: Sequence[str], table: Mapping[str, Flag]) -> dict[str, Any]:
 
 
 def _label(name: Any) -> str:
-    return "" if _LABEL.fullmatch(name) else "expected a name of lower-case letters, digits and dashes, at most 63"
+    return (
+        ""
+        if _LABEL.fullmatch(name)
+        else "expected a name of lower-case letters, digits and dashes, at most 63"
+    )
 
 
 def _groups(groups: Any) -> str:

@@ -21,8 +21,12 @@ OWN: Mapping[str, Flag] = {
     flag.name: flag
     for flag in (
         deployflags.PREFLIGHT["kubeconfig"],
-        Flag("namespace", Kind.TEXT, deployflags.NAMESPACE, "Namespace of Fastpath.", _CLUSTER, metavar="name"),
-        Flag("service", Kind.TEXT, deployflags.SERVICE, "Name of Fastpath's Service.", _CLUSTER, metavar="name"),
+        Flag(
+            "namespace", Kind.TEXT, deployflags.NAMESPACE, "Namespace of Fastpath.", _CLUSTER, metavar="name"
+        ),
+        Flag(
+            "service", Kind.TEXT, deployflags.SERVICE, "Name of Fastpath's Service.", _CLUSTER, metavar="name"
+        ),
         Flag(
             "lease-name",
             Kind.TEXT,
@@ -40,7 +44,11 @@ OWN: Mapping[str, Flag] = {
             _CLUSTER,
         ),
         Flag(
-            "json", Kind.BOOL, "false", "Print one JSON document, for one autoscaler an object, else a list.", _OUTPUT
+            "json",
+            Kind.BOOL,
+            "false",
+            "Print one JSON document, for one autoscaler an object, else a list.",
+            _OUTPUT,
         ),
     )
 }

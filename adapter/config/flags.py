@@ -93,9 +93,13 @@ def _check(options: Options, values: dict[str, Any]) -> Iterable[errors.Fault]:
             if expected:
                 yield _fault(flag, _written(flag, value), expected)
     if options.prometheus_auth_incluster and options.prometheus_auth_config:
-        yield errors.Fault("--prometheus-auth-config", "", "expected not to be given with --prometheus-auth-incluster")
+        yield errors.Fault(
+            "--prometheus-auth-config", "", "expected not to be given with --prometheus-auth-incluster"
+        )
     if options.prometheus_token_file and options.prometheus_basic_auth_file:
-        yield errors.Fault("--prometheus-basic-auth-file", "", "expected not to be given with --prometheus-token-file")
+        yield errors.Fault(
+            "--prometheus-basic-auth-file", "", "expected not to be given with --prometheus-token-file"
+        )
     if bool(options.tls_cert_file) != bool(options.tls_private_key_file):
         missing = "--tls-private-key-file" if options.tls_cert_file else "--tls-cert-file"
         yield errors.Fault(missing, "", "missing: certificate and key are given together")
@@ -108,11 +112,12 @@ def _check(options: Options, values: dict[str, Any]) -> Iterable[errors.Fault]:
         and not _suites(suites)
         and not ciphers.openssl_cipher_list(suites)
     ):
-        expected = (
-            "expected a suite for TLS 1.2 that is still built; for TLS 1.3 alone give --tls-min-version=VersionTLS13"
-        )
+        expected = "expected a suite for TLS 1.2 that is still built; for TLS 1.3 alone give --tls-min-version=VersionTLS13"
         yield _fault(TABLE["tls-cipher-suites"], ",".join(suites), expected)
-    if "prometheus_attempt_timeout" in values and options.prometheus_attempt_timeout > options.prometheus_timeout > 0:
+    if (
+        "prometheus_attempt_timeout" in values
+        and options.prometheus_attempt_timeout > options.prometheus_timeout > 0
+    ):
         total = durations.format_go_duration(options.prometheus_timeout)
         flag = TABLE["prometheus-attempt-timeout"]
         text = _written(flag, options.prometheus_attempt_timeout)
@@ -136,7 +141,12 @@ def _url(url: Any) -> str:
     try:
         parts = urlsplit(url)
         # urlsplit drops line breaks in silence, so look at what was written
-        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and url.isprintable()
+        good = (
+            parts.scheme in ("http", "https")
+            and bool(parts.hostname)
+            and parts.port != 0
+            and url.isprintable()
+        )
         good = good and " " not in url and not _BROKEN_ESCAPE.search(url)
     except ValueError:
         good = False
@@ -181,7 +191,9 @@ def _suites(names: Any) -> str:
 
 
 def _min_version(version: Any) -> str:
-    return "" if version in ("", *ciphers.MIN_VERSIONS) else f"expected one of {', '.join(ciphers.MIN_VERSIONS)}"
+    return (
+        "" if version in ("", *ciphers.MIN_VERSIONS) else f"expected one of {', '.join(ciphers.MIN_VERSIONS)}"
+    )
 
 
 def _above_zero(seconds: Any) -> str:
@@ -271,9 +283,13 @@ def _notices(given: Iterable[Given], options: Options) -> tuple[str, ...]:
     if options.prometheus_ca_file and (options.prometheus_auth_incluster or options.prometheus_auth_config):
         notices.append("--prometheus-ca-file wins: the credentials of the prometheus-auth flags are not used")
     if options.prometheus_verb == "GET" and urlsplit(options.prometheus_url).query:
-        notices.append("the query text of --prometheus-url is not sent with GET: use --prometheus-query-param")
+        notices.append(
+            "the query text of --prometheus-url is not sent with GET: use --prometheus-query-param"
+        )
     if options.metrics_ttl > options.metrics_max_answer_age:
-        notices.append("--metrics-ttl is above --metrics-max-answer-age: answers are used again up to the latter")
+        notices.append(
+            "--metrics-ttl is above --metrics-max-answer-age: answers are used again up to the latter"
+        )
     return tuple(notices)
 
 

@@ -241,7 +241,14 @@ def _used() -> Iterator[Flag]:
         SERVING,
         "bind_address",
     )
-    yield Flag("secure-port", Kind.PORT, "443", "Port to serve HTTPS on; 0 takes any free one.", SERVING, "secure_port")
+    yield Flag(
+        "secure-port",
+        Kind.PORT,
+        "443",
+        "Port to serve HTTPS on; 0 takes any free one.",
+        SERVING,
+        "secure_port",
+    )
     yield Flag(
         "serve-groups",
         Kind.LIST,
@@ -367,7 +374,12 @@ def _without_effect() -> Iterator[Flag]:
     yield from _rows(
         NO_EFFECT,
         Effect.NONE,
-        ("client-qps", Kind.FLOAT, "5", "API server client: requests per second; there is no such throttle here."),
+        (
+            "client-qps",
+            Kind.FLOAT,
+            "5",
+            "API server client: requests per second; there is no such throttle here.",
+        ),
         ("client-burst", Kind.INT, "10", "API server client: burst; there is no such throttle here."),
         (
             "discovery-interval",
@@ -438,6 +450,7 @@ def _rows(group: str, effect: Effect, *rows: tuple[str, Kind, str, str]) -> Iter
 
 
 TABLE: Mapping[str, Flag] = {
-    flag.name: flag for flag in (*_used(), *scaler_flags(), *leader_flags(), *security_flags(), *_without_effect())
+    flag.name: flag
+    for flag in (*_used(), *scaler_flags(), *leader_flags(), *security_flags(), *_without_effect())
 }
 """Every flag by its name, in the order of the help text."""

@@ -49,7 +49,13 @@ def leader_flags() -> Iterator[Flag]:
             "Time between two attempts to take or renew the lease; 1.2 of it are below the renew deadline.",
             "",
         ),
-        ("leader-elect-resource-lock", Kind.TEXT, "leases", "What is locked: leases and nothing else.", "kind"),
+        (
+            "leader-elect-resource-lock",
+            Kind.TEXT,
+            "leases",
+            "What is locked: leases and nothing else.",
+            "kind",
+        ),
         (
             "leader-elect-resource-name",
             Kind.TEXT,
@@ -92,12 +98,12 @@ def check_times(options: Options) -> errors.Fault | None:
     if check_lease_duration(lease) or retry <= 0:
         return None
     if lease <= deadline:
-        expected = f"expected more than --leader-elect-renew-deadline, which is {format_go_duration(deadline)}"
+        expected = (
+            f"expected more than --leader-elect-renew-deadline, which is {format_go_duration(deadline)}"
+        )
         return _fault("--leader-elect-lease-duration", lease, expected)
     if deadline <= _JITTER * retry:
-        expected = (
-            f"expected more than {_JITTER} times --leader-elect-retry-period, which is {format_go_duration(retry)}"
-        )
+        expected = f"expected more than {_JITTER} times --leader-elect-retry-period, which is {format_go_duration(retry)}"
         return _fault("--leader-elect-renew-deadline", deadline, expected)
     return None
 

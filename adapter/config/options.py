@@ -277,5 +277,7 @@ def check_max_age(options: Options, config: RulesConfig) -> errors.Fault | None:
         return None
     interval = durations.format_go_duration(options.metrics_relist_interval)
     written = durations.format_go_duration(options.metrics_max_age)
-    expected = f"expected at least --metrics-relist-interval, which is {interval}, or metrics vanish in between"
+    expected = (
+        f"expected at least --metrics-relist-interval, which is {interval}, or metrics vanish in between"
+    )
     return errors.Fault("--metrics-max-age", written, expected)

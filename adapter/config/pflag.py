@@ -115,7 +115,11 @@ def _scan_long(argument: str, rest: list[str], table: Mapping[str, Flag], scanne
 
 
 def _scan_short(
-    argument: str, rest: list[str], shorthands: Mapping[str, Flag], table: Mapping[str, Flag], scanned: Scanned
+    argument: str,
+    rest: list[str],
+    shorthands: Mapping[str, Flag],
+    table: Mapping[str, Flag],
+    scanned: Scanned,
 ) -> None:
     letters = argument[1:]
     while letters:
@@ -141,7 +145,9 @@ def _take(flag: Flag, place: str, text: str | None, rest: list[str], scanned: Sc
         text = "true"
     if text is None:
         if not rest:
-            scanned.faults.append(errors.Fault(place, "", f"expected a value after it: {expectation(flag.kind)}"))
+            scanned.faults.append(
+                errors.Fault(place, "", f"expected a value after it: {expectation(flag.kind)}")
+            )
             return
         text = rest.pop()
     scanned.given.append(Given(flag, text))
@@ -274,7 +280,9 @@ _READERS: Mapping[Kind, _Reader] = {
     Kind.LIST: _Reader(_read_list, "a comma-separated list"),
     Kind.ARRAY: _Reader(_read_array, "text"),
     Kind.PAIRS: _Reader(_read_pairs, "name=value on one line"),
-    Kind.CERTIFICATES: _Reader(_read_certificates, "certificate file, comma, key file, and optionally :name,name"),
+    Kind.CERTIFICATES: _Reader(
+        _read_certificates, "certificate file, comma, key file, and optionally :name,name"
+    ),
 }
 
 REPEATABLE = frozenset({Kind.LIST, Kind.ARRAY, Kind.PAIRS, Kind.CERTIFICATES})

@@ -147,13 +147,17 @@ _Default = TypeVar("_Default", bound=enum.Enum | None)
 
 _CONVERT = "`fastpath check --print-config` converts them"
 _CHART = f"a key of the Helm chart's values, not of the configuration file: {_CONVERT}"
-_MANIFEST = "this is a Kubernetes manifest: give the content of its data key or of spec.values, not the manifest"
+_MANIFEST = (
+    "this is a Kubernetes manifest: give the content of its data key or of spec.values, not the manifest"
+)
 
 
 def _override_instead(label: str, text: str) -> str:
     if label in {"namespaced", "template"}:
         return f"{label} belongs in resources, beside overrides: check the indentation"
-    return f"expected a mapping of group and resource, such as {{resource: {yamltree.one_line(text) or 'pod'}}}"
+    return (
+        f"expected a mapping of group and resource, such as {{resource: {yamltree.one_line(text) or 'pod'}}}"
+    )
 
 
 _FILTER = Shape(
@@ -189,7 +193,12 @@ _RULE = Shape(
 )
 _RESOURCE_RULE = Shape(
     "a resource rule",
-    {"containerQuery": Leaf.TEXT, "nodeQuery": Leaf.TEXT, "resources": _RESOURCES, "containerLabel": Leaf.TEXT},
+    {
+        "containerQuery": Leaf.TEXT,
+        "nodeQuery": Leaf.TEXT,
+        "resources": _RESOURCES,
+        "containerLabel": Leaf.TEXT,
+    },
 )
 _RESOURCE_RULES = Shape(
     "resourceRules",
@@ -212,7 +221,9 @@ VOCABULARY: Mapping[str, str] = {
     **dict.fromkeys(_FILTER.fields, "in an entry of seriesFilters"),
     **dict.fromkeys(_RESOURCES.fields, "in resources"),
     **dict.fromkeys(_NAME.fields, "in name"),
-    **dict.fromkeys(("containerQuery", "nodeQuery", "containerLabel"), "in resourceRules.cpu or resourceRules.memory"),
+    **dict.fromkeys(
+        ("containerQuery", "nodeQuery", "containerLabel"), "in resourceRules.cpu or resourceRules.memory"
+    ),
     **dict.fromkeys(_RESOURCE_RULES.fields, "in resourceRules"),
     "onWarnings": "in a rule, beside seriesQuery, or in resourceRules",
     **dict.fromkeys(_FILE.fields, "at the top of the file"),
@@ -264,9 +275,7 @@ def _entries(decoder: Decoder, node: yaml.Node | None, path: str) -> list[tuple[
         return [(yamltree.join(path, index), entry) for index, entry in enumerate(node.value)]
     expected = "expected a list of rules"
     if isinstance(node, yaml.MappingNode):
-        expected = (
-            f"expected a list of rules; a mapping of default, custom, external is the Helm chart's values: {_CONVERT}"
-        )
+        expected = f"expected a list of rules; a mapping of default, custom, external is the Helm chart's values: {_CONVERT}"
     decoder.fault(path, yamltree.shown(node), expected, yamltree.line_of(node))
     return []
 
@@ -341,7 +350,9 @@ def _resources(fields: Fields, decoder: Decoder) -> ResourcesConfig:
         override = OverrideConfig(label, entry.text("group"), entry.text("resource"))
         if not entry.broken and not override.resource:
             place = yamltree.join(entry.path, "resource")
-            decoder.fault(place, "", "missing: expected the resource that the label names, such as pod", entry.line)
+            decoder.fault(
+                place, "", "missing: expected the resource that the label names, such as pod", entry.line
+            )
         overrides.append(override)
     return ResourcesConfig(fields.text("template"), tuple(overrides), fields.text("namespaced") != "false")
 
@@ -401,7 +412,9 @@ def _duration(fields: Fields, key: str, decoder: Decoder) -> float | None:
     if least <= seconds <= greatest:
         return seconds
     low, high = durations.format_go_duration(least), durations.format_go_duration(greatest)
-    _refuse(fields, key, written, f"expected a Go duration such as 1s or 1m30s, from {low} to {high}", decoder)
+    _refuse(
+        fields, key, written, f"expected a Go duration such as 1s or 1m30s, from {low} to {high}", decoder
+    )
     return None
 
 
@@ -421,7 +434,9 @@ def merge(configs: Sequence[RulesConfig]) -> tuple[RulesConfig, tuple[errors.Fau
         if resource_rules is None:
             resource_rules = found
             continue
-        expected = f"given already in {resource_rules.source}:{resource_rules.line}: expected in one file only"
+        expected = (
+            f"given already in {resource_rules.source}:{resource_rules.line}: expected in one file only"
+        )
         faults.append(errors.Fault(found.path, "", expected, found.source, found.line))
     joined = RulesConfig(
         tuple(rule for config in configs for rule in config.rules),

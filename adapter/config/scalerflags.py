@@ -132,9 +132,7 @@ def check_bind_address(text: str) -> str:
     try:
         split_bind_address(text)
     except ValueError:
-        return (
-            "expected a port with or without an IP address before it, such as :8081 or 10.0.0.1:8081, or 0 for nowhere"
-        )
+        return "expected a port with or without an IP address before it, such as :8081 or 10.0.0.1:8081, or 0 for nowhere"
     return ""
 
 

@@ -147,7 +147,9 @@ def read(fields: Fields, decoder: Decoder) -> ScrapeConfig | None:
         if window < 2 * interval:
             _refuse(fields, "window", decoder, "expected at least two intervals: a rate needs two scrapes")
         if timeout > interval:
-            _refuse(fields, "timeout", decoder, "expected at most the interval: a pod is asked once at a time")
+            _refuse(
+                fields, "timeout", decoder, "expected at most the interval: a pod is asked once at a time"
+            )
     access = Access(
         _port(fields, decoder),
         _path(fields, decoder),
@@ -170,14 +172,21 @@ def _port(fields: Fields, decoder: Decoder) -> str:
     # the API server's rule for names of ports: at most 15 of a-z, 0-9 and inner dashes
     good = 0 < int(text[:6]) < 65536 if number else _is_name(text) and len(text) <= 15
     if not good:
-        _refuse(fields, "port", decoder, "expected a port number, or the name of a container port such as metrics")
+        _refuse(
+            fields, "port", decoder, "expected a port number, or the name of a container port such as metrics"
+        )
     return text
 
 
 def _path(fields: Fields, decoder: Decoder) -> str:
     text = fields.text("path") or "/metrics"
     if not text.startswith("/") or not text.isascii() or not text.isprintable() or " " in text or "#" in text:
-        _refuse(fields, "path", decoder, "expected the path of a URL such as /metrics, with its query if it has one")
+        _refuse(
+            fields,
+            "path",
+            decoder,
+            "expected the path of a URL such as /metrics, with its query if it has one",
+        )
     return text
 
 
@@ -199,7 +208,10 @@ def _credentials(fields: Fields, decoder: Decoder) -> Credentials | None:
         _refuse(inner, "tokenFile", decoder, "expected the absolute path of a file that holds a token")
     elif is_own_identity(path):
         _refuse(
-            inner, "tokenFile", decoder, "our own service account token is never sent to pods: expected another file"
+            inner,
+            "tokenFile",
+            decoder,
+            "our own service account token is never sent to pods: expected another file",
         )
     namespaces = _namespaces(inner, decoder)
     return Credentials(path, namespaces)
@@ -223,7 +235,9 @@ def _namespaces(fields: Fields, decoder: Decoder) -> frozenset[str]:
     names = [yamltree.text_of(entry) for entry in entries if isinstance(entry, yaml.ScalarNode)]
     found = frozenset(name for name in names if name is not None and _is_name(name))
     if not found or len(found) != len(entries):
-        decoder.fault(place, yamltree.shown(node), f"{expected}, each once and by its name", yamltree.line_of(node))
+        decoder.fault(
+            place, yamltree.shown(node), f"{expected}, each once and by its name", yamltree.line_of(node)
+        )
     return found
 
 
@@ -240,7 +254,9 @@ def _tls(fields: Fields, decoder: Decoder) -> EndpointTLS | None:
     skip = inner.text("insecureSkipVerify") == "true"
     name = inner.text("serverName")
     if name and not _is_host(name):
-        _refuse(inner, "serverName", decoder, "expected the name in the pods' certificates such as web.shop.svc")
+        _refuse(
+            inner, "serverName", decoder, "expected the name in the pods' certificates such as web.shop.svc"
+        )
     return EndpointTLS(inner.text("caFile"), name, not skip)
 
 
@@ -249,7 +265,9 @@ def _is_host(text: str) -> bool:
     try:
         ipaddress.ip_address(text)
     except ValueError:
-        return len(text) <= 253 and all(_is_name(label.replace("_", "-")) for label in text.lower().split("."))
+        return len(text) <= 253 and all(
+            _is_name(label.replace("_", "-")) for label in text.lower().split(".")
+        )
     return True
 
 

@@ -47,7 +47,9 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar(yamltree.TEXT, text, style='"' if _NOT_TEXT_IN_GO.fullmatch(text) else None)
+    return dumper.represent_scalar(
+        yamltree.TEXT, text, style='"' if _NOT_TEXT_IN_GO.fullmatch(text) else None
+    )
 
 
 _Dumper.add_representer(str, _represent_text)
@@ -69,7 +71,9 @@ def edit(part: str, lines: int, document: YAMLDocument, operations: Sequence[Ope
     text = _Text(part, lines, document.root)
     wanted = jsonpatch.apply(document.value, operations)
     try:
-        edited = _spliced(part, [splice for each in operations if each.op != TEST for splice in text.place(each)])
+        edited = _spliced(
+            part, [splice for each in operations if each.op != TEST for splice in text.place(each)]
+        )
     except LookupError:
         return Edited(text.written(wanted), anew=True)
     again = yamldocuments.read_part(0, edited, "")
@@ -97,7 +101,9 @@ class _Text:
         self._lines = lines
         self._root = root
         self._break = "\r\n" if "\r\n" in text else "\n"
-        self._json = isinstance(root, yaml.MappingNode) and bool(root.flow_style) and root.value[0][0].style == '"'
+        self._json = (
+            isinstance(root, yaml.MappingNode) and bool(root.flow_style) and root.value[0][0].style == '"'
+        )
         """Whether what is written in flow style is JSON."""
 
     def place(self, operation: Operation) -> Iterator[_Splice]:
@@ -157,7 +163,9 @@ class _Text:
         if not isinstance(node, yaml.CollectionNode) or node.flow_style:
             return end
         last = node.value[-1]
-        return self._end(self._below(node, last[0].value if isinstance(last, tuple) else str(len(node.value) - 1))[1])
+        return self._end(
+            self._below(node, last[0].value if isinstance(last, tuple) else str(len(node.value) - 1))[1]
+        )
 
     def _line_end(self, index: int) -> int:
         """Return the end of the line, before what breaks it."""
@@ -242,7 +250,9 @@ class _Text:
         written = json.dumps(text, ensure_ascii=False) if node.style == '"' else self._flow([text])
         return _Splice(start, end, written if end > start else f" {written}")
 
-    def _filled(self, mapping: yaml.MappingNode, key: yaml.Node, node: yaml.Node, value: object) -> Iterator[_Splice]:
+    def _filled(
+        self, mapping: yaml.MappingNode, key: yaml.Node, node: yaml.Node, value: object
+    ) -> Iterator[_Splice]:
         """Yield what puts a mapping or a list in place of nothing: null, or what is empty."""
         start, end = self._start(node), self._end(node)
         if mapping.flow_style:

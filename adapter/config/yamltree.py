@@ -129,7 +129,9 @@ def compose(text: str, source: str) -> yaml.Node | None:
             _check(root, source)
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
-        raise _unreadable(source, line, f"not YAML: the character U+{error.character:04X} is not allowed") from error
+        raise _unreadable(
+            source, line, f"not YAML: the character U+{error.character:04X} is not allowed"
+        ) from error
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else 0
@@ -172,7 +174,9 @@ def _check(root: yaml.Node, source: str) -> None:
         if id(node) in open_nodes:
             raise _unreadable(source, line_of(node), "an anchor contains an alias of itself")
         if isinstance(node, yaml.ScalarNode) and any("\ud800" <= sign <= "\udfff" for sign in node.value):
-            raise _unreadable(source, line_of(node), "not YAML: an escape sequence names no Unicode character")
+            raise _unreadable(
+                source, line_of(node), "not YAML: an escape sequence names no Unicode character"
+            )
         open_nodes.add(id(node))
         size, depth = 1, 0
         for child in children(node):
@@ -226,7 +230,9 @@ def text_of(node: yaml.ScalarNode) -> str | None:
 
 def boolean_of(node: yaml.Node) -> bool | None:
     """Return an unquoted boolean in any of YAML 1.1's spellings, `y` and `n` included; None for anything else."""
-    if not isinstance(node, yaml.ScalarNode) or not (node.tag == BOOL or (node.style is None and node.value in "yYnN")):
+    if not isinstance(node, yaml.ScalarNode) or not (
+        node.tag == BOOL or (node.style is None and node.value in "yYnN")
+    ):
         return None
     if node.value in _TRUE:
         return True
@@ -244,7 +250,9 @@ def join(path: str, key: Hashable) -> str:
 
 def shown_text(text: str) -> str:
     """Return text as it stands in a message: quoted, on one line, at most some sixty characters, nothing invisible."""
-    return _visible(json.dumps(text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "...", ensure_ascii=False))
+    return _visible(
+        json.dumps(text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "...", ensure_ascii=False)
+    )
 
 
 def one_line(text: str) -> str:

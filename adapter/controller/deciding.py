@@ -43,7 +43,9 @@ class Attempt(NamedTuple):
 class Decider:
     """Decides autoscalers, each by itself."""
 
-    def __init__(self, hands: Hands, floors: FloorKeeper, teller: Teller, clock: Clock, timeline: Timeline) -> None:
+    def __init__(
+        self, hands: Hands, floors: FloorKeeper, teller: Teller, clock: Clock, timeline: Timeline
+    ) -> None:
         self._hands = hands
         self._floors = floors
         self._teller = teller

@@ -26,7 +26,9 @@ _MESSAGE = "questions wait for --prometheus-max-queries-per-second; late values 
 class Delays:
     """Collects delays as they are noted, and reports them each time `report` is called."""
 
-    def __init__(self, monitoring: Monitoring, faults: FaultLog, delayed: Callable[[Iterable[Hashable]], None]) -> None:
+    def __init__(
+        self, monitoring: Monitoring, faults: FaultLog, delayed: Callable[[Iterable[Hashable]], None]
+    ) -> None:
         """`delayed` gets the owners of questions that are delayed, each at most once in `REPORT_AGAIN` seconds."""
         self._stretch = monitoring.scaler_question_stretch
         self._stretch.set(1.0)

@@ -159,7 +159,9 @@ class Feeds:
         if feed.queued is not None and feed.flight is None:
             self._turns.add(namespace_of(listener), listener, feed)
         elif feed.asked is not None and feed.asked + feed.period < feed.due:
-            feed.due = max(now, feed.asked + feed.period)  # the new listener does not wait for as long as the others
+            feed.due = max(
+                now, feed.asked + feed.period
+            )  # the new listener does not wait for as long as the others
             self._plan(feed)
         return feed
 

@@ -44,7 +44,9 @@ class FloorKeeper:
         if self._floors is None:
             return None, "no floors are published here"
         spans = [each.span for each in seen.inputs]
-        raised = boosting.begin(work.memory.boost, seen.observation.replicas, made.replicas, work.boost, spans, now)
+        raised = boosting.begin(
+            work.memory.boost, seen.observation.replicas, made.replicas, work.boost, spans, now
+        )
         assert raised.floor is not None
         longest = work.prepared.up.longest_period if work.prepared.up else 0
         added = histories.growth(work.memory.history, now - longest)
@@ -88,7 +90,9 @@ class FloorKeeper:
     def show(self, work: Work) -> None:
         """Have everybody read what has become of a floor."""
         meta, published = work.object.metadata, work.published
-        entry = boosting.entry_of(work.memory.boost, meta.namespace, meta.name, meta.uid, meta.resource_version)
+        entry = boosting.entry_of(
+            work.memory.boost, meta.namespace, meta.name, meta.uid, meta.resource_version
+        )
         if self._floors is None or (entry is None and published is None):
             return
         if (

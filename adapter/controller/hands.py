@@ -50,7 +50,10 @@ class ClusterHands(_ScaleHands):
         self._events = events
 
     def status(
-        self, autoscaler: FastPathAutoscaler, status: HorizontalPodAutoscalerStatus, changes: tuple[PastChange, ...]
+        self,
+        autoscaler: FastPathAutoscaler,
+        status: HorizontalPodAutoscalerStatus,
+        changes: tuple[PastChange, ...],
     ) -> None:
         """Have a status written, with the changes that policies still count; that of a native autoscaler is not ours to write."""
         if autoscaler.kind != KIND:
@@ -58,7 +61,9 @@ class ClusterHands(_ScaleHands):
         meta = autoscaler.metadata
         path = f"/apis/{GROUP}/{_VERSION}/namespaces/{meta.namespace}/{PLURAL}/{meta.name}/status"
         document = functools.partial(_render_status, autoscaler, status, changes)
-        update = StatusUpdate(meta.namespace, meta.name, meta.uid, path, meta.resource_version, status, document)
+        update = StatusUpdate(
+            meta.namespace, meta.name, meta.uid, path, meta.resource_version, status, document
+        )
         seen = autoscaler.status
         self._statuses.submit(update, None if seen is None else fastpathautoscaler.plain_status(seen))
 
@@ -66,7 +71,12 @@ class ClusterHands(_ScaleHands):
         """Have an event written."""
         meta = autoscaler.metadata
         regarding = Regarding(
-            autoscaler.api_version, autoscaler.kind, meta.namespace, meta.name, meta.uid, meta.resource_version
+            autoscaler.api_version,
+            autoscaler.kind,
+            meta.namespace,
+            meta.name,
+            meta.uid,
+            meta.resource_version,
         )
         self._events.record(regarding, event.type, event.reason, event.message)
 
@@ -88,7 +98,10 @@ class FileHands(_ScaleHands):
     """Writes Scales alone: autoscalers in files have no status, and their events go to the log."""
 
     def status(
-        self, autoscaler: FastPathAutoscaler, status: HorizontalPodAutoscalerStatus, changes: tuple[PastChange, ...]
+        self,
+        autoscaler: FastPathAutoscaler,
+        status: HorizontalPodAutoscalerStatus,
+        changes: tuple[PastChange, ...],
     ) -> None:
         """Write nothing: a file has no status."""
 
@@ -98,7 +111,8 @@ class FileHands(_ScaleHands):
             meta = autoscaler.metadata
             name = f"{meta.namespace}/{meta.name}"
             _log.info(
-                "event", extra=facts(autoscaler=name, type=event.type, reason=event.reason, message=event.message)
+                "event",
+                extra=facts(autoscaler=name, type=event.type, reason=event.reason, message=event.message),
             )
 
     def forget(self, autoscaler: FastPathAutoscaler) -> None:
@@ -106,5 +120,12 @@ class FileHands(_ScaleHands):
 
 
 _SAID = frozenset(
-    {"SuccessfulRescale", "FailedRescale", "ForeignWriter", "ForeignAutoscaler", "FallbackStarted", "FallbackEnded"}
+    {
+        "SuccessfulRescale",
+        "FailedRescale",
+        "ForeignWriter",
+        "ForeignAutoscaler",
+        "FallbackStarted",
+        "FallbackEnded",
+    }
 )

@@ -132,7 +132,9 @@ def show(entry: Entry) -> dict[str, Any]:
         "pods": entry.pods,
         "inputs": [show_input(each, entry.at) for each in entry.inputs],
         "trace": [step.words() for step in entry.steps],
-        "events": [{"type": each.type, "reason": each.reason, "message": each.message} for each in entry.events],
+        "events": [
+            {"type": each.type, "reason": each.reason, "message": each.message} for each in entry.events
+        ],
     }
     if entry.change is not None:
         by, count = entry.change.by, entry.change.replicas

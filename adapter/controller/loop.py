@@ -248,7 +248,9 @@ class Controller:
     def _note_defect(self, work: Work) -> None:
         self._monitoring.scaler_defects.inc()
         work.failures += 1
-        _log.exception("unexpected error while an autoscaler was decided", extra=facts(autoscaler=str(work.key)))
+        _log.exception(
+            "unexpected error while an autoscaler was decided", extra=facts(autoscaler=str(work.key))
+        )
 
     def _schedule_next(self, work: Work, now: float) -> None:
         if not work.busy and not work.closed:
@@ -262,7 +264,9 @@ class Controller:
 
     def _follow_clock(self) -> None:
         if by := self._timeline.jump():
-            _log.warning("the clock was set; ages stay what they are", extra=facts(seconds=round(by / SECOND, 3)))
+            _log.warning(
+                "the clock was set; ages stay what they are", extra=facts(seconds=round(by / SECOND, 3))
+            )
             for work in self._works.values():
                 work.set_clock(by)
 

@@ -48,7 +48,9 @@ class Natives:
             except NotLeadingError:
                 await asyncio.sleep(next(pauses))  # the fence opens again, or the term ends
             except KubernetesError as error:
-                self._faults.met("floors", "the floors of HorizontalPodAutoscalers cannot be read", str(error))
+                self._faults.met(
+                    "floors", "the floors of HorizontalPodAutoscalers cannot be read", str(error)
+                )
                 await asyncio.sleep(next(pauses))
             else:
                 break
@@ -104,7 +106,9 @@ class Natives:
         autoscaler = asked.boosted.autoscaler
         controller = self._roster.note(autoscaler)
         if controller is not None and self._adopted:
-            published = self._published.pop(autoscaler.metadata.uid, None)  # once: what it becomes is the controller's
+            published = self._published.pop(
+                autoscaler.metadata.uid, None
+            )  # once: what it becomes is the controller's
             controller.put(autoscaler, self._boost_of(asked), published)
 
     def _boost_of(self, asked: AskingHPA) -> Boost:

@@ -95,7 +95,9 @@ class InCluster(Origin):
         found = self._objects.find(namespace, name)
         subject = f"{namespace}/{name}"
         if found is not None and found.faults:
-            self._faults.met("autoscaler", "an autoscaler cannot be read", str(found.faults[0]), subject=subject)
+            self._faults.met(
+                "autoscaler", "an autoscaler cannot be read", str(found.faults[0]), subject=subject
+            )
             return
         self._faults.ended("autoscaler", subject=subject)
         if found is None or found.autoscaler is None:

@@ -148,13 +148,17 @@ def age(answer: Answer, interval: int | None, now: int) -> Aged:
     return Aged(values, min(kept) if kept else None, overdue)
 
 
-def of_pods(answer: Answer, interval: int | None, now: int, late: str, source: str) -> PodsReading | Unavailable:
+def of_pods(
+    answer: Answer, interval: int | None, now: int, late: str, source: str
+) -> PodsReading | Unavailable:
     """Return the reading of a metric of pods; `late` says why the answer as a whole is late, `source` which API would have it."""
     found = age(answer, interval, now)
     if not found.values:
         return _nothing(answer, source)
     samples = {name: (answer.times[name], answer.window) for name in found.values if name in answer.times}
-    return PodsReading(found.values, samples if answer.window else {}, late or answer.overdue or found.overdue)
+    return PodsReading(
+        found.values, samples if answer.window else {}, late or answer.overdue or found.overdue
+    )
 
 
 def of_object(

@@ -29,7 +29,11 @@ class Key(NamedTuple):
     def of(cls, autoscaler: FastPathAutoscaler) -> "Key":
         """Return the key of an autoscaler: that of a HorizontalPodAutoscaler is no name of any other."""
         meta = autoscaler.metadata
-        return cls.native(meta.namespace, meta.name) if autoscaler.kind == HPA_KIND else cls(meta.namespace, meta.name)
+        return (
+            cls.native(meta.namespace, meta.name)
+            if autoscaler.kind == HPA_KIND
+            else cls(meta.namespace, meta.name)
+        )
 
     @property
     def is_native(self) -> bool:
@@ -62,7 +66,9 @@ class Followed(Protocol):
 class Targets(Protocol):
     """The scales of targets, from caches; met by `clients.targets.Targets`."""
 
-    def follow(self, namespace: str, reference: CrossVersionObjectReference, changed: Callable[[], None]) -> Followed:
+    def follow(
+        self, namespace: str, reference: CrossVersionObjectReference, changed: Callable[[], None]
+    ) -> Followed:
         """Keep a target at hand; `changed` is called when its counts or its selector may be others than before."""
         ...
 
@@ -87,7 +93,10 @@ class Hands(Protocol):
         ...
 
     def status(
-        self, autoscaler: FastPathAutoscaler, status: HorizontalPodAutoscalerStatus, changes: tuple[PastChange, ...]
+        self,
+        autoscaler: FastPathAutoscaler,
+        status: HorizontalPodAutoscalerStatus,
+        changes: tuple[PastChange, ...],
     ) -> None:
         """Have a status written, with the changes that policies still count. Returns at once."""
         ...

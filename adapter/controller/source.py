@@ -104,7 +104,9 @@ class _Fed:
         answer, late, error = self.feed.state(view.monotonic)
         if answer is None:
             reason = NOT_YET if self.feed.asked is None and not error else "NotAnswered"
-            return Unavailable(reason, f"unable to fetch metrics from {self.api} metrics API: {error or _NOT_YET}")
+            return Unavailable(
+                reason, f"unable to fetch metrics from {self.api} metrics API: {error or _NOT_YET}"
+            )
         if late:
             # a late answer is not used to shrink; that no other was asked for is no reason to take its samples for too old
             view = view._replace(now=view.now - round(self.feed.overdue(view.monotonic) * SECOND))
@@ -235,7 +237,9 @@ class ScrapedPods:
         times = [time for _, time, _ in look.values.values()]
         self.sampled = readings.nanoseconds(min(times)) if times else None
         if missing := [
-            pod.name for pod in view.pods if pod.name not in look.values and pod.phase == "Running" and not pod.deleting
+            pod.name
+            for pod in view.pods
+            if pod.name not in look.values and pod.phase == "Running" and not pod.deleting
         ]:
             found, late = self._fill(missing, look.absent, view)
             values |= found
@@ -255,7 +259,9 @@ class ScrapedPods:
             return Unavailable("NoMetrics", f"no metrics returned from custom metrics API{why}")
         return PodsReading(values, {}, overdue)
 
-    def _read_values(self, entry: CustomEntry, look: ScrapedAnswer) -> tuple[dict[str, int], str] | Unavailable:
+    def _read_values(
+        self, entry: CustomEntry, look: ScrapedAnswer
+    ) -> tuple[dict[str, int], str] | Unavailable:
         """Return the scraped values in thousandths by pod, and why one may be out of date, "" where none is."""
         values: dict[str, int] = {}
         overdue = ""
@@ -278,7 +284,9 @@ class ScrapedPods:
         reason = self.scraped.reason_of(entry, self.site.namespace, name)
         return f": {reason}" if reason else ""
 
-    def _fill(self, missing: Sequence[str], absent: Mapping[str, float], view: View) -> tuple[dict[str, int], str]:
+    def _fill(
+        self, missing: Sequence[str], absent: Mapping[str, float], view: View
+    ) -> tuple[dict[str, int], str]:
         """Return what Prometheus has for pods without a scraped value, where that was sampled later than they were last scraped.
 
         Beside it stands why that itself may be out of date, "" where it is not.
@@ -291,7 +299,8 @@ class ScrapedPods:
         found = {
             name: reading.values[name]
             for name in missing
-            if name in reading.values and (name not in absent or answer.times.get(name, 0) > absent[name] * SECOND)
+            if name in reading.values
+            and (name not in absent or answer.times.get(name, 0) > absent[name] * SECOND)
         }
         return found, reading.overdue if found else ""
 

@@ -12,7 +12,16 @@ from adapter.controller import readings
 from adapter.controller.feed import QUERIES, Asked, Feed
 from adapter.controller.feeds import Feeds
 from adapter.controller.readings import Answer
-from adapter.controller.source import FedObject, FedPods, FedSeries, FedUsage, Nothing, ScrapedPods, Site, Source
+from adapter.controller.source import (
+    FedObject,
+    FedPods,
+    FedSeries,
+    FedUsage,
+    Nothing,
+    ScrapedPods,
+    Site,
+    Source,
+)
 from adapter.errors import InternalError, KubernetesError
 from adapter.model import apiselectors
 from adapter.model.autoscaling import CrossVersionObjectReference, MetricSpec
@@ -86,11 +95,15 @@ class Sources:
                 return self._open_pods(metric.pods.metric.name, narrowed, site)
             if metric.object is not None and metric.type == "Object":
                 narrowed = apiselectors.compile_selector(metric.object.metric.selector)
-                feed = self._object_feed(metric.object.metric.name, metric.object.described_object, narrowed, site)
+                feed = self._object_feed(
+                    metric.object.metric.name, metric.object.described_object, narrowed, site
+                )
                 return FedObject(feed, self._feeds, site.owner)
             assert metric.external is not None
             narrowed = apiselectors.compile_selector(metric.external.metric.selector)
-            return FedSeries(self._external_feed(metric.external.metric.name, narrowed, site), self._feeds, site.owner)
+            return FedSeries(
+                self._external_feed(metric.external.metric.name, narrowed, site), self._feeds, site.owner
+            )
         except ValueError as error:
             return Nothing(Unavailable("InvalidSelector", str(error)))
 
@@ -148,14 +161,18 @@ class Sources:
             if resource.kind == kind and resource.group == group:
                 return str(resource.group_resource)
         shown = f"{kind}.{group}" if group else kind
-        raise KubernetesError(404, "NotFound", f'unable to map kind {shown} to resource: no matches for kind "{kind}"')
+        raise KubernetesError(
+            404, "NotFound", f'unable to map kind {shown} to resource: no matches for kind "{kind}"'
+        )
 
     def _external_feed(self, metric: str, narrowed: LabelSelector, site: Site) -> Feed:
         namespace = site.namespace
 
         async def ask(ttl: float) -> Asked:
             if await self._provider.knows_external(metric):
-                samples = await self._provider.sample_series(ExternalQuestion(namespace, metric, narrowed), ttl)
+                samples = await self._provider.sample_series(
+                    ExternalQuestion(namespace, metric, narrowed), ttl
+                )
                 times = {} if samples.time is None else {"": readings.nanoseconds(samples.time)}
                 bounds = _span(samples.lookback), _span(samples.oldest)
                 return Asked(Answer({}, times, samples.values, *bounds, overdue=samples.overdue))
@@ -185,7 +202,9 @@ class Sources:
             site.owner, site.period, key, lambda: Feed(key, group, ask, shares=True, queries=queries)
         )
 
-    async def _ask_api(self, asking: Awaitable[Sequence[_T]], answer_of: Callable[[Sequence[_T]], Answer]) -> Asked:
+    async def _ask_api(
+        self, asking: Awaitable[Sequence[_T]], answer_of: Callable[[Sequence[_T]], Answer]
+    ) -> Asked:
         """Ask another adapter: no more often while that fails than while it answers."""
         try:
             return Asked(answer_of(await asking), self._api_period)
@@ -222,7 +241,9 @@ def _of_one(values: Sequence[CustomValue]) -> Answer:
 
 def _of_external(values: Sequence[ExternalValue]) -> Answer:
     series = tuple(value.value.milli for value in values)
-    times = {str(number): value.timestamp for number, value in enumerate(values) if value.timestamp is not None}
+    times = {
+        str(number): value.timestamp for number, value in enumerate(values) if value.timestamp is not None
+    }
     return Answer({}, times, series, _longest(value.window for value in values), trusted=True)
 
 

@@ -92,7 +92,9 @@ class Teller:
         mark = journals.mark_of(made)
         if outcome == "none" and change is None and not self._journal.tells(work.key, mark):
             return
-        if seen is not None and (sampled := [each.sampled for each in seen.inputs if each.sampled is not None]):
+        if seen is not None and (
+            sampled := [each.sampled for each in seen.inputs if each.sampled is not None]
+        ):
             self._monitoring.scaler_sample_age.observe(max(0.0, (now - min(sampled)) / SECOND))
         self._journal.note(
             Entry(

@@ -69,11 +69,17 @@ def _show(controller: Controller, work: Work) -> dict[str, Any]:
         "target": _target(work),
         "status": status_to_plain(full_status(memory.status, work.recent_changes(now))),
         "recommendations": {
-            "highest": [{"replicas": each.replicas, "time": journal.moment(each.at)} for each in recommendations.high],
-            "lowest": [{"replicas": each.replicas, "time": journal.moment(each.at)} for each in recommendations.low],
+            "highest": [
+                {"replicas": each.replicas, "time": journal.moment(each.at)} for each in recommendations.high
+            ],
+            "lowest": [
+                {"replicas": each.replicas, "time": journal.moment(each.at)} for each in recommendations.low
+            ],
         },
         "writers": {
-            "pausedUntil": journal.moment(memory.writers.paused_until) if memory.writers.is_paused(now) else None,
+            "pausedUntil": journal.moment(memory.writers.paused_until)
+            if memory.writers.is_paused(now)
+            else None,
             "pausedBy": memory.writers.paused_by,
             "reversals": [journal.moment(at) for at in memory.writers.reversals],
         },
@@ -85,7 +91,9 @@ def _show(controller: Controller, work: Work) -> dict[str, Any]:
     if last is not None:
         shown["last"] = {
             "time": journal.moment(last.at),
-            "inputs": [journal.show_input(each, last.at) for each in last.seen.inputs] if last.seen is not None else [],
+            "inputs": [journal.show_input(each, last.at) for each in last.seen.inputs]
+            if last.seen is not None
+            else [],
             "trace": [step.words() for step in last.made.trace],
             "error": last.made.error,
         }

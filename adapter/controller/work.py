@@ -124,7 +124,9 @@ class Seen(NamedTuple):
     @property
     def waits(self) -> bool:
         """Whether the first answer to the question of a metric is still awaited."""
-        return any(isinstance(each.reading, Unavailable) and each.reading.reason == NOT_YET for each in self.inputs)
+        return any(
+            isinstance(each.reading, Unavailable) and each.reading.reason == NOT_YET for each in self.inputs
+        )
 
 
 class Last(NamedTuple):
@@ -220,7 +222,9 @@ class Work:
     def recognize(self, uid: str) -> None:
         """Take notice of which object is scaled: one that came in the place of another begins as after a start."""
         floor = self.memory.boost.floor
-        known = self._uid or ("" if floor is None else floor.target)  # a leader before may have raised another
+        known = self._uid or (
+            "" if floor is None else floor.target
+        )  # a leader before may have raised another
         if uid and known and uid != known:
             self._begin_anew()
         self._uid = uid or self._uid
@@ -288,7 +292,10 @@ class Work:
         written = self.written
         if written is not None and _is_older(target.resource_version, written):
             return target._replace(
-                replicas=written.replicas, resource_version=written.resource_version, manager=written.manager, since=""
+                replicas=written.replicas,
+                resource_version=written.resource_version,
+                manager=written.manager,
+                since="",
             )
         self.written = None
         if not target.manager and target.replicas == self.attempted:
@@ -301,7 +308,9 @@ class Work:
         spec = self.object.spec
         return None if rivals is None else Circumstances(spec.mode, rivals, spec.fallback, self.boost)
 
-    def observe(self, target: Target, circumstances: Circumstances, now: int, monotonic: float) -> Seen | Unfound:
+    def observe(
+        self, target: Target, circumstances: Circumstances, now: int, monotonic: float
+    ) -> Seen | Unfound:
         """Return all that one decision sees at `now`; why there is nothing to be seen while caches are not in."""
         replicas = target.replicas
         lowest, highest = self.prepared.limits
@@ -353,7 +362,9 @@ class Work:
         self._selector_text = text
         self._selector = decision.selector_of(text)
         if self._selector is not None:
-            self._following = self._around.pods.follow(self.key.namespace, self._selector, str(self.key), self._touch)
+            self._following = self._around.pods.follow(
+                self.key.namespace, self._selector, str(self.key), self._touch
+            )
 
     def _open_sources(self, following: Following) -> None:
         around = self._around
@@ -364,7 +375,9 @@ class Work:
 
             site = Site(str(self.key), self.key.namespace, self.period, self._selector, names)
             metrics = fastpathautoscaler.as_hpa(self.object).spec.metrics or ()
-            self._sources = () if self.violations else tuple(around.sources.open(each, site) for each in metrics)
+            self._sources = (
+                () if self.violations else tuple(around.sources.open(each, site) for each in metrics)
+            )
             self._counting = tuple(map(_counts_pods, metrics))
 
     def _stop_asking(self) -> None:
@@ -405,7 +418,9 @@ class Work:
         return msgspec.structs.replace(reading, most_then=self._following.max_ready(age))
 
 
-def _remember(status: FastPathAutoscalerStatus | None, events: tuple[Events, Events] | None, now: int) -> Memory:
+def _remember(
+    status: FastPathAutoscalerStatus | None, events: tuple[Events, Events] | None, now: int
+) -> Memory:
     if status is None:
         return live.remember(NO_STATUS, *(events or ((), ())))
     if events is None:
@@ -424,7 +439,11 @@ def _is_older(version: str, written: Written) -> bool:
 
 def _overdue(reading: Reading, why: str) -> Reading:
     """Return a reading that is overdue for that reason, as it is where there is none."""
-    return reading if not why or isinstance(reading, Unavailable) else msgspec.structs.replace(reading, overdue=why)
+    return (
+        reading
+        if not why or isinstance(reading, Unavailable)
+        else msgspec.structs.replace(reading, overdue=why)
+    )
 
 
 def _counts_pods(metric: MetricSpec) -> bool:

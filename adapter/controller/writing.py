@@ -73,11 +73,15 @@ class Writing:
                 outcome = await self._hands.scale(work.key, seen.target, made.replicas, again, current)
             if not work.closed and work.aim == aim:
                 sent = sent or [made.replicas]
-                is_last = bool(outcome.resource_version) or outcome.unknown  # of several writes the last is held
+                is_last = (
+                    bool(outcome.resource_version) or outcome.unknown
+                )  # of several writes the last is held
                 unsaid = None if is_last else _found_made(work, seen, sent)
                 held = outcome if unsaid is None else Outcome(unsaid.resource_version)
                 replicas = latest[-1].made.replicas if unsaid is None else unsaid.replicas
-                self._floors.settle(work, floor, work.moved - moved, max(sent) if held.unknown else replicas, held)
+                self._floors.settle(
+                    work, floor, work.moved - moved, max(sent) if held.unknown else replicas, held
+                )
                 self._end(work, latest[-1], outcome, started)
         except errors.NotLeadingError:
             pass  # whoever leads now decides, and that may be this process again
@@ -97,7 +101,9 @@ class Writing:
         work.attempted = made.replicas if outcome.unknown else None
         if outcome.error:
             work.failures += 1
-            told = live.failed(attempt.prepared, seen.observation, work.memory, now, seen.circumstances, outcome.error)
+            told = live.failed(
+                attempt.prepared, seen.observation, work.memory, now, seen.circumstances, outcome.error
+            )
             self._decider.keep(work, attempt, told, now, "failed")
             return
         work.failures = 0
@@ -148,7 +154,11 @@ class Writing:
             return None
         attempt = latest[-1]
         is_fresh = abs(self._timeline.now() - attempt.at) < _FRESH and work.moved == attempt.moved
-        if is_fresh and work.prepared is attempt.prepared and work.circumstances() == attempt.seen.circumstances:
+        if (
+            is_fresh
+            and work.prepared is attempt.prepared
+            and work.circumstances() == attempt.seen.circumstances
+        ):
             return attempt.made.replicas
         return self._decide_on(work, attempt.seen.target, latest)
 
@@ -170,6 +180,10 @@ class Writing:
 def _found_made(work: Work, seen: Seen, sent: list[int]) -> Written | None:
     """Return what the look after a write without an answer has found by our name, where that was sent: then it was made."""
     found = work.written
-    if found is None or found.resource_version == seen.target.resource_version or found.manager != writers.OWN:
+    if (
+        found is None
+        or found.resource_version == seen.target.resource_version
+        or found.manager != writers.OWN
+    ):
         return None  # nobody has looked, or somebody else has written
     return found if found.replicas in sent else None

@@ -78,7 +78,9 @@ class _Joined(SeriesSet):
         return self._of(series).latest(series, now, lookback)
 
     def _of(self, series: Series) -> SeriesSet:
-        return next(world for world in self._worlds if any(each is series for each in world.named(series.name)))
+        return next(
+            world for world in self._worlds if any(each is series for each in world.named(series.name))
+        )
 
 
 def _configure(jobs: Sequence[Job], directory: Path) -> Path:

@@ -190,7 +190,9 @@ class NativeController:
         readings = [await self._read(document, metric, key.namespace) for metric in hpa.spec.metrics or ()]
         if scale.spec.replicas and ready.limits.lowest <= scale.spec.replicas <= ready.limits.highest:
             self._note_selector(key, scale.status.selector)
-        observation = replace(answers.observe(document), readings=readings, selected_by=self._selected_by(key, pods))
+        observation = replace(
+            answers.observe(document), readings=readings, selected_by=self._selected_by(key, pods)
+        )
         made = decision.decide(ready, observation, history, now)
         if made.rescale:
             problem = await self._rescale(path, written, made.replicas)
@@ -265,7 +267,9 @@ class NativeController:
             found = await self._ask(metric, namespace, document.scale.status.selector)
         except (KubernetesError, ValueError) as error:
             return Unavailable("Failed", f"unable to fetch metrics from {api} metrics API: {error}")
-        if metric.external is not None:  # the server has selected: what is left of the labels need not match again
+        if (
+            metric.external is not None
+        ):  # the server has selected: what is left of the labels need not match again
             plain = replace(metric.external, metric=MetricIdentifier(metric.external.metric.name))
             metric = replace(metric, external=plain)
         hpa = replace(document.hpa, spec=replace(document.hpa.spec, metrics=(metric,)))
@@ -299,7 +303,9 @@ class NativeController:
         """Write as the controller does, by its name."""
         content = msgspec.json.encode(document)
         by = {"fieldManager": _MANAGER}
-        await self._cluster.write("PUT", path, content, parameters=by, seconds=_WRITE_SECONDS, check=_unfenced)
+        await self._cluster.write(
+            "PUT", path, content, parameters=by, seconds=_WRITE_SECONDS, check=_unfenced
+        )
 
 
 @contextlib.asynccontextmanager

@@ -113,7 +113,10 @@ async def run(version: str, *, seconds: float | None, port: int, console: Consol
             "health": f"curl -k '{url}/readyz?verbose'",
             "metrics": f"{curl} '{url}/metrics'",
         }
-        for name, text in places.items():  # before the screen and not cut into its lines, so that they can be copied
+        for (
+            name,
+            text,
+        ) in places.items():  # before the screen and not cut into its lines, so that they can be copied
             console.print(f"{name:<11} {text}", soft_wrap=True, markup=False, highlight=False)
         adapter = Adapter(url, directory / "certificates" / "apiserver.crt", token)
         controller = nativehpa.running(Path(kubeconfig), adapter, directory, clock, random=random.random)
@@ -126,7 +129,9 @@ async def _adapter(options: Options, version: str) -> AsyncIterator[MetricsServe
     """Run the adapter as `fastpath serve --scaler` does, until the block ends."""
     listening: asyncio.Future[MetricsServer] = asyncio.get_running_loop().create_future()
     stop = asyncio.Event()
-    adapter = asyncio.create_task(app.run(options, version, stop, started=listening.set_result), name="adapter")
+    adapter = asyncio.create_task(
+        app.run(options, version, stop, started=listening.set_result), name="adapter"
+    )
     first: list[asyncio.Future[Any]] = [adapter, listening]
     await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
     try:
@@ -145,7 +150,9 @@ async def _show(
     trust = ssl.create_default_context(cafile=str(adapter.authority))
     connector = aiohttp.TCPConnector(ssl=trust)
     try:
-        async with aiohttp.ClientSession(base_url=adapter.url, connector=connector, headers=headers) as session:
+        async with aiohttp.ClientSession(
+            base_url=adapter.url, connector=connector, headers=headers
+        ) as session:
             with Live(console=console, auto_refresh=False) as live, contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     due = clock.monotonic()
@@ -166,7 +173,9 @@ async def _show(
 
 
 def _render(world: World, seen: Seen, now: float) -> RenderableType:
-    fast, native = (f"{each.wanted} ({each.ready} ready)" for each in (world.replicas(FAST), world.replicas(NATIVE)))
+    fast, native = (
+        f"{each.wanted} ({each.ready} ready)" for each in (world.replicas(FAST), world.replicas(NATIVE))
+    )
     title = f"replicas under the same load, now {world.load(now):.0f} requests in flight, 10 to a pod"
     plot = view.chart(seen.moments, LIMITS[1])
     table = view.readings_table(QUESTIONS, seen.readings, seen.history)

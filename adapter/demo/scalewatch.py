@@ -36,7 +36,9 @@ class ScaleWatch:
 
     def highest(self, namespace: str, name: str, since: float) -> int:
         """Return the highest count written after `since`, 0 where none was."""
-        return max((each.after for each in self._writes.get((namespace, name), ()) if each.time >= since), default=0)
+        return max(
+            (each.after for each in self._writes.get((namespace, name), ()) if each.time >= since), default=0
+        )
 
     def _changed(self, change: Change) -> None:
         if change.old is None or change.new is None:

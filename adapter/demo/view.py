@@ -123,7 +123,9 @@ def is_first(line: Sequence[float | None]) -> bool:
 def faults(readings: Sequence[Reading], history: Sequence[Sequence[float | None]]) -> list[Text]:
     """Return the errors of questions that had a value before and have none now."""
     texts = [
-        reading.error for reading, line in zip(readings, history, strict=True) if reading.error and not is_first(line)
+        reading.error
+        for reading, line in zip(readings, history, strict=True)
+        if reading.error and not is_first(line)
     ]
     return [Text(text, "red", no_wrap=True, overflow="ellipsis") for text in dict.fromkeys(texts)]
 
@@ -154,12 +156,16 @@ def summary(reactions: Sequence[Reaction]) -> list[str]:
         known = [seconds for seconds in times if seconds is not None]
         if not known:
             waited = max(each.ago for each in reactions)
-            lines.append(f"  {name:<13} not yet, {waited:.1f} s after the step; it can take half a minute: --for 60s")
+            lines.append(
+                f"  {name:<13} not yet, {waited:.1f} s after the step; it can take half a minute: --for 60s"
+            )
         elif len(known) == 1:
             lines.append(f"  {name:<13} {seconds_text(known[0])}")
         else:
             half, most = statistics.median(known), max(known)
-            lines.append(f"  {name:<13} {seconds_text(half)} (p50 of {len(known)} steps; at most {seconds_text(most)})")
+            lines.append(
+                f"  {name:<13} {seconds_text(half)} (p50 of {len(known)} steps; at most {seconds_text(most)})"
+            )
     return lines
 
 
@@ -172,8 +178,12 @@ def render(
     reactions: Sequence[Reaction],
 ) -> Group:
     """Return the whole screen."""
-    lines = [reaction_line(each) for each in list(reactions)[-2:]] or [Text("the load steps in a moment", "dim")]
-    return Group(Text(title, "bold", no_wrap=True), plot, about, Text(), table, *(faulty[:1] or [Text()]), *lines)
+    lines = [reaction_line(each) for each in list(reactions)[-2:]] or [
+        Text("the load steps in a moment", "dim")
+    ]
+    return Group(
+        Text(title, "bold", no_wrap=True), plot, about, Text(), table, *(faulty[:1] or [Text()]), *lines
+    )
 
 
 def _mark(moment: Moment, count: int) -> str:
@@ -189,4 +199,6 @@ def _mark(moment: Moment, count: int) -> str:
 def _sparkline(values: Sequence[float | None]) -> str:
     recent = list(values)[-_HISTORY:]
     top = max((value for value in recent if value is not None), default=0.0) or 1.0
-    return "".join("·" if value is None else _BARS[max(1, round(value / top * (len(_BARS) - 1)))] for value in recent)
+    return "".join(
+        "·" if value is None else _BARS[max(1, round(value / top * (len(_BARS) - 1)))] for value in recent
+    )

@@ -161,7 +161,8 @@ class World:
     def _is_active(self) -> bool:
         status = self._cluster.get(AUTOSCALERS.kind, FAST, NAMESPACE).get("status", {})
         return any(
-            each["type"] == "ScalingActive" and each["status"] == "True" for each in status.get("conditions", ())
+            each["type"] == "ScalingActive" and each["status"] == "True"
+            for each in status.get("conditions", ())
         )
 
     def _next_address(self, _: int) -> str:

@@ -55,7 +55,8 @@ class APISelector(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
         shown: dict[str, object] = {"matchLabels": dict(labels)} if labels else {}
         if expressions:
             shown["matchExpressions"] = [
-                {"key": one.key, "operator": one.operator} | ({"values": list(one.values)} if one.values else {})
+                {"key": one.key, "operator": one.operator}
+                | ({"values": list(one.values)} if one.values else {})
                 for one in expressions
             ]
         return shown
@@ -85,10 +86,14 @@ def _requirement(key: str, operator: Operator, values: tuple[str, ...]) -> Requi
     if faults := selectors.key_faults(key):
         complaints.append(f"key: Invalid value: {quote(key)}: {_joined(faults)}")
     if operator in {Operator.IN, Operator.NOT_IN} and not values:
-        complaints.append("values: Invalid value: null: for 'in', 'notin' operators, values set can't be empty")
+        complaints.append(
+            "values: Invalid value: null: for 'in', 'notin' operators, values set can't be empty"
+        )
     if operator in {Operator.EXISTS, Operator.DOES_NOT_EXIST} and values:
         listed = json.dumps(values, separators=(",", ":"), ensure_ascii=False)
-        complaints.append(f"values: Invalid value: {listed}: values set must be empty for exists and does not exist")
+        complaints.append(
+            f"values: Invalid value: {listed}: values set must be empty for exists and does not exist"
+        )
     for index, value in enumerate(values):
         if faults := selectors.value_faults(value):
             complaints.append(f"values[{index}][{key}]: Invalid value: {quote(value)}: {_joined(faults)}")

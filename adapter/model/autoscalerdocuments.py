@@ -16,7 +16,12 @@ from msgspec.structs import replace
 
 from adapter.errors import Fault, InputError
 from adapter.model import fastpathautoscaler, formfaults
-from adapter.model.autoscaling import HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec, Struct, decode_scalar
+from adapter.model.autoscaling import (
+    HorizontalPodAutoscaler,
+    HorizontalPodAutoscalerSpec,
+    Struct,
+    decode_scalar,
+)
 from adapter.model.fastpathautoscaler import (
     API_VERSION,
     HPA_API_VERSION,
@@ -101,14 +106,18 @@ def read_document(tree: object, namespace: str = "", *, floor_metric: bool = Fal
     kind = kind_of(tree)
     if not isinstance(tree, dict) or not kind:
         given = tree.get("kind") if isinstance(tree, dict) else tree
-        raise InputError([Fault("kind", "absent" if given is None else formfaults.shown(given), f"expected {_EITHER}")])
+        raise InputError(
+            [Fault("kind", "absent" if given is None else formfaults.shown(given), f"expected {_EITHER}")]
+        )
     faults = [*_version_faults(tree, kind)]
     kept = {name: _without_nulls(tree[name]) for name in ("metadata", "spec") if tree.get(name) is not None}
     shape: type[_Document | _HPADocument] = _Document if kind == KIND else _HPADocument
     faults += _unknown(tree, _TOP, "")
     if isinstance(meta := kept.get("metadata"), dict):
         faults += _unknown(meta, _METADATA, "metadata.")
-    faults += _unknown_fields(kept.get("spec"), inspect.type_info(shape.__annotations__["spec"]), "spec", kind)
+    faults += _unknown_fields(
+        kept.get("spec"), inspect.type_info(shape.__annotations__["spec"]), "spec", kind
+    )
     try:
         read: _Document | _HPADocument = msgspec.convert(kept, shape, dec_hook=decode_scalar)
     except msgspec.ValidationError as error:

@@ -19,7 +19,9 @@ from adapter.model.autoscaling import (
 _METRICS = (
     MetricSpec(
         type="Resource",
-        resource=ResourceMetricSource(name="cpu", target=MetricTarget(type="Utilization", average_utilization=80)),
+        resource=ResourceMetricSource(
+            name="cpu", target=MetricTarget(type="Utilization", average_utilization=80)
+        ),
     ),
 )
 _UP = HPAScalingRules(
@@ -42,7 +44,9 @@ def with_defaults(spec: HorizontalPodAutoscalerSpec) -> HorizontalPodAutoscalerS
         min_replicas=1 if spec.min_replicas is None else spec.min_replicas,
         metrics=spec.metrics or _METRICS,
         behavior=behavior
-        and HorizontalPodAutoscalerBehavior(_filled(behavior.scale_up, _UP), _filled(behavior.scale_down, _DOWN)),
+        and HorizontalPodAutoscalerBehavior(
+            _filled(behavior.scale_up, _UP), _filled(behavior.scale_down, _DOWN)
+        ),
     )
 
 

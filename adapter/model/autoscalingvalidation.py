@@ -102,7 +102,9 @@ def _metadata(meta: ObjectMeta) -> Violations:
     if not meta.namespace:
         yield _required("metadata.namespace", "")
     elif complaints := _name_faults(meta.namespace, _LABEL, _LABEL_RULE, 63):
-        yield from (_invalid("metadata.namespace", quote(meta.namespace), complaint) for complaint in complaints)
+        yield from (
+            _invalid("metadata.namespace", quote(meta.namespace), complaint) for complaint in complaints
+        )
 
 
 def _spec(spec: HorizontalPodAutoscalerSpec, *, stored: bool) -> Violations:
@@ -112,7 +114,9 @@ def _spec(spec: HorizontalPodAutoscalerSpec, *, stored: bool) -> Violations:
     if spec.max_replicas < 1:
         yield _invalid("spec.maxReplicas", str(spec.max_replicas), "must be greater than 0")
     if lowest is not None and spec.max_replicas < lowest:
-        yield _invalid("spec.maxReplicas", str(spec.max_replicas), "must be greater than or equal to `minReplicas`")
+        yield _invalid(
+            "spec.maxReplicas", str(spec.max_replicas), "must be greater than or equal to `minReplicas`"
+        )
     target = spec.scale_target_ref
     needs_group = not stored and target.kind != "ReplicationController"
     yield from _reference(target, "spec.scaleTargetRef", needs_group=needs_group)
@@ -165,7 +169,11 @@ def _metric(metric: MetricSpec, path: str) -> Violations:
 
 
 _Source = (
-    ObjectMetricSource | ExternalMetricSource | PodsMetricSource | ResourceMetricSource | ContainerResourceMetricSource
+    ObjectMetricSource
+    | ExternalMetricSource
+    | PodsMetricSource
+    | ResourceMetricSource
+    | ContainerResourceMetricSource
 )
 
 
@@ -199,7 +207,9 @@ def _object_target(target: MetricTarget, path: str) -> Violations:
 
 def _external_target(target: MetricTarget, path: str) -> Violations:
     if target.value is None and target.average_value is None:
-        yield _required(f"{path}.averageValue", "must set either a target value for metric or a per-pod target")
+        yield _required(
+            f"{path}.averageValue", "must set either a target value for metric or a per-pod target"
+        )
     if target.value is not None and target.average_value is not None:
         yield _forbidden(f"{path}.value", "may not set both a target value for metric and a per-pod target")
 
@@ -211,9 +221,13 @@ def _pods_target(target: MetricTarget, path: str) -> Violations:
 
 def _resource_target(target: MetricTarget, path: str) -> Violations:
     if target.average_utilization is None and target.average_value is None:
-        yield _required(f"{path}.averageUtilization", "must set either a target raw value or a target utilization")
+        yield _required(
+            f"{path}.averageUtilization", "must set either a target raw value or a target utilization"
+        )
     if target.average_utilization is not None and target.average_value is not None:
-        yield _forbidden(f"{path}.averageValue", "may not set both a target raw value and a target utilization")
+        yield _forbidden(
+            f"{path}.averageValue", "may not set both a target raw value and a target utilization"
+        )
 
 
 _TARGET_RULES: dict[type, Callable[[MetricTarget, str], Violations]] = {
@@ -229,12 +243,16 @@ def _target(target: MetricTarget, path: str) -> Violations:
     if not target.type:
         yield _required(f"{path}.type", "must specify a metric target type")
     if target.type not in _TARGET_TYPES:
-        yield _invalid(f"{path}.type", quote(target.type), "must be either Utilization, Value, or AverageValue")
+        yield _invalid(
+            f"{path}.type", quote(target.type), "must be either Utilization, Value, or AverageValue"
+        )
     for name, quantity in (("value", target.value), ("averageValue", target.average_value)):
         if quantity is not None and quantity.sign != 1:
             yield _invalid(f"{path}.{name}", _shown(quantity), "must be positive")
     if target.average_utilization is not None and target.average_utilization < 1:
-        yield _invalid(f"{path}.averageUtilization", str(target.average_utilization), "must be greater than 0")
+        yield _invalid(
+            f"{path}.averageUtilization", str(target.average_utilization), "must be greater than 0"
+        )
 
 
 def _identifier(metric: MetricIdentifier, path: str) -> Violations:
@@ -250,7 +268,9 @@ def _container_resource(name: str, path: str) -> Violations:
     elif "/" not in name:
         if name not in _CONTAINER_RESOURCES and not name.startswith("hugepages-"):
             yield _invalid(path, quote(name), "must be a standard resource for containers")
-    elif "kubernetes.io/" not in name and (name.startswith("requests.") or selectors.key_faults(f"requests.{name}")):
+    elif "kubernetes.io/" not in name and (
+        name.startswith("requests.") or selectors.key_faults(f"requests.{name}")
+    ):
         yield _invalid(path, quote(name), "doesn't follow extended resource name standard")
 
 
@@ -259,7 +279,9 @@ def _rules(rules: HPAScalingRules | None, path: str) -> Violations:
         return
     window = rules.stabilization_window_seconds
     if window is not None and window < 0:
-        yield _invalid(f"{path}.stabilizationWindowSeconds", str(window), "must be greater than or equal to zero")
+        yield _invalid(
+            f"{path}.stabilizationWindowSeconds", str(window), "must be greater than or equal to zero"
+        )
     if window is not None and window > _MAX_WINDOW:
         detail = f"must be less than or equal to {_MAX_WINDOW}"
         yield _invalid(f"{path}.stabilizationWindowSeconds", str(window), detail)
@@ -295,7 +317,9 @@ def _segment(path: str, text: str) -> Violations:
 
 
 def _name_faults(name: str, pattern: re.Pattern[str], rule: str, limit: int) -> list[str]:
-    faults = [f"must be no more than {limit} bytes"] if len(name.encode("utf-8", "surrogatepass")) > limit else []
+    faults = (
+        [f"must be no more than {limit} bytes"] if len(name.encode("utf-8", "surrogatepass")) > limit else []
+    )
     if not pattern.fullmatch(name):
         dotted = pattern is _LABEL and _SUBDOMAIN.fullmatch(name)
         faults.append("must not contain dots" if dotted else rule)
@@ -323,4 +347,6 @@ def _forbidden(path: str, detail: str) -> Violation:
 
 
 def _unsupported(path: str, value: str, supported: list[str]) -> Violation:
-    return Violation(path, "Unsupported value", quote(value), f"supported values: {', '.join(map(quote, supported))}")
+    return Violation(
+        path, "Unsupported value", quote(value), f"supported values: {', '.join(map(quote, supported))}"
+    )

@@ -63,7 +63,9 @@ def plan(tree: dict[str, Any], wish: Wish) -> Change:
     version = tree.get("apiVersion")
     if version not in (HPA_API_VERSION, _V1):
         shown = "absent" if version is None else formfaults.shown(version)
-        expected = f"expected {HPA_API_VERSION} or {_V1}; kubectl get hpa.v2.autoscaling NAME -o yaml gives it"
+        expected = (
+            f"expected {HPA_API_VERSION} or {_V1}; kubectl get hpa.v2.autoscaling NAME -o yaml gives it"
+        )
         raise InputError([Fault("apiVersion", shown, expected)])
     old = version == _V1
     if old and (faults := list(_old_faults(tree))):
@@ -162,7 +164,11 @@ def _without(spec: HorizontalPodAutoscalerSpec) -> tuple[str, ...]:
     kept = boosting.without_handshake(metrics) or ()
     if len(kept) == len(metrics):
         return ()
-    notes = () if kept else (f"it has no metric but {METRIC}; without it the API's default holds: cpu at {_PERCENT} %",)
+    notes = (
+        ()
+        if kept
+        else (f"it has no metric but {METRIC}; without it the API's default holds: cpu at {_PERCENT} %",)
+    )
     if spec.min_replicas == 0 and not any(each.type in {"Object", "External"} for each in kept):
         return (
             *notes,

@@ -100,7 +100,9 @@ def _annotation_notes(tree: dict[str, Any]) -> Iterator[str]:
 def _native_notes(tree: dict[str, Any], read: FastPathAutoscaler) -> Iterator[str]:
     """Yield what the HorizontalPodAutoscaler lacks, and what its API server may not accept."""
     given = tree["spec"]
-    own = [f"spec.{name}: {formfaults.shown(given[name])}" for name in _OWN_FIELDS if given.get(name) is not None]
+    own = [
+        f"spec.{name}: {formfaults.shown(given[name])}" for name in _OWN_FIELDS if given.get(name) is not None
+    ]
     if own:
         yield f"left out, a {HPA_KIND} does not have it: {', '.join(own)}"
     spec = read.spec

@@ -103,7 +103,9 @@ def parse_prometheus_duration(text: str) -> float:
     match = _PROMETHEUS.fullmatch(text)
     if match is None:
         raise ValueError(f"not a valid duration string: {quote(text)}")
-    total = sum(_natural(count) * _PROMETHEUS_UNITS[unit] for unit, count in match.groupdict(default="0").items())
+    total = sum(
+        _natural(count) * _PROMETHEUS_UNITS[unit] for unit, count in match.groupdict(default="0").items()
+    )
     if total * 1_000_000 >= _LIMIT:
         raise ValueError("duration out of range")
     return total / 1_000

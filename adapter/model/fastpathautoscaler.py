@@ -143,7 +143,9 @@ def as_hpa(autoscaler: FastPathAutoscaler) -> HorizontalPodAutoscaler:
         spec.behavior or HorizontalPodAutoscalerBehavior(),
     )
     status = None if autoscaler.status is None else plain_status(autoscaler.status)
-    return HorizontalPodAutoscaler(HPA_API_VERSION, HPA_KIND, autoscaler.metadata, with_defaults(plain), status)
+    return HorizontalPodAutoscaler(
+        HPA_API_VERSION, HPA_KIND, autoscaler.metadata, with_defaults(plain), status
+    )
 
 
 def plain_status(status: FastPathAutoscalerStatus) -> HorizontalPodAutoscalerStatus:
@@ -199,7 +201,9 @@ def from_hpa(autoscaler: HorizontalPodAutoscaler) -> FastPathAutoscaler:
 def successor_metadata(meta: Metadata) -> Metadata:
     """Return the metadata for the other kind: name, namespace, labels, and the annotations that still apply."""
     annotations = {
-        name: text for name, text in (meta.annotations or {}).items() if not name.startswith(_ANNOTATIONS_OF_THE_OTHER)
+        name: text
+        for name, text in (meta.annotations or {}).items()
+        if not name.startswith(_ANNOTATIONS_OF_THE_OTHER)
     }
     return replace(meta, uid="", resource_version="", generation=0, annotations=annotations or None)
 
@@ -228,7 +232,9 @@ def validate(autoscaler: FastPathAutoscaler, *, floor_metric: bool = False) -> l
 def floor_source(metric: MetricSpec) -> str:
     """Return which source of a metric names FLOOR_METRIC, such as ``external``; "" for any other metric."""
     sources = {"external": metric.external, "object": metric.object, "pods": metric.pods}
-    return next((name for name, each in sources.items() if each is not None and each.metric.name == FLOOR_METRIC), "")
+    return next(
+        (name for name, each in sources.items() if each is not None and each.metric.name == FLOOR_METRIC), ""
+    )
 
 
 def _floors(spec: FastPathAutoscalerSpec) -> Iterator[Violation]:

@@ -95,10 +95,14 @@ def _unescape(value: str) -> str:
     characters = iter(value)
     for character in characters:
         if character in ",=":
-            raise errors.BadRequestError(f"invalid field selector: unescaped character in value: {ord(character)}")
+            raise errors.BadRequestError(
+                f"invalid field selector: unescaped character in value: {ord(character)}"
+            )
         if character == "\\":
             character = next(characters, "")  # noqa: PLW2901 - an escape stands for what follows it
             if character not in {"\\", ",", "="}:
-                raise errors.BadRequestError(f"invalid field selector: invalid escape sequence: \\{character}")
+                raise errors.BadRequestError(
+                    f"invalid field selector: invalid escape sequence: \\{character}"
+                )
         pieces.append(character)
     return "".join(pieces)

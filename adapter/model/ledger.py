@@ -44,10 +44,14 @@ class Ledger(Generic[Holder]):
     def loss(self, namespace: str) -> Loss[Holder] | None:
         """Return the holder that has to give way after a change in `namespace`, None while the budget is kept."""
         if self._sums.get(namespace, 0) > self._namespace_room:
-            return Loss(self._largest(namespace), self._sentence(f"of namespace {namespace}", self._namespace_room))
+            return Loss(
+                self._largest(namespace), self._sentence(f"of namespace {namespace}", self._namespace_room)
+            )
         if self.total > self._room:
             most = max(self._sums, key=self._sums.__getitem__)
-            reason = f"{self._sentence('of all namespaces', self._room)}, and namespace {most} has most of them"
+            reason = (
+                f"{self._sentence('of all namespaces', self._room)}, and namespace {most} has most of them"
+            )
             return Loss(self._largest(most), reason)
         return None
 

@@ -44,7 +44,9 @@ class PodNetworks:
         try:
             address = ipaddress.ip_address(text)
         except ValueError:
-            raise ValueError(f"not an IP address: {text[:_SHOWN]}{'...' if len(text) > _SHOWN else ''}") from None
+            raise ValueError(
+                f"not an IP address: {text[:_SHOWN]}{'...' if len(text) > _SHOWN else ''}"
+            ) from None
         if isinstance(address, ipaddress.IPv6Address):
             if address.scope_id is not None:
                 raise ValueError(f"not the address of a pod: {address} has a zone")
@@ -70,7 +72,9 @@ def parse_networks(texts: Iterable[str]) -> PodNetworks:
             raise ValueError("expected networks such as 10.244.0.0/16 or fd00:10:244::/56") from None
         single = network.num_addresses == 1 and _is_refused(network.network_address)
         if network.is_link_local or network.is_multicast or single:
-            raise ValueError(f"expected networks of pods: {network} is link-local, multicast or a metadata service")
+            raise ValueError(
+                f"expected networks of pods: {network} is link-local, multicast or a metadata service"
+            )
         networks.append(network)
     return PodNetworks(tuple(networks))
 

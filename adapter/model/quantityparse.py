@@ -53,7 +53,9 @@ class Quantity:
 
     __slots__ = ("big", "form", "milli", "scale", "unscaled")
 
-    def __init__(self, unscaled: int, scale: int = 0, form: Form = Form.DECIMAL_SI, *, big: bool = False) -> None:
+    def __init__(
+        self, unscaled: int, scale: int = 0, form: Form = Form.DECIMAL_SI, *, big: bool = False
+    ) -> None:
         self.unscaled = unscaled
         self.scale = scale
         self.form = form

@@ -162,15 +162,24 @@ BUILTIN = Catalogue(
             cluster={},
         ),
         *_build_builtin(
-            "autoscaling", "v2", namespaced={"horizontalpodautoscalers": "HorizontalPodAutoscaler"}, cluster={}
+            "autoscaling",
+            "v2",
+            namespaced={"horizontalpodautoscalers": "HorizontalPodAutoscaler"},
+            cluster={},
         ),
         *_build_builtin("batch", "v1", namespaced={"cronjobs": "CronJob", "jobs": "Job"}, cluster={}),
         *_build_builtin(
             "networking.k8s.io",
             "v1",
             namespaced={"ingresses": "Ingress", "networkpolicies": "NetworkPolicy"},
-            cluster={"ingressclasses": "IngressClass", "ipaddresses": "IPAddress", "servicecidrs": "ServiceCIDR"},
+            cluster={
+                "ingressclasses": "IngressClass",
+                "ipaddresses": "IPAddress",
+                "servicecidrs": "ServiceCIDR",
+            },
         ),
-        *_build_builtin("policy", "v1", namespaced={"poddisruptionbudgets": "PodDisruptionBudget"}, cluster={}),
+        *_build_builtin(
+            "policy", "v1", namespaced={"poddisruptionbudgets": "PodDisruptionBudget"}, cluster={}
+        ),
     ]
 )

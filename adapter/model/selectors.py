@@ -370,7 +370,9 @@ def key_faults(key: str) -> list[str]:
 
 def in_later_words(complaint: str) -> str:
     """Return a complaint about a key or a value as version 0.36 words it."""
-    return _LIMIT.sub(r"\1 bytes", complaint).replace("a qualified name must consist", "a valid label key must consist")
+    return _LIMIT.sub(r"\1 bytes", complaint).replace(
+        "a qualified name must consist", "a valid label key must consist"
+    )
 
 
 def value_faults(value: str) -> list[str]:

@@ -22,7 +22,11 @@ _SHOWN = 2
 _UNKNOWN = "<unknown>"
 _NO_STATUS = MetricStatus()
 _Source = (
-    ResourceMetricStatus | ContainerResourceMetricStatus | PodsMetricStatus | ObjectMetricStatus | ExternalMetricStatus
+    ResourceMetricStatus
+    | ContainerResourceMetricStatus
+    | PodsMetricStatus
+    | ObjectMetricStatus
+    | ExternalMetricStatus
 )
 
 

@@ -167,7 +167,9 @@ class FlooredProvider:
 
     def custom_metrics(self) -> Sequence[CustomMetricInfo]:
         """Return the entries of the custom API's discovery document, sorted."""
-        return sorted([*self._metrics.custom_metrics(), CustomMetricInfo(AUTOSCALERS, namespaced=True, metric=METRIC)])
+        return sorted(
+            [*self._metrics.custom_metrics(), CustomMetricInfo(AUTOSCALERS, namespaced=True, metric=METRIC)]
+        )
 
     def external_metrics(self) -> Sequence[str]:
         """Return the names of the external API's discovery document, sorted."""

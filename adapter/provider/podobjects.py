@@ -20,12 +20,16 @@ class PodObjects:
     ) -> tuple[Described, ...]:
         """Return the pods of a namespace that match; NotSyncedError."""
         found = self._watch.select(namespace or "", selector)
-        return tuple(Described(pod.namespace, pod.name, pod.labels) for pod in found if pod.phase == "Running")
+        return tuple(
+            Described(pod.namespace, pod.name, pod.labels) for pod in found if pod.phase == "Running"
+        )
 
     async def find(self, resource: APIResource, namespace: str, name: str) -> Described | None:  # noqa: ARG002 - as above
         """Return one pod; NotSyncedError."""
         pod = self._watch.find(namespace, name)
-        return None if pod is None or pod.phase != "Running" else Described(pod.namespace, pod.name, pod.labels)
+        return (
+            None if pod is None or pod.phase != "Running" else Described(pod.namespace, pod.name, pod.labels)
+        )
 
     def count(self, resource: APIResource) -> int:  # noqa: ARG002 - as above
         """Return how many pods are known."""

@@ -65,7 +65,9 @@ _Timed = TypeVar("_Timed", TextAnswer, ObjectAnswer)
 class ObjectNames(Protocol):
     """Which objects match a selector, from the object index."""
 
-    async def names(self, resource: APIResource, namespace: str | None, selector: LabelSelector) -> tuple[str, ...]:
+    async def names(
+        self, resource: APIResource, namespace: str | None, selector: LabelSelector
+    ) -> tuple[str, ...]:
         """Return names in the order the API server lists them; NotSyncedError, KubernetesError."""
         ...
 
@@ -164,7 +166,9 @@ class Provider:
                 f"the server could not find the metric {question.metric} for {question.resource} {question.name}"
             )
         # what is scraped is as new as the last scrape whenever it is asked for
-        fresh_until = self._clock.monotonic() if answer.scraped else answer.asked + self._freshness_of(entry.rule).young
+        fresh_until = (
+            self._clock.monotonic() if answer.scraped else answer.asked + self._freshness_of(entry.rule).young
+        )
         return CustomAnswer(items, fresh_until, answer.fallbacks)
 
     async def external(self, question: ExternalQuestion) -> ExternalAnswer:
@@ -189,10 +193,14 @@ class Provider:
                 asked_ages = self._cache.ask(companion.promql, freshness, accepts_warnings=accepts)
                 answer, ages = await with_ages(asked, asked_ages, freshness)
                 samples = companion.fresh(
-                    answer.result.samples, ages.result.samples, self._clock.wall() - rule.config.max_sample_age
+                    answer.result.samples,
+                    ages.result.samples,
+                    self._clock.wall() - rule.config.max_sample_age,
                 )
                 self._drop("stale", len(answer.result.samples) - len(samples))
-                answer = answer._replace(asked=min(answer.asked, ages.asked), failure=answer.failure or ages.failure)
+                answer = answer._replace(
+                    asked=min(answer.asked, ages.asked), failure=answer.failure or ages.failure
+                )
         except (NamingError, TemplateError, UnsupportedSelectorError) as error:
             self._faults.met("render", "query cannot be made", str(error), rule.config.path)
             raise InternalError(UNFETCHED) from error
@@ -269,7 +277,9 @@ class Provider:
             raise NotFoundError(f"the server could not find the metric {question.metric} for {resource}")
         return entry
 
-    async def _known(self, read: Callable[[], _Entry | None], metric: str, rules: Sequence[Rule]) -> _Entry | None:
+    async def _known(
+        self, read: Callable[[], _Entry | None], metric: str, rules: Sequence[Rule]
+    ) -> _Entry | None:
         """Return what `read` finds, if need be after a look-up of a metric that nobody knows yet."""
         entry = read()
         if entry is None and rules and await self._relister.look_up(metric, rules):
@@ -287,7 +297,9 @@ class Provider:
 
         Once a scrape has a value Prometheus is not waited for long, and its failure takes nothing away.
         """
-        scraped = _NOT_SCRAPED if self._scraped is None else await self._scraped.read_objects(entry, query, objects)
+        scraped = (
+            _NOT_SCRAPED if self._scraped is None else await self._scraped.read_objects(entry, query, objects)
+        )
         if not scraped.values and not scraped.absent:
             return await self._ask(entry, query, objects, {})
         asked = self._clock.monotonic()
@@ -377,17 +389,25 @@ class Provider:
                 values.append(MetricValue(described, question.metric, milli, sample.time))
         return tuple(values)
 
-    def _milli(self, sample: Sample, rule: Rule, render: Callable[[], str], *, nan_is_zero: bool) -> int | None:
+    def _milli(
+        self, sample: Sample, rule: Rule, render: Callable[[], str], *, nan_is_zero: bool
+    ) -> int | None:
         """Return thousandths, None for a value that is none; a value beyond 64 bits is an error, not a number."""
         try:
             milli = milli_of(sample.value, nan_is_zero=nan_is_zero)
         except OverflowError as error:
             self._drop("overflow", 1)
-            self._faults.met("value", "value refused", "overflow", rule.config.path, query=matchers.shorten(render()))
-            raise InternalError(f"a value of {rule.config.path} is beyond 9.2e15, which no quantity holds") from error
+            self._faults.met(
+                "value", "value refused", "overflow", rule.config.path, query=matchers.shorten(render())
+            )
+            raise InternalError(
+                f"a value of {rule.config.path} is beyond 9.2e15, which no quantity holds"
+            ) from error
         if isinstance(milli, Dropped):
             self._drop(milli, 1)
-            self._faults.met("value", "value left out", milli, rule.config.path, query=matchers.shorten(render()))
+            self._faults.met(
+                "value", "value left out", milli, rule.config.path, query=matchers.shorten(render())
+            )
             return None
         return milli
 

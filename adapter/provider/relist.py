@@ -77,7 +77,9 @@ class Relister:
         self._listing = asyncio.Lock()
         self._building = asyncio.Lock()
         self._looking_up: dict[object, asyncio.Event] = {}
-        self._asked_names: TTLCache[object, bool] = TTLCache(_NAMES_REMEMBERED, _SAME_NAME_GAP, timer=clock.monotonic)
+        self._asked_names: TTLCache[object, bool] = TTLCache(
+            _NAMES_REMEMBERED, _SAME_NAME_GAP, timer=clock.monotonic
+        )
         self._looked_up = float("-inf")
         self._asked, self._limited = map(monitoring.lookups.labels, ("asked", "limited"))
         self._failing: frozenset[str] = frozenset()
@@ -140,7 +142,9 @@ class Relister:
             return False
 
     async def _look_up(self, name: str, rules: Sequence[Rule]) -> bool:
-        selectors = tuple(dict.fromkeys(rule.config.series_query for rule in rules if rule.namer.may_give(name)))
+        selectors = tuple(
+            dict.fromkeys(rule.config.series_query for rule in rules if rule.namer.may_give(name))
+        )
         key = (name, selectors)
         under_way = self._looking_up.get(key)
         if under_way is not None:
@@ -189,7 +193,9 @@ class Relister:
 
     async def _build(self) -> None:
         old = self.registry
-        made = await _in_steps(registry.building(self._ruleset, self._memory, old.generation + 1, self._reserved))
+        made = await _in_steps(
+            registry.building(self._ruleset, self._memory, old.generation + 1, self._reserved)
+        )
         self._report_refused(made)
         self._report_unwritable(made)
         if old.generation and await _in_steps(registry.same(made, old)):
@@ -224,22 +230,30 @@ class Relister:
 
     def _report(self, lists: Lists, seconds: float, wall: float) -> None:
         """Count what the relist gave and say once which selectors fail."""
-        failed = {selector: answer for selector, answer in lists.items() if isinstance(answer, PrometheusError)}
+        failed = {
+            selector: answer for selector, answer in lists.items() if isinstance(answer, PrometheusError)
+        }
         metrics = self._monitoring
         metrics.discovery_attempt.set(wall)
         metrics.discovery_duration.set(seconds)
         metrics.discovery_voided.set(sum(rule.config.series_query in failed for rule in self._rules()))
         self._counts = {selector: self._counts.get(selector, 0) for selector in self._ruleset.selectors()}
         for selector, answer in lists.items():
-            self._counts[selector] = 0 if isinstance(answer, PrometheusError) else sum(each.count for each in answer)
+            self._counts[selector] = (
+                0 if isinstance(answer, PrometheusError) else sum(each.count for each in answer)
+            )
         metrics.discovery_series.set(sum(self._counts.values()))
         if not failed:
             metrics.discovery_success.set(wall)
         for selector, error in failed.items():
             metrics.discovery_failures.labels(kind=error.kind).inc()
-            rules = ", ".join(rule.config.path for rule in self._rules() if rule.config.series_query == selector)
+            rules = ", ".join(
+                rule.config.path for rule in self._rules() if rule.config.series_query == selector
+            )
             told = error.message
-            self._faults.met("discovery", "series list failed", str(error), subject=selector, told=told, rules=rules)
+            self._faults.met(
+                "discovery", "series list failed", str(error), subject=selector, told=told, rules=rules
+            )
         for selector in self._failing - failed.keys():
             self._faults.ended("discovery", subject=selector)
         self._failing = frozenset(failed)
@@ -250,7 +264,9 @@ class Relister:
     def status(self) -> str:
         """Return one informational line: how many metrics are known, how many rules could not be refreshed."""
         failing = f", {len(self._failing)} series lists failing" if self._failing else ""
-        return f"{len(self.registry.custom)} custom and {len(self.registry.external)} external metrics{failing}"
+        return (
+            f"{len(self.registry.custom)} custom and {len(self.registry.external)} external metrics{failing}"
+        )
 
 
 async def _in_steps(steps: Steps[_T]) -> _T:

@@ -127,7 +127,9 @@ class ResourceProvider:
             async with asyncio.TaskGroup() as group:
                 for namespace, objects in by_namespace.items():
                     asking.append(
-                        group.create_task(self._ask_both(rules, kind, namespace, objects, expected, sampled=sampled))
+                        group.create_task(
+                            self._ask_both(rules, kind, namespace, objects, expected, sampled=sampled)
+                        )
                     )
                     if len(asking) % _STARTED_AT_ONCE == 0:
                         await asyncio.sleep(0)
@@ -145,11 +147,15 @@ class ResourceProvider:
             raise _no_usage(question)
         given = [answer for answered in answers if answered is not None for answer in answered.each]
         whole = bool(answers) and None not in answers
-        fresh_until = min(answer.asked for answer in given) + self._freshness.young if whole else float("-inf")
+        fresh_until = (
+            min(answer.asked for answer in given) + self._freshness.young if whole else float("-inf")
+        )
         stands_in = any(answer.failure is not None for answer in given)
         partial = any(answer.partial is not None for answer in given)
         times = _times_of(answers) if sampled and rules.pair(kind).tells_ages else None
-        return ResourceAnswer(tuple(items), rules.window, self._clock.wall(), fresh_until, stands_in, partial, times)
+        return ResourceAnswer(
+            tuple(items), rules.window, self._clock.wall(), fresh_until, stands_in, partial, times
+        )
 
     async def _find(self, question: ResourceQuestion) -> tuple[Described, ...]:
         """Return the objects that the question is about; NotFoundError for a name that is not there."""
@@ -189,7 +195,9 @@ class ResourceProvider:
         queries = [pair.cpu, pair.memory]
         if sampled and pair.tells_ages:
             queries += [query.age for query in (pair.cpu, pair.memory) if query.age is not None]
-        found = await asyncio.gather(*(self._ask(query, kind, asked, expected, sampled=sampled) for query in queries))
+        found = await asyncio.gather(
+            *(self._ask(query, kind, asked, expected, sampled=sampled) for query in queries)
+        )
         given = [answer for answer in found if answer is not None]
         if len(given) < len(queries):
             return None
@@ -242,7 +250,9 @@ class ResourceProvider:
         self._faults.met("value", "usage left out", absent.text, rules.config.path, object=place)
 
 
-def _usage_of(described: Described, kind: GroupResource, pair: Pair, answers: _Answers) -> ObjectUsage | Absent | None:
+def _usage_of(
+    described: Described, kind: GroupResource, pair: Pair, answers: _Answers
+) -> ObjectUsage | Absent | None:
     cpu = Labelled(answers.cpu.samples.get(described.name, ()), pair.cpu.part_label)
     memory = Labelled(answers.memory.samples.get(described.name, ()), pair.memory.part_label)
     if kind == PODS:

@@ -70,7 +70,9 @@ class RuleSource:
     async def run(self) -> None:
         """Wait for the cluster's resources, put the rules in force, and follow every change."""
         self._catalogue = await self._first_catalogue()
-        ruleset, compile_faults = await asyncio.to_thread(compiler.compile_rules, self._parsed.config, self._catalogue)
+        ruleset, compile_faults = await asyncio.to_thread(
+            compiler.compile_rules, self._parsed.config, self._catalogue
+        )
         faults = (*self._parsed.faults, *compile_faults)
         if self._strict and faults:
             raise InputError(faults)
@@ -115,7 +117,9 @@ class RuleSource:
         if current == self._catalogue:
             return
         self._catalogue = current
-        ruleset, compile_faults = await asyncio.to_thread(compiler.compile_rules, self._parsed.config, current)
+        ruleset, compile_faults = await asyncio.to_thread(
+            compiler.compile_rules, self._parsed.config, current
+        )
         await self._adopt(self._parsed.config, ruleset, (*self._parsed.faults, *compile_faults))
 
     async def _adopt(self, config: RulesConfig, ruleset: compiler.Ruleset, faults: Sequence[Fault]) -> None:

@@ -82,14 +82,22 @@ class ScalerProvider(Provider):
             return False
         key = CustomKey(resource.group_resource, question.namespace is not None, question.metric)
         ruleset = self._relister.ruleset.custom
-        return await self._known(lambda: self._relister.registry.custom.get(key), question.metric, ruleset) is not None
+        return (
+            await self._known(lambda: self._relister.registry.custom.get(key), question.metric, ruleset)
+            is not None
+        )
 
     async def knows_external(self, metric: str) -> bool:
         """Tell whether a rule of ours answers an external metric; InternalError while that is not known."""
         ruleset = self._relister.ruleset.external
-        return await self._known(lambda: self._relister.registry.external.get(metric), metric, ruleset) is not None
+        return (
+            await self._known(lambda: self._relister.registry.external.get(metric), metric, ruleset)
+            is not None
+        )
 
-    async def sample_objects(self, question: CustomQuestion, names: tuple[str, ...], ttl: float) -> ObjectSamples:
+    async def sample_objects(
+        self, question: CustomQuestion, names: tuple[str, ...], ttl: float
+    ) -> ObjectSamples:
         """Return what Prometheus has for `names`, in an answer not older than `ttl` seconds. StatusError as `custom`."""
         resource = await self._resource(question)
         if resource is None:
@@ -105,7 +113,9 @@ class ScalerProvider(Provider):
             )
             answer, ages = await providers.both(
                 self._cache.ask_objects(query, objects, freshness, entry.series_count, takes_partial=True),
-                self._cache.ask_objects(companion, objects, freshness, entry.series_count, takes_partial=True),
+                self._cache.ask_objects(
+                    companion, objects, freshness, entry.series_count, takes_partial=True
+                ),
             )
             rendered = query.render(question.namespace, names[:1])
         except _UNMADE as error:
@@ -120,7 +130,11 @@ class ScalerProvider(Provider):
             milli = self._milli(samples[-1], rule, lambda: rendered, nan_is_zero=nan_is_zero)
             if milli is not None:
                 values[name] = milli
-        times = {name: samples[-1].value for name, samples in ages.samples.items() if math.isfinite(samples[-1].value)}
+        times = {
+            name: samples[-1].value
+            for name, samples in ages.samples.items()
+            if math.isfinite(samples[-1].value)
+        }
         merges, crosses = query.separability.separable, may_sweep(query)
         bound = rule.config.max_sample_age
         return ObjectSamples(values, times, lookback.lookback_of(rendered), bound, merges, overdue, crosses)

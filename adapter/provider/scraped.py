@@ -60,7 +60,9 @@ class ScrapedValues:
         self._clock = clock
         self._monitoring = monitoring
         self._faults = faults
-        self._rounds: ScrapeRounds[Key] = ScrapeRounds(self._scrape, monitoring, per_second=per_second, random=random)
+        self._rounds: ScrapeRounds[Key] = ScrapeRounds(
+            self._scrape, monitoring, per_second=per_second, random=random
+        )
         self._work = ScrapeWork(clock, monitoring, faults, lost=self._note, slowed=self._plan)
         self._targets: dict[Key, Target] = {}
         self._accesses: dict[Access, int] = {}
@@ -267,7 +269,12 @@ class ScrapedValues:
 
     def _endpoint(self, namespace: str, pod: ScrapedPod, access: Access, path: str) -> Endpoint | None:
         """Return where a pod is scraped, None where it cannot or must not be."""
-        if pod.phase != "Running" or pod.deleting or not pod.ip or (pod.host_network and not access.host_network):
+        if (
+            pod.phase != "Running"
+            or pod.deleting
+            or not pod.ip
+            or (pod.host_network and not access.host_network)
+        ):
             return None
         port = int(access.port) if access.port.isdigit() else pod.ports.get(access.port)
         if port is None:
@@ -287,7 +294,11 @@ class ScrapedValues:
         keep = 0.0
         for metric in target.wanted:
             entry = self._entry(metric)
-            if entry is not None and entry.rule.pod_query is not None and entry.rule.config.scrape is not None:
+            if (
+                entry is not None
+                and entry.rule.pod_query is not None
+                and entry.rule.config.scrape is not None
+            ):
                 for name, groups in entry.rule.pod_query.select(entry.series).items():
                     selections[name] = selections.get(name, frozenset()) | groups
                 keep = max(keep, entry.rule.config.scrape.window if entry.rule.pod_query.counts else 0.0)

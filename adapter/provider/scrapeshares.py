@@ -60,7 +60,9 @@ class TimeShares(Generic[Key]):
             if demand > most:
                 demands = self._demands[namespace]
                 level = fairshare.level(demands.values(), most)
-                found[namespace] = {key: _stretch(each / level) for key, each in demands.items() if each > level}
+                found[namespace] = {
+                    key: _stretch(each / level) for key, each in demands.items() if each > level
+                }
         return found
 
 

@@ -145,7 +145,9 @@ class Target:
         body, time, wall, stretch = scrape
         samples: list[exposition.Exposed] = []
         limit = self.endpoint.access.max_series
-        yield from exposition.read(body.content, self.names, samples, openmetrics=body.openmetrics, limit=limit)
+        yield from exposition.read(
+            body.content, self.names, samples, openmetrics=body.openmetrics, limit=limit
+        )
         self.busy = True
         for _ in self.series.record_steps(
             samples, time, wall, self.keep * stretch, most=KEPT_SERIES * limit, selections=self.selections
@@ -153,7 +155,9 @@ class Target:
             if self.series.size > POD_BYTES:
                 raise ExposureLimitError(f"the series of the pod take more than {POD_BYTES} bytes")
             yield
-        recent = [(each, old.asked) for each, old in self.answers.items() if time - old.asked <= ANSWERED_SECONDS]
+        recent = [
+            (each, old.asked) for each, old in self.answers.items() if time - old.asked <= ANSWERED_SECONDS
+        ]
         answers: dict[Question, Answer] = {}
         for question, asked in recent:
             found = yield from self.answer_steps(question, stretch)

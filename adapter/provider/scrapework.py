@@ -79,7 +79,11 @@ class ScrapeWork:
                 self._review()
 
     async def answer(
-        self, namespace: str, targets: Sequence[Target], question: Question, stretch: Callable[[Target], float]
+        self,
+        namespace: str,
+        targets: Sequence[Target],
+        question: Question,
+        stretch: Callable[[Target], float],
     ) -> None:
         """Work out the answers of pods of one namespace to a question, in turns with all other work."""
 
@@ -142,5 +146,7 @@ class ScrapeWork:
                 self._slowed_changed(target)
         self._slowed = set(found)
         for namespace in stretches:
-            text = f"pods of namespace {namespace} cost more time than their share: they are scraped less often"
+            text = (
+                f"pods of namespace {namespace} cost more time than their share: they are scraped less often"
+            )
             self._faults.met("scrape-time", "pods are scraped less often", text, namespace)

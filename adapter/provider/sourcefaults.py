@@ -30,7 +30,9 @@ class SourceFaults:
         self._faults = faults
         self._last_met: dict[tuple[str, str], float] = {}
 
-    def met(self, fault: str, message: str, text: str, subject: str = "", *, told: str = "", **details: object) -> None:
+    def met(
+        self, fault: str, message: str, text: str, subject: str = "", *, told: str = "", **details: object
+    ) -> None:
         """Note a fault; arguments as `FaultLog.met`."""
         self._last_met[fault, subject] = self._clock.monotonic()
         self._faults.met(fault, message, text, subject=subject, told=told, **details)
@@ -79,4 +81,6 @@ class SourceFaults:
         if error.kind in _OF_THE_QUERY:
             self.met("query", "query failed", str(error), path, told=error.message, kind=error.kind)
         else:
-            self.met("prometheus", "Prometheus does not answer", str(error), told=error.message, kind=error.kind)
+            self.met(
+                "prometheus", "Prometheus does not answer", str(error), told=error.message, kind=error.kind
+            )

@@ -38,13 +38,17 @@ class Case:
 
 def probe_names(metric: str, traces: Iterable[RuleTrace]) -> tuple[str, ...]:
     """Return the series names to look for outside any rule: the metric's own, and those that a rule asked for in vain."""
-    fixed = [name for traced in traces if not traced.matched and (name := traced.fixed_name(metric)) is not None]
+    fixed = [
+        name for traced in traces if not traced.matched and (name := traced.fixed_name(metric)) is not None
+    ]
     return tuple(dict.fromkeys([metric, *fixed]))
 
 
 def rules_of(paths: Iterable[str]) -> tuple[str, ...]:
     """Return the rules that faults lie in, from the faults' paths; what lies outside a rule counts as itself."""
-    return tuple(dict.fromkeys(match[1] if (match := _RULE.match(path)) else path or "the file" for path in paths))
+    return tuple(
+        dict.fromkeys(match[1] if (match := _RULE.match(path)) else path or "the file" for path in paths)
+    )
 
 
 def explain(case: Case) -> str:
@@ -56,10 +60,14 @@ def _unmapped(case: Case) -> str:
     """Judge series that become the metric and name no object."""
     for traced in case.traces:
         if traced.gives and not traced.external and not traced.mapped:
-            labels = f"none of its labels ({listed(traced.plain)})" if traced.plain else "it has no label that"
+            labels = (
+                f"none of its labels ({listed(traced.plain)})" if traced.plain else "it has no label that"
+            )
             names = " names a kind of object" if traced.plain else " could name an object"
             guesses = guess_overrides(traced.plain)
-            example = ", ".join(guesses) if guesses else "pod: {resource: pod}, namespace: {resource: namespace}"
+            example = (
+                ", ".join(guesses) if guesses else "pod: {resource: pod}, namespace: {resource: namespace}"
+            )
             return (
                 f"{traced.place} makes {case.metric} of {traced.gives[-1].name}, but {labels}{names}: "
                 f"map them in its resources.overrides, such as {example}"
@@ -109,7 +117,9 @@ def _unread(case: Case) -> str:
     """Judge a rule that could give the metric and whose series were not read."""
     reasons = {traced.error for traced in case.traces}
     if len(case.traces) > 1 and len(reasons) == 1 and "" not in reasons:
-        return f"no series could be read ({reasons.pop()}): check the address of Prometheus, and that it is up"
+        return (
+            f"no series could be read ({reasons.pop()}): check the address of Prometheus, and that it is up"
+        )
     for traced in case.traces:
         if traced.error and traced.rule.namer.may_give(case.metric):
             return f"the series of {traced.place} could not be read ({traced.error}): mend its seriesQuery or the connection"
@@ -176,7 +186,10 @@ def _unclaimed(case: Case) -> str:
         demanded = sorted(demanded_labels(traced.rule.config.series_query) - labels)
         if demanded and may_name(traced.rule.config.series_query, case.metric):
             lacking.append(
-                (len(demanded), f", {traced.place} for want of {_label(demanded)}: add that, or a rule for it")
+                (
+                    len(demanded),
+                    f", {traced.place} for want of {_label(demanded)}: add that, or a rule for it",
+                )
             )
     remedy = min(lacking)[1] if lacking else ": add a rule for it"
     return f"Prometheus has {case.metric} ({number}), and no rule's seriesQuery matches it{remedy}"

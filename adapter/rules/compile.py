@@ -87,7 +87,11 @@ def compile_rules(
     rules: what was answered to its questions still is, which matters where Prometheus cannot be asked again.
     """
     faults: list[Fault] = []
-    before = {(rule.config.source, rule.config.path): rule for rule in known.custom + known.external} if known else {}
+    before = (
+        {(rule.config.source, rule.config.path): rule for rule in known.custom + known.external}
+        if known
+        else {}
+    )
 
     def compiled(entry: RuleConfig, *, describes: bool) -> Rule | None:
         rule = before.get((entry.source, entry.path))
@@ -112,7 +116,9 @@ def _compile_rule(
     before = len(faults)
 
     def report(path: str, value: str, expected: str) -> None:
-        faults.append(Fault(f"{config.path}.{path}", matchers.shorten(value), expected, config.source, config.line))
+        faults.append(
+            Fault(f"{config.path}.{path}", matchers.shorten(value), expected, config.source, config.line)
+        )
 
     converter = _compile_converter(config.resources, catalogue, report)
     query = _parse_query(config.metrics_query, "metricsQuery", report)
@@ -141,7 +147,11 @@ def _compile_pod_query(
     try:
         pod_label = converter.label_for(PODS)
     except NamingError as error:
-        report("scrape", "", f"expected a rule that names pods, by resources.template or resources.overrides: {error}")
+        report(
+            "scrape",
+            "",
+            f"expected a rule that names pods, by resources.template or resources.overrides: {error}",
+        )
         return None
     try:
         namespace_label = converter.label_for(NAMESPACES)
@@ -163,7 +173,9 @@ def _parse_query(text: str, path: str, report: Report) -> Template | None:
         return None
 
 
-def _compile_converter(config: ResourcesConfig, catalogue: Catalogue, report: Report) -> ResourceConverter | None:
+def _compile_converter(
+    config: ResourcesConfig, catalogue: Catalogue, report: Report
+) -> ResourceConverter | None:
     """Return the converter of a rule, or None after a report: a label template or an override that means nothing."""
     label_template, pattern = None, None
     good = True
@@ -173,7 +185,11 @@ def _compile_converter(config: ResourcesConfig, catalogue: Catalogue, report: Re
             pattern = _label_pattern(label_template)
         except (TemplateError, ValueError) as error:
             good = False
-            report("resources.template", config.template, f"expected a label name with <<.Resource>> in it: {error}")
+            report(
+                "resources.template",
+                config.template,
+                f"expected a label name with <<.Resource>> in it: {error}",
+            )
     overrides: dict[str, APIResource] = {}
     for override in config.overrides:
         resource = catalogue.lookup(override.resource, override.group or None)
@@ -213,7 +229,11 @@ def _compile_resource_rules(
 
 
 def _compile_resource_rule(
-    whole: ResourceRulesConfig, kind: str, config: ResourceRuleConfig, catalogue: Catalogue, faults: list[Fault]
+    whole: ResourceRulesConfig,
+    kind: str,
+    config: ResourceRuleConfig,
+    catalogue: Catalogue,
+    faults: list[Fault],
 ) -> tuple[ResourceQuery, ResourceQuery] | None:
     """Return how containers and nodes are asked for, or None after a report of each thing that is wrong."""
     place = f"{whole.path}.{kind}"
@@ -230,7 +250,9 @@ def _compile_resource_rule(
 
     def made(key: str, query: Template, label: str | None) -> ResourceQuery:
         times = ages.usage_age(query)
-        companion = None if times is None else ResourceQuery(f"{place}.{key}", converter, times, label, accepts)
+        companion = (
+            None if times is None else ResourceQuery(f"{place}.{key}", converter, times, label, accepts)
+        )
         return ResourceQuery(f"{place}.{key}", converter, query, label, accepts, companion)
 
     return made("containerQuery", containers, config.container_label), made("nodeQuery", nodes, None)

@@ -50,9 +50,7 @@ def parse_wanted(text: str) -> Wanted:
     """Read ``KIND/NAMESPACE/NAME``, ``KIND/NAME`` at the root, or a namespace alone for an external metric."""
     parts = text.split("/")
     if not all(parts) or len(parts) > 3:
-        expected = (
-            "expected KIND/NAMESPACE/NAME, KIND/NAME for a kind without namespaces, or NAMESPACE for an external metric"
-        )
+        expected = "expected KIND/NAMESPACE/NAME, KIND/NAME for a kind without namespaces, or NAMESPACE for an external metric"
         raise InputError([Fault("--object", text, expected)])
     if len(parts) == 1:
         return Wanted("", parts[0], "")
@@ -80,8 +78,14 @@ def locate(known: Registry, catalogue: Catalogue, metric: str, wanted: Wanted) -
     resource = catalogue.lookup(name, group or None)
     if resource is None:
         close = difflib.get_close_matches(name.lower(), catalogue.names(), n=1)
-        advice = f"did you mean {close[0]}?" if close else "write its singular or plural name, with .GROUP if need be"
-        raise InputError([Fault("--object", str(wanted), f"expected a kind of object, not {wanted.kind}: {advice}")])
+        advice = (
+            f"did you mean {close[0]}?"
+            if close
+            else "write its singular or plural name, with .GROUP if need be"
+        )
+        raise InputError(
+            [Fault("--object", str(wanted), f"expected a kind of object, not {wanted.kind}: {advice}")]
+        )
     key = CustomKey(resource.group_resource, wanted.namespace is not None, metric)
     entry = known.custom.get(key)
     if entry is not None:
@@ -101,7 +105,9 @@ def _wrong_scope(resource: APIResource, metric: str, wanted: Wanted) -> str:
     if wanted.namespace is None:
         return f"{kind} live in namespaces: write {wanted.kind}/NAMESPACE/{wanted.name}"
     if kind == NAMESPACES:
-        return f"a namespace is asked for at the root, as autoscalers do too: write {wanted.kind}/{wanted.name}"
+        return (
+            f"a namespace is asked for at the root, as autoscalers do too: write {wanted.kind}/{wanted.name}"
+        )
     return (
         f"{kind} are served at the root only, but an autoscaler asks for them under its own namespace and gets 404: read "
         f"{metric} through an object that lives in the namespace, or as an external metric"
@@ -123,7 +129,11 @@ def build_query(entry: CustomEntry, wanted: Wanted, selector: tuple[Matcher, ...
     try:
         namespace_label = converter.label_for(NAMESPACES) if wanted.namespace is not None else ""
         return MetricQuery(
-            entry.rule, entry.series, selector, namespace_label, converter.label_for(entry.resource.group_resource)
+            entry.rule,
+            entry.series,
+            selector,
+            namespace_label,
+            converter.label_for(entry.resource.group_resource),
         )
     except (NamingError, TemplateError) as error:
         return (
@@ -149,7 +159,9 @@ def value_of(sample: Sample, *, nan_is_zero: bool) -> Value:
     try:
         milli = milli_of(sample.value, nan_is_zero=nan_is_zero)
     except OverflowError:
-        return Value("", f"{show_number(sample.value)} is beyond 9.2e15, which no quantity holds: requests fail")
+        return Value(
+            "", f"{show_number(sample.value)} is beyond 9.2e15, which no quantity holds: requests fail"
+        )
     if isinstance(milli, Dropped):
         shown = "a native histogram" if milli == HISTOGRAM else show_number(sample.value)
         return Value("", f"{shown} is no number to scale by and is left out")
@@ -224,7 +236,9 @@ class Followups(NamedTuple):
 
 def object_followups(query: MetricQuery, wanted: Wanted, name: str) -> Followups:
     """Return the queries that count the series of the object wherever they are, and the objects around it."""
-    by = ", ".join(matchers.write_label(label) for label in (query.namespace_label, query.object_label) if label)
+    by = ", ".join(
+        matchers.write_label(label) for label in (query.namespace_label, query.object_label) if label
+    )
     around = (
         Matcher(query.namespace_label, "=", wanted.namespace or "")
         if query.namespace_label
@@ -264,7 +278,11 @@ def explain_nothing(case: Nothing) -> str:
     if case.named and (not query.namespace_label or namespace in spaces):
         return query_gives_nothing(query.rule.path, series)
     if case.named:
-        have = f"only with {query.namespace_label}={listed(map(repr, spaces))}" if any(spaces) else "without that label"
+        have = (
+            f"only with {query.namespace_label}={listed(map(repr, spaces))}"
+            if any(spaces)
+            else "without that label"
+        )
         guess = namespace_guess(case.labels, query.namespace_label)
         return (
             f"{series} has {label}={case.name!r} {have}, not {query.namespace_label}={namespace!r}: the label holds the namespace of "
@@ -278,10 +296,16 @@ def explain_nothing(case: Nothing) -> str:
             if case.exists
             else "check the name, and that it is scraped"
         )
-        return f"{series} has other {case.resource.plural}{place} ({listed(names)}) and not {case.name}: {there}"
+        return (
+            f"{series} has other {case.resource.plural}{place} ({listed(names)}) and not {case.name}: {there}"
+        )
     return (
         f"{series} was there in the last {case.look_back} but has no sample now{place}: check that its targets are up"
-        + (f", and that {query.namespace_label} holds the namespace of the objects" if query.namespace_label else "")
+        + (
+            f", and that {query.namespace_label} holds the namespace of the objects"
+            if query.namespace_label
+            else ""
+        )
     )
 
 

@@ -23,14 +23,20 @@ _QUOTED = rb'"(?:[^"\\\n]++|\\.)*+"'
 # What follows a name: labels in braces, a value, perhaps a time. A value ends where white space does.
 _HEAD = rb'(?:[ \t]*+\{([^"}\n]*+(?:' + _QUOTED + rb'[^"}\n]*+)*+)\})?+[ \t]*+([^ \t\n{]++)'
 _TEXT_SAMPLE = re.compile(_HEAD + rb"(?:[ \t]++(-?[0-9]{1,18}+))?[ \t\r]*+$", re.MULTILINE)
-_OPENMETRICS_SAMPLE = re.compile(_HEAD + rb"(?:[ \t]++([^ \t\n#]++))?(?: # \{[^\n]*+)?[ \t\r]*+$", re.MULTILINE)
+_OPENMETRICS_SAMPLE = re.compile(
+    _HEAD + rb"(?:[ \t]++([^ \t\n#]++))?(?: # \{[^\n]*+)?[ \t\r]*+$", re.MULTILINE
+)
 # Lines that begin with white space or with a brace (a name in quotes, inside the braces): legal and rare.
 _ODD_LINE = re.compile(rb"\n[ \t{]")
 _INDENT = re.compile(rb"\n[ \t]+")
 _END = b"# EOF"
 _AFTER = (b" ", b"\t", b"{", b"\n", b"")
 _TERM = re.compile(
-    rb"[ \t]*+(?:([A-Za-z_][A-Za-z0-9_]*+)|(" + _QUOTED + rb"))[ \t]*+(?:=[ \t]*+(" + _QUOTED + rb"))?+[ \t]*+(?:,|\Z)"
+    rb"[ \t]*+(?:([A-Za-z_][A-Za-z0-9_]*+)|("
+    + _QUOTED
+    + rb"))[ \t]*+(?:=[ \t]*+("
+    + _QUOTED
+    + rb"))?+[ \t]*+(?:,|\Z)"
 )
 _REST = re.compile(rb"[ \t]*+\Z")
 _ESCAPE = re.compile(r'\\([\\n"])')
@@ -67,7 +73,9 @@ def is_openmetrics(content_type: str) -> bool:
     return content_type.partition(";")[0].strip().lower() == "application/openmetrics-text"
 
 
-def parse(body: bytes, names: Collection[str], *, openmetrics: bool = False, limit: int = MAX_SAMPLES) -> list[Exposed]:
+def parse(
+    body: bytes, names: Collection[str], *, openmetrics: bool = False, limit: int = MAX_SAMPLES
+) -> list[Exposed]:
     """Return the samples of the series called `names`; the samples of one name are in the order of the body.
 
     A series that stands twice is returned twice. Raises ExpositionError for a line that is wanted and cannot
@@ -81,7 +89,12 @@ def parse(body: bytes, names: Collection[str], *, openmetrics: bool = False, lim
 
 
 def read(
-    body: bytes, names: Collection[str], found: list[Exposed], *, openmetrics: bool = False, limit: int = MAX_SAMPLES
+    body: bytes,
+    names: Collection[str],
+    found: list[Exposed],
+    *,
+    openmetrics: bool = False,
+    limit: int = MAX_SAMPLES,
 ) -> Generator[None, None, None]:
     """Add to `found` what `parse` returns; yield after each step, which is about a millisecond's work at most."""
     end = _find_end(body) if openmetrics else len(body)
@@ -155,7 +168,10 @@ class _Part:
 
     def _match(self, after: int, at: int) -> re.Match[bytes]:
         """Return the sample that goes on at `after`, in the line that begins behind `at`."""
-        if self.text.find(b"\n", after, after + MAX_LINE_BYTES) < 0 and len(self.text) - after > MAX_LINE_BYTES:
+        if (
+            self.text.find(b"\n", after, after + MAX_LINE_BYTES) < 0
+            and len(self.text) - after > MAX_LINE_BYTES
+        ):
             raise ExposureLimitError(
                 f"a line is longer than {MAX_LINE_BYTES} bytes: {_shown(self.text[at + 1 :][:300])}"
             )

@@ -91,4 +91,6 @@ def _whole(function: Callable[[float], int]) -> Callable[[float], float]:
 PER_VALUE: Mapping[str, Callable[[float], float]] = MappingProxyType(
     {"abs": abs, "ceil": _whole(math.ceil), "floor": _whole(math.floor)}
 )
-WITH_BOUND: Mapping[str, Callable[[float, float], float]] = MappingProxyType({"clamp_min": max, "clamp_max": min})
+WITH_BOUND: Mapping[str, Callable[[float, float], float]] = MappingProxyType(
+    {"clamp_min": max, "clamp_max": min}
+)

@@ -63,7 +63,9 @@ class _Earlier(NamedTuple):
 def _collisions(made: Sketch, earlier: Sequence[_Earlier]) -> Iterator[Finding]:
     """Yield the metrics that an earlier rule of the same API makes too, for objects that both may find."""
     kinds = _kinds(made)
-    rivals = [each for each in reversed(earlier) if each.made.external is made.external and each.kinds & kinds]
+    rivals = [
+        each for each in reversed(earlier) if each.made.external is made.external and each.kinds & kinds
+    ]
     for metric in made.metrics:
         rival = next((each for each in rivals if metric in each.metrics), None)
         if rival is not None:
@@ -88,12 +90,12 @@ def _names(made: Sketch) -> Iterator[Finding]:
         if "/" in metric:
             yield "name.as", metric, "a name with a slash can never be asked for"
         if made.external and metric != metric.lower():
-            sentence = "autoscalers ask for external metrics in lower case and never find a name with capitals"
+            sentence = (
+                "autoscalers ask for external metrics in lower case and never find a name with capitals"
+            )
             yield "name.as", metric, sentence
     if len(metrics) >= MANY_METRICS:
-        sentence = (
-            "each is listed for every kind of object; seriesFilters or a narrower seriesQuery keep the list short"
-        )
+        sentence = "each is listed for every kind of object; seriesFilters or a narrower seriesQuery keep the list short"
         yield "seriesQuery", f"{len(metrics)} metrics", sentence
 
 
@@ -107,7 +109,11 @@ def _references(made: Sketch) -> Iterator[Finding]:
             continue
         number = re.match(r"[0-9]+(?=[A-Za-z_])", bare)
         advice = f": write ${{{number[0]}}} to end the name of the group" if number else ""
-        yield "name.as", f"${{{name}}}" if braced else f"${name}", f"there is no such group, so this is empty{advice}"
+        yield (
+            "name.as",
+            f"${{{name}}}" if braced else f"${name}",
+            f"there is no such group, so this is empty{advice}",
+        )
 
 
 def _series(made: Sketch) -> Iterator[Finding]:
@@ -148,23 +154,17 @@ def _labels(made: Sketch) -> Iterator[Finding]:
         yield "resources.namespaced", "false", "this has an effect on externalRules only"
     if made.external:
         if resources.namespaced and not _names_namespaces(rule):
-            sentence = (
-                "no label for namespaces, so every request fails: add an override for namespace, or namespaced: false"
-            )
+            sentence = "no label for namespaces, so every request fails: add an override for namespace, or namespaced: false"
             yield "resources", "", sentence
     elif not rule.converter.by_label and rule.converter.template is None:
-        sentence = (
-            "neither overrides nor a template: no object is ever found on the series, and the metric is not listed"
-        )
+        sentence = "neither overrides nor a template: no object is ever found on the series, and the metric is not listed"
         yield "resources", "", sentence
     elif made.known is not None and made.series and not made.examples:
         yield "resources", "", "no label of the series names a kind of object, so the metric is not listed"
     elif not _names_namespaces(rule) and not all(
         each.group_resource in ROOT_SCOPED for each in rule.converter.by_label.values()
     ):
-        sentence = (
-            "no label for namespaces, so objects in namespaces cannot be asked for: add an override for namespace"
-        )
+        sentence = "no label for namespaces, so objects in namespaces cannot be asked for: add an override for namespace"
         yield "resources.overrides", "", sentence
     seen: dict[object, str] = {}
     for label, resource in rule.converter.by_label.items():

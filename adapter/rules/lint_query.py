@@ -60,7 +60,11 @@ def _check_selector(made: Sketch) -> Iterator[Finding]:
     try:
         selector = parse_selector(text)
     except ValueError as error:
-        yield "seriesQuery", matchers.shorten(text), f"Prometheus will refuse this: {matchers.shorten(str(error))}"
+        yield (
+            "seriesQuery",
+            matchers.shorten(text),
+            f"Prometheus will refuse this: {matchers.shorten(str(error))}",
+        )
         return
     yield from _check_expressions(selector, "seriesQuery")
 
@@ -68,9 +72,13 @@ def _check_selector(made: Sketch) -> Iterator[Finding]:
 def _check_template(made: Sketch) -> Iterator[Finding]:
     fields = made.rule.query.fields()
     if made.external and "GroupBy" in fields:
-        sentence = "external metrics describe no object, so this is empty and the query is summed to one value"
+        sentence = (
+            "external metrics describe no object, so this is empty and the query is summed to one value"
+        )
         yield "metricsQuery", "<<.GroupBy>>", sentence
-    several = named_series(made.rule.config.series_query) is None if made.known is None else len(made.series) > 1
+    several = (
+        named_series(made.rule.config.series_query) is None if made.known is None else len(made.series) > 1
+    )
     if "Series" not in fields and several:
         sentence = "the query does not use <<.Series>> although seriesQuery may match several names"
         yield "metricsQuery", "", sentence
@@ -91,7 +99,9 @@ def _unparsed(example: Example, error: ValueError) -> str:
         return "nothing stands before a comma; put <<.LabelMatchers>> last between the braces, for it may be empty"
     reason = matchers.shorten(str(error))
     return (
-        f"{reason} (a range such as [5m] belongs inside a function such as rate)" if "got matrix" in reason else reason
+        f"{reason} (a range such as [5m] belongs inside a function such as rate)"
+        if "got matrix" in reason
+        else reason
     )
 
 
@@ -130,9 +140,7 @@ def _check_windows(parsed: Any, scrape_interval: float) -> Iterator[Finding]:
 
     promql.walk(parsed, look)
     for window in found:
-        sentence = (
-            f"shorter than {SCRAPES_IN_WINDOW} scrapes of {scrape_interval:g} s: one lost scrape and the value is gone"
-        )
+        sentence = f"shorter than {SCRAPES_IN_WINDOW} scrapes of {scrape_interval:g} s: one lost scrape and the value is gone"
         yield "metricsQuery", f"[{window}]", sentence
 
 

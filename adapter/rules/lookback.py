@@ -57,7 +57,11 @@ def _lookback(node: Any) -> float | None:
 def _name_of(node: Any) -> str | None:
     """Return the series name that a matcher gives; None where there may be several."""
     return next(
-        (each.value for each in node.matchers.matchers if each.name == "__name__" and each.op == promql.MatchOp.Equal),
+        (
+            each.value
+            for each in node.matchers.matchers
+            if each.name == "__name__" and each.op == promql.MatchOp.Equal
+        ),
         None,
     )
 

@@ -101,7 +101,8 @@ class MetricNamer:
         if match is None:
             return None
         return "".join(
-            piece.text if piece.group is None else (match.group(piece.group) or "") for piece in self.expansion
+            piece.text if piece.group is None else (match.group(piece.group) or "")
+            for piece in self.expansion
         )
 
     def may_give(self, metric: str) -> bool:
@@ -212,7 +213,9 @@ class ResourceConverter:
     def resources_for(self, labels: Iterable[str]) -> list[APIResource]:
         """Return the distinct resources among the labels of a series, in the order of the labels' names."""
         found = {
-            resource.group_resource: resource for label in sorted(labels) if (resource := self.resource_for(label))
+            resource.group_resource: resource
+            for label in sorted(labels)
+            if (resource := self.resource_for(label))
         }
         return list(found.values())
 
@@ -263,5 +266,7 @@ def compile_namer(
     if not good:
         return None
     return MetricNamer(
-        tuple(compiled), expression, parse_expansion(wanted_expansion, expression.groups, expression.groupindex)
+        tuple(compiled),
+        expression,
+        parse_expansion(wanted_expansion, expression.groups, expression.groupindex),
     )

@@ -54,10 +54,14 @@ Place = tuple[str, str]
 
 def ask_alone(query: MetricQuery, objects: Objects) -> PlannedQuery:
     """Return the query of one question as upstream sends it."""
-    return PlannedQuery(query.render(objects.namespace, objects.names), Kind.ALONE, objects.namespace, joined=False)
+    return PlannedQuery(
+        query.render(objects.namespace, objects.names), Kind.ALONE, objects.namespace, joined=False
+    )
 
 
-def merge(query: MetricQuery, questions: Sequence[Objects], limit: int = MAX_QUERY_LENGTH) -> Iterator[PlannedQuery]:
+def merge(
+    query: MetricQuery, questions: Sequence[Objects], limit: int = MAX_QUERY_LENGTH
+) -> Iterator[PlannedQuery]:
     """Yield the queries that together answer `questions`, of a query that is separable; lists of names over `limit` are split."""
     if len(questions) == 1:
         alone = ask_alone(query, questions[0])
@@ -108,7 +112,9 @@ def place_samples(
             yield (namespace, sample.labels.get(object_label, "")), sample
 
 
-def _in_namespace(query: MetricQuery, namespace: str | None, names: Sequence[str], kind: Kind) -> PlannedQuery:
+def _in_namespace(
+    query: MetricQuery, namespace: str | None, names: Sequence[str], kind: Kind
+) -> PlannedQuery:
     parts = list(query.selector)
     if query.namespace_label and namespace is not None:
         parts.append(Matcher(query.namespace_label, "=", namespace))

@@ -325,7 +325,9 @@ class _New:
         if selections is None:
             return True
         track = Track(flat)
-        return any(all(seriesmatch.build_test(each)(track) for each in group) for group in selections.get(name, ()))
+        return any(
+            all(seriesmatch.build_test(each)(track) for each in group) for group in selections.get(name, ())
+        )
 
     def _grow(self, size: int) -> None:
         self.size += size
@@ -354,7 +356,9 @@ def _read_labels(sample: Exposed) -> Labels:
         )
     labels = exposition.parse_labels(sample.labels)
     if len(labels) > MAX_LABELS:
-        raise ExposureLimitError(f"a series of {matchers.shorten(sample.name)} has more than {MAX_LABELS} labels")
+        raise ExposureLimitError(
+            f"a series of {matchers.shorten(sample.name)} has more than {MAX_LABELS} labels"
+        )
     return tuple(part for name in sorted(labels) if labels[name] for part in (sys.intern(name), labels[name]))
 
 

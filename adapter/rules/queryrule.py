@@ -63,12 +63,16 @@ class QueryRule(abc.ABC):
         """Whether the template may write the values of matchers by itself, outside `.LabelMatchers`."""
         return not self.query.is_plain() or "LabelValuesByName" in self.query.fields()
 
-    def separability(self, object_label: str, namespace_label: str, part_label: str | None = None) -> Separability:
+    def separability(
+        self, object_label: str, namespace_label: str, part_label: str | None = None
+    ) -> Separability:
         """Return whether questions about such objects may be merged; worked out once."""
         key = (object_label, namespace_label, part_label)
         known = self._separability.get(key)
         if known is None:
-            known = self._separability[key] = separable.analyse(self.query, object_label, namespace_label, part_label)
+            known = self._separability[key] = separable.analyse(
+                self.query, object_label, namespace_label, part_label
+            )
         return known
 
 

@@ -170,11 +170,15 @@ def _seen_again(series: SeriesInfo, earlier: Known | None, *, whole: bool) -> Kn
         return Known(series, 0, series.labels)
     if whole:
         return Known(SeriesInfo(series.name, series.labels | earlier.labels, series.count), 0, series.labels)
-    merged = SeriesInfo(series.name, series.labels | earlier.series.labels, max(series.count, earlier.series.count))
+    merged = SeriesInfo(
+        series.name, series.labels | earlier.series.labels, max(series.count, earlier.series.count)
+    )
     return Known(merged, 0, series.labels | earlier.labels)
 
 
-def build(ruleset: Ruleset, memory: Memory, generation: int, reserved: Collection[str] = frozenset()) -> Registry:
+def build(
+    ruleset: Ruleset, memory: Memory, generation: int, reserved: Collection[str] = frozenset()
+) -> Registry:
     """Return what `building` does, at once."""
     return run(building(ruleset, memory, generation, reserved))
 
@@ -188,7 +192,9 @@ def building(
     unwritable: dict[str, Unwritable] = {}
     custom: dict[CustomKey, CustomEntry] = {}
     listed: dict[tuple[GroupResource, bool], dict[str, None]] = {}
-    for count, (rule, series, metric) in enumerate(_named(ruleset.custom, memory, reserved, refused, unwritable), 1):
+    for count, (rule, series, metric) in enumerate(
+        _named(ruleset.custom, memory, reserved, refused, unwritable), 1
+    ):
         if count % _NAMED_STEP == 0:
             yield
         if metric is None:
@@ -201,7 +207,9 @@ def building(
                 custom[key] = entry
                 listed.setdefault((key.resource, _listed_scope(key, entry)), {})[metric] = None
     external: dict[str, ExternalEntry] = {}
-    for count, (rule, series, metric) in enumerate(_named(ruleset.external, memory, reserved, refused, unwritable), 1):
+    for count, (rule, series, metric) in enumerate(
+        _named(ruleset.external, memory, reserved, refused, unwritable), 1
+    ):
         if count % _NAMED_STEP == 0:
             yield
         if metric is None:
@@ -210,7 +218,9 @@ def building(
         _note_collision(collisions, metric, external.get(metric), found)
         external[metric] = found
     infos = yield from _infos(listed)
-    return Registry(generation, custom, external, infos, tuple(collisions), tuple(refused), tuple(unwritable.values()))
+    return Registry(
+        generation, custom, external, infos, tuple(collisions), tuple(refused), tuple(unwritable.values())
+    )
 
 
 def _infos(listed: Mapping[tuple[GroupResource, bool], Iterable[str]]) -> Steps[tuple[CustomMetricInfo, ...]]:
@@ -272,7 +282,11 @@ def _named(
         for known in memory.get(rule.config.series_query, ()):
             name = known.series.name
             metric = rule.namer.name(name)
-            if metric is None and not matchers.is_series_name(name) and rule.namer.rejection(name) == UNWRITABLE:
+            if (
+                metric is None
+                and not matchers.is_series_name(name)
+                and rule.namer.rejection(name) == UNWRITABLE
+            ):
                 count, example = unwritable[place][1:] if place in unwritable else (0, name)
                 unwritable[place] = Unwritable(place, count + 1, example)
             if metric is not None and metric in reserved:
@@ -296,7 +310,10 @@ def _listed_scope(key: CustomKey, entry: CustomEntry) -> bool:
 
 
 def _note_collision(
-    collisions: dict[str, None], metric: str, old: CustomEntry | ExternalEntry | None, new: CustomEntry | ExternalEntry
+    collisions: dict[str, None],
+    metric: str,
+    old: CustomEntry | ExternalEntry | None,
+    new: CustomEntry | ExternalEntry,
 ) -> None:
     """Say once which of two rules, or of two series names of a rule, answers a metric."""
     if old is None:

@@ -128,7 +128,9 @@ def pod_usage(
     return ObjectUsage(namespace, name, labels, earliest, total, tuple(containers))
 
 
-def node_usage(name: str, labels: Mapping[str, str], cpu: Labelled, memory: Labelled) -> ObjectUsage | Absent | None:
+def node_usage(
+    name: str, labels: Mapping[str, str], cpu: Labelled, memory: Labelled
+) -> ObjectUsage | Absent | None:
     """Return the usage of a node, from its first sample of each, as upstream; why it has none; None where a sample is missing."""
     if not cpu.samples or not memory.samples:
         return None

@@ -61,7 +61,10 @@ def _example(query: ResourceQuery, kind: GroupResource) -> Example:
     label = asked.object_label
     present = [matchers.present(each) for each in (asked.namespace_label, label) if each]
     try:
-        one, everything = asked.render(NAMESPACE if kind == PODS else None, [OBJECT]), asked.render_with(present)
+        one, everything = (
+            asked.render(NAMESPACE if kind == PODS else None, [OBJECT]),
+            asked.render_with(present),
+        )
     except TemplateError as error:
         return Example(resource, "", label=label, fault=str(error), fault_path=query.path.rpartition(".")[2])
     return Example(resource, one, everything, label, asked.separability)
@@ -81,6 +84,9 @@ def _findings(query: ResourceQuery, example: Example) -> Iterator[tuple[str, str
     if culprit := resultlabels.loses(parsed, example.label):
         yield culprit, f"the result has no label {example.label}, so {kind} are never found: group by it"
     elif query.part_label and (culprit := resultlabels.loses(parsed, query.part_label)):
-        yield culprit, f"the result has no label {query.part_label}, so a pod has one container without a name"
+        yield (
+            culprit,
+            f"the result has no label {query.part_label}, so a pod has one container without a name",
+        )
     elif query.part_label == "":
         yield "", "there is no containerLabel, so a pod has one container without a name"

@@ -39,7 +39,9 @@ def _call(node: Any, label: str) -> str:
         return f"{name}()"
     if name in {"label_replace", "label_join"} and node.args[1].val == label:
         return ""
-    vectors = [part for part in node.args if not isinstance(part, promql.StringLiteral) and not is_scalar(part)]
+    vectors = [
+        part for part in node.args if not isinstance(part, promql.StringLiteral) and not is_scalar(part)
+    ]
     return loses(vectors[0], label) if vectors else ""
 
 
@@ -68,7 +70,9 @@ def _binary(node: Any, label: str) -> str:
         return left and right
     modifier = node.modifier
     if modifier is not None and modifier.card != promql.VectorMatchCardinality.OneToOne:
-        many, one = (left, right) if modifier.card == promql.VectorMatchCardinality.ManyToOne else (right, left)
+        many, one = (
+            (left, right) if modifier.card == promql.VectorMatchCardinality.ManyToOne else (right, left)
+        )
         return one if label in (modifier.group_labels or ()) else many
     if modifier is not None and modifier.matching is not None:
         listed = ", ".join(modifier.matching.labels)

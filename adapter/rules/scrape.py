@@ -134,7 +134,9 @@ class PodQuery:
         """Evaluate in steps of about a millisecond, between which `pod` must not change; return what `evaluate` does."""
         scope = _Scope(series, pod, identity.labels(), tuple(selector), window)
         found = yield from self._root.evaluate(scope)
-        return PodValue(found[0][1], scope.gone if math.isinf(scope.oldest) else scope.oldest) if found else None
+        return (
+            PodValue(found[0][1], scope.gone if math.isinf(scope.oldest) else scope.oldest) if found else None
+        )
 
 
 def compile_query(template: Template, pod_label: str, namespace_label: str) -> PodQuery:
@@ -209,7 +211,9 @@ class _Compiler:
             bound = self.visit(arguments[1])
             assert bound.scalar, "the parser takes nothing else, and what makes scalars of series is refused"
             limit, pick = bound.number(), floats.WITH_BOUND[name]
-            return _map(self.visit(arguments[0]), lambda value: math.nan if math.isnan(value) else pick(value, limit))
+            return _map(
+                self.visit(arguments[0]), lambda value: math.nan if math.isnan(value) else pick(value, limit)
+            )
         reading = _READINGS.get(name)
         if reading is None:
             raise UnscrapableError(
@@ -231,7 +235,9 @@ class _Compiler:
             raise UnscrapableError(f"{name} without a grouping by pods: write {name}(...) by (<<.GroupBy>>)")
         labels = tuple(dict.fromkeys(node.modifier.labels))
         if self.pod_label not in labels:
-            raise UnscrapableError(f"{name} by ({', '.join(labels)}) does not name {self.pod_label}: it mixes pods")
+            raise UnscrapableError(
+                f"{name} by ({', '.join(labels)}) does not name {self.pod_label}: it mixes pods"
+            )
         inner = self.visit(node.expr)
 
         others = tuple(label for label in labels if label not in self.own_labels)
@@ -252,7 +258,9 @@ class _Compiler:
         name = str(node.op).strip()
         function = floats.ARITHMETIC.get(name)
         if function is None:
-            raise UnscrapableError(f"{name} chooses between series, only {' '.join(floats.ARITHMETIC)} are computed")
+            raise UnscrapableError(
+                f"{name} chooses between series, only {' '.join(floats.ARITHMETIC)} are computed"
+            )
         left, right = self.visit(node.lhs), self.visit(node.rhs)
         if right.scalar:
             bound = right.number()
@@ -271,8 +279,14 @@ class _Compiler:
 
     def _check_matching(self, name: str, left: _Node, right: _Node, modifier: Any) -> None:
         """Refuse two vectors that are not one value of the pod each, or that Prometheus would not match with each other."""
-        if left.grouping is None or right.grouping is None or (left.grouping | right.grouping) - self.own_labels:
-            raise UnscrapableError(f"{name} matches series with one another: aggregate both sides by (<<.GroupBy>>)")
+        if (
+            left.grouping is None
+            or right.grouping is None
+            or (left.grouping | right.grouping) - self.own_labels
+        ):
+            raise UnscrapableError(
+                f"{name} matches series with one another: aggregate both sides by (<<.GroupBy>>)"
+            )
         matching = None
         if modifier is not None:
             fills = modifier.fill_values
@@ -328,7 +342,9 @@ class _Compiler:
             if each.name == _SLOT_LABEL:
                 slots += 1
             elif each.name in _TARGET_LABELS - self.own_labels:
-                raise UnscrapableError(f"{shown} is selected by {each.name}, which Prometheus adds and no pod shows")
+                raise UnscrapableError(
+                    f"{shown} is selected by {each.name}, which Prometheus adds and no pod shows"
+                )
             elif separable.SERIES_SLOT in each.name or separable.SERIES_SLOT in each.value:
                 raise UnscrapableError(f"{shown} has <<.Series>> in a matcher")
             else:

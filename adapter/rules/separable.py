@@ -74,7 +74,9 @@ class _Part(NamedTuple):
     added: bool = False
 
 
-def analyse(template: Template, object_label: str, namespace_label: str, part_label: str | None = None) -> Separability:
+def analyse(
+    template: Template, object_label: str, namespace_label: str, part_label: str | None = None
+) -> Separability:
     """Decide for the objects named by `object_label`; `namespace_label` is "" for objects without a namespace.
 
     `part_label` stands beside the object's in `.GroupBy`, where objects have parts.
@@ -138,12 +140,16 @@ class _Walk:
 
     def matrix(self, node: Any) -> _Part:
         inner = node.vector_selector
-        return _Part(f"{self._selector_text(inner)}[{promql.display_duration(node.range)}]{_modifiers(inner)}")
+        return _Part(
+            f"{self._selector_text(inner)}[{promql.display_duration(node.range)}]{_modifiers(inner)}"
+        )
 
     def subquery(self, node: Any) -> _Part:
         inner = self.visit(node.expr)
         step = promql.display_duration(node.step) if node.step else ""
-        return inner._replace(text=f"{inner.text}[{promql.display_duration(node.range)}:{step}]{_modifiers(node)}")
+        return inner._replace(
+            text=f"{inner.text}[{promql.display_duration(node.range)}:{step}]{_modifiers(node)}"
+        )
 
     def call(self, node: Any) -> _Part:
         name = node.func.name
@@ -172,7 +178,9 @@ class _Walk:
         added = inner.added
         if by:
             if self.object_label not in labels:
-                raise NotSeparableError(f"{operator} by ({', '.join(labels)}) does not name {self.object_label}")
+                raise NotSeparableError(
+                    f"{operator} by ({', '.join(labels)}) does not name {self.object_label}"
+                )
             if self.namespace_label and self.namespace_label not in labels:
                 labels.append(self.namespace_label)
                 added = True
@@ -190,7 +198,9 @@ class _Walk:
             vector = right if left.scalar else left
             text = f"{left.text} {operator}{returns_bool} {right.text}"
             return _Part(text, scalar=left.scalar and right.scalar, added=vector.added)
-        if modifier is not None and (modifier.fill_values.lhs is not None or modifier.fill_values.rhs is not None):
+        if modifier is not None and (
+            modifier.fill_values.lhs is not None or modifier.fill_values.rhs is not None
+        ):
             raise NotSeparableError("fill values stand in for objects that have no series")
         matching = modifier.matching if modifier is not None else None
         if matching is None:
@@ -225,7 +235,9 @@ class _Walk:
             added = left.added
         else:  # one to one: the result has just the labels of on()
             added = left.added if names_namespace else bool(self.namespace_label)
-        return _Part(f"{left.text} {shown} on ({', '.join(map(_label, labels))}){group} {right.text}", added=added)
+        return _Part(
+            f"{left.text} {shown} on ({', '.join(map(_label, labels))}){group} {right.text}", added=added
+        )
 
     def _selector_text(self, node: Any) -> str:
         """Return the selector; it must hold the whole of `.LabelMatchers` and no matcher of its own on our labels.

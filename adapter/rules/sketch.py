@@ -61,7 +61,11 @@ class Sketch(NamedTuple):
     @property
     def main(self) -> Example | None:
         """The example to show where there is room for one: not about namespaces, if there is another; None if there is none."""
-        others = (each for each in self.examples if each.resource is None or each.resource.group_resource != NAMESPACES)
+        others = (
+            each
+            for each in self.examples
+            if each.resource is None or each.resource.group_resource != NAMESPACES
+        )
         return next(others, next(iter(self.examples), None))
 
 
@@ -144,7 +148,13 @@ def sketch(rule: Rule, known: Sequence[SeriesInfo] | None, *, external: bool) ->
     shown = series[-1] if series else SERIES
     examples = [_external_example(rule, shown)] if external else _custom_examples(rule, labels, shown)
     return Sketch(
-        rule, external, None if known is None else tuple(known), series, labels, _metrics(rule, series), tuple(examples)
+        rule,
+        external,
+        None if known is None else tuple(known),
+        series,
+        labels,
+        _metrics(rule, series),
+        tuple(examples),
     )
 
 

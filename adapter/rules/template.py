@@ -13,7 +13,15 @@ from adapter.rules import template_eval, template_format, template_parse
 from adapter.rules import template_nodes as nodes
 from adapter.rules.template_format import Struct, Value
 
-__all__ = ["LabelTemplate", "Template", "Value", "empty_label", "empty_query", "label_without_resource", "parse"]
+__all__ = [
+    "LabelTemplate",
+    "Template",
+    "Value",
+    "empty_label",
+    "empty_query",
+    "label_without_resource",
+    "parse",
+]
 
 
 class Template:
@@ -37,7 +45,9 @@ class Template:
         if self._pieces is not None:
             show = template_format.show
             try:
-                return "".join([text if field is None else show(variables[field]) for text, field in self._pieces])
+                return "".join(
+                    [text if field is None else show(variables[field]) for text, field in self._pieces]
+                )
             except KeyError:  # said by the evaluator, with the place
                 pass
         return template_eval.render(self._tree, Struct(variables))
@@ -129,7 +139,9 @@ def _plain_pieces(tree: nodes.Tree) -> tuple[tuple[str, str | None], ...] | None
     return tuple(pieces)
 
 
-def _root_fields(body: tuple[nodes.Node, ...], tree: nodes.Tree, *, dot: bool, seen: set[str]) -> Iterator[str]:
+def _root_fields(
+    body: tuple[nodes.Node, ...], tree: nodes.Tree, *, dot: bool, seen: set[str]
+) -> Iterator[str]:
     """Yield the template's variables that a body uses; `dot` tells whether ``.`` is all of them there, as ``$`` always is.
 
     `seen` holds the defined templates already looked into.

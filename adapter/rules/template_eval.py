@@ -80,7 +80,9 @@ class _Rendering:
                 return _Jump.CONTINUE
             case _:
                 declared = len(self._variables)
-                jump = self._range(node, dot) if isinstance(node, nodes.Range) else self._conditional(node, dot)
+                jump = (
+                    self._range(node, dot) if isinstance(node, nodes.Range) else self._conditional(node, dot)
+                )
                 del self._variables[declared:]
                 return jump
         return _Jump.NEXT
@@ -99,7 +101,8 @@ class _Rendering:
                 entries = []
             case Struct() | str() | bool() | int() | float():
                 self._refuse(
-                    node.pipeline.at, f'"range" goes over a list or a map, not {template_functions.kind(value)}'
+                    node.pipeline.at,
+                    f'"range" goes over a list or a map, not {template_functions.kind(value)}',
                 )
             case Mapping():
                 entries = [(key, value[key]) for key in sorted(value)]

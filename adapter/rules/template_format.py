@@ -161,7 +161,9 @@ def _printed_text(text: str, directive: Directive) -> str | None:
         case "x" | "X":
             octets = text.encode("utf-8", "surrogateescape")[: directive.precision]
             prefix = "0x" if directive.sharp else ""
-            joined = f" {prefix}".join(f"{octet:02x}" for octet in octets) if directive.space else octets.hex()
+            joined = (
+                f" {prefix}".join(f"{octet:02x}" for octet in octets) if directive.space else octets.hex()
+            )
             digits = f"{prefix}{joined}" if octets else ""
             return directive.pad(digits.upper() if directive.verb == "X" else digits)
         case _:
@@ -181,7 +183,8 @@ def _quoted(text: str, directive: Directive) -> str:
 def _ascii(literal: str) -> str:
     """Return a quoted literal with every character outside ASCII as its number."""
     return _NOT_ASCII.sub(
-        lambda match: f"\\u{ord(match[0]):04x}" if match[0] < "\U00010000" else f"\\U{ord(match[0]):08x}", literal
+        lambda match: f"\\u{ord(match[0]):04x}" if match[0] < "\U00010000" else f"\\U{ord(match[0]):08x}",
+        literal,
     )
 
 

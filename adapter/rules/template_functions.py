@@ -78,7 +78,11 @@ def _less(values: Sequence[Value]) -> bool:
     first, other = values
     if isinstance(first, str) and isinstance(other, str):
         return first.encode("utf-8", "surrogateescape") < other.encode("utf-8", "surrogateescape")
-    if isinstance(first, int | float) and isinstance(other, int | float) and type(first) is type(other) is not bool:
+    if (
+        isinstance(first, int | float)
+        and isinstance(other, int | float)
+        and type(first) is type(other) is not bool
+    ):
         return first < other
     raise errors.TemplateError(f"cannot order {kind(first)} and {kind(other)}")
 
@@ -208,7 +212,9 @@ def _urlquery(values: Sequence[Value]) -> str:
 
 def _call(values: Sequence[Value]) -> Value:
     """Refuse: no value that a template here can have is a function."""
-    raise errors.TemplateError(f"cannot call {kind(values[0])}, none of the template's variables is a function")
+    raise errors.TemplateError(
+        f"cannot call {kind(values[0])}, none of the template's variables is a function"
+    )
 
 
 def _lazy(values: Sequence[Value]) -> Value:

@@ -16,7 +16,9 @@ from adapter.model.quoting import quote
 LEFT = "<<"
 RIGHT = ">>"
 SPACES = " \t\r\n"
-KEYWORDS = frozenset({"block", "break", "continue", "define", "else", "end", "if", "nil", "range", "template", "with"})
+KEYWORDS = frozenset(
+    {"block", "break", "continue", "define", "else", "end", "if", "nil", "range", "template", "with"}
+)
 
 
 class Kind(enum.Enum):
@@ -207,7 +209,9 @@ def _word(text: str, position: int) -> Token:
         end += 1
     if end < len(text) and text[end] not in _TERMINATORS and not text.startswith(RIGHT, end):
         raise fault(
-            text, end, f"unexpected {quote(text[end])} right after {quote(text[position:end])}, expected a blank"
+            text,
+            end,
+            f"unexpected {quote(text[end])} right after {quote(text[position:end])}, expected a blank",
         )
     word = text[position:end]
     if sigil == ".":

@@ -100,7 +100,11 @@ def _float(literal: str) -> float | None:
         if literal.lstrip("+-")[:2] not in {"0x", "0X"}:
             return float(literal)
         digits = literal.replace("_", "")
-        return float.fromhex(digits) if _HEX_FLOAT.fullmatch(digits) and not _BAD_UNDERSCORE.search(literal) else None
+        return (
+            float.fromhex(digits)
+            if _HEX_FLOAT.fullmatch(digits) and not _BAD_UNDERSCORE.search(literal)
+            else None
+        )
     except (ValueError, OverflowError):
         return None
 

@@ -104,7 +104,9 @@ class _Parser:
                 if self._peek_solid().kind is Kind.CLOSE_ACTION:
                     self._next_solid()
                     return nodes.Call(name, None, word.offset)
-                return nodes.Call(name, self._pipeline("the value of the template", Kind.CLOSE_ACTION), word.offset)
+                return nodes.Call(
+                    name, self._pipeline("the value of the template", Kind.CLOSE_ACTION), word.offset
+                )
 
     def _conditional(self, word: Token) -> nodes.If | nodes.With | nodes.Range:
         declared = len(self._scope.variables)
@@ -175,7 +177,9 @@ class _Parser:
         for command in commands[1:]:
             if isinstance(command.operands[0], nodes.Literal | nodes.Nil | nodes.Dot):
                 at = command.operands[0].at
-                raise lex.fault(self._text, at, "a value cannot be given an argument, expected a function after |")
+                raise lex.fault(
+                    self._text, at, "a value cannot be given an argument, expected a function after |"
+                )
         return nodes.Pipeline(tuple(variables), assigns, tuple(commands), at)
 
     def _declarations(self, context: str) -> tuple[list[str], bool]:
@@ -194,7 +198,9 @@ class _Parser:
                 self._scope.variables.append(variable.text)
                 return variables, following.kind is Kind.ASSIGN
             if following.kind is not Kind.COMMA:
-                self._ahead[:0] = [variable, Token(Kind.SPACE, " ", following.offset)] if spaces else [variable]
+                self._ahead[:0] = (
+                    [variable, Token(Kind.SPACE, " ", following.offset)] if spaces else [variable]
+                )
                 break
             self._next_solid()
             if context != "range" or variables:
@@ -257,12 +263,15 @@ class _Parser:
                 return nodes.Field((token.text[1:],), token.offset)
             case Kind.VARIABLE:
                 if token.text not in self._scope.variables:
-                    self._refuse(token, f"undefined variable {token.text}, expected {token.text} := before it is used")
+                    self._refuse(
+                        token, f"undefined variable {token.text}, expected {token.text} := before it is used"
+                    )
                 return nodes.Variable(token.text, (), token.offset)
             case Kind.IDENTIFIER:
                 if token.text not in functions.NAMES:
                     self._refuse(
-                        token, f"unknown function {quote(token.text)}, expected one of {', '.join(functions.NAMES)}"
+                        token,
+                        f"unknown function {quote(token.text)}, expected one of {', '.join(functions.NAMES)}",
                     )
                 return nodes.Function(token.text, token.offset)
             case Kind.OPEN:

@@ -102,7 +102,9 @@ class _Format:
         self._position = match.end()
         significant = match[0].lstrip("0")
         if len(significant) > len(str(_LIMIT)) or int(significant or "0") > _LIMIT:
-            raise errors.TemplateError(f"a width or precision of more than {_LIMIT} in {quote(self._pattern)}")
+            raise errors.TemplateError(
+                f"a width or precision of more than {_LIMIT} in {quote(self._pattern)}"
+            )
         return int(significant or "0")
 
     def _value_number(self) -> bool:

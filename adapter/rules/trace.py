@@ -72,7 +72,9 @@ def trace_rules(ruleset: Ruleset, lists: Lists, metric: str) -> tuple[RuleTrace,
     )
 
 
-def _trace(rule: Rule, known: Sequence[SeriesInfo] | PrometheusError, metric: str, *, external: bool) -> RuleTrace:
+def _trace(
+    rule: Rule, known: Sequence[SeriesInfo] | PrometheusError, metric: str, *, external: bool
+) -> RuleTrace:
     if isinstance(known, PrometheusError):
         return RuleTrace(rule, external, (), str(known), (), (), {}, (), ())
     rejected: list[Rejected] = []
@@ -87,9 +89,13 @@ def _trace(rule: Rule, known: Sequence[SeriesInfo] | PrometheusError, metric: st
             named[name] = (*named.get(name, ()), series)
     gives = named.pop(metric, ())
     labels = sorted(frozenset[str]().union(*(series.labels for series in gives)))
-    mapped = [(label, resource) for label in labels if (resource := rule.converter.resource_for(label)) is not None]
+    mapped = [
+        (label, resource) for label in labels if (resource := rule.converter.resource_for(label)) is not None
+    ]
     plain = [label for label in labels if label not in dict(mapped)]
-    return RuleTrace(rule, external, tuple(known), "", gives, tuple(rejected), named, tuple(mapped), tuple(plain))
+    return RuleTrace(
+        rule, external, tuple(known), "", gives, tuple(rejected), named, tuple(mapped), tuple(plain)
+    )
 
 
 def steps(traced: RuleTrace) -> list[str]:

@@ -32,7 +32,16 @@ _DISCOVERER = ("system:kube-aggregator", ("system:masters",))
 
 # Of the caller's headers these go on; of the answer's these come back.
 _FORWARDED = ("Accept", "Accept-Encoding", "User-Agent", "Audit-Id", "If-None-Match", "Traceparent")
-_RETURNED = ("Content-Type", "Content-Encoding", "ETag", "Vary", "Cache-Control", "Audit-Id", "Allow", "Retry-After")
+_RETURNED = (
+    "Content-Type",
+    "Content-Encoding",
+    "ETag",
+    "Vary",
+    "Cache-Control",
+    "Audit-Id",
+    "Allow",
+    "Retry-After",
+)
 
 
 class Backend(NamedTuple):
@@ -71,7 +80,11 @@ class Aggregation:
     def backends(self) -> list[Backend]:
         """Return the group-versions that others serve, the highest priority first."""
         records = self._objects.store.records(store_key(self._kinds["apiservices"]), "")
-        found = [self._backend(record.document) for record in records if record.document.get("spec", {}).get("service")]
+        found = [
+            self._backend(record.document)
+            for record in records
+            if record.document.get("spec", {}).get("service")
+        ]
         return sorted(found, key=lambda each: (each.priority, each.group, each.version))
 
     def backend(self, path: str) -> Backend | None:
@@ -101,14 +114,20 @@ class Aggregation:
         """Return what the server behind answers to a request of `user`."""
         if not backend.url:
             instead = "give its Service the type ExternalName and externalName localhost"
-            raise status.not_built(f"an APIService ({backend.version}.{backend.group}) without an address", instead)
+            raise status.not_built(
+                f"an APIService ({backend.version}.{backend.group}) without an address", instead
+            )
         headers = CIMultiDict((name, request.headers[name]) for name in _FORWARDED if name in request.headers)
         group = "system:unauthenticated" if user == "system:anonymous" else "system:authenticated"
         try:
-            async with self._ask(backend, request.method, request.raw_path, headers, (user, (group,))) as answer:
+            async with self._ask(
+                backend, request.method, request.raw_path, headers, (user, (group,))
+            ) as answer:
                 body = await answer.read()
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise status.StatusFailure(503, "ServiceUnavailable", f"error trying to reach service: {error}") from error
+            raise status.StatusFailure(
+                503, "ServiceUnavailable", f"error trying to reach service: {error}"
+            ) from error
         kept = {name: answer.headers[name] for name in _RETURNED if name in answer.headers}
         return web.Response(status=answer.status, body=body, headers=kept)
 

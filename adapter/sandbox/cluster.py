@@ -212,7 +212,9 @@ class Cluster:
         group = document.get("apiVersion", "").rpartition("/")[0]
         kind = self.kinds.find(f"{document['kind']}.{group}" if group else document["kind"])
         if kind.api_version != document.get("apiVersion"):
-            raise LookupError(f"{document['kind']} is {kind.api_version} here, not {document.get('apiVersion')!r}")
+            raise LookupError(
+                f"{document['kind']} is {kind.api_version} here, not {document.get('apiVersion')!r}"
+            )
         return kind
 
     def _scoped(self, kind: str, namespace: str) -> tuple[Kind, str]:
@@ -378,7 +380,10 @@ def _unknown_path() -> web.Response:
 
 def _aggregated_version(accept: str) -> str:
     for media in views.parse_accept(accept):
-        if media.parameters.get("as") == "APIGroupDiscoveryList" and media.parameters.get("g") == "apidiscovery.k8s.io":
+        if (
+            media.parameters.get("as") == "APIGroupDiscoveryList"
+            and media.parameters.get("g") == "apidiscovery.k8s.io"
+        ):
             version = media.parameters.get("v", "")
             if version in discovery.AGGREGATED_VERSIONS:
                 return version

@@ -35,7 +35,9 @@ def _pod_phase(document: JSON) -> str:
 
 
 def _replicas_ready(document: JSON) -> str:
-    return f"{document.get('status', {}).get('readyReplicas', 0)}/{document.get('spec', {}).get('replicas', 1)}"
+    return (
+        f"{document.get('status', {}).get('readyReplicas', 0)}/{document.get('spec', {}).get('replicas', 1)}"
+    )
 
 
 def _reference(document: JSON) -> str:
@@ -93,7 +95,11 @@ _COLUMNS: dict[tuple[str, str], tuple[Column, ...]] = {
 def definitions(kind: Kind) -> list[JSON]:
     """Return the column definitions of a kind."""
     middle = _COLUMNS.get((kind.group, kind.plural), ())
-    columns = [("Name", "string", "name"), *((name, type_, "") for name, type_, _ in middle), ("Age", "string", "")]
+    columns = [
+        ("Name", "string", "name"),
+        *((name, type_, "") for name, type_, _ in middle),
+        ("Age", "string", ""),
+    ]
     return [
         {"name": name, "type": type_, "format": format_, "description": "", "priority": 0}
         for name, type_, format_ in columns

@@ -56,7 +56,9 @@ def steps(levels: Sequence[tuple[float, float]], before: float = 0.0) -> Curve:
             return before * (now - origin)
         ends = [start for start, _ in levels[1:]] + [math.inf]
         return sum(
-            level * (min(now, end) - start) for (start, level), end in zip(levels, ends, strict=True) if start <= now
+            level * (min(now, end) - start)
+            for (start, level), end in zip(levels, ends, strict=True)
+            if start <= now
         )
 
     return Curve(value, total)

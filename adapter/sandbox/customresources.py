@@ -25,7 +25,10 @@ def definition(
     """Return a definition of a namespaced kind with a status subresource and, if `scale` says where, a scale subresource."""
     subresources: JSON = {"status": {}}
     if scale is not None:
-        subresources["scale"] = {"specReplicasPath": scale.spec_replicas, "statusReplicasPath": scale.status_replicas}
+        subresources["scale"] = {
+            "specReplicasPath": scale.spec_replicas,
+            "statusReplicasPath": scale.status_replicas,
+        }
         if scale.selector:
             subresources["scale"]["labelSelectorPath"] = scale.selector
     names = {"plural": plural, "singular": kind.lower(), "kind": kind, "listKind": f"{kind}List"}
@@ -39,7 +42,13 @@ def definition(
             "scope": "Namespaced",
             "names": names | ({"shortNames": list(short_names)} if short_names else {}),
             "versions": [
-                {"name": version, "served": True, "storage": True, "schema": schema, "subresources": subresources}
+                {
+                    "name": version,
+                    "served": True,
+                    "storage": True,
+                    "schema": schema,
+                    "subresources": subresources,
+                }
             ],
         },
     }
@@ -78,7 +87,9 @@ def kinds_of(document: JSON) -> list[Kind]:
 def _scale_paths(scale: JSON | None) -> ScalePaths | None:
     if scale is None:
         return None
-    return ScalePaths(scale["specReplicasPath"], scale["statusReplicasPath"], scale.get("labelSelectorPath") or "")
+    return ScalePaths(
+        scale["specReplicasPath"], scale["statusReplicasPath"], scale.get("labelSelectorPath") or ""
+    )
 
 
 def check(document: JSON) -> None:
@@ -106,7 +117,9 @@ def check(document: JSON) -> None:
 
 
 def _invalid(name: str, field: str, message: str, reason: str) -> status.StatusFailure:
-    return status.invalid("CustomResourceDefinition", KEY[0], name, field=field, message=message, reason=reason)
+    return status.invalid(
+        "CustomResourceDefinition", KEY[0], name, field=field, message=message, reason=reason
+    )
 
 
 def established(document: JSON) -> JSON:

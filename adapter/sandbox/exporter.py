@@ -91,4 +91,6 @@ class Exporter:
         if request.path != "/metrics":
             return web.Response(text="only /metrics is served here\n", status=404)
         self.scrapes += 1
-        return web.Response(body=render(self.series, self._now()).encode(), headers={"Content-Type": CONTENT_TYPE})
+        return web.Response(
+            body=render(self.series, self._now()).encode(), headers={"Content-Type": CONTENT_TYPE}
+        )

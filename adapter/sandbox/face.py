@@ -51,7 +51,9 @@ class WatchOptions:
 class Face:
     """Answers requests about resources; one method for each verb."""
 
-    def __init__(self, objects: Objects, reviews: Reviews, watches: WatchOptions, now: Callable[[], float]) -> None:
+    def __init__(
+        self, objects: Objects, reviews: Reviews, watches: WatchOptions, now: Callable[[], float]
+    ) -> None:
         self._objects = objects
         self._reviews = reviews
         self._watches = watches
@@ -62,7 +64,9 @@ class Face:
         routing.check_method(target)
         kind = target.kind
         if not kind.stored and kind.verbs == ("create",):
-            return json_response(msgspec.json.encode(self._reviews.answer(kind, await read_body(request))), 201)
+            return json_response(
+                msgspec.json.encode(self._reviews.answer(kind, await read_body(request))), 201
+            )
         if not kind.stored:
             raise status.not_built(
                 f"conversion to {kind.api_version} {kind.kind}", "ask for the preferred version of its group"
@@ -77,7 +81,9 @@ class Face:
             return record
         if target.subresource == "scale":
             return json_response(msgspec.json.encode(scaling.scale_of(kind, record)))
-        shown = views.one(form, kind, record, self._now(), include=request.query.get("includeObject", "Metadata"))
+        shown = views.one(
+            form, kind, record, self._now(), include=request.query.get("includeObject", "Metadata")
+        )
         return json_response(shown, 201 if created else 200)
 
     async def _act(self, request: web.BaseRequest, target: Target) -> tuple[Record | web.Response, bool]:
@@ -88,13 +94,19 @@ class Face:
         if target.verb == "get":
             return self._objects.read(kind, namespace, name), False
         if target.verb == "create":
-            return self._objects.create(kind, namespace, await read_body(request), dry_run=dry_run, by=by), True
+            return self._objects.create(
+                kind, namespace, await read_body(request), dry_run=dry_run, by=by
+            ), True
         if target.verb == "update":
             document = await read_body(request)
             if target.subresource == "scale":
                 scale = _object(document)
-                return self._objects.rescale(kind, namespace, name, lambda _: scale, dry_run=dry_run, by=by), False
-            return self._objects.replace(kind, namespace, name, document, target.subresource, dry_run=dry_run, by=by)
+                return self._objects.rescale(
+                    kind, namespace, name, lambda _: scale, dry_run=dry_run, by=by
+                ), False
+            return self._objects.replace(
+                kind, namespace, name, document, target.subresource, dry_run=dry_run, by=by
+            )
         if target.verb == "patch":
             return await self._patch(request, target, dry_run=dry_run, by=by)
         return await self._delete(request, target, dry_run=dry_run), False
@@ -107,7 +119,9 @@ class Face:
         change = _change_of(media, await request.read(), kind)
         if subresource == "scale":
             rescale = self._objects.rescale
-            return rescale(kind, namespace, name, lambda scale: _object(change(scale)), dry_run=dry_run, by=by), False
+            return rescale(
+                kind, namespace, name, lambda scale: _object(change(scale)), dry_run=dry_run, by=by
+            ), False
         if media == "application/apply-patch+yaml":
             if not request.query.get("fieldManager"):
                 message = "Required value: is required for apply patch"
@@ -133,16 +147,28 @@ class Face:
         if target.verb == "delete":
             record = self._objects.read(kind, target.namespace, target.name)
             last = record if dry_run else self._objects.delete(kind, record, options)
-            details: JSON = {"name": record.name, "kind": kind.plural, "uid": last.document["metadata"]["uid"]}
+            details: JSON = {
+                "name": record.name,
+                "kind": kind.plural,
+                "uid": last.document["metadata"]["uid"],
+            }
             if kind.group:
                 details["group"] = kind.group
             if last.document["metadata"].get("finalizers") or kind.plural == "pods":
                 return json_response(views.one(views.Form.PLAIN, kind, last, self._now()))
-            success = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
+            success = {
+                "kind": "Status",
+                "apiVersion": "v1",
+                "metadata": {},
+                "status": "Success",
+                "details": details,
+            }
             return json_response(msgspec.json.encode(success))
         predicate = _predicate(kind, request.query)
         chosen = [
-            record for record in self._objects.store.records(store_key(kind), target.namespace) if predicate(record)
+            record
+            for record in self._objects.store.records(store_key(kind), target.namespace)
+            if predicate(record)
         ]
         for record in chosen:
             if not dry_run:
@@ -166,7 +192,9 @@ class Face:
             chosen = chosen[:limit]
             metadata["continue"] = _write_token(version, chosen[-1].key)
         return json_response(
-            views.many(form, kind, chosen, metadata, self._now(), include=query.get("includeObject", "Metadata"))
+            views.many(
+                form, kind, chosen, metadata, self._now(), include=query.get("includeObject", "Metadata")
+            )
         )
 
     def _present(
@@ -205,7 +233,9 @@ class Face:
         asked = query.get("resourceVersion", "")
         start = None if asked in {"", "0"} or initial_events else _unsigned("resourceVersion", asked)
         timeout = _unsigned("timeoutSeconds", query.get("timeoutSeconds") or "0")
-        bookmarks = self._watches.bookmark_interval if routing.is_true(query.get("allowWatchBookmarks")) else None
+        bookmarks = (
+            self._watches.bookmark_interval if routing.is_true(query.get("allowWatchBookmarks")) else None
+        )
         predicate = _predicate(kind, query)
         if target.namespace:
             predicate = selectors.both(lambda record: record.namespace == target.namespace, predicate)
@@ -243,7 +273,9 @@ class Face:
 
 def _forbidden_option(field: str, cause: str) -> status.StatusFailure:
     message = f"Forbidden: {cause}"
-    return status.invalid("ListOptions", "meta.k8s.io", "", field=field, message=message, reason="FieldValueForbidden")
+    return status.invalid(
+        "ListOptions", "meta.k8s.io", "", field=field, message=message, reason="FieldValueForbidden"
+    )
 
 
 def _predicate(kind: Kind, query: Mapping[str, str]) -> selectors.Predicate:
@@ -253,7 +285,9 @@ def _predicate(kind: Kind, query: Mapping[str, str]) -> selectors.Predicate:
 
 def _writer(request: web.BaseRequest) -> Writer:
     """Return the field manager of a write: the one it names, else its user agent up to the slash."""
-    return Writer(request.query.get("fieldManager") or request.headers.get("User-Agent", "").partition("/")[0])
+    return Writer(
+        request.query.get("fieldManager") or request.headers.get("User-Agent", "").partition("/")[0]
+    )
 
 
 def _unsigned(field: str, text: str) -> int:
@@ -273,7 +307,9 @@ def _read_token(text: str) -> tuple[int, str]:
         token = msgspec.json.decode(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
         return int(token["rv"]), str(token["start"]).removesuffix("\x00")
     except (binascii.Error, msgspec.DecodeError, KeyError, TypeError, ValueError):
-        raise status.bad_request("continue key is not valid: it is not one that a list of this server gave") from None
+        raise status.bad_request(
+            "continue key is not valid: it is not one that a list of this server gave"
+        ) from None
 
 
 def _media_type(request: web.BaseRequest) -> str:
@@ -287,7 +323,9 @@ def _change_of(media: str, body: bytes, kind: Kind) -> Callable[[JSON], Any]:
     """Return the function that a patch body stands for."""
     if media == "application/json-patch+json":
         operations = _read_json(body)
-        if not isinstance(operations, list) or not all(isinstance(operation, dict) for operation in operations):
+        if not isinstance(operations, list) or not all(
+            isinstance(operation, dict) for operation in operations
+        ):
             raise status.bad_request("json: cannot unmarshal object into Go value of type jsonpatch.Patch")
         return lambda document: patches.json_patch(document, operations)
     patch = _object(_read_yaml(body) if media == "application/apply-patch+yaml" else _read_json(body))

@@ -90,11 +90,31 @@ _REVIEW = ("create",)
 BUILTIN: tuple[Kind, ...] = (
     Kind("", "v1", "configmaps", "ConfigMap", True, ("cm",)),
     Kind("", "v1", "events", "Event", True, ("ev",), fields=_EVENT_FIELDS),
-    Kind("", "v1", "namespaces", "Namespace", False, ("ns",), (), ("finalize", "status"), fields=("status.phase",)),
+    Kind(
+        "",
+        "v1",
+        "namespaces",
+        "Namespace",
+        False,
+        ("ns",),
+        (),
+        ("finalize", "status"),
+        fields=("status.phase",),
+    ),
     Kind("", "v1", "nodes", "Node", False, ("no",), (), _STATUS, fields=("spec.unschedulable",)),
     Kind("", "v1", "persistentvolumes", "PersistentVolume", False, ("pv",), (), _STATUS),
     Kind("", "v1", "pods", "Pod", True, ("po",), _ALL, _STATUS, fields=_POD_FIELDS, generation=True),
-    Kind("", "v1", "replicationcontrollers", "ReplicationController", True, ("rc",), _ALL, _SCALE, generation=True),
+    Kind(
+        "",
+        "v1",
+        "replicationcontrollers",
+        "ReplicationController",
+        True,
+        ("rc",),
+        _ALL,
+        _SCALE,
+        generation=True,
+    ),
     Kind("", "v1", "serviceaccounts", "ServiceAccount", True, ("sa",)),
     Kind("", "v1", "services", "Service", True, ("svc",), _ALL, _STATUS, create_on_update=True),
     Kind(
@@ -144,9 +164,24 @@ BUILTIN: tuple[Kind, ...] = (
         stored=False,
     ),
     Kind(
-        "authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", False, verbs=_REVIEW, stored=False
+        "authorization.k8s.io",
+        "v1",
+        "subjectaccessreviews",
+        "SubjectAccessReview",
+        False,
+        verbs=_REVIEW,
+        stored=False,
     ),
-    Kind("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler", True, ("hpa",), _ALL, _STATUS),
+    Kind(
+        "autoscaling",
+        "v2",
+        "horizontalpodautoscalers",
+        "HorizontalPodAutoscaler",
+        True,
+        ("hpa",),
+        _ALL,
+        _STATUS,
+    ),
     Kind(
         "autoscaling",
         "v1",
@@ -158,9 +193,13 @@ BUILTIN: tuple[Kind, ...] = (
         _STATUS,
         stored=False,
     ),
-    Kind("batch", "v1", "jobs", "Job", True, (), _ALL, _STATUS, fields=("status.successful",), generation=True),
+    Kind(
+        "batch", "v1", "jobs", "Job", True, (), _ALL, _STATUS, fields=("status.successful",), generation=True
+    ),
     Kind("networking.k8s.io", "v1", "ingresses", "Ingress", True, ("ing",), (), _STATUS, generation=True),
-    Kind("coordination.k8s.io", "v1", "leases", "Lease", True, must_carry_version=True, create_on_update=True),
+    Kind(
+        "coordination.k8s.io", "v1", "leases", "Lease", True, must_carry_version=True, create_on_update=True
+    ),
 )
 
 
@@ -199,7 +238,9 @@ class KindTable:
             if kind.stored and name in names and (not group or group == kind.group):
                 return kind
         served = ", ".join(sorted({kind.qualified for kind in self if kind.stored}))
-        raise LookupError(f'the sandbox cluster serves no kind "{text}": add it with add_kind, or use one of {served}')
+        raise LookupError(
+            f'the sandbox cluster serves no kind "{text}": add it with add_kind, or use one of {served}'
+        )
 
     def groups(self) -> dict[str, list[str]]:
         """Return each named API group with its versions, the preferred one first, in the order of discovery."""
@@ -214,5 +255,6 @@ class KindTable:
     def of(self, group: str, version: str) -> list[Kind]:
         """Return the kinds of one group and version, sorted by plural as the real discovery is."""
         return sorted(
-            (kind for kind in self if (kind.group, kind.version) == (group, version)), key=lambda kind: kind.plural
+            (kind for kind in self if (kind.group, kind.version) == (group, version)),
+            key=lambda kind: kind.plural,
         )

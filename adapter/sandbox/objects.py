@@ -24,7 +24,12 @@ _SUBDOMAIN_RULE = (
 )
 _SYSTEM_FIELDS = ("uid", "creationTimestamp", "generation", "deletionTimestamp", "managedFields")
 _SCALED = frozenset(
-    (("", "replicationcontrollers"), ("apps", "deployments"), ("apps", "replicasets"), ("apps", "statefulsets"))
+    (
+        ("", "replicationcontrollers"),
+        ("apps", "deployments"),
+        ("apps", "replicasets"),
+        ("apps", "statefulsets"),
+    )
 )
 
 
@@ -124,7 +129,9 @@ class Objects:
         document = self._checked(kind, namespace, clone(document))
         given = document["metadata"].setdefault("name", name)
         if given != name:
-            raise status.bad_request(f"the name of the object ({given}) does not match the name on the URL ({name})")
+            raise status.bad_request(
+                f"the name of the object ({given}) does not match the name on the URL ({name})"
+            )
         current = self.store.get(store_key(kind), namespace, name)
         version = document["metadata"].get("resourceVersion", "")
         if current is None:
@@ -133,7 +140,9 @@ class Objects:
             raise status.not_found(kind, name)
         if not version and kind.must_carry_version:
             message = 'Invalid value: "": must be specified for an update'
-            raise status.invalid(kind.plural, kind.group, name, field="metadata.resourceVersion", message=message)
+            raise status.invalid(
+                kind.plural, kind.group, name, field="metadata.resourceVersion", message=message
+            )
         return self._write(kind, current, document, subresource, dry_run=dry_run, by=by), False
 
     def patch(
@@ -219,7 +228,10 @@ class Objects:
         if metadata.get("finalizers"):
             if "deletionTimestamp" in metadata:
                 return record
-            marked = {**record.document, "metadata": {**metadata, "deletionTimestamp": timestamp(self._now())}}
+            marked = {
+                **record.document,
+                "metadata": {**metadata, "deletionTimestamp": timestamp(self._now())},
+            }
             return self.store.put(store_key(kind), marked)
         return self._remove(kind, record, policy)
 
@@ -246,7 +258,14 @@ class Objects:
         return last
 
     def rescale(
-        self, kind: Kind, namespace: str, name: str, change: Callable[[JSON], JSON], *, dry_run: bool, by: Writer
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        change: Callable[[JSON], JSON],
+        *,
+        dry_run: bool,
+        by: Writer,
     ) -> Record:
         """Write the replicas of an object from what `change` makes of its Scale."""
         record = self.read(kind, namespace, name)
@@ -276,7 +295,9 @@ class Objects:
             )
         metadata = document.setdefault("metadata", {})
         if not isinstance(metadata, dict):
-            raise status.bad_request("json: cannot unmarshal metadata into Go struct field of type v1.ObjectMeta")
+            raise status.bad_request(
+                "json: cannot unmarshal metadata into Go struct field of type v1.ObjectMeta"
+            )
         for field, value in list(metadata.items()):
             if value is None:
                 del metadata[field]
@@ -326,7 +347,9 @@ def _check_content(kind: Kind, namespace: str, document: JSON) -> None:
         if involved != namespace and (involved or namespace != "default"):
             message = f'Invalid value: "{involved}": does not match event.namespace'
             name = document["metadata"].get("name", "")
-            raise status.invalid(kind.kind, kind.group, name, field="involvedObject.namespace", message=message)
+            raise status.invalid(
+                kind.kind, kind.group, name, field="involvedObject.namespace", message=message
+            )
 
 
 def _set_defaults(kind: Kind, document: JSON) -> None:

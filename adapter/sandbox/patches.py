@@ -72,7 +72,9 @@ def _strategic_value(field: str, target: Any, value: Any) -> Any:
 def _key_of(field: str, entries: list[Any]) -> str | None:
     if field == "ports":
         return (
-            "containerPort" if any("containerPort" in entry for entry in entries if isinstance(entry, dict)) else "port"
+            "containerPort"
+            if any("containerPort" in entry for entry in entries if isinstance(entry, dict))
+            else "port"
         )
     return _MERGE_KEYS.get(field)
 

@@ -127,7 +127,9 @@ class Prometheus:
         self.requests.append(asked)
         await asyncio.sleep(self.wait)
         if self.fault is not None:
-            return web.Response(text=self.fault.body, status=self.fault.status, content_type=self.fault.content_type)
+            return web.Response(
+                text=self.fault.body, status=self.fault.status, content_type=self.fault.content_type
+            )
         return self._answer(asked)
 
     def _answer(self, asked: Asked) -> web.Response:
@@ -143,7 +145,8 @@ class Prometheus:
                 data = answer(asked.parameters)
         except QueryFailure as failure:
             return _json(
-                {"status": "error", "errorType": failure.type, "error": str(failure)}, _STATUS_OF[failure.type]
+                {"status": "error", "errorType": failure.type, "error": str(failure)},
+                _STATUS_OF[failure.type],
             )
         return _json({"status": "success", "data": data})
 
@@ -169,7 +172,8 @@ class Prometheus:
             raise _invalid("end", "end timestamp must not be before start time")
         if step <= 0:
             raise _invalid(
-                "step", "zero or negative query resolution step widths are not accepted. Try a positive integer"
+                "step",
+                "zero or negative query resolution step widths are not accepted. Try a positive integer",
             )
         if (end - start) / step > _LONGEST_RANGE:
             message = "exceeded maximum resolution of 11,000 points per timeseries. Try decreasing the query resolution (?step=XX)"
@@ -185,7 +189,9 @@ class Prometheus:
                     found.setdefault(labels, []).append(_sample(time, value))
             else:
                 kind = "range vector" if answer.type == "matrix" else answer.type
-                message = f'invalid expression type "{kind}" for range query, must be Scalar or instant Vector'
+                message = (
+                    f'invalid expression type "{kind}" for range query, must be Scalar or instant Vector'
+                )
                 raise QueryFailure("bad_data", message)
         rows = [{"metric": dict(labels), "values": values} for labels, values in sorted(found.items())]
         return {"resultType": "matrix", "result": rows}
@@ -215,15 +221,26 @@ class Prometheus:
     def _label_values(self, name: str, parameters: Parameters) -> Any:
         if _LABEL_NAME.fullmatch(name) is None:
             raise QueryFailure("bad_data", f'invalid label name: "{name}"')
-        return sorted({value for one in self._chosen(parameters) for label, value in one.labels if label == name})
+        return sorted(
+            {value for one in self._chosen(parameters) for label, value in one.labels if label == name}
+        )
 
     def _metadata(self, parameters: Parameters) -> Any:
         wanted = parameters.get("metric")
         chosen = {one.name: one for one in self.series if wanted in {None, one.name}}
-        return {name: [{"type": one.type, "help": one.help, "unit": ""}] for name, one in sorted(chosen.items())}
+        return {
+            name: [{"type": one.type, "help": one.help, "unit": ""}] for name, one in sorted(chosen.items())
+        }
 
     def _build(self, _parameters: Parameters) -> Any:
-        return {"version": VERSION, "revision": "", "branch": "", "buildUser": "", "buildDate": "", "goVersion": ""}
+        return {
+            "version": VERSION,
+            "revision": "",
+            "branch": "",
+            "buildUser": "",
+            "buildDate": "",
+            "goVersion": "",
+        }
 
 
 _PLAIN = {
@@ -274,7 +291,8 @@ def _result(answer: promql.Answer, time: float) -> Any:
         return [{"metric": dict(labels), "value": _sample(time, number)} for labels, number in value]
     if isinstance(value, promql.Matrix):
         return [
-            {"metric": dict(labels), "values": [_sample(*point) for point in points]} for labels, points in value.series
+            {"metric": dict(labels), "values": [_sample(*point) for point in points]}
+            for labels, points in value.series
         ]
     return [_timestamp(time), value if isinstance(value, str) else format_value(value, exponents=False)]
 

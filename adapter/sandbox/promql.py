@@ -78,14 +78,18 @@ def evaluate(query: str, series: SeriesSet, time: float) -> Answer:
 
 def _unsupported(what: str) -> QueryFailure:
     return QueryFailure(
-        "bad_data", f"sandbox: {what} is outside the subset of PromQL that the sandbox knows: use a real Prometheus"
+        "bad_data",
+        f"sandbox: {what} is outside the subset of PromQL that the sandbox knows: use a real Prometheus",
     )
 
 
 def _matchers(selector: promql_parser.VectorSelector) -> list[Matcher]:
     if selector.matchers.or_matchers:
         raise _unsupported("or between matchers")
-    found = [vectors.matcher(entry.name, _SIGNS[str(entry.op)], entry.value) for entry in selector.matchers.matchers]
+    found = [
+        vectors.matcher(entry.name, _SIGNS[str(entry.op)], entry.value)
+        for entry in selector.matchers.matchers
+    ]
     if selector.name is not None:
         found.append(vectors.matcher(NAME, "=", selector.name))
     return found
@@ -116,7 +120,9 @@ class _Evaluation:
             return self._aggregate(tree)
         if isinstance(tree, promql_parser.Call):
             return self._call(tree)
-        raise _unsupported("a subquery" if isinstance(tree, promql_parser.SubqueryExpr) else type(tree).__name__)
+        raise _unsupported(
+            "a subquery" if isinstance(tree, promql_parser.SubqueryExpr) else type(tree).__name__
+        )
 
     def _vector(self, tree: promql_parser.Expr) -> list[Element]:
         value = self.value(tree)

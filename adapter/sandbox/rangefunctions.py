@@ -22,14 +22,18 @@ class Window(NamedTuple):
 RangeFunction = Callable[[Sequence[Point], Window], float | None]
 
 
-def _extrapolated(points: Sequence[Point], window: Window, *, is_counter: bool, is_rate: bool) -> float | None:
+def _extrapolated(
+    points: Sequence[Point], window: Window, *, is_counter: bool, is_rate: bool
+) -> float | None:
     """Mirror extrapolatedRate of Prometheus: what the samples cover, stretched to the window where they reach close to its ends."""
     if len(points) < 2:
         return None
     first, last = points[0], points[-1]
     growth = last.value - first.value
     if is_counter:
-        growth += sum(before.value for before, after in itertools.pairwise(points) if after.value < before.value)
+        growth += sum(
+            before.value for before, after in itertools.pairwise(points) if after.value < before.value
+        )
     covered = last.time - first.time
     to_start, to_end = first.time - window.start, window.end - last.time
     average = covered / (len(points) - 1)

@@ -62,10 +62,14 @@ class Reviews:
             raise status.bad_request(
                 f"the object provided is unrecognized (must be of type {kind.kind}): it has no spec"
             )
-        document: JSON = {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": {}} | copy.deepcopy(given)
+        document: JSON = {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": {}} | copy.deepcopy(
+            given
+        )
         self.received.append(copy.deepcopy(document))
         spec = document["spec"]
-        document["status"] = self._token_status(spec) if kind.kind == "TokenReview" else self._access_status(spec)
+        document["status"] = (
+            self._token_status(spec) if kind.kind == "TokenReview" else self._access_status(spec)
+        )
         return document
 
     def _token_status(self, spec: JSON) -> JSON:

@@ -62,7 +62,9 @@ def rescaled(kind: Kind, record: Record, scale: JSON) -> JSON:
         )
     replicas = (scale.get("spec") or {}).get("replicas", 0)
     if not isinstance(replicas, int) or isinstance(replicas, bool):
-        raise status.bad_request("json: cannot unmarshal into Go struct field ScaleSpec.spec.replicas of type int32")
+        raise status.bad_request(
+            "json: cannot unmarshal into Go struct field ScaleSpec.spec.replicas of type int32"
+        )
     if replicas < 0:
         message = f"Invalid value: {replicas}: must be greater than or equal to 0"
         raise status.invalid("Scale", "autoscaling", record.name, field="spec.replicas", message=message)

@@ -45,7 +45,9 @@ class _Parser:
         tests: list[LabelTest] = []
         while self.peek():
             if self.peek() in _SIGNS - {"!"}:
-                raise status.bad_request(f"found '{self.peek()}', expected: !, identifier, or 'end of string'")
+                raise status.bad_request(
+                    f"found '{self.peek()}', expected: !, identifier, or 'end of string'"
+                )
             tests.append(self._requirement())
             separator = self.take()
             if separator not in {"", ","}:
@@ -62,7 +64,9 @@ class _Parser:
         if not key or key in _SIGNS:
             raise _unparsable(f"found '{key}', expected: identifier")
         if not _NAME.match(key):
-            raise _unparsable(f'key: Invalid value: "{key}": name part must consist of alphanumeric characters')
+            raise _unparsable(
+                f'key: Invalid value: "{key}": name part must consist of alphanumeric characters'
+            )
         if negated:
             return lambda labels: key not in labels
         if self.peek() in {"", ","}:

@@ -39,7 +39,9 @@ class Series:
         help: str = "",  # noqa: A002  # the exposition format's word
     ) -> None:
         self.name = name
-        self.labels: LabelSet = tuple(sorted((key, value) for key, value in ({**labels, NAME: name}).items() if value))
+        self.labels: LabelSet = tuple(
+            sorted((key, value) for key, value in ({**labels, NAME: name}).items() if value)
+        )
         self.curve = curve
         self.type = type
         self.start = start

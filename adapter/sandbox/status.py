@@ -58,12 +58,16 @@ def unauthorized() -> StatusFailure:
     return StatusFailure(401, "Unauthorized", "Unauthorized")
 
 
-def forbidden(user: str, verb: str, kind: Kind, subresource: str, *, namespace: str, name: str) -> StatusFailure:
+def forbidden(
+    user: str, verb: str, kind: Kind, subresource: str, *, namespace: str, name: str
+) -> StatusFailure:
     """403 of the RBAC authorizer."""
     resource = f"{kind.plural}/{subresource}" if subresource else kind.plural
     subject = f'{kind.qualified} "{name}" is forbidden' if name else f"{kind.qualified} is forbidden"
     scope = f'in the namespace "{namespace}"' if namespace else "at the cluster scope"
-    message = f'{subject}: User "{user}" cannot {verb} resource "{resource}" in API group "{kind.group}" {scope}'
+    message = (
+        f'{subject}: User "{user}" cannot {verb} resource "{resource}" in API group "{kind.group}" {scope}'
+    )
     return StatusFailure(403, "Forbidden", message, _details(kind, name))
 
 
@@ -86,12 +90,16 @@ def not_acceptable(message: str = "") -> StatusFailure:
 
 def already_exists(kind: Kind, name: str) -> StatusFailure:
     """409: POST of a name that is taken."""
-    return StatusFailure(409, "AlreadyExists", f'{kind.qualified} "{name}" already exists', _details(kind, name))
+    return StatusFailure(
+        409, "AlreadyExists", f'{kind.qualified} "{name}" already exists', _details(kind, name)
+    )
 
 
 def conflict(kind: Kind, name: str, cause: str = "") -> StatusFailure:
     """409: the write was made against another version than the current one."""
-    cause = cause or "the object has been modified; please apply your changes to the latest version and try again"
+    cause = (
+        cause or "the object has been modified; please apply your changes to the latest version and try again"
+    )
     message = f'Operation cannot be fulfilled on {kind.qualified} "{name}": {cause}'
     return StatusFailure(409, "Conflict", message, _details(kind, name))
 
@@ -140,11 +148,16 @@ def no_protobuf() -> StatusFailure:
 
 def unavailable() -> StatusFailure:
     """503: the server is not ready."""
-    return StatusFailure(503, "ServiceUnavailable", "the server is currently unable to handle the request", {})
+    return StatusFailure(
+        503, "ServiceUnavailable", "the server is currently unable to handle the request", {}
+    )
 
 
 _FAILURES = {
-    409: ("Conflict", "the object has been modified; please apply your changes to the latest version and try again"),
+    409: (
+        "Conflict",
+        "the object has been modified; please apply your changes to the latest version and try again",
+    ),
     429: ("TooManyRequests", "too many requests, please try again later"),
     500: ("InternalError", "Internal error occurred: etcdserver: leader changed"),
     503: ("ServiceUnavailable", "the server is currently unable to handle the request"),
@@ -164,7 +177,9 @@ def too_large_version(asked: int, current: int) -> StatusFailure:
         "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
         "retryAfterSeconds": 1,
     }
-    return StatusFailure(504, "Timeout", f"Timeout: Too large resource version: {asked}, current: {current}", details)
+    return StatusFailure(
+        504, "Timeout", f"Timeout: Too large resource version: {asked}, current: {current}", details
+    )
 
 
 def not_built(what: str, instead: str) -> StatusFailure:

@@ -164,7 +164,9 @@ class Store:
         shelf = self._shelf(kind)
         return _select(shelf.records, shelf.keys, namespace, after)
 
-    def records_at(self, kind: KindKey, version: int, namespace: str = "", after: str = "") -> Iterator[Record] | None:
+    def records_at(
+        self, kind: KindKey, version: int, namespace: str = "", after: str = ""
+    ) -> Iterator[Record] | None:
         """Yield the records as they were at `version`, or return None when the log no longer reaches back that far."""
         shelf = self._shelf(kind)
         if version >= (shelf.log[-1].version if shelf.log else shelf.horizon):

@@ -122,7 +122,9 @@ AGGREGATIONS: dict[str, Callable[[Sequence[float]], float]] = {
 
 
 def aggregate(
-    elements: Iterable[Element], reduce: Callable[[Sequence[float]], float], group: Callable[[LabelSet], LabelSet]
+    elements: Iterable[Element],
+    reduce: Callable[[Sequence[float]], float],
+    group: Callable[[LabelSet], LabelSet],
 ) -> list[Element]:
     """Reduce the values of each group, in the order in which groups first appear."""
     groups: dict[LabelSet, list[float]] = {}
@@ -188,7 +190,9 @@ class Matching(NamedTuple):
         return without(labels, self.labels if keep_name else (*self.labels, NAME))
 
 
-def pair(left: Sequence[Element], right: Sequence[Element], matching: Matching) -> list[tuple[Element, Element]]:
+def pair(
+    left: Sequence[Element], right: Sequence[Element], matching: Matching
+) -> list[tuple[Element, Element]]:
     """Return the pairs that match one to one, in the order of the left side; refuses anything else."""
     by_signature: dict[LabelSet, Element] = {}
     for element in right:

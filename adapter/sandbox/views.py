@@ -63,14 +63,18 @@ def negotiate(accept: str) -> Form:
     raise status.not_acceptable()
 
 
-def one(form: Form, kind: Kind, record: Record, now: float, *, include: str = "Metadata", headed: bool = True) -> bytes:
+def one(
+    form: Form, kind: Kind, record: Record, now: float, *, include: str = "Metadata", headed: bool = True
+) -> bytes:
     """Return one object. `include` is the Table option includeObject; a Table is `headed` when it carries its columns."""
     if form is Form.PLAIN:
         return _typed(kind.kind, kind.api_version, record.body)
     if form is Form.PARTIAL:
         return _typed("PartialObjectMetadata", "meta.k8s.io/v1", b'"metadata":' + record.metadata)
     if form is Form.TABLE:
-        return _table(kind, [record], {"resourceVersion": str(record.version)}, now, include=include, headed=headed)
+        return _table(
+            kind, [record], {"resourceVersion": str(record.version)}, now, include=include, headed=headed
+        )
     raise status.not_acceptable(
         f"you requested PartialObjectMetadataList, but the requested object is not a list (*{kind.kind})"
     )
@@ -113,7 +117,9 @@ def bookmark(form: Form, kind: Kind, version: int, *, initial_end: bool = False)
     if initial_end:
         metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
     if form is Form.PARTIAL:
-        return _typed("PartialObjectMetadata", "meta.k8s.io/v1", b'"metadata":' + msgspec.json.encode(metadata))
+        return _typed(
+            "PartialObjectMetadata", "meta.k8s.io/v1", b'"metadata":' + msgspec.json.encode(metadata)
+        )
     if form is Form.TABLE:
         metadata.pop("creationTimestamp")
         return _typed(

@@ -66,7 +66,10 @@ class Watch:
             lines = [self._line("ADDED", record) for record in records if self._predicate(record)]
             if mark_initial_end:
                 lines.append(
-                    _event("BOOKMARK", views.bookmark(self._form, self._kind, self._store.version, initial_end=True))
+                    _event(
+                        "BOOKMARK",
+                        views.bookmark(self._form, self._kind, self._store.version, initial_end=True),
+                    )
                 )
         else:
             backlog = self._store.changes_since(key, version)
@@ -101,7 +104,9 @@ class Watch:
         return None
 
     def _line(self, type_: str, record: Record) -> bytes:
-        shown = views.one(self._form, self._kind, record, self._now(), include=self.include, headed=self._headed)
+        shown = views.one(
+            self._form, self._kind, record, self._now(), include=self.include, headed=self._headed
+        )
         self._headed = False
         return _event(type_, shown)
 

@@ -30,7 +30,9 @@ class _Pods(NamedTuple):
     starting: list[Record]
 
 
-def deployment(name: str, namespace: str = "default", replicas: int = 1, labels: dict[str, str] | None = None) -> JSON:
+def deployment(
+    name: str, namespace: str = "default", replicas: int = 1, labels: dict[str, str] | None = None
+) -> JSON:
     """Return a Deployment whose pods are labelled ``app=NAME`` and `labels`, ready to be created."""
     labels = {"app": name} | (labels or {})
     container = {
@@ -57,7 +59,9 @@ class Workloads:
     ReplicaSet, and the old one goes when the new pods are ready. `address` gives a started pod's IP by a number that no other pod has.
     """
 
-    def __init__(self, cluster: Cluster, *, startup: float = 3.0, address: Callable[[int], str] = pod_address) -> None:
+    def __init__(
+        self, cluster: Cluster, *, startup: float = 3.0, address: Callable[[int], str] = pod_address
+    ) -> None:
         self._cluster = cluster
         self._startup = startup
         self._address = address
@@ -90,7 +94,9 @@ class Workloads:
             old = []
         self._write_status("replicasets", current, pods, _Pods([], []))
         before = [self._pods_of(replica_set) for replica_set in old]
-        rest = _Pods([pod for each in before for pod in each.ready], [pod for each in before for pod in each.starting])
+        rest = _Pods(
+            [pod for each in before for pod in each.ready], [pod for each in before for pod in each.starting]
+        )
         self._write_status("deployments", record, pods, rest)
 
     def _replica_sets(self, record: Record, wanted: int) -> tuple[Record, list[Record]]:
@@ -133,7 +139,8 @@ class Workloads:
     def _pods_of(self, replica_set: Record) -> _Pods:
         owned = self._cluster.store.dependents(replica_set.document["metadata"]["uid"])
         pods = sorted(
-            (pod for key, pod in owned if key == ("", "pods")), key=lambda pod: pod.document["metadata"]["uid"]
+            (pod for key, pod in owned if key == ("", "pods")),
+            key=lambda pod: pod.document["metadata"]["uid"],
         )
         ready = [pod for pod in pods if pod.document["status"]["phase"] == "Running"]
         return _Pods(ready, [pod for pod in pods if pod.document["status"]["phase"] == "Pending"])

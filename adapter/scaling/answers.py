@@ -64,7 +64,9 @@ def observe(document: Document) -> Observation:
 
 
 def _selected(pods: Iterable[PodFacts], selector: LabelSelector) -> list[PodFacts]:
-    if len(selector.requirements) == 1 and selector.requirements[0].operator is Operator.EQUALS:  # nearly always
+    if (
+        len(selector.requirements) == 1 and selector.requirements[0].operator is Operator.EQUALS
+    ):  # nearly always
         key, _, (value,) = selector.requirements[0]
         return [pod for pod in pods if pod.labels.get(key) == value]
     return [pod for pod in pods if selector.matches(pod.labels)]
@@ -87,7 +89,9 @@ def _answer(metric: MetricSpec, metrics: Metrics, pods: _PodKeys, namespace: str
 def metrics_of(usage: ObjectUsage, window: float) -> PodMetrics:
     """Return the usage of a pod, sampled over `window` seconds, as the resource metrics API says it."""
     containers = tuple(
-        ContainerMetrics(each.name, {"cpu": from_milli(each.usage.cpu), "memory": from_milli(each.usage.memory)})
+        ContainerMetrics(
+            each.name, {"cpu": from_milli(each.usage.cpu), "memory": from_milli(each.usage.memory)}
+        )
         for each in usage.containers
     )
     return PodMetrics(
@@ -129,7 +133,11 @@ def _of_pods(items: Sequence[MetricValue], pods: _PodKeys, name: str) -> Reading
         and (its := item.described_object).kind == "Pod"
         and (its.namespace, its.name) in pods
     }
-    return PodsReading(values) if values else Unavailable("NoMetrics", "no metrics returned from custom metrics API")
+    return (
+        PodsReading(values)
+        if values
+        else Unavailable("NoMetrics", "no metrics returned from custom metrics API")
+    )
 
 
 def _of_object(items: Sequence[MetricValue], source: ObjectMetricSource, namespace: str) -> Reading:
@@ -156,7 +164,9 @@ def _of_external(items: Sequence[ExternalMetricValue], source: ExternalMetricSou
         if item.metric_name.lower() == name and selector.matches(item.metric_labels or {})
     ]
     return (
-        ExternalReading(values) if values else Unavailable("NoMetrics", "no metrics returned from external metrics API")
+        ExternalReading(values)
+        if values
+        else Unavailable("NoMetrics", "no metrics returned from external metrics API")
     )
 
 

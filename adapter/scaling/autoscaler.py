@@ -193,7 +193,9 @@ def _pods(metric: MetricSpec, _: str) -> Metric:
     aggregate = "failed to get pods metric value: "
     blank = _selector_fault(source.metric)
     fetching = f"unable to get metric {name}: "
-    return Metric(name, description, "FailedGetPodsMetric", fetching, "", aggregate, compute, report, blank=blank)
+    return Metric(
+        name, description, "FailedGetPodsMetric", fetching, "", aggregate, compute, report, blank=blank
+    )
 
 
 def _object(metric: MetricSpec, namespace: str) -> Metric:
@@ -212,7 +214,10 @@ def _object(metric: MetricSpec, namespace: str) -> Metric:
         aggregate += "" if blank else f"failed to get {name} object metric: "
         calculate, milli = calculator.by_object_average, target.average_value.milli
     else:
-        blank = blank or "invalid object metric source: neither a value target nor an average value target was set"
+        blank = (
+            blank
+            or "invalid object metric source: neither a value target nor an average value target was set"
+        )
 
     def compute(reading: Reading, situation: Situation) -> Proposal | Unavailable:
         assert isinstance(reading, ObjectReading)
@@ -223,7 +228,9 @@ def _object(metric: MetricSpec, namespace: str) -> Metric:
 
     # in this odd order, the error last
     fetching = f"unable to get metric {name}: {described.kind} on {namespace} {described.name}/"
-    return Metric(name, description, "FailedGetObjectMetric", fetching, "", aggregate, compute, report, blank=blank)
+    return Metric(
+        name, description, "FailedGetObjectMetric", fetching, "", aggregate, compute, report, blank=blank
+    )
 
 
 def _external(metric: MetricSpec, namespace: str) -> Metric:
@@ -250,7 +257,9 @@ def _external(metric: MetricSpec, namespace: str) -> Metric:
 
     fetching = f"unable to get external metric {namespace}/{name}/{selector}: "
     blank = _selector_fault(source.metric)
-    return Metric(name, description, "FailedGetExternalMetric", fetching, "", aggregate, compute, report, blank=blank)
+    return Metric(
+        name, description, "FailedGetExternalMetric", fetching, "", aggregate, compute, report, blank=blank
+    )
 
 
 _BY_TYPE: dict[str, Callable[[MetricSpec, str], Metric]] = {

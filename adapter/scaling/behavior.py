@@ -133,14 +133,18 @@ def normalize(
         cap = min(limits.highest, limit)
         if stable > cap:
             replicas = cap
-            reason, by = ("ScaleUpLimit", policy) if limits.highest > limit else ("TooManyReplicas", "the maximum")
+            reason, by = (
+                ("ScaleUpLimit", policy) if limits.highest > limit else ("TooManyReplicas", "the maximum")
+            )
     elif stable < current:
         limit, policy = lower_limit(current, down, history.ups, history.downs, now)
         limit = min(limit, current)
         floor = max(limits.lowest, limit)
         if stable < floor:
             replicas = floor
-            reason, by = ("ScaleDownLimit", policy) if limits.lowest < limit else ("TooFewReplicas", "the minimum")
+            reason, by = (
+                ("ScaleDownLimit", policy) if limits.lowest < limit else ("TooFewReplicas", "the minimum")
+            )
     if by:
         steps += (Step("limited", {"from": stable, "replicas": replicas, "by": by}),)
     # strictly before both cuts: what stands on a cut counts in no window and is not overwritten either
@@ -156,7 +160,9 @@ def raise_limit(current: int, rules: Rules, ups: Events, downs: Events, now: int
     if rules.select == "Disabled":
         return current, _DISABLED
     choose = min if rules.select == "Min" else max
-    return _select(choose, rules.policies, [_raised(policy, current, ups, downs, now) for policy in rules.policies])
+    return _select(
+        choose, rules.policies, [_raised(policy, current, ups, downs, now) for policy in rules.policies]
+    )
 
 
 def lower_limit(current: int, rules: Rules, ups: Events, downs: Events, now: int) -> tuple[int, str]:
@@ -164,7 +170,9 @@ def lower_limit(current: int, rules: Rules, ups: Events, downs: Events, now: int
     if rules.select == "Disabled":
         return current, _DISABLED
     choose = max if rules.select == "Min" else min
-    return _select(choose, rules.policies, [_lowered(policy, current, ups, downs, now) for policy in rules.policies])
+    return _select(
+        choose, rules.policies, [_lowered(policy, current, ups, downs, now) for policy in rules.policies]
+    )
 
 
 def _select(

@@ -112,7 +112,9 @@ def fresh(readings: Sequence[Reading]) -> list[Reading]:
     ]
 
 
-def refusal(made: Decision, observation: Observation, memory: Boosting, boost: Boost, band: Band, now: int) -> str:
+def refusal(
+    made: Decision, observation: Observation, memory: Boosting, boost: Boost, band: Band, now: int
+) -> str:
     """Return why a decision is not done, "" where it is: a raise, beyond tolerance of what is asked for and of what exists."""
     if demotion := active_demotion(memory, boost, now):
         return f"{demotion.by} took back what was raised here: this autoscaler is only advised"
@@ -161,7 +163,13 @@ def begin(
 
 
 def follow(
-    memory: Boosting, boost: Boost, now: int, *, alone: bool = True, most: int = MOST, band: Band | None = None
+    memory: Boosting,
+    boost: Boost,
+    now: int,
+    *,
+    alone: bool = True,
+    most: int = MOST,
+    band: Band | None = None,
 ) -> Boosting:
     """Return the memory at `now`: a floor that was shown ends after its hold, and at once where nothing is boosted any more.
 
@@ -237,16 +245,16 @@ def reversal_event(by: str, before: int, after: int, *, demotes: bool) -> Event:
 
 def _remedy(by: str) -> str:
     if by in NATIVE:
-        return (
-            "Check that the autoscaler reads the metric fastpath_replicas, and that no other one has the same target."
-        )
+        return "Check that the autoscaler reads the metric fastpath_replicas, and that no other one has the same target."
     return f"Let {by} leave spec.replicas alone, or remove the annotation fastpath.io/mode."
 
 
 # -- advice ------------------------------------------------------------------------------------------------------------------
 
 
-def advise(memory: Boosting, recommended: int, replicas: int, boost: Boost, now: int) -> tuple[Boosting, Event | None]:
+def advise(
+    memory: Boosting, recommended: int, replicas: int, boost: Boost, now: int
+) -> tuple[Boosting, Event | None]:
     """Return the memory after a decision that was not done, and the event that tells of it.
 
     It is told when advice and reality have differed for more than a period of the native controller, at most once in ten minutes.

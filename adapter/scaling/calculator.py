@@ -111,7 +111,9 @@ class Utilization(NamedTuple):
 
     def step(self, measured: Measured) -> Step:
         """Return the step that tells of the average."""
-        return Step("utilization", {"measured": measured.utilization, "target": self.target, "ratio": measured.ratio})
+        return Step(
+            "utilization", {"measured": measured.utilization, "target": self.target, "ratio": measured.ratio}
+        )
 
 
 class Average(NamedTuple):
@@ -137,7 +139,12 @@ class Average(NamedTuple):
 
     def step(self, measured: Measured) -> Step:
         """Return the step that tells of the average."""
-        facts = {"measured": measured.average, "target": self.target, "ratio": measured.ratio, "bytes": self.memory}
+        facts = {
+            "measured": measured.average,
+            "target": self.target,
+            "ratio": measured.ratio,
+            "bytes": self.memory,
+        }
         return Step("average", facts)
 
 
@@ -247,7 +254,9 @@ def _repaired(first: float, ratio: float, pods: int, situation: Situation) -> tu
     if situation.band.holds(ratio):
         return _stay(ratio, situation)
     if (first < 1.0 < ratio) or (first > 1.0 > ratio):
-        return situation.replicas, Step("turned", {"first": first, "ratio": ratio, "replicas": situation.replicas})
+        return situation.replicas, Step(
+            "turned", {"first": first, "ratio": ratio, "replicas": situation.replicas}
+        )
     replicas, step = _grow(ratio, pods)
     if (ratio < 1.0 and replicas > situation.replicas) or (ratio > 1.0 and replicas < situation.replicas):
         return _crowd(pods, replicas, situation)
@@ -290,13 +299,17 @@ def _grow(ratio: float, base: int) -> tuple[int, Step]:
     """Multiply pods by a ratio; what has no place in 32 bits becomes the lowest number there is, which the minimum then raises."""
     product = ratio * base
     replicas = numbers.ceil32(product)
-    return replicas, Step("proposal", {"base": base, "ratio": ratio, "product": product, "replicas": replicas})
+    return replicas, Step(
+        "proposal", {"base": base, "ratio": ratio, "product": product, "replicas": replicas}
+    )
 
 
 # --- a value for the whole target ------------------------------------------------------------------------------------
 
 
-def by_object_value(reading: ObjectReading, target: int, metric: str, situation: Situation) -> Proposal | Unavailable:
+def by_object_value(
+    reading: ObjectReading, target: int, metric: str, situation: Situation
+) -> Proposal | Unavailable:
     """Propose replicas for the value of an object held at `target` thousandths: the ready pods times the ratio."""
     return _by_value(reading.value, reading, target, metric, situation)
 
@@ -324,7 +337,9 @@ def _by_value(
     """Multiply the ready pods by the ratio; from zero, the ratio alone. Tolerance applies unless the scale asks for zero."""
     ratio = numbers.ratio(value, target)
     steps: tuple[Step, ...] = (
-        Step("value", {"metric": metric, "measured": value, "target": target, "replicas": None, "ratio": ratio}),
+        Step(
+            "value", {"metric": metric, "measured": value, "target": target, "replicas": None, "ratio": ratio}
+        ),
     )
     if situation.replicas == 0:
         replicas, last = _grow(ratio, 1)
@@ -351,7 +366,9 @@ def _by_value(
 # --- a value for each replica ----------------------------------------------------------------------------------------
 
 
-def by_object_average(reading: ObjectReading, target: int, metric: str, situation: Situation) -> Proposal | Unavailable:
+def by_object_average(
+    reading: ObjectReading, target: int, metric: str, situation: Situation
+) -> Proposal | Unavailable:
     """Propose replicas so that each has `target` thousandths of an object's value. Within tolerance: as many as there are."""
     return _by_share(reading.value, target, metric, situation, cut=False)
 
@@ -379,7 +396,9 @@ def _by_share(usage: int, target: int, metric: str, situation: Situation, *, cut
     steps = (_shared(metric, usage, target, exist, ratio),)
     average = INT64_MAX if cut and float(usage) >= 2.0**63 else numbers.ceil64(numbers.ratio(usage, exist))
     if situation.band.holds(ratio):
-        return Proposal(exist, (*steps, _tolerated(ratio, situation.band, exist, exist=True)), average=average)
+        return Proposal(
+            exist, (*steps, _tolerated(ratio, situation.band, exist, exist=True)), average=average
+        )
     quotient = numbers.ratio(usage, target)
     replicas = INT32_MAX if cut and quotient > INT32_MAX else numbers.ceil32(quotient)
     return Proposal(replicas, (*steps, _quotient(usage, target, quotient, replicas)), average=average)

@@ -70,7 +70,9 @@ class Conditions:
 
 def holds(conditions: Sequence[Condition] | None, kind: str) -> bool:
     """Tell whether the first condition of a type is True."""
-    return next((condition.status == "True" for condition in conditions or () if condition.type == kind), False)
+    return next(
+        (condition.status == "True" for condition in conditions or () if condition.type == kind), False
+    )
 
 
 def same_status(left: HorizontalPodAutoscalerStatus, right: HorizontalPodAutoscalerStatus) -> bool:
@@ -80,7 +82,8 @@ def same_status(left: HorizontalPodAutoscalerStatus, right: HorizontalPodAutosca
     """
     return (
         (left.current_replicas, left.desired_replicas) == (right.current_replicas, right.desired_replicas)
-        and (left.last_scale_time, left.observed_generation) == (right.last_scale_time, right.observed_generation)
+        and (left.last_scale_time, left.observed_generation)
+        == (right.last_scale_time, right.observed_generation)
         and (left.conditions or ()) == (right.conditions or ())
         and [*map(_meaning, left.current_metrics or ())] == [*map(_meaning, right.current_metrics or ())]
     )
@@ -95,7 +98,8 @@ def _meaning(status: MetricStatus) -> tuple[Any, ...]:
         resource and (resource.name, _current(resource.current)),
         container and (container.name, container.container, _current(container.current)),
         pods and (_identifier(pods.metric), _current(pods.current)),
-        described and (described.described_object, _identifier(described.metric), _current(described.current)),
+        described
+        and (described.described_object, _identifier(described.metric), _current(described.current)),
         external and (_identifier(external.metric), _current(external.current)),
     )
 

@@ -19,7 +19,13 @@ from adapter.scaling import behavior, conditions, prudence
 from adapter.scaling.autoscaler import Autoscaler, Metric
 from adapter.scaling.behavior import Normalized
 from adapter.scaling.calculator import Proposal, Situation
-from adapter.scaling.conditions import ABLE_TO_SCALE, SCALED_TO_ZERO, SCALING_ACTIVE, SCALING_LIMITED, Conditions
+from adapter.scaling.conditions import (
+    ABLE_TO_SCALE,
+    SCALED_TO_ZERO,
+    SCALING_ACTIVE,
+    SCALING_LIMITED,
+    Conditions,
+)
 from adapter.scaling.history import History, with_event
 from adapter.scaling.observation import Observation, Unavailable
 from adapter.scaling.trace import Step
@@ -65,7 +71,17 @@ class Decision(msgspec.Struct, frozen=True):
 class _Sync:
     """One sync in the making: what it has found so far."""
 
-    __slots__ = ("absent", "autoscaler", "conditions", "events", "history", "now", "observation", "steps", "wanted")
+    __slots__ = (
+        "absent",
+        "autoscaler",
+        "conditions",
+        "events",
+        "history",
+        "now",
+        "observation",
+        "steps",
+        "wanted",
+    )
 
     def __init__(self, autoscaler: Autoscaler, observation: Observation, history: History, now: int) -> None:
         self.autoscaler = autoscaler
@@ -144,7 +160,9 @@ def decide(autoscaler: Autoscaler, observation: Observation, history: History, n
         first = history.recommendations.recorded(current, now, now)
         sync.history = msgspec.structs.replace(history, recommendations=first)
         sync.steps.append(Step("first", {"replicas": current}))
-    came_to_zero = autoscaler.settings.scale_to_zero and conditions.holds(observation.status.conditions, SCALED_TO_ZERO)
+    came_to_zero = autoscaler.settings.scale_to_zero and conditions.holds(
+        observation.status.conditions, SCALED_TO_ZERO
+    )
     if current == 0:
         if came_to_zero and (lowest != 0 or autoscaler.has_outer_metric):
             return _follow_metrics(sync, from_zero=True)
@@ -210,7 +228,9 @@ def _normalize(sync: _Sync, desired: int) -> Normalized:
         window = autoscaler.settings.downscale_stabilization
         normalized = behavior.normalize_legacy(desired, current, limits, window, history.recommendations, now)
     else:
-        normalized = behavior.normalize(desired, current, limits, autoscaler.up, autoscaler.down, history, now)
+        normalized = behavior.normalize(
+            desired, current, limits, autoscaler.up, autoscaler.down, history, now
+        )
     sync.history = History(normalized.recommendations, history.ups, history.downs)
     sync.conditions.set(ABLE_TO_SCALE, holds=True, reason=normalized.stabilized)
     sync.conditions.set(SCALING_LIMITED, holds=normalized.is_limited, reason=normalized.limited)
@@ -308,13 +328,19 @@ def _check_selector(sync: _Sync) -> str:
     observation = sync.observation
     if not observation.selector:
         error = "selector is required"
-        event, reason, message = "SelectorRequired", "InvalidSelector", "the HPA target's scale is missing a selector"
+        event, reason, message = (
+            "SelectorRequired",
+            "InvalidSelector",
+            "the HPA target's scale is missing a selector",
+        )
     elif isinstance(parsed := _parse(observation.selector), str):
         error = message = f"couldn't convert selector into a corresponding internal selector object: {parsed}"
         event = reason = "InvalidSelector"
     elif len(observation.selected_by) > 1:
         names = " ".join(observation.selected_by)
-        error = message = f"pods by selector {observation.selector} are controlled by multiple HPAs: [{names}]"
+        error = message = (
+            f"pods by selector {observation.selector} are controlled by multiple HPAs: [{names}]"
+        )
         event = reason = "AmbiguousSelector"
     else:
         return ""

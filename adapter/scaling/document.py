@@ -173,7 +173,11 @@ def _misshapen(wrong: str, tree: object, source: str) -> InputError:
     kind = tree.get("kind") if isinstance(tree, dict) and "hpa" not in tree else None
     if not isinstance(kind, str):
         return formfaults.explain(wrong, tree, source)
-    place = "it belongs under hpa" if kind == "HorizontalPodAutoscaler" else "its key is hpa, scale or an item of pods"
+    place = (
+        "it belongs under hpa"
+        if kind == "HorizontalPodAutoscaler"
+        else "its key is hpa, scale or an item of pods"
+    )
     expected = f"expected a document with now, hpa and scale, not a single object: {place} (docs/evaluate.md)"
     return InputError([Fault("kind", formfaults.shown(kind), expected, source)])
 
@@ -208,9 +212,13 @@ def _checked(document: Document, source: str) -> Document:
     meta = hpa.metadata
     faults = []
     if hpa.api_version not in {"", "autoscaling/v2"}:
-        faults.append(Fault("hpa.apiVersion", formfaults.shown(hpa.api_version), "expected autoscaling/v2", source))
+        faults.append(
+            Fault("hpa.apiVersion", formfaults.shown(hpa.api_version), "expected autoscaling/v2", source)
+        )
     if hpa.kind not in {"", "HorizontalPodAutoscaler"}:
-        faults.append(Fault("hpa.kind", formfaults.shown(hpa.kind), "expected HorizontalPodAutoscaler", source))
+        faults.append(
+            Fault("hpa.kind", formfaults.shown(hpa.kind), "expected HorizontalPodAutoscaler", source)
+        )
     if not meta.namespace:
         # that of its target, else where kubectl puts what names no namespace
         meta = replace(meta, namespace=document.scale.metadata.namespace or "default")

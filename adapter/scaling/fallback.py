@@ -50,7 +50,9 @@ def replicas(rules: Fallback | None, absence: Absence, now: int) -> int:
     return 0
 
 
-def follow(rules: Fallback | None, absence: Absence, made: Decision, now: int) -> tuple[Absence, tuple[Event, ...]]:
+def follow(
+    rules: Fallback | None, absence: Absence, made: Decision, now: int
+) -> tuple[Absence, tuple[Event, ...]]:
     """Return what is remembered after a decision, and the events of a beginning or an end.
 
     A decision that failed or was made before any metric was looked at says nothing about them; one that had no use for them (paused,
@@ -94,7 +96,9 @@ def _start(rules: Fallback, absence: Absence, made: Decision, now: int) -> Event
         LAST_GOOD: f"at least {absence.last_good} replicas, asked for last, are kept for {write_span(rules.last_good_for or 0)}",
     }.get(rules.type, "the replicas are kept as they are")
     names = ", ".join(made.absent or ())
-    return Event("Warning", STARTED, f"no value for {_age(absence, now)}: {names}; {what} or raised, never lowered")
+    return Event(
+        "Warning", STARTED, f"no value for {_age(absence, now)}: {names}; {what} or raised, never lowered"
+    )
 
 
 def _end(rules: Fallback | None, before: Absence, made: Decision, now: int) -> Event:
@@ -102,7 +106,9 @@ def _end(rules: Fallback | None, before: Absence, made: Decision, now: int) -> E
         return Event("Normal", ENDED, "spec.fallback was removed")
     if made.absent:
         kept = write_span(rules.last_good_for or 0)
-        return Event("Warning", ENDED, f"the last good count was kept for {kept}: the replicas stay as they are")
+        return Event(
+            "Warning", ENDED, f"the last good count was kept for {kept}: the replicas stay as they are"
+        )
     if made.absent is None:
         return Event("Normal", ENDED, "metrics are not looked at now")
     return Event("Normal", ENDED, f"metrics have values again after {_age(before, now)}")

@@ -167,7 +167,9 @@ def changed_within(events: Sequence[ScaleEvent], after: int) -> int:
     return w32(sum(event.change for event in events if event.at > after))
 
 
-def with_event(events: Events, change: int, now: int, longest_period: int, *, assumed: bool = False) -> Events:
+def with_event(
+    events: Events, change: int, now: int, longest_period: int, *, assumed: bool = False
+) -> Events:
     """Return the events of one direction with one more: in the place of the last outdated one, else at the end.
 
     Outdated is what is older than the longest period of that direction's policies, though the other direction may have a longer one:
@@ -195,13 +197,17 @@ def growth(history: History, after: int) -> int:
     return max(0, changed_within(history.ups, after) - changed_within(history.downs, after))
 
 
-def with_change(history: History, change: int, now: int, periods: tuple[int, int], *, assumed: bool = False) -> History:
+def with_change(
+    history: History, change: int, now: int, periods: tuple[int, int], *, assumed: bool = False
+) -> History:
     """Return the history after somebody changed the count by so many replicas; 0 changes nothing.
 
     `periods` are the longest periods of the policies up and down: whoever wrote, policies count it.
     """
     if change > 0:
-        return msgspec.structs.replace(history, ups=with_event(history.ups, change, now, periods[0], assumed=assumed))
+        return msgspec.structs.replace(
+            history, ups=with_event(history.ups, change, now, periods[0], assumed=assumed)
+        )
     if change < 0:
         return msgspec.structs.replace(history, downs=with_event(history.downs, -change, now, periods[1]))
     return history

@@ -93,7 +93,11 @@ def notice(
     floor = memory.boost.floor
     if floor is not None and look.replicas == 0:
         memory = msgspec.structs.replace(memory, boost=msgspec.structs.replace(memory.boost, floor=None))
-    elif floor is not None and floor.stands and boosting.takes_back(memory.boost, look.replicas, autoscaler.band):
+    elif (
+        floor is not None
+        and floor.stands
+        and boosting.takes_back(memory.boost, look.replicas, autoscaler.band)
+    ):
         # taken back by nobody, for the maximum is lower: nor is it for whoever leads next, when that is as it was
         floor = msgspec.structs.replace(floor, stands=False)
         memory = msgspec.structs.replace(memory, boost=msgspec.structs.replace(memory.boost, floor=floor))
@@ -113,14 +117,18 @@ def _see(
         if seen.writers is memory.writers:
             return memory, None
         return msgspec.structs.replace(memory, writers=seen.writers), None
-    history = histories.with_change(memory.history, seen.change.replicas, at, _periods(autoscaler), assumed=assumed)
+    history = histories.with_change(
+        memory.history, seen.change.replicas, at, _periods(autoscaler), assumed=assumed
+    )
     memory, change = msgspec.structs.replace(memory, history=history, writers=seen.writers), seen.change
     if boost is None or change.by == OWN:
         return memory, change
     if change.replicas > 0:
         return memory, change  # a raise takes nothing back, though it be to less than the floor
     most = autoscaler.limits.highest
-    boosted, reversal = boosting.judge(memory.boost, replicas, change.by, boost, autoscaler.band, now, most=most)
+    boosted, reversal = boosting.judge(
+        memory.boost, replicas, change.by, boost, autoscaler.band, now, most=most
+    )
     change = change._replace(reverses=reversal.counted, starts_pause=reversal.demotes)
     return msgspec.structs.replace(memory, boost=boosted), change
 
@@ -161,7 +169,9 @@ def change_event(memory: Memory, change: Change, replicas: int, boost: Boost | N
         return foreign_writer_event(memory.writers) if change.starts_pause else None
     if not change.reverses:
         return None
-    return boosting.reversal_event(change.by, replicas - change.replicas, replicas, demotes=change.starts_pause)
+    return boosting.reversal_event(
+        change.by, replicas - change.replicas, replicas, demotes=change.starts_pause
+    )
 
 
 def keep(
@@ -172,7 +182,9 @@ def keep(
     if made.rescale:
         writers = writing.wrote(writers, observation.replicas, made.replicas)
     if boost is not None:
-        return _keep_beside(memory, made, msgspec.structs.replace(writers, ours=None), observation, now, boost)
+        return _keep_beside(
+            memory, made, msgspec.structs.replace(writers, ours=None), observation, now, boost
+        )
     if circumstances.fallback is None and not memory.absence.active:
         return Memory(made.status, made.history, writers), made.events
     absence, told = fallback.follow(circumstances.fallback, memory.absence, made, now)
@@ -247,10 +259,17 @@ def decide(
 
 
 def failed(
-    autoscaler: Autoscaler, observation: Observation, memory: Memory, now: int, circumstances: Circumstances, why: str
+    autoscaler: Autoscaler,
+    observation: Observation,
+    memory: Memory,
+    now: int,
+    circumstances: Circumstances,
+    why: str,
 ) -> Decision:
     """Return what the same sync comes to when its count could not be written."""
-    return decide(autoscaler, msgspec.structs.replace(observation, write_error=why), memory, now, circumstances)
+    return decide(
+        autoscaler, msgspec.structs.replace(observation, write_error=why), memory, now, circumstances
+    )
 
 
 def foreign_writer_event(writers: Writers) -> Event:
@@ -277,7 +296,9 @@ def _count_after(status: HorizontalPodAutoscalerStatus) -> int | None:
     if status.current_replicas == 0 and any(each.reason in _UNSEEN for each in status.conditions):
         return None
     if any(each.type == ABLE_TO_SCALE and each.reason == "SucceededRescale" for each in status.conditions):
-        return status.desired_replicas  # though no metric may have had a value: bounds and fallbacks need none
+        return (
+            status.desired_replicas
+        )  # though no metric may have had a value: bounds and fallbacks need none
     done = {each.type: each.status == "True" for each in status.conditions}
     is_done = done.get(ABLE_TO_SCALE, False) and done.get(SCALING_ACTIVE, True)
     return status.desired_replicas if is_done else status.current_replicas
@@ -290,10 +311,14 @@ def _with_true_zero(observation: Observation, writers: Writers, now: int) -> Obs
         return observation
     found = Conditions(status.conditions or (), now)
     found.set(SCALED_TO_ZERO, holds=is_own, reason="ScaledToZero" if is_own else "NotScaledToZero")
-    return msgspec.structs.replace(observation, status=msgspec.structs.replace(status, conditions=found.listed()))
+    return msgspec.structs.replace(
+        observation, status=msgspec.structs.replace(status, conditions=found.listed())
+    )
 
 
-def _stand_back(observation: Observation, history: History, now: int, kind: str, reason: str, message: str) -> Decision:
+def _stand_back(
+    observation: Observation, history: History, now: int, kind: str, reason: str, message: str
+) -> Decision:
     """Return a decision that changes nothing and says why. It is told as an event when it begins."""
     before, current = observation.status, observation.replicas
     found = Conditions(before.conditions or (), now)
@@ -336,7 +361,9 @@ def _withhold(
         last_scale_time=before.last_scale_time,
         conditions=_keeping_times(found.listed(), before.conditions or (), Instant(now)),
     )
-    events = tuple(event for event in made.events if event.reason not in {"SuccessfulRescale", "FailedRescale"})
+    events = tuple(
+        event for event in made.events if event.reason not in {"SuccessfulRescale", "FailedRescale"}
+    )
     return Decision(
         current,
         rescale=False,
@@ -346,13 +373,18 @@ def _withhold(
         events=events,
         error=made.error,
         history=History(made.history.recommendations, history.ups, history.downs),
-        trace=(*made.trace, Step("withheld", {"replicas": made.replicas, "current": current, "message": message})),
+        trace=(
+            *made.trace,
+            Step("withheld", {"replicas": made.replicas, "current": current, "message": message}),
+        ),
         absent=made.absent,
         wanted=made.wanted,
     )
 
 
-def _keeping_times(listed: Sequence[Condition], before: Sequence[Condition], now: Instant) -> tuple[Condition, ...]:
+def _keeping_times(
+    listed: Sequence[Condition], before: Sequence[Condition], now: Instant
+) -> tuple[Condition, ...]:
     """Return conditions with the times of those before where the status is the same: one set twice in a sync went there and back."""
     old = {each.type: each for each in before}
     kept = []

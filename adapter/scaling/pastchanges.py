@@ -29,7 +29,9 @@ MOST = 64
 """How many changes travel in a status."""
 
 
-def changes_of(ups: Events, downs: Events, now: int, longest_period: int = LONGEST_PERIOD) -> tuple[PastChange, ...]:
+def changes_of(
+    ups: Events, downs: Events, now: int, longest_period: int = LONGEST_PERIOD
+) -> tuple[PastChange, ...]:
     """Return the events of both directions that a policy may count at `now` nanoseconds or later, oldest first.
 
     Of more than `MOST` the oldest become one in each direction, as late as the last of them: policies count them for longer, not shorter.

@@ -26,7 +26,9 @@ class Groups(NamedTuple):
     ignored: list[str]
 
 
-def group_pods(pods: Sequence[PodFacts], reading: PodsReading, settings: Settings, now: int, *, cpu: bool) -> Groups:
+def group_pods(
+    pods: Sequence[PodFacts], reading: PodsReading, settings: Settings, now: int, *, cpu: bool
+) -> Groups:
     """Sort pods into groups; for each the first rule that fits decides. Completed pods are not left out: they are missing."""
     ready = 0
     unready: list[str] = []

@@ -27,7 +27,9 @@ def compute(metric: Metric, reading: Values, situation: Situation) -> Proposal |
     if strict and (outcome.overflowed or not 0 <= outcome.replicas < INT32_MAX):
         return Unavailable("Unusable", metric.fetching + _OVERFLOW)
     if strict and _is_without_base(reading, outcome, situation):
-        return Unavailable("NoReadyPods", f"{metric.fetching}no pod is ready: nothing is known of what they can do")
+        return Unavailable(
+            "NoReadyPods", f"{metric.fetching}no pod is ready: nothing is known of what they can do"
+        )
     if reading.overdue and outcome.replicas < situation.replicas:
         return Unavailable("Overdue", f"{metric.fetching}{reading.overdue}: it may raise, not shrink")
     return outcome

@@ -23,7 +23,9 @@ def request_of(pod: PodFacts, resource: str, container: str = "") -> int | Unava
             return _missing(f"missing pod-level request for {resource} in Pod {pod.name}")
         return total.milli
     milli = 0
-    for each in (*pod.containers, *filter(_stays, pod.init_containers)) if pod.init_containers else pod.containers:
+    for each in (
+        (*pod.containers, *filter(_stays, pod.init_containers)) if pod.init_containers else pod.containers
+    ):
         if container and each.name != container:
             continue
         quantity = _asked(each, resource)

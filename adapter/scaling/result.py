@@ -117,7 +117,11 @@ def explain(document: Document, decision: Decision) -> str:
     ]
     lines += ["", "conditions", *conditions]
     if decision.events:
-        lines += ["", "events", *(f"  {event.type} {event.reason}: {event.message}" for event in decision.events)]
+        lines += [
+            "",
+            "events",
+            *(f"  {event.type} {event.reason}: {event.message}" for event in decision.events),
+        ]
     if decision.error:
         lines += ["", f"error: {decision.error}"]
     return "\n".join(lines) + "\n"

@@ -55,7 +55,11 @@ def _first(facts: Facts) -> str:
     return f"nothing was recommended before: {facts['replicas']} is remembered as the first recommendation"
 
 
-_GROUPS = {"unready": "unready", "missing": "missing (no sample)", "ignored": "ignored (terminating or failed)"}
+_GROUPS = {
+    "unready": "unready",
+    "missing": "missing (no sample)",
+    "ignored": "ignored (terminating or failed)",
+}
 
 
 def _pods(facts: Facts) -> str:
@@ -71,7 +75,9 @@ def _utilization(facts: Facts) -> str:
 
 def _average(facts: Facts) -> str:
     shown = binary if facts["bytes"] else milli
-    return f"average {shown(facts['measured'])}, target {shown(facts['target'])}: ratio {number(facts['ratio'])}"
+    return (
+        f"average {shown(facts['measured'])}, target {shown(facts['target'])}: ratio {number(facts['ratio'])}"
+    )
 
 
 def _value(facts: Facts) -> str:
@@ -86,9 +92,7 @@ def _repair(facts: Facts) -> str:
         parts.append(f"{_pods_count(facts['missing'])} without a sample counted {facts['missingAs']}")
     if facts["unready"]:
         parts.append(f"{_pods_count(facts['unready'])} not ready counted as 0")
-    return (
-        f"{' and '.join(parts) or 'nothing to add'}: ratio {number(facts['ratio'])} over {_pods_count(facts['pods'])}"
-    )
+    return f"{' and '.join(parts) or 'nothing to add'}: ratio {number(facts['ratio'])} over {_pods_count(facts['pods'])}"
 
 
 def _tolerated(facts: Facts) -> str:
@@ -168,7 +172,9 @@ def _limited(facts: Facts) -> str:
 
 
 def _bounds(facts: Facts) -> str:
-    return f"{facts['current']} is {facts['side']} {facts['bound']}, the {facts['what']}: no metric is looked at"
+    return (
+        f"{facts['current']} is {facts['side']} {facts['bound']}, the {facts['what']}: no metric is looked at"
+    )
 
 
 def _disabled(facts: Facts) -> str:

@@ -84,7 +84,9 @@ def seen(writers: Writers, replicas: int, manager: str, now: int) -> Seen:
         return Seen(writers, None)
     delta = replicas - known
     if manager == OWN:
-        after = msgspec.structs.replace(writers, known=replicas, ours=Written(known, replicas), own_zero=replicas == 0)
+        after = msgspec.structs.replace(
+            writers, known=replicas, ours=Written(known, replicas), own_zero=replicas == 0
+        )
         return Seen(after, Change(delta, OWN))
     by = manager or UNNAMED
     reverses = delta < 0 and writers.ours is not None and writers.ours.after > writers.ours.before

@@ -48,7 +48,9 @@ class Pending(NamedTuple):
 class Access:
     """Admits requests. Without `anonymous`, who shows no credentials gets the open paths and nothing else."""
 
-    def __init__(self, authenticator: Authenticator, authorizer: Authorizer, *, anonymous: bool = True) -> None:
+    def __init__(
+        self, authenticator: Authenticator, authorizer: Authorizer, *, anonymous: bool = True
+    ) -> None:
         self._authenticator = authenticator
         self._authorizer = authorizer
         self._anonymous = anonymous

@@ -118,7 +118,9 @@ class AccessLog:
 
     def note(self, request: web.BaseRequest, route: Route, response: web.Response, seconds: float) -> None:
         """Take a request that was answered now, `seconds` after it was read."""
-        line = self._encoder.encode(_build_line(request, route, response, seconds, moment(self._clock.wall())))
+        line = self._encoder.encode(
+            _build_line(request, route, response, seconds, moment(self._clock.wall()))
+        )
         if self._size + len(line) > _ROOM:
             self._dropped.inc()
             return
@@ -165,7 +167,9 @@ class AccessLog:
         return None
 
 
-def _build_line(request: web.BaseRequest, route: Route, response: web.Response, seconds: float, time: str) -> _Line:
+def _build_line(
+    request: web.BaseRequest, route: Route, response: web.Response, seconds: float, time: str
+) -> _Line:
     """Return the line of a request. Of a target that cannot be read no path is shown: it is anyone's text."""
     user = request.get(CALLER)
     wanted = route.bare_attributes

@@ -102,7 +102,9 @@ class Parameters(NamedTuple):
 
 
 _CALL_OPTIONS = frozenset({"pretty", "timeout", "watch"})
-_PARAMETERS = frozenset({"labelSelector", "metricLabelSelector", "includeObject", "watch", *listoptions.NAMES})
+_PARAMETERS = frozenset(
+    {"labelSelector", "metricLabelSelector", "includeObject", "watch", *listoptions.NAMES}
+)
 
 
 def split_target(target: str) -> tuple[str, str]:
@@ -167,7 +169,9 @@ def _parse_custom_path(group: str, version: str, rest: Sequence[str]) -> MetricP
     match rest:
         case ["namespaces", namespace, "metrics", metric] | ["namespaces", namespace, "metrics", metric, _]:
             return MetricPath("namespace", group, version, None, "namespaces", _name(namespace), metric)
-        case ["namespaces", namespace, part] | ["namespaces", namespace, part, _, _] if part in _NAMESPACE_PARTS:
+        case ["namespaces", namespace, part] | ["namespaces", namespace, part, _, _] if (
+            part in _NAMESPACE_PARTS
+        ):
             return MetricPath("object", group, version, namespace, "namespaces", _name(namespace), part)
         case ["namespaces", namespace, resource, name, metric]:
             return MetricPath("object", group, version, namespace, resource, _name(name), metric)
@@ -252,7 +256,9 @@ def build_question(path: MetricPath, parameters: Parameters) -> Question:
         raise errors.PlainError(error.message) from error
     objects = selector if path.name is None else selectors.EVERYTHING
     resource, _, group = path.resource.partition(".")
-    asked = path.resource if group else resource  # a dot without a group after it is not repeated to the caller
+    asked = (
+        path.resource if group else resource
+    )  # a dot without a group after it is not repeated to the caller
     return CustomQuestion(asked, path.namespace, path.name, path.metric, objects, metric_selector)
 
 

@@ -114,7 +114,9 @@ class Authorizer:
             self._allowed.inc()
             return
         (self._denied if verdict.denied else self._no_opinion).inc()
-        log.debug("forbidden", extra=monitoring.facts(user=user.name, access=wanted.key, reason=verdict.reason))
+        log.debug(
+            "forbidden", extra=monitoring.facts(user=user.name, access=wanted.key, reason=verdict.reason)
+        )
         raise wanted.refusal(user, verdict.reason)
 
 

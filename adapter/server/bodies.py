@@ -169,7 +169,9 @@ def encode_list(
     yield b"]}\n"
 
 
-def members(items: Iterable[_Item], build: Callable[[_Item], msgspec.Struct], *, first: bool = True) -> Iterator[bytes]:
+def members(
+    items: Iterable[_Item], build: Callable[[_Item], msgspec.Struct], *, first: bool = True
+) -> Iterator[bytes]:
     """Yield the members of a JSON list in pieces of `PIECE_BYTES`; a comma stands before unless `first`."""
     piece, separator = bytearray(), b"" if first else b","
     for item in items:
@@ -211,7 +213,9 @@ def encode_status(error: errors.StatusError) -> bytes:
     """Return the Status object of a failure. Details of None are left out; empty ones are written, as Go does."""
     details = msgspec.UNSET if error.details is None else msgspec.convert(error.details, _Details)
     return encode(
-        _Status("Status", "v1", {}, "Failure", error.message, error.reason or msgspec.UNSET, details, error.code)
+        _Status(
+            "Status", "v1", {}, "Failure", error.message, error.reason or msgspec.UNSET, details, error.code
+        )
     )
 
 
@@ -222,7 +226,9 @@ def format_time(seconds: float) -> str:
 
 def _described(item: MetricValue) -> _Described:
     described = item.described
-    return _Described(described.kind, described.namespace or msgspec.UNSET, described.name, described.api_version)
+    return _Described(
+        described.kind, described.namespace or msgspec.UNSET, described.name, described.api_version
+    )
 
 
 def _go_text(body: bytes) -> bytes:

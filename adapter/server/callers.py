@@ -46,7 +46,9 @@ class HeaderReader:
         self._prefixes = names.extra_prefix
         # raw name -> lower-case name where it means something here, "" where it does not
         self._classed: dict[bytes, str] = {}
-        self._users: BoundedCache[tuple[Line, ...], User | None] = BoundedCache("users", monitoring, _USERS_KEPT)
+        self._users: BoundedCache[tuple[Line, ...], User | None] = BoundedCache(
+            "users", monitoring, _USERS_KEPT
+        )
 
     def read(self, headers: Iterable[tuple[bytes, bytes]]) -> Said:
         """Sort out the lines of a request. Raises BadRequestError for a value that is not UTF-8."""

@@ -72,7 +72,9 @@ class ConnectionServer(web.Server):
             **settings,
         )
         own_metrics.connections.set_function(lambda: len(self.open_connections()))
-        own_metrics.head_bytes.set_function(lambda: sum(each.heads.weight for each in self.open_connections()))
+        own_metrics.head_bytes.set_function(
+            lambda: sum(each.heads.weight for each in self.open_connections())
+        )
         own_metrics.requests_waiting.set_function(lambda: self._turns.waiting)
 
     def __call__(self) -> web.RequestHandler:
@@ -102,11 +104,15 @@ class ConnectionServer(web.Server):
         """
         uncertified = [each for each in others if not each.is_certified]
         if not uncertified:
-            return next((each for each in others if each.waits), newcomer) if newcomer.is_certified else newcomer
+            return (
+                next((each for each in others if each.waits), newcomer) if newcomer.is_certified else newcomer
+            )
         counts = Counter(each.address for each in uncertified)
         if not newcomer.is_certified:
             counts[newcomer.address] += 1
-        chosen = min(uncertified, key=lambda each: (-counts[each.address], not each.waits and not each.writing_paused))
+        chosen = min(
+            uncertified, key=lambda each: (-counts[each.address], not each.waits and not each.writing_paused)
+        )
         is_idle = chosen.waits or chosen.writing_paused
         if newcomer.is_certified or is_idle or counts[chosen.address] > counts[newcomer.address]:
             return chosen

@@ -211,7 +211,9 @@ def _external_legacy(_: str, listed: Listed) -> Iterator[bytes]:
 
 def _external_aggregated(version: str, listed: Listed) -> Iterator[bytes]:
     kind = _response_kind(EXTERNAL_GROUP, version, "ExternalMetricValueList")
-    yield from bodies.members(_external(listed), lambda metric: _Aggregated(metric, kind, "Namespaced", "", _GET))
+    yield from bodies.members(
+        _external(listed), lambda metric: _Aggregated(metric, kind, "Namespaced", "", _GET)
+    )
 
 
 _USAGE_KINDS = {"nodes": ("NodeMetrics", False), "pods": ("PodMetrics", True)}
@@ -228,7 +230,9 @@ def _resource_legacy(_: str, __: Listed) -> Iterator[bytes]:
 def _resource_aggregated(version: str, _: Listed) -> Iterator[bytes]:
     def build(name: str) -> _Aggregated:
         kind, namespaced = _USAGE_KINDS[name]
-        return _Aggregated(name, _response_kind(RESOURCE_GROUP, version, kind), _scope(namespaced), "", _GET_LIST)
+        return _Aggregated(
+            name, _response_kind(RESOURCE_GROUP, version, kind), _scope(namespaced), "", _GET_LIST
+        )
 
     yield from bodies.members(tuple(_USAGE_KINDS), build)
 

@@ -107,7 +107,8 @@ class Documents:
         if listed.left_out and was_whole:
             facts = monitoring.facts(limit=discovery.MOST_LISTED, left_out=listed.left_out)
             log.warning(
-                "the discovery documents do not list all metrics; those left out are served by name", extra=facts
+                "the discovery documents do not list all metrics; those left out are served by name",
+                extra=facts,
             )
         self._listed = generation, listed
         return listed
@@ -123,7 +124,9 @@ class Documents:
         table: dict[tuple[str, bool], _Recipe] = {
             ("/", False): _Recipe(lambda _: _indented({"paths": paths})),
             ("/index.html", False): _Recipe(lambda _: _indented({"paths": paths})),
-            ("/apis", False): _static({"kind": "APIGroupList", "apiVersion": "v1", "groups": _entries(groups)}),
+            ("/apis", False): _static(
+                {"kind": "APIGroupList", "apiVersion": "v1", "groups": _entries(groups)}
+            ),
             ("/apis", True): _Recipe(
                 functools.partial(discovery.aggregated, groups), negotiation.AGGREGATED, with_etag=True
             ),

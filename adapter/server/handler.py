@@ -46,8 +46,12 @@ _INDENTED = 4  # times the length of a body that its indented form may have; mea
 _TIMES_AT_ONCE = 1000  # observations of freshness, after which other work may run
 _LONGEST_KEY = 4096  # bytes of a target that is remembered; also what an entry counts for beside its body
 
-_NOT_ALLOWED = errors.MethodNotAllowedError("the server does not allow this method on the requested resource", {})
-_NOT_ACCEPTABLE = errors.NotAcceptableError(f"only the following media types are accepted: {negotiation.JSON}")
+_NOT_ALLOWED = errors.MethodNotAllowedError(
+    "the server does not allow this method on the requested resource", {}
+)
+_NOT_ACCEPTABLE = errors.NotAcceptableError(
+    f"only the following media types are accepted: {negotiation.JSON}"
+)
 _UNEXPECTED = errors.PlainError("Internal Server Error")
 
 
@@ -215,7 +219,9 @@ class Handler:
             reply = _fail(_NOT_ALLOWED, _form(request, route))
             return reply._replace(headers=(("Allow", _ALLOWED),))
         if request.body_exists and (request.content_length or 0) > self._limits.request_body_bytes:
-            raise errors.RequestTooLargeError(f"Request entity too large: limit is {self._limits.request_body_bytes}")
+            raise errors.RequestTooLargeError(
+                f"Request entity too large: limit is {self._limits.request_body_bytes}"
+            )
         if route.error is not None:
             return _fail(route.error, _form(request, route))
         if route.kind == "metrics":
@@ -235,9 +241,13 @@ class Handler:
             status, document = self._autoscalers(namespace, name)
             return Reply(status, view.encode(document))
         answer = self._health.answer(route.segments, route.query)
-        return await self._list_paths() if answer is None else Reply(answer.status, answer.text.encode(), _TEXT)
+        return (
+            await self._list_paths() if answer is None else Reply(answer.status, answer.text.encode(), _TEXT)
+        )
 
-    async def _answer_metrics(self, request: web.BaseRequest, target: str, route: Route, question: Question) -> Reply:
+    async def _answer_metrics(
+        self, request: web.BaseRequest, target: str, route: Route, question: Question
+    ) -> Reply:
         form = _metrics_form(request, route, question)
         kept = self._find_kept((target, form))
         if kept is not None:
@@ -261,8 +271,12 @@ class Handler:
         async with asyncio.timeout(self._patience(route)):
             return await asyncio.shield(asking)
 
-    async def _ask_and_keep(self, target: str, route: Route, question: Question, form: _Form, making: Charge) -> Reply:
-        generation = self._provider.generation  # before asking: an answer may be older than the registry it ends in
+    async def _ask_and_keep(
+        self, target: str, route: Route, question: Question, form: _Form, making: Charge
+    ) -> Reply:
+        generation = (
+            self._provider.generation
+        )  # before asking: an answer may be older than the registry it ends in
         with making:
             async with asyncio.timeout(self._limits.request_timeout):
                 body, fresh_until = await self._ask(route, question, form.table, making)

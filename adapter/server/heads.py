@@ -198,7 +198,9 @@ class HeadBudget:
 
     def _choose(self) -> HeadHolder | None:
         """Return the connection to cut; None where only requests of connections that have ended are left."""
-        held: list[tuple[HeadHolder, int]] = [(each, excess) for each, excess in self._excess.items() if each.is_open]
+        held: list[tuple[HeadHolder, int]] = [
+            (each, excess) for each, excess in self._excess.items() if each.is_open
+        ]
         addresses: Counter[str] = Counter()
         for each, excess in held:
             if not each.is_certified:

@@ -104,7 +104,9 @@ class Health:
         self._logged[endpoint] = failed
         for name, fault in failed.items():
             if known.get(name) != fault:
-                log.warning("health check failed", extra=monitoring.facts(endpoint=endpoint, check=name, reason=fault))
+                log.warning(
+                    "health check failed", extra=monitoring.facts(endpoint=endpoint, check=name, reason=fault)
+                )
         for name in known.keys() - failed.keys():
             log.info("health check passed again", extra=monitoring.facts(endpoint=endpoint, check=name))
 
@@ -112,6 +114,8 @@ class Health:
 def _run(check: Check) -> str | None:
     try:
         return check.find_fault()
-    except Exception as error:  # a check that breaks is a check that fails; its reason is shown like any other
+    except (
+        Exception
+    ) as error:  # a check that breaks is a check that fails; its reason is shown like any other
         log.exception("a health check raised an exception", extra=monitoring.facts(check=check.name))
         return f"{type(error).__name__}: {error}"

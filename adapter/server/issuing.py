@@ -26,7 +26,9 @@ class Issued(NamedTuple):
     authority: bytes
 
 
-def issue(common_name: str, authority_name: str, names: Iterable[str], *, now: datetime, valid: timedelta) -> Issued:
+def issue(
+    common_name: str, authority_name: str, names: Iterable[str], *, now: datetime, valid: timedelta
+) -> Issued:
     """Return a certificate for `names` (DNS names and IP addresses) and its new authority, both good for `valid` from `now`.
 
     `common_name` is for people to read; a client looks at `names` only.

@@ -161,7 +161,9 @@ class Listener:
         """End the oldest handshake of the address that has the most, the newcomer included."""
         counts = Counter(each.address for each in self._handshakes)
         counts[newcomer] += 1
-        chosen = max(self._handshakes, key=lambda each: counts[each.address])  # the first of equals is the oldest
+        chosen = max(
+            self._handshakes, key=lambda each: counts[each.address]
+        )  # the first of equals is the oldest
         self._cuts.labels("handshake").inc()
         del self._handshakes[chosen]
         if chosen.task is not None:
@@ -177,7 +179,9 @@ class Listener:
                 ssl_shutdown_timeout=FAREWELL_SECONDS,
             )
         except OSError as error:  # ssl.SSLError is one, and so are the timeout and the end of the connection
-            log.debug("TLS handshake failed", extra=monitoring.facts(remote=handshake.address, error=str(error)))
+            log.debug(
+                "TLS handshake failed", extra=monitoring.facts(remote=handshake.address, error=str(error))
+            )
             if isinstance(error, ConnectionAbortedError):
                 self._cuts.labels("handshake").inc()
         finally:

@@ -17,7 +17,9 @@ _FALSE_WORDS = frozenset({"0", "false"})
 _MATCH = "resourceVersionMatch"
 _INITIAL = "sendInitialEvents"
 
-NAMES = frozenset({"fieldSelector", "timeoutSeconds", "limit", "resourceVersion", _MATCH, "continue", _INITIAL})
+NAMES = frozenset(
+    {"fieldSelector", "timeoutSeconds", "limit", "resourceVersion", _MATCH, "continue", _INITIAL}
+)
 """The query parameters that are read here."""
 
 

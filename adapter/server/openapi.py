@@ -114,7 +114,9 @@ def _custom_kinds(version: str) -> Mapping[str, JSON]:
         own: JSON = {**described, "metricName": _TEXT, "window": {"type": "integer"}, "selector": _SELECTOR}
         required = ["describedObject", "metricName", "timestamp", "value"]
     else:
-        metric = _object("A metric and which of its series.", ["name"], {"name": _TEXT, "selector": _SELECTOR})
+        metric = _object(
+            "A metric and which of its series.", ["name"], {"name": _TEXT, "selector": _SELECTOR}
+        )
         own = {**described, "metric": metric, "windowSeconds": {"type": "integer"}}
         required = ["describedObject", "metric", "timestamp", "value"]
     return {
@@ -150,8 +152,12 @@ def _resource_kinds(version: str) -> Mapping[str, JSON]:
     containers = {"type": "array", "items": {"$ref": f"{package}.ContainerMetrics"}}
     required = ["timestamp", "window"]
     return {
-        "ContainerMetrics": _object("The usage of a container.", ["name", "usage"], {"name": _TEXT, "usage": _USAGE}),
-        "PodMetrics": _object("The usage of a pod.", [*required, "containers"], {**common, "containers": containers}),
+        "ContainerMetrics": _object(
+            "The usage of a container.", ["name", "usage"], {"name": _TEXT, "usage": _USAGE}
+        ),
+        "PodMetrics": _object(
+            "The usage of a pod.", [*required, "containers"], {**common, "containers": containers}
+        ),
         "PodMetricsList": _listing("PodMetrics", package),
         "NodeMetrics": _object("The usage of a node.", [*required, "usage"], {**common, "usage": _USAGE}),
         "NodeMetricsList": _listing("NodeMetrics", package),
@@ -165,14 +171,20 @@ GROUPS: Mapping[str, Group] = MappingProxyType(
     {
         CUSTOM_GROUP: Group(
             (
-                Operation("namespaces/{namespace}/{resource}/{name}/{metric}", "get", "MetricValueList", _BY_LABELS),
+                Operation(
+                    "namespaces/{namespace}/{resource}/{name}/{metric}", "get", "MetricValueList", _BY_LABELS
+                ),
                 Operation("namespaces/{name}/metrics/{metric}", "get", "MetricValueList", _BY_LABELS),
                 Operation("{resource}/{name}/{metric}", "get", "MetricValueList", _BY_LABELS),
             ),
             _custom_kinds,
         ),
         EXTERNAL_GROUP: Group(
-            (Operation("namespaces/{namespace}/{metric}", "list", "ExternalMetricValueList", ("labelSelector",)),),
+            (
+                Operation(
+                    "namespaces/{namespace}/{metric}", "list", "ExternalMetricValueList", ("labelSelector",)
+                ),
+            ),
             _external_kinds,
         ),
         RESOURCE_GROUP: Group(
@@ -195,7 +207,9 @@ def build_v2(groups: Iterable[str], version: str) -> JSON:
     definitions: JSON = {}
     for group in groups:
         for api_version in VERSIONS[group]:
-            paths |= {path: _item_v2(group, api_version, each) for path, each in _operations(group, api_version)}
+            paths |= {
+                path: _item_v2(group, api_version, each) for path, each in _operations(group, api_version)
+            }
             definitions |= _definitions(group, api_version, "#/definitions/")
     return {"swagger": "2.0", "info": _info(version), "paths": paths, "definitions": definitions}
 
@@ -213,7 +227,9 @@ def build_v3(group: str, api_version: str, version: str) -> JSON:
 def build_root(hashes: Mapping[str, str]) -> JSON:
     """Return the document that says where the specifications are; `hashes` by group-version path without a slash in front."""
     return {
-        "paths": {path: {"serverRelativeURL": f"/openapi/v3/{path}?hash={hashes[path]}"} for path in sorted(hashes)}
+        "paths": {
+            path: {"serverRelativeURL": f"/openapi/v3/{path}?hash={hashes[path]}"} for path in sorted(hashes)
+        }
     }
 
 
@@ -241,7 +257,10 @@ def _definitions(group: str, api_version: str, prefix: str) -> JSON:
 def _referring(node: object, prefix: str) -> object:
     """Return a copy of a schema with whole references."""
     if isinstance(node, dict):
-        return {key: f"{prefix}{value}" if key == "$ref" else _referring(value, prefix) for key, value in node.items()}
+        return {
+            key: f"{prefix}{value}" if key == "$ref" else _referring(value, prefix)
+            for key, value in node.items()
+        }
     return [_referring(value, prefix) for value in node] if isinstance(node, list) else node
 
 
@@ -276,7 +295,13 @@ def _item_v2(group: str, api_version: str, operation: Operation) -> JSON:
 def _item_v3(group: str, api_version: str, operation: Operation) -> JSON:
     def parameter(name: str, place: str) -> JSON:
         needed: JSON = {"required": True} if place == "path" else {}
-        return {"name": name, "in": place, **_about(name), **needed, "schema": {"type": "string", "uniqueItems": True}}
+        return {
+            "name": name,
+            "in": place,
+            **_about(name),
+            **needed,
+            "schema": {"type": "string", "uniqueItems": True},
+        }
 
     schema = {"$ref": f"#/components/schemas/{_package(group, api_version)}.{operation.kind}"}
     get = _common(group, api_version, operation) | {

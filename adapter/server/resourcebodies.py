@@ -93,7 +93,9 @@ class Table(NamedTuple):
     include: str = ""
 
 
-def encode(version: str, question: ResourceQuestion, answer: ResourceAnswer, table: Table | None) -> Iterator[bytes]:
+def encode(
+    version: str, question: ResourceQuestion, answer: ResourceAnswer, table: Table | None
+) -> Iterator[bytes]:
     """Yield a PodMetricsList or NodeMetricsList, or the one object of a name, in pieces; with `table` their Table.
 
     `version` is that of ``metrics.k8s.io``.
@@ -122,7 +124,9 @@ def _row(item: ObjectUsage, stamp: _Stamp, table: Table, head: bytes) -> _Row:
     if table.include == "Object":
         shown = msgspec.Raw(b"{" + head + bodies.encode_fragment(_object(item, stamp))[1:])
     elif table.include != "None":
-        shown = _PartialObject("PartialObjectMetadata", f"meta.k8s.io/{table.version}", _metadata(item, stamp))
+        shown = _PartialObject(
+            "PartialObjectMetadata", f"meta.k8s.io/{table.version}", _metadata(item, stamp)
+        )
     return _Row([item.name, usage.cpu, usage.memory, stamp.window], shown)
 
 

@@ -69,7 +69,9 @@ class ReviewCache(Generic[_Key, _Answer]):
         self._name = name
         self._hits, self._misses = requests.labels("hit"), requests.labels("miss")
         self._weigh = weigh
-        self._kept: BoundedCache[_Key, _Kept[_Answer]] = BoundedCache(cache, monitoring, size, lambda kept: kept.weight)
+        self._kept: BoundedCache[_Key, _Kept[_Answer]] = BoundedCache(
+            cache, monitoring, size, lambda kept: kept.weight
+        )
         self._under_way: dict[_Key, asyncio.Task[_Answer]] = {}
         self._in_lane: Counts[Lane] = Counts()
 

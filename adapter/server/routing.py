@@ -94,7 +94,9 @@ class Route:
         """Return what a GET would do here, None where the target names nothing that there could be."""
         if self.path is not None:
             question = self.read().question if self.is_list else None
-            return attributes.build_attributes(self._authorized_path(self.path), question, watch=self.options.watch)
+            return attributes.build_attributes(
+                self._authorized_path(self.path), question, watch=self.options.watch
+            )
         if self.kind == "document":
             return Attributes("get", self.document)
         return Attributes("get", "/" + "/".join(self.segments)) if self.segments else None

@@ -142,7 +142,10 @@ class MetricsServer:
         """Close connections as soon as nothing is lost by it, the others at the end of the time for it."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._drain_timeout):
-                while self._listener.has_young_handshakes(_YOUNG_SECONDS) or self._connections.open_connections():
+                while (
+                    self._listener.has_young_handshakes(_YOUNG_SECONDS)
+                    or self._connections.open_connections()
+                ):
                     for connection in self._connections.open_connections():
                         if connection.may_end:
                             connection.force_close()

@@ -104,7 +104,8 @@ class ServingCertificate:
             self._tried = ()
             found = monitoring.facts(certificate=self._pair.certificate, error=_reason(error))
             log.warning(
-                "the serving certificate cannot be read again for new authorities, the old one stays", extra=found
+                "the serving certificate cannot be read again for new authorities, the old one stays",
+                extra=found,
             )
 
     def _build(self) -> ssl.SSLContext:
@@ -124,7 +125,10 @@ class ServingCertificate:
             context.load_verify_locations(cadata=self._authorities)
         except (ssl.SSLError, ValueError) as error:
             found = monitoring.facts(certificate=self._pair.certificate, error=str(error))
-            log.warning("OpenSSL does not take the authorities of client certificates: theirs are refused", extra=found)
+            log.warning(
+                "OpenSSL does not take the authorities of client certificates: theirs are refused",
+                extra=found,
+            )
 
     async def follow(self, faults: monitoring.FaultLog, period: float = RELOAD_PERIOD) -> None:
         """Look at the files until cancelled.
@@ -141,12 +145,17 @@ class ServingCertificate:
                 except Exception as error:  # noqa: BLE001 - see above
                     text = f"{type(error).__name__}: {error}"
                     faults.met(
-                        "serving-certificate", "the serving certificate cannot be followed", text, subject=subject
+                        "serving-certificate",
+                        "the serving certificate cannot be followed",
+                        text,
+                        subject=subject,
                     )
                 else:
                     faults.ended("serving-certificate", subject=subject)
 
-    def _switch(self, connection: ssl.SSLObject | ssl.SSLSocket, name: str | None, _first: ssl.SSLContext) -> None:
+    def _switch(
+        self, connection: ssl.SSLObject | ssl.SSLSocket, name: str | None, _first: ssl.SSLContext
+    ) -> None:
         chosen = self
         if name and self._named:
             wanted = name.lower().rstrip(".")
@@ -163,11 +172,15 @@ class ServingCertificate:
             except OSError:
                 found.append(None)
             else:
-                found.append((status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns))
+                found.append(
+                    (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+                )
         return tuple(found)
 
 
-def build_context(pair: Pair, *, minimum: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2, ciphers: str = "") -> ssl.SSLContext:
+def build_context(
+    pair: Pair, *, minimum: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2, ciphers: str = ""
+) -> ssl.SSLContext:
     """Return a server context for `pair`, HTTP/1.1 only. Raises OSError when it does not fit.
 
     `ciphers` is OpenSSL's list of suites below TLS 1.3, "" for its own choice.
@@ -279,4 +292,6 @@ def _reason(error: Exception) -> str:
 
 
 def _fault(pair: Pair, error: Exception, flag: str = "--tls-cert-file") -> errors.Fault:
-    return errors.Fault(flag, str(pair.certificate), f"expected a certificate and its private key: {_reason(error)}")
+    return errors.Fault(
+        flag, str(pair.certificate), f"expected a certificate and its private key: {_reason(error)}"
+    )

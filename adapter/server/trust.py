@@ -41,7 +41,9 @@ class Bundle:
 
     def __init__(self, pem: str) -> None:
         self.certificates = tuple(load_certificates(pem))
-        self.pem = "".join(each.public_bytes(serialization.Encoding.PEM).decode() for each in self.certificates)
+        self.pem = "".join(
+            each.public_bytes(serialization.Encoding.PEM).decode() for each in self.certificates
+        )
         """The certificates alone, without whatever text stood between them."""
         self.subjects = tuple(each.subject.rfc4514_string() for each in self.certificates)
         """The names of the authorities, for messages."""
@@ -78,7 +80,10 @@ class Bundle:
                 _check_uses(each)
             for each in chain[1:]:
                 _check_signs(each)
-        except (verification.VerificationError, ValueError) as error:  # ValueError: an extension that cannot be read
+        except (
+            verification.VerificationError,
+            ValueError,
+        ) as error:  # ValueError: an extension that cannot be read
             raise UntrustedError(str(error)) from error
         return chain
 
@@ -153,7 +158,9 @@ def fingerprint(certificate: x509.Certificate) -> str:
 
 
 def _texts(certificate: x509.Certificate, oid: x509.ObjectIdentifier) -> list[str]:
-    return [each.value for each in certificate.subject.get_attributes_for_oid(oid) if isinstance(each.value, str)]
+    return [
+        each.value for each in certificate.subject.get_attributes_for_oid(oid) if isinstance(each.value, str)
+    ]
 
 
 class HeaderNames(NamedTuple):

@@ -112,7 +112,9 @@ class TrustStore:
         entries = entries or {}
         proxy, clients = self.current.front_proxy, self.current.clients
         if "requestheader-client-ca-file" in self._looked_up:
-            proxy = self._read("requestheader-client-ca-file", entries, trust.read_front_proxy, proxy, there=there)
+            proxy = self._read(
+                "requestheader-client-ca-file", entries, trust.read_front_proxy, proxy, there=there
+            )
         if "client-ca-file" in self._looked_up:
             clients = self._read("client-ca-file", entries, trust.read_clients, clients, there=there)
         self._set(replace(self.current, front_proxy=proxy, clients=clients))
@@ -130,7 +132,10 @@ class TrustStore:
             found = read(entries)
         except ValueError as error:
             self._faults.met(
-                _FAULT, "the ConfigMap's authorities cannot be used; the last good ones stay", str(error), subject=key
+                _FAULT,
+                "the ConfigMap's authorities cannot be used; the last good ones stay",
+                str(error),
+                subject=key,
             )
             self._state[key] = "good" if last is not None else "faulty"
             return last
@@ -140,9 +145,13 @@ class TrustStore:
             return found
         self._state[key] = "good" if last is not None else "absent"
         message = (
-            "authorities are gone from the ConfigMap; the last good ones stay" if last is not None else _MISSING[key]
+            "authorities are gone from the ConfigMap; the last good ones stay"
+            if last is not None
+            else _MISSING[key]
         )
-        self._faults.met(_FAULT, message, f"it has no {key}" if there else "there is no such ConfigMap", subject=key)
+        self._faults.met(
+            _FAULT, message, f"it has no {key}" if there else "there is no such ConfigMap", subject=key
+        )
         return last
 
     def _set(self, wanted: Trust) -> None:
@@ -173,7 +182,9 @@ class TrustStore:
         )
 
     def _warn_of_unsupported(self) -> None:
-        bundles = [self.current.clients] + ([self.current.front_proxy.bundle] if self.current.front_proxy else [])
+        bundles = [self.current.clients] + (
+            [self.current.front_proxy.bundle] if self.current.front_proxy else []
+        )
         subjects = sorted({subject for bundle in bundles if bundle for subject in bundle.unsupported})
         if not subjects:
             self._faults.ended(_UNSUPPORTED)

@@ -162,7 +162,8 @@ def test_a_patch_leaves_other_annotations_of_the_object(
 @pytest.mark.integration
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(
-    ("flags", "given"), [([], HPA), ([], OLD.replace("/v1\nkind: Hor", "/v2\nkind: Hor")), (["--remove"], BOOSTED)]
+    ("flags", "given"),
+    [([], HPA), ([], OLD.replace("/v1\nkind: Hor", "/v2\nkind: Hor")), (["--remove"], BOOSTED)],
 )
 async def test_kubectl_makes_the_same_of_the_patch(
     flags: list[str], given: str, kubectl: Kubectl, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -186,11 +187,27 @@ async def test_kubectl_makes_the_same_of_the_patch(
         ([], b"kind: Pod\n", "standard input: expected a HorizontalPodAutoscaler; there is none"),
         ([], b"\xff", "standard input: not UTF-8: invalid start byte at byte 0"),
         ([], b"a: [", "standard input:1: not YAML"),
-        ([], HPA.replace("/v2", "/v2beta2").encode(), 'standard input:2: apiVersion: "autoscaling/v2beta2": expected'),
+        (
+            [],
+            HPA.replace("/v2", "/v2beta2").encode(),
+            'standard input:2: apiVersion: "autoscaling/v2beta2": expected',
+        ),
         ([], HPA.replace("20", "0").encode(), "standard input:9: spec.maxReplicas: Invalid value: 0"),
-        (["-o", "patch"], f"{HPA}---\n{HPA}".encode(), "standard input:17: expected one HorizontalPodAutoscaler"),
-        (["--remove", "--handshake", "object"], b"", "--handshake: object: with --remove there is no handshake"),
-        (["--advise", "--handshake=external"], b"", "--handshake: external: with --advise there is no handshake"),
+        (
+            ["-o", "patch"],
+            f"{HPA}---\n{HPA}".encode(),
+            "standard input:17: expected one HorizontalPodAutoscaler",
+        ),
+        (
+            ["--remove", "--handshake", "object"],
+            b"",
+            "--handshake: object: with --remove there is no handshake",
+        ),
+        (
+            ["--advise", "--handshake=external"],
+            b"",
+            "--handshake: external: with --advise there is no handshake",
+        ),
     ],
 )
 def test_what_is_wrong(
@@ -208,7 +225,8 @@ def test_what_is_wrong(
 
 
 @pytest.mark.parametrize(
-    "arguments", [[], ["-", "--advise", "--remove"], ["-", "-o", "json"], ["-", "--handshake", "pods"], ["-", "-"]]
+    "arguments",
+    [[], ["-", "--advise", "--remove"], ["-", "-o", "json"], ["-", "--handshake", "pods"], ["-", "-"]],
 )
 def test_a_wrong_command_line(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:

@@ -64,7 +64,9 @@ def _handshake(secret: JSON, bundle: bytes, name: str, folder: Path) -> None:
 def test_the_secret_is_the_one_that_the_deployment_mounts(capsys: pytest.CaptureFixture[str]) -> None:
     secret, *_ = _run(capsys)
     volumes = rendered.read_base().pod["volumes"]
-    assert secret["metadata"]["name"] in {volume["secret"]["secretName"] for volume in volumes if "secret" in volume}
+    assert secret["metadata"]["name"] in {
+        volume["secret"]["secretName"] for volume in volumes if "secret" in volume
+    }
     assert (secret["kind"], secret["type"], secret["metadata"]["namespace"]) == (
         "Secret",
         "kubernetes.io/tls",
@@ -93,7 +95,9 @@ def test_what_is_in_the_certificate(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_bundle_vouches_for_the_secret(capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str) -> None:
+def test_the_bundle_vouches_for_the_secret(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str
+) -> None:
     secret, config_map = _run(capsys)
     _handshake(secret, _authorities(config_map), name, tmp_path)
 
@@ -104,7 +108,9 @@ def test_no_other_name_and_no_other_authority(capsys: pytest.CaptureFixture[str]
     bundle = _authorities(config_map)
     with pytest.raises(ssl.SSLCertVerificationError, match="Hostname mismatch"):
         _handshake(secret, bundle, "fastpath.other.svc", tmp_path)
-    with pytest.raises(ssl.SSLCertVerificationError, match=r"unable to get local issuer|self-signed|self signed"):
+    with pytest.raises(
+        ssl.SSLCertVerificationError, match=r"unable to get local issuer|self-signed|self signed"
+    ):
         _handshake(secret, _decoded(other, "ca.crt"), NAMES[2], tmp_path)
 
 
@@ -116,7 +122,11 @@ def test_the_authorities_are_published_without_the_key(capsys: pytest.CaptureFix
 
 
 def test_one_patch_for_each_registration(capsys: pytest.CaptureFixture[str]) -> None:
-    groups = ("--groups=custom.metrics.k8s.io,external.metrics.k8s.io", "--groups=metrics.k8s.io", "--service=other")
+    groups = (
+        "--groups=custom.metrics.k8s.io,external.metrics.k8s.io",
+        "--groups=metrics.k8s.io",
+        "--service=other",
+    )
     assert certs.main(groups) == 0
     captured = capsys.readouterr()
     secret, _ = yaml.safe_load_all(captured.out)
@@ -133,7 +143,9 @@ def test_one_patch_for_each_registration(capsys: pytest.CaptureFixture[str]) -> 
         assert json.loads(words[6]) == {"spec": {"caBundle": secret["data"]["ca.crt"]}}
 
 
-def test_a_renewal_is_believed_before_during_and_after(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_renewal_is_believed_before_during_and_after(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     """The order of the documentation: bundle with old and new, then the Secret. Nothing is refused at any moment."""
     before, first = _run(capsys)
     (tmp_path / "ca.crt").write_bytes(_decoded(before, "ca.crt"))
@@ -163,7 +175,9 @@ def test_an_authority_that_ended_is_left_out(capsys: pytest.CaptureFixture[str],
     assert _authorities(config_map) == _decoded(secret, "ca.crt")
 
 
-def test_a_folder_holds_the_same_for_its_owner_alone(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_folder_holds_the_same_for_its_owner_alone(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     folder = tmp_path / "new" / "certs"
     assert certs.main(["-o", str(folder)]) == 0
     said = capsys.readouterr().out
@@ -176,7 +190,9 @@ def test_a_folder_holds_the_same_for_its_owner_alone(capsys: pytest.CaptureFixtu
     assert files["ca.crt"].read_bytes() == _decoded(secret, "ca.crt")
     assert _authorities(yaml.safe_load(files["ca-configmap.yaml"].read_text())) == _decoded(secret, "ca.crt")
     assert (
-        files["secret.yaml"].read_text().startswith("# Made by `fastpath certs` for fastpath/fastpath, good until 20")
+        files["secret.yaml"]
+        .read_text()
+        .startswith("# Made by `fastpath certs` for fastpath/fastpath, good until 20")
     )
 
 
@@ -230,7 +246,10 @@ def test_the_folder_is_a_component_of_the_manifests(tmp_path: Path) -> None:
     authority = objects.one("Secret", "fastpath-serving")["data"]["ca.crt"]
     assert {each["spec"]["caBundle"] for each in objects.all("APIService")} == {authority}
     assert len(objects.all("APIService")) == 3
-    assert objects.one("ConfigMap", "fastpath-serving-ca")["data"]["ca.crt"] == base64.b64decode(authority).decode()
+    assert (
+        objects.one("ConfigMap", "fastpath-serving-ca")["data"]["ca.crt"]
+        == base64.b64decode(authority).decode()
+    )
 
 
 @pytest.mark.integration

@@ -52,7 +52,9 @@ Rules: []
     )
     assert main.main(["check", str(path)]) == 2
     messages = capsys.readouterr().err.splitlines()
-    assert [message.partition(f"{path}:")[2].partition(": ")[2].partition(": ")[0] for message in messages] == [
+    assert [
+        message.partition(f"{path}:")[2].partition(": ")[2].partition(": ")[0] for message in messages
+    ] == [
         "rules[0].seriesFilters[0].is",
         "rules[1].metricsQuery",
         "rules[2].resources.overrides.app",
@@ -67,7 +69,10 @@ Rules: []
         ([], ["FILE: missing: expected rules files, chart values, folders of them, or - for standard input"]),
         (["none.yaml"], ["none.yaml: expected a readable file: No such file or directory"]),
         (["pods.yaml", "--wy=load"], ["--wy: unknown flag, did you mean --why?"]),
-        (["pods.yaml", "--why=load"], ["--why: load: expected --prometheus-url too: the answer lies in Prometheus"]),
+        (
+            ["pods.yaml", "--why=load"],
+            ["--why: load: expected --prometheus-url too: the answer lies in Prometheus"],
+        ),
         (
             ["pods.yaml", "--print-config", "-o", "json"],
             ["--output: json: expected not to be given with --print-config"],
@@ -81,9 +86,19 @@ Rules: []
             ["--strict: expected not to be given with --why, which prints no warnings"],
         ),
     ],
-    ids=["no file", "missing file", "unknown flag", "why alone", "json config", "strict config", "strict why"],
+    ids=[
+        "no file",
+        "missing file",
+        "unknown flag",
+        "why alone",
+        "json config",
+        "strict config",
+        "strict why",
+    ],
 )
-def test_a_wrong_command_line(arguments: list[str], faults: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_command_line(
+    arguments: list[str], faults: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main.main(["check", *arguments]) == 2
     captured = capsys.readouterr()
     assert captured.err == "".join(f"fastpath check: {fault}\n" for fault in faults)
@@ -109,7 +124,10 @@ WHY = ["check", "pods.yaml", "--prometheus-url=http://127.0.0.1:1", "--why=load"
             ["--object=pod/shop/*"],
             "--object: pod/shop/*: expected --lister-kubeconfig too: the API server knows the objects",
         ),
-        (["--object=shop", "--selector=a>1"], "--selector: a>1: expected neither < nor >: a gt has no form in PromQL"),
+        (
+            ["--object=shop", "--selector=a>1"],
+            "--selector: a>1: expected neither < nor >: a gt has no form in PromQL",
+        ),
         (
             ["--object=pod/shop/a", "--metric-selector=a=b=c"],
             "--metric-selector: a=b=c: expected a label selector: found '=', expected: ',' or 'end of string'",
@@ -128,10 +146,10 @@ def test_a_wrong_question_is_refused_before_anything_is_asked(
         assert (status, err) == (1, f"fastpath check: Prometheus cannot be asked: {UNREACHABLE}\n")
 
 
-def test_control_characters_do_not_reach_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    text = (
-        r"""externalRules: [{seriesQuery: up, resources: {namespaced: false}, metricsQuery: "up{a='\e[2J\u009b'}"}]"""
-    )
+def test_control_characters_do_not_reach_the_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = r"""externalRules: [{seriesQuery: up, resources: {namespaced: false}, metricsQuery: "up{a='\e[2J\u009b'}"}]"""
     (tmp_path / "rules.yaml").write_text(text)
     main.main(["check", str(tmp_path / "rules.yaml")])
     out = capsys.readouterr().out
@@ -145,7 +163,9 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     assert capsys.readouterr().out == _expected("external", ".out").replace("external.yaml", "<stdin>")
 
 
-def test_standard_input_that_is_no_text(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_standard_input_that_is_no_text(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\xff\xfe")))
     assert main.main(["check", "-", "external.yaml"]) == 2
     captured = capsys.readouterr()
@@ -175,7 +195,9 @@ def test_print_config_leaves_a_rules_file_as_it_is(capsys: pytest.CaptureFixture
     assert capsys.readouterr().out == "---\n".join(texts)
 
 
-def test_print_config_refuses_what_the_chart_would(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_print_config_refuses_what_the_chart_would(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "values.yaml"
     path.write_text("rules: {default: true, existing: other-config}")
     assert main.main(["check", str(path), "--print-config"]) == 2

@@ -92,7 +92,10 @@ def test_what_is_printed_is_taken_by_the_cluster_and_wants_the_same(
     schema = crd.definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     assert structural.verdict(printed, schema) == []
     given = list(yaml.safe_load_all(HPA))[1]
-    assert autoscalerdocuments.read_document(printed, "x").spec == autoscalerdocuments.read_document(given, "x").spec
+    assert (
+        autoscalerdocuments.read_document(printed, "x").spec
+        == autoscalerdocuments.read_document(given, "x").spec
+    )
 
 
 def test_lists_and_several_files(
@@ -126,7 +129,10 @@ def test_lists_and_several_files(
             HPA.replace("20", "1").encode(),
             "standard input:15: spec.maxReplicas: Invalid value: 1: must be greater than",
         ),
-        (HPA.replace("autoscaling/v2", "autoscaling/v1").encode(), 'standard input:5: apiVersion: "autoscaling/v1"'),
+        (
+            HPA.replace("autoscaling/v2", "autoscaling/v1").encode(),
+            'standard input:5: apiVersion: "autoscaling/v1"',
+        ),
         (
             HPA.replace("minReplicas", "minreplicas").encode(),
             "standard input:14: spec.minreplicas: 2: unknown field, did",
@@ -205,7 +211,9 @@ def test_there_and_back(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
     ]
 
 
-def test_back_needs_an_autoscaler_of_ours(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_back_needs_an_autoscaler_of_ours(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     _given(monkeypatch, HPA.encode())
     assert main.main(["convert", "--back"]) == 2
     out, err = capsys.readouterr()

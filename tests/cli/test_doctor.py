@@ -62,7 +62,9 @@ LEADERS = (Leader("fastpath/fastpath-scaler", "one_1", 1.0, 15.0),)
 FLOOR_SERVING = Serving("external.metrics.k8s.io", "Fastpath", ours=True)
 
 
-def hpa(*metrics: dict[str, Any], mode: str = "", conditions: Any = WELL, behavior: Any = None, most: int = 20) -> HPA:
+def hpa(
+    *metrics: dict[str, Any], mode: str = "", conditions: Any = WELL, behavior: Any = None, most: int = 20
+) -> HPA:
     document = {
         "metadata": {
             "name": "web",
@@ -232,7 +234,11 @@ def test_what_is_not_known_is_said_and_makes_the_total_a_lower_bound() -> None:
     series = Unread("give --prometheus-url")
     recorded = load(source=SOURCE._replace(lookback=None, series=series))
     found = finding.examine(facts(recorded, target=Unread("forbidden")))
-    assert [each.name for each in found.hops() if each.state is State.UNKNOWN] == ["scrape", "window", "pod start"]
+    assert [each.name for each in found.hops() if each.state is State.UNKNOWN] == [
+        "scrape",
+        "window",
+        "pod start",
+    ]
     assert not found.slowest.whole
     assert found.state is State.UNKNOWN
     assert found.diagnosis.endswith("; not known: scrape, window, pod start")
@@ -285,13 +291,19 @@ def test_the_latest_sample_waits_for_no_window() -> None:
             id="unknown metric",
         ),
         pytest.param(
-            {"answer": Answer(0, 0.1, error="503", status=503), "serving": OURS._replace(fault="MissingEndpoints")},
+            {
+                "answer": Answer(0, 0.1, error="503", status=503),
+                "serving": OURS._replace(fault="MissingEndpoints"),
+            },
             State.FAULT,
             "custom.metrics.k8s.io is not available: Fastpath: MissingEndpoints",
             id="unavailable",
         ),
         pytest.param(
-            {"answer": Answer(0, 0.1, error="404", status=404), "serving": Serving("custom.metrics.k8s.io", "")},
+            {
+                "answer": Answer(0, 0.1, error="404", status=404),
+                "serving": Serving("custom.metrics.k8s.io", ""),
+            },
             State.FAULT,
             "nobody serves custom.metrics.k8s.io",
             id="nobody",
@@ -308,14 +320,22 @@ def test_the_latest_sample_waits_for_no_window() -> None:
             "you may not read the metric: you may not",
             id="forbidden",
         ),
-        pytest.param({"answer": Answer(0, 0.1)}, State.FAULT, "Fastpath answers without a value", id="no value"),
         pytest.param(
-            {"answer": Answer(3, 0.1)}, State.WARNING, "Fastpath answered in 0.1 s, for 3 of 4 ready pods", id="a part"
+            {"answer": Answer(0, 0.1)}, State.FAULT, "Fastpath answers without a value", id="no value"
+        ),
+        pytest.param(
+            {"answer": Answer(3, 0.1)},
+            State.WARNING,
+            "Fastpath answered in 0.1 s, for 3 of 4 ready pods",
+            id="a part",
         ),
         pytest.param({"answer": Answer(4, 2.0)}, State.WARNING, "Fastpath answered in 2 s", id="slow"),
         pytest.param({"answer": Unread("why")}, State.UNKNOWN, "why", id="not asked"),
         pytest.param(
-            {"serving": Unread("forbidden")}, State.OK, "the metrics API answered in 40 ms", id="unknown server"
+            {"serving": Unread("forbidden")},
+            State.OK,
+            "the metrics API answered in 40 ms",
+            id="unknown server",
         ),
         pytest.param(
             {"source": SOURCE._replace(reused=10.0)},
@@ -348,7 +368,10 @@ def test_a_stopped_fastpath_is_the_first_thing_to_say() -> None:
     assert found.diagnosis == (
         "Fastpath is stopped or unreachable: the HPA grows but cannot shrink (503 ServiceUnavailable)"
     )
-    assert found.change == "have Fastpath run and answer again, or take the handshake out with fastpath boost --remove"
+    assert (
+        found.change
+        == "have Fastpath run and answer again, or take the handshake out with fastpath boost --remove"
+    )
     [load_hops, _] = found.chains
     assert load_hops.hops[-1].text.startswith("the HPA decides every 15 s"), "nobody raises it any more"
     alone = finding.examine(boosted(load(answer=GONE), floor=floor))
@@ -386,7 +409,9 @@ def test_the_handshake_stays_when_the_annotation_goes() -> None:
             "it is only advised: it belongs to the ScaledObject web, which writes its spec",
             id="owner",
         ),
-        pytest.param({"leaders": ()}, State.FAULT, "nothing decides for it: there is no Lease of a scaler", id="lease"),
+        pytest.param(
+            {"leaders": ()}, State.FAULT, "nothing decides for it: there is no Lease of a scaler", id="lease"
+        ),
         pytest.param(
             {"leaders": (Leader("fastpath/s", "", None, 15.0),)},
             State.FAULT,
@@ -500,7 +525,9 @@ def test_advice_is_no_boost() -> None:
         ([], "boost", "the handshake is right; you may not read the floor"),
     ],
 )
-def test_who_may_not_read_metrics_is_told_what_the_controller_says(statuses: list[str], name: str, text: str) -> None:
+def test_who_may_not_read_metrics_is_told_what_the_controller_says(
+    statuses: list[str], name: str, text: str
+) -> None:
     forbidden = Answer(0, 0.1, error="you may not", status=403)
     floor = MetricFacts("fastpath_replicas", spec_of(HANDSHAKE), FLOOR_SERVING, forbidden)
     document = hpa(LOAD, HANDSHAKE, mode="boost")
@@ -552,7 +579,11 @@ def _with(**conditions: tuple[str, str, str]) -> list[dict[str, str]]:
             {
                 "hpa": hpa(
                     conditions=_with(
-                        ScalingActive=("False", "FailedGetResourceMetric", "missing request for cpu in container web")
+                        ScalingActive=(
+                            "False",
+                            "FailedGetResourceMetric",
+                            "missing request for cpu in container web",
+                        )
                     )
                 )
             },
@@ -577,7 +608,9 @@ def test_the_autoscaler(changes: dict[str, Any], state: State, diagnosis: str, c
 
 
 def test_the_cause_comes_before_what_the_controller_makes_of_it() -> None:
-    failing = hpa(conditions=_with(ScalingActive=("False", "FailedGetPodsMetric", "unable to get metric load")))
+    failing = hpa(
+        conditions=_with(ScalingActive=("False", "FailedGetPodsMetric", "unable to get metric load"))
+    )
     gone = load(answer=Answer(0, 0.1, error="404: not found", status=404))
     assert finding.examine(facts(gone, hpa=failing)).diagnosis == "Fastpath has no value: 404: not found"
 
@@ -685,7 +718,9 @@ def test_a_fault_without_advice_has_no_change() -> None:
 
 
 def test_many_metrics_have_a_total_each() -> None:
-    cpu = MetricFacts("cpu", spec_of(CPU), Serving("metrics.k8s.io", "metrics-server"), Answer(4, 0.0, window=15.0))
+    cpu = MetricFacts(
+        "cpu", spec_of(CPU), Serving("metrics.k8s.io", "metrics-server"), Answer(4, 0.0, window=15.0)
+    )
     text = report.render(finding.examine(facts(load(), cpu)))
     lines = text.splitlines()
     assert lines.count("load") == 1
@@ -747,7 +782,12 @@ def test_the_command_line() -> None:
     assert (options.files, options.asks_prometheus) == (("a.yaml", "b.yaml"), True)
     assert options.options.prometheus_url == "http://p:9090"
     everything = doctorflags.parse_doctor([])
-    assert (everything.namespace, everything.name, everything.files, everything.asks_prometheus) == ("", "", (), False)
+    assert (everything.namespace, everything.name, everything.files, everything.asks_prometheus) == (
+        "",
+        "",
+        (),
+        False,
+    )
     assert doctorflags.parse_doctor(["shop"]).namespace == "shop"
 
 

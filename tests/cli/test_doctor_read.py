@@ -105,7 +105,11 @@ class Finished(NamedTuple):
     def hops(self) -> dict[str, Any]:
         """Return the hops of a JSON document by name; of several metrics the last one's."""
         found = json.loads(self.out)
-        listed = [*found["before"], *(hop for each in found["metrics"] for hop in each["hops"]), *found["after"]]
+        listed = [
+            *found["before"],
+            *(hop for each in found["metrics"] for hop in each["hops"]),
+            *found["after"],
+        ]
         return {each["hop"]: each for each in listed}
 
 
@@ -117,7 +121,9 @@ class Verb:
         self._capsys = capsys
 
     async def __call__(self, *arguments: str) -> Finished:
-        status = await asyncio.to_thread(main.main, ["doctor", f"--kubeconfig={self._kubeconfig}", *arguments])
+        status = await asyncio.to_thread(
+            main.main, ["doctor", f"--kubeconfig={self._kubeconfig}", *arguments]
+        )
         return Finished(status, *self._capsys.readouterr())
 
 
@@ -181,7 +187,9 @@ async def server(cluster: Cluster, authority: Authority) -> AsyncIterator[Behind
     await server.close()
 
 
-def register(cluster: Cluster, name: str, namespace: str, service: str, port: int, authority: Authority) -> None:
+def register(
+    cluster: Cluster, name: str, namespace: str, service: str, port: int, authority: Authority
+) -> None:
     version, _, group = name.partition(".")
     known = {(each["metadata"]["namespace"], each["metadata"]["name"]) for each in cluster.list("Service")}
     if (namespace, service) not in known:
@@ -260,7 +268,10 @@ def serve_rules(cluster: Cluster, name: str = "fastpath", *, path: str = "/etc/r
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": {"name": "fastpath-0", "namespace": "fastpath", "labels": {"app": name}},
-            "spec": {"containers": [container], "volumes": [{"name": "rules", "configMap": {"name": "the-rules"}}]},
+            "spec": {
+                "containers": [container],
+                "volumes": [{"name": "rules", "configMap": {"name": "the-rules"}}],
+            },
         }
     )
 
@@ -280,7 +291,9 @@ def lead(cluster: Cluster, *, holder: str = "scaler-0_1", name: str = "fastpath-
 # -- the way is read ------------------------------------------------------------------------------------------------------
 
 
-async def test_all_kinds_of_metrics_are_asked_as_the_hpa_asks(cluster: Cluster, server: Behind, run: Verb) -> None:
+async def test_all_kinds_of_metrics_are_asked_as_the_hpa_asks(
+    cluster: Cluster, server: Behind, run: Verb
+) -> None:
     serve_rules(cluster)
     cluster.create(hpa("web", REQUESTS, CPU, QUEUE, HITS, TENANTS))
     finished = await run("shop/web", "--json")
@@ -299,7 +312,13 @@ async def test_all_kinds_of_metrics_are_asked_as_the_hpa_asks(cluster: Cluster, 
         for hop in each["hops"]
         if hop["hop"] == "window"
     }
-    assert windows == {"http_requests_per_second": 120.0, "cpu": 15.0, "queue_depth": 0.0, "hits": 30.0, "tenants": 0.0}
+    assert windows == {
+        "http_requests_per_second": 120.0,
+        "cpu": 15.0,
+        "queue_depth": 0.0,
+        "hits": 30.0,
+        "tenants": 0.0,
+    }
     assert set(server.targets) == {
         "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/pods/*/http_requests_per_second?labelSelector=app%3Dweb",
         "/apis/metrics.k8s.io/v1beta1/namespaces/shop/pods?labelSelector=app%3Dweb",
@@ -460,9 +479,10 @@ async def test_a_stopped_fastpath(cluster: Cluster, server: Behind, run: Verb) -
     cluster.create(hpa("web", CPU, HANDSHAKE, mode="boost"))
     finished = await run("shop/web")
     assert finished.status == 1
-    assert "diagnosis: Fastpath is stopped or unreachable: the HPA grows but cannot shrink (stopped" in finished.out, (
-        finished.out
-    )
+    assert (
+        "diagnosis: Fastpath is stopped or unreachable: the HPA grows but cannot shrink (stopped"
+        in finished.out
+    ), finished.out
     assert "fastpath boost --remove" in finished.out
     table = await run()
     assert "Fastpath is stopped or unreachable: the HPA grows but cannot shrink" in table.out
@@ -475,15 +495,17 @@ async def test_the_way_of_an_object_handshake(cluster: Cluster, server: Behind, 
         "type": "Object",
         "object": {
             "metric": {"name": "fastpath_replicas"},
-            "describedObject": {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "name": "web"},
+            "describedObject": {
+                "apiVersion": "autoscaling/v2",
+                "kind": "HorizontalPodAutoscaler",
+                "name": "web",
+            },
             "target": {"type": "AverageValue", "averageValue": "1"},
         },
     }
     cluster.create(hpa("web", CPU, handshake, mode="boost"))
     assert "4 replicas held" in (await run("shop/web", "--json")).hops()["boost"]["finding"]
-    asked = (
-        "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/horizontalpodautoscalers.autoscaling/web/fastpath_replicas"
-    )
+    asked = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/horizontalpodautoscalers.autoscaling/web/fastpath_replicas"
     assert asked in server.targets
 
 
@@ -494,8 +516,13 @@ async def test_a_demoted_one(cluster: Cluster, server: Behind, run: Verb) -> Non
     until = FineInstant(round((time.time() + 600) * SECOND))  # noqa: TID251  # the command compares with the real clock
     entry = FloorEntry("shop", "web", uid, demoted=Demotion(until, "kustomize-controller"))
     metadata = {"name": "fastpath-floors", "namespace": "fastpath", "labels": {"fastpath.io/floors": "true"}}
-    cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {uid: encode_entry(entry)}})
-    assert "kustomize-controller took raises back" in (await run("shop/web", "--json")).hops()["boost"]["finding"]
+    cluster.create(
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {uid: encode_entry(entry)}}
+    )
+    assert (
+        "kustomize-controller took raises back"
+        in (await run("shop/web", "--json")).hops()["boost"]["finding"]
+    )
 
 
 async def test_leases_of_shards(cluster: Cluster, server: Behind, run: Verb) -> None:
@@ -509,7 +536,9 @@ async def test_leases_of_shards(cluster: Cluster, server: Behind, run: Verb) -> 
     found = (await run("shop/web", "--json")).hops()["boost"]
     assert found["finding"] == "the handshake is right and answers; no raise is held"
     found = (await run("shop/idle", "--json")).hops()["boost"]
-    assert found["finding"] == "nothing decides for it: the Lease fastpath/fastpath-scaler-2-of-2 has no holder"
+    assert (
+        found["finding"] == "nothing decides for it: the Lease fastpath/fastpath-scaler-2-of-2 has no holder"
+    )
     cluster.delete("Lease", "fastpath-scaler-2-of-2", "fastpath")
     found = (await run("shop/idle", "--json")).hops()["boost"]
     assert found["finding"] == "nothing decides for it: there is no Lease of its shard"
@@ -529,19 +558,26 @@ async def test_a_rival_and_an_owner(cluster: Cluster, run: Verb) -> None:
     cluster.create(hpa("web", CPU))
     owner = {"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "name": "web", "uid": "1"}
     cluster.create(hpa("keda-web", CPU, ownerReferences=[owner]))
-    assert (await run("shop/web", "--json")).hops()["autoscaler"]["finding"] == "keda-web scales Deployment web too"
+    assert (await run("shop/web", "--json")).hops()["autoscaler"][
+        "finding"
+    ] == "keda-web scales Deployment web too"
     cluster.delete("HorizontalPodAutoscaler", "web", "shop")
     owned = (await run("shop/keda-web", "--json")).hops()["autoscaler"]
     assert "KEDA's ScaledObject web owns it" in owned["finding"]
 
 
-async def test_an_owner_keeps_an_autoscaler_from_being_boosted(cluster: Cluster, server: Behind, run: Verb) -> None:
+async def test_an_owner_keeps_an_autoscaler_from_being_boosted(
+    cluster: Cluster, server: Behind, run: Verb
+) -> None:
     lead(cluster)
     marked = hpa("web", CPU, HANDSHAKE, mode="boost")
     marked["metadata"]["labels"] = {"scaledobject.keda.sh/name": "web"}
     cluster.create(marked)
     hops = (await run("shop/web", "--json")).hops()
-    assert hops["boost"]["finding"] == "it is only advised: it belongs to the ScaledObject web, which writes its spec"
+    assert (
+        hops["boost"]["finding"]
+        == "it is only advised: it belongs to the ScaledObject web, which writes its spec"
+    )
     assert hops["decision"]["finding"].startswith("the HPA decides every 15 s")
 
 
@@ -552,7 +588,11 @@ async def test_all_autoscalers_are_a_table(cluster: Cluster, server: Behind, run
     other["metadata"]["namespace"] = "elsewhere"
     cluster.create(other)
     everything = await run()
-    assert [line.split()[0] for line in everything.out.splitlines()] == ["autoscaler", "shop/web", "elsewhere/idle"]
+    assert [line.split()[0] for line in everything.out.splitlines()] == [
+        "autoscaler",
+        "shop/web",
+        "elsewhere/idle",
+    ]
     one = await run("elsewhere")
     assert [line.split()[0] for line in one.out.splitlines()] == ["autoscaler", "elsewhere/idle"]
     assert [each["name"] for each in json.loads((await run("--json")).out)] == ["idle", "web"]
@@ -583,7 +623,9 @@ async def test_nothing_to_examine_says_where(cluster: Cluster, run: Verb) -> Non
 
 
 @pytest.mark.parametrize("place", ["shop", "shop/web"])
-async def test_files_of_rules_are_opened_first(cluster: Cluster, run: Verb, tmp_path: Path, place: str) -> None:
+async def test_files_of_rules_are_opened_first(
+    cluster: Cluster, run: Verb, tmp_path: Path, place: str
+) -> None:
     finished = await run(place, f"--config={tmp_path}/nofile.yaml")
     assert (finished.status, finished.out) == (2, "")
     assert f"{tmp_path}/nofile.yaml" in finished.err
@@ -595,7 +637,9 @@ async def test_files_of_rules_are_opened_first(cluster: Cluster, run: Verb, tmp_
 
 def fpa(cluster: Cluster, name: str, *, target: str = "web", mode: str = "Auto", **condition: str) -> None:
     """Create the kind if it is not there, and an autoscaler of it; `condition` is one that is not as at rest."""
-    if not any(each["metadata"]["name"].startswith("fastpath") for each in cluster.list("CustomResourceDefinition")):
+    if not any(
+        each["metadata"]["name"].startswith("fastpath") for each in cluster.list("CustomResourceDefinition")
+    ):
         cluster.create(yaml.safe_load(crd.PATH.read_text()))
     found = {
         "AbleToScale": {"status": "True", "reason": "ReadyForNewScale"},
@@ -615,7 +659,10 @@ def fpa(cluster: Cluster, name: str, *, target: str = "web", mode: str = "Auto",
                 "maxReplicas": 8,
                 "mode": mode,
             },
-            "status": {"currentReplicas": 4, "conditions": [{"type": kind, **each} for kind, each in found.items()]},
+            "status": {
+                "currentReplicas": 4,
+                "conditions": [{"type": kind, **each} for kind, each in found.items()],
+            },
         }
     )
 
@@ -629,7 +676,10 @@ async def test_another_kind_of_autoscaler_on_the_target_is_the_diagnosis(
     cluster.create(hpa("web", REQUESTS))
     native = await run("shop/web")
     assert native.status == 1
-    assert "diagnosis: FastPathAutoscaler fast scales Deployment web too, and does nothing because of" in native.out
+    assert (
+        "diagnosis: FastPathAutoscaler fast scales Deployment web too, and does nothing because of"
+        in native.out
+    )
     assert (
         "change:    delete one of them: kubectl -n shop delete hpa web, or kubectl -n shop delete fpa fast\n"
         in native.out
@@ -644,7 +694,9 @@ async def test_another_kind_of_autoscaler_on_the_target_is_the_diagnosis(
     assert found["change"] == "leave one autoscaler on Deployment web"
 
 
-async def test_beside_a_fast_autoscaler_nothing_is_raised(cluster: Cluster, server: Behind, run: Verb) -> None:
+async def test_beside_a_fast_autoscaler_nothing_is_raised(
+    cluster: Cluster, server: Behind, run: Verb
+) -> None:
     serve_rules(cluster)
     lead(cluster)
     fpa(cluster, "fast")
@@ -670,7 +722,15 @@ async def test_both_kinds_are_listed(cluster: Cluster, server: Behind, run: Verb
     serve_rules(cluster)
     lead(cluster)
     cluster.create(deployment("api", "shop", 2))
-    fpa(cluster, "web", target="api", mode="Paused", type="ScalingActive", status="False", reason="ScalingPaused")
+    fpa(
+        cluster,
+        "web",
+        target="api",
+        mode="Paused",
+        type="ScalingActive",
+        status="False",
+        reason="ScalingPaused",
+    )
     fpa(cluster, "fast", target="idle")
     cluster.create(hpa("web", REQUESTS))
     finished = await run()
@@ -746,7 +806,10 @@ async def test_no_right_to_see_fast_autoscalers_is_said(cluster: Cluster, server
     assert finished.err.startswith("fastpath doctor: FastPathAutoscalers cannot be read: ")
     missing = await run("shop/fast")
     assert missing.status == 1
-    assert "there is no HorizontalPodAutoscaler shop/fast, and FastPathAutoscalers cannot be read: " in missing.err
+    assert (
+        "there is no HorizontalPodAutoscaler shop/fast, and FastPathAutoscalers cannot be read: "
+        in missing.err
+    )
 
 
 # -- few rights -----------------------------------------------------------------------------------------------------------

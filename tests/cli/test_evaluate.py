@@ -142,10 +142,14 @@ def test_lines(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     results = [json.loads(line) for line in out.splitlines()]
     assert (status, err) == (0, "")
     assert [each["name"] for each in results] == [each["name"] for each in _INPUTS]
-    assert [each["desiredReplicas"] for each in results] == [case["expected"]["desiredReplicas"] for case in _CASES]
+    assert [each["desiredReplicas"] for each in results] == [
+        case["expected"]["desiredReplicas"] for case in _CASES
+    ]
 
 
-def test_an_invalid_line_has_its_line(stdin: Callable[[bytes], None], capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_line_has_its_line(
+    stdin: Callable[[bytes], None], capfd: pytest.CaptureFixture[str]
+) -> None:
     bad = {**_INPUTS[1], "now": "noon"}
     refused = {**_INPUTS[2], "hpa": {**_INPUTS[2]["hpa"], "spec": {"maxReplicas": 0}}}
     stdin(
@@ -163,7 +167,14 @@ def test_an_invalid_line_has_its_line(stdin: Callable[[bytes], None], capfd: pyt
 
     results = [json.loads(line) for line in out.splitlines()]
     assert (status, err) == (2, "")
-    assert [each["name"] for each in results] == ["case-000000", "case-000001", "case-000002", None, "x", "case-000003"]
+    assert [each["name"] for each in results] == [
+        "case-000000",
+        "case-000001",
+        "case-000002",
+        None,
+        "x",
+        "case-000003",
+    ]
     assert results[1] == {
         "name": "case-000001",
         "invalid": 'now: "noon": "noon" is no RFC 3339 time such as 2026-01-31T12:00:00.5Z',
@@ -271,7 +282,9 @@ def test_a_reader_that_has_seen_enough_is_no_traceback(tmp_path: Path) -> None:
         ("[]", ":1: the document: []: expected an object, got a list"),
     ],
 )  # fmt: skip
-def test_says_what_is_wrong(text: str | bytes, said: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_says_what_is_wrong(
+    text: str | bytes, said: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     path = _write(tmp_path / "a.yaml", text)
 
     status, out, err = _run([path], capfd)
@@ -391,8 +404,14 @@ def test_the_documented_traces_are_real() -> None:
 
 def test_every_field_is_documented() -> None:
     text = (_ROOT / "docs" / "evaluate.md").read_text("utf-8")
-    fields = [*Document.__struct_encode_fields__, *Options.__struct_encode_fields__, *Result.__struct_encode_fields__]
+    fields = [
+        *Document.__struct_encode_fields__,
+        *Options.__struct_encode_fields__,
+        *Result.__struct_encode_fields__,
+    ]
 
     assert [
-        name for name in fields if f"`{name}" not in text and f".{name}`" not in text and f"{name}." not in text
+        name
+        for name in fields
+        if f"`{name}" not in text and f".{name}`" not in text and f"{name}." not in text
     ] == []

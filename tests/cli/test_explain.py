@@ -67,7 +67,13 @@ async def test_a_journal_in_words() -> None:
     ],
 )
 async def test_what_stands_beside_a_native_autoscaler(boost: dict[str, Any], line: str) -> None:
-    nothing: dict[str, Any] = {"fault": "", "floor": None, "demotedUntil": None, "demotedBy": "", "reversals": []}
+    nothing: dict[str, Any] = {
+        "fault": "",
+        "floor": None,
+        "demotedUntil": None,
+        "demotedBy": "",
+        "reversals": [],
+    }
     told = explain.render(await shown() | {"boost": nothing | boost})
 
     assert line in told
@@ -99,7 +105,10 @@ def test_times_have_milliseconds() -> None:
 @pytest.mark.parametrize(
     ("flag", "said"),
     [
-        ("--server=127.0.0.1:10254", "--server: 127.0.0.1:10254: expected a URL such as http://127.0.0.1:10254"),
+        (
+            "--server=127.0.0.1:10254",
+            "--server: 127.0.0.1:10254: expected a URL such as http://127.0.0.1:10254",
+        ),
         ("--server=ftp://a", "--server: ftp://a: expected a URL"),
         ("--server=http://", "--server: http://: expected a URL"),
         ("--server=http://a:99999", "--server: http://a:99999: expected a URL"),
@@ -215,7 +224,9 @@ async def secure(scaler: Scaler, authority: Authority) -> AsyncIterator[str]:
     await runner.cleanup()
 
 
-async def test_the_certificate_is_checked_for_the_name_that_is_given(secure: str, authority: Authority) -> None:
+async def test_the_certificate_is_checked_for_the_name_that_is_given(
+    secure: str, authority: Authority
+) -> None:
     flags = ["shop/web", f"--server={secure}", f"--ca-file={authority.file}"]
     named = explain.parse([*flags, "--tls-server-name=fastpath.fastpath.svc"])
     assert (await explain.fetch(named, "shop", "web"))["name"] == "web"
@@ -250,7 +261,9 @@ def test_the_key_is_namespace_and_name() -> None:
 def lease(cluster: Cluster, holder: str, name: str = "fastpath-scaler") -> None:
     spec = {"holderIdentity": holder, "leaseDurationSeconds": 15}
     metadata = {"name": name, "namespace": "fastpath"}
-    cluster.create({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec})
+    cluster.create(
+        {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
+    )
 
 
 def kubectl(folder: Path, script: str) -> str:
@@ -293,7 +306,9 @@ async def test_a_port_that_cannot_be_forwarded(tmp_path: Path, monkeypatch: pyte
     async with Cluster() as cluster:
         lease(cluster, "scaler-1_0123")
         monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig(tmp_path / "kubeconfig")))
-        with pytest.raises(RunError, match='port 10254 of Pod scaler-1 cannot be forwarded: pods "scaler-1" not found'):
+        with pytest.raises(
+            RunError, match='port 10254 of Pod scaler-1 cannot be forwarded: pods "scaler-1" not found'
+        ):
             await explain.fetch(explain.parse(["shop/web"]), "shop", "web")
         monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
         with pytest.raises(RunError, match="kubectl is not installed: forward port 10254 of Pod scaler-1"):

@@ -11,7 +11,10 @@ from tests.support.world import FakeLister, FakeQuerier, Outcome, partial, serie
 def inquire(outcome: Outcome) -> Inquiry:
     lister = cast("SeriesLister", FakeLister({}))  # the seam is its one method
     prometheus = Prometheus(FakeQuerier(lambda _: outcome), lister, 1000.0, 90.0)
-    lists: Lists = {"hits": series({"__name__": "hits", "pod": "a"}), "broken": PrometheusError("timeout", "too slow")}
+    lists: Lists = {
+        "hits": series({"__name__": "hits", "pod": "a"}),
+        "broken": PrometheusError("timeout", "too slow"),
+    }
     return Inquiry(prometheus, None, Story("hits"), lists)
 
 
@@ -50,7 +53,10 @@ async def test_no_answer_to_the_query_ends_the_story() -> None:
     lines: list[str] = []
     assert await inquiry.ask(lines, "hits", accepts_warnings=False) is None
     assert lines == ["asks hits", "refused: too slow"]
-    assert inquiry.story.conclusion == "Prometheus does not answer the query (too slow): check its address and its load"
+    assert (
+        inquiry.story.conclusion
+        == "Prometheus does not answer the query (too slow): check its address and its load"
+    )
     assert inquiry.story.unreachable == ["Prometheus cannot be asked: too slow"]
 
 
@@ -73,5 +79,7 @@ async def test_an_answer_with_a_warning_is_none_unless_the_rule_accepts_it() -> 
     lines: list[str] = []
     assert await inquiry.ask(lines, "hits", accepts_warnings=False) is None
     assert lines[-1] == "warning: receive series from store-1: Unavailable"
-    assert inquiry.story.conclusion.startswith("the answer has a warning (receive series from store-1: Unavailable)")
+    assert inquiry.story.conclusion.startswith(
+        "the answer has a warning (receive series from store-1: Unavailable)"
+    )
     assert await inquire(partial(({"pod": "a"}, 2.5))).ask([], "hits", accepts_warnings=True) is not None

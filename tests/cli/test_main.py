@@ -89,7 +89,11 @@ def test_errors_become_lines_and_a_status(
 @pytest.mark.timeout(60)
 async def test_python_m_adapter_is_the_command() -> None:
     done = await asyncio.to_thread(
-        subprocess.run, [sys.executable, "-m", "adapter", "--version"], capture_output=True, text=True, check=False
+        subprocess.run,
+        [sys.executable, "-m", "adapter", "--version"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (done.returncode, done.stdout) == (0, f"fastpath {version.version()}\n")
 

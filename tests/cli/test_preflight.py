@@ -36,7 +36,9 @@ class Verb:
         self._capsys = capsys
 
     async def __call__(self, *arguments: str) -> Finished:
-        status = await asyncio.to_thread(main.main, ["preflight", f"--kubeconfig={self._kubeconfig}", *arguments])
+        status = await asyncio.to_thread(
+            main.main, ["preflight", f"--kubeconfig={self._kubeconfig}", *arguments]
+        )
         return Finished(status, *self._capsys.readouterr())
 
 
@@ -104,7 +106,13 @@ async def test_ours_is_named_by_the_flags(cluster: Cluster, run: Verb) -> None:
 
 
 async def test_a_foreign_one_is_named_and_refused(cluster: Cluster, run: Verb) -> None:
-    _register(cluster, "v1beta1.custom.metrics.k8s.io", "monitoring", "prometheus-adapter", insecureSkipTLSVerify=True)
+    _register(
+        cluster,
+        "v1beta1.custom.metrics.k8s.io",
+        "monitoring",
+        "prometheus-adapter",
+        insecureSkipTLSVerify=True,
+    )
     facts = "prometheus-adapter (Service monitoring/prometheus-adapter:443, available, certificate not checked (insecureSkipTLSVerify))"
     finished = await run()
     assert finished.status == 1
@@ -119,7 +127,9 @@ async def test_a_foreign_one_is_named_and_refused(cluster: Cluster, run: Verb) -
 
 
 async def test_each_foreign_one_has_its_line(cluster: Cluster, run: Verb) -> None:
-    _register(cluster, "v1beta1.external.metrics.k8s.io", "keda", "keda-operator-metrics-apiserver", caBundle="Y2E=")
+    _register(
+        cluster, "v1beta1.external.metrics.k8s.io", "keda", "keda-operator-metrics-apiserver", caBundle="Y2E="
+    )
     _register(cluster, "v1beta1.metrics.k8s.io", "kube-system", "metrics-server", insecureSkipTLSVerify=True)
     finished = await run("--groups=custom.metrics.k8s.io,external.metrics.k8s.io,metrics.k8s.io")
     assert finished.status == 1

@@ -83,7 +83,9 @@ def test_a_command_line_becomes_options(rules: Path, served: list[Options]) -> N
     assert logging.getLogger("adapter").level == logging.DEBUG
 
 
-def test_notices_are_logged_once(rules: Path, served: list[Options], capsys: pytest.CaptureFixture[str]) -> None:
+def test_notices_are_logged_once(
+    rules: Path, served: list[Options], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert serve.main([f"--config={rules}", "--client-qps=5", "--client-burst=9", "--logtostderr=true"]) == 0
     lines = capsys.readouterr().err.splitlines()
     assert [line.partition("notice=")[2] for line in lines] == [
@@ -92,8 +94,12 @@ def test_notices_are_logged_once(rules: Path, served: list[Options], capsys: pyt
     ]
 
 
-def test_faults_of_the_command_line_are_all_printed(served: list[Options], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.main(["serve", "--metrics-relist-intervall=1m", "--secure-port=x", "--bind-address=0.0.0"]) == 2
+def test_faults_of_the_command_line_are_all_printed(
+    served: list[Options], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert (
+        main.main(["serve", "--metrics-relist-intervall=1m", "--secure-port=x", "--bind-address=0.0.0"]) == 2
+    )
     assert capsys.readouterr().err.splitlines() == [
         "fastpath serve: --metrics-relist-intervall: unknown flag, did you mean --metrics-relist-interval?",
         'fastpath serve: --secure-port: "x": expected a port from 0 to 65535',

@@ -101,7 +101,9 @@ def _samples(now: float) -> list[Written]:
         for age in range(600, -1, -15)  # a window so long that a slow test does not leave it
     ]
     samples += [
-        one("http_requests_total", 5, 0, namespace="shop", pod="web-1", code="200"),  # a rate needs two samples
+        one(
+            "http_requests_total", 5, 0, namespace="shop", pod="web-1", code="200"
+        ),  # a rate needs two samples
         one("load", 1.5, namespace="shop", pod="web-0"),
         one("load", math.nan, namespace="shop", pod="web-1"),
         one("load", 4, 120, namespace="shop", pod="web-2"),
@@ -159,7 +161,9 @@ def run(tmp_path: Path, prometheus: PrometheusServer, capsys: pytest.CaptureFixt
         command = ["check", str(tmp_path / "rules.yaml"), f"--prometheus-url={prometheus.url}", *arguments]
         status = await asyncio.to_thread(main.main, command)
         captured = capsys.readouterr()
-        return Checked(status, captured.out.replace(f"{tmp_path}/", ""), captured.err.replace(f"{tmp_path}/", ""))
+        return Checked(
+            status, captured.out.replace(f"{tmp_path}/", ""), captured.err.replace(f"{tmp_path}/", "")
+        )
 
     return check
 
@@ -219,7 +223,10 @@ SENTENCES = {
         "http_requests_per_second --object=pod/shop/web-1",
         NOT_MADE.format("http_requests_total", "rules[0]"),
     ),
-    "the other operand is missing": ("load_percent --object=pod/shop/web-0", NOT_MADE.format("load", "rules[9]")),
+    "the other operand is missing": (
+        "load_percent --object=pod/shop/web-0",
+        NOT_MADE.format("load", "rules[9]"),
+    ),
     "other objects": (
         "load --object=pod/shop/web-9",
         "load has other pods in namespace shop (web-0, web-1, web-2) and not web-9: check the name, and that it is scraped",
@@ -265,7 +272,10 @@ SENTENCES = {
         ),
     ),
     "root kind at the root": ("node_load --object=node/node-a", "node_load of node/node-a is served: 2"),
-    "a namespace": ("node_load --object=namespace/monitoring", "node_load of namespace/monitoring is served: 2"),
+    "a namespace": (
+        "node_load --object=namespace/monitoring",
+        "node_load of namespace/monitoring is served: 2",
+    ),
     "custom meant as external": (
         "load --object=shop",
         (
@@ -289,7 +299,10 @@ SENTENCES = {
         ),
     ),
     "external": ("queue_depth --object=shop", "queue_depth is served: 2 values, which an autoscaler adds up"),
-    "external with a selector": ("queue_depth --object=shop --selector=queue=mail", "queue_depth is served: 1 value"),
+    "external with a selector": (
+        "queue_depth --object=shop --selector=queue=mail",
+        "queue_depth is served: 1 value",
+    ),
     "external, selector finds nothing": (
         "queue_depth --object=shop --selector=queue=nope",
         'no series of queue_depth passes the selector queue="nope": compare it with the labels (namespace, queue)',
@@ -351,7 +364,9 @@ SERVED = {
 @pytest.mark.parametrize(
     ("case", "question", "sentence"), [(case, *rest) for case, rest in SENTENCES.items()], ids=SENTENCES
 )
-async def test_the_last_line_names_cause_and_remedy(run: Run, case: str, question: str, sentence: str) -> None:
+async def test_the_last_line_names_cause_and_remedy(
+    run: Run, case: str, question: str, sentence: str
+) -> None:
     checked = await run(*f"--why={question}".split())
     assert checked.conclusion.endswith(sentence)
     assert (checked.status, checked.err) == (0 if case in SERVED else 1, "")
@@ -429,7 +444,9 @@ OF_THE_CLUSTER = {
 
 
 @pytest.mark.parametrize(
-    ("case", "question", "sentence"), [(case, *rest) for case, rest in OF_THE_CLUSTER.items()], ids=OF_THE_CLUSTER
+    ("case", "question", "sentence"),
+    [(case, *rest) for case, rest in OF_THE_CLUSTER.items()],
+    ids=OF_THE_CLUSTER,
 )
 async def test_with_the_cluster(
     run: Run, cluster: Cluster, tmp_path: Path, case: str, question: str, sentence: str
@@ -466,11 +483,15 @@ async def test_an_api_server_that_does_not_answer_is_said_and_the_rest_goes_on(
     assert checked.conclusion == "load of pod/shop/web-0 is served: 1500m"
     assert checked.status == 1
     first, second = checked.err.splitlines()
-    assert first.startswith("fastpath check: the API server cannot be asked, built-in kinds are taken for its own: ")
+    assert first.startswith(
+        "fastpath check: the API server cannot be asked, built-in kinds are taken for its own: "
+    )
     assert second.startswith("fastpath check: the API server cannot be asked for pods: cannot list pods: ")
 
 
-async def test_objects_that_cannot_be_listed_end_the_story(run: Run, cluster: Cluster, tmp_path: Path) -> None:
+async def test_objects_that_cannot_be_listed_end_the_story(
+    run: Run, cluster: Cluster, tmp_path: Path
+) -> None:
     kubeconfig = cluster.kubeconfig(tmp_path / "kubeconfig")
     await cluster.down()
     checked = await run("--why=load", "--object=pod/shop/*", f"--lister-kubeconfig={kubeconfig}")
@@ -504,7 +525,9 @@ async def test_why_as_json(run: Run) -> None:
 
 
 async def test_a_faulty_rule_is_part_of_the_answer(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "rules.yaml").write_text("rules: [{seriesQuery: load, name: {matches: '('}, metricsQuery: load}]")
+    (tmp_path / "rules.yaml").write_text(
+        "rules: [{seriesQuery: load, name: {matches: '('}, metricsQuery: load}]"
+    )
     checked = await run("--why=lo")
     assert checked.status == 2
     assert (
@@ -513,7 +536,8 @@ async def test_a_faulty_rule_is_part_of_the_answer(run: Run, tmp_path: Path) -> 
     )
     assert "\n  rules[0]  left out because of a fault\n" in checked.out
     assert (
-        checked.conclusion == "no rule in force makes lo, and rules[0] is left out because of a fault: mend that first"
+        checked.conclusion
+        == "no rule in force makes lo, and rules[0] is left out because of a fault: mend that first"
     )
 
 
@@ -587,9 +611,7 @@ async def test_the_real_series_as_json(run: Run, tmp_path: Path) -> None:
 async def test_the_real_cpu_and_memory(run: Run, tmp_path: Path) -> None:
     """Resource rules name no series, so only their answers show whether they find anything."""
     path = tmp_path / "rules.yaml"
-    labels = (
-        "resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}, instance: {resource: node}}}"
-    )
+    labels = "resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}, instance: {resource: node}}}"
     cpu = f"{labels}, containerQuery: 'load{{<<.LabelMatchers>>}}', nodeQuery: 'node_load{{<<.LabelMatchers>>}}'"
     memory = f"{labels}, containerQuery: 'none{{<<.LabelMatchers>>}}', nodeQuery: 'rate(none{{<<.LabelMatchers>>}})'"
     path.write_text(f"resourceRules: {{cpu: {{{cpu}}}, memory: {{{memory}}}}}")

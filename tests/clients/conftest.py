@@ -40,7 +40,10 @@ class Scripted:
         body = (await request.read()).decode()
         self.seen.append(
             Seen(
-                request.method, request.raw_path, body, {name.lower(): value for name, value in request.headers.items()}
+                request.method,
+                request.raw_path,
+                body,
+                {name.lower(): value for name, value in request.headers.items()},
             )
         )
         return await self.respond(request)

@@ -31,7 +31,9 @@ async def no_pause(seconds: float) -> None:
 @contextlib.asynccontextmanager
 async def connected(cluster: Cluster) -> AsyncIterator[KubernetesClient]:
     configuration = credentials.build_configuration(cluster.url)
-    async with await kubernetes.connect(configuration, sleep=no_pause, random=lambda: 0.0, timeout=1.0) as client:
+    async with await kubernetes.connect(
+        configuration, sleep=no_pause, random=lambda: 0.0, timeout=1.0
+    ) as client:
         yield client
 
 
@@ -67,7 +69,11 @@ def group(name: str, **versions: Any) -> dict[str, Any]:
     return {
         "metadata": {"name": name},
         "versions": [
-            {"version": version, "freshness": "Stale" if resources is None else "Current", "resources": resources}
+            {
+                "version": version,
+                "freshness": "Stale" if resources is None else "Current",
+                "resources": resources,
+            }
             for version, resources in versions.items()
         ],
     }
@@ -143,7 +149,11 @@ async def test_aggregated_documents(content_type: str) -> None:
         group("apps", v1=[entry("deployments", "Deployment", subresources=[{"subresource": "scale"}])]),
         group("custom.metrics.k8s.io", v1beta1=[entry("pods", "Pod")]),
         group("external.metrics.k8s.io", v1beta1=[entry("queue", "ExternalMetricValueList")]),
-        group("a.io", v2=[entry("jobs", "Job")], v1=[entry("jobs", "Job"), entry("old", "Old", singularResource="")]),
+        group(
+            "a.io",
+            v2=[entry("jobs", "Job")],
+            v1=[entry("jobs", "Job"), entry("old", "Old", singularResource="")],
+        ),
         group("b.io", v1=[entry("places", ""), {"resource": "bare", "responseKind": None}]),
         {"metadata": {"name": "empty.io"}, "versions": None},
     ]
@@ -177,7 +187,11 @@ LEGACY = {
     },
     "/apis": {
         "groups": [
-            {"name": "a.io", "versions": [{"version": "v2"}, {"version": "v1"}], "preferredVersion": {"version": "v1"}},
+            {
+                "name": "a.io",
+                "versions": [{"version": "v2"}, {"version": "v1"}],
+                "preferredVersion": {"version": "v1"},
+            },
             {"name": "custom.metrics.k8s.io", "versions": [{"version": "v1beta1"}]},
             {"name": "b.io", "versions": [{"version": "v1"}], "preferredVersion": {"version": "v1"}},
         ]

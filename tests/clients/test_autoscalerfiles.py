@@ -72,7 +72,9 @@ def test_files_come_and_go(folder: Path) -> None:
 def test_a_wrong_file_stays_as_it_was_and_the_others_change(folder: Path) -> None:
     files = AutoscalerFiles(str(folder), "shop")
     before = files.read()
-    _write(folder / "a.yaml", _document("one", maxReplicas=0), _document("two", syncPeriod="1h", maxReplica=1))
+    _write(
+        folder / "a.yaml", _document("one", maxReplicas=0), _document("two", syncPeriod="1h", maxReplica=1)
+    )
     _write(folder / "b.json", _document("three", maxReplicas=9))
     read = files.poll()
     assert read is not None
@@ -126,7 +128,9 @@ def test_the_metric_of_boost_is_refused(folder: Path, kind: str) -> None:
     metric = {"name": "fastpath_replicas", "selector": {"matchLabels": {"autoscaler": "four"}}}
     _write(
         folder / "c.yaml",
-        _document("four", kind, metrics=[{"type": "External", "external": {"metric": metric, "target": target}}]),
+        _document(
+            "four", kind, metrics=[{"type": "External", "external": {"metric": metric, "target": target}}]
+        ),
     )
     read = AutoscalerFiles(str(folder), "shop").read()
     assert _names(read) == ["shop/one", "shop/two", "shop/three"]

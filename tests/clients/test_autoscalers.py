@@ -36,7 +36,10 @@ def document(name: str, namespace: str = "default", target: str = "web", **spec:
 
 
 def hpa(name: str, namespace: str = "default", target: str = "web", **more: Any) -> JSON:
-    made = document(name, namespace, target) | {"kind": "HorizontalPodAutoscaler", "apiVersion": "autoscaling/v2"}
+    made = document(name, namespace, target) | {
+        "kind": "HorizontalPodAutoscaler",
+        "apiVersion": "autoscaling/v2",
+    }
     made["spec"]["scaleTargetRef"] |= more
     return made
 
@@ -44,7 +47,8 @@ def hpa(name: str, namespace: str = "default", target: str = "web", **more: Any)
 def ours(name: str, namespace: str = "default", target: str = "web") -> FastPathAutoscaler:
     reference = CrossVersionObjectReference("Deployment", target, "apps/v1")
     return FastPathAutoscaler(
-        metadata=Metadata(name, namespace), spec=FastPathAutoscalerSpec(scale_target_ref=reference, max_replicas=9)
+        metadata=Metadata(name, namespace),
+        spec=FastPathAutoscalerSpec(scale_target_ref=reference, max_replicas=9),
     )
 
 
@@ -53,7 +57,10 @@ async def surrounded(cluster: Cluster) -> AsyncIterator[tuple[kubernetes.Kuberne
     monitoring, clock = Monitoring(), ShiftedClock()
     configuration = credentials.build_configuration(cluster.url)
     async with await kubernetes.connect(configuration, random=lambda: 0.0, timeout=1.0) as client:
-        yield client, Surroundings(client, clock, monitoring, FaultLog(monitoring, clock), lambda: 0.0, periods=QUICK)
+        yield (
+            client,
+            Surroundings(client, clock, monitoring, FaultLog(monitoring, clock), lambda: 0.0, periods=QUICK),
+        )
 
 
 @contextlib.asynccontextmanager
@@ -124,7 +131,9 @@ async def test_one_that_cannot_be_read_is_there_with_its_faults() -> None:
         cluster.create(FASTPATH_AUTOSCALERS)
         cluster.create(document("good"))
         cluster.create(document("wrong", maxReplicas="many"))
-        cluster.create(document("odd", metrics=[{"type": "Pods", "pods": {"target": {"averageValue": "a lot"}}}]))
+        cluster.create(
+            document("odd", metrics=[{"type": "Pods", "pods": {"target": {"averageValue": "a lot"}}}])
+        )
         async with watching(cluster) as found:
             await until(lambda: found.synced)
             good, wrong, odd = (found.find("default", name) for name in ("good", "wrong", "odd"))
@@ -309,7 +318,10 @@ async def test_others_stay_known_while_the_api_server_is_away() -> None:
     ("reference", "key"),
     [
         (CrossVersionObjectReference("Deployment", "web", "apps/v1"), ("x", "apps", "deployment", "web")),
-        (CrossVersionObjectReference("ReplicationController", "web", "v1"), ("x", "", "replicationcontroller", "web")),
+        (
+            CrossVersionObjectReference("ReplicationController", "web", "v1"),
+            ("x", "", "replicationcontroller", "web"),
+        ),
         (CrossVersionObjectReference("Deployment", "web"), ("x", "", "deployment", "web")),
     ],
 )

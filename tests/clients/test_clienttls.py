@@ -52,7 +52,9 @@ async def asking(tmp_path: Path, clock: FakeClock) -> AsyncIterator[Asking]:
     await made.client.close()
 
 
-async def start(asking: Asking, server: Scripted, monitoring: Monitoring, faults: FaultLog, *pair: Path) -> None:
+async def start(
+    asking: Asking, server: Scripted, monitoring: Monitoring, faults: FaultLog, *pair: Path
+) -> None:
     certificate, key = map(str, pair or ("", ""))
     settings = PrometheusSettings(server.url, ca_file=str(asking.ca), cert_file=certificate, key_file=key)
     asking.client = await PrometheusClient.open(settings, asking.clock, monitoring, faults)
@@ -173,7 +175,9 @@ async def test_a_query_under_way_ends_on_its_connection(
     assert await under_way == ""
 
 
-def test_files_that_stay_the_same_are_not_read_again(authority: Authority, clock: FakeClock, faults: FaultLog) -> None:
+def test_files_that_stay_the_same_are_not_read_again(
+    authority: Authority, clock: FakeClock, faults: FaultLog
+) -> None:
     followed = clienttls.FollowedTLS(Trust(str(authority.file)), clock, faults)
     context = followed.context()
     clock.advance(60.0)
@@ -202,4 +206,6 @@ def test_an_encrypted_key_is_refused_without_a_question(
         )
     )
     with pytest.raises(InputError, match="--prometheus-client-tls-cert-file"):
-        clienttls.FollowedTLS(Trust(str(authority.file), str(pair.certificate), str(encrypted)), clock, faults)
+        clienttls.FollowedTLS(
+            Trust(str(authority.file), str(pair.certificate), str(encrypted)), clock, faults
+        )

@@ -68,7 +68,9 @@ async def test_a_certificate_of_another_authority(secure: TestServer) -> None:
 
 
 async def test_a_certificate_for_another_name(secure: TestServer, authority: Authority) -> None:
-    error = await _fails(f"https://127.0.0.1:{secure.port}", ssl.create_default_context(cafile=str(authority.file)))
+    error = await _fails(
+        f"https://127.0.0.1:{secure.port}", ssl.create_default_context(cafile=str(authority.file))
+    )
     assert "is not accepted: IP address mismatch" in connectfaults.describe(error)
     assert connectfaults.is_wrong_name(error)
 
@@ -78,7 +80,9 @@ async def test_a_handshake_that_fails_otherwise(secure: TestServer, authority: A
     old.maximum_version = ssl.TLSVersion.TLSv1_2
     old.set_ciphers("PSK")
     error = await _fails(f"https://127.0.0.1:{secure.port}", old)
-    assert connectfaults.describe(error).startswith(f"the TLS handshake with 127.0.0.1:{secure.port} failed: ")
+    assert connectfaults.describe(error).startswith(
+        f"the TLS handshake with 127.0.0.1:{secure.port} failed: "
+    )
 
 
 async def test_a_connection_that_is_cut() -> None:

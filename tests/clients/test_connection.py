@@ -90,10 +90,14 @@ async def test_who_says_who_we_are(tmp_path: Path, clock: FakeClock, faults: Fau
     assert await header(url="http://u:p@p", headers=(("authorization", "Own x"),), **files) == "Own x"
 
 
-async def test_a_token_is_read_again_when_its_file_changes(tmp_path: Path, clock: FakeClock, faults: FaultLog) -> None:
+async def test_a_token_is_read_again_when_its_file_changes(
+    tmp_path: Path, clock: FakeClock, faults: FaultLog
+) -> None:
     token = tmp_path / "token"
     token.write_text("one")
-    origin = await connection.open_connection(PrometheusSettings("http://p", token_file=str(token)), clock, faults)
+    origin = await connection.open_connection(
+        PrometheusSettings("http://p", token_file=str(token)), clock, faults
+    )
 
     async def header() -> str:
         return (await origin.request_headers())["Authorization"]
@@ -119,7 +123,9 @@ async def test_a_token_that_cannot_be_read_again_stays(
 ) -> None:
     token = tmp_path / "token"
     token.write_text("one")
-    origin = await connection.open_connection(PrometheusSettings("http://p", token_file=str(token)), clock, faults)
+    origin = await connection.open_connection(
+        PrometheusSettings("http://p", token_file=str(token)), clock, faults
+    )
     if content is None:
         token.unlink()
     else:
@@ -197,7 +203,8 @@ async def test_files_of_trust_that_are_refused(
     assert await refused(ca_file=str(tmp_path / "none")) == "--prometheus-ca-file"
     pair, other = authority.issue(), authority.issue()
     assert (
-        await refused(cert_file=str(pair.certificate), key_file=str(other.key)) == "--prometheus-client-tls-cert-file"
+        await refused(cert_file=str(pair.certificate), key_file=str(other.key))
+        == "--prometheus-client-tls-cert-file"
     )
 
 
@@ -223,16 +230,26 @@ def write_kubeconfig(path: Path, user: dict[str, object], cluster: dict[str, obj
     return str(path)
 
 
-async def test_kubeconfig_credentials(tmp_path: Path, authority: Authority, clock: FakeClock, faults: FaultLog) -> None:
+async def test_kubeconfig_credentials(
+    tmp_path: Path, authority: Authority, clock: FakeClock, faults: FaultLog
+) -> None:
     pair = authority.issue()
     file = write_kubeconfig(
         tmp_path / "config",
-        {"token": "from-kubeconfig", "client-certificate": str(pair.certificate), "client-key": str(pair.key)},
+        {
+            "token": "from-kubeconfig",
+            "client-certificate": str(pair.certificate),
+            "client-key": str(pair.key),
+        },
         {"certificate-authority": str(authority.file), "tls-server-name": "prometheus.example"},
     )
     origin = await connection.open_connection(PrometheusSettings("https://p", kubeconfig=file), clock, faults)
     assert origin.trust == Trust(
-        str(authority.file), str(pair.certificate), str(pair.key), verify=True, server_name="prometheus.example"
+        str(authority.file),
+        str(pair.certificate),
+        str(pair.key),
+        verify=True,
+        server_name="prometheus.example",
     )
     assert (await origin.request_headers())["Authorization"] == "Bearer from-kubeconfig"
     assert origin.target.base == "https://p"
@@ -261,7 +278,9 @@ async def test_a_ca_file_wins_over_the_clusters_credentials_silently(
     assert "Authorization" not in await origin.request_headers()
 
 
-async def test_a_token_file_wins_over_the_clusters_token(tmp_path: Path, clock: FakeClock, faults: FaultLog) -> None:
+async def test_a_token_file_wins_over_the_clusters_token(
+    tmp_path: Path, clock: FakeClock, faults: FaultLog
+) -> None:
     (tmp_path / "token").write_text("service-account")
     (tmp_path / "own").write_text("own")
     settings = PrometheusSettings(
@@ -290,7 +309,11 @@ async def test_a_certificate_without_key_is_not_used(
         ("http://p.svc:9090", {"http_proxy": "http://proxy:1", "no_proxy": ".svc"}, ""),
         ("http://10.1.2.3:9090", {"http_proxy": "http://proxy:1", "no_proxy": "10.0.0.0/8"}, ""),
         ("https://p:9090", {"all_proxy": "socks5://proxy:1"}, ""),
-        ("https://p:9090", {"ALL_PROXY": "socks5://proxy:1", "HTTPS_PROXY": "http://proxy:2"}, "http://proxy:2"),
+        (
+            "https://p:9090",
+            {"ALL_PROXY": "socks5://proxy:1", "HTTPS_PROXY": "http://proxy:2"},
+            "http://proxy:2",
+        ),
         ("https://p:9090", {"https_proxy": "proxy:3128"}, "http://proxy:3128"),
         ("http://localhost:9090", {"http_proxy": "http://proxy:1"}, ""),
         ("http://127.0.0.1:9090", {"http_proxy": "http://proxy:1"}, ""),

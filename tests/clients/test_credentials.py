@@ -39,7 +39,11 @@ def write_kubeconfig(path: Path, user: Mapping[str, Any], **cluster: Any) -> Pat
 
 
 async def test_kubeconfig(tmp_path: Path, clock: FakeClock, faults: FaultLog) -> None:
-    options = {"tls-server-name": "kubernetes", "proxy-url": "http://proxy:3128", "insecure-skip-tls-verify": True}
+    options = {
+        "tls-server-name": "kubernetes",
+        "proxy-url": "http://proxy:3128",
+        "insecure-skip-tls-verify": True,
+    }
     path = write_kubeconfig(tmp_path / "config", {"token": "secret"}, **options)
     configuration = await credentials.load_configuration(path, clock, faults)
     assert configuration.host == "http://127.0.0.1:1"
@@ -61,7 +65,9 @@ async def test_kubeconfig(tmp_path: Path, clock: FakeClock, faults: FaultLog) ->
 async def test_authorization(
     user: Mapping[str, str], expected: str, tmp_path: Path, clock: FakeClock, faults: FaultLog
 ) -> None:
-    configuration = await credentials.load_configuration(write_kubeconfig(tmp_path / "c", user), clock, faults)
+    configuration = await credentials.load_configuration(
+        write_kubeconfig(tmp_path / "c", user), clock, faults
+    )
     assert await credentials.fetch_authorization(configuration) == expected
 
 
@@ -73,12 +79,16 @@ async def test_authorization(
         pytest.param("[]", id="a list"),
         pytest.param("text", id="a word"),
         pytest.param("{}", id="no context"),
-        pytest.param('{"current-context": "c", "contexts": [], "clusters": [], "users": []}', id="unknown context"),
+        pytest.param(
+            '{"current-context": "c", "contexts": [], "clusters": [], "users": []}', id="unknown context"
+        ),
         pytest.param('{"current-context": "c", "contexts": 5}', id="contexts of a wrong type"),
         pytest.param("\0\xff", id="binary"),
     ],
 )
-async def test_files_that_are_no_kubeconfig(text: str, tmp_path: Path, clock: FakeClock, faults: FaultLog) -> None:
+async def test_files_that_are_no_kubeconfig(
+    text: str, tmp_path: Path, clock: FakeClock, faults: FaultLog
+) -> None:
     path = tmp_path / "config"
     path.write_text(text, encoding="latin-1")
     with pytest.raises(errors.InputError) as raised:
@@ -109,7 +119,9 @@ async def test_a_file_that_is_not_there(tmp_path: Path, clock: FakeClock, faults
         await credentials.load_configuration(tmp_path / "absent", clock, faults)
 
 
-async def test_neither_file_nor_cluster(monkeypatch: pytest.MonkeyPatch, clock: FakeClock, faults: FaultLog) -> None:
+async def test_neither_file_nor_cluster(
+    monkeypatch: pytest.MonkeyPatch, clock: FakeClock, faults: FaultLog
+) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     with pytest.raises(errors.InputError) as raised:
         await credentials.load_configuration(None, clock, faults)
@@ -146,7 +158,11 @@ async def test_an_exec_plugin_is_asked_again(tmp_path: Path, clock: FakeClock, f
         "print(json.dumps({'apiVersion': 'client.authentication.k8s.io/v1', 'kind': 'ExecCredential',"
         " 'status': {'token': f'token-{number}'}}))"
     )
-    plugin = {"command": sys.executable, "args": ["-c", script], "apiVersion": "client.authentication.k8s.io/v1"}
+    plugin = {
+        "command": sys.executable,
+        "args": ["-c", script],
+        "apiVersion": "client.authentication.k8s.io/v1",
+    }
     path = write_kubeconfig(tmp_path / "c", {"exec": plugin})
     configuration = await credentials.load_configuration(path, clock, faults)
     assert await credentials.fetch_authorization(configuration) == "Bearer token-1"
@@ -182,14 +198,24 @@ async def test_inline_certificates_leave_no_file_open(
     opened = count_open_files()
     for number in range(20):
         certificate, key, authority = f"certificate {number}", f"key {number}", f"authority {number}"
-        user: dict[str, Any] = {"client-certificate-data": encode(certificate), "client-key-data": encode(key)}
+        user: dict[str, Any] = {
+            "client-certificate-data": encode(certificate),
+            "client-key-data": encode(key),
+        }
         if source == "exec":
             status = {"clientCertificateData": certificate, "clientKeyData": key}
-            answer = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status}
+            answer = {
+                "apiVersion": "client.authentication.k8s.io/v1",
+                "kind": "ExecCredential",
+                "status": status,
+            }
             plugin = {"apiVersion": answer["apiVersion"], "command": "echo", "args": [json.dumps(answer)]}
             user = {"exec": plugin}
         path = write_kubeconfig(
-            tmp_path / "config", user, server="https://127.0.0.1:1", **{"certificate-authority-data": encode(authority)}
+            tmp_path / "config",
+            user,
+            server="https://127.0.0.1:1",
+            **{"certificate-authority-data": encode(authority)},
         )
         configuration = await credentials.load_configuration(path, clock, faults)
         files = (configuration.cert_file, configuration.key_file, configuration.ssl_ca_cert)

@@ -96,7 +96,10 @@ async def test_what_is_sent(scripted: Scripted) -> None:
     await run_worker(request_to("", 'up{job=~"a|b"}', target=target, headers=headers))
     (seen,) = scripted.seen
     assert seen.method == "GET"
-    assert seen.target == "/prom/api/v1/series?match%5B%5D=up%7Bjob%3D~%22a%7Cb%22%7D&start=1700000000.5&tenant=t"
+    assert (
+        seen.target
+        == "/prom/api/v1/series?match%5B%5D=up%7Bjob%3D~%22a%7Cb%22%7D&start=1700000000.5&tenant=t"
+    )
     assert {name: seen.headers[name.lower()] for name in headers} == headers
     assert "end" not in parse_qs(urlsplit(seen.target).query)
 
@@ -123,11 +126,16 @@ async def test_an_answer_is_names_and_label_names(scripted: Scripted) -> None:
 
 
 async def test_a_long_answer_is_read_in_pieces(scripted: Scripted) -> None:
-    many = [{"__name__": f"metric_{number // 100}", "pod": f"pod-{number}", "text": "},{"} for number in range(20_000)]
+    many = [
+        {"__name__": f"metric_{number // 100}", "pod": f"pod-{number}", "text": "},{"}
+        for number in range(20_000)
+    ]
     scripted.answer(200, series(*many))
     (line,) = await run_worker(request_to(scripted.url, "x", max_bytes=1 << 24))
     assert line.done
-    assert [(info.name, info.count) for info in line.series] == [(f"metric_{number}", 100) for number in range(200)]
+    assert [(info.name, info.count) for info in line.series] == [
+        (f"metric_{number}", 100) for number in range(200)
+    ]
 
 
 async def test_a_long_result_is_told_in_several_lines(scripted: Scripted) -> None:
@@ -152,8 +160,18 @@ async def test_an_empty_list_is_fine_and_null_is_not(scripted: Scripted) -> None
 @pytest.mark.parametrize(
     ("status", "body", "kind", "text"),
     [
-        (400, '{"status":"error","errorType":"bad_data","error":"parse error"}', "query", "bad_data: parse error"),
-        (200, '{"status":"error","errorType":"execution","error":"too many"}', "query", "execution: too many"),
+        (
+            400,
+            '{"status":"error","errorType":"bad_data","error":"parse error"}',
+            "query",
+            "bad_data: parse error",
+        ),
+        (
+            200,
+            '{"status":"error","errorType":"execution","error":"too many"}',
+            "query",
+            "execution: too many",
+        ),
         (503, "down", "status", "HTTP status 503"),
         (500, '{"status":"error","errorType":"bad_data","error":"not read"}', "status", "HTTP status 500"),
         (401, "who?", "status", "HTTP status 401"),
@@ -163,7 +181,9 @@ async def test_an_empty_list_is_fine_and_null_is_not(scripted: Scripted) -> None
         (200, '{"status":"success","data":{}}', "decode", None),
     ],
 )
-async def test_failures_in_the_answer(status: int, body: str, kind: str, text: str | None, scripted: Scripted) -> None:
+async def test_failures_in_the_answer(
+    status: int, body: str, kind: str, text: str | None, scripted: Scripted
+) -> None:
     scripted.answer(status, body)
     (line,) = await run_worker(request_to(scripted.url, "x"))
     assert line.kind == kind
@@ -230,7 +250,9 @@ async def test_a_slow_answer(scripted: Scripted) -> None:
         (400, "Client sent an HTTP request to an HTTPS server.\n", "status", hints.ONLY_TLS),
     ],
 )
-async def test_another_server_at_the_address(status: int, body: str, kind: str, text: str, scripted: Scripted) -> None:
+async def test_another_server_at_the_address(
+    status: int, body: str, kind: str, text: str, scripted: Scripted
+) -> None:
     scripted.answer(status, body)
     (line,) = await run_worker(request_to(scripted.url, "x"))
     assert (line.kind, line.text) == (kind, text)
@@ -354,7 +376,9 @@ MakeLister = Callable[..., Awaitable[SeriesLister]]
 
 @pytest.fixture
 def make_lister(clock: FakeClock, monitoring: Monitoring, faults: FaultLog) -> MakeLister:
-    async def make(url: str, *, max_bytes: int = 1 << 24, timeout: float = 30, **settings: object) -> SeriesLister:  # noqa: ASYNC109 - the lister's
+    async def make(
+        url: str, *, max_bytes: int = 1 << 24, timeout: float = 30, **settings: object
+    ) -> SeriesLister:  # noqa: ASYNC109 - the lister's
         origin = await connection.open_connection(PrometheusSettings(url, **settings), clock, faults)  # type: ignore[arg-type]  # a table of settings
         return SeriesLister(origin, monitoring, faults, max_bytes=max_bytes, timeout=timeout)
 
@@ -394,7 +418,9 @@ async def test_names_that_take_too_much_memory_fail_the_list_and_not_the_process
 
 @pytest.mark.integration
 @pytest.mark.timeout(60)
-async def test_a_run(scripted: Scripted, make_lister: MakeLister, monitoring: Monitoring, tmp_path: Path) -> None:
+async def test_a_run(
+    scripted: Scripted, make_lister: MakeLister, monitoring: Monitoring, tmp_path: Path
+) -> None:
     async def respond(request: web.Request) -> web.StreamResponse:
         if request.query["match[]"] == "bad":
             return web.json_response({"status": "error", "errorType": "bad_data", "error": "no"}, status=400)
@@ -443,7 +469,9 @@ async def test_secrets_are_neither_in_the_arguments_nor_in_the_environment(
 
 def what_children_show() -> list[bytes]:
     return [
-        Path(f"/proc/{child}/{name}").read_bytes() for child in child_processes() for name in ("cmdline", "environ")
+        Path(f"/proc/{child}/{name}").read_bytes()
+        for child in child_processes()
+        for name in ("cmdline", "environ")
     ]
 
 
@@ -503,7 +531,9 @@ async def test_a_killed_worker(scripted: Scripted, make_lister: MakeLister, faul
 
 @pytest.mark.integration
 @pytest.mark.timeout(60)
-async def test_a_caller_who_leaves_takes_the_worker_along(scripted: Scripted, make_lister: MakeLister) -> None:
+async def test_a_caller_who_leaves_takes_the_worker_along(
+    scripted: Scripted, make_lister: MakeLister
+) -> None:
     begun = asyncio.Event()
 
     async def respond(_: web.Request) -> web.StreamResponse:

@@ -34,13 +34,16 @@ def test_vector() -> None:
     )
     assert decode(body) == Answer(
         QueryResult(
-            "vector", [Sample({"__name__": "up", "pod": "a"}, 1.0, 1700000000.5), Sample({}, -0.0025, 1700000000.0)]
+            "vector",
+            [Sample({"__name__": "up", "pod": "a"}, 1.0, 1700000000.5), Sample({}, -0.0025, 1700000000.0)],
         )
     )
 
 
 def test_scalar_is_one_sample_without_labels() -> None:
-    assert decode(answer("scalar", [1700000000, "9"])).result == QueryResult("scalar", [Sample({}, 9.0, 1700000000.0)])
+    assert decode(answer("scalar", [1700000000, "9"])).result == QueryResult(
+        "scalar", [Sample({}, 9.0, 1700000000.0)]
+    )
 
 
 @pytest.mark.parametrize("result", [[], None], ids=["empty", "null"])
@@ -66,7 +69,11 @@ def test_nan_stays_nan() -> None:
 def test_a_histogram_is_a_sample_without_a_number() -> None:
     histogram = {"count": "3", "sum": "4", "buckets": [[0, "1", "2", "3"]]}
     body = answer(
-        "vector", [{"metric": {"pod": "a"}, "value": [1, "7"]}, {"metric": {"pod": "b"}, "histogram": [2.5, histogram]}]
+        "vector",
+        [
+            {"metric": {"pod": "a"}, "value": [1, "7"]},
+            {"metric": {"pod": "b"}, "histogram": [2.5, histogram]},
+        ],
     )
     first, second = decode(body).result.samples
     assert first == Sample({"pod": "a"}, 7.0, 1.0)
@@ -100,7 +107,11 @@ def test_warnings_are_carried_and_infos_are_not(
 
 
 def test_a_partial_answer_of_a_victoriametrics_cluster_that_comes_in_pieces() -> None:
-    body = long_vector(10_000).replace(b'"success",', b'"success","isPartial":true,').replace(b',"warnings":["w"]', b"")
+    body = (
+        long_vector(10_000)
+        .replace(b'"success",', b'"success","isPartial":true,')
+        .replace(b',"warnings":["w"]', b"")
+    )
     found = decode(body, 65_536)
     assert len(found.result.samples) == 10_000
     assert found.result.warnings == ("isPartial: some storage nodes did not answer",)

@@ -55,7 +55,9 @@ class Teller:
 
 
 def test_an_event_has_the_recorders_form() -> None:
-    event = first_record(WEB, "Normal", "SuccessfulRescale", "New size: 5; reason: x", 1_700_000_000_123_456_789)
+    event = first_record(
+        WEB, "Normal", "SuccessfulRescale", "New size: 5; reason: x", 1_700_000_000_123_456_789
+    )
     assert event.name == f"web.{1_700_000_000_123_456_789:x}" == "web.17979cfe3d85cd15"
     assert event.first == event.last == pytest.approx(1_700_000_000.123)
     assert event.count == 1

@@ -129,7 +129,9 @@ async def test_while_the_server_fails_all_wait_in_their_order(office: Office) ->
     assert not office.desk.faults.active()
 
 
-async def test_a_server_that_never_recovers_costs_the_event(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_that_never_recovers_costs_the_event(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(events, "RETRY", 0.0)
     office.desk.cluster.fail(503, "create", "events", events.TRIES)
     office.say("one")
@@ -229,6 +231,8 @@ async def test_a_full_queue_of_one_tenant_displaces_and_delays_no_event_of_anoth
     await asyncio.wait([task])
 
     assert writer.paths.count("/api/v1/namespaces/victim/events") == 1
-    assert any(path.startswith("/api/v1/namespaces/victim/events/") for path in writer.paths), "and its repetition"
+    assert any(path.startswith("/api/v1/namespaces/victim/events/") for path in writer.paths), (
+        "and its repetition"
+    )
     dropped = monitoring.registry.get_sample_value("fastpath_events_dropped_total", {"reason": "queue"})
     assert dropped == 5 + 2

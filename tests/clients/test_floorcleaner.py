@@ -29,7 +29,9 @@ class Place:
         self.process = Process(self.store)
         self.gate = Gate()
         clock, monitoring = self.process.clock, self.process.monitoring
-        writer = Writer(self.process.line, self.gate, WriteBudget(1000.0, clock, monitoring), clock, monitoring)  # type: ignore[arg-type]  # all it calls
+        writer = Writer(
+            self.process.line, self.gate, WriteBudget(1000.0, clock, monitoring), clock, monitoring
+        )  # type: ignore[arg-type]  # all it calls
         self.cleaner = FloorCleaner(writer, self.process.view, TWO, self.process.faults)
 
     def entry(self, replicas: int = 0, seconds: float = 0.0, **fields: object) -> FloorEntry:
@@ -70,7 +72,12 @@ async def test_what_is_over_is_deleted_and_nothing_else() -> None:
 
         await asyncio.sleep(floorcleaner.PERIOD + 1)
         ours = ["fastpath-floors-1-of-2", "fastpath-floors-2-of-2"]
-        assert place.names == [*ours, "fastpath-floors-2-of-3", "fastpath-floors-3-of-3", "fastpath-floors-of-mine"]
+        assert place.names == [
+            *ours,
+            "fastpath-floors-2-of-3",
+            "fastpath-floors-3-of-3",
+            "fastpath-floors-of-mine",
+        ]
         await asyncio.sleep(300)
         assert place.names == [*ours, "fastpath-floors-of-mine"]
         assert place.process.line.writes == ["DELETE"] * 4

@@ -89,7 +89,9 @@ async def test_why_the_first_list_failed_is_said(process: Process) -> None:
     process.line.list_answer = 403
     async with watching(process):
         await asyncio.sleep(1)
-        assert refusal(process.view) == "the floors of autoscalers have not been read yet: refused by the test"
+        assert (
+            refusal(process.view) == "the floors of autoscalers have not been read yet: refused by the test"
+        )
         assert process.faults.active() == {("floor-read", ""): "refused by the test"}
         process.line.list_answer = 0
         await asyncio.sleep(1)
@@ -186,7 +188,10 @@ async def test_a_version_the_server_has_forgotten_is_no_fault(running: Process) 
     await asyncio.sleep(6)
     assert running.faults.active() == {}
     assert running.line.watches == 2
-    assert running.monitoring.registry.get_sample_value("fastpath_faults_total", {"fault": "floor-watch"}) is None
+    assert (
+        running.monitoring.registry.get_sample_value("fastpath_faults_total", {"fault": "floor-watch"})
+        is None
+    )
 
 
 # --- how old it may be ---------------------------------------------------------------------------------------------------
@@ -332,7 +337,11 @@ async def test_who_waits_when_the_process_ends_is_told(process: Process) -> None
 
 @pytest.mark.parametrize(
     "text",
-    [pytest.param("{", id="cut off"), pytest.param('{"replicas": "many"}', id="a text"), pytest.param("8", id="plain")],
+    [
+        pytest.param("{", id="cut off"),
+        pytest.param('{"replicas": "many"}', id="a text"),
+        pytest.param("8", id="plain"),
+    ],
 )
 async def test_an_entry_that_cannot_be_read_is_no_0(running: Process, text: str) -> None:
     await begun(running)
@@ -499,7 +508,9 @@ async def test_over_http() -> None:
                 await until(lambda: cluster.open_watches == 1)
                 assert view.find("a") is None
                 cluster.create(config_map(entry("a", 5)))
-                cluster.create(config_map(entry("a", 50)) | {"metadata": {"name": "x", "namespace": NAMESPACE}})
+                cluster.create(
+                    config_map(entry("a", 50)) | {"metadata": {"name": "x", "namespace": NAMESPACE}}
+                )
                 other = config_map(entry("a", 50))
                 other["metadata"]["namespace"] = "other"
                 cluster.create(other)
@@ -546,7 +557,9 @@ async def test_a_floor_by_a_clock_that_was_ahead_ends_ten_minutes_after_it_was_s
         assert (process.known("a"), process.known("b")) == (0, 0)
 
 
-async def test_a_clock_of_the_reader_that_is_set_ends_no_floor_and_keeps_none(store: Store, process: Process) -> None:
+async def test_a_clock_of_the_reader_that_is_set_ends_no_floor_and_keeps_none(
+    store: Store, process: Process
+) -> None:
     """A floor holds for ten minutes at most by the reader's monotonic clock, and until its end by its time of day."""
     store.post(config_map(entry("a", 5)))
     async with watching(process):

@@ -28,7 +28,9 @@ NAME = "fastpath-floors"
 
 
 def entry(uid: str, replicas: int, *, lasts: float = 600.0, since: float = WALL) -> FloorEntry:
-    return FloorEntry("shop", f"web-{uid}", uid, replicas, FineInstant(round((since + lasts) * SECOND)), seen="7")
+    return FloorEntry(
+        "shop", f"web-{uid}", uid, replicas, FineInstant(round((since + lasts) * SECOND)), seen="7"
+    )
 
 
 def config_map(*entries: FloorEntry) -> JSON:
@@ -132,7 +134,9 @@ async def test_taking_back_what_there_is_not_makes_nothing(process: Process) -> 
 
 
 async def test_a_demotion_is_kept_with_the_floors(process: Process) -> None:
-    demoted = FloorEntry("shop", "web", "a", demoted=Demotion(FineInstant(round(WALL + 3600) * SECOND), "keda", "d"))
+    demoted = FloorEntry(
+        "shop", "web", "a", demoted=Demotion(FineInstant(round(WALL + 3600) * SECOND), "keda", "d")
+    )
     async with leading(process) as writer:
         writer.want("a", demoted)
         await asyncio.sleep(0.1)
@@ -330,7 +334,9 @@ async def test_what_is_refused_is_not_published_and_what_was_stays(process: Proc
 
 @pytest.mark.parametrize("known", [False, True], ids=["without a floor before", "with a floor before"])
 @pytest.mark.parametrize("late", [0.0, 2.0, 2.6, 10.0])
-async def test_what_had_no_answer_does_not_stay_published(process: Process, late: float, *, known: bool) -> None:
+async def test_what_had_no_answer_does_not_stay_published(
+    process: Process, late: float, *, known: bool
+) -> None:
     """It may be stored, or be stored later: what was there before is restored, so that nothing can come after it."""
     gate = Gate()
     gate.left = 1.0
@@ -477,7 +483,9 @@ async def test_who_stops_waiting_in_time_publishes_nothing(process: Process) -> 
     assert published(process.store) == {"a": 1}
 
 
-async def test_more_than_a_config_map_holds_is_refused(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_more_than_a_config_map_holds_is_refused(
+    process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
     size = len(encode_entry(entry("a", 5))) + 1
     monkeypatch.setattr(floorwriter, "LIMIT", 2 * size + 5)
     async with leading(process) as writer:
@@ -521,7 +529,9 @@ async def test_a_namespace_with_many_raises_leaves_room_for_others(
 # --- the fence -------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("passes", [0, 1, 2], ids=["when its turn is asked for", "when sent", "at the first byte"])
+@pytest.mark.parametrize(
+    "passes", [0, 1, 2], ids=["when its turn is asked for", "when sent", "at the first byte"]
+)
 async def test_a_shut_fence_lets_nothing_through(process: Process, passes: int) -> None:
     gate = Gate()
     async with leading(process, gate) as writer:
@@ -587,7 +597,10 @@ class Replicas:
         writer = process.open_term(gate)
         running = asyncio.create_task(writer.run())
         adopted = await self.adopt(writer)
-        for uid, each in self.held().items():  # what was under way when its predecessor ended may have come true
+        for (
+            uid,
+            each,
+        ) in self.held().items():  # what was under way when its predecessor ended may have come true
             assert adopted[uid].replicas >= each.replicas
             assert adopted[uid].until >= each.until
         works = [asyncio.create_task(self.work(writer, uid)) for uid in self.uids]
@@ -618,7 +631,9 @@ class Replicas:
                 writer.remove(uid)
                 continue
             least = held.replicas if held is not None else 0
-            made = entry(uid, least + 1 + self.rng.randrange(8), lasts=self.rng.uniform(2, 60), since=clock.wall())
+            made = entry(
+                uid, least + 1 + self.rng.randrange(8), lasts=self.rng.uniform(2, 60), since=clock.wall()
+            )
             if held is not None and made.until < held.until:
                 continue
             try:
@@ -684,7 +699,9 @@ async def test_through_two_hundred_terms_no_old_0_is_answered(seed: int) -> None
     assert them.checker.errors < (them.checker.floors + them.checker.zeros) / 4
 
 
-async def test_the_checker_sees_what_a_view_without_confirmation_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_checker_sees_what_a_view_without_confirmation_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def nothing(_: FloorView) -> None:
         pass
 
@@ -722,7 +739,11 @@ async def test_over_http() -> None:
             await writer.publish(entry("c", 1))
             cluster.delete("configmaps", NAME, NAMESPACE)
             await until(lambda: len(cluster.list("configmaps", NAMESPACE)) == 1)
-            assert decode_entries(cluster.get("configmaps", NAME, NAMESPACE)["data"]).keys() == {"a", "b", "c"}
+            assert decode_entries(cluster.get("configmaps", NAME, NAMESPACE)["data"]).keys() == {
+                "a",
+                "b",
+                "c",
+            }
             cluster.forbid("update", "configmaps")
             with pytest.raises(KubernetesError) as caught:
                 await writer.publish(entry("d", 1))

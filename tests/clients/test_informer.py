@@ -49,7 +49,12 @@ QUICK = Periods(backoff=0.01, backoff_limit=0.05, short_watch=0.02, relist=0.05,
 
 def pod(name: str, namespace: str = "default", **labels: str) -> dict[str, Any]:
     metadata = {"name": name, "namespace": namespace, "labels": labels}
-    return {"kind": "Pod", "apiVersion": "v1", "metadata": metadata, "spec": {"containers": [{"name": "main"}]}}
+    return {
+        "kind": "Pod",
+        "apiVersion": "v1",
+        "metadata": metadata,
+        "spec": {"containers": [{"name": "main"}]},
+    }
 
 
 class Cache:
@@ -67,7 +72,9 @@ class Cache:
             fields=fields,
         )
 
-    async def names(self, namespace: str | None = "default", selector: str = "", what: APIResource = PODS) -> list[str]:
+    async def names(
+        self, namespace: str | None = "default", selector: str = "", what: APIResource = PODS
+    ) -> list[str]:
         return list(await self.lister.names(what, namespace, parse_selector(selector)))
 
     async def until_names(self, *expected: str, selector: str = "", what: APIResource = PODS) -> None:
@@ -132,7 +139,12 @@ async def test_names_come_from_the_cache() -> None:
 
 async def test_objects_with_their_labels() -> None:
     async with Cluster() as cluster:
-        for each in (pod("b", app="web"), pod("a", app="web", tier="x"), pod("c"), pod("a", "default-2", app="web")):
+        for each in (
+            pod("b", app="web"),
+            pod("a", app="web", tier="x"),
+            pod("c"),
+            pod("a", "default-2", app="web"),
+        ):
             cluster.create(each)
         async with caching(cluster, PODS) as cache:
             assert cache.lister.count(NODES) == 0
@@ -160,7 +172,9 @@ async def test_namespaces_sort_by_their_name_where_objects_are_described() -> No
         cluster.create(pod("a", "a-b"))
         async with caching(cluster, PODS) as cache:
             found = await cache.lister.select(PODS, None, EVERYTHING)
-            assert [each.namespace for each in found] == ["a", "a-b"], "not the order of the API server's lists"
+            assert [each.namespace for each in found] == ["a", "a-b"], (
+                "not the order of the API server's lists"
+            )
 
 
 async def test_only_objects_that_match_the_fields_are_mirrored() -> None:
@@ -176,7 +190,9 @@ async def test_only_objects_that_match_the_fields_are_mirrored() -> None:
             cluster.patch("Pod", "a", {"status": {"phase": "Succeeded"}})
             await cache.until_names("b")
             assert await cache.lister.find(PODS, "default", "a") is None
-            assert [request.query["fieldSelector"] for request in cluster.requests if request.resource == "pods"] == [
+            assert [
+                request.query["fieldSelector"] for request in cluster.requests if request.resource == "pods"
+            ] == [
                 "status.phase=Running",
                 "status.phase=Running",
             ]
@@ -191,7 +207,9 @@ async def test_a_long_answer_leaves_room_for_other_work(monkeypatch: pytest.Monk
         async with caching(cluster, PODS) as cache:
             await cache.names("nowhere")
             async with other_work() as turns:
-                assert await cache.names("default", "app=web") == [f"pod-{number:03}" for number in range(100)]
+                assert await cache.names("default", "app=web") == [
+                    f"pod-{number:03}" for number in range(100)
+                ]
             assert turns.count >= 10
 
 
@@ -214,21 +232,29 @@ async def test_changes_arrive() -> None:
 
 
 async def test_a_kind_that_appears_later() -> None:
-    widgets = APIResource("example.com", "v1", "widgets", "widget", "Widget", True, PODS.verbs, preferred=True)
+    widgets = APIResource(
+        "example.com", "v1", "widgets", "widget", "Widget", True, PODS.verbs, preferred=True
+    )
     async with Cluster() as cluster, caching(cluster) as cache:
         with pytest.raises(errors.KubernetesError) as raised:
             await cache.names("default", "", widgets)
         assert raised.value.status == 404
         cluster.add_kind(Kind("example.com", "v1", "widgets", "Widget", True))
         cluster.create(
-            {"kind": "Widget", "apiVersion": "example.com/v1", "metadata": {"name": "w", "labels": {"a": "b"}}}
+            {
+                "kind": "Widget",
+                "apiVersion": "example.com/v1",
+                "metadata": {"name": "w", "labels": {"a": "b"}},
+            }
         )
         await until(lambda: cache.status().synced)
         assert await cache.names("default", "a=b", widgets) == ["w"]
 
 
 async def test_another_version_of_a_kind_starts_anew() -> None:
-    old = APIResource("example.com", "v1beta1", "widgets", "widget", "Widget", True, PODS.verbs, preferred=True)
+    old = APIResource(
+        "example.com", "v1beta1", "widgets", "widget", "Widget", True, PODS.verbs, preferred=True
+    )
     async with Cluster() as cluster:
         cluster.add_kind(Kind("example.com", "v1beta1", "widgets", "Widget", True))
         async with caching(cluster, old) as cache:
@@ -268,7 +294,9 @@ async def test_a_cut_watch_goes_on_where_it_ended() -> None:
 async def test_a_bookmark_moves_the_version() -> None:
     async with Cluster(bookmark_interval=0.02, log_size=5) as cluster, caching(cluster, PODS) as cache:
         await until(lambda: cluster.open_watches)
-        for number in range(20):  # nothing of this concerns pods; without bookmarks the version would be forgotten
+        for number in range(
+            20
+        ):  # nothing of this concerns pods; without bookmarks the version would be forgotten
             cluster.create({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": f"c{number}"}})
         version = str(cluster.store.version)
         await until(lambda: next(iter(cache.lister._reflectors.values()))._version == version)
@@ -381,7 +409,9 @@ async def test_a_forbidden_list_names_verb_and_resource() -> None:
         cluster.forbid("list", "pods")
         async with caching(cluster, PODS, NODES) as cache:
             for _ in range(2):
-                with pytest.raises(errors.KubernetesError, match="cannot list pods: 403 Forbidden: pods is forbidden"):
+                with pytest.raises(
+                    errors.KubernetesError, match="cannot list pods: 403 Forbidden: pods is forbidden"
+                ):
                     await cache.names()
             await until(lambda: cache.lister.unsynced() == ())
             assert await cache.names(None, "", NODES) == []
@@ -401,7 +431,9 @@ async def test_down_at_the_start() -> None:
         await cluster.down()
         async with caching(cluster, PODS) as cache:
             for _ in range(2):
-                with pytest.raises(errors.NotSyncedError, match=r"pods: the first list is not in yet: .*Unreachable"):
+                with pytest.raises(
+                    errors.NotSyncedError, match=r"pods: the first list is not in yet: .*Unreachable"
+                ):
                     await cache.names()
             assert cache.lister.unsynced() == (GroupResource("", "pods"),)
             assert cache.status()[:5] == (GroupResource("", "pods"), False, "watch", None, True)
@@ -563,7 +595,12 @@ class Script:
         return step
 
     async def list_objects(
-        self, resource: APIResource, deliver: Callable[[list[ObjectMeta]], None], *, fields: str, resource_version: str
+        self,
+        resource: APIResource,
+        deliver: Callable[[list[ObjectMeta]], None],
+        *,
+        fields: str,
+        resource_version: str,
     ) -> str:
         self.asked.append(f"list {resource_version}")
         step = await self.next()
@@ -644,7 +681,9 @@ async def test_reasons_are_told_apart_within_a_bound() -> None:
     """They are labels of a metric, and an API server may write what it likes."""
     _, reflector, _ = await play(*[failure(0, f"Reason{number % 60}") for number in range(100)])
     exposition = reflector._around.monitoring.exposition()
-    counts = dict(re.findall(r'fastpath_informer_errors_total\{reason="(\w+)",resource="pods"\} (\S+)', exposition))
+    counts = dict(
+        re.findall(r'fastpath_informer_errors_total\{reason="(\w+)",resource="pods"\} (\S+)', exposition)
+    )
     assert len(counts) == 41
     assert (counts["Reason39"], counts["Other"], counts.get("Reason40")) == ("2.0", "20.0", None)
 

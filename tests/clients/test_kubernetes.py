@@ -61,7 +61,9 @@ def pauses() -> Pauses:
 
 
 @contextlib.asynccontextmanager
-async def connected(host: str, pauses: Pauses | None = None, timeout: float = 1.0) -> AsyncIterator[KubernetesClient]:  # noqa: ASYNC109 - the client's
+async def connected(
+    host: str, pauses: Pauses | None = None, timeout: float = 1.0
+) -> AsyncIterator[KubernetesClient]:  # noqa: ASYNC109 - the client's
     configuration = credentials.build_configuration(host)
     async with await kubernetes.connect(
         configuration, sleep=pauses or Pauses(), random=lambda: 0.5, timeout=timeout
@@ -100,7 +102,12 @@ async def speaking(*words: bytes, hang: bool = False) -> AsyncIterator[str]:
 
 def pod(name: str, namespace: str = "default", **labels: str) -> dict[str, Any]:
     metadata = {"name": name, "namespace": namespace, "labels": labels}
-    return {"kind": "Pod", "apiVersion": "v1", "metadata": metadata, "spec": {"containers": [{"name": "main"}]}}
+    return {
+        "kind": "Pod",
+        "apiVersion": "v1",
+        "metadata": metadata,
+        "spec": {"containers": [{"name": "main"}]},
+    }
 
 
 async def listed(client: KubernetesClient, what: APIResource = PODS, **options: Any) -> tuple[list[str], str]:
@@ -141,7 +148,12 @@ def replies(*statuses: int, headers: dict[str, str] | None = None) -> tuple[Hand
     ],
 )
 async def test_retries_of_get(
-    statuses: list[int], retry_after: str | None, attempts: int, slept: list[float], outcome: int, pauses: Pauses
+    statuses: list[int],
+    retry_after: str | None,
+    attempts: int,
+    slept: list[float],
+    outcome: int,
+    pauses: Pauses,
 ) -> None:
     handle, seen = replies(*statuses, headers={"Retry-After": retry_after} if retry_after else None)
     async with answering(handle) as host, connected(host, pauses) as client:
@@ -212,7 +224,9 @@ async def test_redirects_are_not_followed(status: int) -> None:
 
     async def elsewhere(request: web.Request) -> web.StreamResponse:
         heard.append(request)
-        return web.json_response({"kind": "PodList", "items": [], "metadata": {}, "status": {"allowed": True}})
+        return web.json_response(
+            {"kind": "PodList", "items": [], "metadata": {}, "status": {"allowed": True}}
+        )
 
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", elsewhere)
@@ -220,7 +234,9 @@ async def test_redirects_are_not_followed(status: int) -> None:
         moved = f"HTTP/1.1 {status} Moved\r\nLocation: {server.make_url('/x')}\r\nContent-Length: 0\r\n\r\n".encode()
         async with speaking(moved) as host, connected(host) as client:
             with pytest.raises(errors.KubernetesError) as raised:
-                await client.create("/apis/authentication.k8s.io/v1/tokenreviews", {"spec": {"token": "secret"}})
+                await client.create(
+                    "/apis/authentication.k8s.io/v1/tokenreviews", {"spec": {"token": "secret"}}
+                )
             assert raised.value.status == status
             with pytest.raises(errors.KubernetesError) as raised:
                 await listed(client)
@@ -228,7 +244,9 @@ async def test_redirects_are_not_followed(status: int) -> None:
     assert heard == []
 
 
-@pytest.mark.parametrize("words", [[], [HEAD + b"Content-Length: 50\r\n\r\n{"]], ids=["no answer", "half an answer"])
+@pytest.mark.parametrize(
+    "words", [[], [HEAD + b"Content-Length: 50\r\n\r\n{"]], ids=["no answer", "half an answer"]
+)
 async def test_silence_ends_a_call(words: list[bytes]) -> None:
     async with speaking(*words, hang=True) as host, connected(host, timeout=0.05) as client:
         with pytest.raises(errors.KubernetesError) as raised:
@@ -373,7 +391,9 @@ async def test_list_from_a_cluster() -> None:
         assert (await listed(client, selector=parse_selector("app in (web),app!=db")))[0] == ["b", "c"]
         assert (await listed(client, DEPLOYMENTS))[0] == []
         request = cluster.requests[0]
-        assert request.accept == ("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json")
+        assert request.accept == (
+            "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+        )
         assert request.query == {"resourceVersion": "0", "limit": "500"}
 
 
@@ -412,7 +432,11 @@ async def test_pages_that_expire_are_read_as_one() -> None:
         version = await client.list_objects(PODS, deliver, resource_version="")
         assert set(found) == {f"pod-{number:04}" for number in range(600)} | {"later"}
         assert version == str(cluster.store.version)
-        assert [set(request.query) for request in cluster.requests] == [{"limit"}, {"limit", "continue"}, set()]
+        assert [set(request.query) for request in cluster.requests] == [
+            {"limit"},
+            {"limit", "continue"},
+            set(),
+        ]
 
 
 async def test_an_expired_first_page_is_an_error() -> None:
@@ -459,7 +483,9 @@ async def test_watch_from_a_cluster() -> None:
         assert events[3].object.resource_version == str(cluster.store.version)
         request = cluster.requests[-1]
         assert request.verb == "watch"
-        assert request.accept == "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+        assert (
+            request.accept == "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+        )
         assert request.query == {
             "watch": "true",
             "resourceVersion": version,
@@ -527,12 +553,16 @@ async def test_watch_that_is_cut() -> None:
 async def test_watch_that_is_forbidden() -> None:
     async with Cluster() as cluster, connected(cluster.url) as client:
         cluster.forbid("watch", "deployments.apps")
-        with pytest.raises(errors.KubernetesError, match=r"cannot watch deployments\.apps: 403 Forbidden: ") as raised:
+        with pytest.raises(
+            errors.KubernetesError, match=r"cannot watch deployments\.apps: 403 Forbidden: "
+        ) as raised:
             await follow(client, what=DEPLOYMENTS)
         assert raised.value.status == 403
 
 
-@pytest.mark.parametrize("text", [b"hello\n", b'{"type":"ADDED"', b'{"type":"ADDED","object":{"metadata":5}}\n'])
+@pytest.mark.parametrize(
+    "text", [b"hello\n", b'{"type":"ADDED"', b'{"type":"ADDED","object":{"metadata":5}}\n']
+)
 async def test_watch_that_is_none(text: bytes) -> None:
     async with speaking(HEAD + b"Connection: close\r\n\r\n" + text) as host, connected(host) as client:
         with pytest.raises(errors.KubernetesError) as raised:
@@ -593,7 +623,9 @@ async def test_a_server_that_we_do_not_trust(authority: Authority, other_authori
         configuration = credentials.build_configuration(cluster.url)
         configuration.ssl_ca_cert = str(other_authority.file)
         async with await kubernetes.connect(configuration, random=lambda: 0.0) as client:
-            with pytest.raises(errors.KubernetesError, match=r"the certificate of .* is not accepted") as raised:
+            with pytest.raises(
+                errors.KubernetesError, match=r"the certificate of .* is not accepted"
+            ) as raised:
                 await listed(client)
         assert raised.value.reason == "Unreachable"
 

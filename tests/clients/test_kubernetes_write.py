@@ -56,7 +56,9 @@ async def test_a_write_is_sent_as_it_is(method: str, content_type: str) -> None:
 
     async def handle(request: web.BaseRequest) -> web.Response:
         body = await request.read()
-        asked.append((request.method, request.path, request.query_string, request.headers["Content-Type"], body))
+        asked.append(
+            (request.method, request.path, request.query_string, request.headers["Content-Type"], body)
+        )
         return web.json_response({"kind": "Scale"})
 
     async with answering(handle) as client:

@@ -9,7 +9,16 @@ import pytest
 
 from adapter.clients import leaderelection
 from adapter.clients.fence import LeaseFence
-from adapter.clients.leaderelection import Election, Elector, Move, Sighting, Verdict, judge, next_record, sight
+from adapter.clients.leaderelection import (
+    Election,
+    Elector,
+    Move,
+    Sighting,
+    Verdict,
+    judge,
+    next_record,
+    sight,
+)
 from adapter.clients.leases import Lease, LeaseRecord
 from adapter.config.options import Options
 from adapter.errors import KubernetesError, NotLeadingError
@@ -42,20 +51,33 @@ def seen(what: LeaseRecord, since: float = 100.0) -> Sighting:
         pytest.param(seen(record()), 114.0, Verdict(Move.WAIT, 1.0), id="held for another second"),
         pytest.param(seen(record()), 115.0, Verdict(Move.TAKE), id="unchanged for as long as it says"),
         pytest.param(
-            seen(record(duration=60)), 159.0, Verdict(Move.WAIT, 1.0), id="the record's duration counts, not ours"
+            seen(record(duration=60)),
+            159.0,
+            Verdict(Move.WAIT, 1.0),
+            id="the record's duration counts, not ours",
         ),
         pytest.param(seen(record(duration=0)), 100.0, Verdict(Move.TAKE), id="no duration"),
         pytest.param(seen(record("")), 100.0, Verdict(Move.TAKE), id="given back"),
         pytest.param(seen(record(ME)), 100.0, Verdict(Move.RENEW), id="ours"),
         pytest.param(
-            seen(record(ME)), 500.0, Verdict(Move.RENEW), id="ours though its time is over: the version will tell"
+            seen(record(ME)),
+            500.0,
+            Verdict(Move.RENEW),
+            id="ours though its time is over: the version will tell",
         ),
         pytest.param(
-            Sighting(record(), 100.0, None), 114.0, Verdict(Move.WAIT, 1.0), id="deleted while held by another"
+            Sighting(record(), 100.0, None),
+            114.0,
+            Verdict(Move.WAIT, 1.0),
+            id="deleted while held by another",
         ),
-        pytest.param(Sighting(record(), 100.0, None), 115.0, Verdict(Move.CREATE), id="deleted, and its time is over"),
+        pytest.param(
+            Sighting(record(), 100.0, None), 115.0, Verdict(Move.CREATE), id="deleted, and its time is over"
+        ),
         pytest.param(Sighting(record(ME), 100.0, None), 101.0, Verdict(Move.CREATE), id="ours was deleted"),
-        pytest.param(Sighting(record(""), 100.0, None), 101.0, Verdict(Move.CREATE), id="given back and deleted"),
+        pytest.param(
+            Sighting(record(""), 100.0, None), 101.0, Verdict(Move.CREATE), id="given back and deleted"
+        ),
     ],
 )
 def test_verdict(sighting: Sighting | None, now: float, verdict: Verdict) -> None:
@@ -114,7 +136,9 @@ Work = Callable[[LeaseFence], Awaitable[None]]
 class Candidate:
     """One process: an elector, and what it does as a leader."""
 
-    def __init__(self, keeper: Keeper, name: str, work: Work | None = None, clock: LoopClock | None = None) -> None:
+    def __init__(
+        self, keeper: Keeper, name: str, work: Work | None = None, clock: LoopClock | None = None
+    ) -> None:
         self.line = Line(keeper)
         self.clock = clock or LoopClock()
         self.monitoring = Monitoring()
@@ -123,7 +147,9 @@ class Candidate:
         self.terms: list[LeaseFence] = []
         self.ended = 0
         self._work = work or self._stay
-        self.elector = Elector(self.line, Election(name, "x"), self.clock, lambda: 0.0, self.monitoring, self.faults)
+        self.elector = Elector(
+            self.line, Election(name, "x"), self.clock, lambda: 0.0, self.monitoring, self.faults
+        )
         self.task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -516,7 +542,9 @@ async def test_a_namespace_that_is_not_there_is_said() -> None:
     follower = Candidate(Keeper(), "a_1")
 
     async def nowhere(record: LeaseRecord, seconds: float) -> Lease:
-        raise KubernetesError(404, "NotFound", 'cannot create leases: 404 NotFound: namespaces "gone" not found')
+        raise KubernetesError(
+            404, "NotFound", 'cannot create leases: 404 NotFound: namespaces "gone" not found'
+        )
 
     follower.line.create = nowhere  # type: ignore[method-assign]  # the API server's answer
     follower.start()
@@ -599,7 +627,9 @@ class World:
                     await asyncio.Event().wait()
                 self.writes += 1
                 if self.keeper.holder != candidate.name:
-                    self.stale.append(f"{now():.3f} {candidate.name} wrote, {self.keeper.holder!r} held the lease")
+                    self.stale.append(
+                        f"{now():.3f} {candidate.name} wrote, {self.keeper.holder!r} held the lease"
+                    )
 
     def leader(self) -> Candidate | None:
         found = next((each for each in self.running if each.name == self.keeper.holder), None)

@@ -86,7 +86,12 @@ async def test_a_change_is_heard_of() -> None:
         watch = asyncio.create_task(store.watch(made.version, heard.set))
         await until(lambda: cluster.open_watches)
         assert not heard.is_set()
-        other = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "other"}, "spec": {}}
+        other = {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"name": "other"},
+            "spec": {},
+        }
         cluster.create(other)
         await store.replace(made, LATER, 1)
         await asyncio.wait_for(heard.wait(), 1)
@@ -106,7 +111,9 @@ async def test_every_call_is_bounded() -> None:
 
 async def test_an_empty_lease_is_held_by_nobody() -> None:
     async with Cluster() as cluster, store_of(cluster.url) as store:
-        cluster.create({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "fastpath"}})
+        cluster.create(
+            {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "fastpath"}}
+        )
         found = await store.fetch(1)
         assert found is not None
         assert found.record == LeaseRecord("", 0, "", "", 0)

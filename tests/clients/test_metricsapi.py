@@ -67,15 +67,27 @@ def register(cluster: Cluster, port: int) -> None:
     spec = {"type": "ExternalName", "externalName": "localhost"}
     cluster.create({"apiVersion": "v1", "kind": "Service", "metadata": named, "spec": spec})
     for group, version in VERSIONS.items():
-        service = {"group": group, "version": version, "service": named | {"port": port}, "insecureSkipTLSVerify": True}
+        service = {
+            "group": group,
+            "version": version,
+            "service": named | {"port": port},
+            "insecureSkipTLSVerify": True,
+        }
         metadata = {"name": f"{version}.{group}"}
         cluster.create(
-            {"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": metadata, "spec": service}
+            {
+                "apiVersion": "apiregistration.k8s.io/v1",
+                "kind": "APIService",
+                "metadata": metadata,
+                "spec": service,
+            }
         )
 
 
 @contextlib.asynccontextmanager
-async def asking(authority: Authority, *, registered: bool = True, seconds: float = 5.0) -> AsyncIterator[World]:
+async def asking(
+    authority: Authority, *, registered: bool = True, seconds: float = 5.0
+) -> AsyncIterator[World]:
     adapter = Adapter()
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", adapter.handle)
@@ -151,7 +163,9 @@ async def test_questions_go_as_the_native_controller_sends_them(authority: Autho
         assert [unquote(asked) for asked in world.adapter.asked] == [unquote(target)]
 
 
-@pytest.mark.parametrize("name", ["web?labelSelector=a", "web#x", "a b", "system:node", 'a"b', "ä", "a;b=c&d"])
+@pytest.mark.parametrize(
+    "name", ["web?labelSelector=a", "web#x", "a b", "system:node", 'a"b', "ä", "a;b=c&d"]
+)
 async def test_the_name_of_an_object_stays_one_segment_of_the_path(authority: Authority, name: str) -> None:
     async with asking(authority) as world:
         assert await world.api.described(Described("services", "shop", name), "hits", "") == ()
@@ -185,7 +199,13 @@ async def test_custom_values(authority: Authority) -> None:
             "apiVersion": "custom.metrics.k8s.io/v1beta2",
             "metadata": {},
             "items": [
-                {"describedObject": described, **named, "timestamp": TIME, "windowSeconds": 60, "value": "1500m"},
+                {
+                    "describedObject": described,
+                    **named,
+                    "timestamp": TIME,
+                    "windowSeconds": 60,
+                    "value": "1500m",
+                },
                 {"describedObject": described | {"name": "web-1"}, **named, "timestamp": None, "value": "0"},
             ],
         }
@@ -201,7 +221,13 @@ async def test_external_values(authority: Authority) -> None:
     async with asking(authority) as world:
         world.adapter.body = {
             "items": [
-                {"metricName": "queue", "metricLabels": {"a": "b"}, "timestamp": TIME, "window": 30, "value": "2k"},
+                {
+                    "metricName": "queue",
+                    "metricLabels": {"a": "b"},
+                    "timestamp": TIME,
+                    "window": 30,
+                    "value": "2k",
+                },
                 {"metricName": "queue", "metricLabels": None, "timestamp": TIME, "value": "-1"},
             ]
         }
@@ -226,7 +252,11 @@ async def test_usages(authority: Authority) -> None:
         }
         (found,) = await world.api.resource("shop", "app=web")
 
-        assert (found.metadata.name, found.timestamp, found.window) == ("web-0", read_instant(TIME), 31 * SECOND // 2)
+        assert (found.metadata.name, found.timestamp, found.window) == (
+            "web-0",
+            read_instant(TIME),
+            31 * SECOND // 2,
+        )
         (container,) = found.containers or ()
         assert {name: quantity.milli for name, quantity in (container.usage or {}).items()} == {
             "cpu": 250,
@@ -239,7 +269,11 @@ async def test_usages(authority: Authority) -> None:
     ("code", "reason", "message"),
     [
         (404, "NotFound", "the server could not find the metric load for pods"),
-        (403, "Forbidden", 'pods.custom.metrics.k8s.io "*" is forbidden: User "x" cannot get resource "pods"'),
+        (
+            403,
+            "Forbidden",
+            'pods.custom.metrics.k8s.io "*" is forbidden: User "x" cannot get resource "pods"',
+        ),
         (500, "InternalError", "Internal error occurred: unable to fetch metrics"),
         (503, "ServiceUnavailable", "the server is currently unable to handle the request"),
     ],
@@ -263,7 +297,10 @@ async def test_where_nobody_serves_the_group(authority: Authority, name: str) ->
             await QUESTIONS[name][0](world.api)
 
         assert raised.value.status == 404
-        assert str(raised.value) == f"the server could not find the requested resource (get {QUESTIONS[name][2]})"
+        assert (
+            str(raised.value)
+            == f"the server could not find the requested resource (get {QUESTIONS[name][2]})"
+        )
 
 
 @pytest.mark.parametrize(

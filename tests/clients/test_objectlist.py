@@ -9,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.clients import objectlist
-from adapter.clients.objectlist import Form, ListDecoder, ObjectEvent, ObjectMeta, Status, WatchDecoder, WatchEvent
+from adapter.clients.objectlist import (
+    Form,
+    ListDecoder,
+    ObjectEvent,
+    ObjectMeta,
+    Status,
+    WatchDecoder,
+    WatchEvent,
+)
 
 
 def document(number: int, **annotations: str) -> dict[str, Any]:
@@ -43,7 +51,9 @@ def decode(body: bytes, size: int) -> tuple[list[ObjectMeta], objectlist.ListMet
 META = {"resourceVersion": "77", "continue": "more", "remainingItemCount": 3}
 AWKWARD = 'x"},{"metadata":{"name":"fake"}},{"metadata": \\'
 LAYOUTS = {
-    "compact": lambda items: json.dumps({"kind": "L", "metadata": META, "items": items}, separators=(",", ":")),
+    "compact": lambda items: json.dumps(
+        {"kind": "L", "metadata": META, "items": items}, separators=(",", ":")
+    ),
     "spaced": lambda items: json.dumps({"kind": "L", "metadata": META, "items": items}),
     "indented": lambda items: json.dumps({"kind": "L", "metadata": META, "items": items}, indent=2),
     "items first": lambda items: json.dumps({"items": items, "metadata": META}),
@@ -235,13 +245,20 @@ FORMS = {"decoded": Form(_Whole, keep), "raw": Form(msgspec.Raw, keep_raw)}
 
 
 def whole(number: int, note: str) -> dict[str, Any]:
-    template = {"metadata": {"annotations": {"note": note}}, "spec": {"containers": [{"metadata": {"replicas": 7}}]}}
+    template = {
+        "metadata": {"annotations": {"note": note}},
+        "spec": {"containers": [{"metadata": {"replicas": 7}}]},
+    }
     spec = {
         "template": template,
         "replicas": number,
         "volumes": [{"metadata": {"name": note}, "spec": {"replicas": 5}}],
     }
-    return {"metadata": {"name": f"web-{number}", "annotations": {"note": note}}, "spec": spec, "status": [template]}
+    return {
+        "metadata": {"name": f"web-{number}", "annotations": {"note": note}},
+        "spec": spec,
+        "status": [template],
+    }
 
 
 @pytest.mark.timeout(30)
@@ -268,7 +285,10 @@ def test_a_watch_of_whole_objects(form: Form[tuple[str, int]]) -> None:
     body = (
         line("ADDED", whole(1, "x"))
         + line("DELETED", late)
-        + line("BOOKMARK", {"kind": "Deployment", "metadata": {"resourceVersion": "9"}, "spec": {"replicas": "none"}})
+        + line(
+            "BOOKMARK",
+            {"kind": "Deployment", "metadata": {"resourceVersion": "9"}, "spec": {"replicas": "none"}},
+        )
         + line("ERROR", gone)
     )
     decoder = WatchDecoder(lambda text: objectlist.decode_event(form, text))

@@ -29,7 +29,9 @@ SETS = st.tuples(
     st.sampled_from([Operator.IN, Operator.NOT_IN]),
     st.sets(st.sampled_from(VALUES), min_size=1).map(lambda values: tuple(sorted(values))),
 )
-EXISTENCE = st.tuples(st.sampled_from(KEYS), st.sampled_from([Operator.EXISTS, Operator.DOES_NOT_EXIST]), st.just(()))
+EXISTENCE = st.tuples(
+    st.sampled_from(KEYS), st.sampled_from([Operator.EXISTS, Operator.DOES_NOT_EXIST]), st.just(())
+)
 NUMBERS = st.tuples(
     st.sampled_from(KEYS), st.sampled_from([Operator.GREATER_THAN, Operator.LESS_THAN]), st.just(("1",))
 )
@@ -41,7 +43,9 @@ SELECTORS = st.lists(
 def scan(
     objects: Mapping[tuple[str, str], Mapping[str, str]], namespace: str | None, selector: LabelSelector
 ) -> tuple[str, ...]:
-    found = [key for key, labels in objects.items() if namespace in {None, key[0]} and selector.matches(labels)]
+    found = [
+        key for key, labels in objects.items() if namespace in {None, key[0]} and selector.matches(labels)
+    ]
     return tuple(name for _, name in sorted(found, key="/".join))
 
 
@@ -60,7 +64,11 @@ class StoreMachine(RuleBasedStateMachine):
         self.store.put(namespace, name, labels)
         self.objects[namespace, name] = labels
 
-    @rule(namespace=st.sampled_from(NAMESPACES), labels=LABELS, names=st.sets(st.sampled_from(NAMES), max_size=40))
+    @rule(
+        namespace=st.sampled_from(NAMESPACES),
+        labels=LABELS,
+        names=st.sets(st.sampled_from(NAMES), max_size=40),
+    )
     def put_alike(self, namespace: str, labels: dict[str, str], names: set[str]) -> None:
         for name in names:
             self.put(namespace, name, labels)
@@ -127,7 +135,14 @@ def test_relabelled_away_leaves_no_trace_in_the_index() -> None:
 
 def test_list_order_is_that_of_keys() -> None:
     store = Store()
-    for namespace, name in [("a", "x"), ("a-b", "x-other"), ("ab", "z"), ("a", "a.b"), ("a", "a-b"), ("a", "a")]:
+    for namespace, name in [
+        ("a", "x"),
+        ("a-b", "x-other"),
+        ("ab", "z"),
+        ("a", "a.b"),
+        ("a", "a-b"),
+        ("a", "a"),
+    ]:
         store.put(namespace, name, None)
     # "a-b/..." stands before "a/...", and "a-b" before "a.b"
     assert store.names(None, EVERYTHING) == ("x-other", "a", "a-b", "a.b", "x", "z")
@@ -173,7 +188,9 @@ def test_endless_large_selectors_that_select_nothing_are_bounded() -> None:
     """A selector takes many times the room of its text, whatever it selects."""
     store = Store()
     store.put("a", "x", {"app": "x"})
-    (requirement,) = parse_selector(f"app in ({','.join(f'v{number}' for number in range(1000))})").requirements
+    (requirement,) = parse_selector(
+        f"app in ({','.join(f'v{number}' for number in range(1000))})"
+    ).requirements
     large = LabelSelector((requirement,))
     assert large.weight > 10 * len(str(large))
     fit = objectstore._REMEMBERED_BYTES // (objectstore._ANSWER_BYTES + large.weight)

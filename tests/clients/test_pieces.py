@@ -47,7 +47,8 @@ def test_series_are_the_same_in_pieces_as_whole(series: list[dict[str, str]], ch
 
 @given(
     elements=st.lists(
-        st.fixed_dictionaries({"metric": st.dictionaries(ANY_NAMES, NASTY), "value": st.just([1.5, "2"])}), max_size=30
+        st.fixed_dictionaries({"metric": st.dictionaries(ANY_NAMES, NASTY), "value": st.just([1.5, "2"])}),
+        max_size=30,
     ),
     chunk=st.integers(1, 200),
 )

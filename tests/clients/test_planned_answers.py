@@ -43,7 +43,9 @@ FLAGGED = {("n1", "a"), ("n2", "b"), ("n2", "a.b"), ("n.3", "a"), ("n.3", "axb")
 
 def _samples() -> str:
     """Return five minutes of series, in OpenMetrics: most objects have them, some have several, `c` lives in one namespace only."""
-    lines: dict[str, list[str]] = {name: [] for name in ("gauge", "ratio", "flag", "rank", "hits", "wait_bucket")}
+    lines: dict[str, list[str]] = {
+        name: [] for name in ("gauge", "ratio", "flag", "rank", "hits", "wait_bucket")
+    }
     for number, (namespace, pod) in enumerate(itertools.product(NAMESPACES, PODS)):
         if pod == "c" and namespace != "n2":
             continue
@@ -62,7 +64,9 @@ def _samples() -> str:
                 lines["ratio"].append(f"ratio{{{labels}}} {number % 4} {time}")
             lines["rank"].append(f"rank{{{labels}}} {number * 7 % 13} {time}")
             for le, share in (("1", 1), ("5", 3), ("+Inf", 4)):
-                lines["wait_bucket"].append(f'wait_bucket{{{labels},le="{le}"}} {step * share * (number + 1)} {time}')
+                lines["wait_bucket"].append(
+                    f'wait_bucket{{{labels},le="{le}"}} {step * share * (number + 1)} {time}'
+                )
     # promtool wants the samples of one series together and in the order of time
     return "\n".join(line for each in lines.values() for line in sorted(each, key=_series_and_time))
 
@@ -276,7 +280,9 @@ def metric_query(case: Case, selector: str, rules: dict[str, MetricQuery]) -> Me
         rules[""] = MetricQuery(rule, "x", (), "namespace" if case.kind.namespaced else "", case.kind.label)
     base = rules[""]
     parts = matchers.from_selector(parse_selector(selector))
-    return rules.setdefault(selector, MetricQuery(base.rule, "x", parts, base.namespace_label, base.object_label))
+    return rules.setdefault(
+        selector, MetricQuery(base.rule, "x", parts, base.namespace_label, base.object_label)
+    )
 
 
 async def send(client: PrometheusClient, promql: str) -> QueryResult | PrometheusError:
@@ -339,12 +345,16 @@ class Bench:
         asked = [(metric_query(case, selector, queries), objects) for selector, objects in case.questions]
         alone = [await self.ask_alone(query, objects) for query, objects in asked]
         self.seen["rules"] += 1
-        self.seen["values"] += sum(len(each) for outcomes in alone for each in outcomes if isinstance(each, dict))
+        self.seen["values"] += sum(
+            len(each) for outcomes in alone for each in outcomes if isinstance(each, dict)
+        )
         for query in set(queries.values()):
             if query.separability.separable:
                 self.seen["separable"] += 1
                 of_query = [
-                    (objects, each) for (other, objects), each in zip(asked, alone, strict=True) if other == query
+                    (objects, each)
+                    for (other, objects), each in zip(asked, alone, strict=True)
+                    if other == query
                 ]
                 await self.check_plan(query, of_query)
         await self.check_cache(case, asked, alone)
@@ -454,7 +464,9 @@ def test_planned_answers_equal_those_of_each_question_alone(prometheus_server: P
     server = prometheus_server(samples=_samples(), flags=["--query.lookback-delta=5m"])
     clock, monitoring = FakeClock(wall=AT), Monitoring()
     with asyncio.Runner() as runner:
-        opened = PrometheusClient.open(PrometheusSettings(server.url), clock, monitoring, FaultLog(monitoring, clock))
+        opened = PrometheusClient.open(
+            PrometheusSettings(server.url), clock, monitoring, FaultLog(monitoring, clock)
+        )
         bench = Bench(runner.run(opened), clock, monitoring)
 
         @hypothesis.settings(max_examples=EXAMPLES, deadline=None, database=None)
@@ -477,7 +489,8 @@ def test_planned_answers_equal_those_of_each_question_alone(prometheus_server: P
     seen = f"{dict(bench.seen)}, sent {sent}"
     assert bench.seen["rules"] >= EXAMPLES, seen
     assert bench.seen["values"] > EXAMPLES, seen
-    assert min(bench.seen[how] for how in ("merged", "merged, joined", "split", "packed", "swept")) >= EXAMPLES / 10, (
-        seen
-    )
+    assert (
+        min(bench.seen[how] for how in ("merged", "merged, joined", "split", "packed", "swept"))
+        >= EXAMPLES / 10
+    ), seen
     assert min(count or 0 for count in sent.values()) >= EXAMPLES / 10, seen

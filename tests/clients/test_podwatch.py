@@ -50,7 +50,9 @@ CONTAINERS = [
 ]
 
 
-def pod(name: str, namespace: str = "default", *, ready: bool = True, phase: str = "Running", **labels: str) -> JSON:
+def pod(
+    name: str, namespace: str = "default", *, ready: bool = True, phase: str = "Running", **labels: str
+) -> JSON:
     return {
         "kind": "Pod",
         "apiVersion": "v1",
@@ -70,13 +72,19 @@ def pod(name: str, namespace: str = "default", *, ready: bool = True, phase: str
 
 @contextlib.asynccontextmanager
 async def watching(
-    cluster: Cluster, namespaces: Sequence[str] = ("",), *, periods: Periods = QUICK, clock: ShiftedClock | None = None
+    cluster: Cluster,
+    namespaces: Sequence[str] = ("",),
+    *,
+    periods: Periods = QUICK,
+    clock: ShiftedClock | None = None,
 ) -> AsyncIterator[PodWatch]:
     monitoring = Monitoring()
     clock = clock or ShiftedClock()
     configuration = credentials.build_configuration(cluster.url)
     async with await kubernetes.connect(configuration, random=lambda: 0.0, timeout=1.0) as client:
-        around = Surroundings(client, clock, monitoring, FaultLog(monitoring, clock), lambda: 0.0, periods=periods)
+        around = Surroundings(
+            client, clock, monitoring, FaultLog(monitoring, clock), lambda: 0.0, periods=periods
+        )
         watch = PodWatch(client, around, namespaces)
         task = asyncio.create_task(watch.run(), name="pods")
         try:
@@ -180,13 +188,17 @@ def test_the_facts_are_those_of_the_model(change: JSON) -> None:
     (found,) = watch.select("default", EVERYTHING)
     decoded = msgspec.convert(document, models.Pod, dec_hook=decode_scalar)
     expected = models.facts_of(decoded)
-    assert {field: getattr(found, field) for field in expected.__struct_fields__} == msgspec.structs.asdict(expected)
+    assert {field: getattr(found, field) for field in expected.__struct_fields__} == msgspec.structs.asdict(
+        expected
+    )
     assert found.host_network is bool(document["spec"].get("hostNetwork"))
 
 
 def test_what_cannot_be_read_is_absent() -> None:
     document = pod("p")
-    document["spec"] = {"containers": [{"name": "m", "resources": {"requests": {"cpu": "much", "memory": "1Gi"}}}]}
+    document["spec"] = {
+        "containers": [{"name": "m", "resources": {"requests": {"cpu": "much", "memory": "1Gi"}}}]
+    }
     document["status"]["startTime"] = "yesterday"
     watch = alone()
     put(watch, document)
@@ -194,7 +206,9 @@ def test_what_cannot_be_read_is_absent() -> None:
     assert found.started is None
     (container,) = found.containers
     assert container.resources is not None
-    assert {name: str(value) for name, value in (container.resources.requests or {}).items()} == {"memory": "1Gi"}
+    assert {name: str(value) for name, value in (container.resources.requests or {}).items()} == {
+        "memory": "1Gi"
+    }
 
 
 def test_a_pod_of_a_test_needs_no_spec() -> None:
@@ -209,11 +223,17 @@ def test_the_first_port_of_a_name_counts_and_none_of_those_who_have_ended() -> N
             {"name": "side", "ports": [{"name": "metrics", "containerPort": 9090}]},
         ],
         "initContainers": [
-            {"name": "init", "ports": [{"name": "metrics", "containerPort": 1}, {"name": "gone", "containerPort": 2}]},
+            {
+                "name": "init",
+                "ports": [{"name": "metrics", "containerPort": 1}, {"name": "gone", "containerPort": 2}],
+            },
             {
                 "name": "mesh",
                 "restartPolicy": "Always",
-                "ports": [{"name": "mesh", "containerPort": 15020}, {"name": "metrics", "containerPort": 15090}],
+                "ports": [
+                    {"name": "mesh", "containerPort": 15020},
+                    {"name": "metrics", "containerPort": 15090},
+                ],
             },
         ],
     }
@@ -228,7 +248,10 @@ def test_a_pod_may_come_to_be_unlike_the_others() -> None:
     put(watch, pod("a"), pod("b"))
     changed = pod("b") | {"spec": {"containers": CONTAINERS[:1]}}
     put(watch, changed)
-    assert [found.ports.keys() for found in watch.select("default", EVERYTHING)] == [{"http", "metrics"}, {"http"}]
+    assert [found.ports.keys() for found in watch.select("default", EVERYTHING)] == [
+        {"http", "metrics"},
+        {"http"},
+    ]
     assert [spec.users for spec in watch._specs.values()] == [1, 1]
     put(watch, pod("b"))
     assert [spec.users for spec in watch._specs.values()] == [2]
@@ -362,7 +385,9 @@ class SelectionMachine(RuleBasedStateMachine):
             del self.counts[namespace, text]
             return
         selector = parse_selector(text)
-        self.followed[namespace, text] = self.watch.follow(namespace, selector, f"{namespace}/{text}", ignored)
+        self.followed[namespace, text] = self.watch.follow(
+            namespace, selector, f"{namespace}/{text}", ignored
+        )
         self.counts[namespace, text] = []
         self.note()
 
@@ -411,7 +436,8 @@ class SelectionMachine(RuleBasedStateMachine):
                 f"{namespace}/{other}"
                 for space, other in self.followed
                 if space == namespace
-                and own & {each["metadata"]["name"] for each in self.expected(namespace, parse_selector(other))}
+                and own
+                & {each["metadata"]["name"] for each in self.expected(namespace, parse_selector(other))}
             ]
             assert following.selected_by == tuple(sorted(others))
 
@@ -424,7 +450,9 @@ TestSelections = pytest.mark.timeout(60)(SelectionMachine.TestCase)  # thousands
 
 
 @given(st.lists(st.tuples(st.floats(0, 50), st.integers(0, 5)), max_size=30), st.floats(0, 2000))
-def test_the_smallest_and_the_largest_count_of_any_window(changes: list[tuple[float, int]], age: float) -> None:
+def test_the_smallest_and_the_largest_count_of_any_window(
+    changes: list[tuple[float, int]], age: float
+) -> None:
     now = 1000.0
     history = ReadyHistory(3, now)
     segments = [(now, 3)]
@@ -538,13 +566,19 @@ async def test_rights_in_some_namespaces_only() -> None:
         cluster.forbid("*", "pods", "three")
         async with watching(cluster, ("one", "two")) as watch:
             await until(lambda: watch.synced)
-            assert [names(watch.select(namespace, WEB)) for namespace in ("one", "two", "three")] == [["a"], ["a"], []]
+            assert [names(watch.select(namespace, WEB)) for namespace in ("one", "two", "three")] == [
+                ["a"],
+                ["a"],
+                [],
+            ]
             assert [status.objects for status in watch.status()] == [1, 1]
             cluster.delete("pods", "a", "one")
             cluster.compact()
             cluster.cut_watches()
             await until(lambda: watch.select("one", WEB) == ())
-            assert names(watch.select("two", WEB)) == ["a"], "the list of one namespace takes nothing from another"
+            assert names(watch.select("two", WEB)) == ["a"], (
+                "the list of one namespace takes nothing from another"
+            )
         async with watching(cluster) as watch:
             await until(lambda: watch.status()[0].last_error)
             with pytest.raises(errors.NotSyncedError, match="403 Forbidden"):
@@ -562,7 +596,9 @@ def test_pods_are_out_of_the_garbage_collectors_sight() -> None:
     before = len(gc.get_objects())
     for number in range(2000):
         document = pod(f"web-{number:04}", app="web")
-        document["status"]["startTime"] = f"2026-01-01T{number // 3600:02}:{number // 60 % 60:02}:{number % 60:02}Z"
+        document["status"]["startTime"] = (
+            f"2026-01-01T{number // 3600:02}:{number // 60 % 60:02}:{number % 60:02}Z"
+        )
         watch.put(podforms.FORM.decode(msgspec.json.encode(document)))
     gc.collect()
     assert len(gc.get_objects()) - before < 50
@@ -584,7 +620,9 @@ def test_many_are_told_in_steps() -> None:
     watch._told = False
     told: list[int] = []
     for number in range(1200):
-        watch.follow("default", parse_selector(f"app=web-{number}"), f"default/{number}", lambda: told.append(1))
+        watch.follow(
+            "default", parse_selector(f"app=web-{number}"), f"default/{number}", lambda: told.append(1)
+        )
     pauses = [len(told) for _ in watch.listed("")]
     assert len(told) == 1200
     assert max(after - before for before, after in itertools.pairwise([0, *pauses, 1200])) <= 50
@@ -649,7 +687,9 @@ async def test_ten_thousand_changes_at_once(monkeypatch: pytest.MonkeyPatch) -> 
     watch = PodWatch(client, around)  # type: ignore[arg-type]  # as above
     told: list[int] = []
     followed = [
-        watch.follow(f"ns-{app % 10}", parse_selector(f"app=a{app}"), f"ns/{app}", functools.partial(told.append, app))
+        watch.follow(
+            f"ns-{app % 10}", parse_selector(f"app=a{app}"), f"ns/{app}", functools.partial(told.append, app)
+        )
         for app in range(apps)
     ]
     moved = watch.follow("ns-0", parse_selector("version=new"), "ns/moved", lambda: None)
@@ -673,7 +713,9 @@ async def test_ten_thousand_changes_at_once(monkeypatch: pytest.MonkeyPatch) -> 
     assert [one.ready for one in followed] == [each] * apps
     assert len(moved.pods) == apps * each // 10
     assert len(watch.select("ns-3", parse_selector("version=old"))) == 0
-    events = monitoring.registry.get_sample_value("fastpath_informer_events_total", {"resource": "pods (scaler)"})
+    events = monitoring.registry.get_sample_value(
+        "fastpath_informer_events_total", {"resource": "pods (scaler)"}
+    )
     assert events == apps * each
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
@@ -684,7 +726,9 @@ async def test_ten_thousand_changes_at_once(monkeypatch: pytest.MonkeyPatch) -> 
 
 def _greedy(number: int, resources: int) -> bytes:
     requests = {f"example.com/resource-{number}-{each:05d}": "1" for each in range(resources)}
-    spec = {"containers": [{"name": "main", "resources": {"requests": {**requests, "cpu": "2", "memory": "1Gi"}}}]}
+    spec = {
+        "containers": [{"name": "main", "resources": {"requests": {**requests, "cpu": "2", "memory": "1Gi"}}}]
+    }
     return msgspec.json.encode({"metadata": {"name": f"p{number}", "namespace": "hostile"}, "spec": spec})
 
 

@@ -30,7 +30,9 @@ async def open_client(clock: FakeClock, monitoring: Monitoring, faults: FaultLog
     clients: list[PrometheusClient] = []
 
     async def start(url: str, **settings: object) -> PrometheusClient:
-        clients.append(await PrometheusClient.open(PrometheusSettings(url, **settings), clock, monitoring, faults))  # type: ignore[arg-type]  # a table of settings
+        clients.append(
+            await PrometheusClient.open(PrometheusSettings(url, **settings), clock, monitoring, faults)
+        )  # type: ignore[arg-type]  # a table of settings
         return clients[-1]
 
     yield start
@@ -50,7 +52,10 @@ async def test_a_query_by_get(scripted: Scripted, open_client: Open) -> None:
         json.dumps(
             {
                 "status": "success",
-                "data": {"resultType": "vector", "result": [{"metric": {"pod": "a"}, "value": [WALL, "2.5"]}]},
+                "data": {
+                    "resultType": "vector",
+                    "result": [{"metric": {"pod": "a"}, "value": [WALL, "2.5"]}],
+                },
             }
         ),
     )
@@ -59,7 +64,10 @@ async def test_a_query_by_get(scripted: Scripted, open_client: Open) -> None:
     assert result == QueryResult("vector", [Sample({"pod": "a"}, 2.5, WALL)])
     (seen,) = scripted.seen
     assert (seen.method, seen.body) == ("GET", "")
-    assert seen.target == "/prom/api/v1/query?query=sum%28x%7Ba%3D%22b+c%22%7D%5B1m%5D%29&time=1700000000.25&timeout=5"
+    assert (
+        seen.target
+        == "/prom/api/v1/query?query=sum%28x%7Ba%3D%22b+c%22%7D%5B1m%5D%29&time=1700000000.25&timeout=5"
+    )
 
 
 async def test_a_query_by_post(scripted: Scripted, open_client: Open) -> None:
@@ -84,7 +92,9 @@ async def test_a_query_too_long_for_get_is_posted(
 
 async def test_headers_and_authorization(scripted: Scripted, open_client: Open, tmp_path: Path) -> None:
     (tmp_path / "token").write_text("abc\n")
-    client = await open_client(scripted.url, headers=(("X-Scope-OrgID", "team-1"),), token_file=str(tmp_path / "token"))
+    client = await open_client(
+        scripted.url, headers=(("X-Scope-OrgID", "team-1"),), token_file=str(tmp_path / "token")
+    )
     await client.query("up", WALL)
     headers = scripted.seen[0].headers
     assert (headers["x-scope-orgid"], headers["authorization"], headers["accept-encoding"]) == (
@@ -115,13 +125,20 @@ async def test_statuses_whose_bodies_are_answers(status: int, scripted: Scripted
 @pytest.mark.parametrize("status", [401, 403, 405, 414, 429, 500, 502, 504])
 async def test_statuses_whose_bodies_are_not_read(status: int, scripted: Scripted, open_client: Open) -> None:
     scripted.answer(status, json.dumps(EMPTY_VECTOR))
-    assert await refused((await open_client(scripted.url)).query("up", WALL)) == ("status", f"HTTP status {status}")
+    assert await refused((await open_client(scripted.url)).query("up", WALL)) == (
+        "status",
+        f"HTTP status {status}",
+    )
 
 
 @pytest.mark.parametrize(
     ("status", "body", "error"),
     [
-        (400, '{"status":"error","errorType":"bad_data","error":"parse error"}', ("query", "bad_data: parse error")),
+        (
+            400,
+            '{"status":"error","errorType":"bad_data","error":"parse error"}',
+            ("query", "bad_data: parse error"),
+        ),
         (200, '{"status":"error","errorType":"execution","error":"late"}', ("query", "execution: late")),
         (503, '{"status":"error","errorType":"timeout","error":"late"}', ("timeout", "timeout: late")),
         (503, "no healthy upstream", ("status", "HTTP status 503")),
@@ -150,7 +167,9 @@ async def test_other_result_types_keep_their_name(scripted: Scripted, open_clien
     assert (caught.value.kind, caught.value.result_type) == ("type", "matrix")
 
 
-async def test_warnings_are_counted_and_carried(scripted: Scripted, open_client: Open, monitoring: Monitoring) -> None:
+async def test_warnings_are_counted_and_carried(
+    scripted: Scripted, open_client: Open, monitoring: Monitoring
+) -> None:
     scripted.answer(
         200,
         '{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"histogram":[1,{}]}]},"warnings":["a","b"]}',
@@ -188,7 +207,9 @@ async def test_an_answer_that_is_too_large(chunked: bool, scripted: Scripted, op
 
 
 def long_answer(samples: int) -> bytes:
-    elements = ",".join(f'{{"metric":{{"pod":"p{number}"}},"value":[{WALL},"1"]}}' for number in range(samples))
+    elements = ",".join(
+        f'{{"metric":{{"pod":"p{number}"}},"value":[{WALL},"1"]}}' for number in range(samples)
+    )
     return f'{{"status":"success","data":{{"resultType":"vector","result":[{elements}]}}}}'.encode()
 
 
@@ -271,7 +292,10 @@ async def test_answers_that_are_read_at_a_time_are_bounded_together(
     await until(lambda: reading(monitoring) == memory_of(body[:-10]))
     kind, text = await refused(client.query("large", WALL))
     assert kind == "size"
-    assert text == f"the answers that are read at a time take more than {limit} bytes (--prometheus-max-answer-bytes)"
+    assert (
+        text
+        == f"the answers that are read at a time take more than {limit} bytes (--prometheus-max-answer-bytes)"
+    )
     assert len((await client.query("small", WALL)).samples) == 100
     rest.set()
     assert len((await first).samples) == 10_000
@@ -348,7 +372,9 @@ async def test_a_caller_who_leaves_takes_the_request_along(scripted: Scripted, o
     await client.query("up", WALL)  # the one connection is free again
 
 
-async def test_no_more_connections_than_allowed(scripted: Scripted, open_client: Open, monitoring: Monitoring) -> None:
+async def test_no_more_connections_than_allowed(
+    scripted: Scripted, open_client: Open, monitoring: Monitoring
+) -> None:
     running = most = 0
     go = asyncio.Event()
 
@@ -490,12 +516,17 @@ async def test_a_query_lost_on_a_fresh_connection_is_not_sent_again(
 ) -> None:
     raw = await start_raw([[None], [WHOLE]])
     client = await open_client(raw.url, verb=verb)
-    assert await refused(client.query("one", WALL)) == ("unreachable", "the connection was closed before the answer")
+    assert await refused(client.query("one", WALL)) == (
+        "unreachable",
+        "the connection was closed before the answer",
+    )
     assert raw.requests == 1
 
 
 @pytest.mark.parametrize("verb", ["GET", "POST"])
-async def test_a_query_lost_twice_is_not_sent_a_third_time(verb: str, start_raw: StartRaw, open_client: Open) -> None:
+async def test_a_query_lost_twice_is_not_sent_a_third_time(
+    verb: str, start_raw: StartRaw, open_client: Open
+) -> None:
     raw = await start_raw([[WHOLE, None], [None], [WHOLE]])
     client = await open_client(raw.url, verb=verb)
     await client.query("one", WALL)
@@ -608,7 +639,9 @@ def _below(kind: type[Exception]) -> set[type[Exception]]:
     ids=lambda kind: kind.__name__,
 )
 def test_every_exception_of_aiohttp_is_mapped(kind: type[Exception]) -> None:
-    assert issubclass(kind, aiohttp.ClientError | OSError | http_exceptions.HttpProcessingError)  # what a query catches
+    assert issubclass(
+        kind, aiohttp.ClientError | OSError | http_exceptions.HttpProcessingError
+    )  # what a query catches
     error = prometheus.map_error(_example(kind))
     assert error.kind in {"unreachable", "timeout", "status"}
     assert str(error)
@@ -657,7 +690,10 @@ def test_a_failure_of_tls_says_which() -> None:
     """What OpenSSL says of a handshake; its word for a plain answer depends on the version."""
     other = ssl.SSLError(1, "[SSL: SSLV3_ALERT_HANDSHAKE_FAILURE] handshake failure")
     assert hints.of_tls(other) == f"TLS failed: {other}"
-    assert hints.of_tls(ssl.SSLCertVerificationError("self-signed")) == "certificate not accepted: ('self-signed',)"
+    assert (
+        hints.of_tls(ssl.SSLCertVerificationError("self-signed"))
+        == "certificate not accepted: ('self-signed',)"
+    )
 
 
 async def test_the_certificate_must_name_the_host(
@@ -669,7 +705,9 @@ async def test_the_certificate_must_name_the_host(
     assert "127.0.0.1" in text
 
 
-async def test_a_client_certificate_is_shown(start_scripted: Start, open_client: Open, authority: Authority) -> None:
+async def test_a_client_certificate_is_shown(
+    start_scripted: Start, open_client: Open, authority: Authority
+) -> None:
     server = await start_scripted(authority.server_context(client_certificates=True))
     pair = authority.issue(common_name="fastpath")
     client = await open_client(
@@ -715,8 +753,12 @@ async def test_a_real_prometheus(prometheus_server: PrometheusFactory, open_clie
         values = {sample.labels["pod"]: str(sample.value) for sample in result.samples}
         assert values == {"a": "3.0", "b": "nan", "c": "inf"}
         assert {sample.time for sample in result.samples} == {WALL + 0.5}
-        assert await client.query("scalar(vector(1e3))", WALL) == QueryResult("scalar", [Sample({}, 1000.0, WALL)])
-        assert (await client.query(f'queue_len{{pod=~"{"|".join(["a"] * 5000)}"}}', WALL)).samples[0].value == 3
+        assert await client.query("scalar(vector(1e3))", WALL) == QueryResult(
+            "scalar", [Sample({}, 1000.0, WALL)]
+        )
+        assert (await client.query(f'queue_len{{pod=~"{"|".join(["a"] * 5000)}"}}', WALL)).samples[
+            0
+        ].value == 3
         assert (await client.query("absent_series", WALL)).samples == []
         assert (await refused(client.query("sum(", WALL)))[0] == "query"
         assert (await refused(client.query("queue_len * on (namespace) queue_len", WALL)))[0] == "query"

@@ -68,7 +68,11 @@ def named_objects(promql: str) -> QueryResult:
         return found[1].replace(r"\\", "").split("|") if found else otherwise
 
     return vector(
-        *(({"ns": ns, "pod": pod}, 1.0) for ns in values("ns", ["a", "b"]) for pod in values("pod", ["p", "q"]))
+        *(
+            ({"ns": ns, "pod": pod}, 1.0)
+            for ns in values("ns", ["a", "b"])
+            for pod in values("pod", ["p", "q"])
+        )
     )
 
 
@@ -124,7 +128,10 @@ class Story:
         return self.monitoring.registry.get_sample_value(f"fastpath_cache_{metric}", {"cache": cache})
 
     def dropped(self, reason: str) -> float:
-        return self.monitoring.registry.get_sample_value("fastpath_values_dropped_total", {"reason": reason}) or 0.0
+        return (
+            self.monitoring.registry.get_sample_value("fastpath_values_dropped_total", {"reason": reason})
+            or 0.0
+        )
 
 
 @pytest.fixture
@@ -418,7 +425,9 @@ async def test_a_quiet_lane_takes_nothing_along(story: Story) -> None:
 
 async def test_a_busy_lane_takes_along_those_asked_longest_ago(story: Story) -> None:
     query = metric_query()
-    await ask_in_turn(story, query, *(Objects(ns, (pod,)) for ns, pod in (("a", "p"), ("b", "q"), ("a", "r"))))
+    await ask_in_turn(
+        story, query, *(Objects(ns, (pod,)) for ns, pod in (("a", "p"), ("b", "q"), ("a", "r")))
+    )
     story.objects(query, "a", "s")
     await story.settle()
     story.prometheus.answer(0)
@@ -521,7 +530,9 @@ SWEPT = {
 
 
 @pytest.mark.parametrize(("template", "expected", "swept"), SWEPT.values(), ids=SWEPT)
-async def test_sweep_only_where_it_is_worth_it(story: Story, template: str, expected: int, swept: bool) -> None:  # noqa: FBT001 - a table's column
+async def test_sweep_only_where_it_is_worth_it(
+    story: Story, template: str, expected: int, swept: bool
+) -> None:  # noqa: FBT001 - a table's column
     sent = await make_busy(story, metric_query(template), expected)
     assert (sent == [SWEEP]) is swept
 
@@ -587,7 +598,9 @@ async def test_two_samples_for_one_object_end_merging_for_good(story: Story) -> 
     query = metric_query()
     first, second = story.objects(query, "a", "p"), story.objects(query, "a", "q")
     await story.settle()
-    story.prometheus.answer(0, vector(({"pod": "p"}, 1.0), ({"pod": "p", "le": "1"}, 2.0), ({"pod": "q"}, 3.0)))
+    story.prometheus.answer(
+        0, vector(({"pod": "p"}, 1.0), ({"pod": "p", "le": "1"}, 2.0), ({"pod": "q"}, 3.0))
+    )
     alone = ['sum(x{ns="a",pod="p"}) by (pod)', 'sum(x{ns="a",pod="q"}) by (pod)']
     assert (await story.settle())[1:] == alone
     story.prometheus.answer(1, vector(({"pod": "p"}, 1.0), ({"pod": "p", "le": "1"}, 2.0)))
@@ -618,7 +631,9 @@ async def test_two_samples_for_an_object_asked_alone_are_upstreams_business(stor
     assert len(story.prometheus.asked) == 1
 
 
-async def test_a_merged_query_that_fails_is_asked_again_separately_and_not_merged_for_a_minute(story: Story) -> None:
+async def test_a_merged_query_that_fails_is_asked_again_separately_and_not_merged_for_a_minute(
+    story: Story,
+) -> None:
     query = metric_query()
     first, second = story.objects(query, "a", "p"), story.objects(query, "a", "q")
     await story.settle()
@@ -655,7 +670,10 @@ async def test_those_who_wait_when_merging_ends_are_asked_alone_too(story: Story
     await story.settle()
     for number in (1, 2):
         story.prometheus.answer(number)
-    assert (await story.settle())[3:] == ['sum(x{ns="a",pod="r"}) by (pod)', 'sum(x{ns="a",pod="s"}) by (pod)']
+    assert (await story.settle())[3:] == [
+        'sum(x{ns="a",pod="r"}) by (pod)',
+        'sum(x{ns="a",pod="s"}) by (pod)',
+    ]
 
 
 async def test_a_pause_of_one_rule_is_none_of_anothers(story: Story) -> None:
@@ -699,7 +717,10 @@ async def test_a_pause_that_begins_while_others_wait_in_another_lane(story: Stor
     story.prometheus.answer(1, REFUSED)
     await story.settle()
     story.prometheus.answer(0)
-    assert (await story.settle())[4:] == ['sum(y{ns="a",pod="q"}) by (pod)', 'sum(y{ns="a",pod="r"}) by (pod)']
+    assert (await story.settle())[4:] == [
+        'sum(y{ns="a",pod="q"}) by (pod)',
+        'sum(y{ns="a",pod="r"}) by (pod)',
+    ]
     for number in (4, 5):
         story.prometheus.answer(number)
     await story.settle()
@@ -760,7 +781,11 @@ async def test_an_answer_near_its_end_is_used_while_it_is_asked_anew(story: Stor
     query = metric_query()
 
     def ask(freshness: Freshness = RENEWED) -> asyncio.Task[object]:
-        return story.text("x", freshness) if kind == "texts" else story.objects(query, "a", "p", freshness=freshness)
+        return (
+            story.text("x", freshness)
+            if kind == "texts"
+            else story.objects(query, "a", "p", freshness=freshness)
+        )
 
     def answer(number: int) -> None:
         story.prometheus.answer(number, vector(({"ns": "a", "pod": "p"}, float(number))))
@@ -802,7 +827,9 @@ async def test_a_failure_ahead_is_nobodys(story: Story, kind: str) -> None:
     query = metric_query()
 
     def ask() -> asyncio.Task[object]:
-        return story.text("x", RENEWED) if kind == "texts" else story.objects(query, "a", "p", freshness=RENEWED)
+        return (
+            story.text("x", RENEWED) if kind == "texts" else story.objects(query, "a", "p", freshness=RENEWED)
+        )
 
     story.prometheus.reply = lambda _: vector(({"ns": "a", "pod": "p"}, 7.0))
     await ask()
@@ -823,7 +850,9 @@ async def test_nothing_is_asked_ahead_while_too_much_waits(
     query = metric_query()
 
     def ask() -> asyncio.Task[object]:
-        return story.text("x", RENEWED) if kind == "texts" else story.objects(query, "a", "p", freshness=RENEWED)
+        return (
+            story.text("x", RENEWED) if kind == "texts" else story.objects(query, "a", "p", freshness=RENEWED)
+        )
 
     story.prometheus.reply = lambda _: vector(({"ns": "a", "pod": "p"}, 7.0))
     await ask()
@@ -970,11 +999,17 @@ async def test_who_takes_only_new_answers_gets_one_whoever_asks_beside(story: St
 
 
 @pytest.mark.parametrize("kind", ["objects", "texts"])
-async def test_who_takes_only_new_answers_leaves_others_what_stands_in_for_them(story: Story, kind: str) -> None:
+async def test_who_takes_only_new_answers_leaves_others_what_stands_in_for_them(
+    story: Story, kind: str
+) -> None:
     query = metric_query()
 
     def ask(freshness: Freshness) -> asyncio.Task[object]:
-        return story.text("x", freshness) if kind == "texts" else story.objects(query, "a", "p", freshness=freshness)
+        return (
+            story.text("x", freshness)
+            if kind == "texts"
+            else story.objects(query, "a", "p", freshness=freshness)
+        )
 
     numbers = iter((1.0, 2.0))
     story.prometheus.reply = lambda _: vector(({"ns": "a", "pod": "p"}, next(numbers)))
@@ -1071,7 +1106,9 @@ async def test_who_takes_only_new_answers_does_not_get_a_slow_one(story: Story) 
     assert not strict.done()
 
 
-@given(st.floats(0.05, 6.0), st.floats(0.01, 5.0), st.floats(0.02, 1.5), st.sampled_from(["texts", "objects"]))
+@given(
+    st.floats(0.05, 6.0), st.floats(0.01, 5.0), st.floats(0.02, 1.5), st.sampled_from(["texts", "objects"])
+)
 async def test_a_question_occupies_prometheus_half_of_the_time_at_most(
     took: float, ttl: float, pause: float, kind: str
 ) -> None:
@@ -1083,7 +1120,9 @@ async def test_a_question_occupies_prometheus_half_of_the_time_at_most(
     async with story.cache:
         for _ in range(40):
             asked = (
-                story.text("x", freshness) if kind == "texts" else story.objects(query, "a", "p", freshness=freshness)
+                story.text("x", freshness)
+                if kind == "texts"
+                else story.objects(query, "a", "p", freshness=freshness)
             )
             sent = len(await story.settle())
             if sent > len(begun):
@@ -1139,7 +1178,11 @@ async def test_closing_cancels_what_is_on_its_way_and_tells_those_who_wait() -> 
     story = Story()
     async with story.cache:
         query = metric_query()
-        waiting = [story.text("a"), story.objects(query, "a", "p"), story.objects(metric_query(TOP), "a", "p")]
+        waiting = [
+            story.text("a"),
+            story.objects(query, "a", "p"),
+            story.objects(metric_query(TOP), "a", "p"),
+        ]
         await story.settle()
         waiting.append(story.objects(query, "a", "q"))
         await story.settle()
@@ -1180,7 +1223,9 @@ async def test_a_closed_cache_asks_nothing() -> None:
     assert [kind_of(task) for task in asked] == ["unreachable"] * 2
 
 
-async def test_a_defect_fails_those_who_wait_and_is_logged(story: Story, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_defect_fails_those_who_wait_and_is_logged(
+    story: Story, caplog: pytest.LogCaptureFixture
+) -> None:
     def broken(_: str) -> Outcome:
         raise ZeroDivisionError
 
@@ -1321,7 +1366,10 @@ async def test_endless_distinct_questions_are_answered_and_forgotten(story: Stor
     plain = metric_query()
     for number in range(1000):
         selector = (matchers.Matcher("l", "=", f"{number}"),)
-        for query, name in ((MetricQuery(plain.rule, "x", selector, "ns", "pod"), "p"), (plain, f"n{number}")):
+        for query, name in (
+            (MetricQuery(plain.rule, "x", selector, "ns", "pod"), "p"),
+            (plain, f"n{number}"),
+        ):
             asked = story.objects(query, "a", name)
             await asked
             assert names_of(asked) == {name}
@@ -1329,9 +1377,13 @@ async def test_endless_distinct_questions_are_answered_and_forgotten(story: Stor
         assert 0.9 < (story.cache_metric("used_ratio", cache) or 0) <= 1.0
         assert (story.cache_metric("evictions_total", cache) or 0) > 500
         assert (story.cache_metric("entries", cache) or 0) < 400
-    assert story.cache._lanes.currsize == pytest.approx(sum(lane.weight for lane in story.cache._lanes._lanes.values()))
+    assert story.cache._lanes.currsize == pytest.approx(
+        sum(lane.weight for lane in story.cache._lanes._lanes.values())
+    )
     before = len(story.prometheus.asked)
-    again = story.objects(MetricQuery(plain.rule, "x", (matchers.Matcher("l", "=", "0"),), "ns", "pod"), "a", "p")
+    again = story.objects(
+        MetricQuery(plain.rule, "x", (matchers.Matcher("l", "=", "0"),), "ns", "pod"), "a", "p"
+    )
     await again
     assert names_of(again) == {"p"}
     assert len(story.prometheus.asked) == before + 1, "what was forgotten is asked anew"
@@ -1351,7 +1403,9 @@ async def test_names_of_one_lane_are_bounded(story: Story, monkeypatch: pytest.M
     assert lane.weight == pytest.approx(1024 + query.weight + sum(each.weight for each in lane.standing))
 
 
-async def test_a_sweep_that_brings_too_much_is_broken_off(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_sweep_that_brings_too_much_is_broken_off(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The questions are asked by name then, together, and the lane is not swept again."""
     monkeypatch.setattr(querycache, "SWEPT_SAMPLES", 5)
     flood = vector(*(({"ns": "a", "pod": f"p{number}"}, 1.0) for number in range(200_000)))
@@ -1401,7 +1455,9 @@ async def test_standing_questions_are_bounded(story: Story, monkeypatch: pytest.
     assert list(lane.standing) == [Objects("a", (f"p{number}",)) for number in range(15, 20)]
 
 
-async def test_a_question_asked_again_is_the_last_to_ride_even_where_it_was_answered_at_once(story: Story) -> None:
+async def test_a_question_asked_again_is_the_last_to_ride_even_where_it_was_answered_at_once(
+    story: Story,
+) -> None:
     story.prometheus.reply = named_objects
     query = metric_query()
     for name in ("p", "q", "p"):
@@ -1514,11 +1570,15 @@ async def test_a_partial_answer_is_a_failure_to_all_but_those_that_take_it(story
     assert [kind_of(task) for task in late] == ["partial", "partial"]
 
 
-async def test_a_merged_query_with_a_warning_is_partial_for_all_of_its_questions_and_asked_once(story: Story) -> None:
+async def test_a_merged_query_with_a_warning_is_partial_for_all_of_its_questions_and_asked_once(
+    story: Story,
+) -> None:
     """It is the engine that lacks data, not the query that is too much."""
     query = metric_query()
     tasks = [
-        story.start(story.cache.ask_objects(query, Objects("a", (name,)), FRESHNESS, takes_partial=name != "r"))
+        story.start(
+            story.cache.ask_objects(query, Objects("a", (name,)), FRESHNESS, takes_partial=name != "r")
+        )
         for name in ("p", "q", "r")
     ]
     await story.settle()

@@ -40,7 +40,9 @@ async def test_absent_is_none(client: KubernetesClient) -> None:
     assert await registrations.fetch_registration(client, NAME) is None
 
 
-async def test_one_without_a_service_is_the_api_servers_own(cluster: Cluster, client: KubernetesClient) -> None:
+async def test_one_without_a_service_is_the_api_servers_own(
+    cluster: Cluster, client: KubernetesClient
+) -> None:
     _create(cluster, spec={"group": "custom.metrics.k8s.io", "version": "v1beta1"})
     assert await registrations.fetch_registration(client, NAME) == Registration(None, Trust.SYSTEM)
 
@@ -77,7 +79,9 @@ async def test_what_is_no_apiservice_raises(cluster: Cluster, client: Kubernetes
         await registrations.fetch_registration(client, NAME)
 
 
-async def test_a_server_that_fails_raises_and_is_no_verdict(cluster: Cluster, client: KubernetesClient) -> None:
+async def test_a_server_that_fails_raises_and_is_no_verdict(
+    cluster: Cluster, client: KubernetesClient
+) -> None:
     await cluster.down(refuse=False)
     with pytest.raises(KubernetesError) as raised:
         await registrations.fetch_registration(client, NAME)

@@ -66,7 +66,9 @@ async def asking_scripted(scripted: Scripted, clock: FakeClock) -> AsyncIterator
 
 
 async def test_a_token_review(cluster: Cluster, asking: World) -> None:
-    cluster.reviews.token = lambda _: TokenVerdict(True, "bob", ("a", "b"), "7", extra={"z": ["1"], "a": ["2", "3"]})
+    cluster.reviews.token = lambda _: TokenVerdict(
+        True, "bob", ("a", "b"), "7", extra={"z": ["1"], "a": ["2", "3"]}
+    )
     assert await asking.reviews.review_token("secret") == User(
         "bob", "7", ("a", "b"), (("a", ("2", "3")), ("z", ("1",)))
     )
@@ -86,7 +88,11 @@ async def test_a_token_review(cluster: Cluster, asking: World) -> None:
 
 @pytest.mark.parametrize(
     "verdict",
-    [TokenVerdict(authenticated=False), TokenVerdict(authenticated=False, error="expired"), TokenVerdict(True)],
+    [
+        TokenVerdict(authenticated=False),
+        TokenVerdict(authenticated=False, error="expired"),
+        TokenVerdict(True),
+    ],
     ids=["unknown", "with an error", "without a name"],
 )
 async def test_a_token_of_nobody(cluster: Cluster, asking: World, verdict: TokenVerdict) -> None:
@@ -104,7 +110,9 @@ async def test_a_token_of_nobody(cluster: Cluster, asking: World, verdict: Token
         (Access(allowed=True, denied=True, reason="r"), AccessVerdict(allowed=True, denied=True, reason="r")),
     ],
 )
-async def test_an_access_review(cluster: Cluster, asking: World, given: Access, expected: AccessVerdict) -> None:
+async def test_an_access_review(
+    cluster: Cluster, asking: World, given: Access, expected: AccessVerdict
+) -> None:
     cluster.reviews.access = lambda _: given
     assert await asking.reviews.review_access(SPEC) == expected
     assert [each["spec"] for each in cluster.reviews.received] == [SPEC]
@@ -127,7 +135,9 @@ async def test_an_access_review(cluster: Cluster, asking: World, given: Access, 
         b"\xff",
     ],
 )
-async def test_what_is_no_answer_allows_nothing(scripted: Scripted, asking_scripted: World, body: bytes) -> None:
+async def test_what_is_no_answer_allows_nothing(
+    scripted: Scripted, asking_scripted: World, body: bytes
+) -> None:
     scripted.answer(201, body)
     with pytest.raises(KubernetesError, match="the answer to a SubjectAccessReview is none"):
         await asking_scripted.reviews.review_access(SPEC)
@@ -135,16 +145,21 @@ async def test_what_is_no_answer_allows_nothing(scripted: Scripted, asking_scrip
 
 
 @pytest.mark.parametrize("body", [b"{}", b'{"status":{"authenticated":"true","user":{"username":"u"}}}'])
-async def test_what_is_no_answer_names_nobody(scripted: Scripted, asking_scripted: World, body: bytes) -> None:
+async def test_what_is_no_answer_names_nobody(
+    scripted: Scripted, asking_scripted: World, body: bytes
+) -> None:
     scripted.answer(201, body)
     with pytest.raises(KubernetesError, match="the answer to a TokenReview is none"):
         await asking_scripted.reviews.review_token("t")
 
 
 @pytest.mark.parametrize(
-    "status", ["{}", '{"user":{"username":"u"}}', '{"authenticated":false,"user":{"username":"u","groups":["g"]}}']
+    "status",
+    ["{}", '{"user":{"username":"u"}}', '{"authenticated":false,"user":{"username":"u","groups":["g"]}}'],
 )
-async def test_only_who_is_authenticated_is_somebody(scripted: Scripted, asking_scripted: World, status: str) -> None:
+async def test_only_who_is_authenticated_is_somebody(
+    scripted: Scripted, asking_scripted: World, status: str
+) -> None:
     scripted.answer(201, f'{{"status":{status}}}')
     assert await asking_scripted.reviews.review_token("t") is None
 
@@ -161,7 +176,8 @@ async def test_what_passes_is_asked_again(scripted: Scripted, asking_scripted: W
     assert asking_scripted.paused == pytest.approx([0.55, 0.825, 1.2375, 1.85625])
     assert {json.dumps(json.loads(seen.body), sort_keys=True) for seen in scripted.seen} == {
         json.dumps(
-            {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": SPEC}, sort_keys=True
+            {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": SPEC},
+            sort_keys=True,
         )
     }
 
@@ -175,7 +191,9 @@ async def test_five_times_and_no_more(scripted: Scripted, asking_scripted: World
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 502, 503])
-async def test_what_does_not_pass_is_not_asked_again(scripted: Scripted, asking_scripted: World, status: int) -> None:
+async def test_what_does_not_pass_is_not_asked_again(
+    scripted: Scripted, asking_scripted: World, status: int
+) -> None:
     scripted.answer(status, "no")
     with pytest.raises(KubernetesError) as raised:
         await asking_scripted.reviews.review_access(SPEC)
@@ -247,7 +265,9 @@ async def test_a_token_is_in_no_error_and_in_no_log(
 ) -> None:
     caplog.set_level(1)
     logging.getLogger("aiohttp").setLevel(1)
-    scripted.answer(400, json.dumps({"kind": "Status", "code": 400, "reason": "BadRequest", "message": "no: s3cret!"}))
+    scripted.answer(
+        400, json.dumps({"kind": "Status", "code": 400, "reason": "BadRequest", "message": "no: s3cret!"})
+    )
     with pytest.raises(KubernetesError) as raised:
         await asking_scripted.reviews.review_token("s3cret")
     assert str(raised.value) == "token review refused: 400 BadRequest"

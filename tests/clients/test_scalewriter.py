@@ -87,7 +87,9 @@ async def test_after_a_conflict_it_is_decided_again_from_what_is_there(desk: Des
 async def test_what_is_written_is_what_is_right_when_its_turn_has_come(desk: Desk) -> None:
     desk.budget.pause(0.05)
     wanted = [9]
-    write = asyncio.create_task(ScaleWriter(desk.writer).write(WEB, 5, version(desk), never, lambda: wanted[-1]))
+    write = asyncio.create_task(
+        ScaleWriter(desk.writer).write(WEB, 5, version(desk), never, lambda: wanted[-1])
+    )
     await asyncio.sleep(0.01)
     wanted.append(4)
     assert (await write) is not None
@@ -261,7 +263,9 @@ async def test_a_delayed_write_of_a_former_leader_cannot_undo_its_successors(des
     """Whatever a network holds back: it was made against a version that is no more."""
     stale = version(desk)
     await ScaleWriter(desk.writer).write(WEB, 6, stale, never)
-    late = msgspec.json.encode({"metadata": {"name": "web", "resourceVersion": stale}, "spec": {"replicas": 3}})
+    late = msgspec.json.encode(
+        {"metadata": {"name": "web", "resourceVersion": stale}, "spec": {"replicas": 3}}
+    )
     with pytest.raises(KubernetesError) as caught:
         await desk.writer.client.write("PUT", WEB.path, late, seconds=1, check=lambda: None)
     assert caught.value.status == 409
@@ -285,7 +289,9 @@ async def test_a_tenant_with_a_thousand_scales_to_write_delays_another_by_one_tu
     budget = WriteBudget(10.0, LoopClock(), monitoring)
     writer = ScaleWriter(Writer(scales, Gate(), budget, LoopClock(), monitoring))  # type: ignore[arg-type]  # all it calls
     tasks = [
-        asyncio.create_task(writer.write(ScaleOf(f"greedy/web{number}", "greedy", f"web{number}"), 5, "1", never))
+        asyncio.create_task(
+            writer.write(ScaleOf(f"greedy/web{number}", "greedy", f"web{number}"), 5, "1", never)
+        )
         for number in range(1000)
     ]
     await asyncio.sleep(1.05)

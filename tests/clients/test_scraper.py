@@ -53,7 +53,9 @@ class Pod:
 
 def reply(body: bytes = BODY, status: int = 200, **headers: str) -> Handler:
     async def answer(_: web.BaseRequest) -> web.StreamResponse:
-        return web.Response(body=body, status=status, headers={key.replace("_", "-"): headers[key] for key in headers})
+        return web.Response(
+            body=body, status=status, headers={key.replace("_", "-"): headers[key] for key in headers}
+        )
 
     return answer
 
@@ -152,7 +154,10 @@ async def test_no_proxy_stands_between(scraping: Scraping, monkeypatch: pytest.M
 
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
 async def test_redirects_are_not_followed(scraping: Scraping, status: int) -> None:
-    async with pod(reply()) as other, pod(reply(b"", status, Location=f"{other.listener.url}/metrics")) as there:
+    async with (
+        pod(reply()) as other,
+        pod(reply(b"", status, Location=f"{other.listener.url}/metrics")) as there,
+    ):
         refusal = await scraping.refusal(there.endpoint())
 
         assert refusal == ("status", f"HTTP status {status}, and redirects are not followed")
@@ -169,7 +174,10 @@ async def test_nobody_listens(scraping: Scraping) -> None:
     async with pod(reply()) as there:
         await there.listener.down()
 
-        assert await scraping.refusal(there.endpoint()) == ("unreachable", "cannot connect: Connection refused")
+        assert await scraping.refusal(there.endpoint()) == (
+            "unreachable",
+            "cannot connect: Connection refused",
+        )
 
 
 @pytest.mark.parametrize("part", ["nothing", "half"])
@@ -183,7 +191,10 @@ async def test_too_slow(scraping: Scraping, part: str) -> None:
         raise AssertionError("nothing sets the event")
 
     async with pod(stall) as there:
-        assert await scraping.refusal(there.endpoint(replace(ACCESS, timeout=0.1))) == ("timeout", "no answer in 0.1 s")
+        assert await scraping.refusal(there.endpoint(replace(ACCESS, timeout=0.1))) == (
+            "timeout",
+            "no answer in 0.1 s",
+        )
 
 
 @pytest.mark.parametrize(
@@ -259,7 +270,10 @@ async def test_loopback_is_refused_unless_it_is_named(address: str) -> None:
 
 
 def test_addresses_of_version_6_stand_in_brackets() -> None:
-    assert Endpoint("shop", "2001:DB8::1", 8080, ACCESS).url(PodNetworks()) == "http://[2001:db8::1]:8080/metrics"
+    assert (
+        Endpoint("shop", "2001:DB8::1", 8080, ACCESS).url(PodNetworks())
+        == "http://[2001:db8::1]:8080/metrics"
+    )
 
 
 # --- limits --------------------------------------------------------------------------------------------------------------
@@ -285,7 +299,10 @@ async def test_bytes_are_bounded(scraping: Scraping, *, length_is_said: bool, si
         if good:
             assert (await scraping.scraper.fetch(there.endpoint(SMALL))).content == body
         else:
-            assert await scraping.refusal(there.endpoint(SMALL)) == ("size", "the body is larger than 1024 bytes")
+            assert await scraping.refusal(there.endpoint(SMALL)) == (
+                "size",
+                "the body is larger than 1024 bytes",
+            )
 
 
 async def test_lines_are_bounded(scraping: Scraping) -> None:
@@ -295,15 +312,21 @@ async def test_lines_are_bounded(scraping: Scraping) -> None:
 
 
 async def test_a_zipped_body_is_unzipped(scraping: Scraping) -> None:
-    async with pod(lambda request: chunked(gzip.compress(BODY * 20), request, **{"Content-Encoding": "gzip"})) as there:
+    async with pod(
+        lambda request: chunked(gzip.compress(BODY * 20), request, **{"Content-Encoding": "gzip"})
+    ) as there:
         assert (await scraping.scraper.fetch(there.endpoint())).content == BODY * 20
 
 
-async def test_a_zipped_body_is_unzipped_in_small_parts_between_which_other_work_runs(scraping: Scraping) -> None:
+async def test_a_zipped_body_is_unzipped_in_small_parts_between_which_other_work_runs(
+    scraping: Scraping,
+) -> None:
     body = b"# some comment that is the same in every line\n" * 40_000
     async with pod(reply(gzip.compress(body), Content_Encoding="gzip")) as there:
         async with other_work() as turns:
-            assert (await scraping.scraper.fetch(there.endpoint(replace(ACCESS, max_bytes=len(body))))).content == body
+            assert (
+                await scraping.scraper.fetch(there.endpoint(replace(ACCESS, max_bytes=len(body))))
+            ).content == body
         assert turns.count > len(body) / (256 * 1024)
 
 
@@ -346,7 +369,10 @@ async def test_unzipped_bytes_are_bounded(scraping: Scraping) -> None:
     assert len(bomb) < 50_000
     access = replace(ACCESS, max_bytes=60_000)
     async with pod(reply(bomb, Content_Encoding="gzip")) as there:
-        assert await scraping.refusal(there.endpoint(access)) == ("size", "the body is larger than 60000 bytes")
+        assert await scraping.refusal(there.endpoint(access)) == (
+            "size",
+            "the body is larger than 60000 bytes",
+        )
 
 
 async def test_bytes_as_they_come_are_bounded_too(scraping: Scraping) -> None:
@@ -357,7 +383,10 @@ async def test_bytes_as_they_come_are_bounded_too(scraping: Scraping) -> None:
 
     async with pod(lambda request: chunked(body, request, **{"Content-Encoding": "gzip"})) as there:
         access = replace(ACCESS, max_bytes=60_000)
-        assert await scraping.refusal(there.endpoint(access)) == ("size", "the body is larger than 60000 bytes")
+        assert await scraping.refusal(there.endpoint(access)) == (
+            "size",
+            "the body is larger than 60000 bytes",
+        )
 
 
 @pytest.mark.parametrize(
@@ -393,11 +422,15 @@ async def test_a_body_that_only_the_connection_ends_ends_with_a_line(
         pytest.param(b"not zipped", "gzip", "the body is not zipped as it says", id="not zipped"),
         pytest.param(gzip.compress(BODY)[:-3], "x-gzip", "the zipped body was cut short", id="cut short"),
         pytest.param(gzip.compress(BODY) * 2, "gzip", "something follows the zipped body", id="two members"),
-        pytest.param(gzip.compress(BODY) + b"x", "gzip", "something follows the zipped body", id="a byte too many"),
+        pytest.param(
+            gzip.compress(BODY) + b"x", "gzip", "something follows the zipped body", id="a byte too many"
+        ),
         pytest.param(BODY, "br", "the body is encoded as br, which was not asked for", id="another encoding"),
     ],
 )
-async def test_a_body_that_is_not_encoded_as_it_says(scraping: Scraping, body: bytes, encoding: str, said: str) -> None:
+async def test_a_body_that_is_not_encoded_as_it_says(
+    scraping: Scraping, body: bytes, encoding: str, said: str
+) -> None:
     async with pod(reply(body, Content_Encoding=encoding)) as there:
         assert await scraping.refusal(there.endpoint()) == ("decode", said)
 
@@ -417,7 +450,11 @@ async def test_a_token_goes_to_the_listed_namespaces_only(scraping: Scraping, tm
         await scraping.scraper.fetch(there.endpoint(access, "elsewhere"))
         await scraping.scraper.fetch(there.endpoint(ACCESS, "shop"))
 
-        assert [request.headers.get("Authorization") for request in there.requests] == ["Bearer secret", None, None]
+        assert [request.headers.get("Authorization") for request in there.requests] == [
+            "Bearer secret",
+            None,
+            None,
+        ]
 
 
 async def test_a_token_is_read_again_when_it_changes(scraping: Scraping, tmp_path: Path) -> None:
@@ -435,7 +472,9 @@ async def test_a_token_is_read_again_when_it_changes(scraping: Scraping, tmp_pat
         await scraping.scraper.fetch(there.endpoint(access))
 
         shown = [request.headers["Authorization"] for request in there.requests]
-        assert shown == ["Bearer old", "Bearer old", "Bearer newer"], "a refusal has the file looked at at once"
+        assert shown == ["Bearer old", "Bearer old", "Bearer newer"], (
+            "a refusal has the file looked at at once"
+        )
 
 
 @pytest.mark.parametrize("content", [None, "", "two\nlines", "ünprintable"])
@@ -451,7 +490,9 @@ async def test_a_token_that_is_none_is_a_failure_and_nothing_is_sent(
         assert "scrape.credentials.tokenFile" in said
         assert there.requests == []
         (tmp_path / "token").write_text("secret")
-        assert (await scraping.scraper.fetch(there.endpoint(with_token(tmp_path / "token", "shop")))).content == BODY
+        assert (
+            await scraping.scraper.fetch(there.endpoint(with_token(tmp_path / "token", "shop")))
+        ).content == BODY
 
 
 async def test_our_own_token_is_never_sent(scraping: Scraping, tmp_path: Path) -> None:
@@ -463,7 +504,10 @@ async def test_our_own_token_is_never_sent(scraping: Scraping, tmp_path: Path) -
     async with pod(reply()) as there:
         for path in (own, linked):
             refusal = await scraping.refusal(there.endpoint(with_token(path, "shop")))
-            assert refusal == ("credentials", f"{path} is our own service account token, which is never sent to pods")
+            assert refusal == (
+                "credentials",
+                f"{path} is our own service account token, which is never sent to pods",
+            )
         kind, said = await scraping.refusal(there.endpoint(with_token(copied, "shop")))
 
         assert kind == "credentials"
@@ -512,7 +556,9 @@ async def test_authorities_are_read_again(scraping: Scraping, authority: Authori
         await scraping.scraper.fetch(there.endpoint(access))
         file.write_text("broken")
         scraping.clock.advance(61)
-        assert (await scraping.scraper.fetch(there.endpoint(access))).content == BODY, "what is broken does not replace"
+        assert (await scraping.scraper.fetch(there.endpoint(access))).content == BODY, (
+            "what is broken does not replace"
+        )
 
 
 async def test_authorities_are_read_once_for_all_who_wait(
@@ -544,7 +590,9 @@ async def test_connections_stay_while_the_authorities_do(
             scraping.clock.advance(61)
         assert len(there.connections) <= 5
         file.write_bytes(other_authority.file.read_bytes())
-        assert (await scraping.refusal(endpoint))[0] == "unreachable", "what is not trusted any more is not used"
+        assert (await scraping.refusal(endpoint))[0] == "unreachable", (
+            "what is not trusted any more is not used"
+        )
 
 
 async def test_a_missing_authority_is_said_with_its_reason(scraping: Scraping, tmp_path: Path) -> None:

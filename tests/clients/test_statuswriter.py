@@ -190,7 +190,9 @@ async def test_an_object_made_anew_starts_from_its_own_status(office: Office) ->
 
 
 async def test_the_whole_status_is_replaced(office: Office) -> None:
-    office.desk.cluster.patch("hpa", "web", {"status": {"lastScaleTime": "2026-01-01T00:00:00Z", "currentReplicas": 9}})
+    office.desk.cluster.patch(
+        "hpa", "web", {"status": {"lastScaleTime": "2026-01-01T00:00:00Z", "currentReplicas": 9}}
+    )
     office.submit(change(desired_replicas=3))
     await until(lambda: office.patches)
     await until(lambda: office.status() == {"currentReplicas": 2, "desiredReplicas": 3})

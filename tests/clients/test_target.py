@@ -33,7 +33,9 @@ def test_names_are_sorted_and_brackets_encoded() -> None:
 )
 def test_extra_parameters_are_in_the_url(verb: Literal["GET", "POST"], url: str) -> None:
     assert (
-        Target("http://p", verb=verb, params=(("tenant", "a b"),)).request("/api/v1/query", [("query", "up")]).url
+        Target("http://p", verb=verb, params=(("tenant", "a b"),))
+        .request("/api/v1/query", [("query", "up")])
+        .url
         == url
     )
 

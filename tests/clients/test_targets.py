@@ -75,7 +75,9 @@ class Watched:
 
 
 @contextlib.asynccontextmanager
-async def watching(cluster: Cluster, namespaces: Sequence[str] = ("",), *, url: str = "") -> AsyncIterator[Watched]:
+async def watching(
+    cluster: Cluster, namespaces: Sequence[str] = ("",), *, url: str = ""
+) -> AsyncIterator[Watched]:
     configuration = credentials.build_configuration(url or cluster.url)
     async with await kubernetes.connect(configuration, random=lambda: 0.0, timeout=1.0) as client:
         watched = Watched(client, namespaces)
@@ -115,7 +117,9 @@ def widget(spec: JSON, status: JSON | None = None) -> JSON:
     ],
     ids=["Deployment", "StatefulSet", "ReplicaSet", "ReplicationController"],
 )  # fmt: skip
-async def test_what_is_kept_is_what_the_scale_says(api_version: str, kind: str, plural: str, selector: JSON) -> None:
+async def test_what_is_kept_is_what_the_scale_says(
+    api_version: str, kind: str, plural: str, selector: JSON
+) -> None:
     async with Cluster() as cluster, aiohttp.ClientSession(cluster.url) as http, watching(cluster) as watched:
         body = {"kind": kind, "apiVersion": api_version, "metadata": {"name": "web"}}
         cluster.create(
@@ -218,9 +222,14 @@ async def test_followed_before_it_runs() -> None:
 async def test_a_custom_kind_is_watched_by_its_paths() -> None:
     async with Cluster() as cluster, aiohttp.ClientSession(cluster.url) as http, watching(cluster) as watched:
         put_widgets(
-            cluster, spec_replicas=".spec.size.wanted", status_replicas=".status.size", selector=".status.labels"
+            cluster,
+            spec_replicas=".spec.size.wanted",
+            status_replicas=".status.size",
+            selector=".status.labels",
         )
-        cluster.create(widget({"size": {"wanted": 4, "other": []}}, {"size": 3, "labels": "app=w"}), manager="me")
+        cluster.create(
+            widget({"size": {"wanted": 4, "other": []}}, {"size": 3, "labels": "app=w"}), manager="me"
+        )
         found = await watched.until_found(WIDGET)
         async with http.get(found.path) as response:
             scale = await response.json()
@@ -230,7 +239,10 @@ async def test_a_custom_kind_is_watched_by_its_paths() -> None:
         await until(lambda: watched.web(WIDGET)[:2] == (0, 3))
         assert "get widgets/scale" not in asked(cluster)[:-2]
         cluster.patch("widgets", "w", {"spec": {"size": {"wanted": None}}})
-        assert await watched.until_refused(WIDGET) == "Internal error occurred: the spec replicas field does not exist"
+        assert (
+            await watched.until_refused(WIDGET)
+            == "Internal error occurred: the spec replicas field does not exist"
+        )
 
 
 @pytest.mark.parametrize("name", ["../../other/widgets/w", "w?x=", "w%2fstatus", "..", ""])
@@ -284,7 +296,10 @@ async def test_a_kind_without_a_scale() -> None:
 @pytest.mark.parametrize(
     ("written", "paths"),
     [
-        ((".spec.replicas", ".status.replicas", ""), ScalePaths(("spec", "replicas"), ("status", "replicas"), ())),
+        (
+            (".spec.replicas", ".status.replicas", ""),
+            ScalePaths(("spec", "replicas"), ("status", "replicas"), ()),
+        ),
         (
             (".spec.a-b.c", ".status.x_1", ".status.selector"),
             ScalePaths(("spec", "a-b", "c"), ("status", "x_1"), ("status", "selector")),
@@ -374,8 +389,14 @@ async def test_while_kinds_cannot_be_read_nothing_is_known() -> None:
     [
         (CrossVersionObjectReference("Deployment", "web", "a/b/c"), "unexpected GroupVersion string: a/b/c"),
         (CrossVersionObjectReference("Deployment", "no", "apps/v1"), 'deployments.apps "no" not found'),
-        (CrossVersionObjectReference("ReplicationController", "no", "v1"), 'replicationcontrollers "no" not found'),
-        (CrossVersionObjectReference("Deployment", "web", "v1"), 'no matches for kind "Deployment" in group ""'),
+        (
+            CrossVersionObjectReference("ReplicationController", "no", "v1"),
+            'replicationcontrollers "no" not found',
+        ),
+        (
+            CrossVersionObjectReference("Deployment", "web", "v1"),
+            'no matches for kind "Deployment" in group ""',
+        ),
         (
             CrossVersionObjectReference("DEPLOYMENT", "web", "apps/v1"),
             'no matches for kind "DEPLOYMENT" in group "apps"',
@@ -434,7 +455,9 @@ async def listing(cluster: Cluster, plural: str, items: str) -> AsyncIterator[st
         if request.path.endswith(f"/{plural}"):
             text = '{"kind":"List","metadata":{"resourceVersion":"9"},"items":[' + items + "]}"
             return web.Response(text=text, content_type="application/json")
-        async with aiohttp.request("GET", f"{cluster.url}{request.path_qs}", headers=request.headers) as found:
+        async with aiohttp.request(
+            "GET", f"{cluster.url}{request.path_qs}", headers=request.headers
+        ) as found:
             kind = found.headers["Content-Type"]
             return web.Response(status=found.status, body=await found.read(), headers={"Content-Type": kind})
 
@@ -447,7 +470,11 @@ async def listing(cluster: Cluster, plural: str, items: str) -> AsyncIterator[st
 async def test_an_object_that_cannot_be_decoded_costs_nobody_else_his_target() -> None:
     deep = '{"a":' * 1500 + "1" + "}" * 1500
     items = '{"metadata":{"name":"deep","namespace":"other"},"spec":{"template":' + deep + "}}"
-    async with Cluster() as cluster, listing(cluster, "widgets", items) as url, watching(cluster, url=url) as watched:
+    async with (
+        Cluster() as cluster,
+        listing(cluster, "widgets", items) as url,
+        watching(cluster, url=url) as watched,
+    ):
         put_widgets(cluster)
         cluster.create(widget({"replicas": 3}))
         assert (await watched.until_found(WIDGET)).replicas == 3
@@ -532,7 +559,10 @@ REPLICAS: JSON = {"f:spec": {"f:replicas": {}, "f:template": {}}}
     ids=["absent", "empty", "of other fields", "of the status", "latest last", "latest first", "no fields"],
 )  # fmt: skip
 def test_who_wrote_the_count(managed: list[JSON] | None, manager: str, second: int | None) -> None:
-    document = {"metadata": {"name": "web", "namespace": "x", "managedFields": managed}, "spec": {"replicas": 1}}
+    document = {
+        "metadata": {"name": "web", "namespace": "x", "managedFields": managed},
+        "spec": {"replicas": 1},
+    }
     found = targetforms.built_in().decode(json.dumps(document).encode())
     since = "" if second is None else f"2026-01-01T00:00:{second:02}Z"
     assert found == targetforms.Seen("x", "web", 1, 0, "", "", manager, since=since)
@@ -572,7 +602,9 @@ async def test_a_reference_to_nothing_that_is_followed_no_more() -> None:
     async with Cluster() as cluster, watching(cluster) as watched:
         followed = watched.targets.follow("default", WIDGET, lambda: None)
         await watched.until_refused(WIDGET)
-        watched.targets.follow("default", CrossVersionObjectReference("Gadget", "g", "example.com/v1"), lambda: None)
+        watched.targets.follow(
+            "default", CrossVersionObjectReference("Gadget", "g", "example.com/v1"), lambda: None
+        )
         followed.close()
         await until(lambda: len(watched.targets._kinds._missed) == 2)
 
@@ -605,7 +637,9 @@ def _deployment(labels: int, version: int = 0, *, plain: bool = False) -> bytes:
 
 
 @pytest.mark.parametrize("plain", [False, True], ids=["Deployment", "ReplicationController"])
-def test_the_text_of_a_selector_is_made_once_for_all_events(monkeypatch: pytest.MonkeyPatch, *, plain: bool) -> None:
+def test_the_text_of_a_selector_is_made_once_for_all_events(
+    monkeypatch: pytest.MonkeyPatch, *, plain: bool
+) -> None:
     made: list[str] = []
     text_of = LabelSelector.__str__
 

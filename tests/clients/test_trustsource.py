@@ -34,7 +34,9 @@ class Reading:
 
 
 @contextlib.asynccontextmanager
-async def reading(cluster: Cluster, faults: FaultLog, periods: Periods | None = None) -> AsyncIterator[Reading]:
+async def reading(
+    cluster: Cluster, faults: FaultLog, periods: Periods | None = None
+) -> AsyncIterator[Reading]:
     delivered: list[Entries] = []
     pauses: list[float] = []
 
@@ -208,7 +210,9 @@ async def test_without_the_right_to_watch_it_is_read_now_and_then(cluster: Clust
     assert found.source.error == ""
 
 
-async def test_what_is_no_config_map(faults: FaultLog, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_no_config_map(
+    faults: FaultLog, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     publish(cluster, a="1")
     monkeypatch.setattr(trustsource, "_PATH", "/version")  # an answer of another shape
     async with reading(cluster, faults) as found:
@@ -279,11 +283,15 @@ def test_a_file_that_is_no_good_later(tmp_path: Path, faults: FaultLog, broken: 
 
 
 @pytest.mark.parametrize(("text", "reason"), [("bad", "it is bad"), (None, "No such file or directory")])
-def test_a_file_that_is_no_good_at_the_start(tmp_path: Path, faults: FaultLog, text: str | None, reason: str) -> None:
+def test_a_file_that_is_no_good_at_the_start(
+    tmp_path: Path, faults: FaultLog, text: str | None, reason: str
+) -> None:
     path = tmp_path / "ca.crt"
     if text is not None:
         path.write_text(text)
-    with pytest.raises(InputError, match=f"--client-ca-file: .*expected a file with PEM certificates: {reason}"):
+    with pytest.raises(
+        InputError, match=f"--client-ca-file: .*expected a file with PEM certificates: {reason}"
+    ):
         FileSource(str(path), "--client-ca-file", Taker(), faults)
 
 

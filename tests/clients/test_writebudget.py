@@ -148,7 +148,9 @@ async def test_the_queue_is_a_metric() -> None:
 async def test_a_namespace_with_a_thousand_writes_delays_one_of_another_by_one_turn() -> None:
     budget, _ = build()
     await spend(budget, 10)
-    greedy = [asyncio.create_task(budget.turn(Kind.SCALE, "greedy", f"web{number}")) for number in range(1000)]
+    greedy = [
+        asyncio.create_task(budget.turn(Kind.SCALE, "greedy", f"web{number}")) for number in range(1000)
+    ]
     await asyncio.sleep(1.05)
     start = now()
     await asyncio.gather(*(budget.turn(Kind.SCALE, "victim", "web") for _ in range(3)))

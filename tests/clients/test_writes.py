@@ -25,7 +25,11 @@ async def desk() -> AsyncIterator[Desk]:
 
 async def test_the_field_manager_and_the_time_limit_are_told(desk: Desk) -> None:
     await desk.writer.send(Kind.SCALE, "PUT", PATH, BODY, parameters={"dryRun": "All"})
-    assert desk.cluster.requests[-1].query == {"fieldManager": "fastpath", "timeout": "5000ms", "dryRun": "All"}
+    assert desk.cluster.requests[-1].query == {
+        "fieldManager": "fastpath",
+        "timeout": "5000ms",
+        "dryRun": "All",
+    }
 
 
 async def test_a_write_takes_no_longer_than_the_fence_leaves(desk: Desk) -> None:
@@ -40,7 +44,14 @@ async def test_a_write_takes_no_longer_than_the_fence_leaves(desk: Desk) -> None
 
 @pytest.mark.parametrize(
     ("code", "outcome"),
-    [(403, "refused"), (404, "refused"), (409, "conflict"), (422, "refused"), (429, "failed"), (500, "failed")],
+    [
+        (403, "refused"),
+        (404, "refused"),
+        (409, "conflict"),
+        (422, "refused"),
+        (429, "failed"),
+        (500, "failed"),
+    ],
 )
 async def test_every_outcome_is_counted(desk: Desk, code: int, outcome: str) -> None:
     if code == 403:
@@ -52,7 +63,9 @@ async def test_every_outcome_is_counted(desk: Desk, code: int, outcome: str) -> 
     path = PATH.replace("web", "gone") if code == 404 else PATH
     body = BODY.replace(b"3", b"-3") if code == 422 else BODY
     with pytest.raises(KubernetesError) as caught:
-        await desk.writer.send(Kind.SCALE, "PUT", path, body.replace(b"web", b"gone") if code == 404 else body)
+        await desk.writer.send(
+            Kind.SCALE, "PUT", path, body.replace(b"web", b"gone") if code == 404 else body
+        )
     assert caught.value.status == code
     assert desk.writes("scale", outcome) == 1
 

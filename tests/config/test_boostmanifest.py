@@ -130,7 +130,9 @@ def test_an_alias_is_written_out() -> None:
     )
     with pytest.raises(InputError, match="unknown field"):
         _changed(text, BOOST)
-    text = SHOP.replace("metadata:\n  name: web ", "metadata: &n\n  name: web\n  annotations: &a {c: d}\n  labels: *a ")
+    text = SHOP.replace(
+        "metadata:\n  name: web ", "metadata: &n\n  name: web\n  annotations: &a {c: d}\n  labels: *a "
+    )
     made = boostmanifest.change(text, "shop.yaml", BOOST)
     assert len(made.notes) == 1
     assert made.notes[0].startswith("shop.yaml:9: HorizontalPodAutoscaler web: its document is written anew")
@@ -142,7 +144,9 @@ def test_an_alias_is_written_out() -> None:
 
 
 def test_notes_say_where() -> None:
-    one = SHOP.replace("  maxReplicas: 10 ", "  minReplicas: 1\n  maxReplicas: 10 ").partition("--- # the other")[0]
+    one = SHOP.replace("  maxReplicas: 10 ", "  minReplicas: 1\n  maxReplicas: 10 ").partition(
+        "--- # the other"
+    )[0]
     empty = one.replace("metrics:", "metrics: []\nx:").partition("x:")[0]
     made = boostmanifest.change(empty, "shop.yaml", BOOST)
     assert made.notes == (
@@ -177,11 +181,19 @@ FAULTS = {
     "nothing": ("", False, ["a: expected a HorizontalPodAutoscaler; there is none"]),
     "nothing of ours": (SERVICE, True, ["a: expected a HorizontalPodAutoscaler; there is none"]),
     "not YAML": ("a: [", False, ["a:1: not YAML"]),
-    "two for a patch": (SHOP, True, ["a:27: expected one HorizontalPodAutoscaler: a patch is for one object"]),
+    "two for a patch": (
+        SHOP,
+        True,
+        ["a:27: expected one HorizontalPodAutoscaler: a patch is for one object"],
+    ),
     "all that is wrong": (
-        SHOP.replace("maxReplicas: 10", "maxReplicas: many").replace("autoscaling/v2", "autoscaling/v2beta1", 2)
+        SHOP.replace("maxReplicas: 10", "maxReplicas: many").replace(
+            "autoscaling/v2", "autoscaling/v2beta1", 2
+        )
         + "--- [\n---\n"
-        + json.dumps({"kind": "List", "items": [{"kind": "HorizontalPodAutoscaler", "apiVersion": "autoscaling/v1"}]}),
+        + json.dumps(
+            {"kind": "List", "items": [{"kind": "HorizontalPodAutoscaler", "apiVersion": "autoscaling/v1"}]}
+        ),
         True,
         [
             'a:9: apiVersion: "autoscaling/v2beta1"',
@@ -214,11 +226,19 @@ def _external(name: str, selector: str, value: str) -> dict[str, Any]:
 _OWN = st.sampled_from(
     [
         _external("queue", "web", "1"),
-        {"type": "Pods", "pods": {"metric": {"name": "a"}, "target": {"type": "AverageValue", "averageValue": 5}}},
-        {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 7}}},
+        {
+            "type": "Pods",
+            "pods": {"metric": {"name": "a"}, "target": {"type": "AverageValue", "averageValue": 5}},
+        },
+        {
+            "type": "Resource",
+            "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 7}},
+        },
     ]
 )
-_HANDSHAKES = st.builds(_external, st.just("fastpath_replicas"), st.sampled_from(["web", "y"]), st.sampled_from("12"))
+_HANDSHAKES = st.builds(
+    _external, st.just("fastpath_replicas"), st.sampled_from(["web", "y"]), st.sampled_from("12")
+)
 _ANNOTATIONS = st.dictionaries(
     st.sampled_from(["a", "y", "fastpath.io/hold", "x.io/y"]), st.text("a1:#\n \"'{", max_size=9), min_size=1
 )
@@ -252,7 +272,11 @@ def test_any_autoscaler(
     own = [each for each in metrics if each not in handshakes]
     marked = (annotations or {}) | ({"fastpath.io/mode": mode} if mode else {})
     meta: dict[str, Any] = {"name": "web"} | ({"annotations": marked} if marked else {})
-    tree: dict[str, Any] = {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": meta}
+    tree: dict[str, Any] = {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": meta,
+    }
     target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
     tree["spec"] = {"scaleTargetRef": target} | ({"metrics": metrics} if metrics else {}) | {"maxReplicas": 3}
     copied = json.loads(json.dumps(tree))  # so that nothing becomes an alias
@@ -316,7 +340,11 @@ _WISHES = st.sampled_from([BOOST, ADVISE, PLAIN, Wish("boost", "object")])
 
 @pytest.mark.timeout(120)
 @given(
-    st.sampled_from([SHOP, BOOSTED]), st.integers(0, 1500), st.integers(0, 12), _PIECES | st.text(max_size=3), _WISHES
+    st.sampled_from([SHOP, BOOSTED]),
+    st.integers(0, 1500),
+    st.integers(0, 12),
+    _PIECES | st.text(max_size=3),
+    _WISHES,
 )
 def test_any_text_is_refused_or_settles(text: str, start: int, cut: int, piece: str, wish: Wish) -> None:
     broken = text[:start] + piece + text[start + cut :]

@@ -19,7 +19,14 @@ def parse(text: str) -> Parsed:
 def content(rules: tuple[RuleConfig, ...]) -> list[tuple[object, ...]]:
     """Everything of rules but their place."""
     return [
-        (rule.series_query, rule.series_filters, rule.resources, rule.name_matches, rule.name_as, rule.metrics_query)
+        (
+            rule.series_query,
+            rule.series_filters,
+            rule.resources,
+            rule.name_matches,
+            rule.name_as,
+            rule.metrics_query,
+        )
         for rule in rules
     ]
 
@@ -140,13 +147,21 @@ rules:
         ("rules.custom[1]", 6, "values.yaml"),
     ]
     assert parsed.config.rules[1].name_as == "5"
-    assert [(rule.path, rule.series_query) for rule in parsed.config.external_rules] == [("rules.external[0]", "e")]
+    assert [(rule.path, rule.series_query) for rule in parsed.config.external_rules] == [
+        ("rules.external[0]", "e")
+    ]
     assert parsed.config.resource_rules is not None
-    assert (parsed.config.resource_rules.path, parsed.config.resource_rules.window) == ("rules.resource", 180.0)
+    assert (parsed.config.resource_rules.path, parsed.config.resource_rules.window) == (
+        "rules.resource",
+        180.0,
+    )
 
 
 def test_custom_rules_follow_the_default_ones() -> None:
-    assert [rule.path for rule in parse(f"custom: [{CUSTOM}]").config.rules][-2:] == ["default[5]", "custom[0]"]
+    assert [rule.path for rule in parse(f"custom: [{CUSTOM}]").config.rules][-2:] == [
+        "default[5]",
+        "custom[0]",
+    ]
 
 
 @pytest.mark.parametrize("written", ["{}", "~", "[]", "''", "false"])
@@ -223,7 +238,11 @@ rules:
         ("rules: {}\nprometheus: {rules: {custom: []}}", "prometheus.rules", "rules belong in rules"),
         ("rules: {}\nexternal: []", "external", "rules belong in rules"),
         ("rules: {}\nexternalRules: []", "externalRules", "rules belong in rules"),
-        ("prometheus-adapter: {rules: {}, resource: {}}", "prometheus-adapter.resource", "in prometheus-adapter.rules"),
+        (
+            "prometheus-adapter: {rules: {}, resource: {}}",
+            "prometheus-adapter.resource",
+            "in prometheus-adapter.rules",
+        ),
         ("rules: {default: true, default: true}", "rules.default", "given twice"),
         ("rules: {custom: [{seriesQuery: a, seriesQuery: b}]}", "rules.custom[0].seriesQuery", "given twice"),
         ("rules: {custom: [{<<: text}]}", 'rules.custom[0]["<<"]', "to merge"),
@@ -271,8 +290,14 @@ def test_scalars_are_spelled_as_after_a_trip_through_json(written: str, text: st
 
 
 def test_labels_come_out_sorted() -> None:
-    values = "custom: [{resources: {overrides: {b: {resource: pod}, on: {resource: node}, a: {resource: pod}}}}]"
-    assert [override.label for override in parse(values).config.rules[-1].resources.overrides] == ["a", "b", "true"]
+    values = (
+        "custom: [{resources: {overrides: {b: {resource: pod}, on: {resource: node}, a: {resource: pod}}}}]"
+    )
+    assert [override.label for override in parse(values).config.rules[-1].resources.overrides] == [
+        "a",
+        "b",
+        "true",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -331,7 +356,11 @@ def test_shared_nodes_are_written_out() -> None:
 
 
 SCALARS = (
-    st.none() | st.booleans() | st.integers() | st.text(max_size=6) | st.sampled_from(["1m", "zero", "^a$", "\x85"])
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.text(max_size=6)
+    | st.sampled_from(["1m", "zero", "^a$", "\x85"])
 )
 KEYS = st.sampled_from([*rulesfile.VOCABULARY, *chart.SECTIONS, "prometheus", "group"]) | st.text(max_size=3)
 TREES: st.SearchStrategy[object] = st.deferred(
@@ -341,7 +370,11 @@ RULE = st.dictionaries(st.sampled_from([*rulesfile.VOCABULARY]), TREES, max_size
 SECTIONS = st.fixed_dictionaries(
     # mostly without the default rules: six rules to write and read again are most of the time of an example
     {"default": st.sampled_from([False, None, 0, "", [], True])},
-    optional={"custom": st.lists(RULE, max_size=2), "external": st.lists(RULE, max_size=2), "resource": TREES},
+    optional={
+        "custom": st.lists(RULE, max_size=2),
+        "external": st.lists(RULE, max_size=2),
+        "resource": TREES,
+    },
 )
 
 
@@ -360,7 +393,10 @@ def test_reading_values_equals_reading_what_the_chart_renders(section: dict[str,
     assert len(rendered.faults) == len(direct.faults)
 
 
-@given(st.fixed_dictionaries({}, optional={"rules": TREES, "prometheus-adapter": TREES, "prometheus": TREES}) | TREES)
+@given(
+    st.fixed_dictionaries({}, optional={"rules": TREES, "prometheus-adapter": TREES, "prometheus": TREES})
+    | TREES
+)
 def test_any_tree_gives_rules_or_faults(tree: object) -> None:
     text = yaml.safe_dump(tree, allow_unicode=True)
     chart.is_chart_values(text)

@@ -51,7 +51,14 @@ def test_the_default_address_may_be_asked_for() -> None:
 
 def test_a_command_line_that_serves_can_be_checked() -> None:
     found, notices = checkflags.parse_check(
-        ["--config=a.yaml", "--bind-address=0.0.0.0", "--secure-port=x", "--client-qps=5", "--logtostderr", "--v=6"]
+        [
+            "--config=a.yaml",
+            "--bind-address=0.0.0.0",
+            "--secure-port=x",
+            "--client-qps=5",
+            "--logtostderr",
+            "--v=6",
+        ]
     )
     assert found.options == Options(config=("a.yaml",), verbosity=6)
     assert notices == ()
@@ -59,7 +66,9 @@ def test_a_command_line_that_serves_can_be_checked() -> None:
 
 def test_notices_are_those_of_serve() -> None:
     _, notices = checkflags.parse_check(["a.yaml", "--prometheus-url=http://p:9090?x=y"])
-    assert notices == ("the query text of --prometheus-url is not sent with GET: use --prometheus-query-param",)
+    assert notices == (
+        "the query text of --prometheus-url is not sent with GET: use --prometheus-query-param",
+    )
 
 
 @pytest.mark.parametrize(
@@ -68,14 +77,20 @@ def test_notices_are_those_of_serve() -> None:
         ([], ["FILE: missing: expected rules files, chart values, folders of them, or - for standard input"]),
         (["a", "--wy=x"], ["--wy: unknown flag, did you mean --why?"]),
         (["a", "--output=yaml"], ['--output: "yaml": expected text or json']),
-        (["a", "--scrape-interval=1"], ['--scrape-interval: "1": expected a Go duration such as 30s or 1m30s']),
+        (
+            ["a", "--scrape-interval=1"],
+            ['--scrape-interval: "1": expected a Go duration such as 30s or 1m30s'],
+        ),
         (["a", "--scrape-interval=0s"], ["--scrape-interval: expected a duration above 0"]),
         (["a", "--print-config=x"], ['--print-config: "x": expected true or false']),
         (["a", "--why=m"], ["--why: m: expected --prometheus-url too: the answer lies in Prometheus"]),
         (["a", "--object=x"], ["--object: x: expected --why METRIC too"]),
         (["a", "--selector=x"], ["--selector: x: expected --object too"]),
         (["a", "--metric-selector=x"], ["--metric-selector: x: expected --object too"]),
-        (["a", "--print-config", "--output=json"], ["--output: json: expected not to be given with --print-config"]),
+        (
+            ["a", "--print-config", "--output=json"],
+            ["--output: json: expected not to be given with --print-config"],
+        ),
         (
             ["--prometheus-verb=PUT", "--object=x"],
             [

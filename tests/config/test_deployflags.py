@@ -47,8 +47,14 @@ def test_all_of_them() -> None:
             "--namespace=Metrics",
             '--namespace: "Metrics": expected a name of lower-case letters, digits and dashes, at most 63',
         ),
-        ("--namespace=a.b", '--namespace: "a.b": expected a name of lower-case letters, digits and dashes, at most 63'),
-        ("--service=-a", '--service: "-a": expected a name of lower-case letters, digits and dashes, at most 63'),
+        (
+            "--namespace=a.b",
+            '--namespace: "a.b": expected a name of lower-case letters, digits and dashes, at most 63',
+        ),
+        (
+            "--service=-a",
+            '--service: "-a": expected a name of lower-case letters, digits and dashes, at most 63',
+        ),
         ("--days=0", '--days: "0": expected 1 to 3650'),
         ("--days=3651", '--days: "3651": expected 1 to 3650'),
         ("--days=a", '--days: "a": expected a whole number'),

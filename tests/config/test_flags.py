@@ -33,7 +33,9 @@ def refused(*argv: str) -> list[str]:
 
 
 def test_defaults_of_the_table_are_those_of_options() -> None:
-    made = {flag.field: pflag.read(flag, flag.default) for flag in TABLE.values() if flag.field and flag.default}
+    made = {
+        flag.field: pflag.read(flag, flag.default) for flag in TABLE.values() if flag.field and flag.default
+    }
     assert dataclasses.replace(Options(), **made) == Options()  # type: ignore[arg-type]  # the kinds are what is tested
     unset = [flag for flag in TABLE.values() if flag.field and not flag.default]
     assert all(getattr(Options(), flag.field) in ("", ()) for flag in unset)
@@ -217,8 +219,16 @@ def test_the_charts_command_line() -> None:
         ),
         ([], "access_log", ""),
         (["--access-log=stdout"], "access_log", "stdout"),
-        (["--serve-groups=custom.metrics.k8s.io", "--serve-groups="], "serve_groups", ("custom.metrics.k8s.io",)),
-        (["--prometheus-header=A=b=c", "--prometheus-header=D"], "prometheus_headers", (("A", "b=c"), ("D", ""))),
+        (
+            ["--serve-groups=custom.metrics.k8s.io", "--serve-groups="],
+            "serve_groups",
+            ("custom.metrics.k8s.io",),
+        ),
+        (
+            ["--prometheus-header=A=b=c", "--prometheus-header=D"],
+            "prometheus_headers",
+            (("A", "b=c"), ("D", "")),
+        ),
         (["--prometheus-header", "X-Scope-OrgID=a,b"], "prometheus_headers", (("X-Scope-OrgID", "a,b"),)),
         (["--prometheus-query-param=tenant=x"], "prometheus_query_params", (("tenant", "x"),)),
         (["--tls-sni-cert-key=a,b"], "tls_sni_cert_keys", (NamedPair("a", "b", ()),)),
@@ -287,12 +297,18 @@ def test_flags_as_pflag_reads_them(argv: list[str], field: str, value: object) -
             ["--prometheus-max-answer-bytes=0"],
             '--prometheus-max-answer-bytes: "0": expected a size above 0 such as 256MiB or 1000000',
         ),
-        (["--discovery-max-bytes=0"], '--discovery-max-bytes: "0": expected a size above 0 such as 256MiB or 1000000'),
+        (
+            ["--discovery-max-bytes=0"],
+            '--discovery-max-bytes: "0": expected a size above 0 such as 256MiB or 1000000',
+        ),
         (
             ["--discovery-max-bytes=1TB"],
             '--discovery-max-bytes: "1TB": expected a size above 0 such as 256MiB or 1000000',
         ),
-        (["--bind-address=localhost"], '--bind-address: "localhost": expected an IP address such as 127.0.0.1'),
+        (
+            ["--bind-address=localhost"],
+            '--bind-address: "localhost": expected an IP address such as 127.0.0.1',
+        ),
         (
             ["--authorization-always-allow-paths=/a*b"],
             '--authorization-always-allow-paths: "/a*b": expected a * at the end of a path only',
@@ -409,7 +425,14 @@ def test_flags_as_pflag_reads_them(argv: list[str], field: str, value: object) -
                 [f"--local-address={address}"],
                 f'--local-address: "{address}": expected a loopback address and a port such as 127.0.0.1:10254',
             )
-            for address in ("0.0.0.0:10254", "localhost:10254", "127.0.0.1", "127.0.0.1:x", "[::1]:65536", ":10254")
+            for address in (
+                "0.0.0.0:10254",
+                "localhost:10254",
+                "127.0.0.1",
+                "127.0.0.1:x",
+                "[::1]:65536",
+                ":10254",
+            )
         ),
         (
             ["--scrape-pod-cidrs=10.244.0.0/16,10.0.0.1/8"],
@@ -431,7 +454,16 @@ def test_flags_as_pflag_reads_them(argv: list[str], field: str, value: object) -
                 ),
             )
             for flag in ("health-probe-bind-address", "metrics-bind-address")
-            for address in ("8081", ":x", ":65536", ":-1", "localhost:8081", "::1:8081", "[10.0.0.1]:8081", "10.0.0.1:")
+            for address in (
+                "8081",
+                ":x",
+                ":65536",
+                ":-1",
+                "localhost:8081",
+                "::1:8081",
+                "[10.0.0.1]:8081",
+                "10.0.0.1:",
+            )
         ),
         (["--config="], '--config: "rules.yaml,": expected the path of a rules file, or of a folder of them'),
     ],
@@ -448,7 +480,9 @@ def test_a_rules_file_is_required() -> None:
 
 
 def test_all_faults_are_found_at_once() -> None:
-    found = refused("--zzz", "--secure-port=x", "--bind-address=0.0.0", "--prometheus-verb=PUT", "--tls-cert-file=a")
+    found = refused(
+        "--zzz", "--secure-port=x", "--bind-address=0.0.0", "--prometheus-verb=PUT", "--tls-cert-file=a"
+    )
     assert [fault.partition(":")[0] for fault in found] == [
         "--zzz",
         "--secure-port",
@@ -476,8 +510,12 @@ def test_cipher_names_become_openssls_once_each_in_order() -> None:
 def test_secrets_are_not_printed() -> None:
     found = parse("--prometheus-url=http://u:geheim@h", "--prometheus-header=Authorization=geheim")
     assert "geheim" not in repr(found)
-    assert "geheim" not in "".join(refused("--prometheus-url=ftp://u:geheim@h", "--prometheus-header=:\n=geheim"))
-    assert "geheim" not in "".join(refused("--prometheus-headers=Authorization=geheim", "-prometheus-header=geheim"))
+    assert "geheim" not in "".join(
+        refused("--prometheus-url=ftp://u:geheim@h", "--prometheus-header=:\n=geheim")
+    )
+    assert "geheim" not in "".join(
+        refused("--prometheus-headers=Authorization=geheim", "-prometheus-header=geheim")
+    )
 
 
 # --- notices -----------------------------------------------------------------------------------------------------
@@ -526,7 +564,11 @@ def test_combinations_without_effect_are_said(argv: list[str], words: str) -> No
 
 
 def test_nothing_is_said_about_what_works() -> None:
-    pair = ("--prometheus-client-tls-cert-file=c", "--prometheus-client-tls-key-file=k", "--prometheus-ca-file=a")
+    pair = (
+        "--prometheus-client-tls-cert-file=c",
+        "--prometheus-client-tls-key-file=k",
+        "--prometheus-ca-file=a",
+    )
     assert notices(*pair, "--prometheus-url=http://p/?a=b", "--prometheus-verb=POST") == ()
 
 
@@ -557,7 +599,8 @@ def test_help_and_documentation_name_every_flag() -> None:
         assert flag.help.endswith(".") or flag.effect is not Effect.USED
     assert "  -v, --v level\n        Log level" in text
     assert (
-        "  --metrics-relist-interval duration\n        Time between two discoveries of series. (default 10m0s)" in text
+        "  --metrics-relist-interval duration\n        Time between two discoveries of series. (default 10m0s)"
+        in text
     )
     assert "  --strict-config\n" in text
     assert "| `--secure-port port` | `443` | Port to serve HTTPS on; 0 takes any free one. |" in page
@@ -612,7 +655,9 @@ TOKENS = st.sampled_from(
 )
 
 
-@given(st.lists(st.text(max_size=12) | TOKENS | st.tuples(TOKENS, st.text(max_size=8)).map("".join), max_size=8))
+@given(
+    st.lists(st.text(max_size=12) | TOKENS | st.tuples(TOKENS, st.text(max_size=8)).map("".join), max_size=8)
+)
 def test_any_command_line_gives_options_or_faults(argv: list[str]) -> None:
     flags.asks_for_help(argv)
     faults: tuple[errors.Fault, ...] = ()
@@ -626,7 +671,10 @@ def test_any_command_line_gives_options_or_faults(argv: list[str]) -> None:
 
 
 @pytest.mark.parametrize("kind", list(Kind), ids=lambda kind: kind.name)
-@given(text=st.text(max_size=20) | st.from_regex(r"[-+]?0?[xXbBoO_]?[0-9a-f_]{0,6}(MiB|k|s|,|:|=)?", fullmatch=True))
+@given(
+    text=st.text(max_size=20)
+    | st.from_regex(r"[-+]?0?[xXbBoO_]?[0-9a-f_]{0,6}(MiB|k|s|,|:|=)?", fullmatch=True)
+)
 def test_any_value_is_read_or_refused(kind: Kind, text: str) -> None:
     flag = pflag.Flag("x", kind, "", "", "")
     try:

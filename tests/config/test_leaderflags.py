@@ -77,7 +77,10 @@ def test_what_is_given_is_taken() -> None:
             "--leader-elect-resource-name=Mine",
             '--leader-elect-resource-name: "Mine": expected the name of a Lease: lower case letters, digits, - and .',
         ),
-        ("--shard=0/3", '--shard: "0/3": expected i/n with 1 <= i <= n <= 1000, such as 1/3 for the first of three'),
+        (
+            "--shard=0/3",
+            '--shard: "0/3": expected i/n with 1 <= i <= n <= 1000, such as 1/3 for the first of three',
+        ),
         ("--kube-api-write-qps=0", '--kube-api-write-qps: "0.0": expected a number above 0'),
     ],
 )

@@ -100,7 +100,9 @@ def test_every_field_is_read() -> None:
         external_rules=(RuleConfig(path="externalRules[0]", source="f.yaml", line=20, series_query="up"),),
         resource_rules=ResourceRulesConfig(
             "resourceRules",
-            ResourceRuleConfig("c", "n", ResourcesConfig("", (OverrideConfig("pod", "", "pod"),)), "container"),
+            ResourceRuleConfig(
+                "c", "n", ResourcesConfig("", (OverrideConfig("pod", "", "pod"),)), "container"
+            ),
             ResourceRuleConfig("m"),
             5400.0,
             "f.yaml",
@@ -112,7 +114,17 @@ def test_every_field_is_read() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "\n\n", "# nothing\n", "---\n", "--- ~\n", "null", "{}", "rules:\n", "rules: []\nexternalRules: null\n"],
+    [
+        "",
+        "\n\n",
+        "# nothing\n",
+        "---\n",
+        "--- ~\n",
+        "null",
+        "{}",
+        "rules:\n",
+        "rules: []\nexternalRules: null\n",
+    ],
 )
 def test_a_file_without_rules_is_accepted(text: str) -> None:
     assert parse(text) == Parsed(RulesConfig())
@@ -196,7 +208,9 @@ def test_a_text_field_keeps_the_literal_text(written: str, text: str) -> None:
     assert only_rule(f"rules:\n- metricsQuery: {written}\n").metrics_query == text
 
 
-@pytest.mark.parametrize(("written", "value"), [("y", True), ("On", True), ("NO", False), ("n", False), ("~", True)])
+@pytest.mark.parametrize(
+    ("written", "value"), [("y", True), ("On", True), ("NO", False), ("n", False), ("~", True)]
+)
 def test_booleans_are_those_of_yaml_1_1(written: str, value: bool) -> None:  # noqa: FBT001 - a table column
     assert only_rule(f"rules: [{{resources: {{namespaced: {written}}}}}]").resources.namespaced is value
 
@@ -286,7 +300,10 @@ def test_a_label_that_was_merged_cannot_be_given_again() -> None:
 @pytest.mark.parametrize("value", ["text", "[{}, text]", "[[]]"])
 def test_only_mappings_can_be_merged(value: str) -> None:
     (fault,) = parse(f"rules: [{{<<: {value}}}]").faults
-    assert (fault.path, fault.expected) == ('rules[0]["<<"]', "expected a mapping or a list of mappings to merge")
+    assert (fault.path, fault.expected) == (
+        'rules[0]["<<"]',
+        "expected a mapping or a list of mappings to merge",
+    )
 
 
 # --- faults ------------------------------------------------------------------------------------------------------
@@ -340,10 +357,14 @@ externalRules:
     [
         pytest.param("Rules: []", "Rules", "did you mean rules: upper and lower case count", id="capital"),
         pytest.param("rule: []", "rule", "did you mean rules?", id="nearest at the top"),
-        pytest.param("default: true\nrules: []", "default", "key of the Helm chart's values", id="chart-only key"),
+        pytest.param(
+            "default: true\nrules: []", "default", "key of the Helm chart's values", id="chart-only key"
+        ),
         pytest.param("rules: {custom: []}", "rules", "is the Helm chart's values", id="chart's rules"),
         pytest.param("rules: text", "rules", "expected a list of rules", id="rules is text"),
-        pytest.param("externalRules: 5", "externalRules", "expected a list of rules", id="external rules is a number"),
+        pytest.param(
+            "externalRules: 5", "externalRules", "expected a list of rules", id="external rules is a number"
+        ),
         pytest.param("apiVersion: v1\n", "apiVersion", "Kubernetes manifest", id="manifest"),
         pytest.param("groups: []", "groups", "recording or alerting rules", id="alerting rules"),
         pytest.param("window: 5m", "window", "belongs in resourceRules", id="key of another level"),
@@ -389,15 +410,27 @@ def test_faults_around_the_rules_are_fatal(text: str, path: str, words: str) -> 
         ("{seriesFilters: [{}]}", ".seriesFilters[0]", "exactly one of is and isNot"),
         ("{seriesFilters: [~]}", ".seriesFilters[0]", "exactly one of is and isNot"),
         ("{seriesFilters: [{is: ''}]}", ".seriesFilters[0]", "exactly one of is and isNot"),
-        ("{resources: {overrides: [a]}}", ".resources.overrides", "expected a mapping, each value an override"),
+        (
+            "{resources: {overrides: [a]}}",
+            ".resources.overrides",
+            "expected a mapping, each value an override",
+        ),
         ("{resources: {overrides: {pod: pod}}}", ".resources.overrides.pod", "such as {resource: pod}"),
         ('{resources: {overrides: {pod: "a\\nb"}}}', ".resources.overrides.pod", "such as {resource: a b}"),
         ("{resources: {overrides: {pod: ''}}}", ".resources.overrides.pod", "such as {resource: pod}"),
         ("{resources: {overrides: {template: x}}}", ".resources.overrides.template", "belongs in resources"),
         ("{resources: {overrides: {pod: ~}}}", ".resources.overrides.pod.resource", "missing"),
         ("{resources: {overrides: {pod: {group: a}}}}", ".resources.overrides.pod.resource", "missing"),
-        ("{resources: {overrides: {'a b': {kind: x}}}}", '.resources.overrides["a b"].kind', "an override has group"),
-        ("{resources: {overrides: {a: {resource: b}, a: {resource: b}}}}", ".resources.overrides.a", "given twice"),
+        (
+            "{resources: {overrides: {'a b': {kind: x}}}}",
+            '.resources.overrides["a b"].kind',
+            "an override has group",
+        ),
+        (
+            "{resources: {overrides: {a: {resource: b}, a: {resource: b}}}}",
+            ".resources.overrides.a",
+            "given twice",
+        ),
         ("{metricsQuery: !!binary x}", ".metricsQuery", "expected text"),
         ("{onNaN: nan}", ".onNaN", "expected drop or zero"),
         ("{onNaN: DROP}", ".onNaN", "expected drop or zero"),
@@ -437,7 +470,8 @@ def test_faults_of_rules_are_shown_beside_fatal_ones() -> None:
 
 
 @pytest.mark.parametrize(
-    "rules", ["[]", "{cpu: text}", "{cpu: {onNaN: zero}}", "{gpu: {}}", "{cpu: {resources: {overrides: {a: {}}}}}"]
+    "rules",
+    ["[]", "{cpu: text}", "{cpu: {onNaN: zero}}", "{gpu: {}}", "{cpu: {resources: {overrides: {a: {}}}}}"],
 )
 def test_faulty_resource_rules_are_left_out(rules: str) -> None:
     parsed = parse(f"resourceRules: {rules}")
@@ -452,7 +486,10 @@ def test_faulty_resource_rules_are_left_out(rules: str) -> None:
         pytest.param("rules: [", 1, "not YAML", id="open bracket"),
         pytest.param("rules:\n\t- a: b\n", 2, "made of blanks, not tabs", id="tab"),
         pytest.param(
-            'rules:\n- metricsQuery: "sum(x{a="b"})"\n', 2, "between single quotes", id="double quotes in double quotes"
+            'rules:\n- metricsQuery: "sum(x{a="b"})"\n',
+            2,
+            "between single quotes",
+            id="double quotes in double quotes",
         ),
         pytest.param("rules:\n- name: a: b\n", 2, "contains a colon and a blank", id="colon in text"),
         pytest.param("rules: *nobody\n", 1, "undefined alias", id="unknown anchor"),
@@ -558,12 +595,30 @@ def test_resource_rules_are_given_once() -> None:
 # --- any text ----------------------------------------------------------------------------------------------------
 
 YAML_SIGNS = st.text(
-    alphabet=string.ascii_letters[:6] + "01:-?[]{},&*!|>'\"%@`#~<\\ \n\t\r.=\u0085\u2028\U0001f600", max_size=80
+    alphabet=string.ascii_letters[:6] + "01:-?[]{},&*!|>'\"%@`#~<\\ \n\t\r.=\u0085\u2028\U0001f600",
+    max_size=80,
 )
 WORDS = st.sampled_from(
     [
         *rulesfile.VOCABULARY,
-        *("<<", "*a", "&a ", "!!binary ", "!!int ", "null", "~", "true", "[", "]", "{", "}", ":", ": ", ", ", "- "),
+        *(
+            "<<",
+            "*a",
+            "&a ",
+            "!!binary ",
+            "!!int ",
+            "null",
+            "~",
+            "true",
+            "[",
+            "]",
+            "{",
+            "}",
+            ":",
+            ": ",
+            ", ",
+            "- ",
+        ),
         *("\n", "\n  ", "\n- ", "\n    ", "'", '"', "x", "5m", "---\n", "|\n", "\\ud800", "? "),
     ]
 )
@@ -591,8 +646,16 @@ def test_any_words_give_rules_or_faults(text: str) -> None:
     check_parsed(parse(text))
 
 
-SCALARS = st.none() | st.booleans() | st.integers() | st.text(max_size=8) | st.sampled_from(["1m", "zero", "is", "pod"])
-KEYS = st.sampled_from([*rulesfile.VOCABULARY, "is", "isNot", "group", "resource", "pod"]) | st.text(max_size=4)
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.text(max_size=8)
+    | st.sampled_from(["1m", "zero", "is", "pod"])
+)
+KEYS = st.sampled_from([*rulesfile.VOCABULARY, "is", "isNot", "group", "resource", "pod"]) | st.text(
+    max_size=4
+)
 TREES: st.SearchStrategy[object] = st.deferred(
     lambda: SCALARS | st.lists(TREES, max_size=2) | st.dictionaries(KEYS, TREES, max_size=3)
 )

@@ -20,11 +20,15 @@ def parse(scrape: str) -> Parsed:
             id="window and timeout follow the interval",
         ),
         pytest.param(
-            "{port: a, interval: 1m}", ScrapeConfig(Access("a", interval=60, timeout=10), 300), id="timeout has an end"
+            "{port: a, interval: 1m}",
+            ScrapeConfig(Access("a", interval=60, timeout=10), 300),
+            id="timeout has an end",
         ),
         pytest.param(
             "{port: a, interval: 500ms, window: 1s, timeout: 100ms, maxBytes: 2048, maxLines: 10, maxSeries: 7}",
-            ScrapeConfig(Access("a", interval=0.5, timeout=0.1, max_bytes=2048, max_lines=10, max_series=7), 1),
+            ScrapeConfig(
+                Access("a", interval=0.5, timeout=0.1, max_bytes=2048, max_lines=10, max_series=7), 1
+            ),
             id="limits",
         ),
         pytest.param(
@@ -57,11 +61,14 @@ def test_the_name_in_certificates_is_a_host_name_or_an_address(name: str) -> Non
     parsed = parse(f"{{port: a, scheme: https, tls: {{serverName: '{name}'}}}}")
 
     assert parsed.faults == ()
-    assert parsed.config.rules[0].scrape == ScrapeConfig(Access("a", scheme="https", tls=EndpointTLS("", name)))
+    assert parsed.config.rules[0].scrape == ScrapeConfig(
+        Access("a", scheme="https", tls=EndpointTLS("", name))
+    )
 
 
 @pytest.mark.parametrize(
-    "name", [".svc", "a..b", "web.", "x" * 64 + ".b", ".".join(["x" * 60] * 5), "a b", "-a", "[fd00::1]", "*.svc"]
+    "name",
+    [".svc", "a..b", "web.", "x" * 64 + ".b", ".".join(["x" * 60] * 5), "a b", "-a", "[fd00::1]", "*.svc"],
 )
 def test_with_any_other_name_in_certificates_nothing_could_be_asked(name: str) -> None:
     parsed = parse(f"{{port: a, scheme: https, tls: {{serverName: '{name}'}}}}")
@@ -90,16 +97,28 @@ _PATH = "expected the path of a URL such as /metrics, with its query if it has o
         pytest.param("{}", f"rules[0].scrape.port: missing: {_PORT}", id="no port"),
         pytest.param("{port: 0}", f'rules[0].scrape.port: "0": {_PORT}', id="port zero"),
         pytest.param("{port: 65536}", f'rules[0].scrape.port: "65536": {_PORT}', id="port too great"),
-        pytest.param("{port: 99999999999}", f'rules[0].scrape.port: "99999999999": {_PORT}', id="port far too great"),
+        pytest.param(
+            "{port: 99999999999}", f'rules[0].scrape.port: "99999999999": {_PORT}', id="port far too great"
+        ),
         pytest.param("{port: -x}", f'rules[0].scrape.port: "-x": {_PORT}', id="name begins with a dash"),
-        pytest.param("{port: a-name-too-long-}", f'rules[0].scrape.port: "a-name-too-long-": {_PORT}', id="long name"),
+        pytest.param(
+            "{port: a-name-too-long-}", f'rules[0].scrape.port: "a-name-too-long-": {_PORT}', id="long name"
+        ),
         pytest.param("{port: Metrics}", f'rules[0].scrape.port: "Metrics": {_PORT}', id="capital"),
-        pytest.param("{port: a, path: metrics}", f'rules[0].scrape.path: "metrics": {_PATH}', id="relative path"),
-        pytest.param("{port: a, path: '/a b'}", f'rules[0].scrape.path: "/a b": {_PATH}', id="blank in the path"),
+        pytest.param(
+            "{port: a, path: metrics}", f'rules[0].scrape.path: "metrics": {_PATH}', id="relative path"
+        ),
+        pytest.param(
+            "{port: a, path: '/a b'}", f'rules[0].scrape.path: "/a b": {_PATH}', id="blank in the path"
+        ),
         pytest.param("{port: a, path: '/é'}", f'rules[0].scrape.path: "/é": {_PATH}', id="path not ASCII"),
         pytest.param("{port: a, path: '/a#b'}", f'rules[0].scrape.path: "/a#b": {_PATH}', id="fragment"),
-        pytest.param('{port: a, path: "/a\\u0001"}', f'rules[0].scrape.path: "/a\\u0001": {_PATH}', id="control"),
-        pytest.param("{port: a, scheme: ftp}", 'rules[0].scrape.scheme: "ftp": expected http or https', id="scheme"),
+        pytest.param(
+            '{port: a, path: "/a\\u0001"}', f'rules[0].scrape.path: "/a\\u0001": {_PATH}', id="control"
+        ),
+        pytest.param(
+            "{port: a, scheme: ftp}", 'rules[0].scrape.scheme: "ftp": expected http or https', id="scheme"
+        ),
         pytest.param(
             "{port: a, interval: 50ms}",
             'rules[0].scrape.interval: "50ms": expected a Go duration such as 1s or 500ms, from 100ms to 1m0s',
@@ -131,7 +150,9 @@ _PATH = "expected the path of a URL such as /metrics, with its query if it has o
             id="bytes",
         ),
         pytest.param(
-            "{port: a, tls: {}}", "rules[0].scrape.tls: has no effect without scheme: https", id="TLS without https"
+            "{port: a, tls: {}}",
+            "rules[0].scrape.tls: has no effect without scheme: https",
+            id="TLS without https",
         ),
         pytest.param(
             "{port: a, bearerTokenFile: /x}",

@@ -183,7 +183,8 @@ _JSON = st.recursive(
     | st.integers(-(10**15), 10**15)
     | st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=8),
     lambda below: (
-        st.lists(below, max_size=3) | st.dictionaries(st.text("abc", min_size=1, max_size=3), below, max_size=3)
+        st.lists(below, max_size=3)
+        | st.dictionaries(st.text("abc", min_size=1, max_size=3), below, max_size=3)
     ),
     max_leaves=12,
 )

@@ -57,7 +57,11 @@ IN_PLACE: dict[str, tuple[str, list[Operation], str]] = {
     "a key in flow style": ("a: {b: 1} # x\n", [_add("a.c", {"d": "1"})], 'a: {b: 1, c: {d: "1"}} # x\n'),
     "a key in an empty mapping": ("a: {}\n", [_add("a.c", "y")], 'a: {c: "y"}\n'),
     "a key in JSON": ('{"a": {"b": "1"}}', [_add("a.c", ["é"])], '{"a": {"b": "1", "c": ["é"]}}'),
-    "a key over nothing": ("a:\n  b: # none\nc: 1\n", [_add("a.b", {"d": "x"})], "a:\n  b: # none\n    d: x\nc: 1\n"),
+    "a key over nothing": (
+        "a:\n  b: # none\nc: 1\n",
+        [_add("a.b", {"d": "x"})],
+        "a:\n  b: # none\n    d: x\nc: 1\n",
+    ),
     "a key over null": ("a:\n  b: null\n", [_add("a.b", [{"d": "x"}])], "a:\n  b:\n  - d: x\n"),
     "a key over an empty list": ("a:\n  b: []  # none\n", [_add("a.b", ["x"])], "a:\n  b:  # none\n  - x\n"),
     "a key over null in flow style": ("a: {b: null}\n", [_add("a.b", ["x"])], "a: {b: [x]}\n"),
@@ -65,7 +69,11 @@ IN_PLACE: dict[str, tuple[str, list[Operation], str]] = {
     "text over nothing": ("a:\n  b:\n", [_replace("a.b", "x")], "a:\n  b: x\n"),
     "text over text": ("a:\n  b: y # why\n", [_replace("a.b", "x")], "a:\n  b: x # why\n"),
     "text between double quotes": ('a:\n  b: "y"\n', [_replace("a.b", "x")], 'a:\n  b: "x"\n'),
-    "text over a block scalar": ("a:\n  b: |-\n    y\n  c: 1\n", [_replace("a.b", "x")], "a:\n  b: x\n  c: 1\n"),
+    "text over a block scalar": (
+        "a:\n  b: |-\n    y\n  c: 1\n",
+        [_replace("a.b", "x")],
+        "a:\n  b: x\n  c: 1\n",
+    ),
     "a key goes": ("a:\n  b: 1\n  c: 2 # two\n  d: 3\n", [_remove("a.c")], "a:\n  b: 1\n  d: 3\n"),
     "the last key goes, another comes": (
         "a:\n  b: 1\n  c: 2",
@@ -74,7 +82,11 @@ IN_PLACE: dict[str, tuple[str, list[Operation], str]] = {
     ),
     "a deep key goes": ("a:\n  b:\n    c:\n    - 1\n\n  d: 3\n", [_remove("a.b")], "a:\n\n  d: 3\n"),
     "the first key of a flow mapping goes": ("a: {b: 1, c: 2}\n", [_remove("a.b")], "a: {c: 2}\n"),
-    "a further key of a flow mapping goes": ("a: {b: 1, c: [2], d: 3}\n", [_remove("a.c")], "a: {b: 1, d: 3}\n"),
+    "a further key of a flow mapping goes": (
+        "a: {b: 1, c: [2], d: 3}\n",
+        [_remove("a.c")],
+        "a: {b: 1, d: 3}\n",
+    ),
     "the only key of a flow mapping goes": ("a: {b: 1}\n", [_remove("a.b")], "a: {}\n"),
     "an item at the end": (
         "a:\n  - b: 1\n    c: 2 # two\n  # end\nd: 3\n",
@@ -82,9 +94,17 @@ IN_PLACE: dict[str, tuple[str, list[Operation], str]] = {
         'a:\n  - b: 1\n    c: 2 # two\n  - e: x\n    f: "y"\n  # end\nd: 3\n',
     ),
     "an item at the start": ("a:\n# one\n-   1\n- 2\n", [_add("a.0", "x")], "a:\n# one\n- x\n-   1\n- 2\n"),
-    "an item at the end in flow style": ("a: [b, {c: 1}]\n", [_add("a.-", {"d": "x"})], "a: [b, {c: 1}, {d: x}]\n"),
+    "an item at the end in flow style": (
+        "a: [b, {c: 1}]\n",
+        [_add("a.-", {"d": "x"})],
+        "a: [b, {c: 1}, {d: x}]\n",
+    ),
     "an item at the start in flow style": ("a: [b]\n", [_add("a.0", {"d": "x"})], "a: [{d: x}, b]\n"),
-    "another item": ("a:\n- 1\n- b: 1\n  c: 2\n- 3\n", [_replace("a.1", {"d": ["x"]})], "a:\n- 1\n- d:\n  - x\n- 3\n"),
+    "another item": (
+        "a:\n- 1\n- b: 1\n  c: 2\n- 3\n",
+        [_replace("a.1", {"d": ["x"]})],
+        "a:\n- 1\n- d:\n  - x\n- 3\n",
+    ),
     "another item in flow style": ("a: [1, {b: 2}]\n", [_replace("a.1", {"d": "x"})], "a: [1, {d: x}]\n"),
     "items go": ("a:\n- b: 1\n- 2\n- 3 # three\n", [_remove("a.2"), _remove("a.0")], "a:\n- 2\n"),
     "items of flow style go": ("a: [1, 2, 3, 4]\n", [_remove("a.2"), _remove("a.0")], "a: [2, 4]\n"),
@@ -125,7 +145,11 @@ ANEW: dict[str, tuple[str, list[Operation], str]] = {
         [_add("a.d", "x")],
         "a:\n  b: 1\n  d: x\nc:\n  b: 1\n",
     ),
-    "the item is an alias": ("a:\n- &x {b: 1}\n- *x\n", [_replace("a.1", {"c": "x"})], "a:\n- b: 1\n- c: x\n"),
+    "the item is an alias": (
+        "a:\n- &x {b: 1}\n- *x\n",
+        [_replace("a.1", {"c": "x"})],
+        "a:\n- b: 1\n- c: x\n",
+    ),
     "the last item is an alias": ("a: &x [1]\nb:\n- *x\n", [_add("b.-", "x")], "a:\n- 1\nb:\n- - 1\n- x\n"),
     "the key was merged in": (
         "a: &x {b: {c: 1}}\nd: # two\n  <<: *x\n",
@@ -168,7 +192,8 @@ def test_anew(case: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["y", "N", "1e3", "0o7", "1_0", "", "on", "null", "1", "-.inf", "a\nb\n", "2026-11-20", "#", "~", "é"]
+    "text",
+    ["y", "N", "1e3", "0o7", "1_0", "", "on", "null", "1", "-.inf", "a\nb\n", "2026-11-20", "#", "~", "é"],
 )
 def test_text_is_text_for_every_reader(text: str) -> None:
     for before in ("a:\n  b: 1\n", "a: {b: 1}\n", '{"a": {"b": 1}}'):
@@ -181,7 +206,9 @@ def test_text_is_text_for_every_reader(text: str) -> None:
 _SCALARS = st.none() | st.booleans() | st.integers(-99, 99) | st.text("abyn:#-\n '\"{}é0", max_size=6)
 _KEYS = st.text("abyn/.-1é", min_size=1, max_size=4)
 _VALUES = st.recursive(
-    _SCALARS, lambda below: st.lists(below, max_size=3) | st.dictionaries(_KEYS, below, max_size=3), max_leaves=8
+    _SCALARS,
+    lambda below: st.lists(below, max_size=3) | st.dictionaries(_KEYS, below, max_size=3),
+    max_leaves=8,
 )
 _STYLES: dict[str, Callable[[Any], str]] = {
     "block": lambda tree: yaml.safe_dump(tree, sort_keys=False, allow_unicode=True),
@@ -217,9 +244,13 @@ def test_any_document_says_afterwards_what_the_operations_say(
         choices += [_at(ADD, path, "0", value)] if place else []
     else:
         choices = [_at(ADD, path, "zz", value)] + [_at(REMOVE, path, name, None) for name in place]
-        choices += [_at(REPLACE, path, name, "text") for name in place if not isinstance(place[name], list | dict)]
         choices += [
-            _at(ADD, path, name, [value]) for name in place if not place[name] and isinstance(place[name], list | None)
+            _at(REPLACE, path, name, "text") for name in place if not isinstance(place[name], list | dict)
+        ]
+        choices += [
+            _at(ADD, path, name, [value])
+            for name in place
+            if not place[name] and isinstance(place[name], list | None)
         ]
     _edit(text, draws.draw(st.sampled_from(choices)), lines=3)
 

@@ -136,7 +136,9 @@ async def test_what_was_written_to_the_target_before_says_nothing_of_the_next(be
     assert bench.last().replicas == 2  # and not the 8 that another target has
 
 
-async def test_after_a_conflict_another_target_is_not_scaled_in_the_place_of_its_predecessor(bench: Bench) -> None:
+async def test_after_a_conflict_another_target_is_not_scaled_in_the_place_of_its_predecessor(
+    bench: Bench,
+) -> None:
     turn = await begin_to_wait(bench, 8, 4)
     bench.server.set("web", 5, told=False)
     bench.server.set("api", 5)
@@ -182,7 +184,11 @@ async def test_a_zero_of_another_target_is_not_ours(bench: Bench) -> None:
     bench.server.set("api", 0)
     bench.sources.readings["queue"] = wanted(3)
     bench.controller.put(
-        fpa(QUEUE, minReplicas=0, scaleTargetRef={"apiVersion": "apps/v1", "kind": "Deployment", "name": "api"})
+        fpa(
+            QUEUE,
+            minReplicas=0,
+            scaleTargetRef={"apiVersion": "apps/v1", "kind": "Deployment", "name": "api"},
+        )
     )
     await bench.step(1)
     await bench.step(1)
@@ -377,7 +383,9 @@ async def test_a_clock_set_while_something_is_written_leaves_ages_as_they_are(be
     await bench.step(1)
     await bench.step(1)
     assert bench.server.writes == [("web", 8)]
-    assert [bench.controller.now() - each.at < 5_000_000_000 for each in work_of(bench).memory.history.ups] == [True]
+    assert [
+        bench.controller.now() - each.at < 5_000_000_000 for each in work_of(bench).memory.history.ups
+    ] == [True]
 
 
 async def test_a_clock_that_was_set_is_noticed_before_anything_is_decided(bench: Bench) -> None:
@@ -392,7 +400,9 @@ async def test_a_clock_that_was_set_is_noticed_before_anything_is_decided(bench:
     assert abs(last.at - bench.clock.wall() * 1e9) < 1e9
 
 
-async def test_a_defect_after_a_write_does_not_end_an_autoscaler(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_defect_after_a_write_does_not_end_an_autoscaler(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     bench.sources.readings["queue"] = wanted(7)
 
     def fail(*_: object) -> None:

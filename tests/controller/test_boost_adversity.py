@@ -267,7 +267,10 @@ async def test_a_missing_target_is_the_native_controllers_to_tell() -> None:
 async def test_a_minimum_of_zero_that_rests_on_the_handshake() -> None:
     """The API takes it, for the handshake is an External metric."""
     bench = BoostBench()
-    cpu = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}}
+    cpu = {
+        "type": "Resource",
+        "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}},
+    }
     bench.boost(replicas=4, metrics=[cpu], minReplicas=0)
     work = bench.controller.find(KEY)
     assert work is not None
@@ -275,7 +278,9 @@ async def test_a_minimum_of_zero_that_rests_on_the_handshake() -> None:
 
 
 async def test_no_floor_of_a_leader_whose_clock_was_wrong_is_held_for_hours() -> None:
-    published = FloorEntry("default", "web", "uid-1", 8, FineInstant(later(7200)), 4, FineInstant(later(6600)))
+    published = FloorEntry(
+        "default", "web", "uid-1", 8, FineInstant(later(7200)), 4, FineInstant(later(6600))
+    )
     bench = BoostBench()
     bench.want(4)
     bench.boost(replicas=8, published=published)
@@ -336,7 +341,14 @@ async def test_a_raise_that_was_made_without_an_answer_is_held() -> None:
         now = server.scales["web"]
         assert (
             again(
-                ScaleSeen(now.replicas, now.status_replicas, now.selector, now.resource_version, now.uid, unsure=True)
+                ScaleSeen(
+                    now.replicas,
+                    now.status_replicas,
+                    now.selector,
+                    now.resource_version,
+                    now.uid,
+                    unsure=True,
+                )
             )
             is None
         )
@@ -387,7 +399,9 @@ async def test_a_lesser_raise_that_was_made_without_an_answer_is_held() -> None:
         assert lesser == 6
         server.set("web", lesser, "fastpath", told=False)
         now = server.scales["web"]
-        seen = ScaleSeen(now.replicas, now.status_replicas, now.selector, now.resource_version, now.uid, unsure=True)
+        seen = ScaleSeen(
+            now.replicas, now.status_replicas, now.selector, now.resource_version, now.uid, unsure=True
+        )
         assert again(seen) is None
         return Outcome()
 
@@ -495,7 +509,9 @@ async def test_what_was_counted_before_a_change_of_leader_is_not_counted_again()
 
 @pytest.mark.parametrize("stands", [True, False], ids=["known to be made", "found to be made"])
 @pytest.mark.parametrize(("seconds", "count"), [(0, 8), (54, 8), (56, 12)])
-async def test_the_raise_of_a_leader_before_counts_from_its_own_time(stands: bool, seconds: int, count: int) -> None:  # noqa: FBT001 - a case of the table
+async def test_the_raise_of_a_leader_before_counts_from_its_own_time(
+    stands: bool, seconds: int, count: int
+) -> None:  # noqa: FBT001 - a case of the table
     bench = BoostBench()
     bench.want(20)
     bench.server.set("web", 8, "fastpath")
@@ -508,7 +524,13 @@ async def test_the_raise_of_a_leader_before_counts_from_its_own_time(stands: boo
 
 @pytest.mark.parametrize(
     ("since", "count"),
-    [("2026-11-20T11:58:58Z", 12), ("2026-11-20T11:59:30Z", 8), ("2026-11-20T12:30:00Z", 8), ("", 8), ("soon", 8)],
+    [
+        ("2026-11-20T11:58:58Z", 12),
+        ("2026-11-20T11:59:30Z", 8),
+        ("2026-11-20T12:30:00Z", 8),
+        ("", 8),
+        ("soon", 8),
+    ],
     ids=["a minute ago", "lately", "a clock ahead", "unknown", "no time"],
 )
 async def test_a_raise_nobody_tells_of_counts_from_when_it_was_written(since: str, count: int) -> None:
@@ -536,7 +558,9 @@ async def test_the_later_of_two_writes_is_held(answered: bool) -> None:  # noqa:
         server.set("web", 6, "fastpath", told=False)
         now = server.scales["web"]
         bench.want(8)
-        seen = ScaleSeen(now.replicas, now.status_replicas, now.selector, now.resource_version, now.uid, unsure=True)
+        seen = ScaleSeen(
+            now.replicas, now.status_replicas, now.selector, now.resource_version, now.uid, unsure=True
+        )
         assert again(seen) == 8
         assert current() == 8
         server.set("web", 8, "fastpath", told=False)
@@ -642,7 +666,9 @@ async def test_the_native_repeat_is_excused_once_whoever_leads() -> None:
 
 async def test_a_raise_of_a_leader_whose_clock_was_ahead_counts_for_one_period() -> None:
     ahead = FineInstant(NOW + 3600 * SECOND)
-    published = msgspec.structs.replace(RAISED, raised_at=ahead, until=FineInstant(ahead + LONGEST), reversals=(ahead,))
+    published = msgspec.structs.replace(
+        RAISED, raised_at=ahead, until=FineInstant(ahead + LONGEST), reversals=(ahead,)
+    )
     bench = BoostBench()
     bench.want(20)
     bench.server.set("web", 8, "fastpath")

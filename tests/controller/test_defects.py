@@ -49,7 +49,9 @@ def test_none_are_counted_at_first(bench: Bench) -> None:
     assert "fastpath_scaler_unexpected_errors_total 0.0" in bench.monitoring.exposition()
 
 
-async def test_a_decision_that_ends_in_a_defect_is_nobody_elses(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_decision_that_ends_in_a_defect_is_nobody_elses(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
     bench.put(fpa(QUEUE), replicas=4)
     await bench.step()
     bench.server.tell("web")
@@ -60,7 +62,9 @@ async def test_a_decision_that_ends_in_a_defect_is_nobody_elses(bench: Bench, ca
 
     assert (defects(bench), broken.left) == (2, 0)
     assert bench.server.writes == [("web", 7)]
-    assert [record.message for record in caplog.records] == ["unexpected error while an autoscaler was decided"] * 2
+    assert [record.message for record in caplog.records] == [
+        "unexpected error while an autoscaler was decided"
+    ] * 2
     assert all(record.exc_info is not None for record in caplog.records)
 
     before = source.reads
@@ -113,7 +117,9 @@ async def test_a_defect_on_deciding_again_writes_nothing(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("follows", ["status", "event"])
-async def test_a_defect_in_what_follows_a_write_does_not_end_its_autoscaler(bench: Bench, follows: str) -> None:
+async def test_a_defect_in_what_follows_a_write_does_not_end_its_autoscaler(
+    bench: Bench, follows: str
+) -> None:
     Broken(bench.server, follows, TypeError("'dict' object is not callable"))
     bench.put(fpa(QUEUE), replicas=4)
     await bench.step()

@@ -185,7 +185,9 @@ class World:
     async def knows_external(self, _: str) -> bool:
         return True
 
-    async def sample_objects(self, question: CustomQuestion, names: tuple[str, ...], ttl: float) -> ObjectSamples:
+    async def sample_objects(
+        self, question: CustomQuestion, names: tuple[str, ...], ttl: float
+    ) -> ObjectSamples:
         await self.fail()
         if self.fault in {"empty result", "no numbers"}:
             return ObjectSamples({}, {}, 0.0, None)
@@ -238,7 +240,9 @@ class World:
     def window_of(self, metric: str) -> float:
         return 0.0
 
-    def read(self, entry: object, namespace: str, names: Iterable[str], selector: Sequence[object]) -> ScrapedAnswer:
+    def read(
+        self, entry: object, namespace: str, names: Iterable[str], selector: Sequence[object]
+    ) -> ScrapedAnswer:
         present = [name for name in names if name not in self.missing]
         if self.fault == "empty result":
             return ScrapedAnswer({}, dict.fromkeys(present, self.clock.wall()))
@@ -292,7 +296,9 @@ async def running(world: World, **spec: Any) -> AsyncIterator[Controller]:
         api: Any = None
         sources = Sources(provider, provider, api, lambda: BUILTIN, scraped, feeds)
         around = Surroundings(world.server, world.pods, world.rivals, sources, LIVE)
-        controller = Controller(around, world.server, world.clock, Monitoring(), Journal(), random=lambda: 0.0)
+        controller = Controller(
+            around, world.server, world.clock, Monitoring(), Journal(), random=lambda: 0.0
+        )
         controllers.append(controller)
         controller.put(fpa([world.kind.spec], minReplicas=1, maxReplicas=MOST, behavior=NO_WINDOW, **spec))
         task = asyncio.create_task(controller.run())
@@ -373,7 +379,9 @@ def upstream(world: World, missing: int, load: float) -> int:
 
 
 def sync_as_upstream(world: World, count: int, missing: int, load: float) -> int:
-    autoscaler = prepare(hpa([world.kind.spec], minReplicas=1, maxReplicas=MOST, behavior=NO_WINDOW), Settings())
+    autoscaler = prepare(
+        hpa([world.kind.spec], minReplicas=1, maxReplicas=MOST, behavior=NO_WINDOW), Settings()
+    )
     share = load * REPLICAS / count
     value = round(share * (500 if "Resource" in world.name else 10_000))
     values = {f"web-{number}": value for number in range(missing, count)}

@@ -85,7 +85,9 @@ async def test_asked_no_more_often_than_half_the_sample_interval(feeds: Feeds) -
     await asyncio.sleep(100)
 
     assert len(source.asked) - early == 20
-    assert all(later - sooner >= 4.99 for sooner, later in zip(source.asked[-20:], source.asked[-19:], strict=False))
+    assert all(
+        later - sooner >= 4.99 for sooner, later in zip(source.asked[-20:], source.asked[-19:], strict=False)
+    )
 
 
 async def test_an_answer_is_shared_only_by_what_is_asked_at_about_the_same_time(feeds: Feeds) -> None:
@@ -155,7 +157,11 @@ async def test_a_question_that_is_never_answered_fails_and_is_asked_again(feeds:
 
 @pytest.mark.parametrize(
     "error",
-    [InternalError("unable to fetch metrics"), KubernetesError(403, "Forbidden", "not allowed"), ZeroDivisionError()],
+    [
+        InternalError("unable to fetch metrics"),
+        KubernetesError(403, "Forbidden", "not allowed"),
+        ZeroDivisionError(),
+    ],
 )
 async def test_failures_are_no_answers(feeds: Feeds, told: Told, error: Exception) -> None:
     source = Source(LoopClock())
@@ -272,7 +278,9 @@ async def test_who_asks_more_often_than_the_others_does_not_wait_for_them(feeds:
     await asyncio.sleep(40)
     assert feeds.want("api", 1.0, "a", source.feed) is feed
     answer, late, _ = feed.state(source.clock.monotonic())
-    assert (answer, late) == (Answer({}, {}), ""), "it is not late because somebody else would have asked before"
+    assert (answer, late) == (Answer({}, {}), ""), (
+        "it is not late because somebody else would have asked before"
+    )
     await asyncio.sleep(2.5)
 
     assert source.asked[1:] == pytest.approx([source.asked[0] + each for each in (40, 41, 42)], abs=0.1)
@@ -323,7 +331,9 @@ async def test_a_tenant_that_asks_for_400_external_metrics_delays_no_other(feeds
 
     assert len(one.asked) == pytest.approx(40, abs=2), "once a second, as when it is alone"
     assert all(answer is not None and not late for answer, late, _ in states)
-    assert 2 * (len(one.asked) + len(many.asked)) == pytest.approx(20 * 40, abs=40), "nothing of the budget is wasted"
+    assert 2 * (len(one.asked) + len(many.asked)) == pytest.approx(20 * 40, abs=40), (
+        "nothing of the budget is wasted"
+    )
 
 
 async def test_an_overload_makes_nothing_absent(feeds: Feeds) -> None:

@@ -183,13 +183,17 @@ async def test_the_targets_column_is_written_with_the_status_and_is_no_reason_to
 ) -> None:
     world.hands.status(world.autoscaler, status(5), ())
     await until(world.status)
-    assert world.status()["targets"] == "cpu: <unknown>/80%", "the default metric, which the sandbox does not fill in"
+    assert world.status()["targets"] == "cpu: <unknown>/80%", (
+        "the default metric, which the sandbox does not fill in"
+    )
 
     patches = world.desk.asked("patch", "fastpathautoscalers/status")
     for utilization in range(60, 65):
         world.hands.status(world.autoscaler, measured(utilization), ())
         await asyncio.sleep(0.01)
-    assert world.desk.asked("patch", "fastpathautoscalers/status") == patches, "numbers wait for the period of a status"
+    assert world.desk.asked("patch", "fastpathautoscalers/status") == patches, (
+        "numbers wait for the period of a status"
+    )
 
     monkeypatch.setattr(statuswriter, "PERIOD", 0.0)
     world.hands.status(world.autoscaler, measured(66), ())
@@ -203,7 +207,11 @@ async def test_events_are_about_the_object(world: World) -> None:
 
     (event,) = world.cluster.list("events")
     about = event["involvedObject"]
-    assert (about["kind"], about["name"], about["uid"]) == ("FastPathAutoscaler", "web", world.autoscaler.metadata.uid)
+    assert (about["kind"], about["name"], about["uid"]) == (
+        "FastPathAutoscaler",
+        "web",
+        world.autoscaler.metadata.uid,
+    )
     assert (event["type"], event["reason"], event["message"]) == RAISED
 
 
@@ -233,4 +241,6 @@ async def test_autoscalers_in_files_have_neither_status_nor_events(
 
     assert (world.replicas(), outcome.error) == (5, "")
     assert (world.status(), world.cluster.list("events")) == ({}, [])
-    assert [record.message for record in caplog.records if record.name == "adapter.controller.hands"] == ["event"]
+    assert [record.message for record in caplog.records if record.name == "adapter.controller.hands"] == [
+        "event"
+    ]

@@ -105,7 +105,9 @@ class World:
         assert isinstance(seen, Target)
         before = seen.replicas
         is_value = (
-            isinstance(self.reading, ExternalReading) and not self.reading.overdue and min(self.reading.values) >= 0
+            isinstance(self.reading, ExternalReading)
+            and not self.reading.overdue
+            and min(self.reading.values) >= 0
         )
         assert is_value or count >= min(before, self.spec["maxReplicas"])
         assert before != 0 or self.spec["minReplicas"] == 0 or work.memory.writers.own_zero

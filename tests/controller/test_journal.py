@@ -46,7 +46,9 @@ def test_of_all_together_the_newest_are_kept() -> None:
     assert (times(journal, A), times(journal, B)) == ([2], [3, 4, 5])
 
     journal.note(entry(B, 6))
-    assert (times(journal, A), times(journal, B)) == ([2], [4, 5, 6]), "what is kept no more makes no room scarce"
+    assert (times(journal, A), times(journal, B)) == ([2], [4, 5, 6]), (
+        "what is kept no more makes no room scarce"
+    )
     assert len(journal) == 4
 
     journal.note(entry(Key("shop", "c"), 7))
@@ -112,7 +114,11 @@ def test_an_entry_as_json(reading: Reading, shown: dict[str, Any]) -> None:
         {"metric": "queue", **shown, "ageSeconds": 1.5},
         {"metric": "other", **shown, "ageSeconds": None},
     ]
-    assert (found["time"], found["currentReplicas"], found["desiredReplicas"]) == ("2026-11-20T12:00:00.000Z", 2, 3)
+    assert (found["time"], found["currentReplicas"], found["desiredReplicas"]) == (
+        "2026-11-20T12:00:00.000Z",
+        2,
+        3,
+    )
     assert found["changeSeen"] == {"replicas": -2, "manager": "kubectl", "reversal": True}
     assert found["events"] == [{"type": "Normal", "reason": "SuccessfulRescale", "message": "New size: 3"}]
     assert "changeSeen" not in show(entry(A, NOW))

@@ -200,7 +200,9 @@ async def test_a_conflict_is_decided_again_from_what_is_there(bench: Bench) -> N
 
     await bench.step()
 
-    assert bench.server.writes == [("web", 8)]  # of the 4 pods that may come in 15 seconds another writer has brought 2
+    assert bench.server.writes == [
+        ("web", 8)
+    ]  # of the 4 pods that may come in 15 seconds another writer has brought 2
     work = bench.controller.find(KEY)
     assert work is not None
     assert [event.change for event in work.memory.history.ups] == [2, 2]
@@ -255,7 +257,9 @@ async def test_changes_do_not_cut_the_pause_after_failed_writes_short(bench: Ben
 
 
 @pytest.mark.parametrize("spec", [{"metrics": [*QUEUE, pods_metric("10")]}, {"maxReplicas": 0}])
-async def test_a_write_that_fails_after_the_spec_has_changed_is_told(bench: Bench, spec: dict[str, Any]) -> None:
+async def test_a_write_that_fails_after_the_spec_has_changed_is_told(
+    bench: Bench, spec: dict[str, Any]
+) -> None:
     bench.server.fail, bench.server.gate = "forbidden", asyncio.Event()
     bench.sources.readings["queue"] = wanted(7)
     bench.put(fpa(QUEUE), replicas=4)
@@ -365,7 +369,11 @@ async def test_a_change_of_leader_keeps_scale_events_and_forgets_recommendations
     ("change", "load", "early", "late"),
     [
         pytest.param(
-            4, 30, [], [("web", 16)], id="a raise keeps from raising for one period, not for the hours of the clock"
+            4,
+            30,
+            [],
+            [("web", 16)],
+            id="a raise keeps from raising for one period, not for the hours of the clock",
         ),
         pytest.param(4, 1, [("web", 7)], [("web", 7)], id="and allows no deeper shrink"),
         pytest.param(-4, 1, [], [("web", 7)], id="a shrink keeps from shrinking"),
@@ -401,7 +409,9 @@ async def test_a_change_of_leader_counts_a_change_without_metrics_once(bench: Be
     _, status, changes = bench.server.statuses[-1]
     bench.controller.close()
 
-    bench.start().put(msgspec.structs.replace(fpa(QUEUE, maxReplicas=10), status=full_status(status, changes)))
+    bench.start().put(
+        msgspec.structs.replace(fpa(QUEUE, maxReplicas=10), status=full_status(status, changes))
+    )
     await bench.step(1)
     work = bench.controller.find(KEY)
     assert work is not None
@@ -549,7 +559,9 @@ async def test_what_was_done_to_another_target_is_not_counted(bench: Bench) -> N
 
 
 @pytest.mark.parametrize("period", ["0s", "-1s", "1h"])
-async def test_a_period_that_cannot_be_is_refused_at_most_ten_times_a_second(bench: Bench, period: str) -> None:
+async def test_a_period_that_cannot_be_is_refused_at_most_ten_times_a_second(
+    bench: Bench, period: str
+) -> None:
     bench.put(fpa(QUEUE, syncPeriod=period), replicas=4)
     await bench.step()
     assert condition(bench, "AbleToScale") == ("False", "InvalidSpec")
@@ -646,7 +658,9 @@ async def test_a_new_selector_is_followed_anew(bench: Bench) -> None:
     bench.sources.readings["queue"] = wanted(4)
     bench.put(fpa(QUEUE), replicas=4)
     await bench.step()
-    bench.server.cached["web"] = bench.server.scales["web"]._replace(selector="app=other", resource_version="999")
+    bench.server.cached["web"] = bench.server.scales["web"]._replace(
+        selector="app=other", resource_version="999"
+    )
     bench.pods.pods["app=other"] = pods(4)
     await bench.step(1)
 
@@ -663,7 +677,10 @@ async def test_the_journal_tells_changes_once(bench: Bench) -> None:
         await bench.step(1)
 
     entries = bench.journal.of(KEY)
-    assert [(entry.current, entry.replicas, entry.outcome) for entry in entries] == [(4, 8, "written"), (8, 8, "none")]
+    assert [(entry.current, entry.replicas, entry.outcome) for entry in entries] == [
+        (4, 8, "written"),
+        (8, 8, "none"),
+    ]
     assert entries[0].inputs[0].reading == wanted(30)
 
 
@@ -685,7 +702,11 @@ async def test_ages_of_samples_are_measured(bench: Bench) -> None:
     bench.put(fpa(QUEUE), replicas=4)
     await bench.step()
     source = bench.sources.opened[0]
-    source.reading, source.sampled, source.span = wanted(7), round(bench.clock.wall() - 2) * SECOND, 6 * SECOND
+    source.reading, source.sampled, source.span = (
+        wanted(7),
+        round(bench.clock.wall() - 2) * SECOND,
+        6 * SECOND,
+    )
     await bench.step(1)
 
     text = bench.monitoring.exposition()
@@ -700,5 +721,7 @@ async def test_who_waits_for_the_query_budget_has_an_event(bench: Bench) -> None
 
     bench.controller.report_delays([KEY, Key("default", "gone")])
 
-    assert [event.reason for event in bench.server.events if event.type == "Warning"][-1:] == ["MetricsDelayed"]
+    assert [event.reason for event in bench.server.events if event.type == "Warning"][-1:] == [
+        "MetricsDelayed"
+    ]
     assert "--prometheus-max-queries-per-second" in bench.server.events[-1].message

@@ -52,7 +52,9 @@ class Prometheus:
 
         return Feed(key, key if group is None else group, ask, shares=group is not None)
 
-    def want(self, feeds: Feeds, owner: str, key: Hashable, period: float = 1.0, group: Hashable | None = None) -> Feed:
+    def want(
+        self, feeds: Feeds, owner: str, key: Hashable, period: float = 1.0, group: Hashable | None = None
+    ) -> Feed:
         return feeds.want(owner, period, key, lambda: self.feed(key, group))
 
     def rate(self, key: Hashable, since: float) -> float:
@@ -124,7 +126,9 @@ async def test_within_a_share_all_periods_are_stretched_alike() -> None:
         await asyncio.sleep(80)
 
         rates = {
-            period: sum(prometheus.rate(key, 20) for key in prometheus.asked if str(key).startswith(f"{period} "))
+            period: sum(
+                prometheus.rate(key, 20) for key in prometheus.asked if str(key).startswith(f"{period} ")
+            )
             for period in (1.0, 2.0, 4.0)
         }
         assert rates[1.0] / rates[2.0] == pytest.approx(2, rel=0.1)
@@ -184,7 +188,9 @@ async def test_a_question_of_two_owners_is_asked_once_and_delays_neither() -> No
         assert prometheus.want(feeds, "victim/web", "shared") is feed
         await asyncio.sleep(30)
 
-        assert prometheus.rate("shared", 10) == pytest.approx(1.0, abs=0.1), "as often as its period says, not twice"
+        assert prometheus.rate("shared", 10) == pytest.approx(1.0, abs=0.1), (
+            "as often as its period says, not twice"
+        )
         feeds.drop("victim/web", feed)
         left = prometheus.clock.monotonic()
         await asyncio.sleep(50)
@@ -350,7 +356,9 @@ async def test_faults_end_with_the_term() -> None:
 
 
 @pytest.mark.parametrize("what", ["_step", "_enqueue", "_take_turn", "_report"])
-async def test_a_defect_where_turns_are_given_stops_nothing(what: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_defect_where_turns_are_given_stops_nothing(
+    what: str, caplog: pytest.LogCaptureFixture
+) -> None:
     async with opened() as (feeds, prometheus, watch):
         prometheus.want(feeds, "shop/web", "a")
         await asyncio.sleep(0.1)

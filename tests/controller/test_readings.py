@@ -31,7 +31,9 @@ def test_fresh_values() -> None:
         pytest.param(9, FIVE, 8 * SECOND, False, id="though younger than two intervals"),
     ],
 )
-def test_old_samples_are_no_values(age: float, interval: int | None, oldest: int | None, *, kept: bool) -> None:
+def test_old_samples_are_no_values(
+    age: float, interval: int | None, oldest: int | None, *, kept: bool
+) -> None:
     found = readings.of_pods(answer(age, oldest=oldest), interval, NOW, "", "custom")
 
     assert isinstance(found, PodsReading)
@@ -60,7 +62,9 @@ def test_an_unknown_interval_may_raise_and_not_shrink() -> None:
 
 
 def test_an_api_that_stamps_its_samples_is_believed() -> None:
-    assert readings.of_pods(answer(trusted=True), None, NOW, "", "custom") == PodsReading({"a": 1000, "b": 2000})
+    assert readings.of_pods(answer(trusted=True), None, NOW, "", "custom") == PodsReading(
+        {"a": 1000, "b": 2000}
+    )
 
 
 def test_nothing_is_nothing() -> None:
@@ -79,10 +83,12 @@ def test_of_a_sum_with_an_old_part_nothing_is_known() -> None:
     old = Answer({}, {"": NOW - 21 * SECOND}, (1000, 2000))
 
     assert isinstance(readings.of_series(old, FIVE, NOW, "", lambda _: 3), Unavailable)
-    assert isinstance(readings.of_series(Answer({}, {}, (1000,), oldest=1), FIVE, NOW, "", lambda _: 3), Unavailable)
-    assert readings.of_series(Answer({}, {"": NOW}, (1, 2), 0), FIVE, NOW, "", lambda _: 3) == ExternalReading(
-        (1, 2), 3
+    assert isinstance(
+        readings.of_series(Answer({}, {}, (1000,), oldest=1), FIVE, NOW, "", lambda _: 3), Unavailable
     )
+    assert readings.of_series(
+        Answer({}, {"": NOW}, (1, 2), 0), FIVE, NOW, "", lambda _: 3
+    ) == ExternalReading((1, 2), 3)
 
 
 def test_pods_ready_over_the_window_of_the_sample() -> None:

@@ -45,7 +45,9 @@ rules:
   {more}
   metricsQuery: sum(<<.Series>>{{<<.LabelMatchers>>}}) by (<<.GroupBy>>)
 """
-RATES = RULES.replace("sum(<<.Series>>{{<<.LabelMatchers>>}})", "sum(rate(<<.Series>>{{<<.LabelMatchers>>}}[1m]))")
+RATES = RULES.replace(
+    "sum(<<.Series>>{{<<.LabelMatchers>>}})", "sum(rate(<<.Series>>{{<<.LabelMatchers>>}}[1m]))"
+)
 LISTS = {"all": (SeriesInfo("load", frozenset({"namespace", "pod"}), 3),)}
 A, B, C = (FakePod(name, f"10.0.0.{number}") for number, name in enumerate("abc", 1))
 DOWN = ScrapeError("timeout", "no answer in 1 s")
@@ -76,7 +78,9 @@ class Provided:
         self.asked.append(metric)
         return self.series is not None
 
-    async def sample_objects(self, question: CustomQuestion, names: tuple[str, ...], ttl: float) -> ObjectSamples:
+    async def sample_objects(
+        self, question: CustomQuestion, names: tuple[str, ...], ttl: float
+    ) -> ObjectSamples:
         if isinstance(self.objects, Exception):
             raise self.objects
         assert self.objects is not None
@@ -137,7 +141,9 @@ class Bench:
         provided: Any = self.provided
         other: Any = self.other
         self.pods = [pod(name) for name in "abc"]
-        self.sources = Sources(provided, provided, other, lambda: BUILTIN, here.scraped if scrapes else None, feeds)
+        self.sources = Sources(
+            provided, provided, other, lambda: BUILTIN, here.scraped if scrapes else None, feeds
+        )
 
     @property
     def clock(self) -> FakeClock:
@@ -293,7 +299,9 @@ async def test_a_pod_that_was_not_scraped_yet_is_overdue_and_one_that_has_no_rat
         assert len(here.feeds) == 0, "Prometheus is asked no more"
 
 
-@pytest.mark.parametrize(("more", "values"), [("", {"b": 2000, "c": 0}), ("onNaN: zero", {"a": 0, "b": 2000, "c": 0})])
+@pytest.mark.parametrize(
+    ("more", "values"), [("", {"b": 2000, "c": 0}), ("onNaN: zero", {"a": 0, "b": 2000, "c": 0})]
+)
 async def test_no_number_is_no_value_unless_the_rule_says_zero(more: str, values: dict[str, int]) -> None:
     async with bench(more=more) as here:
         here.here.reader.bodies = {A.ip: "load NaN", B.ip: "load 2", C.ip: "load 0"}
@@ -315,7 +323,9 @@ async def test_a_value_beyond_64_bits_makes_the_metric_unavailable_as_through_pr
 
         assert isinstance(reading, Unavailable)
         which = "the value of rules[0] for b is beyond 9.2e15, which no quantity holds"
-        assert reading == Unavailable("InvalidValue", f"unable to fetch metrics from custom metrics API: {which}")
+        assert reading == Unavailable(
+            "InvalidValue", f"unable to fetch metrics from custom metrics API: {which}"
+        )
 
 
 @pytest.mark.parametrize("shown", ["+Inf", "-Inf"])
@@ -406,7 +416,10 @@ async def test_an_object_of_ours() -> None:
     ("given", "said"),
     [
         ([custom()], ""),
-        ([custom(), custom()], "the custom metrics API server returned 2 results when we asked for exactly one"),
+        (
+            [custom(), custom()],
+            "the custom metrics API server returned 2 results when we asked for exactly one",
+        ),
         ([], "the custom metrics API server returned 0 results when we asked for exactly one"),
     ],
 )
@@ -435,7 +448,10 @@ async def test_an_object_of_another_adapter(given: Sequence[Mapping[str, Any]], 
             id="unknown kind",
         ),
         pytest.param(
-            ("", "Gauge"), None, 'unable to map kind Gauge to resource: no matches for kind "Gauge"', id="core, unknown"
+            ("", "Gauge"),
+            None,
+            'unable to map kind Gauge to resource: no matches for kind "Gauge"',
+            id="core, unknown",
         ),
         pytest.param(("a/b/c", "Service"), ("services", "shop", "main"), "", id="a version that is none"),
     ],
@@ -455,7 +471,9 @@ async def test_kinds(reference: tuple[str, str], asked: tuple[str, ...] | None, 
             assert here.other.asked[0][:3] == asked
             question = here.provided.asked[0]
             is_namespace = kind == "Namespace"
-            assert (question.namespace, question.name) == ((None, "shop") if is_namespace else ("shop", "main"))
+            assert (question.namespace, question.name) == (
+                (None, "shop") if is_namespace else ("shop", "main")
+            )
 
 
 async def test_an_external_metric_of_ours() -> None:
@@ -477,8 +495,12 @@ async def test_an_external_metric_of_ours_without_a_time() -> None:
         assert (source.sampled, source.span) == (None, None)
 
 
-@pytest.mark.parametrize(("windows", "lookback"), [((30, 60), 60 * SECOND), ((30, None), None), ((), None)], ids=str)
-async def test_an_external_metric_of_another_adapter(windows: Sequence[int | None], lookback: int | None) -> None:
+@pytest.mark.parametrize(
+    ("windows", "lookback"), [((30, 60), 60 * SECOND), ((30, None), None), ((), None)], ids=str
+)
+async def test_an_external_metric_of_another_adapter(
+    windows: Sequence[int | None], lookback: int | None
+) -> None:
     async with bench() as here:
         here.provided.series = None
         given = [{"value": "1500m", "timestamp": TIME, "window": window} for window in windows]
@@ -545,7 +567,9 @@ async def test_cpu_by_rules_of_ours() -> None:
 def used(*names: str, times: Mapping[str, float] | None, partial: bool = False) -> ResourceAnswer:
     """Return usages of 300m by pod; `times` says how many seconds ago their samples were taken."""
     usage = Usage(300, 0)
-    items = tuple(ObjectUsage("shop", name, {}, WALL, usage, (ContainerUsage("app", usage),)) for name in names)
+    items = tuple(
+        ObjectUsage("shop", name, {}, WALL, usage, (ContainerUsage("app", usage),)) for name in names
+    )
     taken = None if times is None else {name: WALL - ago for name, ago in times.items()}
     return ResourceAnswer(items, 15.0, WALL, 0.0, partial=partial, times=taken)
 
@@ -600,7 +624,9 @@ async def test_cpu_by_rules_of_ours_from_before_a_failure_is_none() -> None:
 async def test_failures_have_upstreams_words() -> None:
     async with bench(scrapes=False) as here:
         here.provided.objects = None
-        here.other.custom = KubernetesError(404, "NotFound", "the server could not find the metric load for pods")
+        here.other.custom = KubernetesError(
+            404, "NotFound", "the server could not find the metric load for pods"
+        )
         reading = await here.answered(here.open(pods_metric(name="load")))
         assert reading.message == (
             "unable to fetch metrics from custom metrics API: the server could not find the metric load for pods"

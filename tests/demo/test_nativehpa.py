@@ -107,7 +107,10 @@ HITS = {
         "target": {"type": "AverageValue", "averageValue": "10"},
     },
 }
-CPU = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "AverageValue", "averageValue": "100m"}}}
+CPU = {
+    "type": "Resource",
+    "resource": {"name": "cpu", "target": {"type": "AverageValue", "averageValue": "100m"}},
+}
 USAGE = {
     "metadata": {"name": "PODS", "namespace": "shop"},
     "timestamp": "2026-01-01T00:59:50Z",
@@ -138,7 +141,9 @@ async def world() -> AsyncIterator[World]:
     [
         pytest.param({}, 4, id="legacy: twice the count, four at least"),
         pytest.param({"behavior": {}}, 6, id="behavior: four pods or 100 %"),
-        pytest.param({"behavior": {"scaleUp": {"policies": [{"type": "Pods", "value": 1, "periodSeconds": 60}]}}}, 3),
+        pytest.param(
+            {"behavior": {"scaleUp": {"policies": [{"type": "Pods", "value": 1, "periodSeconds": 60}]}}}, 3
+        ),
     ],
 )
 async def test_scales_as_the_object_says(world: World, spec: dict[str, Any], replicas: int) -> None:
@@ -234,7 +239,9 @@ async def test_a_write_that_fails(world: World) -> None:
 
 
 def writes(world: World) -> int:
-    return sum(each.method == "PUT" and each.resource == "deployments/scale" for each in world.cluster.requests)
+    return sum(
+        each.method == "PUT" and each.resource == "deployments/scale" for each in world.cluster.requests
+    )
 
 
 async def test_after_a_conflict_the_old_decision_is_written_again(world: World) -> None:
@@ -333,7 +340,11 @@ async def test_an_autoscaler_beyond_its_limits_looks_at_no_pods(world: World) ->
     """So that it stands in nobody's way, as upstream."""
     world.autoscale(minReplicas=3)
     second = world.cluster.get("HorizontalPodAutoscaler", "web", "shop")
-    kept = {"apiVersion": second["apiVersion"], "kind": second["kind"], "spec": second["spec"] | {"minReplicas": 2}}
+    kept = {
+        "apiVersion": second["apiVersion"],
+        "kind": second["kind"],
+        "spec": second["spec"] | {"minReplicas": 2},
+    }
     world.cluster.create(kept | {"metadata": {"name": "second", "namespace": "shop"}})
     world.metrics.show_pods(world.cluster, "10")
 

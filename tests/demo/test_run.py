@@ -28,8 +28,12 @@ def test_a_bad_port_is_refused(port: str, capsys: pytest.CaptureFixture[str]) ->
 def test_a_value_that_never_changes_is_noticed() -> None:
     seen = Seen()
     for value in ("1", "1", "2"):
-        seen.add([Reading({"x": "5"}) if number else Reading({"x": value}) for number in range(len(QUESTIONS))])
-    assert seen.unchanged() == [question.subject for question in QUESTIONS[2:]], "the second may stand still for long"
+        seen.add(
+            [Reading({"x": "5"}) if number else Reading({"x": value}) for number in range(len(QUESTIONS))]
+        )
+    assert seen.unchanged() == [question.subject for question in QUESTIONS[2:]], (
+        "the second may stand still for long"
+    )
 
 
 @pytest.mark.integration
@@ -48,6 +52,8 @@ async def test_values_change_and_nothing_stays_behind(monkeypatch: pytest.Monkey
     assert re.search(
         r"^From a step .*\n  fast-scaler   (?:under 0\.1|\d+\.\d) s\n  native chain  ", screen, re.MULTILINE
     )
-    commands = [line.partition("curl ")[2] for line in screen.splitlines() if line.startswith(("try ", "metrics "))]
+    commands = [
+        line.partition("curl ")[2] for line in screen.splitlines() if line.startswith(("try ", "metrics "))
+    ]
     assert [command.count("'") for command in commands] == [4, 4], "each stands on one line"
     assert ("sandbox's small Prometheus" in screen) is not real

@@ -13,7 +13,10 @@ CUSTOM = {
         {"describedObject": {"kind": "Pod", "name": "web-1"}, "value": "2"},
     ],
 }
-EXTERNAL = {"kind": "ExternalMetricValueList", "items": [{"metricLabels": {"queue": "orders"}, "value": "3k"}]}
+EXTERNAL = {
+    "kind": "ExternalMetricValueList",
+    "items": [{"metricLabels": {"queue": "orders"}, "value": "3k"}],
+}
 STATUS = {"kind": "Status", "message": "the server could not find the metric x for pods"}
 
 
@@ -30,7 +33,8 @@ def test_readings(body: dict[str, object], reading: Reading) -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "total"), [({"a": "1500m", "b": "2"}, 3.5), ({"a": "3k"}, 3000.0), ({"a": "0"}, 0.0), ({}, None)]
+    ("values", "total"),
+    [({"a": "1500m", "b": "2"}, 3.5), ({"a": "3k"}, 3000.0), ({"a": "0"}, 0.0), ({}, None)],
 )
 def test_totals(values: dict[str, str], total: float | None) -> None:
     assert view.total(Reading(values)) == total
@@ -52,7 +56,9 @@ def test_the_chart_shows_the_last_moments() -> None:
 @pytest.mark.parametrize(
     ("reactions", "lines"),
     [
-        pytest.param([], ["The load did not step in this time: let the demo run for 60 s or longer."], id="no step"),
+        pytest.param(
+            [], ["The load did not step in this time: let the demo run for 60 s or longer."], id="no step"
+        ),
         pytest.param(
             [Reaction("load", 11.06, 0.52, None)],
             [
@@ -67,7 +73,9 @@ def test_the_chart_shows_the_last_moments() -> None:
             id="two steps",
         ),
         pytest.param(
-            [Reaction("load", 9.0, 0.03, 0.1)], ["  fast-scaler   under 0.1 s", "  native chain  0.1 s"], id="at once"
+            [Reaction("load", 9.0, 0.03, 0.1)],
+            ["  fast-scaler   under 0.1 s", "  native chain  0.1 s"],
+            id="at once",
         ),
     ],
 )
@@ -88,7 +96,9 @@ def test_the_screen_fits_a_terminal() -> None:
     about = view.legend("6 (6 ready)", "2 (2 ready)")
     table = view.readings_table(questions, readings, history)
     faulty = view.faults(readings, history)
-    console.print(view.render("replicas", view.chart([Moment(6, 6, 2)] * 99, 8), about, table, faulty, reactions))
+    console.print(
+        view.render("replicas", view.chart([Moment(6, 6, 2)] * 99, 8), about, table, faulty, reactions)
+    )
     assert isinstance(console.file, io.StringIO)
     screen = "".join(part.partition("m")[2] if number else part for number, part in enumerate(console.file.getvalue().split("\x1b[")))  # fmt: skip
 

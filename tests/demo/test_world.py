@@ -87,7 +87,16 @@ async def test_pods_share_the_load_and_show_it_at_their_addresses(clock: FakeClo
 
 def test_the_kind_is_the_one_that_is_shipped() -> None:
     (shipped,) = customresources.kinds_of(crd.definition())
-    for field in ("group", "version", "plural", "kind", "namespaced", "short_names", "subresources", "generation"):
+    for field in (
+        "group",
+        "version",
+        "plural",
+        "kind",
+        "namespaced",
+        "short_names",
+        "subresources",
+        "generation",
+    ):
         assert getattr(AUTOSCALERS, field) == getattr(shipped, field), field
 
 
@@ -98,6 +107,8 @@ async def test_no_address_to_be_had(clock: FakeClock, monkeypatch: pytest.Monkey
         raise OSError(errno.EADDRNOTAVAIL, "cannot assign requested address")
 
     monkeypatch.setattr(Exporter, "__aenter__", refuse)
-    with pytest.raises(RunError, match=r"addresses of their own, and 127\.83\.0\.1 cannot be had \(Linux has all"):
+    with pytest.raises(
+        RunError, match=r"addresses of their own, and 127\.83\.0\.1 cannot be had \(Linux has all"
+    ):
         async with world.listening(clock.wall):
             pass

@@ -58,7 +58,9 @@ class FrontedBackend(Backend, Protocol):
     """Whose client certificates are users."""
     proxy: FrontProxy
 
-    async def admit(self, cluster: ClusterUnderTest, objects: Objects, account: str, namespace: str) -> Config:
+    async def admit(
+        self, cluster: ClusterUnderTest, objects: Objects, account: str, namespace: str
+    ) -> Config:
         """Make a service account with the rights of rendered manifests, and return its kubeconfig."""
         ...
 
@@ -107,7 +109,9 @@ class FrontedSandbox(SandboxBackend):
     async def caller_token(self, _: ClusterUnderTest) -> str:
         return TOKEN
 
-    async def admit(self, cluster: ClusterUnderTest, objects: Objects, account: str, namespace: str) -> Config:
+    async def admit(
+        self, cluster: ClusterUnderTest, objects: Objects, account: str, namespace: str
+    ) -> Config:
         if namespaces := objects.all("Namespace"):
             await cluster.create(*namespaces)
         return cluster.admin
@@ -173,10 +177,14 @@ class FrontedControlPlane(RealBackend):
         self.authority = plane.authority
         self.proxy = plane.front_proxy
 
-    async def admit(self, cluster: ClusterUnderTest, objects: Objects, account: str, namespace: str) -> Config:
+    async def admit(
+        self, cluster: ClusterUnderTest, objects: Objects, account: str, namespace: str
+    ) -> Config:
         await apply(cluster, *(document for kind in _RIGHTS for document in objects.all(kind)))
         token = await cluster.kubectl("create", "token", account, "-n", namespace, "--duration=1h")
-        return Config(self._plane.token_kubeconfig(cluster.directory / f"{account}.kubeconfig", token.strip()))
+        return Config(
+            self._plane.token_kubeconfig(cluster.directory / f"{account}.kubeconfig", token.strip())
+        )
 
     async def admit_adapter(self, cluster: ClusterUnderTest, objects: Objects) -> Config:
         config = await self.admit(cluster, objects, SERVICE, NAMESPACE)
@@ -196,7 +204,9 @@ class FrontedControlPlane(RealBackend):
             "roleRef": {"kind": "Role", "name": name, "apiGroup": _RBAC},
         }
         role = {"apiVersion": f"{_RBAC}/v1", "metadata": metadata}
-        await cluster.create(role | {"kind": "Role", "rules": [rule]}, role | {"kind": "RoleBinding"} | binding)
+        await cluster.create(
+            role | {"kind": "Role", "rules": [rule]}, role | {"kind": "RoleBinding"} | binding
+        )
 
     async def publish(self, cluster: ClusterUnderTest, *signers: Signer) -> None:
         """The API server adds what its file has to what is published, and takes nothing away but what has expired.
@@ -290,7 +300,9 @@ class Direct:
 async def apply(cluster: ClusterUnderTest, *documents: Document) -> None:
     """Apply objects on the server's side, which takes fields over from whoever set them last."""
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": documents})
-    await cluster.kubectl("apply", "--server-side", "--force-conflicts", "--validate=false", "-f", "-", stdin=text)
+    await cluster.kubectl(
+        "apply", "--server-side", "--force-conflicts", "--validate=false", "-f", "-", stdin=text
+    )
 
 
 @contextlib.asynccontextmanager

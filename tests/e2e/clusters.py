@@ -36,7 +36,9 @@ _CUSTOM_RESOURCE = {
                 "name": "v1",
                 "served": True,
                 "storage": True,
-                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+                "schema": {
+                    "openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+                },
             }
         ],
     },
@@ -72,7 +74,9 @@ class Backend(Protocol):
         """Serve the custom kind `WIDGETS`."""
         ...
 
-    async def limit(self, cluster: "ClusterUnderTest", allowed: Mapping[str, Collection[str]], path: Path) -> Path:
+    async def limit(
+        self, cluster: "ClusterUnderTest", allowed: Mapping[str, Collection[str]], path: Path
+    ) -> Path:
         """Write the kubeconfig of a user who may only do this: verbs by plural of the core group."""
         ...
 
@@ -170,7 +174,9 @@ class SandboxBackend:
         self._sandbox = sandbox
 
     def kubeconfig(self, path: Path) -> Path:
-        return self._sandbox.kubeconfig(path, token="none")  # without one kubectl asks for a name at the terminal
+        return self._sandbox.kubeconfig(
+            path, token="none"
+        )  # without one kubectl asks for a name at the terminal
 
     async def caller_token(self, _: ClusterUnderTest) -> str:
         support.admit(self._sandbox)
@@ -210,13 +216,21 @@ class RealBackend:
         namespace = cluster.namespace
         account = {"kind": "ServiceAccount", "name": "caller", "namespace": namespace}
         await cluster.create(
-            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "caller", "namespace": namespace}},
+            {
+                "apiVersion": "v1",
+                "kind": "ServiceAccount",
+                "metadata": {"name": "caller", "namespace": namespace},
+            },
             {
                 "apiVersion": "rbac.authorization.k8s.io/v1",
                 "kind": "ClusterRoleBinding",
                 "metadata": {"name": f"caller-{namespace}"},
                 "subjects": [account],
-                "roleRef": {"kind": "ClusterRole", "name": "cluster-admin", "apiGroup": "rbac.authorization.k8s.io"},
+                "roleRef": {
+                    "kind": "ClusterRole",
+                    "name": "cluster-admin",
+                    "apiGroup": "rbac.authorization.k8s.io",
+                },
             },
         )
         issued = await cluster.kubectl("create", "token", "caller", "-n", namespace, "--duration=1h")
@@ -228,10 +242,13 @@ class RealBackend:
         await cluster.create(_CUSTOM_RESOURCE)
         await cluster.kubectl("wait", "--for=condition=Established", f"crd/{WIDGETS}", "--timeout=30s")
 
-    async def limit(self, cluster: ClusterUnderTest, allowed: Mapping[str, Collection[str]], path: Path) -> Path:
+    async def limit(
+        self, cluster: ClusterUnderTest, allowed: Mapping[str, Collection[str]], path: Path
+    ) -> Path:
         user = f"limited-{cluster.namespace}"
         rules = [
-            {"apiGroups": [""], "resources": [plural], "verbs": sorted(verbs)} for plural, verbs in allowed.items()
+            {"apiGroups": [""], "resources": [plural], "verbs": sorted(verbs)}
+            for plural, verbs in allowed.items()
         ]
         role = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": user}}
         binding = {

@@ -37,7 +37,8 @@ _CONTROLLED = pytest.param(
     ],
 )
 _UNCONTROLLED = pytest.param(
-    "sandbox", marks=pytest.mark.skip(reason="the sandbox has no controllers: nothing scales or ends namespaces there")
+    "sandbox",
+    marks=pytest.mark.skip(reason="the sandbox has no controllers: nothing scales or ends namespaces there"),
 )
 _SCHEMALESS = pytest.param("sandbox", marks=pytest.mark.skip(reason="the sandbox looks at no schema"))
 REAL_ONLY = [_SCHEMALESS, _REAL]
@@ -54,7 +55,9 @@ class Fronted(NamedTuple):
 
 
 @pytest.fixture(scope="session", autouse=True)
-def control_plane(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane | None]:
+def control_plane(
+    authority: Authority, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ControlPlane | None]:
     """Return the session's control plane, None where there is none. Started before any test notes what runs."""
     assets = controlplane.find_assets()
     if assets is None:
@@ -114,7 +117,9 @@ async def _own_plane(directory: Path, authority: Authority) -> AsyncIterator[Con
 
 
 @asynccontextmanager
-async def _open_fronted(plane: ControlPlane | None, directory: Path, authority: Authority) -> AsyncIterator[Fronted]:
+async def _open_fronted(
+    plane: ControlPlane | None, directory: Path, authority: Authority
+) -> AsyncIterator[Fronted]:
     if plane is not None:
         backend = FrontedControlPlane(plane)
         cluster = ClusterUnderTest(backend, Kubectl(directory, plane.kubectl), directory)
@@ -140,7 +145,9 @@ async def fronted(
 
 
 @pytest.fixture(params=KINDS)
-async def own_fronted(request: pytest.FixtureRequest, tmp_path: Path, authority: Authority) -> AsyncIterator[Fronted]:
+async def own_fronted(
+    request: pytest.FixtureRequest, tmp_path: Path, authority: Authority
+) -> AsyncIterator[Fronted]:
     """Return one whose front proxy a test may change: nobody else uses it."""
     if request.param == "sandbox":
         async with _open_fronted(None, tmp_path, authority) as opened:

@@ -94,7 +94,10 @@ class Server:
                 self.port = _free_port()
             with self._log.open("wb") as log:
                 self._process = subprocess.Popen(
-                    list(self._command(self.port)), stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+                    list(self._command(self.port)),
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
                 )
             if self._wait_ready():
                 return
@@ -303,12 +306,16 @@ class ControlPlane:
         assert self._server is not None
         pair = self.authority.issue(common_name=user, organization=group)
         credentials = {"client-certificate": str(pair.certificate), "client-key": str(pair.key)}
-        return write_kubeconfig(path, f"https://127.0.0.1:{self._server.port}", self.authority.file, credentials)
+        return write_kubeconfig(
+            path, f"https://127.0.0.1:{self._server.port}", self.authority.file, credentials
+        )
 
     def token_kubeconfig(self, path: Path, token: str) -> Path:
         """Write a kubeconfig for the owner of a token, and return its path."""
         assert self._server is not None
-        return write_kubeconfig(path, f"https://127.0.0.1:{self._server.port}", self.authority.file, {"token": token})
+        return write_kubeconfig(
+            path, f"https://127.0.0.1:{self._server.port}", self.authority.file, {"token": token}
+        )
 
 
 def write_kubeconfig(path: Path, server: str, authority: Path, credentials: dict[str, str]) -> Path:
@@ -326,7 +333,9 @@ def write_kubeconfig(path: Path, server: str, authority: Path, credentials: dict
 
 
 def _is_well(port: int, path: str, trust: ssl.SSLContext) -> bool:
-    with contextlib.closing(http.client.HTTPSConnection("127.0.0.1", port, timeout=5, context=trust)) as connection:
+    with contextlib.closing(
+        http.client.HTTPSConnection("127.0.0.1", port, timeout=5, context=trust)
+    ) as connection:
         connection.request("GET", path)
         with connection.getresponse() as response:
             response.read()
@@ -346,11 +355,15 @@ def _write_signing_keys(directory: Path) -> tuple[Path, Path]:
     private, public = directory / "service-account.key", directory / "service-account.pub"
     private.write_bytes(
         key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.TraditionalOpenSSL,
+            serialization.NoEncryption(),
         )
     )
     public.write_bytes(
-        key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+        key.public_key().public_bytes(
+            serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+        )
     )
     return private, public
 

@@ -60,7 +60,8 @@ WELL = {
     "phase": "Running",
     "startTime": LONG_AGO,
     "conditions": [
-        {"type": kind, "status": "True", "lastTransitionTime": LONG_AGO} for kind in ("Ready", "ContainersReady")
+        {"type": kind, "status": "True", "lastTransitionTime": LONG_AGO}
+        for kind in ("Ready", "ContainersReady")
     ],
 }
 
@@ -100,7 +101,9 @@ async def make_pod(cluster: ClusterUnderTest, prometheus: PrometheusServer) -> N
     """Make the pod web-0 and all its metrics."""
     metadata = {"name": "web-0", "namespace": cluster.namespace, "labels": {"app": "web"}}
     spec = {"containers": [{"name": "main", "image": "registry.example/none:1"}]}
-    await cluster.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}, service(cluster))
+    await cluster.create(
+        {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}, service(cluster)
+    )
     await make_well(cluster, "web-0")
     await write_all(prometheus, cluster.namespace, "web-0")
 
@@ -112,7 +115,9 @@ def service(cluster: ClusterUnderTest) -> Document:
 
 
 @pytest.fixture
-async def registered(tmp_path: Path, fronted: Fronted, prometheus: PrometheusServer) -> AsyncIterator[Registered]:
+async def registered(
+    tmp_path: Path, fronted: Fronted, prometheus: PrometheusServer
+) -> AsyncIterator[Registered]:
     cluster, backend = fronted
     await make_pod(cluster, prometheus)
     async with aggregation.register(cluster, backend, tmp_path, prometheus.url) as registered:
@@ -151,7 +156,10 @@ async def test_kubectl_reads_every_group(registered: Registered) -> None:
     cluster = registered.cluster
     for path in PATHS:
         document = await read(cluster, path)
-        assert (document["kind"], document["groupVersion"]) == ("APIResourceList", path.removeprefix("/apis/"))
+        assert (document["kind"], document["groupVersion"]) == (
+            "APIResourceList",
+            path.removeprefix("/apis/"),
+        )
     beneath = f"namespaces/{cluster.namespace}"
     for path in PATHS[:2]:
         [item] = (await read(cluster, f"{path}/{beneath}/pods/%2A/load?labelSelector=app%3Dweb"))["items"]
@@ -176,8 +184,13 @@ async def test_kubectl_lists_and_tops(registered: Registered) -> None:
         lambda: cluster.run(cluster.admin_kubeconfig, "api-resources", "-o", "name"),
     )
     table = (await cluster.kubectl("top", "pods", "-n", cluster.namespace)).splitlines()
-    assert [line.split() for line in table] == [["NAME", "CPU(cores)", "MEMORY(bytes)"], ["web-0", "150m", "64Mi"]]
-    one = await cluster.kubectl("top", "pod", "web-0", "-n", cluster.namespace, "--containers", "--no-headers")
+    assert [line.split() for line in table] == [
+        ["NAME", "CPU(cores)", "MEMORY(bytes)"],
+        ["web-0", "150m", "64Mi"],
+    ]
+    one = await cluster.kubectl(
+        "top", "pod", "web-0", "-n", cluster.namespace, "--containers", "--no-headers"
+    )
     assert one.split() == ["web-0", "main", "150m", "64Mi"]
 
 
@@ -219,7 +232,9 @@ async def test_a_user_needs_the_right_itself(
         assert (await until(lambda found: found[0] == 200, lambda: direct.get(path)))[0] == 200
         other = path.replace(namespace, "default")
         assert (await direct.get(other))[0] == 403, "in that namespace alone"
-    allowed = await until(lambda found: found.status == 0, lambda: cluster.run(kubeconfig, "get", "--raw", path))
+    allowed = await until(
+        lambda found: found.status == 0, lambda: cluster.run(kubeconfig, "get", "--raw", path)
+    )
     assert len(json.loads(allowed.stdout)["items"]) == 1
 
 
@@ -372,7 +387,9 @@ async def wait_replicas(cluster: ClusterUnderTest, wanted: int) -> None:
 
 @pytest.mark.parametrize("fronted", WITH_CONTROLLERS, indirect=True)
 @pytest.mark.parametrize("kind", list(METRICS))
-async def test_an_autoscaler_scales(tmp_path: Path, fronted: Fronted, prometheus: PrometheusServer, kind: str) -> None:
+async def test_an_autoscaler_scales(
+    tmp_path: Path, fronted: Fronted, prometheus: PrometheusServer, kind: str
+) -> None:
     cluster, backend = fronted
     await cluster.create(deployment(cluster), service(cluster))
     pods = await until(lambda found: found["items"], lambda: get(cluster, "pods", "-l", "app=web"))

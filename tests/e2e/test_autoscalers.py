@@ -122,5 +122,8 @@ async def test_columns(cluster: ClusterUnderTest) -> None:
     await _install(cluster)
     await cluster.create(_example(EXAMPLES[0], cluster))
     head, row = (await cluster.kubectl("get", "fpa", "-n", cluster.namespace)).splitlines()
-    assert head.split() == ["NAME", *(each["name"].upper() for each in crd.COLUMNS if not each.get("priority"))]
+    assert head.split() == [
+        "NAME",
+        *(each["name"].upper() for each in crd.COLUMNS if not each.get("priority")),
+    ]
     assert row.split()[:5] == ["api", "StatefulSet", "api", "3", "30"]

@@ -95,7 +95,9 @@ class World(Loads):
     async def patch(self, path: str, change: Document, **parameters: str) -> None:
         """Merge a change into what is at a path."""
         headers = {"Content-Type": "application/merge-patch+json"}
-        async with self._session.patch(path, params=parameters, data=json.dumps(change), headers=headers) as response:
+        async with self._session.patch(
+            path, params=parameters, data=json.dumps(change), headers=headers
+        ) as response:
             assert response.status in {200, 404}, await response.text()
 
     async def annotate(self, name: str, **annotations: str | None) -> None:
@@ -110,7 +112,11 @@ class World(Loads):
 
     def told(self, name: str, reason: str) -> list[str]:
         """Return the messages of events about an autoscaler."""
-        found = [each for each in self._events if (each["involvedObject"]["name"], each["reason"]) == (name, reason)]
+        found = [
+            each
+            for each in self._events
+            if (each["involvedObject"]["name"], each["reason"]) == (name, reason)
+        ]
         return [each["message"] for each in found]
 
     def _hpa_path(self, name: str) -> str:
@@ -128,7 +134,9 @@ class World(Loads):
             self._watch(f"/apis/apps/v1/{within}/deployments", self._saw_target),
             self._watch(f"/apis/autoscaling/v2/{within}/horizontalpodautoscalers", self._saw_autoscaler),
             self._watch(
-                f"/api/v1/namespaces/{NAMESPACE}/configmaps", self._saw_floors, labelSelector=f"{floors.LABEL}=true"
+                f"/api/v1/namespaces/{NAMESPACE}/configmaps",
+                self._saw_floors,
+                labelSelector=f"{floors.LABEL}=true",
             ),
             self._watch(f"/api/v1/{within}/events", self._saw_event),
             self._watch(f"/api/v1/{within}/pods", self._saw_pod),
@@ -144,7 +152,9 @@ class World(Loads):
                 each.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _watch(self, path: str, see: Callable[[str, Document], None], **parameters: str) -> Coroutine[Any, Any, None]:
+    def _watch(
+        self, path: str, see: Callable[[str, Document], None], **parameters: str
+    ) -> Coroutine[Any, Any, None]:
         return watching.follow(self._session, path, see, **parameters)
 
     def _saw_target(self, kind: str, document: Document) -> None:
@@ -170,7 +180,9 @@ class World(Loads):
         if kind == "DELETED" or "deletionTimestamp" in document["metadata"]:
             self.pod_ends(name)
         elif status.get("podIP"):
-            self.pod_runs(name, document["metadata"]["labels"]["app"], status["podIP"], self.cluster.namespace)
+            self.pod_runs(
+                name, document["metadata"]["labels"]["app"], status["podIP"], self.cluster.namespace
+            )
         elif kind == "ADDED":
             self._starting.append((name, self.free.popleft()))
 
@@ -211,7 +223,9 @@ async def scene(fronted: Fronted, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         (tmp_path / "rules.yaml").write_text(world.rules)
         prometheus = await stack.enter_async_context(Prometheus(world.series, now=CLOCK.wall))
         await cluster.kubectl("apply", "--validate=false", "-f", str(crd.PATH))
-        serving = backend.authority.server_context(backend.authority.issue(*issuing.service_names(SERVICE, NAMESPACE)))
+        serving = backend.authority.server_context(
+            backend.authority.issue(*issuing.service_names(SERVICE, NAMESPACE))
+        )
 
         @contextlib.asynccontextmanager
         async def through(port: int) -> AsyncIterator[int]:
@@ -235,10 +249,16 @@ async def test_twenty_boosted_autoscalers_and_the_naive_booster(scene: Scene) ->
     world, front = scene
     fleet = boosting.fleet(20)
     for each in fleet:
-        each.spec = {"behavior": BEHAVIOR}  # without one the controller would wait five minutes before it lowers
+        each.spec = {
+            "behavior": BEHAVIOR
+        }  # without one the controller would wait five minutes before it lowers
     kinds = ("object-average", "external-average")
-    control = [Workload(f"{kind}-{shape}", kind, load(), way="") for kind in kinds for shape, load in SHAPES.items()]
-    targets = {each.name: Wanted(lambda name=each.name: world.load(name) / UNIT, LIMITS[1]) for each in control}  # type: ignore[misc]  # mypy sees no defaults
+    control = [
+        Workload(f"{kind}-{shape}", kind, load(), way="") for kind in kinds for shape, load in SHAPES.items()
+    ]
+    targets = {
+        each.name: Wanted(lambda name=each.name: world.load(name) / UNIT, LIMITS[1]) for each in control
+    }  # type: ignore[misc]  # mypy sees no defaults
     naive = NaiveBooster(targets, world.replicas, world.raise_naively)
     await world.add([*fleet, *control])
     await until(lambda: all(world.is_active(name) for name in world.workloads), WAIT)
@@ -253,7 +273,9 @@ async def test_twenty_boosted_autoscalers_and_the_naive_booster(scene: Scene) ->
         await asyncio.sleep(12)
         assert {each.write.target.name for each in world.naive.counted} >= targets.keys()
         assert {each.write.by for each in world.naive.counted} == {NATIVE}
-        await until_none(lambda: [world.audit.of(each.name) for each in fleet if not world.is_right(each.name)], WAIT)
+        await until_none(
+            lambda: [world.audit.of(each.name) for each in fleet if not world.is_right(each.name)], WAIT
+        )
         await until_none(lambda: [each.name for each in fleet if world.floor(each.name)], WAIT)
     finally:
         task.cancel()
@@ -279,7 +301,9 @@ async def settled(scene: Scene) -> None:
     """Return when autoscalers are active and their floors are answered."""
     world, front = scene
     await until(lambda: all(world.is_active(name) for name in world.workloads), WAIT)
-    await until(lambda: all(front.floors[name] and front.floors[name][-1][1] == 200 for name in world.workloads), WAIT)
+    await until(
+        lambda: all(front.floors[name] and front.floors[name][-1][1] == 200 for name in world.workloads), WAIT
+    )
     await until(lambda: front.is_late, WAIT)
 
 
@@ -292,7 +316,9 @@ async def test_who_scales_with_kubectl_twice_is_named_and_left_alone(scene: Scen
     world.begin()
     for reason in (boost.REVERSED, boost.DEMOTED):
         await until(lambda: world.replicas("web") >= 6, WAIT)
-        await world.cluster.kubectl("scale", "deployment", "web", "--replicas=3", "-n", world.cluster.namespace)
+        await world.cluster.kubectl(
+            "scale", "deployment", "web", "--replicas=3", "-n", world.cluster.namespace
+        )
         await until(lambda reason=reason: world.told("web", reason), WAIT)  # type: ignore[misc]  # mypy sees no defaults
         assert all(text.startswith("kubectl set the replicas") for text in world.told("web", reason))
     await until(lambda: world.floor("web") == 0, WAIT)

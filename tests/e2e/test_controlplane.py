@@ -66,9 +66,13 @@ def test_a_program_that_ends_is_reported_with_its_log(tmp_path: Path) -> None:
         controlplane.make_etcd(program, tmp_path).start()
 
 
-def test_a_folder_without_the_programs(tmp_path: Path, authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_without_the_programs(
+    tmp_path: Path, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
-    with pytest.raises(StartError, match=r"KUBEBUILDER_ASSETS names .*, which lacks etcd and kube-apiserver$"):
+    with pytest.raises(
+        StartError, match=r"KUBEBUILDER_ASSETS names .*, which lacks etcd and kube-apiserver$"
+    ):
         ControlPlane(tmp_path, tmp_path, authority)
     (tmp_path / "etcd").touch()
     with pytest.raises(StartError, match=r"KUBEBUILDER_ASSETS names .*, which lacks kube-apiserver$"):

@@ -50,7 +50,10 @@ BACKLOG = {
         "target": {"type": "AverageValue", "averageValue": "10"},
     },
 }
-LOAD = {"type": "Pods", "pods": {"metric": {"name": "load"}, "target": {"type": "AverageValue", "averageValue": "10"}}}
+LOAD = {
+    "type": "Pods",
+    "pods": {"metric": {"name": "load"}, "target": {"type": "AverageValue", "averageValue": "10"}},
+}
 
 
 class Scene(NamedTuple):
@@ -75,7 +78,9 @@ async def scene(fronted: Fronted, prometheus: PrometheusServer, tmp_path: Path) 
 
 
 @pytest.fixture
-async def own_scene(own_fronted: Fronted, prometheus: PrometheusServer, tmp_path: Path) -> AsyncIterator[Scene]:
+async def own_scene(
+    own_fronted: Fronted, prometheus: PrometheusServer, tmp_path: Path
+) -> AsyncIterator[Scene]:
     """Return one that a test may let crash: nobody else uses it."""
     async with _set(own_fronted, prometheus, tmp_path) as scene:
         yield scene
@@ -119,7 +124,9 @@ async def queueing(scene: Scene, length: float) -> AsyncIterator[Backlog]:
 
     async def report() -> None:
         while True:
-            await write(scene.prometheus, "backlog", backlog.length, namespace=scene.cluster.namespace, queue="orders")
+            await write(
+                scene.prometheus, "backlog", backlog.length, namespace=scene.cluster.namespace, queue="orders"
+            )
             await asyncio.sleep(0.5)
 
     task = asyncio.create_task(report(), name="backlog")
@@ -188,7 +195,9 @@ async def wait_condition(cluster: ClusterUnderTest, *wanted: str) -> None:
     """Wait for a condition: type, status, reason."""
 
     def has(found: Any) -> bool:
-        return wanted in {(each["type"], each["status"], each["reason"]) for each in found.get("conditions", ())}
+        return wanted in {
+            (each["type"], each["status"], each["reason"]) for each in found.get("conditions", ())
+        }
 
     await until(has, lambda: status(cluster))
 
@@ -302,7 +311,10 @@ async def test_a_target_that_comes_late(scene: Scene) -> None:
         await cluster.create(deployment(cluster))
         await wait_replicas(cluster, 2)
         wanted = {"FailedGetScale", "SuccessfulRescale"}
-        await until(lambda found: wanted <= {each["reason"] for each in found["items"]}, lambda: get(cluster, "events"))
+        await until(
+            lambda found: wanted <= {each["reason"] for each in found["items"]},
+            lambda: get(cluster, "events"),
+        )
 
 
 GADGETS = "gadgets.e2e.fastpath.io"
@@ -372,7 +384,10 @@ async def test_files_within_one_namespace(scene: Scene) -> None:
     cluster = scene.cluster
     folder = scene.directory / "within"
     folder.mkdir()
-    own = {"namespace": cluster.namespace, "resources": [rendered.relative_path(MANIFESTS / "namespaced", folder)]}
+    own = {
+        "namespace": cluster.namespace,
+        "resources": [rendered.relative_path(MANIFESTS / "namespaced", folder)],
+    }
     (folder / "kustomization.yaml").write_text(yaml.safe_dump(own))
     objects = await asyncio.to_thread(rendered.render, folder)
     account = objects.one("ServiceAccount")["metadata"]["name"]

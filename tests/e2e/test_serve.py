@@ -82,7 +82,8 @@ async def _write(
 ) -> None:
     now = time.time()  # noqa: TID251 - a real Prometheus looks at real time
     samples = [
-        Written({"__name__": name, "namespace": namespace, label: each}, value, now) for each, value in values.items()
+        Written({"__name__": name, "namespace": namespace, label: each}, value, now)
+        for each, value in values.items()
     ]
     await asyncio.to_thread(prometheus.write, *samples)
 
@@ -107,7 +108,9 @@ def _loads(namespace: str, selector: str = "") -> str:
 async def _make_pods(cluster: ClusterUnderTest, prometheus: PrometheusServer) -> dict[str, str]:
     """Make PODS, each with a load of its own; return the values that are right."""
     await cluster.create(*(_object("Pod", name, cluster.namespace, LABELS[name]) for name in PODS))
-    await _write(prometheus, "load", "pod", {name: 1.0 + number for number, name in enumerate(PODS)}, cluster.namespace)
+    await _write(
+        prometheus, "load", "pod", {name: 1.0 + number for number, name in enumerate(PODS)}, cluster.namespace
+    )
     return {name: str(1 + number) for number, name in enumerate(PODS)}
 
 
@@ -125,7 +128,12 @@ async def test_selectors_and_order_are_those_of_kubectl(
             assert [item["describedObject"]["name"] for item in answer.body["items"]] == listed, selector
             assert answer.values == {name: right[name] for name in listed}, selector
         described = (await adapter.get(_loads(cluster.namespace))).body["items"][0]["describedObject"]
-        assert described == {"kind": "Pod", "namespace": cluster.namespace, "name": "web-0", "apiVersion": "/v1"}
+        assert described == {
+            "kind": "Pod",
+            "namespace": cluster.namespace,
+            "name": "web-0",
+            "apiVersion": "/v1",
+        }
 
 
 async def test_pods_that_come_change_and_go_are_followed(
@@ -156,7 +164,9 @@ async def _until(adapter: RunningAdapter, path: str, values: Mapping[str, str]) 
     await adapter.wait_for(path, lambda answer: answer.status == 200 and answer.values == values)
 
 
-async def test_metrics_of_namespaces(tmp_path: Path, cluster: ClusterUnderTest, prometheus: PrometheusServer) -> None:
+async def test_metrics_of_namespaces(
+    tmp_path: Path, cluster: ClusterUnderTest, prometheus: PrometheusServer
+) -> None:
     """The sum of a namespace, and namespaces by selector in kubectl's order, where "x-a" comes before "xa"."""
     team = {"team": cluster.namespace}
     names = [f"{cluster.namespace}{end}" for end in ("xa", "x-a", "x")]
@@ -198,7 +208,9 @@ async def test_a_custom_kind_installed_while_running(
         async with _passing(clock, 11):  # an unknown kind has discovery read again, every 10 s at most
             await _until(adapter, f"{base}/%2A/heat?labelSelector=room%3Dkitchen", {"oven": "200"})
         answer = await adapter.get(f"{base}/%2A/heat")
-        assert [item["describedObject"]["name"] for item in answer.body["items"]] == await cluster.names(WIDGETS)
+        assert [item["describedObject"]["name"] for item in answer.body["items"]] == await cluster.names(
+            WIDGETS
+        )
         assert answer.body["items"][0]["describedObject"]["apiVersion"] == f"{WIDGETS.partition('.')[2]}/v1"
         assert (await adapter.get(f"{base}/oven/heat")).values == {"oven": "200"}
         document = await adapter.get("/apis/custom.metrics.k8s.io/v1beta2")
@@ -226,7 +238,9 @@ async def _passing(clock: ShiftedClock, seconds: float) -> AsyncIterator[None]:
 
 
 def _said(caplog: pytest.LogCaptureFixture, message: str) -> list[str]:
-    return [str(record.__dict__["facts"]["error"]) for record in caplog.records if record.getMessage() == message]
+    return [
+        str(record.__dict__["facts"]["error"]) for record in caplog.records if record.getMessage() == message
+    ]
 
 
 async def test_a_user_who_may_read_pods_only(
@@ -298,7 +312,9 @@ async def test_the_api_server_restarts_under_load(
                 await adapter.wait_for("/readyz?verbose", lambda answer: "[-]objects failed" in answer.body)
                 assert (await adapter.get("/readyz")).status == 200
                 await cluster.backend.recover()
-                await adapter.wait_for("/readyz?verbose", lambda answer: "[+]objects ok" in answer.body, seconds=60)
+                await adapter.wait_for(
+                    "/readyz?verbose", lambda answer: "[+]objects ok" in answer.body, seconds=60
+                )
         assert len(seen) > 50
         assert {answer.status for answer in seen} == {200}
         assert all(answer.values == chosen for answer in seen)

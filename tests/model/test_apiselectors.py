@@ -15,7 +15,9 @@ def _expression(key: str, operator: str, *values: str) -> MatchExpression:
         (APISelector(), ""),
         (APISelector({"b": "1", "a": "2"}), "a=2,b=1"),
         (
-            APISelector({"q": "jobs"}, (_expression("z", "In", "b", "a", "b"), _expression("c", "NotIn", "x"))),
+            APISelector(
+                {"q": "jobs"}, (_expression("z", "In", "b", "a", "b"), _expression("c", "NotIn", "x"))
+            ),
             "c notin (x),q=jobs,z in (a,b)",
         ),
         (APISelector(None, (_expression("a", "Exists"), _expression("b", "DoesNotExist"))), "a,!b"),
@@ -32,7 +34,10 @@ def test_compiles(selector: APISelector | None, text: str) -> None:
 @pytest.mark.parametrize(
     ("selector", "sentence"),
     [
-        (APISelector(None, (_expression("a", "Like", "b"),)), '"Like" is not a valid label selector operator'),
+        (
+            APISelector(None, (_expression("a", "Like", "b"),)),
+            '"Like" is not a valid label selector operator',
+        ),
         (
             APISelector(None, (_expression("a", "In"),)),
             "values: Invalid value: null: for 'in', 'notin' operators, values set can't be empty",
@@ -60,7 +65,8 @@ def test_says_what_is_wrong(selector: APISelector, sentence: str) -> None:
 
 def test_prints_as_go() -> None:
     selector = APISelector(
-        {"b": "2", "a": "1"}, (MatchExpression("queue", "NotIn", ("mail", "x")), MatchExpression("c", "Exists"))
+        {"b": "2", "a": "1"},
+        (MatchExpression("queue", "NotIn", ("mail", "x")), MatchExpression("c", "Exists")),
     )
 
     assert go_text(None) == "nil"

@@ -51,18 +51,28 @@ def test_ours_is_namespace_and_name_together(service: ServiceReference) -> None:
     [
         pytest.param("kube-system/metrics-server", {}, "metrics-server", id="metrics-server"),
         pytest.param("keda/keda-operator-metrics-apiserver", {}, "KEDA", id="KEDA"),
-        pytest.param("addons/scaling", {"app.kubernetes.io/part-of": "keda-operator"}, "KEDA", id="KEDA by label"),
+        pytest.param(
+            "addons/scaling", {"app.kubernetes.io/part-of": "keda-operator"}, "KEDA", id="KEDA by label"
+        ),
         pytest.param("monitoring/prometheus-adapter", {}, "prometheus-adapter", id="prometheus-adapter"),
         pytest.param(
-            "m/adapter", {"app.kubernetes.io/name": "prometheus-adapter"}, "prometheus-adapter", id="chart by label"
+            "m/adapter",
+            {"app.kubernetes.io/name": "prometheus-adapter"},
+            "prometheus-adapter",
+            id="chart by label",
         ),
         pytest.param(
             "custom-metrics/custom-metrics-apiserver", {}, "an older prometheus-adapter", id="older manifests"
         ),
         pytest.param("default/datadog-custom-metrics-server", {}, "Datadog's cluster agent", id="Datadog"),
-        pytest.param("default/datadog-cluster-agent-metrics-api", {}, "Datadog's cluster agent", id="Datadog's chart"),
         pytest.param(
-            "custom-metrics/custom-metrics-stackdriver-adapter", {}, "Google's custom metrics adapter", id="Google"
+            "default/datadog-cluster-agent-metrics-api", {}, "Datadog's cluster agent", id="Datadog's chart"
+        ),
+        pytest.param(
+            "custom-metrics/custom-metrics-stackdriver-adapter",
+            {},
+            "Google's custom metrics adapter",
+            id="Google",
         ),
         pytest.param("a/b", {"app": "b"}, "an unknown server", id="nobody known"),
     ],
@@ -100,7 +110,9 @@ def test_what_to_do_depends_on_the_group(name: str, words: str) -> None:
     ],
 )
 def test_external_metrics_of_prometheus_adapter_are_switched_over(service: str, words: str) -> None:
-    finding = apiservices.judge("v1beta1.external.metrics.k8s.io", _found(ServiceReference("m", service)), OURS)
+    finding = apiservices.judge(
+        "v1beta1.external.metrics.k8s.io", _found(ServiceReference("m", service)), OURS
+    )
     assert finding.advice.startswith(words)
 
 
@@ -119,13 +131,17 @@ def test_one_without_a_condition_says_so_and_is_not_given_away() -> None:
         OURS,
     )
     assert "delete" in finding.advice
-    finding = apiservices.judge("v1beta1.metrics.k8s.io", Registration(ServiceReference("a", "b"), Trust.BUNDLE), OURS)
+    finding = apiservices.judge(
+        "v1beta1.metrics.k8s.io", Registration(ServiceReference("a", "b"), Trust.BUNDLE), OURS
+    )
     assert "not available (no condition Available yet)" in finding.state
     assert "delete" not in finding.advice
 
 
 def test_a_local_one_is_foreign() -> None:
-    finding = apiservices.judge("v1beta1.metrics.k8s.io", Registration(None, Trust.SYSTEM, "True", "Local"), OURS)
+    finding = apiservices.judge(
+        "v1beta1.metrics.k8s.io", Registration(None, Trust.SYSTEM, "True", "Local"), OURS
+    )
     assert finding.owner is Owner.FOREIGN
     assert finding.state == "served by the API server itself, from a CustomResourceDefinition"
     assert "CustomResourceDefinitions of its group" in finding.advice

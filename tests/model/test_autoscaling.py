@@ -34,7 +34,9 @@ def test_takes_null_and_unknown_fields() -> None:
     assert found.status.conditions is None
 
 
-@pytest.mark.parametrize(("written", "milli"), [("500m", 500), (2, 2000), (0.5, 500), (" 1k ", 10**6), (1e22, 0)])
+@pytest.mark.parametrize(
+    ("written", "milli"), [("500m", 500), (2, 2000), (0.5, 500), (" 1k ", 10**6), (1e22, 0)]
+)
 def test_quantities_may_be_numbers(written: object, milli: int) -> None:
     target = _target(written)
 

@@ -60,5 +60,7 @@ def test_each_field_is_filled_by_itself() -> None:
     # an empty list is there, and refused later
     assert behavior.scale_down == HPAScalingRules(0, "Max", ())
     kept = HPAScalingRules(60, "Max", _DOWN)
-    again = with_defaults(HorizontalPodAutoscalerSpec(behavior=HorizontalPodAutoscalerBehavior(kept, kept))).behavior
+    again = with_defaults(
+        HorizontalPodAutoscalerSpec(behavior=HorizontalPodAutoscalerBehavior(kept, kept))
+    ).behavior
     assert again == HorizontalPodAutoscalerBehavior(kept, kept)

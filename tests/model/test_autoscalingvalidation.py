@@ -48,7 +48,11 @@ _VALID: dict[str, Any] = {
                 "selectPolicy": "Max",
                 "tolerance": "0",
             },
-            "scaleDown": {"policies": [_POLICY], "stabilizationWindowSeconds": 3600, "selectPolicy": "Disabled"},
+            "scaleDown": {
+                "policies": [_POLICY],
+                "stabilizationWindowSeconds": 3600,
+                "selectPolicy": "Disabled",
+            },
         },
     },
     "status": {"currentReplicas": 0, "desiredReplicas": 0},
@@ -454,13 +458,19 @@ def test_a_bad_name_is_told_with_its_rule() -> None:
     said = _said(_changed("metadata.name", "Web"))
 
     assert len(said) == 1
-    assert said[0].startswith('metadata.name: Invalid value: "Web": a lowercase RFC 1123 subdomain must consist of')
+    assert said[0].startswith(
+        'metadata.name: Invalid value: "Web": a lowercase RFC 1123 subdomain must consist of'
+    )
     said = _said(_changed("spec.metrics.1.containerResource.name", "-"))
-    assert said[0].startswith('spec.metrics[1].containerResource.name: Invalid value: "-": name part must consist of')
+    assert said[0].startswith(
+        'spec.metrics[1].containerResource.name: Invalid value: "-": name part must consist of'
+    )
 
 
 def test_only_the_first_of_several_sources_is_looked_into() -> None:
-    document = _changed("spec.metrics.0.external", {"metric": {"name": ""}, "target": {"type": "Value", "value": "1"}})
+    document = _changed(
+        "spec.metrics.0.external", {"metric": {"name": ""}, "target": {"type": "Value", "value": "1"}}
+    )
 
     assert _said(document) == [
         "spec.metrics[0].external.metric.name: Required value: must specify a metric name",

@@ -13,7 +13,10 @@ from adapter.model.boosting import EXTERNAL, HOLD_ANNOTATION, MODE_ANNOTATION, O
 from adapter.model.fastpathautoscaler import ADVISE, BOOST, Metadata
 from adapter.model.instants import SECOND, Span
 
-CPU = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}}
+CPU = {
+    "type": "Resource",
+    "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}},
+}
 
 
 def metric(document: dict[str, Any]) -> MetricSpec:
@@ -23,7 +26,10 @@ def metric(document: dict[str, Any]) -> MetricSpec:
 def hpa(
     *metrics: dict[str, Any] | MetricSpec, name: str = "web", annotations: dict[str, str] | None = None
 ) -> HorizontalPodAutoscaler:
-    spec = {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}, "maxReplicas": 9}
+    spec = {
+        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+        "maxReplicas": 9,
+    }
     found = msgspec.convert({"spec": spec}, HorizontalPodAutoscaler, dec_hook=decode_scalar)
     listed = tuple(each if isinstance(each, MetricSpec) else metric(each) for each in metrics)
     whole = msgspec.structs.replace(found.spec, metrics=listed or None)
@@ -90,7 +96,9 @@ def test_the_handshake_that_we_write_is_right(way: str, place: int) -> None:
     [
         external(target={"type": "AverageValue", "averageValue": "1000m"}),
         itself(),
-        itself(describedObject={"apiVersion": "autoscaling/v1", "kind": "HorizontalPodAutoscaler", "name": "web"}),
+        itself(
+            describedObject={"apiVersion": "autoscaling/v1", "kind": "HorizontalPodAutoscaler", "name": "web"}
+        ),
     ],
 )
 def test_right_however_written(document: dict[str, Any]) -> None:
@@ -101,12 +109,17 @@ def test_right_however_written(document: dict[str, Any]) -> None:
     ("document", "fault"),
     [
         (external(metric={"name": "fastpath_replicas"}), "selector"),
-        (external(metric={"name": "fastpath_replicas", "selector": {"matchLabels": {"autoscaler": "x"}}}), "selector"),
+        (
+            external(metric={"name": "fastpath_replicas", "selector": {"matchLabels": {"autoscaler": "x"}}}),
+            "selector",
+        ),
         (
             external(
                 metric={
                     "name": "fastpath_replicas",
-                    "selector": {"matchExpressions": [{"key": "autoscaler", "operator": "In", "values": ["web"]}]},
+                    "selector": {
+                        "matchExpressions": [{"key": "autoscaler", "operator": "In", "values": ["web"]}]
+                    },
                 }
             ),
             "selector",
@@ -124,9 +137,15 @@ def test_right_however_written(document: dict[str, Any]) -> None:
         (external(target={"type": "AverageValue", "averageValue": "2"}), "target"),
         (external(target={"type": "Value", "averageValue": "1"}), "target"),
         (external(target={"type": "AverageValue"}), "target"),
-        (itself(describedObject={"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler"}), "describe"),
+        (
+            itself(describedObject={"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler"}),
+            "describe",
+        ),
         (itself(describedObject={"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}), "describe"),
-        (itself(metric={"name": "fastpath_replicas", "selector": {"matchLabels": {"a": "b"}}}), "takes no selector"),
+        (
+            itself(metric={"name": "fastpath_replicas", "selector": {"matchLabels": {"a": "b"}}}),
+            "takes no selector",
+        ),
         (itself(target={"type": "Value", "value": "1"}), "target"),
         (
             {
@@ -169,7 +188,10 @@ def test_what_is_decided_for() -> None:
     found = boosting.read_boosted(hpa(CPU, external(), annotations=annotations))
 
     assert found is not None
-    assert (found.autoscaler.kind, found.autoscaler.api_version) == ("HorizontalPodAutoscaler", "autoscaling/v2")
+    assert (found.autoscaler.kind, found.autoscaler.api_version) == (
+        "HorizontalPodAutoscaler",
+        "autoscaling/v2",
+    )
     assert found.autoscaler.spec.mode == BOOST
     assert found.autoscaler.spec.metrics == (metric(CPU),)
     assert found.handshake.holds
@@ -231,7 +253,9 @@ def test_who_owns_it(owners: list[tuple[str, str, str]], labels: dict[str, str] 
 
 
 def test_what_an_owner_means() -> None:
-    assert boosting.owned("the ScaledObject web") == "it belongs to the ScaledObject web, which writes its spec"
+    assert (
+        boosting.owned("the ScaledObject web") == "it belongs to the ScaledObject web, which writes its spec"
+    )
 
 
 def test_a_name_that_is_no_value_of_a_label() -> None:

@@ -53,14 +53,21 @@ OF_ANOTHER = {
 }
 OF_PODS = {
     "type": "Pods",
-    "pods": {"metric": {"name": "fastpath_replicas"}, "target": {"type": "AverageValue", "averageValue": "1"}},
+    "pods": {
+        "metric": {"name": "fastpath_replicas"},
+        "target": {"type": "AverageValue", "averageValue": "1"},
+    },
 }
 
 
 def _hpa(metrics: Any = None, annotations: Any = None, name: str = "web", **spec: Any) -> dict[str, Any]:
     meta = {"name": name} | ({} if annotations is None else {"annotations": annotations})
     target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
-    own = {"scaleTargetRef": target, "maxReplicas": 9} | spec | ({} if metrics is None else {"metrics": metrics})
+    own = (
+        {"scaleTargetRef": target, "maxReplicas": 9}
+        | spec
+        | ({} if metrics is None else {"metrics": metrics})
+    )
     return {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": meta, "spec": own}
 
 
@@ -88,7 +95,11 @@ MADE: dict[str, tuple[dict[str, Any], Wish, dict[str, Any]]] = {
         BOOST,
         _hpa([QUEUE, EXTERNAL], ANNOTATION),
     ),
-    "an annotation of null": (_hpa([QUEUE], {"fastpath.io/mode": None}), BOOST, _hpa([QUEUE, EXTERNAL], ANNOTATION)),
+    "an annotation of null": (
+        _hpa([QUEUE], {"fastpath.io/mode": None}),
+        BOOST,
+        _hpa([QUEUE, EXTERNAL], ANNOTATION),
+    ),
     "the handshake is there": (_hpa([EXTERNAL, QUEUE]), BOOST, _hpa([EXTERNAL, QUEUE], ANNOTATION)),
     "as an object": (_hpa([QUEUE]), Wish("boost", "object"), _hpa([QUEUE, OBJECT], ANNOTATION)),
     "an object stays": (_hpa([OBJECT, QUEUE]), BOOST, _hpa([OBJECT, QUEUE], ANNOTATION)),
@@ -202,7 +213,11 @@ def test_an_index_is_only_touched_where_it_is_the_handshake() -> None:
 
 NOTES = {
     "nothing to say": (_hpa([QUEUE]), BOOST, []),
-    "no metrics": (_hpa(), BOOST, ["it has no metrics, so that the API's default is written out: cpu at 80 %"]),
+    "no metrics": (
+        _hpa(),
+        BOOST,
+        ["it has no metrics, so that the API's default is written out: cpu at 80 %"],
+    ),
     "v1": (
         _old(targetCPUUtilizationPercentage=50),
         BOOST,

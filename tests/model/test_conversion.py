@@ -38,7 +38,10 @@ OBJECT: dict[str, Any] = {
 }
 MISPLACED: dict[str, Any] = {
     "type": "Pods",
-    "pods": {"metric": {"name": "fastpath_replicas"}, "target": {"type": "AverageValue", "averageValue": "1"}},
+    "pods": {
+        "metric": {"name": "fastpath_replicas"},
+        "target": {"type": "AverageValue", "averageValue": "1"},
+    },
 }
 
 
@@ -74,7 +77,9 @@ def names(converted: Converted) -> list[str]:
 def test_the_metric_of_boost_is_left_out_and_named(made: Any, handshake: dict[str, Any]) -> None:
     converted = conversion.to_fastpath(made(PODS, handshake, QUEUE))
     assert names(converted) == ["requests", "queue"]
-    assert converted.notes == ("left out, only a boosted HorizontalPodAutoscaler has it: metric fastpath_replicas",)
+    assert converted.notes == (
+        "left out, only a boosted HorizontalPodAutoscaler has it: metric fastpath_replicas",
+    )
 
 
 def test_the_annotations_of_boost_are_left_out_and_named() -> None:
@@ -104,7 +109,9 @@ def test_a_minimum_of_zero_may_not_rest_on_the_metric_of_boost() -> None:
     way=st.sampled_from(["external", "object"]),
     behavior=st.booleans(),
 )
-def test_what_boost_adds_makes_no_difference(metrics: list[Any], mode: str, way: str, *, behavior: bool) -> None:
+def test_what_boost_adds_makes_no_difference(
+    metrics: list[Any], mode: str, way: str, *, behavior: bool
+) -> None:
     """Converting a boosted autoscaler gives what converting it before gave."""
     spec: dict[str, Any] = {"behavior": {"scaleDown": {"selectPolicy": "Disabled"}}} if behavior else {}
     plain = hpa(*metrics, **spec)
@@ -124,7 +131,13 @@ def test_what_both_kinds_have_is_kept() -> None:
         "autoscaling/v2",
         "HorizontalPodAutoscaler",
     )
-    assert converted.document["spec"].keys() == {"scaleTargetRef", "minReplicas", "maxReplicas", "metrics", "behavior"}
+    assert converted.document["spec"].keys() == {
+        "scaleTargetRef",
+        "minReplicas",
+        "maxReplicas",
+        "metrics",
+        "behavior",
+    }
     assert converted.document["metadata"] == {"name": "web"}
     assert converted.notes == ()
 
@@ -144,7 +157,10 @@ def test_each_field_that_only_one_kind_has_is_named() -> None:
 @pytest.mark.parametrize(("mode", "done"), [("Paused", "did nothing"), ("Advise", "only advised")])
 def test_one_that_did_not_scale_is_a_warning(mode: str, done: str) -> None:
     notes = conversion.to_native(fpa(PODS, mode=mode)).notes
-    assert notes[1] == f"the FastPathAutoscaler {done}, and the HorizontalPodAutoscaler scales as soon as it is applied"
+    assert (
+        notes[1]
+        == f"the FastPathAutoscaler {done}, and the HorizontalPodAutoscaler scales as soon as it is applied"
+    )
 
 
 def test_what_the_cluster_may_not_accept_is_named() -> None:

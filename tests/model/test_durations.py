@@ -152,24 +152,34 @@ PROMETHEUS_REFUSALS = [
 ]
 
 
-@pytest.mark.parametrize(("text", "seconds"), PROMETHEUS_DURATIONS, ids=[text for text, _ in PROMETHEUS_DURATIONS])
+@pytest.mark.parametrize(
+    ("text", "seconds"), PROMETHEUS_DURATIONS, ids=[text for text, _ in PROMETHEUS_DURATIONS]
+)
 def test_parse_prometheus_duration(text: str, seconds: float) -> None:
     assert durations.parse_prometheus_duration(text) == seconds
 
 
-@pytest.mark.parametrize(("text", "sentence"), PROMETHEUS_REFUSALS, ids=[text[:30] for text, _ in PROMETHEUS_REFUSALS])
+@pytest.mark.parametrize(
+    ("text", "sentence"), PROMETHEUS_REFUSALS, ids=[text[:30] for text, _ in PROMETHEUS_REFUSALS]
+)
 def test_parse_prometheus_duration_refuses_in_the_words_of_prometheus(text: str, sentence: str) -> None:
     with pytest.raises(ValueError) as caught:  # noqa: PT011 - the sentence is compared whole below
         durations.parse_prometheus_duration(text)
     assert str(caught.value) == sentence
 
 
-@given(st.dictionaries(st.sampled_from(["y", "w", "d", "h", "m", "s", "ms"]), st.integers(min_value=0, max_value=40)))
+@given(
+    st.dictionaries(
+        st.sampled_from(["y", "w", "d", "h", "m", "s", "ms"]), st.integers(min_value=0, max_value=40)
+    )
+)
 def test_prometheus_durations_add_up(counts: dict[str, int]) -> None:
     sizes = {"y": 31_536_000.0, "w": 604_800.0, "d": 86_400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
     text = "".join(f"{counts[unit]}{unit}" for unit in sizes if unit in counts)
     if text:
-        expected = sum(counts[unit] * round(size * 1000) for unit, size in sizes.items() if unit in counts) / 1000
+        expected = (
+            sum(counts[unit] * round(size * 1000) for unit, size in sizes.items() if unit in counts) / 1000
+        )
         assert durations.parse_prometheus_duration(text) == expected
 
 

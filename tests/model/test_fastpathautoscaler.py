@@ -64,7 +64,10 @@ def test_decisions_are_made_from_a_hpa_with_behavior() -> None:
     behavior = hpa.spec.behavior
     assert behavior is not None
     assert behavior.scale_up is not None
-    assert behavior.scale_up.policies == (HPAScalingPolicy("Pods", 4, 15), HPAScalingPolicy("Percent", 100, 15))
+    assert behavior.scale_up.policies == (
+        HPAScalingPolicy("Pods", 4, 15),
+        HPAScalingPolicy("Percent", 100, 15),
+    )
     assert behavior.scale_down is not None
     assert behavior.scale_down.stabilization_window_seconds is None
 
@@ -115,7 +118,9 @@ def test_it_is_written_as_it_is_read() -> None:
     written = to_plain(read)
     assert list(written)[:2] == ["apiVersion", "kind"]
     assert (
-        documents.read_document({**written, "spec": {**written["spec"], "metrics": list(written["spec"]["metrics"])}})
+        documents.read_document(
+            {**written, "spec": {**written["spec"], "metrics": list(written["spec"]["metrics"])}}
+        )
         == read
     )
     assert written["spec"]["fallback"] == spec["fallback"]
@@ -138,8 +143,14 @@ def test_a_status_as_it_is_written() -> None:
 
 
 REFUSED = {
-    "period too short": ({"syncPeriod": "50ms"}, 'spec.syncPeriod: Invalid value: "50ms": must be from 100ms to 1m0s'),
-    "period too long": ({"syncPeriod": "2m"}, 'spec.syncPeriod: Invalid value: "2m0s": must be from 100ms to 1m0s'),
+    "period too short": (
+        {"syncPeriod": "50ms"},
+        'spec.syncPeriod: Invalid value: "50ms": must be from 100ms to 1m0s',
+    ),
+    "period too long": (
+        {"syncPeriod": "2m"},
+        'spec.syncPeriod: Invalid value: "2m0s": must be from 100ms to 1m0s',
+    ),
     "mode": (
         {"mode": "auto"},
         'spec.mode: Unsupported value: "auto": supported values: "Advise", "Auto", "Paused"',
@@ -235,7 +246,10 @@ def test_faults_are_told_together() -> None:
 @pytest.mark.parametrize(
     ("document", "fault"),
     [
-        ([], "kind: []: expected fastpath.io/v1alpha1 FastPathAutoscaler or autoscaling/v2 HorizontalPodAutoscaler"),
+        (
+            [],
+            "kind: []: expected fastpath.io/v1alpha1 FastPathAutoscaler or autoscaling/v2 HorizontalPodAutoscaler",
+        ),
         (
             {},
             "kind: absent: expected fastpath.io/v1alpha1 FastPathAutoscaler or autoscaling/v2 HorizontalPodAutoscaler",
@@ -244,13 +258,17 @@ def test_faults_are_told_together() -> None:
             {"kind": "Pod"},
             'kind: "Pod": expected fastpath.io/v1alpha1 FastPathAutoscaler or autoscaling/v2 HorizontalPodAutoscaler',
         ),
-        (_document() | {"apiVersion": "fastpath.io/v1"}, 'apiVersion: "fastpath.io/v1": expected fastpath.io/v1alpha1'),
+        (
+            _document() | {"apiVersion": "fastpath.io/v1"},
+            'apiVersion: "fastpath.io/v1": expected fastpath.io/v1alpha1',
+        ),
         (
             _document("HorizontalPodAutoscaler") | {"apiVersion": "autoscaling/v1"},
             'apiVersion: "autoscaling/v1": expected autoscaling/v2; kubectl get hpa.v2.autoscaling NAME -o yaml gives it',
         ),
         (
-            {"kind": "FastPathAutoscaler"} | {"metadata": _document()["metadata"], "spec": _document()["spec"]},
+            {"kind": "FastPathAutoscaler"}
+            | {"metadata": _document()["metadata"], "spec": _document()["spec"]},
             "apiVersion: absent: expected fastpath.io/v1alpha1",
         ),
         (
@@ -290,7 +308,11 @@ def test_lists() -> None:
     assert list(documents.documents_in(one)) == [("", one)]
     assert list(documents.documents_in({"kind": "List"})) == [("", {"kind": "List"})]
     assert documents.kind_of(one) == "FastPathAutoscaler"
-    assert (documents.kind_of([]), documents.kind_of({"kind": "Pod"}), documents.kind_of({"kind": []})) == ("", "", "")
+    assert (documents.kind_of([]), documents.kind_of({"kind": "Pod"}), documents.kind_of({"kind": []})) == (
+        "",
+        "",
+        "",
+    )
 
 
 def test_objects_of_the_api_server() -> None:

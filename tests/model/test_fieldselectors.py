@@ -35,7 +35,9 @@ def test_parse(text: str, expected: tuple[Term, ...]) -> None:
     [
         pytest.param("foo", "invalid selector: 'foo'; can't understand 'foo'", id="no_operator"),
         pytest.param("a=b,!c", "invalid selector: 'a=b,!c'; can't understand '!c'", id="one_bad_term"),
-        pytest.param("===", "invalid field selector: unescaped character in value: 61", id="unescaped_equals"),
+        pytest.param(
+            "===", "invalid field selector: unescaped character in value: 61", id="unescaped_equals"
+        ),
         pytest.param("a=b\\c", "invalid field selector: invalid escape sequence: \\c", id="unknown_escape"),
         pytest.param("a=b\\", "invalid field selector: invalid escape sequence: \\", id="escape_cut_short"),
     ],

@@ -57,7 +57,9 @@ def test_names() -> None:
     assert floors.config_map_name(Shard(2, 3)) == "fastpath-floors-2-of-3"
 
 
-@pytest.mark.parametrize("name", ["fastpath-floors", "fastpath-floors-2-of-3", "fastpath-floors-1000-of-1000"])
+@pytest.mark.parametrize(
+    "name", ["fastpath-floors", "fastpath-floors-2-of-3", "fastpath-floors-1000-of-1000"]
+)
 def test_the_shard_of_a_name(name: str) -> None:
     shard = floors.shard_of(name)
     assert shard is not None
@@ -66,14 +68,23 @@ def test_the_shard_of_a_name(name: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["", "fastpath-floors-", "2-of-3", "fastpath-floors-4-of-3", "fastpath-floors-02-of-3", "fastpath-floors-1-of-1"],
+    [
+        "",
+        "fastpath-floors-",
+        "2-of-3",
+        "fastpath-floors-4-of-3",
+        "fastpath-floors-02-of-3",
+        "fastpath-floors-1-of-1",
+    ],
 )
 def test_names_of_no_shard(name: str) -> None:
     assert floors.shard_of(name) is None
 
 
 @pytest.mark.parametrize("ahead", [0, 60, 3 * 3600])
-def test_a_floor_ends_ten_minutes_after_it_was_first_seen_whatever_the_clock_of_its_writer_says(ahead: int) -> None:
+def test_a_floor_ends_ten_minutes_after_it_was_first_seen_whatever_the_clock_of_its_writer_says(
+    ahead: int,
+) -> None:
     start = 1_700_000_000 * SECOND
     entry = msgspec.structs.replace(ENTRY, until=FineInstant(start + (600 + ahead) * SECOND))
     for seconds, held in [(0, 8), (599, 8), (600, 0), (3600, 0)]:
@@ -86,4 +97,6 @@ def test_no_floor_of_a_right_clock_is_cut(held: int, late: int, seconds: int) ->
     """It is seen `late` seconds after it was written, to hold for `held` seconds, and read after more."""
     entry = msgspec.structs.replace(ENTRY, until=FineInstant(held * SECOND))
     now = (late + seconds) * SECOND
-    assert floors.floor_of(floors.as_known_for(entry, seconds * SECOND), now, 10) == floors.floor_of(entry, now, 10)
+    assert floors.floor_of(floors.as_known_for(entry, seconds * SECOND), now, 10) == floors.floor_of(
+        entry, now, 10
+    )

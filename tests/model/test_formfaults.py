@@ -42,7 +42,9 @@ def test_a_key_that_is_given_twice() -> None:
     with pytest.raises(msgspec.ValidationError) as caught:
         msgspec.json.decode(text, type=_Outer)
     error = formfaults.explain(str(caught.value), msgspec.json.decode(text), "")
-    assert str(error) == ".inner.size: a key on the way is given twice: expected an integer, got text".lstrip(".")
+    assert str(error) == ".inner.size: a key on the way is given twice: expected an integer, got text".lstrip(
+        "."
+    )
     odd = formfaults.explain("Expected `str`, got `int` - at `$.labels[...]`", {"labels": {"a": "b"}}, "")
     assert "a key on the way is given twice" in str(odd)
     odd = formfaults.explain("is odd - at `$.usage[...]`", {"usage": {"a": "1"}}, "")

@@ -58,12 +58,17 @@ def test_refuses_what_is_no_instant(text: str) -> None:
         read_instant(text)
 
 
-@given(st.datetimes(min_value=dt.datetime(1, 1, 1), max_value=dt.datetime(9999, 12, 31), timezones=st.just(dt.UTC)))  # noqa: DTZ001 - bounds
+@given(
+    st.datetimes(
+        min_value=dt.datetime(1, 1, 1), max_value=dt.datetime(9999, 12, 31), timezones=st.just(dt.UTC)
+    )
+)  # noqa: DTZ001 - bounds
 def test_agrees_with_datetime(moment: dt.datetime) -> None:
     since = moment - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
     assert (
-        read_instant(moment.isoformat()) == (since.days * 86_400 + since.seconds) * SECOND + since.microseconds * 1000
+        read_instant(moment.isoformat())
+        == (since.days * 86_400 + since.seconds) * SECOND + since.microseconds * 1000
     )
 
 
@@ -85,7 +90,9 @@ def test_spans() -> None:
 
 def test_writing() -> None:
     assert write_instant(read_instant("2026-01-31T12:00:00.999Z")) == "2026-01-31T12:00:00Z"
-    assert write_fine_instant(read_instant("2026-01-31T12:00:00.000000999Z")) == "2026-01-31T12:00:00.000000999Z"
+    assert (
+        write_fine_instant(read_instant("2026-01-31T12:00:00.000000999Z")) == "2026-01-31T12:00:00.000000999Z"
+    )
     assert write_instant(-1) == "1969-12-31T23:59:59Z"
     assert (write_span(SECOND // 10), write_span(90 * SECOND)) == ("100ms", "1m30s")
 

@@ -9,9 +9,15 @@ from adapter.sandbox import patches
 DOCUMENT: dict[str, Any] = {"a": {"b/c~d": 1, "e": None}, "list": [{"x": 1}, {"x": 2}, 3]}
 
 CASES: dict[str, tuple[list[Operation], dict[str, Any]]] = {
-    "add a key": ([Operation(ADD, ("a", "new"), {"y": []})], {"a": {"b/c~d": 1, "e": None, "new": {"y": []}}}),
+    "add a key": (
+        [Operation(ADD, ("a", "new"), {"y": []})],
+        {"a": {"b/c~d": 1, "e": None, "new": {"y": []}}},
+    ),
     "add over null": ([Operation(ADD, ("a", "e"), 5)], {"a": {"b/c~d": 1, "e": 5}}),
-    "replace a key with signs": ([Operation(REPLACE, ("a", "b/c~d"), "two")], {"a": {"b/c~d": "two", "e": None}}),
+    "replace a key with signs": (
+        [Operation(REPLACE, ("a", "b/c~d"), "two")],
+        {"a": {"b/c~d": "two", "e": None}},
+    ),
     "remove keys": ([Operation(REMOVE, ("a", "b/c~d")), Operation(REMOVE, ("a", "e"))], {"a": {}}),
     "add at the end": ([Operation(ADD, ("list", END), 4)], {"list": [{"x": 1}, {"x": 2}, 3, 4]}),
     "add at the start": ([Operation(ADD, ("list", "0"), 0)], {"list": [0, {"x": 1}, {"x": 2}, 3]}),

@@ -52,7 +52,9 @@ def test_the_budget_is_kept_by_dropping_losers(changes: list[tuple[str, str, int
         held[namespace, name] = size
         while (loss := ledger.loss(namespace)) is not None:
             ledger.put(loss.holder[0], loss.holder, 0)
-            assert held[loss.holder] == max(size for (where, _), size in held.items() if where == loss.holder[0])
+            assert held[loss.holder] == max(
+                size for (where, _), size in held.items() if where == loss.holder[0]
+            )
             held[loss.holder] = 0
 
         assert ledger.total == sum(held.values()) <= 100

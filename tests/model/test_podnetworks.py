@@ -86,8 +86,14 @@ def test_other_texts(text: str) -> None:
         ("10.244.0.0", ""),
         ("10.244.0.1/16", "expected networks such as 10.244.0.0/16 or fd00:10:244::/56"),
         ("pods", "expected networks such as 10.244.0.0/16 or fd00:10:244::/56"),
-        ("169.254.0.0/16", "expected networks of pods: 169.254.0.0/16 is link-local, multicast or a metadata service"),
-        ("168.63.129.16", "expected networks of pods: 168.63.129.16/32 is link-local, multicast or a metadata service"),
+        (
+            "169.254.0.0/16",
+            "expected networks of pods: 169.254.0.0/16 is link-local, multicast or a metadata service",
+        ),
+        (
+            "168.63.129.16",
+            "expected networks of pods: 168.63.129.16/32 is link-local, multicast or a metadata service",
+        ),
     ],
 )
 def test_networks_as_a_flag_names_them(text: str, said: str) -> None:

@@ -44,7 +44,9 @@ def test_flattens_what_decisions_read() -> None:
 
 
 def test_a_pod_of_nothing() -> None:
-    facts = _facts(b'{"status": {"conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": null}]}}')
+    facts = _facts(
+        b'{"status": {"conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": null}]}}'
+    )
 
     assert facts == PodFacts("", "", ready="True", ready_since=NEVER)
     assert _facts(b"{}").ready is None

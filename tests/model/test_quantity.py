@@ -67,7 +67,8 @@ def test_canonical_text_of_bytes(milli: int, text: str) -> None:
 
 @pytest.mark.parametrize("form", [quantity.format_milli, quantity.format_binary])
 @given(
-    milli=st.integers(min_value=-(2**63), max_value=2**63 - 1) | st.integers(-(2**53), 2**53).map(lambda n: n * 1024)
+    milli=st.integers(min_value=-(2**63), max_value=2**63 - 1)
+    | st.integers(-(2**53), 2**53).map(lambda n: n * 1024)
 )
 def test_text_reads_back_as_the_same_number(form: Callable[[int], str], milli: int) -> None:
     text = form(milli)
@@ -77,7 +78,15 @@ def test_text_reads_back_as_the_same_number(form: Callable[[int], str], milli: i
 
 @pytest.mark.parametrize(
     ("value", "milli"),
-    [(64.1, 64099), (2.01, 2009), (1.005, 1004), (1.001, 1000), (0.0009, 0), (-0.5, -500), (33.333333333333336, 33333)],
+    [
+        (64.1, 64099),
+        (2.01, 2009),
+        (1.005, 1004),
+        (1.001, 1000),
+        (0.0009, 0),
+        (-0.5, -500),
+        (33.333333333333336, 33333),
+    ],
 )
 def test_milli_truncates_toward_zero(value: float, milli: int) -> None:
     assert quantity.milli_from_float(value) == milli

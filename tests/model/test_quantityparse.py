@@ -205,7 +205,9 @@ def test_any_text_is_a_quantity_or_refused(text: str) -> None:
     assert not found < parse_quantity(text)
 
 
-@given(a=_NUMBERS, b=_NUMBERS, one=st.sampled_from(sorted(_SUFFIXES)), other=st.sampled_from(sorted(_SUFFIXES)))
+@given(
+    a=_NUMBERS, b=_NUMBERS, one=st.sampled_from(sorted(_SUFFIXES)), other=st.sampled_from(sorted(_SUFFIXES))
+)
 def test_orders_and_adds_numbers(a: str, b: str, one: str, other: str) -> None:
     left, right = parse_quantity(a + one), parse_quantity(b + other)
     mine = Fraction(left.unscaled) * Fraction(10) ** left.scale

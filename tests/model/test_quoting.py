@@ -14,7 +14,9 @@ from adapter.model.quoting import quote
         pytest.param("é日😀", '"é日😀"', id="printable of other scripts stays"),
         pytest.param("\u00a0\u200b\u2028\ue000", r'"\u00a0\u200b\u2028\ue000"', id="not printable, short"),
         pytest.param("\U000e0001", r'"\U000e0001"', id="not printable, long"),
-        pytest.param(b"\xff\xc3".decode("utf-8", "surrogateescape"), r'"\xff\xc3"', id="bytes that are no UTF-8"),
+        pytest.param(
+            b"\xff\xc3".decode("utf-8", "surrogateescape"), r'"\xff\xc3"', id="bytes that are no UTF-8"
+        ),
         pytest.param("\ud800", r'"\ud800"', id="a surrogate that stands for no byte"),
     ],
 )

@@ -12,7 +12,9 @@ from adapter.model.resources import BUILTIN, APIResource, Catalogue
 
 def resource(plural: str, group: str = "", version: str = "v1", *, preferred: bool = True) -> APIResource:
     singular = plural.removesuffix("s")
-    return APIResource(group, version, plural, singular, singular.title(), True, frozenset({"list"}), preferred)
+    return APIResource(
+        group, version, plural, singular, singular.title(), True, frozenset({"list"}), preferred
+    )
 
 
 @pytest.mark.parametrize(
@@ -44,14 +46,18 @@ def test_lookup_in_builtin(text: str, group: str | None, expected: str | None) -
 @pytest.mark.parametrize(
     ("resources", "group", "expected"),
     [
-        pytest.param([resource("events", "events.k8s.io"), resource("events")], None, "v1", id="core before all"),
+        pytest.param(
+            [resource("events", "events.k8s.io"), resource("events")], None, "v1", id="core before all"
+        ),
         pytest.param(
             [resource("events", "a.io"), resource("events", version="v2")],
             None,
             "a.io/v1",
             id="only v1 of core is special",
         ),
-        pytest.param([resource("jobs", "b.io"), resource("jobs", "a.io")], None, "b.io/v1", id="discovery order"),
+        pytest.param(
+            [resource("jobs", "b.io"), resource("jobs", "a.io")], None, "b.io/v1", id="discovery order"
+        ),
         pytest.param(
             [resource("jobs", "a.io", "v2beta1", preferred=False), resource("jobs", "a.io", "v1")],
             None,
@@ -114,7 +120,9 @@ def test_find_is_exact() -> None:
 
 
 def test_find_gives_the_version_of_precedence() -> None:
-    catalogue = Catalogue([resource("jobs", "a.io", "v1beta1", preferred=False), resource("jobs", "a.io", "v1")])
+    catalogue = Catalogue(
+        [resource("jobs", "a.io", "v1beta1", preferred=False), resource("jobs", "a.io", "v1")]
+    )
     found = catalogue.find(GroupResource("a.io", "jobs"))
     assert found is not None
     assert found.version == "v1"
@@ -127,7 +135,10 @@ def test_singular() -> None:
 
 
 def test_singular_is_that_of_the_first_group_with_the_plural() -> None:
-    core, metrics = resource("pods"), resource("pods", "metrics.k8s.io", "v1beta1")._replace(singular="podmetrics")
+    core, metrics = (
+        resource("pods"),
+        resource("pods", "metrics.k8s.io", "v1beta1")._replace(singular="podmetrics"),
+    )
     catalogue = Catalogue([core, metrics])
     assert catalogue.singular(metrics.group_resource) == "pod"
     assert Catalogue([metrics]).singular(metrics.group_resource) == "podmetrics"
@@ -141,7 +152,11 @@ def test_names_are_what_lookup_knows() -> None:
 
 
 def test_a_catalogue_is_a_value() -> None:
-    one, same, other = Catalogue([resource("pods")]), Catalogue([resource("pods")]), Catalogue([resource("jobs")])
+    one, same, other = (
+        Catalogue([resource("pods")]),
+        Catalogue([resource("pods")]),
+        Catalogue([resource("jobs")]),
+    )
     assert one == same
     assert hash(one) == hash(same)
     assert one != other
@@ -167,7 +182,11 @@ RESOURCES = st.lists(
 )
 
 
-@given(RESOURCES, st.sampled_from(["job", "Queues", "pods", "other"]), st.sampled_from([None, "a", "a.io", "b.io"]))
+@given(
+    RESOURCES,
+    st.sampled_from(["job", "Queues", "pods", "other"]),
+    st.sampled_from([None, "a", "a.io", "b.io"]),
+)
 def test_lookup_is_the_first_match_in_order_of_precedence(
     resources: list[APIResource], text: str, group: str | None
 ) -> None:

@@ -75,7 +75,9 @@ def _fields(shape: inspect.Type, path: str = "") -> set[str]:
     return found
 
 
-@pytest.mark.parametrize(("name", "struct"), [("spec", FastPathAutoscalerSpec), ("status", FastPathAutoscalerStatus)])
+@pytest.mark.parametrize(
+    ("name", "struct"), [("spec", FastPathAutoscalerSpec), ("status", FastPathAutoscalerStatus)]
+)
 def test_fields_are_those_of_the_struct(name: str, struct: type) -> None:
     written = {path for path, _ in structural.nodes(SCHEMA["properties"][name]) if path}
     assert written == _fields(inspect.type_info(struct))
@@ -110,7 +112,9 @@ def test_columns_show_what_there_is() -> None:
 
 
 def test_rules_have_messages_that_stand_alone() -> None:
-    rules = [rule for _, node in structural.nodes(SCHEMA) for rule in node.get("x-kubernetes-validations", ())]
+    rules = [
+        rule for _, node in structural.nodes(SCHEMA) for rule in node.get("x-kubernetes-validations", ())
+    ]
     assert len(rules) > 20
     for rule in rules:
         assert rule.keys() == {"rule", "message"}  # what 1.27 knows
@@ -210,7 +214,12 @@ FALLBACKS: list[JSON] = [
 ]
 FULL = [
     _document(
-        metrics=list(METRICS.values()), behavior=BEHAVIOR, minReplicas=0, syncPeriod="500ms", mode=mode, fallback=each
+        metrics=list(METRICS.values()),
+        behavior=BEHAVIOR,
+        minReplicas=0,
+        syncPeriod="500ms",
+        mode=mode,
+        fallback=each,
     )
     for mode, each in zip(fastpathautoscaler.MODES, FALLBACKS, strict=True)
 ]
@@ -258,13 +267,38 @@ REFUSALS = [
     ("minReplicas", -1, "-1 is less than the minimum of 0", "spec.minReplicas"),
     ("maxReplicas", 2**31, "2147483648 is greater than the maximum", "spec.maxReplicas"),
     ("scaleTargetRef", None, "'scaleTargetRef' is a required property", "spec.scaleTargetRef.kind"),
-    ("scaleTargetRef.name", "a/b", "must not contain '/' or '%', nor be '.' or '..'", "spec.scaleTargetRef.name"),
-    ("scaleTargetRef.kind", "..", "must not contain '/' or '%', nor be '.' or '..'", "spec.scaleTargetRef.kind"),
-    ("scaleTargetRef.apiVersion", None, "apiVersion must name an API group", "spec.scaleTargetRef.apiVersion"),
-    ("scaleTargetRef.apiVersion", "v1", "apiVersion must name an API group", "spec.scaleTargetRef.apiVersion"),
+    (
+        "scaleTargetRef.name",
+        "a/b",
+        "must not contain '/' or '%', nor be '.' or '..'",
+        "spec.scaleTargetRef.name",
+    ),
+    (
+        "scaleTargetRef.kind",
+        "..",
+        "must not contain '/' or '%', nor be '.' or '..'",
+        "spec.scaleTargetRef.kind",
+    ),
+    (
+        "scaleTargetRef.apiVersion",
+        None,
+        "apiVersion must name an API group",
+        "spec.scaleTargetRef.apiVersion",
+    ),
+    (
+        "scaleTargetRef.apiVersion",
+        "v1",
+        "apiVersion must name an API group",
+        "spec.scaleTargetRef.apiVersion",
+    ),
     ("scaleTargetRef.apiVersion", "a/b/c", "does not match", "spec.scaleTargetRef.apiVersion"),
     ("metrics", [METRICS["pods"]] * 51, "is too long", "spec.metrics"),
-    ("metrics", list(METRICS.values())[:3], "minReplicas 0 needs an Object or External metric", "spec.metrics"),
+    (
+        "metrics",
+        list(METRICS.values())[:3],
+        "minReplicas 0 needs an Object or External metric",
+        "spec.metrics",
+    ),
     ("metrics.0.type", "Pods", "pods is needed for type Pods, and for no other", "spec.metrics[0].pods"),
     ("metrics.0.type", "Podz", "'Podz' is not one of", "spec.metrics[0].type"),
     ("metrics.0.pods", METRICS["pods"]["pods"], "pods is needed for type Pods", "spec.metrics[0].pods"),
@@ -274,7 +308,12 @@ REFUSALS = [
         "needs averageUtilization or averageValue, and not both",
         "spec.metrics[0].resource.target.averageValue",
     ),
-    ("metrics.0.resource.target.averageUtilization", 0, "0 is less than the minimum of 1", "averageUtilization"),
+    (
+        "metrics.0.resource.target.averageUtilization",
+        0,
+        "0 is less than the minimum of 1",
+        "averageUtilization",
+    ),
     ("metrics.1.containerResource.name", "cpus", "does not match", "spec.metrics[1].containerResource.name"),
     ("metrics.1.containerResource.container", "a.b", "does not match", "containerResource.container"),
     ("metrics.2.pods.target.averageValue", None, "'averageValue' is a required", "target.averageValue"),
@@ -282,18 +321,48 @@ REFUSALS = [
     ("metrics.2.pods.target.averageValue", "-1", "does not match", "target.averageValue"),
     ("metrics.2.pods.target.averageValue", 0, "0 is less than the minimum of 1", "target.averageValue"),
     ("metrics.2.pods.target.averageValue", "1 GB", "does not match", "target.averageValue"),
-    ("metrics.2.pods.metric.name", "", "is too short|should be non-empty", "spec.metrics[2].pods.metric.name"),
-    ("metrics.2.pods.metric.name", "fastpath_replicas", "remove this metric", "spec.metrics[2].pods.metric.name"),
-    ("metrics.3.object.metric.name", "fastpath_replicas", "remove this metric", "spec.metrics[3].object.metric.name"),
-    ("metrics.4.external.metric.name", "fastpath_replicas", "remove this metric", "metrics[4].external.metric.name"),
+    (
+        "metrics.2.pods.metric.name",
+        "",
+        "is too short|should be non-empty",
+        "spec.metrics[2].pods.metric.name",
+    ),
+    (
+        "metrics.2.pods.metric.name",
+        "fastpath_replicas",
+        "remove this metric",
+        "spec.metrics[2].pods.metric.name",
+    ),
+    (
+        "metrics.3.object.metric.name",
+        "fastpath_replicas",
+        "remove this metric",
+        "spec.metrics[3].object.metric.name",
+    ),
+    (
+        "metrics.4.external.metric.name",
+        "fastpath_replicas",
+        "remove this metric",
+        "metrics[4].external.metric.name",
+    ),
     ("metrics.3.object.target.value", None, "needs value or averageValue", "object.target.averageValue"),
-    ("metrics.4.external.target.averageValue", 1, "needs value or averageValue, and not both", "external.target.value"),
+    (
+        "metrics.4.external.target.averageValue",
+        1,
+        "needs value or averageValue, and not both",
+        "external.target.value",
+    ),
     ("metrics.4.external.target.type", "Average", "is not one of", "external.target.type"),
     ("behavior.scaleUp.policies", [], "should be non-empty|is too short", "spec.behavior.scaleUp.policies"),
     ("behavior.scaleUp.policies", BEHAVIOR["scaleUp"]["policies"] * 21, "is too long", "scaleUp.policies"),
     ("behavior.scaleUp.policies.0.periodSeconds", 1801, "1801 is greater than", "policies[0].periodSeconds"),
     ("behavior.scaleUp.policies.0.value", 0, "0 is less than the minimum of 1", "policies[0].value"),
-    ("behavior.scaleUp.stabilizationWindowSeconds", 3601, "3601 is greater than", "stabilizationWindowSeconds"),
+    (
+        "behavior.scaleUp.stabilizationWindowSeconds",
+        3601,
+        "3601 is greater than",
+        "stabilizationWindowSeconds",
+    ),
     ("behavior.scaleUp.tolerance", "-1m", "does not match", "spec.behavior.scaleUp.tolerance"),
     ("behavior.scaleDown.selectPolicy", "max", "'max' is not one of", "spec.behavior.scaleDown.selectPolicy"),
     ("syncPeriod", "99ms", "must be from 100ms to 1m", "spec.syncPeriod"),
@@ -302,11 +371,31 @@ REFUSALS = [
     ("syncPeriod", 1, "is not of type 'string'", "spec.syncPeriod"),
     ("mode", "auto", "'auto' is not one of", "spec.mode"),
     ("fallback.type", None, "'type' is a required property", "spec.fallback.type"),
-    ("fallback.type", "Hold", "replicas is needed for type Floor, and for no other", "spec.fallback.replicas"),
-    ("fallback.replicas", None, "replicas is needed for type Floor, and for no other", "spec.fallback.replicas"),
-    ("fallback.replicas", 11, "fallback.replicas must be less than or equal to maxReplicas", "spec.fallback.replicas"),
+    (
+        "fallback.type",
+        "Hold",
+        "replicas is needed for type Floor, and for no other",
+        "spec.fallback.replicas",
+    ),
+    (
+        "fallback.replicas",
+        None,
+        "replicas is needed for type Floor, and for no other",
+        "spec.fallback.replicas",
+    ),
+    (
+        "fallback.replicas",
+        11,
+        "fallback.replicas must be less than or equal to maxReplicas",
+        "spec.fallback.replicas",
+    ),
     ("fallback.replicas", 0, "0 is less than the minimum of 1", "spec.fallback.replicas"),
-    ("fallback.lastGoodFor", "1m", "lastGoodFor is needed for type LastGood, and for no other", "lastGoodFor"),
+    (
+        "fallback.lastGoodFor",
+        "1m",
+        "lastGoodFor is needed for type LastGood, and for no other",
+        "lastGoodFor",
+    ),
     ("fallback.after", "500ms", "must be from 1s to 1h", "spec.fallback.after"),
     ("fallback.after", "61m", "must be from 1s to 1h", "spec.fallback.after"),
 ]
@@ -347,8 +436,39 @@ _STRINGS += [
     "Value",
     "AverageValue",
 ]
-_STRINGS += ["100ms", "99ms", "1s", ".5s", "1m0.5s", "60s", "1m1s", "1h", "25h", "9999999999999h", "-1s", "5", "soon"]
-_STRINGS += ["0", "1", "-1", "+1", "1.5", ".5", "5.", "1e3", "1E", "1Ki", "1m", "1n", "00.00", "1e-99", "1Gb", "0.0k"]
+_STRINGS += [
+    "100ms",
+    "99ms",
+    "1s",
+    ".5s",
+    "1m0.5s",
+    "60s",
+    "1m1s",
+    "1h",
+    "25h",
+    "9999999999999h",
+    "-1s",
+    "5",
+    "soon",
+]
+_STRINGS += [
+    "0",
+    "1",
+    "-1",
+    "+1",
+    "1.5",
+    ".5",
+    "5.",
+    "1e3",
+    "1E",
+    "1Ki",
+    "1m",
+    "1n",
+    "00.00",
+    "1e-99",
+    "1Gb",
+    "0.0k",
+]
 _STRINGS += ["Auto", "Paused", "Hold", "Floor", "LastGood", "In", "x" * 64]
 _VALUES: list[Any] = [
     None,
@@ -410,7 +530,11 @@ _LIKELY: dict[str | int, list[Any]] = {
 """What may stand in a field: without it hardly any document would be accepted."""
 
 _ADDED = sorted(
-    {path.rpartition(".")[2].rstrip("[]{}") for path, _ in structural.nodes(SCHEMA["properties"]["spec"]) if path}
+    {
+        path.rpartition(".")[2].rstrip("[]{}")
+        for path, _ in structural.nodes(SCHEMA["properties"]["spec"])
+        if path
+    }
     - {"key", "operator", "matchExpressions"}
 )
 
@@ -438,7 +562,11 @@ def _documents(draw: st.DrawFn) -> JSON:
 @functools.cache
 def _values(name: str | int) -> st.SearchStrategy[Any]:
     odd = st.sampled_from(_VALUES)
-    return st.one_of(st.sampled_from(_LIKELY[name]), st.sampled_from(_LIKELY[name]), odd) if name in _LIKELY else odd
+    return (
+        st.one_of(st.sampled_from(_LIKELY[name]), st.sampled_from(_LIKELY[name]), odd)
+        if name in _LIKELY
+        else odd
+    )
 
 
 def _objects(value: Any, way: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], JSON]]:
@@ -453,7 +581,9 @@ def _has(way: tuple[str | int, ...], name: str) -> bool:
     """Tell whether the schema has a field of an object: what is unknown is pruned by the one and refused by the other."""
     schema = SCHEMA["properties"]["spec"]
     for step in way:
-        schema = schema.get("items", {}) if isinstance(step, int) else schema.get("properties", {}).get(step, {})
+        schema = (
+            schema.get("items", {}) if isinstance(step, int) else schema.get("properties", {}).get(step, {})
+        )
     return name in schema.get("properties", {})
 
 
@@ -461,7 +591,10 @@ def _has(way: tuple[str | int, ...], name: str) -> bool:
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(_documents())
 def test_verdicts_agree(document: JSON) -> None:
-    by_schema, by_program = _refused_by_schema(document), _refused_by_program(structural.pruned(document, SCHEMA))
+    by_schema, by_program = (
+        _refused_by_schema(document),
+        _refused_by_program(structural.pruned(document, SCHEMA)),
+    )
     assert bool(by_schema) is bool(by_program), (by_schema, by_program)
 
 
@@ -504,7 +637,10 @@ def test_a_status_is_taken_as_it_is_written() -> None:
         last_scale_time=Instant(1_700_000_000_500_000_000),
         current_replicas=3,
         desired_replicas=0,
-        current_metrics=(MetricStatus(""), MetricStatus("Resource", resource=ResourceMetricStatus("cpu", current))),
+        current_metrics=(
+            MetricStatus(""),
+            MetricStatus("Resource", resource=ResourceMetricStatus("cpu", current)),
+        ),
         conditions=(Condition("AbleToScale", "True", "SucceededRescale", "said", Instant(0)),),
         recent_changes=(PastChange(-3, FineInstant(1_700_000_000_500_000_007)),),
     )

@@ -55,10 +55,16 @@ def test_empty_text_selects_everything() -> None:
         pytest.param("x in (a,)", [("x", "in", ("", "a"))], id="gap at the end"),
         pytest.param("x in (a,,b)", [("x", "in", ("", "a", "b"))], id="gap in the middle"),
         pytest.param("x in (a,,,b)", [("x", "in", ("", "a", "b"))], id="two gaps"),
-        pytest.param("in in (in,notin),notin=in", [("in", "in", ("in", "notin")), ("notin", "=", ("in",))], id="words"),
-        pytest.param("b=1,a=2,b!=3", [("a", "=", ("2",)), ("b", "=", ("1",)), ("b", "!=", ("3",))], id="sorted by key"),
+        pytest.param(
+            "in in (in,notin),notin=in", [("in", "in", ("in", "notin")), ("notin", "=", ("in",))], id="words"
+        ),
+        pytest.param(
+            "b=1,a=2,b!=3", [("a", "=", ("2",)), ("b", "=", ("1",)), ("b", "!=", ("3",))], id="sorted by key"
+        ),
         pytest.param("e.com/n=v", [("e.com/n", "=", ("v",))], id="prefix"),
-        pytest.param("x=a\0,y", [("x", "=", ("a",)), ("y", "exists", ())], id="a zero byte after a token is swallowed"),
+        pytest.param(
+            "x=a\0,y", [("x", "=", ("a",)), ("y", "exists", ())], id="a zero byte after a token is swallowed"
+        ),
         pytest.param("x\t\0,y=", [("x", "exists", ())], id="a zero byte in place of a token ends the text"),
         pytest.param("a" * 63 + "=" + "b" * 63, [("a" * 63, "=", ("b" * 63,))], id="longest"),
     ],
@@ -68,7 +74,9 @@ def test_parse(text: str, requirements: list[tuple[str, str, tuple[str, ...]]] |
         with pytest.raises(errors.BadRequestError):
             selectors.parse_selector(text)
         return
-    expected = LabelSelector(tuple(Requirement(key, Operator(op), values) for key, op, values in requirements))
+    expected = LabelSelector(
+        tuple(Requirement(key, Operator(op), values) for key, op, values in requirements)
+    )
     assert selectors.parse_selector(text) == expected
 
 
@@ -82,23 +90,43 @@ def test_parse(text: str, requirements: list[tuple[str, str, tuple[str, ...]]] |
         pytest.param("a,,b", "found ',', expected: identifier after ','", id="two commas"),
         pytest.param("a=b c", "found 'c', expected: ',' or 'end of string'", id="two values"),
         pytest.param("!a=b", "found '=', expected: ',' or 'end of string'", id="negation with a value"),
-        pytest.param("!", "unable to parse requirement: found '', expected: identifier", id="negation of nothing"),
-        pytest.param("!!a", "unable to parse requirement: found '!', expected: identifier", id="double negation"),
-        pytest.param("a b", f"unable to parse requirement: found 'b', expected: {OPERATORS}", id="no operator"),
-        pytest.param("a!b", f"unable to parse requirement: found '!', expected: {OPERATORS}", id="negation inside"),
+        pytest.param(
+            "!", "unable to parse requirement: found '', expected: identifier", id="negation of nothing"
+        ),
+        pytest.param(
+            "!!a", "unable to parse requirement: found '!', expected: identifier", id="double negation"
+        ),
+        pytest.param(
+            "a b", f"unable to parse requirement: found 'b', expected: {OPERATORS}", id="no operator"
+        ),
+        pytest.param(
+            "a!b", f"unable to parse requirement: found '!', expected: {OPERATORS}", id="negation inside"
+        ),
         pytest.param("a=)", "unable to parse requirement: found ')', expected: identifier", id="no value"),
-        pytest.param("a===b", "unable to parse requirement: found '=', expected: identifier", id="three equals"),
+        pytest.param(
+            "a===b", "unable to parse requirement: found '=', expected: identifier", id="three equals"
+        ),
         pytest.param("a in", "unable to parse requirement: found '' expected: '('", id="in without values"),
         pytest.param("a in b", "unable to parse requirement: found 'b' expected: '('", id="no parenthesis"),
-        pytest.param("a in (", "unable to parse requirement: found '', expected: ',', ')' or identifier", id="open"),
-        pytest.param("a in (=", "unable to parse requirement: found '=', expected: ',', ')' or identifier", id="odd"),
-        pytest.param("a in (b", "unable to parse requirement: found '', expected: ',' or ')'", id="not closed"),
-        pytest.param("a in (b c)", "unable to parse requirement: found 'c', expected: ',' or ')'", id="no comma"),
+        pytest.param(
+            "a in (", "unable to parse requirement: found '', expected: ',', ')' or identifier", id="open"
+        ),
+        pytest.param(
+            "a in (=", "unable to parse requirement: found '=', expected: ',', ')' or identifier", id="odd"
+        ),
+        pytest.param(
+            "a in (b", "unable to parse requirement: found '', expected: ',' or ')'", id="not closed"
+        ),
+        pytest.param(
+            "a in (b c)", "unable to parse requirement: found 'c', expected: ',' or ')'", id="no comma"
+        ),
         pytest.param(
             "a in (b,", "unable to parse requirement: found '', expected: ',', or identifier", id="comma, end"
         ),
         pytest.param(
-            "a in (b,=)", "unable to parse requirement: found '=', expected: ',', or identifier", id="comma, odd"
+            "a in (b,=)",
+            "unable to parse requirement: found '=', expected: ',', or identifier",
+            id="comma, odd",
         ),
         pytest.param(
             "a in (b,,)",
@@ -106,10 +134,14 @@ def test_parse(text: str, requirements: list[tuple[str, str, tuple[str, ...]]] |
             id="two commas at the end",
         ),
         pytest.param(
-            "nginx_", f'unable to parse requirement: <nil>: Invalid value: "nginx_": name part {NAME_RULE}', id="key"
+            "nginx_",
+            f'unable to parse requirement: <nil>: Invalid value: "nginx_": name part {NAME_RULE}',
+            id="key",
         ),
         pytest.param(
-            'a"=b', f'unable to parse requirement: <nil>: Invalid value: "a\\"": name part {NAME_RULE}', id="quote"
+            'a"=b',
+            f'unable to parse requirement: <nil>: Invalid value: "a\\"": name part {NAME_RULE}',
+            id="quote",
         ),
         pytest.param(
             "a" * 64,
@@ -150,7 +182,9 @@ def test_parse(text: str, requirements: list[tuple[str, str, tuple[str, ...]]] |
             id="two slashes",
         ),
         pytest.param(
-            "a=_b", f'unable to parse requirement: values[0][a]: Invalid value: "_b": {VALUE_RULE}', id="value"
+            "a=_b",
+            f'unable to parse requirement: values[0][a]: Invalid value: "_b": {VALUE_RULE}',
+            id="value",
         ),
         pytest.param(
             "a in (x,_b)",
@@ -163,10 +197,14 @@ def test_parse(text: str, requirements: list[tuple[str, str, tuple[str, ...]]] |
             id="long value",
         ),
         pytest.param(
-            "a>x", f'unable to parse requirement: values[0]: Invalid value: "x": {INTEGER_RULE}', id="order with a word"
+            "a>x",
+            f'unable to parse requirement: values[0]: Invalid value: "x": {INTEGER_RULE}',
+            id="order with a word",
         ),
         pytest.param(
-            "a>", f'unable to parse requirement: values[0]: Invalid value: "": {INTEGER_RULE}', id="order, empty"
+            "a>",
+            f'unable to parse requirement: values[0]: Invalid value: "": {INTEGER_RULE}',
+            id="order, empty",
         ),
         pytest.param(
             "a<9223372036854775808",
@@ -239,7 +277,15 @@ def test_a_long_list_of_commas_is_refused_not_recursed_into() -> None:
         pytest.param(
             "x>5",
             [{"x": "6"}, {"x": "+6"}, {"x": "9223372036854775807"}],
-            [{}, {"x": "5"}, {"x": "-6"}, {"x": "six"}, {"x": "6.5"}, {"x": "9223372036854775808"}, {"x": "6" * 5000}],
+            [
+                {},
+                {"x": "5"},
+                {"x": "-6"},
+                {"x": "six"},
+                {"x": "6.5"},
+                {"x": "9223372036854775808"},
+                {"x": "6" * 5000},
+            ],
             id=">",
         ),
         pytest.param("x<5", [{"x": "4"}, {"x": "-9223372036854775808"}], [{}, {"x": "5"}, {"x": ""}], id="<"),
@@ -285,7 +331,9 @@ def test_selectors_are_values() -> None:
             id="expressions",
         ),
         pytest.param(
-            "a=1,b", {"matchLabels": {"a": "1"}, "matchExpressions": [{"key": "b", "operator": "Exists"}]}, id="both"
+            "a=1,b",
+            {"matchLabels": {"a": "1"}, "matchExpressions": [{"key": "b", "operator": "Exists"}]},
+            id="both",
         ),
     ],
 )
@@ -336,7 +384,9 @@ def test_canonical_text_reads_back(listed: list[Requirement]) -> None:
 
 
 @given(st.lists(requirements(), max_size=3), st.dictionaries(keys, values, max_size=3))
-def test_a_selector_matches_when_all_its_requirements_do(listed: list[Requirement], labels: dict[str, str]) -> None:
+def test_a_selector_matches_when_all_its_requirements_do(
+    listed: list[Requirement], labels: dict[str, str]
+) -> None:
     selector = LabelSelector(tuple(listed))
     assert selector.matches(labels) == all(requirement.matches(labels) for requirement in listed)
 

@@ -29,17 +29,33 @@ DESCRIBED = {**METRIC, "describedObject": {"kind": "Service", "name": "s"}}
     [
         ([], [], "<none>"),
         ([spec("External", METRIC, averageValue="100")], [], "<unknown>/100 (avg)"),
-        ([spec("External", METRIC, averageValue="100")], [status("External", averageValue="50")], "50/100 (avg)"),
+        (
+            [spec("External", METRIC, averageValue="100")],
+            [status("External", averageValue="50")],
+            "50/100 (avg)",
+        ),
         ([spec("External", METRIC, value="100")], [NOTHING], "<unknown>/100"),
         ([spec("External", METRIC, value="100")], [status("External", value="50")], "50/100"),
         ([spec("Pods", METRIC, averageValue="100")], [], "<unknown>/100"),
         ([spec("Pods", METRIC, averageValue="100")], [status("Pods", averageValue="37999m")], "37999m/100"),
         ([spec("Object", DESCRIBED, value="100")], [], "<unknown>/100"),
         ([spec("Object", DESCRIBED, value="100")], [status("Object", value="50")], "50/100"),
-        ([spec("Object", DESCRIBED, averageValue="100")], [status("Object", averageValue="50")], "50/100 (avg)"),
-        ([spec("Resource", CPU, averageValue="100m")], [status("Resource", averageValue="50m")], "cpu: 50m/100m"),
+        (
+            [spec("Object", DESCRIBED, averageValue="100")],
+            [status("Object", averageValue="50")],
+            "50/100 (avg)",
+        ),
+        (
+            [spec("Resource", CPU, averageValue="100m")],
+            [status("Resource", averageValue="50m")],
+            "cpu: 50m/100m",
+        ),
         ([spec("Resource", CPU, averageUtilization=80)], [NOTHING], "cpu: <unknown>/80%"),
-        ([spec("Resource", CPU, averageUtilization=80)], [status("Resource", averageUtilization=50)], "cpu: 50%/80%"),
+        (
+            [spec("Resource", CPU, averageUtilization=80)],
+            [status("Resource", averageUtilization=50)],
+            "cpu: 50%/80%",
+        ),
         ([spec("Resource", CPU)], [], "cpu: <unknown>/<auto>"),
         (
             [spec("ContainerResource", CPU | {"container": "app"}, averageUtilization=80)],

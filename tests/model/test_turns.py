@@ -78,7 +78,9 @@ def test_a_namespace_that_always_comes_back_has_every_second_turn(many: int, rou
     for number in range(rounds):
         turns.add("small", "web", ("small", "web", number))
         taken = spend(turns, 2)
-        assert sorted(namespace for namespace, _ in taken) == (["greedy", "small"] if len(taken) == 2 else ["small"])
+        assert sorted(namespace for namespace, _ in taken) == (
+            ["greedy", "small"] if len(taken) == 2 else ["small"]
+        )
 
 
 def test_the_most_urgent_item_of_an_owner_is_taken_first() -> None:

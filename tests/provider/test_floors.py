@@ -9,7 +9,13 @@ from adapter.errors import BadRequestError, InternalError, NotFoundError, NotSyn
 from adapter.model import selectors
 from adapter.model.boosting import METRIC
 from adapter.model.floors import FloorEntry
-from adapter.model.metrics import CustomAnswer, CustomMetricInfo, CustomQuestion, ExternalAnswer, ExternalQuestion
+from adapter.model.metrics import (
+    CustomAnswer,
+    CustomMetricInfo,
+    CustomQuestion,
+    ExternalAnswer,
+    ExternalQuestion,
+)
 from adapter.provider.floors import AUTOSCALERS, FlooredProvider, FloorProvider, Watched
 from tests.support.clock import WALL, FakeClock
 from tests.support.floors import FakeAutoscalers, FakeFloors, entry
@@ -51,10 +57,19 @@ def external(selector: str, namespace: str = "shop") -> ExternalQuestion:
 
 
 def custom(
-    name: str | None, namespace: str | None = "shop", resource: str = PATH, objects: str = "", selector: str = ""
+    name: str | None,
+    namespace: str | None = "shop",
+    resource: str = PATH,
+    objects: str = "",
+    selector: str = "",
 ) -> CustomQuestion:
     return CustomQuestion(
-        resource, namespace, name, METRIC, selectors.parse_selector(objects), selectors.parse_selector(selector)
+        resource,
+        namespace,
+        name,
+        METRIC,
+        selectors.parse_selector(objects),
+        selectors.parse_selector(selector),
     )
 
 
@@ -101,7 +116,12 @@ async def test_the_floor_describes_the_autoscaler(case: Case, resource: str) -> 
     (item,) = (await case.provider.custom(custom("web", resource=resource))).items
     described = item.described
     assert (described.kind, described.namespace, described.name) == ("HorizontalPodAutoscaler", "shop", "web")
-    assert (described.api_version, item.metric, item.milli, item.time) == ("autoscaling/v2", METRIC, 7000, WALL)
+    assert (described.api_version, item.metric, item.milli, item.time) == (
+        "autoscaling/v2",
+        METRIC,
+        7000,
+        WALL,
+    )
 
 
 @pytest.mark.parametrize(
@@ -176,7 +196,9 @@ async def test_who_is_not_boosted_has_no_floor(case: Case) -> None:
 
 
 async def test_an_entry_of_someone_else_is_no_floor(case: Case) -> None:
-    case.publish(entry(7, uid="2", name="api"), entry(8, uid="3", namespace="other"), entry(9, uid="0", seen="50"))
+    case.publish(
+        entry(7, uid="2", name="api"), entry(8, uid="3", namespace="other"), entry(9, uid="0", seen="50")
+    )
     assert await case.ask() == 0, "not another autoscaler's, and not one's of the same name that is gone"
 
 
@@ -185,9 +207,13 @@ async def test_an_entry_of_someone_else_is_no_floor(case: Case) -> None:
     [
         pytest.param(lambda case: case.change(boosts=False), 40, id="the annotation has not come yet"),
         pytest.param(lambda case: case.change(most=10), 40, id="the greater maximum has not come yet"),
-        pytest.param(lambda case: case.change(uid="0", version="90"), 40, id="the new object has not come yet"),
+        pytest.param(
+            lambda case: case.change(uid="0", version="90"), 40, id="the new object has not come yet"
+        ),
         pytest.param(lambda case: case.change(version="99", boosts=False), 40, id="older by a digit less"),
-        pytest.param(lambda case: case.change(version="101", boosts=False), 0, id="the annotation is gone since"),
+        pytest.param(
+            lambda case: case.change(version="101", boosts=False), 0, id="the annotation is gone since"
+        ),
         pytest.param(lambda case: case.change(version="102", most=10), 10, id="the maximum is less since"),
         pytest.param(lambda case: case.change(version="1000", boosts=False), 0, id="newer by a digit more"),
         pytest.param(lambda case: case.change(version="abc", boosts=False), 40, id="who knows"),

@@ -35,8 +35,12 @@ LISTS = {
 }
 
 # What is served beside the built-in kinds: one that cannot be listed, and one whose plural core has too.
-REVIEW = APIResource("r.io", "v1", "reviews", "review", "Review", False, frozenset({"create"}), preferred=True)
-POD_METRICS = APIResource("metrics.k8s.io", "v1beta1", "pods", "podmetrics", "PodMetrics", True, REVIEW.verbs, True)
+REVIEW = APIResource(
+    "r.io", "v1", "reviews", "review", "Review", False, frozenset({"create"}), preferred=True
+)
+POD_METRICS = APIResource(
+    "metrics.k8s.io", "v1beta1", "pods", "podmetrics", "PodMetrics", True, REVIEW.verbs, True
+)
 CATALOGUE = Catalogue([*BUILTIN, REVIEW, POD_METRICS])
 
 UNLISTED = "Internal error occurred: unable to list matching resources"

@@ -136,7 +136,11 @@ async def test_new_ages_do_not_make_an_old_answer_fresh(*, ages_fail: bool) -> N
 
         def answer(promql: str) -> Outcome:
             if "timestamp" in promql:
-                return vector(({"q": "a", "pod": "a"}, here.clock.wall())) if works or not ages_fail else UNREACHABLE
+                return (
+                    vector(({"q": "a", "pod": "a"}, here.clock.wall()))
+                    if works or not ages_fail
+                    else UNREACHABLE
+                )
             return vector(({"q": "a", "pod": "a"}, 1.0)) if works else PrometheusError("timeout", "too slow")
 
         here.querier.answer = answer
@@ -177,7 +181,9 @@ async def test_without_the_option_no_age_is_asked_for() -> None:
 # --- values that are none ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("value", "reason"), [(math.nan, "nan"), (math.inf, "infinite"), (-math.inf, "infinite")])
+@pytest.mark.parametrize(
+    ("value", "reason"), [(math.nan, "nan"), (math.inf, "infinite"), (-math.inf, "infinite")]
+)
 async def test_a_value_that_is_none_is_left_out_counted_and_said_with_its_query(
     value: float, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -192,7 +198,9 @@ async def test_a_value_that_is_none_is_left_out_counted_and_said_with_its_query(
 
 async def test_nan_as_zero_where_the_rule_says_so() -> None:
     values = vector(({"pod": "a"}, math.nan), ({"pod": "b"}, math.inf))
-    async with world(RULES + "  onNaN: zero\n", answer=lambda _: values, lists=SERIES, names=("a", "b")) as here:
+    async with world(
+        RULES + "  onNaN: zero\n", answer=lambda _: values, lists=SERIES, names=("a", "b")
+    ) as here:
         assert await custom(here, "/namespaces/web/pods/*/hits") == {"a": 0}
 
 
@@ -228,7 +236,9 @@ async def test_an_external_metric_that_lacks_a_part_is_an_error_unless_the_rule_
 async def test_a_histogram_is_no_value_of_an_object() -> None:
     """prometheus-adapter makes it 0, with and without NaN being 0."""
     values = vector(({"pod": "a"}, HISTOGRAM), ({"pod": "b"}, 2.0))
-    async with world(RULES + "  onNaN: zero\n", answer=lambda _: values, lists=SERIES, names=("a", "b")) as here:
+    async with world(
+        RULES + "  onNaN: zero\n", answer=lambda _: values, lists=SERIES, names=("a", "b")
+    ) as here:
         assert await custom(here, "/namespaces/web/pods/*/hits") == {"b": 2000}
         assert here.metric("fastpath_values_dropped_total", reason="histogram") == 1
         with pytest.raises(NotFoundError):
@@ -277,7 +287,9 @@ async def test_without_a_whole_answer_before_there_is_none() -> None:
 
 async def test_a_rule_may_accept_warnings() -> None:
     """As prometheus-adapter, which knows none; such an answer is kept like any other."""
-    async with world(RULES + ACCEPT + EXTERNAL + ACCEPT, answer=lambda _: PART, lists=SERIES, names=("a", "b")) as here:
+    async with world(
+        RULES + ACCEPT + EXTERNAL + ACCEPT, answer=lambda _: PART, lists=SERIES, names=("a", "b")
+    ) as here:
         for _ in range(2):
             assert [item.milli for item in (await external(here)).items] == [10_000]
             assert await custom(here, "/namespaces/web/pods/*/hits") == {"a": 10_000}
@@ -314,7 +326,9 @@ async def test_ages_with_a_warning_are_none(part: str) -> None:
 
 async def test_a_value_beyond_64_bits_is_an_error_and_no_number() -> None:
     async with world(RULES + EXTERNAL, answer=lambda _: vector(({"pod": "a"}, 1e16)), lists=SERIES) as here:
-        with pytest.raises(InternalError, match=r"^Internal error occurred: a value of rules\[0\] is beyond 9.2e15"):
+        with pytest.raises(
+            InternalError, match=r"^Internal error occurred: a value of rules\[0\] is beyond 9.2e15"
+        ):
             await custom(here, "/namespaces/web/pods/a/hits")
         with pytest.raises(InternalError, match=r"a value of externalRules\[0\] is beyond"):
             await external(here)
@@ -413,7 +427,9 @@ async def test_a_query_that_cannot_be_made(caplog: pytest.LogCaptureFixture) -> 
 # --- objects and kinds --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("failure", [NotSyncedError("pods"), KubernetesError(403, "Forbidden", "no")], ids=str)
+@pytest.mark.parametrize(
+    "failure", [NotSyncedError("pods"), KubernetesError(403, "Forbidden", "no")], ids=str
+)
 async def test_objects_that_cannot_be_listed(failure: Exception, caplog: pytest.LogCaptureFixture) -> None:
     async with world(RULES, lists=SERIES, names=failure) as here:
         for _ in range(2):
@@ -471,7 +487,9 @@ WIDGET = APIResource("example.com", "v1", "widgets", "widget", "Widget", namespa
 async def test_an_unknown_kind_has_the_catalogue_read_again() -> None:
     kinds = FakeResources(later=Catalogue([*BUILTIN, WIDGET]))
     async with world(RULES, lists=SERIES, names=("w",), resources=kinds) as here:
-        with pytest.raises(NotFoundError, match=r"^the server could not find the metric hits for widgets.example.com$"):
+        with pytest.raises(
+            NotFoundError, match=r"^the server could not find the metric hits for widgets.example.com$"
+        ):
             await custom(here, "/namespaces/web/widgets.example.com/*/hits")
         assert kinds.refreshed == 1
         with pytest.raises(NotFoundError):
@@ -493,7 +511,9 @@ UNKNOWN_KIND = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("request_path", "later", "kind", "message"), UNKNOWN_KIND.values(), ids=UNKNOWN_KIND)
+@pytest.mark.parametrize(
+    ("request_path", "later", "kind", "message"), UNKNOWN_KIND.values(), ids=UNKNOWN_KIND
+)
 async def test_kinds_that_are_not_known(
     request_path: str, later: Exception | None, kind: type[StatusError], message: str
 ) -> None:
@@ -582,7 +602,9 @@ async def test_what_is_listed() -> None:
 # --- faults are said once -----------------------------------------------------------------------------------------------------
 
 
-async def test_an_outage_is_said_once_and_ends_with_the_first_new_answer(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_outage_is_said_once_and_ends_with_the_first_new_answer(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     caplog.set_level(logging.INFO)
     good = vector(({"pod": "a"}, 1.0))
     async with world(RULES, answer=lambda _: good, lists=SERIES) as here:
@@ -590,7 +612,9 @@ async def test_an_outage_is_said_once_and_ends_with_the_first_new_answer(caplog:
         here.querier.answer = lambda _: UNREACHABLE
         for _ in range(5):
             here.clock.advance(2.0)
-            await custom(here, "/namespaces/web/pods/a/hits")  # an older answer stands in, and the fault is no secret
+            await custom(
+                here, "/namespaces/web/pods/a/hits"
+            )  # an older answer stands in, and the fault is no secret
             with pytest.raises(InternalError):
                 await custom(here, "/namespaces/web/pods/b/hits")
         assert warnings_of(caplog) == ["Prometheus does not answer"]

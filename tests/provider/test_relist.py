@@ -375,13 +375,18 @@ async def test_before_the_first_relist_a_look_up_waits_for_it() -> None:
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_a_rule_that_gives_a_reserved_name_is_reported_once_and_loses(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_rule_that_gives_a_reserved_name_is_reported_once_and_loses(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async with running(reserved=frozenset({"a", "x"})) as discovery:
         assert discovery.custom() == ["b"]
         assert discovery.relister.registry.external == {}
         active = discovery.faults.active()
         assert active == {
-            ("metric-name", path): f"{path} gives the name a, which is Fastpath's own: its values are not served"
+            (
+                "metric-name",
+                path,
+            ): f"{path} gives the name a, which is Fastpath's own: its values are not served"
             for path in ("rules[0]", "externalRules[0]")
         }
         await discovery.relist()
@@ -389,12 +394,16 @@ async def test_a_rule_that_gives_a_reserved_name_is_reported_once_and_loses(capl
             "metric left out",
             "metric left out",
         ]
-        await discovery.relister.adopt(compile_text(f"rules: [{{seriesQuery: s, {TEMPLATE}, name: {{as: 'c'}}}}]"))
+        await discovery.relister.adopt(
+            compile_text(f"rules: [{{seriesQuery: s, {TEMPLATE}, name: {{as: 'c'}}}}]")
+        )
         assert discovery.custom() == ["c"]
         assert discovery.faults.active() == {}
 
 
-async def test_series_that_promql_cannot_write_are_left_out_and_reported_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_series_that_promql_cannot_write_are_left_out_and_reported_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     hostile = 'stolen{namespace="victim"} or x\x1b['
     async with running() as discovery:
         discovery.lister.lists = {"s": info("a", hostile, "c.d"), "t": info("b")}

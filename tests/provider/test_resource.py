@@ -84,7 +84,9 @@ def shown(document: Any) -> Any:
     items = document.get("items", [document])
     return {
         item["metadata"]["name"]: (
-            {each["name"]: each["usage"] for each in item["containers"]} if "containers" in item else item["usage"]
+            {each["name"]: each["usage"] for each in item["containers"]}
+            if "containers" in item
+            else item["usage"]
         )
         for item in items
     }
@@ -147,7 +149,9 @@ def usage(cpu: float = 0.25, memory: float = 2048.0, time: float = NOON) -> Call
         value = cpu if "cpu" in promql else memory
         if "instance" in promql:
             return vector(*(({"instance": node}, value) for node in ("node1", "node2")), time=time)
-        asked = [space for space in ("other", "shop", "somens") if space in promql or 'namespace!=""' in promql]
+        asked = [
+            space for space in ("other", "shop", "somens") if space in promql or 'namespace!=""' in promql
+        ]
         made = [
             ({"namespace": space, "pod": pod, "container": "main"}, value)
             for space in asked
@@ -177,7 +181,8 @@ async def test_the_earliest_sample_is_the_time_and_containers_are_sorted() -> No
         times = {"a": 30.0, "b": 10.0} if "cpu" in promql else {"b": 20.0, "a": 40.0}
         outcome = vector(*(({"pod": "pod1", "container": name}, 1.0) for name in times))
         samples = [
-            type(each)(each.labels, each.value, NOON + times[each.labels["container"]]) for each in outcome.samples
+            type(each)(each.labels, each.value, NOON + times[each.labels["container"]])
+            for each in outcome.samples
         ]
         return outcome._replace(samples=samples)
 
@@ -255,7 +260,10 @@ async def test_not_found(request_: str, message: str, details: dict[str, object]
 
 UNLISTED: dict[str, dict[str, Any]] = {
     "no first list": {"running": NotSyncedError("pods"), "nodes": NotSyncedError("nodes")},
-    "forbidden": {"running": KubernetesError(403, "Forbidden", "no"), "nodes": KubernetesError(403, "Forbidden", "no")},
+    "forbidden": {
+        "running": KubernetesError(403, "Forbidden", "no"),
+        "nodes": KubernetesError(403, "Forbidden", "no"),
+    },
     "no catalogue": {"resources": FakeResources(NotSyncedError("the kinds of the cluster"))},
     "a cluster without such a kind": {"resources": FakeResources(Catalogue([]))},
 }
@@ -297,7 +305,11 @@ LEFT_OUT: dict[str, tuple[Parts, Parts, str | None]] = {
     "no memory at all": ([SAMPLE], [], None),
     "a container without cpu": ([SAMPLE], [SAMPLE, (SIDE, 1.0)], "incomplete"),
     "a container without memory": ([SAMPLE, (SIDE, 1.0)], [SAMPLE], "incomplete"),
-    "a sample that names no container, of one only": ([SAMPLE], [SAMPLE, ({"pod": "pod1"}, 1.0)], "incomplete"),
+    "a sample that names no container, of one only": (
+        [SAMPLE],
+        [SAMPLE, ({"pod": "pod1"}, 1.0)],
+        "incomplete",
+    ),
     "cpu that is NaN": ([SAMPLE, (SIDE, math.nan)], [SAMPLE, (SIDE, 1.0)], "nan"),
     "memory that is NaN": ([SAMPLE, (SIDE, 1.0)], [SAMPLE, (SIDE, math.nan)], "nan"),
     "negative": ([SAMPLE, (SIDE, -0.001)], [SAMPLE, (SIDE, 1.0)], "negative"),
@@ -353,7 +365,9 @@ async def test_a_node_is_whole_or_left_out(cpu: list[float], memory: list[float]
 
 async def test_a_zero_that_was_measured_is_zero() -> None:
     async with world(RULES, answer=usage(cpu=0.0004, memory=0.0), running=pods("pod1")) as here:
-        assert shown(await ask(here, "/namespaces/somens/pods/pod1")) == {"pod1": {"main": {"cpu": "0", "memory": "0"}}}
+        assert shown(await ask(here, "/namespaces/somens/pods/pod1")) == {
+            "pod1": {"main": {"cpu": "0", "memory": "0"}}
+        }
 
 
 async def test_the_last_sample_of_a_container_and_the_first_of_a_node_count() -> None:
@@ -362,7 +376,9 @@ async def test_the_last_sample_of_a_container_and_the_first_of_a_node_count() ->
         return vector((pod, 1.0), (node, 1.0), (pod | {"id": "x"}, 2.0), (node | {"id": "x"}, 2.0))
 
     async with world(RULES, answer=answer, running=pods("pod1"), nodes=nodes("node1")) as here:
-        assert shown(await ask(here, "/namespaces/somens/pods/pod1")) == {"pod1": {"main": {"cpu": "2", "memory": "2"}}}
+        assert shown(await ask(here, "/namespaces/somens/pods/pod1")) == {
+            "pod1": {"main": {"cpu": "2", "memory": "2"}}
+        }
         assert shown(await ask(here, "/nodes/node1")) == {"node1": {"cpu": "1", "memory": "1"}}
 
 
@@ -439,7 +455,9 @@ async def test_what_cannot_be_merged_is_asked_by_namespace_and_fails_so() -> Non
 
 async def test_two_samples_of_one_container_end_merging() -> None:
     def answer(promql: str) -> Outcome:
-        several = [({"namespace": space, "pod": "pod1", "container": "main"}, 1.0) for space in ("other", "shop")]
+        several = [
+            ({"namespace": space, "pod": "pod1", "container": "main"}, 1.0) for space in ("other", "shop")
+        ]
         return vector(*several, *several) if "=~" in promql or "!=" in promql else vector(several[0])
 
     running = [*pods("pod1", namespace="other"), *pods("pod1", namespace="shop")]
@@ -486,7 +504,11 @@ def warned(part: str) -> Callable[[str], Outcome]:
     def answer(promql: str) -> Outcome:
         outcome = whole(promql)
         assert isinstance(outcome, QueryResult)
-        return outcome._replace(warnings=("store away",)) if part in promql and "timestamp" not in promql else outcome
+        return (
+            outcome._replace(warnings=("store away",))
+            if part in promql and "timestamp" not in promql
+            else outcome
+        )
 
     return answer
 
@@ -508,7 +530,9 @@ async def test_usages_with_a_warning_are_not_served(part: str) -> None:
 
 async def test_the_scaler_takes_usages_with_a_warning_and_knows_it() -> None:
     async with world(RULES, answer=warned("cpu"), running=pods("pod1")) as here:
-        answer = await here.resource_provider.resource(resource_question("/namespaces/somens/pods"), sampled=True)
+        answer = await here.resource_provider.resource(
+            resource_question("/namespaces/somens/pods"), sampled=True
+        )
         assert [item.name for item in answer.items] == ["pod1"]
         assert (answer.partial, answer.stands_in) == (True, False)
 
@@ -516,7 +540,9 @@ async def test_the_scaler_takes_usages_with_a_warning_and_knows_it() -> None:
 async def test_resource_rules_may_accept_warnings() -> None:
     async with world(ACCEPTING, answer=warned("cpu"), running=pods("pod1")) as here:
         assert len((await ask(here, "/namespaces/somens/pods"))["items"]) == 1
-        answer = await here.resource_provider.resource(resource_question("/namespaces/somens/pods"), sampled=True)
+        answer = await here.resource_provider.resource(
+            resource_question("/namespaces/somens/pods"), sampled=True
+        )
         assert not answer.partial
 
 
@@ -544,7 +570,9 @@ async def test_the_scaler_is_told_when_the_samples_behind_a_usage_were_taken() -
 
     running = pods("pod1", "pod2", "pod3", "pod4")
     async with world(RULES, answer=answer, running=running) as here:
-        answered = await here.resource_provider.resource(resource_question("/namespaces/somens/pods"), sampled=True)
+        answered = await here.resource_provider.resource(
+            resource_question("/namespaces/somens/pods"), sampled=True
+        )
         assert answered.times == {"pod1": 50.0, "pod2": 80.0}
         assert len(answered.items) == 3
         names = 'namespace="somens",pod=~"pod1|pod2|pod3|pod4"'
@@ -556,11 +584,16 @@ async def test_the_scaler_is_told_when_the_samples_behind_a_usage_were_taken() -
         here.clock.advance(2)
         plain = await here.resource_provider.resource(resource_question("/namespaces/somens/pods"))
         assert plain.times is None
-        assert not any("timestamp" in promql for promql in here.querier.asked), "the API says no more than upstream"
+        assert not any("timestamp" in promql for promql in here.querier.asked), (
+            "the API says no more than upstream"
+        )
 
 
 async def test_times_with_a_warning_or_without_an_answer() -> None:
-    outcomes: list[Outcome] = [vector()._replace(warnings=("store away",)), PrometheusError("timeout", "too slow")]
+    outcomes: list[Outcome] = [
+        vector()._replace(warnings=("store away",)),
+        PrometheusError("timeout", "too slow"),
+    ]
     async with world(RULES, running=pods("pod1")) as here:
         here.querier.answer = lambda promql: outcomes[0] if "timestamp" in promql else usage()(promql)
         question = resource_question("/namespaces/somens/pods")
@@ -600,7 +633,9 @@ async def test_a_query_that_cannot_be_made_or_used(change: dict[str, Any], fault
 
 async def test_ten_thousand_pods_leave_the_loop_alone() -> None:
     names = [f"pod{number}" for number in range(10_000)]
-    samples = vector(*(({"namespace": "somens", "pod": name, "container": "main"}, 1.0) for name in names), time=NOON)
+    samples = vector(
+        *(({"namespace": "somens", "pod": name, "container": "main"}, 1.0) for name in names), time=NOON
+    )
     async with world(RULES, answer=lambda _: samples, running=pods(*names)) as here:
         async with other_work() as turns:
             answer = await here.resource_provider.resource(resource_question("/namespaces/somens/pods"))
@@ -624,4 +659,6 @@ def test_usages_are_nothing_to_the_garbage_collector() -> None:
     containers = (ContainerUsage("main", usage),)
     found = ObjectUsage("somens", "pod1", {"app": "web"}, NOON, usage, containers)
     gc.collect()
-    assert not any(map(gc.is_tracked, (usage, containers, containers[0], found, Described("somens", "pod1", {}))))
+    assert not any(
+        map(gc.is_tracked, (usage, containers, containers[0], found, Described("somens", "pod1", {})))
+    )

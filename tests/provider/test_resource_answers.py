@@ -65,7 +65,9 @@ def _samples() -> str:
     for each in RUNNING[:-5]:
         for container in chance.sample(("main", "side", None, "init"), chance.randint(1, 3)):
             named = "" if container is None else f',container="{container}"'
-            labels = f'namespace="{each.namespace}",pod="{each.name}"{named},node="node-{chance.randrange(3)}"'
+            labels = (
+                f'namespace="{each.namespace}",pod="{each.name}"{named},node="node-{chance.randrange(3)}"'
+            )
             for metric in ("used", "kept"):
                 if chance.random() < 0.1:
                     continue  # cpu without memory, or memory without cpu
@@ -117,7 +119,9 @@ QUESTIONS: dict[str, Callable[[Described], bool]] = {
     "/pods?fieldSelector=metadata.name!%3Da": lambda each: each.name != "a",
     "/namespaces/n1/pods": lambda each: each.namespace == "n1",
     "/namespaces/quiet/pods": lambda each: each.namespace == "quiet",
-    "/namespaces/n.3/pods?labelSelector=app%3Ddb": lambda each: each.namespace == "n.3" and each.labels["app"] == "db",
+    "/namespaces/n.3/pods?labelSelector=app%3Ddb": lambda each: (
+        each.namespace == "n.3" and each.labels["app"] == "db"
+    ),
     "/namespaces/n2/pods?fieldSelector=metadata.name%3Da.b": lambda each: place(each) == ("n2", "a.b"),
     **{f"/namespaces/{one.namespace}/pods/{one.name}": functools.partial(_is, place(one)) for one in RUNNING},
     "/nodes": lambda _: True,
@@ -142,14 +146,18 @@ def make_case(seed: int) -> Case:
     cpu = chance.choice(CONTAINERS)
     memory = cpu if chance.random() < 0.6 else chance.choice(CONTAINERS)
     asked = chance.sample(list(QUESTIONS), chance.randint(1, 8))
-    return Case(cpu, memory, chance.choice(NODE_QUERIES), (*asked, chance.choice(("/pods", "/nodes", asked[0]))))
+    return Case(
+        cpu, memory, chance.choice(NODE_QUERIES), (*asked, chance.choice(("/pods", "/nodes", asked[0])))
+    )
 
 
 def write_rules(case: Case) -> str:
     """Return the rules file of a case."""
 
     def write(text: str, metric: str) -> str:
-        return text.replace("@", "<<.LabelMatchers>>").replace("#", "<<.GroupBy>>").replace("M{", f"{metric}{{")
+        return (
+            text.replace("@", "<<.LabelMatchers>>").replace("#", "<<.GroupBy>>").replace("M{", f"{metric}{{")
+        )
 
     both = {
         "containerLabel": "container",
@@ -158,7 +166,11 @@ def write_rules(case: Case) -> str:
     return yaml.safe_dump(
         {
             "resourceRules": {
-                "cpu": {"containerQuery": write(case.cpu, "used"), "nodeQuery": write(case.nodes, "used"), **both},
+                "cpu": {
+                    "containerQuery": write(case.cpu, "used"),
+                    "nodeQuery": write(case.nodes, "used"),
+                    **both,
+                },
                 "memory": {
                     "containerQuery": write(case.memory, "kept"),
                     "nodeQuery": write(case.nodes, "kept"),
@@ -184,7 +196,9 @@ def allowed(cpu: Sequence[Sample], memory: Sequence[Sample], label: str | None) 
     for chosen in itertools.product(*choices):
         is_sound = all(0 <= value < math.inf for _, *values in chosen for value in values)  # not so for NaN
         found.add(
-            frozenset((part, int(one * 1000), int(other * 1000)) for part, one, other in chosen) if is_sound else None
+            frozenset((part, int(one * 1000), int(other * 1000)) for part, one, other in chosen)
+            if is_sound
+            else None
         )
     return found
 
@@ -216,7 +230,9 @@ class Bench:
         rules = compile_text(write_rules(case))
         assert rules.resource is not None
         faults = FaultLog(self.monitoring, self.clock)
-        relister = Relister(FakeLister({}), self.clock, self.monitoring, faults, interval=600.0, max_age=600.0)
+        relister = Relister(
+            FakeLister({}), self.clock, self.monitoring, faults, interval=600.0, max_age=600.0
+        )
         await relister.adopt(rules)
         wanted = {path: await self.ask_separately(rules.resource.pair, path) for path in case.asked}
         async with QueryCache(self.client, self.clock, self.monitoring) as cache:
@@ -246,7 +262,9 @@ class Bench:
             if question.name is None:
                 raise  # a list is never "not found"
             return {}
-        assert [place(each) for each in answer.items] == sorted(map(place, answer.items)), "by namespace, then name"
+        assert [place(each) for each in answer.items] == sorted(map(place, answer.items)), (
+            "by namespace, then name"
+        )
         document = json.loads(b"".join(resourcebodies.encode("v1beta1", question, answer, None)))
         assert {each["window"] for each in document.get("items", [document])} <= {"3m0s"}
         return {place(each): each for each in answer.items}
@@ -282,7 +300,9 @@ class Bench:
         assert got.keys() <= wanted.keys(), path
         for where, usages in wanted.items():
             found = got.get(where)
-            assert (None if found is None else shape(found)) in usages, f"{path}: {where}: {found}, not {usages}"
+            assert (None if found is None else shape(found)) in usages, (
+                f"{path}: {where}: {found}, not {usages}"
+            )
             self.seen["usages" if found else "absent"] += 1
             if found is not None:
                 described = next(each for each in (*RUNNING, *NODES) if place(each) == where)
@@ -297,7 +317,9 @@ def test_answers_equal_those_of_separate_queries(prometheus_server: PrometheusFa
     server = prometheus_server(samples=_samples(), flags=["--query.lookback-delta=5m"])
     clock, monitoring = FakeClock(wall=AT), Monitoring()
     with asyncio.Runner() as runner:
-        opened = PrometheusClient.open(PrometheusSettings(server.url), clock, monitoring, FaultLog(monitoring, clock))
+        opened = PrometheusClient.open(
+            PrometheusSettings(server.url), clock, monitoring, FaultLog(monitoring, clock)
+        )
         bench = Bench(runner.run(opened), clock, monitoring)
 
         @hypothesis.settings(max_examples=EXAMPLES, deadline=None, database=None)
@@ -313,7 +335,9 @@ def test_answers_equal_those_of_separate_queries(prometheus_server: PrometheusFa
             runner.run(bench.client.close())
     for kind in ("alone", "merged", "sweep"):
         labels = {"kind": kind, "outcome": "success"}
-        bench.seen[kind] = int(monitoring.registry.get_sample_value("fastpath_prometheus_queries_total", labels) or 0)
+        bench.seen[kind] = int(
+            monitoring.registry.get_sample_value("fastpath_prometheus_queries_total", labels) or 0
+        )
     for reason in ("nan", "negative", "infinite", "incomplete", "duplicate"):
         dropped = monitoring.registry.get_sample_value("fastpath_values_dropped_total", {"reason": reason})
         bench.seen[reason] = int(dropped or 0)

@@ -36,7 +36,9 @@ def table(values: Outcome, ages: Outcome) -> Callable[[str], Outcome]:
     return lambda promql: ages if "timestamp" in promql else values
 
 
-def question(metric: str = "hits", resource: str = "pods", selector: LabelSelector = EVERYTHING) -> CustomQuestion:
+def question(
+    metric: str = "hits", resource: str = "pods", selector: LabelSelector = EVERYTHING
+) -> CustomQuestion:
     return CustomQuestion(resource, "shop", None, metric, parse_selector("app=web"), selector)
 
 
@@ -109,13 +111,17 @@ async def test_a_metric_selector_narrows_both_queries() -> None:
 
 async def test_of_nothing_nothing_is_asked() -> None:
     async with world(RULES, answer=PODS, lists=SERIES) as here:
-        assert await here.scaler.sample_objects(question(), (), 0.5) == ObjectSamples({}, {}, None, None, merges=None)
+        assert await here.scaler.sample_objects(question(), (), 0.5) == ObjectSamples(
+            {}, {}, None, None, merges=None
+        )
         assert here.querier.asked == []
 
 
 @pytest.mark.parametrize(("more", "values"), [("", {"b": 2000}), ("  onNaN: zero\n", {"a": 0, "b": 2000})])
 async def test_no_number_is_no_value_unless_the_rule_says_zero(more: str, values: dict[str, int]) -> None:
-    answer = table(vector(({"pod": "a"}, float("nan")), ({"pod": "b"}, 2.0), ({"pod": "c"}, float("inf"))), vector())
+    answer = table(
+        vector(({"pod": "a"}, float("nan")), ({"pod": "b"}, 2.0), ({"pod": "c"}, float("inf"))), vector()
+    )
     async with world(RULES + more, answer=answer, lists=SERIES) as here:
         assert (await objects(here)).values == values
 
@@ -142,7 +148,9 @@ async def test_an_older_answer_that_the_api_may_still_use_is_none_here() -> None
 
 
 async def test_a_query_that_cannot_be_made() -> None:
-    text = RULES.replace("(<<.GroupBy>>)", "(<<.GroupBy>>) <<.Unknown>>") + EXTERNAL.replace("by (q)", "<<.Unknown>>")
+    text = RULES.replace("(<<.GroupBy>>)", "(<<.GroupBy>>) <<.Unknown>>") + EXTERNAL.replace(
+        "by (q)", "<<.Unknown>>"
+    )
     async with world(text, answer=PODS, lists=SERIES) as here:
         with pytest.raises(NotFoundError, match="could not find the metric hits for pods"):
             await objects(here)
@@ -166,11 +174,15 @@ async def test_what_rules_know() -> None:
 
 async def test_series_with_the_time_of_the_oldest() -> None:
     answer = table(
-        vector(({"q": "1"}, 1.0), ({"q": "2"}, 2.0)), vector(({"q": "1"}, WALL - 2.0), ({"q": "2"}, WALL - 7.0))
+        vector(({"q": "1"}, 1.0), ({"q": "2"}, 2.0)),
+        vector(({"q": "1"}, WALL - 2.0), ({"q": "2"}, WALL - 7.0)),
     )
     async with world(EXTERNAL + "  maxSampleAge: 45s\n", answer=answer, lists=SERIES) as here:
         assert await series(here, "a=b") == SeriesSamples((1000, 2000), WALL - 7.0, 0.0, 45.0)
-        assert sorted(here.querier.asked) == ['min by (q) (timestamp(hits{a="b"}))', 'sum(hits{a="b"}) by (q)']
+        assert sorted(here.querier.asked) == [
+            'min by (q) (timestamp(hits{a="b"}))',
+            'sum(hits{a="b"}) by (q)',
+        ]
 
 
 async def test_no_series() -> None:
@@ -196,7 +208,8 @@ async def test_of_a_sum_that_lacks_a_part_there_is_no_value(
 ) -> None:
     """Unless the rule says otherwise, as for the API."""
     answer = table(
-        vector(({"q": "1"}, 1.0), ({"q": "2"}, value)), vector(({"q": "1"}, WALL - 2.0), ({"q": "2"}, WALL - 7.0))
+        vector(({"q": "1"}, 1.0), ({"q": "2"}, value)),
+        vector(({"q": "1"}, WALL - 2.0), ({"q": "2"}, WALL - 7.0)),
     )
     rule = EXTERNAL + (f"  onNaN: {says}\n" if says else "")
     async with world(rule, answer=answer, lists=SERIES) as here:
@@ -215,7 +228,8 @@ async def test_of_a_sum_with_a_part_of_unknown_age_the_age_is_not_known() -> Non
 
 async def test_old_parts_are_left_out_where_the_rule_says_so() -> None:
     answer = table(
-        vector(({"q": "1"}, 1.0), ({"q": "2"}, 2.0)), vector(({"q": "1"}, WALL - 2.0), ({"q": "2"}, WALL - 60.0))
+        vector(({"q": "1"}, 1.0), ({"q": "2"}, 2.0)),
+        vector(({"q": "1"}, WALL - 2.0), ({"q": "2"}, WALL - 60.0)),
     )
     async with world(EXTERNAL + "  maxSampleAge: 45s\n", answer=answer, lists=SERIES) as here:
         assert (await series(here))[:2] == ((1000, 2000), WALL - 60.0), "too old as a whole"
@@ -225,7 +239,9 @@ async def test_old_parts_are_left_out_where_the_rule_says_so() -> None:
 
 @pytest.mark.parametrize(("values_warn", "ages_warn"), [(True, False), (False, True), (True, True)])
 @pytest.mark.parametrize(("option", "overdue"), [("", scalervalues.PARTIAL), ("  onWarnings: accept\n", "")])
-async def test_a_partial_answer_is_overdue(option: str, overdue: str, *, values_warn: bool, ages_warn: bool) -> None:
+async def test_a_partial_answer_is_overdue(
+    option: str, overdue: str, *, values_warn: bool, ages_warn: bool
+) -> None:
     """The API would rather have the last whole answer; here the newest counts, and may only raise."""
     warnings = ("store away at 10.0.0.7",)
     labels = {"namespace": "shop", "pod": "a", "q": "1"}

@@ -68,7 +68,10 @@ async def step(here: World, seconds: float = 1.0) -> None:
         pytest.param(A._replace(ip=""), "", None, id="without address"),
         pytest.param(A._replace(host_network=True), "", None, id="in the node's network"),
         pytest.param(
-            A._replace(host_network=True), "hostNetwork: true", ("10.0.0.1", 8080), id="where the rule allows it"
+            A._replace(host_network=True),
+            "hostNetwork: true",
+            ("10.0.0.1", 8080),
+            id="where the rule allows it",
         ),
         pytest.param(A._replace(ports={"http": 80}), "", None, id="no such port"),
     ],
@@ -78,7 +81,9 @@ async def test_which_pods_are_scraped(pod: FakePod, more: str, address: tuple[st
         here.scraped.want("x", "shop", ["depth"], [pod])
         await here.scrape()
 
-        assert [(each.address, each.port) for each in here.reader.asked] == ([] if address is None else [address])
+        assert [(each.address, each.port) for each in here.reader.asked] == (
+            [] if address is None else [address]
+        )
         assert here.metric("fastpath_scrape_targets") == (address is not None)
 
 
@@ -181,7 +186,9 @@ async def test_other_rules_take_effect_with_the_next_scrape() -> None:
         here.scraped.want("x", "shop", ["depth"], [A])
         here.scraped.want("y", "shop", ["hits"], [A])
         await here.scrape()
-        changed = rules().replace("sum(<<.Series>>{", "sum(2 * <<.Series>>{").replace("port: metrics", "port: 1234")
+        changed = (
+            rules().replace("sum(<<.Series>>{", "sum(2 * <<.Series>>{").replace("port: metrics", "port: 1234")
+        )
         await here.relister.adopt(compile_text(changed))
         await step(here)
         await step(here)
@@ -206,7 +213,10 @@ async def test_a_relist_leaves_what_it_does_not_change() -> None:
         here.scraped.follow()
 
         assert read(here).values["a"].value == 3
-        assert [sorted(target.wanted) for target in here.scraped._targets.values()] == [["depth"], ["unknown"]]
+        assert [sorted(target.wanted) for target in here.scraped._targets.values()] == [
+            ["depth"],
+            ["unknown"],
+        ]
         assert here.scraped.read_metric("shop", "hits", ["b"], EVERYTHING) is None
 
 
@@ -244,7 +254,12 @@ async def test_metric_selectors_are_told_apart_and_answers_are_worked_out_once()
         here.scraped.want("x", "shop", ["depth"], [A])
         await here.scrape()
 
-        assert [read(here, selector=text).values["a"].value for text in ("", "q=1", "q=2", "q")] == [7, 3, 4, 7]
+        assert [read(here, selector=text).values["a"].value for text in ("", "q=1", "q=2", "q")] == [
+            7,
+            3,
+            4,
+            7,
+        ]
         (target,) = here.scraped._targets.values()
         assert len(target.answers) == 4
         for number in range(100):
@@ -394,7 +409,9 @@ async def test_failures_are_counted_and_said_once_with_the_rule(
 async def test_intervals_and_windows_are_stretched_together() -> None:
     async with scraping() as here:
         here.scraped._rounds._per_second = 1
-        here.scraped.want("x", "shop", ["hits", "depth"], [A, B, FakePod("c", "10.0.0.3"), FakePod("d", "10.0.0.4")])
+        here.scraped.want(
+            "x", "shop", ["hits", "depth"], [A, B, FakePod("c", "10.0.0.3"), FakePod("d", "10.0.0.4")]
+        )
         assert here.metric("fastpath_scrape_interval_stretch_ratio") == 4
         for number in range(5):
             here.reader.bodies["10.0.0.1"] = f"depth 1\nhits {number * 8}"

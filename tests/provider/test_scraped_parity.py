@@ -100,7 +100,9 @@ def shown() -> PodSeries:
 
 
 @pytest.mark.parametrize("query", QUERIES)
-def test_a_query_gives_what_prometheus_gives(recorded: PrometheusServer, shown: PodSeries, query: str) -> None:
+def test_a_query_gives_what_prometheus_gives(
+    recorded: PrometheusServer, shown: PodSeries, query: str
+) -> None:
     parsed = template.parse(query)
     compiled = compile_query(parsed, "pod", "namespace")
     for selector in SELECTORS:
@@ -122,7 +124,9 @@ def test_a_query_gives_what_prometheus_gives(recorded: PrometheusServer, shown: 
         "sum(depth{<<.LabelMatchers>>}) by (<<.GroupBy>>) / on(pod, namespace) sum(depth{<<.LabelMatchers>>}) by (pod, namespace)",
     ],
 )
-def test_sides_that_are_refused_because_they_never_match_do_not(recorded: PrometheusServer, query: str) -> None:
+def test_sides_that_are_refused_because_they_never_match_do_not(
+    recorded: PrometheusServer, query: str
+) -> None:
     parsed = template.parse(query)
     with pytest.raises(UnscrapableError, match=r"never match|has lost"):
         compile_query(parsed, "pod", "namespace")
@@ -200,7 +204,9 @@ def _read_prometheus(server: PrometheusServer, promql: str) -> float | None:
     return float(result[0]["value"][1]) if result else None
 
 
-async def test_values_are_those_of_prometheus_up_to_its_sampling(prometheus_server: PrometheusFactory) -> None:
+async def test_values_are_those_of_prometheus_up_to_its_sampling(
+    prometheus_server: PrometheusFactory,
+) -> None:
     program = Program()
     with _exporting(program) as port:
         pod = FakePod(f"127.0.0.1:{port}", "127.0.0.1")
@@ -218,9 +224,13 @@ async def test_values_are_those_of_prometheus_up_to_its_sampling(prometheus_serv
         await relister.adopt(compile_text(RULES.replace("PORT", str(port))))
         relisting = asyncio.create_task(relister.run())
         await relister.attempted.wait()
-        async with Scraper(clock, monitoring, faults, networks=podnetworks.parse_networks(["127.0.0.0/8"])) as scraper:
+        async with Scraper(
+            clock, monitoring, faults, networks=podnetworks.parse_networks(["127.0.0.0/8"])
+        ) as scraper:
             met = SourceFaults(clock, faults)
-            scraped = ScrapedValues(scraper, relister, clock, monitoring, met, per_second=2000, random=lambda: 0.0)
+            scraped = ScrapedValues(
+                scraper, relister, clock, monitoring, met, per_second=2000, random=lambda: 0.0
+            )
             scraped.want("x", "shop", PROMQL.keys(), [pod])
             running = asyncio.create_task(scraped.run())
 

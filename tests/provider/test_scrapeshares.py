@@ -5,7 +5,9 @@ from hypothesis import strategies as st
 
 from adapter.provider.scrapeshares import LONGEST_STRETCH, TIME_SHARE, TimeShares
 
-COSTS = st.lists(st.tuples(st.sampled_from("abc"), st.floats(0, 1), st.sampled_from([0.1, 1.0, 30.0])), max_size=30)
+COSTS = st.lists(
+    st.tuples(st.sampled_from("abc"), st.floats(0, 1), st.sampled_from([0.1, 1.0, 30.0])), max_size=30
+)
 
 
 def shares(*costs: tuple[str, str, float]) -> TimeShares[str]:

@@ -35,7 +35,9 @@ A, B = FakePod("a", "10.0.0.1"), FakePod("b", "10.0.0.2")
 class Kept:
     """A target or the pods of a selector, as a test says; `changed` tells who follows."""
 
-    def __init__(self, open_ones: list["Kept"], changed: Callable[[], None], find: Callable[[], object]) -> None:
+    def __init__(
+        self, open_ones: list["Kept"], changed: Callable[[], None], find: Callable[[], object]
+    ) -> None:
         self.changed = changed
         self._open = open_ones
         self._find = find
@@ -100,7 +102,11 @@ def autoscaler(*metrics: str, target: CrossVersionObjectReference = WEB) -> Fast
 async def wanting(rules: str = RULES) -> AsyncIterator[tuple[World, Around, ScrapeWants]]:
     async with world(rules, lists=LISTS) as here:
         around = Around()
-        yield here, around, ScrapeWants(here.scraped, _Follow(around.follow_target), _Follow(around.follow_pods))
+        yield (
+            here,
+            around,
+            ScrapeWants(here.scraped, _Follow(around.follow_target), _Follow(around.follow_pods)),
+        )
 
 
 def scraped(here: World) -> list[str]:

@@ -79,9 +79,15 @@ def churning(name: str, count: int, labels: int = 1) -> str:
     ("body", "said"),
     [
         pytest.param(lambda: churning("depth", 1, MAX_LABELS + 1), "more than 64 labels", id="labels"),
-        pytest.param(lambda: f'depth{{id="{"x" * 9000}"}} 1\n', "more than 8192 bytes of labels", id="bytes of labels"),
-        pytest.param(lambda: f'depth{{id="{"x" * 17000}"}} 1\n', "a line is longer than 16384 bytes", id="line"),
-        pytest.param(lambda: churning("depth", 2001), "more than 2000 samples of depth", id="series of a body"),
+        pytest.param(
+            lambda: f'depth{{id="{"x" * 9000}"}} 1\n', "more than 8192 bytes of labels", id="bytes of labels"
+        ),
+        pytest.param(
+            lambda: f'depth{{id="{"x" * 17000}"}} 1\n', "a line is longer than 16384 bytes", id="line"
+        ),
+        pytest.param(
+            lambda: churning("depth", 2001), "more than 2000 samples of depth", id="series of a body"
+        ),
     ],
 )
 async def test_a_scrape_that_shows_too_much_fails_as_a_whole(body: Callable[[], str], said: str) -> None:
@@ -91,7 +97,9 @@ async def test_a_scrape_that_shows_too_much_fails_as_a_whole(body: Callable[[], 
         here.reader.bodies[BAD.ip] = GOOD_BODY + body()
         await step(here)
 
-        assert read(here, "bad", "bad").values["bad"][::2] == (7, True), "the last good value: may raise and not shrink"
+        assert read(here, "bad", "bad").values["bad"][::2] == (7, True), (
+            "the last good value: may raise and not shrink"
+        )
         assert said in reason(here, "bad", "bad")
         assert here.metric("fastpath_scrapes_total", outcome="series") == 1
         for _ in range(3):
@@ -115,8 +123,13 @@ async def test_a_label_that_is_new_with_each_scrape_is_named_in_the_reason() -> 
             )
             await step(here)
 
-        assert "more than 4000 series of hits within 5 s" in (said := str(here.faults.active()["scrape", "rules[0]"]))
-        assert "the label request_id has 500 values; drop that label in the program, or select fewer series" in said
+        assert "more than 4000 series of hits within 5 s" in (
+            said := str(here.faults.active()["scrape", "rules[0]"])
+        )
+        assert (
+            "the label request_id has 500 values; drop that label in the program, or select fewer series"
+            in said
+        )
         assert read(here, "good", "good").values["good"].value == 7
 
 
@@ -196,14 +209,18 @@ async def test_where_all_keep_too_much_the_largest_namespace_loses() -> None:
 
 
 @pytest.mark.usefixtures("ticking")
-async def test_a_pod_that_loses_while_its_scrape_is_processed_has_no_value(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_pod_that_loses_while_its_scrape_is_processed_has_no_value(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(scrapework, "KEPT_BYTES", 600_000)
     async with scraping() as here:
         assert isinstance(here.clock, TickingClock)
         here.clock.tick = TURN_SECONDS
         here.scraped.want("third/x", "third", ["depth"], [FakePod("third", "10.0.0.9")])
         here.reader.bodies |= {WORSE.ip: churning("depth", 500), "10.0.0.9": churning("depth", 380)}
-        worse, third = (here.scraped._targets[key, name, 0] for key, name in (("bad", "worse"), ("third", "third")))
+        worse, third = (
+            here.scraped._targets[key, name, 0] for key, name in (("bad", "worse"), ("third", "third"))
+        )
         running = asyncio.gather(here.scraped._scrape(worse.key), here.scraped._scrape(third.key))
         lost_while_busy = False
         while not running.done():
@@ -348,7 +365,9 @@ async def test_a_question_about_many_series_is_answered_with_the_next_scrape() -
         selector = ",".join(f"l{number}!=x" for number in range(10))
 
         found = read(here, "bad", "bad", selector=selector)
-        assert (found.values, found.unseen) == ({}, {"bad"}), "not worked out yet: not zero, and not said to be nothing"
+        assert (found.values, found.unseen) == ({}, {"bad"}), (
+            "not worked out yet: not zero, and not said to be nothing"
+        )
         await step(here)
         assert read(here, "bad", "bad", selector=selector).values["bad"].value == 2000
         assert read(here, "good", "good", selector=selector).values["good"].value == 7
@@ -359,9 +378,7 @@ async def test_the_api_waits_for_the_answer_that_is_much_work() -> None:
         here.reader.bodies[BAD.ip] = "".join(f'depth{{q="{number}"}} 1\n' for number in range(2000))
         await step(here)
         asked = ",".join(f"l{number}!=x" for number in range(10))
-        request = (
-            f"/namespaces/bad/pods/*/depth?metricLabelSelector={asked.replace('!=', '%21%3D').replace(',', '%2C')}"
-        )
+        request = f"/namespaces/bad/pods/*/depth?metricLabelSelector={asked.replace('!=', '%21%3D').replace(',', '%2C')}"
         found = await here.provider.custom(custom_question(request))
 
         assert [item.milli for item in found.items] == [2_000_000]
@@ -372,7 +389,9 @@ async def test_a_request_with_many_matchers_is_answered_at_once_or_not_at_all() 
         here.reader.bodies[BAD.ip] = "".join(f'depth{{q="{number}"}} 1\n' for number in range(2000))
         await step(here)
         asked = "%2C".join(f"l{number}%21%3Dx" for number in range(33))
-        found = await here.provider.custom(custom_question(f"/namespaces/bad/pods/*/depth?metricLabelSelector={asked}"))
+        found = await here.provider.custom(
+            custom_question(f"/namespaces/bad/pods/*/depth?metricLabelSelector={asked}")
+        )
 
         assert {item.described.name: item.milli for item in found.items} == {"worse": 7000}
 

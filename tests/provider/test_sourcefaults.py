@@ -69,7 +69,9 @@ def test_too_many_questions_are_nobodys_fault(faults: SourceFaults, log: FaultLo
 
 
 @pytest.mark.looptime
-async def test_faults_end_though_nobody_asks_again(faults: SourceFaults, log: FaultLog, clock: FakeClock) -> None:
+async def test_faults_end_though_nobody_asks_again(
+    faults: SourceFaults, log: FaultLog, clock: FakeClock
+) -> None:
     faults.met("list", "objects cannot be listed", "forbidden", "pods")
     faults.fails(PrometheusError("unreachable", "refused"), "rules[0]")
     task = asyncio.create_task(faults.run())

@@ -12,7 +12,9 @@ from adapter.model.metrics import CustomQuestion, ExternalQuestion
 from adapter.server import bodies
 from tests.support.world import Outcome, parse_value, question, scalar, series, vector, world
 
-EVERY: list[dict[str, Any]] = yaml.safe_load((Path(__file__).parents[1] / "data" / "worked-examples.yaml").read_text())
+EVERY: list[dict[str, Any]] = yaml.safe_load(
+    (Path(__file__).parents[1] / "data" / "worked-examples.yaml").read_text()
+)
 ROWS = [row for row in EVERY if row["api"] != "resource"]  # those of resource metrics are in test_resource
 NOON = 1_743_508_800.0  # 2025-04-01T12:00:00Z
 
@@ -62,7 +64,9 @@ async def _ask(row: dict[str, Any]) -> dict[str, Any]:
             else:
                 assert isinstance(asked, ExternalQuestion)
                 body = b"".join(bodies.encode_external("v1beta1", await here.provider.external(asked)))
-                got["external_items"] = [[item["metricLabels"], item["value"]] for item in json.loads(body)["items"]]
+                got["external_items"] = [
+                    [item["metricLabels"], item["value"]] for item in json.loads(body)["items"]
+                ]
         except StatusError as error:
             got = {"status": error.code, "message": error.message}
         got["promql"] = here.querier.asked
@@ -72,7 +76,9 @@ async def _ask(row: dict[str, Any]) -> dict[str, Any]:
 
 def _expected(row: dict[str, Any]) -> dict[str, Any]:
     answer = ("status", "message", "items", "external_items")
-    expected = {key: row[key] for key in answer if key in row} if row["id"] not in OURS else dict(OURS[row["id"]])
+    expected = (
+        {key: row[key] for key in answer if key in row} if row["id"] not in OURS else dict(OURS[row["id"]])
+    )
     if expected.get("items"):
         expected["selector"] = row.get("selector")
     expected["promql"] = [] if row["promql"] is None else [row["promql"]]

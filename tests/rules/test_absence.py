@@ -15,7 +15,9 @@ FAILED = PrometheusError("timeout", "too slow")
 Known = Mapping[str, Sequence[SeriesInfo] | PrometheusError]
 
 
-def sentence(rules: str, metric: str, known: Known, probes: Known | None = None, left_out: Sequence[str] = ()) -> str:
+def sentence(
+    rules: str, metric: str, known: Known, probes: Known | None = None, left_out: Sequence[str] = ()
+) -> str:
     """Return what is said of a metric, given the series of each selector and of each name; what is not given is empty."""
     ruleset = compile_text(rules)
     lists = {selector: _list(known.get(selector, ())) for selector in ruleset.selectors()}
@@ -45,7 +47,11 @@ CASES: dict[str, tuple[str, str, Known, Known, Sequence[str], str]] = {
     "no label names an object": (
         HITS,
         "hits",
-        {SELECTOR: seen("hits", "kubernetes_pod_name", "exported_namespace", "job_name", "Namespace", "code")},
+        {
+            SELECTOR: seen(
+                "hits", "kubernetes_pod_name", "exported_namespace", "job_name", "Namespace", "code"
+            )
+        },
         {},
         (),
         (
@@ -231,8 +237,12 @@ CASES: dict[str, tuple[str, str, Known, Known, Sequence[str], str]] = {
 }
 
 
-@pytest.mark.parametrize(("rules", "metric", "known", "probes", "left_out", "expected"), CASES.values(), ids=CASES)
-def test_explain(rules: str, metric: str, known: Known, probes: Known, left_out: Sequence[str], expected: str) -> None:
+@pytest.mark.parametrize(
+    ("rules", "metric", "known", "probes", "left_out", "expected"), CASES.values(), ids=CASES
+)
+def test_explain(
+    rules: str, metric: str, known: Known, probes: Known, left_out: Sequence[str], expected: str
+) -> None:
     assert sentence(rules, metric, known, probes, left_out) == expected
 
 

@@ -23,7 +23,9 @@ FAULTS = {
     ),
     "template without the resource": (
         "{resources: {template: 'kube_<<.Group>>'}}",
-        ["resources.template: kube_<<.Group>>: expected a label name with <<.Resource>> in it: label template"],
+        [
+            "resources.template: kube_<<.Group>>: expected a label name with <<.Resource>> in it: label template"
+        ],
     ),
     "template renders to nothing": (
         "{resources: {template: '<<if false>><<.Resource>><<end>>'}}",
@@ -39,11 +41,15 @@ FAULTS = {
     ),
     "unknown resource, near none": (
         "{resources: {overrides: {p: {resource: hpa}}}}",
-        ["resources.overrides.p: hpa: expected a resource of the cluster, singular or plural, not a short name"],
+        [
+            "resources.overrides.p: hpa: expected a resource of the cluster, singular or plural, not a short name"
+        ],
     ),
     "resource of another group": (
         "{resources: {overrides: {p: {resource: deployment, group: batch}}}}",
-        ["resources.overrides.p: deployment.batch: expected a resource of the cluster (did you mean deployment?)"],
+        [
+            "resources.overrides.p: deployment.batch: expected a resource of the cluster (did you mean deployment?)"
+        ],
     ),
     "query does not parse": (
         "{metricsQuery: 'sum(<<.Series)'}",
@@ -51,7 +57,10 @@ FAULTS = {
     ),
     "filter and matches": (
         "{seriesFilters: [{is: '('}], name: {matches: '*'}}",
-        ["seriesFilters[0].is: (: expected a Go regular expression", "name.matches: *: expected a Go regular"],
+        [
+            "seriesFilters[0].is: (: expected a Go regular expression",
+            "name.matches: *: expected a Go regular",
+        ],
     ),
     "groups without replacement": (
         "{name: {matches: '(a)(b)'}}",
@@ -115,7 +124,11 @@ def test_resource_rules() -> None:
 
 def test_resource_rules_are_usable_as_a_whole() -> None:
     assert compile_text("").resource is None
-    for change in (("cpu{<<", "cpu{<<<"), ("containerQuery: memory", "nodeQuery: '<<'"), ("kube_<<.Resource>>", "x")):
+    for change in (
+        ("cpu{<<", "cpu{<<<"),
+        ("containerQuery: memory", "nodeQuery: '<<'"),
+        ("kube_<<.Resource>>", "x"),
+    ):
         ruleset, faults = faults_of(RESOURCE_RULES.replace(*change))
         assert ruleset.resource is None
         assert faults
@@ -215,7 +228,9 @@ def test_age() -> None:
 
 
 def test_separability_is_worked_out_once() -> None:
-    rule = compile_rule("rules: [{seriesQuery: a, metricsQuery: 'sum(x{<<.LabelMatchers>>}) by (<<.GroupBy>>)'}]")
+    rule = compile_rule(
+        "rules: [{seriesQuery: a, metricsQuery: 'sum(x{<<.LabelMatchers>>}) by (<<.GroupBy>>)'}]"
+    )
     assert rule.separability("pod", "namespace") is rule.separability("pod", "namespace")
     assert rule.separability("pod", "namespace") != rule.separability("service", "namespace")
 

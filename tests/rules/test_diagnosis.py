@@ -17,7 +17,9 @@ from adapter.rules.query import MetricQuery
 from adapter.rules.registry import CustomEntry, Registry
 from tests.support.world import compile_text, scalar, series, vector
 
-WIDGET = APIResource("x.io", "v1", "widgets", "widget", "Widget", namespaced=False, verbs=frozenset(), preferred=True)
+WIDGET = APIResource(
+    "x.io", "v1", "widgets", "widget", "Widget", namespaced=False, verbs=frozenset(), preferred=True
+)
 CATALOGUE = Catalogue([*BUILTIN, WIDGET])
 RULES = """
 rules:
@@ -132,7 +134,9 @@ def test_wrong_api() -> None:
 
 
 def query_of(metric: str, wanted: str) -> MetricQuery:
-    query = diagnosis.build_query(entry(metric, wanted), diagnosis.parse_wanted(wanted), (Matcher("code", "=", "200"),))
+    query = diagnosis.build_query(
+        entry(metric, wanted), diagnosis.parse_wanted(wanted), (Matcher("code", "=", "200"),)
+    )
     assert isinstance(query, MetricQuery)
     return query
 
@@ -144,7 +148,9 @@ def test_build_query() -> None:
 
 
 def test_build_query_without_a_label() -> None:
-    assert diagnosis.build_query(entry("anywhere", "pod/shop/a"), diagnosis.parse_wanted("pod/shop/a"), ()) == (
+    assert diagnosis.build_query(
+        entry("anywhere", "pod/shop/a"), diagnosis.parse_wanted("pod/shop/a"), ()
+    ) == (
         "rules[1] has no label for namespaces (no generic resource label form specified for this metric), so nothing in a namespace can be "
         "asked for: add an override for namespace"
     )
@@ -166,7 +172,13 @@ def test_value_of(value: float, *, zero: bool, expected: Value) -> None:
 
 @pytest.mark.parametrize(
     ("value", "shown"),
-    [(1.0, "1"), (0.1234567890123, "0.123456789"), (math.nan, "NaN"), (math.inf, "+Inf"), (1795190000.5, "1795190000")],
+    [
+        (1.0, "1"),
+        (0.1234567890123, "0.123456789"),
+        (math.nan, "NaN"),
+        (math.inf, "+Inf"),
+        (1795190000.5, "1795190000"),
+    ],
 )
 def test_show_number(value: float, shown: str) -> None:
     assert diagnosis.show_number(value) == shown
@@ -260,7 +272,9 @@ MAKES_NOTHING = (
 ELSEWHERE = "load has pod='a' only with namespace='other', not namespace='shop': the label holds the namespace of the exporter; map the one that holds the object's own"
 
 # Object, samples of the two follow-ups (their labels), labels of the series, whether the object exists, and the sentence.
-NOTHING: dict[str, tuple[str, Sequence[dict[str, str]], Sequence[dict[str, str]], set[str], bool | None, str]] = {
+NOTHING: dict[
+    str, tuple[str, Sequence[dict[str, str]], Sequence[dict[str, str]], set[str], bool | None, str]
+] = {
     "nowhere": (
         "pod/shop/a",
         [],
@@ -269,7 +283,14 @@ NOTHING: dict[str, tuple[str, Sequence[dict[str, str]], Sequence[dict[str, str]]
         False,
         "neither the cluster nor Prometheus has pod/shop/a: check kind, namespace and name",
     ),
-    "series are there": ("pod/shop/a", [{"namespace": "shop", "pod": "a"}], [{"pod": "a"}], set(), None, MAKES_NOTHING),
+    "series are there": (
+        "pod/shop/a",
+        [{"namespace": "shop", "pod": "a"}],
+        [{"pod": "a"}],
+        set(),
+        None,
+        MAKES_NOTHING,
+    ),
     "series of a root kind are there": ("node/a", [{"node": "a"}], [], set(), True, MAKES_NOTHING),
     "in another namespace": (
         "pod/shop/a",
@@ -344,7 +365,9 @@ NOTHING: dict[str, tuple[str, Sequence[dict[str, str]], Sequence[dict[str, str]]
 }
 
 
-@pytest.mark.parametrize(("wanted", "named", "around", "labels", "exists", "sentence"), NOTHING.values(), ids=NOTHING)
+@pytest.mark.parametrize(
+    ("wanted", "named", "around", "labels", "exists", "sentence"), NOTHING.values(), ids=NOTHING
+)
 def test_explain_nothing(
     wanted: str,
     named: Sequence[dict[str, str]],

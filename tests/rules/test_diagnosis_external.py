@@ -22,14 +22,19 @@ def test_followups() -> None:
         'count by ("k8s.ns") (queue{})',
         'count (queue{"k8s.ns"="shop"})',
     )
-    assert diagnosis_external.build_followups("queue", "", "shop", ()) == ("count by () (queue{})", "count (queue{})")
+    assert diagnosis_external.build_followups("queue", "", "shop", ()) == (
+        "count by () (queue{})",
+        "count (queue{})",
+    )
 
 
 MAKES_NOTHING = (
     "the series queue are there, but the metricsQuery of externalRules[0] makes nothing of them: a rate needs two samples within its window, "
     "and every other matcher and operand has to find something; ask it part by part"
 )
-ELSEWHERE = "and an external metric is read in the namespace of the autoscaler (shop): map the label that holds it"
+ELSEWHERE = (
+    "and an external metric is read in the namespace of the autoscaler (shop): map the label that holds it"
+)
 REMEDY = "or set resources.namespaced: false on externalRules[0]"
 
 # Label for namespaces, selector, samples of the two follow-ups (their labels), labels of the series, and the sentence.
@@ -72,7 +77,9 @@ NOTHING: dict[str, tuple[str, str, Sequence[dict[str, str]], Sequence[dict[str, 
 }
 
 
-@pytest.mark.parametrize(("label", "selector", "named", "around", "labels", "sentence"), NOTHING.values(), ids=NOTHING)
+@pytest.mark.parametrize(
+    ("label", "selector", "named", "around", "labels", "sentence"), NOTHING.values(), ids=NOTHING
+)
 def test_explain_nothing(
     label: str,
     selector: str,

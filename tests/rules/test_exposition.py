@@ -17,7 +17,9 @@ from adapter.rules import exposition
 from adapter.rules.exposition import parse, parse_labels
 
 
-def read(body: str, *names: str, openmetrics: bool = False) -> list[tuple[str, dict[str, str], float, float | None]]:
+def read(
+    body: str, *names: str, openmetrics: bool = False
+) -> list[tuple[str, dict[str, str], float, float | None]]:
     found = parse(body.encode(), names, openmetrics=openmetrics)
     return [(each.name, parse_labels(each.labels), each.value, each.time) for each in found]
 
@@ -48,7 +50,9 @@ def read(body: str, *names: str, openmetrics: bool = False) -> list[tuple[str, d
         pytest.param("x 5.0E-324", {}, 5e-324, None, id="subnormal"),
     ],
 )
-@pytest.mark.parametrize("around", ["{}", "{}\n", "# TYPE x gauge\n{}\ny 2\n", "xy 3\n{}\nx_total 4", "\n\n{}\n\n"])
+@pytest.mark.parametrize(
+    "around", ["{}", "{}\n", "# TYPE x gauge\n{}\ny 2\n", "xy 3\n{}\nx_total 4", "\n\n{}\n\n"]
+)
 def test_a_sample(line: str, labels: dict[str, str], value: float, time: float | None, around: str) -> None:
     assert read(around.replace("{}", line), "x") == [("x", labels, value, time)]
 
@@ -62,7 +66,12 @@ def test_not_a_number_is_read() -> None:
 def test_only_the_wanted_names_in_the_order_they_are_asked_for() -> None:
     body = 'a 1\nb{n="1"} 2\nb{n="2"} 3\nbb 4\na_b 5\n# b 6\n#b 7\nc 8\nb 9'
 
-    assert [(name, value) for name, _, value, _ in read(body, "c", "b")] == [("c", 8), ("b", 2), ("b", 3), ("b", 9)]
+    assert [(name, value) for name, _, value, _ in read(body, "c", "b")] == [
+        ("c", 8),
+        ("b", 2),
+        ("b", 3),
+        ("b", 9),
+    ]
     assert read(body, "bbb", "d", "") == []
     assert read('{"a",n="1"} 1\n{"b"} 2\nb 3', "b") == [("b", {}, 2, None), ("b", {}, 3, None)]
 
@@ -84,7 +93,9 @@ def test_lines_that_nobody_asked_for_may_be_anything() -> None:
         pytest.param("x 1 " + "9" * 19, f"line 2: not a sample: x 1 {'9' * 19}", id="time beyond all times"),
         pytest.param('x{a="b" 1', 'line 2: not a sample: x{a="b" 1', id="brace left open"),
         pytest.param('x{a="b} 1', 'line 2: not a sample: x{a="b} 1', id="quote left open"),
-        pytest.param('x{a="b"} 1 # {c="d"} 1', 'line 2: not a sample: x{a="b"} 1 # {c="d"} 1', id="exemplar in text"),
+        pytest.param(
+            'x{a="b"} 1 # {c="d"} 1', 'line 2: not a sample: x{a="b"} 1 # {c="d"} 1', id="exemplar in text"
+        ),
         pytest.param('{"y",a="b"', 'line 2: not a sample: {"y",a="b"', id="name in quotes, broken"),
         pytest.param('{a="b"} 1', 'line 2: a sample without a name: {a="b"} 1', id="no name"),
     ],
@@ -117,8 +128,12 @@ def test_labels_that_cannot_be_read_are_said(labels: bytes, said: str) -> None:
 @pytest.mark.parametrize(
     ("body", "found"),
     [
-        pytest.param('x_total{a="b"} 1.0 # {trace_id="}\\" # {"} 0.67 1.5\n# EOF\n', (1, None), id="exemplar"),
-        pytest.param("x_total 1.0 1700000000.123 # {} 0.67\n# EOF", (1, 1700000000.123), id="time and exemplar"),
+        pytest.param(
+            'x_total{a="b"} 1.0 # {trace_id="}\\" # {"} 0.67 1.5\n# EOF\n', (1, None), id="exemplar"
+        ),
+        pytest.param(
+            "x_total 1.0 1700000000.123 # {} 0.67\n# EOF", (1, 1700000000.123), id="time and exemplar"
+        ),
         pytest.param("x_total 1.0 1.5e3\n# EOF\n", (1, 1500), id="time as a float"),
     ],
 )
@@ -132,7 +147,9 @@ def test_openmetrics(body: str, found: tuple[float, float | None]) -> None:
     ("body", "said"),
     [
         pytest.param("x 1\n", "the body does not end with # EOF: it was cut short", id="no end"),
-        pytest.param("x 1\n# EOF\n\n", "the body does not end with # EOF: it was cut short", id="more after the end"),
+        pytest.param(
+            "x 1\n# EOF\n\n", "the body does not end with # EOF: it was cut short", id="more after the end"
+        ),
         pytest.param("", "the body does not end with # EOF: it was cut short", id="nothing"),
         pytest.param("x 1 soon\n# EOF\n", "line 1: not a time: x 1 soon", id="time"),
         pytest.param("x 1 NaN\n# EOF\n", "line 1: not a time: x 1 NaN", id="time not a number"),
@@ -217,7 +234,8 @@ _NAMES = st.sampled_from(["x", "xy", "x_sum", "x:rate", "y", "_", "X"])
 _LABEL_NAMES = st.sampled_from(["a", "b_1", "_", "le", "code", "name"])
 _LABEL_VALUES = st.text(
     st.one_of(
-        st.sampled_from('"\\{},=# \t\nn'), st.characters(codec="utf-8", exclude_categories=("Cs", "Cc", "Zl", "Zp"))
+        st.sampled_from('"\\{},=# \t\nn'),
+        st.characters(codec="utf-8", exclude_categories=("Cs", "Cc", "Zl", "Zp")),
     ),
     max_size=8,
 )
@@ -258,7 +276,9 @@ def _written(line: Line, glue: str = ",") -> str:
     return f"{line.name}{labels} {line.value}{line.rest}"
 
 
-def _theirs(families: Iterable[Any], wanted: list[str]) -> list[tuple[str, dict[str, str], str, float | None]]:
+def _theirs(
+    families: Iterable[Any], wanted: list[str]
+) -> list[tuple[str, dict[str, str], str, float | None]]:
     samples = [sample for family in families for sample in family.samples]
     return [
         (
@@ -277,7 +297,8 @@ def _ours(
     body: str, wanted: list[str], *, openmetrics: bool = False
 ) -> list[tuple[str, dict[str, str], str, float | None]]:
     return [
-        (name, labels, repr(value), time) for name, labels, value, time in read(body, *wanted, openmetrics=openmetrics)
+        (name, labels, repr(value), time)
+        for name, labels, value, time in read(body, *wanted, openmetrics=openmetrics)
     ]
 
 
@@ -302,7 +323,9 @@ def test_text_is_read_as_prometheus_client_reads_it(
 
 @given(_lines(_TIMES_OPENMETRICS, st.one_of(st.just(""), _EXEMPLARS)), _WANTED, st.sampled_from(["", "\n"]))
 @pytest.mark.timeout(180)
-def test_openmetrics_is_read_as_prometheus_client_reads_it(lines: list[Line], wanted: list[str], end: str) -> None:
+def test_openmetrics_is_read_as_prometheus_client_reads_it(
+    lines: list[Line], wanted: list[str], end: str
+) -> None:
     written = [_written(line) for line in lines]
 
     ours = _ours("\n".join([*written, "# EOF"]) + end, wanted, openmetrics=True)
@@ -336,7 +359,8 @@ def test_what_prometheus_client_writes_is_read_in_both_formats() -> None:
     names = ["requests_total", "seconds_bucket", "seconds_sum", "queue"]
     for body, openmetrics in zip(_client_exposition(build), (False, True), strict=True):
         found = [
-            (each.name, parse_labels(each.labels), each.value) for each in parse(body, names, openmetrics=openmetrics)
+            (each.name, parse_labels(each.labels), each.value)
+            for each in parse(body, names, openmetrics=openmetrics)
         ]
 
         assert found == [
@@ -387,12 +411,21 @@ def test_samples_with_quoted_names_are_limited_too() -> None:
 
 
 def _long_body(lines: int) -> bytes:
-    kinds = ('x{{n="{0}"}} {0}', "other 1", '  x{{n="i{0}"}} {0}', '{{"x",n="q{0}"}} {0}', "# x 5", "x_total 3")
+    kinds = (
+        'x{{n="{0}"}} {0}',
+        "other 1",
+        '  x{{n="i{0}"}} {0}',
+        '{{"x",n="q{0}"}} {0}',
+        "# x 5",
+        "x_total 3",
+    )
     return "\n".join(kinds[number % len(kinds)].format(number) for number in range(lines)).encode()
 
 
 @given(st.integers(1, 400), st.sampled_from([64, 200, 1000]), st.booleans())
-def test_a_body_that_is_read_in_parts_is_read_to_the_same_samples(lines: int, step: int, openmetrics: bool) -> None:  # noqa: FBT001
+def test_a_body_that_is_read_in_parts_is_read_to_the_same_samples(
+    lines: int, step: int, openmetrics: bool
+) -> None:  # noqa: FBT001
     body = _long_body(lines) + (b"\n# EOF\n" if openmetrics else b"")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(exposition, "STEP_BYTES", step)

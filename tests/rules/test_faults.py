@@ -7,7 +7,10 @@ from adapter.rules import faults
 
 
 def places(text: str) -> list[tuple[int, str]]:
-    return [(fault.line, fault.path) for fault in faults.collect(rulesfile.parse_rules(text, "rules.yaml"), BUILTIN)]
+    return [
+        (fault.line, fault.path)
+        for fault in faults.collect(rulesfile.parse_rules(text, "rules.yaml"), BUILTIN)
+    ]
 
 
 CASES = {

@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 
 from adapter.rules import floats
 
-ANY = st.floats() | st.sampled_from([0.0, -0.0, 1.7976931348623157e308, -1.7976931348623157e308, 5e-324, 1e291, 3.0])
+ANY = st.floats() | st.sampled_from(
+    [0.0, -0.0, 1.7976931348623157e308, -1.7976931348623157e308, 5e-324, 1e291, 3.0]
+)
 INF, NAN = math.inf, math.nan
 
 

@@ -155,9 +155,13 @@ def shown(parts: Sequence[Matcher]) -> list[tuple[str, str, str]]:
 
 
 @given(TEXTS, st.sampled_from(sorted(TEMPLATES)))
-def test_a_query_reads_the_series_of_its_entry_whatever_the_series_are_called(name: str, template: str) -> None:
+def test_a_query_reads_the_series_of_its_entry_whatever_the_series_are_called(
+    name: str, template: str
+) -> None:
     made = built(TEMPLATES[template], SeriesInfo(name, frozenset({"namespace", "pod"}), 1))
-    assume(name not in {"anchored", "smoothed"})  # words of the parser alone, after a range and never before a brace
+    assume(
+        name not in {"anchored", "smoothed"}
+    )  # words of the parser alone, after a range and never before a brace
     legacy = re.fullmatch(r"[a-zA-Z_:][a-zA-Z0-9_:]*", name) and name.lower() not in KEYWORDS
     assert bool(made.custom) == bool(legacy)
     assert [(each.names, each.example) for each in made.unwritable] == ([] if legacy else [(1, name)])
@@ -170,7 +174,9 @@ def test_a_query_reads_the_series_of_its_entry_whatever_the_series_are_called(na
 
 
 @given(TEXTS, TEXTS)
-def test_a_query_is_grouped_by_labels_of_the_rule_whatever_labels_the_series_have(one: str, other: str) -> None:
+def test_a_query_is_grouped_by_labels_of_the_rule_whatever_labels_the_series_have(
+    one: str, other: str
+) -> None:
     made = built(TEMPLATES["plain"], SeriesInfo("x", frozenset({"namespace", "pod", one, other}), 1))
     for key, entry in made.custom.items():
         converter = entry.rule.converter
@@ -183,11 +189,15 @@ def test_a_query_is_grouped_by_labels_of_the_rule_whatever_labels_the_series_hav
 @pytest.mark.parametrize("singular", ["my-widget", "a.b", 'x) or (y{z="', "é"])
 def test_a_label_that_is_made_of_the_name_of_a_kind_is_quoted(singular: str) -> None:
     kind = APIResource("example.com", "v1", "widgets", singular, "Widget", True, frozenset(), True)
-    made = built(TEMPLATES["plain"], SeriesInfo("x", frozenset({singular}), 1), catalogue=Catalogue([*BUILTIN, kind]))
+    made = built(
+        TEMPLATES["plain"], SeriesInfo("x", frozenset({singular}), 1), catalogue=Catalogue([*BUILTIN, kind])
+    )
     (entry,) = {id(each): each for each in made.custom.values()}.values()
     query = MetricQuery(entry.rule, "x", (), "namespace", entry.rule.converter.label_for(kind.group_resource))
     text = query.render("a", ["b"])
-    assert list(selectors_of(text)) == [("x", shown([Matcher("namespace", "=", "a"), Matcher(singular, "=", "b")]))]
+    assert list(selectors_of(text)) == [
+        ("x", shown([Matcher("namespace", "=", "a"), Matcher(singular, "=", "b")]))
+    ]
     assert grouping(text) == [singular]
     assert query.separability.separable
     assert grouping(plan.sweep(query).promql) == [singular, "namespace"]
@@ -208,7 +218,9 @@ KEYS = st.one_of(
     st.sampled_from(["{}={}", "{}!={}", "{} in ({},b)", "{} notin ({})", "{}", "!{}"]),
     st.sampled_from(sorted(TEMPLATES)),
 )
-def test_a_selector_adds_its_matchers_and_nothing_else(key: str, value: str, form: str, template: str) -> None:
+def test_a_selector_adds_its_matchers_and_nothing_else(
+    key: str, value: str, form: str, template: str
+) -> None:
     rule = compile_rule(
         f"rules: [{{seriesQuery: s, resources: {{template: <<.Resource>>}}, metricsQuery: {_yaml(TEMPLATES[template])}}}]"
     )
@@ -252,11 +264,13 @@ def test_the_reason_names_label_and_value() -> None:
         f"rules: [{{seriesQuery: s, resources: {{template: <<.Resource>>}}, metricsQuery: {_yaml(TEMPLATES['values in quotes'])}}}]"
     )
     with pytest.raises(
-        TemplateError, match=r'^value "a\\"b" of label pod: expected letters, digits and any of _\.:-, because'
+        TemplateError,
+        match=r'^value "a\\"b" of label pod: expected letters, digits and any of _\.:-, because',
     ):
         rule.render("x", [Matcher("pod", "=", 'a"b')], [])
     with pytest.raises(
-        TemplateError, match=r'^label "a/b": expected a label name of letters, digits and underscores, because'
+        TemplateError,
+        match=r'^label "a/b": expected a label name of letters, digits and underscores, because',
     ):
         rule.render("x", [Matcher("a/b", "=", "c")], [])
 

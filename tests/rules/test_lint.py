@@ -37,7 +37,9 @@ def external(*rules: str) -> str:
 GOOD_RULES = {
     "good": custom(f"seriesQuery: hits, {GOOD}"),
     "good external": external(f"seriesQuery: hits, {FREE}"),
-    "named groups": custom(f"seriesQuery: a_b, name: {{matches: '(?P<x>.)_(.)', as: '$x-${{2}}-$2'}}, {GOOD}"),
+    "named groups": custom(
+        f"seriesQuery: a_b, name: {{matches: '(?P<x>.)_(.)', as: '$x-${{2}}-$2'}}, {GOOD}"
+    ),
     "a dollar": custom(f"seriesQuery: a_b, name: {{as: '$$9_$0'}}, {GOOD}"),
     "one name, other kinds": custom(
         f"seriesQuery: hits, {GOOD}",
@@ -119,9 +121,17 @@ CASES: dict[str, tuple[str, list[tuple[str, str, str]]]] = {
     ),
     "two rules": (
         custom(
-            f"seriesQuery: hits, {GOOD}", f"seriesQuery: misses, {GOOD}", f"seriesQuery: x, name: {{as: hits}}, {GOOD}"
+            f"seriesQuery: hits, {GOOD}",
+            f"seriesQuery: misses, {GOOD}",
+            f"seriesQuery: x, name: {{as: hits}}, {GOOD}",
         ),
-        [("rules[2].name", "hits", "rules[0] makes the same metric; the later rule answers where both could")],
+        [
+            (
+                "rules[2].name",
+                "hits",
+                "rules[0] makes the same metric; the later rule answers where both could",
+            )
+        ],
     ),
     "three rules": (
         external(*[f"seriesQuery: hits, {FREE}"] * 3),
@@ -199,7 +209,13 @@ CASES: dict[str, tuple[str, list[tuple[str, str, str]]]] = {
     ),
     "no selector": (
         custom(GOOD),
-        [("rules[0].seriesQuery", "", "there is no selector, and Prometheus refuses to list series without one")],
+        [
+            (
+                "rules[0].seriesQuery",
+                "",
+                "there is no selector, and Prometheus refuses to list series without one",
+            )
+        ],
     ),
     "no selector of series": (
         custom(f"seriesQuery: sum(x), {GOOD}"),
@@ -219,7 +235,11 @@ CASES: dict[str, tuple[str, list[tuple[str, str, str]]]] = {
                 'a!="^b.*"',
                 "this compares with the text itself; for a regular expression write !~",
             ),
-            ("rules[0].seriesQuery", 'c="d$"', "this compares with the text itself; for a regular expression write =~"),
+            (
+                "rules[0].seriesQuery",
+                'c="d$"',
+                "this compares with the text itself; for a regular expression write =~",
+            ),
         ],
     ),
     "the same in a query": (
@@ -282,8 +302,16 @@ CASES: dict[str, tuple[str, list[tuple[str, str, str]]]] = {
             f"+ max_over_time(<<.Series>>{MATCHERS}[1s]) + rate(<<.Series>>{MATCHERS}[5m:1s])'"
         ),
         [
-            ("rules[0].metricsQuery", "[30s]", "shorter than 4 scrapes of 15 s: one lost scrape and the value is gone"),
-            ("rules[0].metricsQuery", "[59s]", "shorter than 4 scrapes of 15 s: one lost scrape and the value is gone"),
+            (
+                "rules[0].metricsQuery",
+                "[30s]",
+                "shorter than 4 scrapes of 15 s: one lost scrape and the value is gone",
+            ),
+            (
+                "rules[0].metricsQuery",
+                "[59s]",
+                "shorter than 4 scrapes of 15 s: one lost scrape and the value is gone",
+            ),
         ],
     ),
     "other templates": (
@@ -346,7 +374,13 @@ CASES: dict[str, tuple[str, list[tuple[str, str, str]]]] = {
     ),
     "a range of samples": (
         custom(f"seriesQuery: hits, {POD}, metricsQuery: '(hits{MATCHERS}[5m])'"),
-        [("rules[0].metricsQuery", "", "the result is a range of samples, not a value, so every request fails")],
+        [
+            (
+                "rules[0].metricsQuery",
+                "",
+                "the result is a range of samples, not a value, so every request fails",
+            )
+        ],
     ),
     "a text": (
         external("seriesQuery: hits, resources: {namespaced: false}, metricsQuery: '\"<<.LabelMatchers>>\"'"),
@@ -354,7 +388,13 @@ CASES: dict[str, tuple[str, list[tuple[str, str, str]]]] = {
     ),
     "a scalar": (
         custom(f"seriesQuery: hits, {POD}, metricsQuery: 'scalar(hits{MATCHERS})'"),
-        [("rules[0].metricsQuery", "", "the result is a scalar, which belongs to no object, so every request fails")],
+        [
+            (
+                "rules[0].metricsQuery",
+                "",
+                "the result is a scalar, which belongs to no object, so every request fails",
+            )
+        ],
     ),
     "no grouping": (
         custom(f"seriesQuery: hits, {POD}, metricsQuery: 'avg(hits{MATCHERS})'"),
@@ -390,7 +430,11 @@ def test_windows_are_measured_in_scrapes() -> None:
     rule = custom(f"seriesQuery: hits, {POD}, metricsQuery: 'rate(<<.Series>>{MATCHERS}[2m])'")
     assert warnings(rule, 30.0) == []
     assert warnings(rule, 60.0) == [
-        ("rules[0].metricsQuery", "[2m]", "shorter than 4 scrapes of 60 s: one lost scrape and the value is gone")
+        (
+            "rules[0].metricsQuery",
+            "[2m]",
+            "shorter than 4 scrapes of 60 s: one lost scrape and the value is gone",
+        )
     ]
 
 
@@ -464,7 +508,13 @@ OF_SERIES = {
         f"seriesQuery: hits, resources: {{template: 'kube_<<.Resource>>'}}, {SUM}",
         SEEN,
         False,
-        [("rules[0].resources", "", "no label of the series names a kind of object, so the metric is not listed")],
+        [
+            (
+                "rules[0].resources",
+                "",
+                "no label of the series names a kind of object, so the metric is not listed",
+            )
+        ],
     ),
     "several names for a fixed query": (
         f"seriesQuery: '{{a!=\"\"}}', {POD}, metricsQuery: 'sum(hits{MATCHERS}) by (<<.GroupBy>>)'",
@@ -513,7 +563,9 @@ def test_warnings_about_series_that_exist(
 
 
 def test_many_metrics() -> None:
-    known = [SeriesInfo(f"m{number}", frozenset({"namespace", "pod"}), 1) for number in range(lint.MANY_METRICS)]
+    known = [
+        SeriesInfo(f"m{number}", frozenset({"namespace", "pod"}), 1) for number in range(lint.MANY_METRICS)
+    ]
     rule = f"seriesQuery: '{{a!=\"\"}}', {GOOD}"
     assert real(rule, *known[1:]) == []
     assert real(rule, *known) == [

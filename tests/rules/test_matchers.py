@@ -85,7 +85,16 @@ def test_present() -> None:
     assert str(matchers.present("pod")) == 'pod!=""'
 
 
-LABEL_NAMES = {"pod": True, "_a1": True, "1a": False, "a.b": False, "a-b": False, "": False, "a\n": False, "é": False}
+LABEL_NAMES = {
+    "pod": True,
+    "_a1": True,
+    "1a": False,
+    "a.b": False,
+    "a-b": False,
+    "": False,
+    "a\n": False,
+    "é": False,
+}
 
 
 @pytest.mark.parametrize(("text", "expected"), LABEL_NAMES.items(), ids=repr)
@@ -93,7 +102,11 @@ def test_label_names(text: str, expected: bool) -> None:  # noqa: FBT001 - a tab
     assert matchers.is_label_name(text) is expected
 
 
-SHORTENED = {"one line": ("a\n  b\tc ", "a b c"), "cut": ("x" * 201, "x" * 200 + "..."), "just": ("x" * 200, "x" * 200)}
+SHORTENED = {
+    "one line": ("a\n  b\tc ", "a b c"),
+    "cut": ("x" * 201, "x" * 200 + "..."),
+    "just": ("x" * 200, "x" * 200),
+}
 
 
 @pytest.mark.parametrize(("text", "expected"), SHORTENED.values(), ids=SHORTENED)

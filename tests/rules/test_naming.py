@@ -209,7 +209,9 @@ def test_expansion_is_that_of_go(template: str) -> None:
     expression = naming.compile_expression("^(?P<a>a)?(?P<b>b*)(c)(?P<a1>d)$")
     match = expression.search("bbcd")
     pieces = naming.parse_expansion(template, expression.groups, expression.groupindex)
-    expanded = "".join(piece.text if piece.group is None else (match.group(piece.group) or "") for piece in pieces)
+    expanded = "".join(
+        piece.text if piece.group is None else (match.group(piece.group) or "") for piece in pieces
+    )
     assert expanded == go_expand(template, ["bbcd", None, "bb", "c", "d"], {"a": 1, "b": 2, "a1": 4})
 
 

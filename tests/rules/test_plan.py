@@ -29,7 +29,9 @@ ROOT = metric_query(namespace_label="")
 
 def test_alone_is_as_upstream_sends_it() -> None:
     planned = plan.ask_alone(metric_query(selector="a=1"), Objects("web", ("p.1", "q")))
-    assert planned == PlannedQuery('sum(x{a="1",ns="web",pod=~"p.1|q"}) by (pod)', Kind.ALONE, "web", joined=False)
+    assert planned == PlannedQuery(
+        'sum(x{a="1",ns="web",pod=~"p.1|q"}) by (pod)', Kind.ALONE, "web", joined=False
+    )
 
 
 MERGED: dict[str, tuple[MetricQuery, list[Objects], list[PlannedQuery]]] = {
@@ -64,7 +66,10 @@ MERGED: dict[str, tuple[MetricQuery, list[Objects], list[PlannedQuery]]] = {
                 joined=False,
             ),
             PlannedQuery(
-                'x{ns="db",pod="q"} * on (ns, pod) sum by (pod) (y{ns="db",pod="q"})', Kind.MERGED, "db", joined=False
+                'x{ns="db",pod="q"} * on (ns, pod) sum by (pod) (y{ns="db",pod="q"})',
+                Kind.MERGED,
+                "db",
+                joined=False,
             ),
         ],
     ),
@@ -109,10 +114,16 @@ def test_samples_of_a_joined_query_say_where_they_belong() -> None:
     query = metric_query()
     planned = next(plan.merge(query, [Objects("a", ("p",)), Objects("b", ("p",))]))
     samples = [Sample({"ns": "a", "pod": "p"}, 1, 0), Sample({"ns": "b"}, 2, 0), Sample({}, 3, 0)]
-    assert [place for place, _ in plan.place_samples(query, planned, samples)] == [("a", "p"), ("b", ""), ("", "")]
+    assert [place for place, _ in plan.place_samples(query, planned, samples)] == [
+        ("a", "p"),
+        ("b", ""),
+        ("", ""),
+    ]
 
 
-@pytest.mark.parametrize(("query", "namespace"), [(metric_query(), "web"), (ROOT, None)], ids=["namespaced", "root"])
+@pytest.mark.parametrize(
+    ("query", "namespace"), [(metric_query(), "web"), (ROOT, None)], ids=["namespaced", "root"]
+)
 def test_samples_of_one_namespace(query: MetricQuery, namespace: str | None) -> None:
     planned = plan.ask_alone(query, Objects(namespace, ("p",)))
     samples = [Sample({query.object_label: "p", "ns": "elsewhere"}, 1, 0), Sample({}, 2, 0)]
@@ -135,7 +146,10 @@ def test_a_long_list_is_split_at_the_limit_and_answers_all() -> None:
 
 def test_a_short_list_over_a_tiny_limit_still_asks_for_one_name_at_a_time() -> None:
     planned = list(plan.merge(metric_query(), [Objects("web", ("a", "b"))], limit=1))
-    assert [one.promql for one in planned] == ['sum(x{ns="web",pod="a"}) by (pod)', 'sum(x{ns="web",pod="b"}) by (pod)']
+    assert [one.promql for one in planned] == [
+        'sum(x{ns="web",pod="a"}) by (pod)',
+        'sum(x{ns="web",pod="b"}) by (pod)',
+    ]
 
 
 def test_every_selector_of_the_template_repeats_the_names() -> None:
@@ -150,7 +164,10 @@ def test_long_lists_of_several_namespaces() -> None:
     planned = list(plan.merge(metric_query(), questions, limit=1000))
     assert len(planned) > 1
     assert all(len(one.promql) <= 1000 for one in planned)
-    assert {one.namespace for one in planned} == {"c", None}  # where only one namespace is left it is asked as such
+    assert {one.namespace for one in planned} == {
+        "c",
+        None,
+    }  # where only one namespace is left it is asked as such
     asked = {
         (namespace, name)
         for one in planned
@@ -171,14 +188,20 @@ def selects(planned: PlannedQuery, namespace: str, name: str) -> bool:
 
 names = st.text("ab.-", min_size=1, max_size=3)
 questions = st.lists(
-    st.builds(Objects, st.sampled_from(["n1", "n.2", "n3"]), st.lists(names, min_size=1, max_size=4).map(tuple)),
+    st.builds(
+        Objects, st.sampled_from(["n1", "n.2", "n3"]), st.lists(names, min_size=1, max_size=4).map(tuple)
+    ),
     min_size=1,
     max_size=6,
 )
 
 
 @pytest.mark.timeout(60)
-@given(asked=questions, limit=st.sampled_from([60, 100, plan.MAX_QUERY_LENGTH]), template=st.sampled_from([SUM, HALF]))
+@given(
+    asked=questions,
+    limit=st.sampled_from([60, 100, plan.MAX_QUERY_LENGTH]),
+    template=st.sampled_from([SUM, HALF]),
+)
 def test_every_object_is_asked_for_exactly_once_or_in_a_query_that_tells_it_apart(
     asked: list[Objects], limit: int, template: str
 ) -> None:

@@ -16,7 +16,9 @@ from adapter.rules.podseries import PodSeries, Track
 WALL = 1_700_000_000.0
 
 
-def scrape(series: PodSeries, body: str, time: float, keep: float = 5.0, names: tuple[str, ...] = ("x",)) -> None:
+def scrape(
+    series: PodSeries, body: str, time: float, keep: float = 5.0, names: tuple[str, ...] = ("x",)
+) -> None:
     series.record(exposition.parse(body.encode(), names), time, WALL + time, keep)
 
 
@@ -48,7 +50,9 @@ def counter(*samples: tuple[float, float]) -> Track:
         pytest.param([(0, 8), (2, 10), (4, 3), (5, 5)], 7 / 5, id="a reset counts from zero"),
         pytest.param([(0, 8), (2, 1), (4, 0), (5, 5)], 6 / 5, id="two resets"),
         pytest.param([(0, 7), (5, 7)], 0, id="nothing happened"),
-        pytest.param([(-0.2, 0), (5, 10.4)], 2, id="a little older than the window: scrapes are never quite on time"),
+        pytest.param(
+            [(-0.2, 0), (5, 10.4)], 2, id="a little older than the window: scrapes are never quite on time"
+        ),
         pytest.param([(0, 0), (4, 8)], 2, id="divided by the time between first and last, not by the window"),
     ],
 )
@@ -233,7 +237,9 @@ def test_series_within_the_window_have_a_limit_and_the_reason_names_the_label() 
     series = PodSeries()
     for time in range(3):
         scrape(series, body(*(f'code="200",id="{time}-{number}"' for number in range(1000))), time)
-    samples = exposition.parse(body(*(f'code="200",id="{number}"' for number in range(1001))).encode(), ("x",))
+    samples = exposition.parse(
+        body(*(f'code="200",id="{number}"' for number in range(1001))).encode(), ("x",)
+    )
     with pytest.raises(ExposureLimitError) as raised:
         series.record(samples, 3, WALL, 5)
 
@@ -250,7 +256,10 @@ def test_only_selected_series_are_kept_and_others_are_read_once() -> None:
     series = PodSeries()
     selections = {"x": frozenset({(Matcher("code", "=~", "2.."), Matcher("path", "!=", "/health"))})}
     samples = exposition.parse(
-        body('code="200",path="/a"', 'code="500",path="/a"', 'code="200",path="/health"', 'code="204"').encode(), ("x",)
+        body(
+            'code="200",path="/a"', 'code="500",path="/a"', 'code="200",path="/health"', 'code="204"'
+        ).encode(),
+        ("x",),
     )
     for time in range(3):
         for _ in series.record_steps(samples, time, WALL + time, 5, selections=selections):
@@ -266,7 +275,8 @@ def test_only_selected_series_are_kept_and_others_are_read_once() -> None:
 @given(
     st.lists(
         st.lists(
-            st.sampled_from(['a="1"', 'a="2"', 'a="2",b=""', 'a="\u00e9",c="3"', "", 'b="9"', 'b= "9"']), max_size=6
+            st.sampled_from(['a="1"', 'a="2"', 'a="2",b=""', 'a="\u00e9",c="3"', "", 'b="9"', 'b= "9"']),
+            max_size=6,
         ),
         max_size=12,
     ),
@@ -278,7 +288,9 @@ def test_the_size_is_that_of_what_is_kept(scrapes: list[list[str]], keep: float)
         scrape(series, body(*labels), time, keep=keep)
         tracks = [*series.tracks("x")]
         texts = [text for written in series._written.values() for text in written]
-        expected = sum(podseries._weigh(track.flat) + podseries._SAMPLE_BYTES * len(track.times) for track in tracks)
+        expected = sum(
+            podseries._weigh(track.flat) + podseries._SAMPLE_BYTES * len(track.times) for track in tracks
+        )
 
         assert series.count == len(tracks)
         assert series.size == expected + sum(podseries._TEXT_BYTES + len(text) for text in texts)

@@ -18,7 +18,9 @@ QUERY = "sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)"
 def metric_query(template: str = QUERY, **parts: Any) -> MetricQuery:
     rule = compile_rule(yaml.safe_dump({"rules": [{"seriesQuery": "x", "metricsQuery": template}]}))
     selector = matchers.from_selector(parse_selector(parts.pop("selector", "")))
-    return MetricQuery(rule, "hits", selector, parts.get("namespace_label", "ns"), parts.get("object_label", "pod"))
+    return MetricQuery(
+        rule, "hits", selector, parts.get("namespace_label", "ns"), parts.get("object_label", "pod")
+    )
 
 
 RENDERED = {
@@ -69,7 +71,11 @@ def test_render(query: MetricQuery, namespace: str | None, names: list[str], exp
     assert query.render(namespace, names) == expected
 
 
-FAILING = {"empty output": "<<if false>>x<<end>>", "empty template": "", "unknown field": "<<.LabelMatchersByName>>"}
+FAILING = {
+    "empty output": "<<if false>>x<<end>>",
+    "empty template": "",
+    "unknown field": "<<.LabelMatchersByName>>",
+}
 
 
 @pytest.mark.parametrize("template", FAILING.values(), ids=FAILING)
@@ -91,7 +97,12 @@ def test_samples_stay_in_order_and_a_missing_label_is_empty() -> None:
 
 
 def test_the_last_sample_of_an_object_counts() -> None:
-    samples = [Sample({"pod": "a"}, 1, 0), Sample({"pod": "b"}, 2, 0), Sample({"pod": "a"}, 3, 0), Sample({}, 4, 0)]
+    samples = [
+        Sample({"pod": "a"}, 1, 0),
+        Sample({"pod": "b"}, 2, 0),
+        Sample({"pod": "a"}, 3, 0),
+        Sample({}, 4, 0),
+    ]
     assert last_samples(samples, "pod") == {"a": samples[2], "b": samples[1], "": samples[3]}
 
 
@@ -103,7 +114,11 @@ def test_parts_are_grouped_by_beside_the_object() -> None:
 
 
 def test_an_object_has_one_sample_or_one_for_each_of_its_parts() -> None:
-    one, other, nameless = Sample({"container": "a"}, 1, 0), Sample({"container": "b"}, 1, 0), Sample({}, 1, 0)
+    one, other, nameless = (
+        Sample({"container": "a"}, 1, 0),
+        Sample({"container": "b"}, 1, 0),
+        Sample({}, 1, 0),
+    )
     whole, parted = metric_query(), replace(metric_query(), part_label="container")
     assert whole.doubles(other, [one])
     assert not parted.doubles(other, [one, nameless])

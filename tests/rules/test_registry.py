@@ -26,7 +26,10 @@ def build(text: str, catalogue: Catalogue = BUILTIN, **lists: list[SeriesInfo]) 
 def answers(built: Registry) -> dict[str, tuple[str, str]]:
     """Return what answers each custom metric: the series and the rule."""
     return {
-        f"{key.resource}/{key.metric}{'' if key.namespaced else '@root'}": (entry.series, entry.rule.config.path)
+        f"{key.resource}/{key.metric}{'' if key.namespaced else '@root'}": (
+            entry.series,
+            entry.rule.config.path,
+        )
         for key, entry in built.custom.items()
     }
 
@@ -36,7 +39,8 @@ TEMPLATE = "resources: {template: <<.Resource>>}"
 
 def test_every_resource_among_the_labels() -> None:
     built = build(
-        f"rules: [{{seriesQuery: s, {TEMPLATE}}}]", s=[info("hits", "namespace", "pod", "service", "node", "le")]
+        f"rules: [{{seriesQuery: s, {TEMPLATE}}}]",
+        s=[info("hits", "namespace", "pod", "service", "node", "le")],
     )
     assert answers(built) == {
         "namespaces/hits@root": ("hits", "rules[0]"),
@@ -50,7 +54,12 @@ def test_every_resource_among_the_labels() -> None:
         ("pods", True, "hits"),
         ("services", True, "hits"),
     ]
-    assert [str(kind.group_resource) for kind in built.resources()] == ["namespaces", "nodes", "pods", "services"]
+    assert [str(kind.group_resource) for kind in built.resources()] == [
+        "namespaces",
+        "nodes",
+        "pods",
+        "services",
+    ]
 
 
 def test_series_without_resource_or_name_are_listed_nowhere() -> None:
@@ -82,7 +91,9 @@ externalRules: [{{seriesQuery: s}}, {{seriesQuery: s}}]
 
 def test_of_several_series_names_the_last_wins() -> None:
     rule = f"{{seriesQuery: s, {TEMPLATE}, name: {{as: fixed}}}}"
-    built = build(f"rules: [{rule}]\nexternalRules: [{rule}]", s=[info("b", "pod"), info("a", "pod", count=7)])
+    built = build(
+        f"rules: [{rule}]\nexternalRules: [{rule}]", s=[info("b", "pod"), info("a", "pod", count=7)]
+    )
     assert answers(built) == {"pods/fixed": ("a", "rules[0]")}
     assert built.custom[CustomKey(PODS, namespaced=True, metric="fixed")].series_count == 7
     assert built.external["fixed"].series == "a"
@@ -112,9 +123,18 @@ def test_a_selector_never_answered_gives_nothing() -> None:
 
 def test_cluster_scoped_custom_resources_keep_upstreams_form_and_get_their_own() -> None:
     widget = APIResource(
-        "example.com", "v1", "widgets", "widget", "Widget", namespaced=False, verbs=frozenset(), preferred=True
+        "example.com",
+        "v1",
+        "widgets",
+        "widget",
+        "Widget",
+        namespaced=False,
+        verbs=frozenset(),
+        preferred=True,
     )
-    built = build(f"rules: [{{seriesQuery: s, {TEMPLATE}}}]", Catalogue([*BUILTIN, widget]), s=[info("hits", "widget")])
+    built = build(
+        f"rules: [{{seriesQuery: s, {TEMPLATE}}}]", Catalogue([*BUILTIN, widget]), s=[info("hits", "widget")]
+    )
     assert set(answers(built)) == {"widgets.example.com/hits", "widgets.example.com/hits@root"}
     assert [(each.resource, each.namespaced) for each in built.listed] == [(WIDGETS, False)]
 
@@ -167,7 +187,9 @@ def test_a_label_that_blinks_once_stays() -> None:
 def test_an_answer_about_a_shorter_time_adds_and_takes_nothing() -> None:
     memory = registry.remember({}, "s", [info("a", "pod", "service", count=5), info("b", "pod")])
     for _ in range(3):
-        memory = registry.remember(memory, "s", [info("a", "pod", "node", count=2), info("c", "pod")], whole=False)
+        memory = registry.remember(
+            memory, "s", [info("a", "pod", "node", count=2), info("c", "pod")], whole=False
+        )
     assert names(memory) == ["b", "a", "c"]
     assert labels(memory, "a") == {"pod", "service", "node"}
     assert memory["s"][1].series.count == 5
@@ -187,7 +209,10 @@ NAMESPACE_LABELS = {
 
 @pytest.mark.parametrize(("resources", "expected"), NAMESPACE_LABELS.values(), ids=NAMESPACE_LABELS)
 def test_namespace_label(resources: str, expected: str | None) -> None:
-    assert registry.namespace_label(compile_rule(f"rules: [{{seriesQuery: s, resources: {resources}}}]")) == expected
+    assert (
+        registry.namespace_label(compile_rule(f"rules: [{{seriesQuery: s, resources: {resources}}}]"))
+        == expected
+    )
 
 
 def test_a_reserved_name_is_in_no_api() -> None:
@@ -233,7 +258,9 @@ def test_names_of_which_no_metric_is_made_are_steps_too(kind: str, reserved: fro
     """A rule may ask for all there is, and filter it by name."""
     kept = "^left_out_[01]$" if reserved else "^none$"
     rules = compile_text(f"{kind}: [{{seriesQuery: s, seriesFilters: [{{is: '{kept}'}}], {TEMPLATE}}}]")
-    memory = registry.remember({}, "s", [info(f"left_out_{number}", "namespace", "pod") for number in range(1000)])
+    memory = registry.remember(
+        {}, "s", [info(f"left_out_{number}", "namespace", "pod") for number in range(1000)]
+    )
     assert sum(1 for _ in registry.building(rules, memory, 1, reserved)) == 10
     built = registry.build(rules, memory, 1, reserved)
     assert not built.custom
@@ -252,7 +279,9 @@ def test_names_of_which_no_metric_is_made_are_steps_too(kind: str, reserved: fro
     ids=["equal", "another entry", "one more", "another name", "one less"],
 )
 def test_snapshots_are_compared(lists: dict[str, list[SeriesInfo]], same: bool) -> None:  # noqa: FBT001 - a case of the table
-    rules = compile_text(f"rules: [{{seriesQuery: s, {TEMPLATE}}}]\nexternalRules: [{{seriesQuery: e, {TEMPLATE}}}]")
+    rules = compile_text(
+        f"rules: [{{seriesQuery: s, {TEMPLATE}}}]\nexternalRules: [{{seriesQuery: e, {TEMPLATE}}}]"
+    )
 
     def built(lists: dict[str, list[SeriesInfo]]) -> Registry:
         memory: Memory = {}

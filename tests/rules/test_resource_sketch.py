@@ -6,7 +6,11 @@ from adapter.rules.resource_sketch import ResourceSketch
 from tests.support.world import compile_text
 
 RESOURCES = {
-    "overrides": {"namespace": {"resource": "namespace"}, "pod": {"resource": "pod"}, "node": {"resource": "node"}}
+    "overrides": {
+        "namespace": {"resource": "namespace"},
+        "pod": {"resource": "pod"},
+        "node": {"resource": "node"},
+    }
 }
 CPU = "sum by (<<.GroupBy>>) (rate(cpu{<<.LabelMatchers>>}[3m]))"
 MEMORY = "sum by (<<.GroupBy>>) (memory{<<.LabelMatchers>>})"
@@ -48,7 +52,9 @@ def test_sound_rules() -> None:
 
 
 def test_what_is_asked_alone() -> None:
-    verdict = sketched(containerQuery="topk by (<<.GroupBy>>) (1, cpu{<<.LabelMatchers>>})")[0].example.separability
+    verdict = sketched(containerQuery="topk by (<<.GroupBy>>) (1, cpu{<<.LabelMatchers>>})")[
+        0
+    ].example.separability
     assert verdict is not None
     assert verdict.reason == "topk looks at several objects at once"
 
@@ -77,7 +83,12 @@ def test_what_is_asked_alone() -> None:
             "sum by (instance)",
             "the result has no label node, so nodes are never found: group by it",
         ),
-        ({"containerLabel": ""}, 0, "", "there is no containerLabel, so a pod has one container without a name"),
+        (
+            {"containerLabel": ""},
+            0,
+            "",
+            "there is no containerLabel, so a pod has one container without a name",
+        ),
     ],
 )
 def test_warnings(cpu: dict[str, object], number: int, value: str, sentence: str) -> None:

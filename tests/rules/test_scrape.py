@@ -81,7 +81,9 @@ TWO = 'jobs{kind="a",code="200"} 3\njobs{kind="b",code="500"} 5'
         pytest.param('sum(S{code="200"}) by pod / sum(S{}) by pod', 0.375, id="two aggregations"),
         pytest.param('sum(S{code="200"}) by pod / on(pod) sum(S{}) by pod', 0.375, id="on the pod"),
         pytest.param('sum(S{code="404"}) by pod / sum(S{}) by pod', None, id="a side without series"),
-        pytest.param("sum(S{}) by (pod) / on (pod) group_left () sum(S{}) by (pod, namespace)", 1, id="many to one"),
+        pytest.param(
+            "sum(S{}) by (pod) / on (pod) group_left () sum(S{}) by (pod, namespace)", 1, id="many to one"
+        ),
     ],
 )
 def test_a_value(query: str, expected: float | None) -> None:
@@ -107,10 +109,14 @@ def test_no_number(query: str) -> None:
 @pytest.mark.parametrize(
     ("query", "body", "expected"),
     [
-        pytest.param("max(S{}) by pod", 'jobs{a="1"} NaN\njobs{a="2"} 3', 3, id="max passes over what is no number"),
+        pytest.param(
+            "max(S{}) by pod", 'jobs{a="1"} NaN\njobs{a="2"} 3', 3, id="max passes over what is no number"
+        ),
         pytest.param("min(S{}) by pod", 'jobs{a="1"} NaN\njobs{a="2"} 3', 3, id="min too"),
         pytest.param("sum(S{}) by pod", 'jobs{a="1"} +Inf\njobs{a="2"} 3', math.inf, id="infinite"),
-        pytest.param("sum(S{}) by pod", "\n".join(f'jobs{{a="{n}"}} 0.1' for n in range(10)), 1.0, id="exact sum"),
+        pytest.param(
+            "sum(S{}) by pod", "\n".join(f'jobs{{a="{n}"}} 0.1' for n in range(10)), 1.0, id="exact sum"
+        ),
     ],
 )
 def test_odd_values(query: str, body: str, expected: float) -> None:
@@ -145,7 +151,9 @@ def test_counters(query: str, expected: float) -> None:
 
 
 def test_a_series_without_a_rate_yet_is_left_out() -> None:
-    assert value("sum(rate(S{}[2m])) by pod", *COUNTER[:5], COUNTER[5] + '\njobs{a="3"} 7') == pytest.approx(11)
+    assert value("sum(rate(S{}[2m])) by pod", *COUNTER[:5], COUNTER[5] + '\njobs{a="3"} 7') == pytest.approx(
+        11
+    )
 
 
 def test_a_series_that_has_just_gone_has_a_rate_and_no_last_value() -> None:
@@ -208,7 +216,9 @@ def test_without_a_namespace_label_pods_are_told_apart_by_name_alone() -> None:
     query = compile_query(
         template.parse('sum(<<.Series>>{<<.LabelMatchers>>,namespace="n"}) by (<<.GroupBy>>)'), "pod", ""
     )
-    found = query.evaluate(pod('jobs{namespace="n"} 4'), SERIES, Identity("shop", "web-0", "", "pod"), (), WINDOW)
+    found = query.evaluate(
+        pod('jobs{namespace="n"} 4'), SERIES, Identity("shop", "web-0", "", "pod"), (), WINDOW
+    )
 
     assert found is not None
     assert found.value == 4
@@ -229,21 +239,35 @@ def test_without_a_namespace_label_pods_are_told_apart_by_name_alone() -> None:
             id="no aggregation",
         ),
         pytest.param(
-            "sum(S{}) by (pod, code)", "grouped by code too, a pod would have several values", id="more labels"
+            "sum(S{}) by (pod, code)",
+            "grouped by code too, a pod would have several values",
+            id="more labels",
         ),
-        pytest.param("sum(S{})", "sum without a grouping by pods: write sum(...) by (<<.GroupBy>>)", id="no grouping"),
         pytest.param(
-            "sum(S{}) without (code)", "sum without a grouping by pods: write sum(...) by (<<.GroupBy>>)", id="without"
+            "sum(S{})", "sum without a grouping by pods: write sum(...) by (<<.GroupBy>>)", id="no grouping"
+        ),
+        pytest.param(
+            "sum(S{}) without (code)",
+            "sum without a grouping by pods: write sum(...) by (<<.GroupBy>>)",
+            id="without",
         ),
         pytest.param("sum(S{}) by (code)", "sum by (code) does not name pod: it mixes pods", id="no pods"),
-        pytest.param("max(sum(S{}) by (code)) by pod", "sum by (code) does not name pod: it mixes pods", id="inner"),
+        pytest.param(
+            "max(sum(S{}) by (code)) by pod", "sum by (code) does not name pod: it mixes pods", id="inner"
+        ),
         pytest.param("topk(1, S{})", "topk is not one of sum, max, min, avg, count", id="topk"),
-        pytest.param("quantile(0.9, S{}) by pod", "quantile is not one of sum, max, min, avg, count", id="quantile"),
+        pytest.param(
+            "quantile(0.9, S{}) by pod", "quantile is not one of sum, max, min, avg, count", id="quantile"
+        ),
         pytest.param("sum(1) by pod", "the query does not parse: ", id="sum of a number"),
         pytest.param(
-            "sum(S{}) by pod or vector(0)", "or chooses between series, only + - * / % ^ are computed", id="or"
+            "sum(S{}) by pod or vector(0)",
+            "or chooses between series, only + - * / % ^ are computed",
+            id="or",
         ),
-        pytest.param("sum(S{}) by pod > 5", "> chooses between series, only + - * / % ^ are computed", id="comparison"),
+        pytest.param(
+            "sum(S{}) by pod > 5", "> chooses between series, only + - * / % ^ are computed", id="comparison"
+        ),
         pytest.param(
             "sum(avg_over_time(S{}[1m])) by pod",
             "avg_over_time() cannot be taken from scrapes, only rate, increase, irate, last_over_time, abs, ceil, floor, clamp_min, clamp_max",
@@ -254,29 +278,43 @@ def test_without_a_namespace_label_pods_are_told_apart_by_name_alone() -> None:
             "max_over_time() cannot be taken from scrapes, only rate, increase, irate, last_over_time, abs, ceil, floor, clamp_min, clamp_max",
             id="function of a subquery",
         ),
-        pytest.param("sum(rate(S{}[5m:1m])) by pod", "rate() of something other than plain series", id="subquery"),
         pytest.param(
-            "clamp_max(sum(S{}) by pod, sum(S{}) by pod)", "the query does not parse: ", id="bound of another kind"
+            "sum(rate(S{}[5m:1m])) by pod", "rate() of something other than plain series", id="subquery"
+        ),
+        pytest.param(
+            "clamp_max(sum(S{}) by pod, sum(S{}) by pod)",
+            "the query does not parse: ",
+            id="bound of another kind",
         ),
         pytest.param(
             "clamp_max(sum(S{}) by pod, scalar(S{}))",
             "scalar() cannot be taken from scrapes, only ",
             id="bound from series",
         ),
-        pytest.param('"text"', "a text or a subquery stands where the series of one scrape are expected", id="text"),
-        pytest.param("sum(S{} offset 1m) by pod", "<<.Series>> is read at another time than now", id="offset"),
+        pytest.param(
+            '"text"', "a text or a subquery stands where the series of one scrape are expected", id="text"
+        ),
+        pytest.param(
+            "sum(S{} offset 1m) by pod", "<<.Series>> is read at another time than now", id="offset"
+        ),
         pytest.param("sum(S{} @ 5) by pod", "<<.Series>> is read at another time than now", id="at"),
-        pytest.param("sum(rate(S{}[1m] offset 1m)) by pod", "<<.Series>> is read at another time than now", id="range"),
+        pytest.param(
+            "sum(rate(S{}[1m] offset 1m)) by pod", "<<.Series>> is read at another time than now", id="range"
+        ),
         pytest.param("sum(other) by pod", "other is selected without <<.LabelMatchers>>", id="no matchers"),
         pytest.param(
             "sum(S{<<.LabelMatchers>>}) by pod",
             "<<.Series>> is selected without <<.LabelMatchers>>",
             id="matchers twice",
         ),
-        pytest.param("sum({<<.LabelMatchers>>}) by pod", "a selector without the name of a series", id="no name"),
+        pytest.param(
+            "sum({<<.LabelMatchers>>}) by pod", "a selector without the name of a series", id="no name"
+        ),
         pytest.param('sum(S{__name__=~"x.*"}) by pod', "the query does not parse: ", id="name given twice"),
         pytest.param(
-            'sum({<<.LabelMatchers>>,__name__=~"x.*"}) by pod', "a selector without the name of a series", id="names"
+            'sum({<<.LabelMatchers>>,__name__=~"x.*"}) by pod',
+            "a selector without the name of a series",
+            id="names",
         ),
         pytest.param(
             'sum(S{job="web"}) by pod',
@@ -284,10 +322,14 @@ def test_without_a_namespace_label_pods_are_told_apart_by_name_alone() -> None:
             id="job",
         ),
         pytest.param(
-            'sum(S{a="<<.Series>>"}) by pod', "<<.Series>> has <<.Series>> in a matcher", id="name in a matcher"
+            'sum(S{a="<<.Series>>"}) by pod',
+            "<<.Series>> has <<.Series>> in a matcher",
+            id="name in a matcher",
         ),
         pytest.param(
-            'sum(S{a="1" or b="2"}) by pod', "<<.Series>> joins matchers with or", id="matchers joined with or"
+            'sum(S{a="1" or b="2"}) by pod',
+            "<<.Series>> joins matchers with or",
+            id="matchers joined with or",
         ),
         pytest.param(
             "sum(S{} / S{}) by pod",
@@ -305,7 +347,9 @@ def test_without_a_namespace_label_pods_are_told_apart_by_name_alone() -> None:
             id="sides that never match",
         ),
         pytest.param(
-            "sum(S{}) by pod / on(namespace) sum(S{}) by pod", "/ with a matching that does not name pod", id="on"
+            "sum(S{}) by pod / on(namespace) sum(S{}) by pod",
+            "/ with a matching that does not name pod",
+            id="on",
         ),
         pytest.param(
             "sum(S{}) by pod / fill(0) sum(S{}) by pod",
@@ -313,7 +357,9 @@ def test_without_a_namespace_label_pods_are_told_apart_by_name_alone() -> None:
             id="fill",
         ),
         pytest.param(
-            "sum(S{}) by pod / ignoring(x) sum(S{}) by pod", "/ with a matching that does not name pod", id="ignoring"
+            "sum(S{}) by pod / ignoring(x) sum(S{}) by pod",
+            "/ with a matching that does not name pod",
+            id="ignoring",
         ),
         pytest.param(
             "sum(S{}) by pod / on(pod, namespace) sum(S{}) by (pod, namespace)",

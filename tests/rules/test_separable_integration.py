@@ -25,7 +25,9 @@ def server(module_prometheus: PrometheusFactory) -> PrometheusServer:
 def ask(server: PrometheusServer, promql: str, namespace: str | None) -> Answers:
     """Return values by namespace and pod; a later sample of one pod replaces an earlier one. NaN is no value."""
     return {
-        (namespace or sample["metric"].get("namespace", ""), sample["metric"].get("pod", "")): float(sample["value"][1])
+        (namespace or sample["metric"].get("namespace", ""), sample["metric"].get("pod", "")): float(
+            sample["value"][1]
+        )
         for sample in server.query(promql, AT)
         if not math.isnan(float(sample["value"][1]))
     }

@@ -84,7 +84,10 @@ def test_may_name(query: str, name: str, *, takes: bool) -> None:
 
 @pytest.mark.parametrize(
     ("text", "sentence"),
-    [("sum(x)", "it is an expression, not a selector of series"), ("x{", "unexpected end of input inside braces")],
+    [
+        ("sum(x)", "it is an expression, not a selector of series"),
+        ("x{", "unexpected end of input inside braces"),
+    ],
 )
 def test_parse_selector(text: str, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
@@ -92,7 +95,9 @@ def test_parse_selector(text: str, sentence: str) -> None:
 
 
 def test_a_rule_told_from_its_text() -> None:
-    made = custom(f"seriesQuery: 'hits_total{{namespace!=\"\"}}', name: {{matches: '^(.*)_total$'}}, {POD}, {SUM}")
+    made = custom(
+        f"seriesQuery: 'hits_total{{namespace!=\"\"}}', name: {{matches: '^(.*)_total$'}}, {POD}, {SUM}"
+    )
     assert (made.known, made.series, made.metrics) == (None, ("hits_total",), ("hits",))
     assert made.labels == {"namespace", "pod"}
     assert kinds(made) == ["namespaces", "pods"]

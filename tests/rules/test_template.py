@@ -24,7 +24,9 @@ VARIABLES: dict[str, template.Value] = {
             id="the usual query",
         ),
         pytest.param("sum by(namespace) (a:b)", "sum by(namespace) (a:b)", id="a bare expression"),
-        pytest.param("<<.LabelValuesByName>> <<.GroupBySlice>>", "map[namespace:web pod:a] [pod]", id="not only text"),
+        pytest.param(
+            "<<.LabelValuesByName>> <<.GroupBySlice>>", "map[namespace:web pod:a] [pod]", id="not only text"
+        ),
         pytest.param("<<.Series>>", "http_requests_total", id="a variable alone"),
         pytest.param("", "", id="nothing"),
     ],
@@ -55,7 +57,11 @@ def test_everything_else_is_not_plain(text: str) -> None:
 
 
 @given(
-    st.lists(st.one_of(st.sampled_from(sorted(VARIABLES)), st.text(alphabet="ab {}()=\n").map(lambda text: f" {text}")))
+    st.lists(
+        st.one_of(
+            st.sampled_from(sorted(VARIABLES)), st.text(alphabet="ab {}()=\n").map(lambda text: f" {text}")
+        )
+    )
 )
 def test_the_plain_path_renders_what_the_evaluator_does(parts: list[str]) -> None:
     text = "".join(f"<<.{part}>>" if part in VARIABLES else part for part in parts)
@@ -79,22 +85,34 @@ def test_an_unknown_variable_fails_when_rendered() -> None:
     ("text", "fields"),
     [
         pytest.param("text", (), id="none"),
-        pytest.param("<<.Series>><<.GroupBy>><<.Series>>", ("Series", "GroupBy"), id="order of first use, once"),
+        pytest.param(
+            "<<.Series>><<.GroupBy>><<.Series>>", ("Series", "GroupBy"), id="order of first use, once"
+        ),
         pytest.param("<<.LabelValuesByName.pod>>", ("LabelValuesByName",), id="only the first of a chain"),
         pytest.param("<<$.A>><<$x := .B>><<$x.C>><<(.D).E>><<print.F>>", ("A", "B", "D"), id="operands"),
         pytest.param("<<print .A (print .B | len) | index .C>>", ("A", "B", "C"), id="arguments"),
-        pytest.param("<<if .A>><<.B>><<else if .C>><<.D>><<else>><<.E>><<end>>", ("A", "B", "C", "D", "E"), id="if"),
+        pytest.param(
+            "<<if .A>><<.B>><<else if .C>><<.D>><<else>><<.E>><<end>>", ("A", "B", "C", "D", "E"), id="if"
+        ),
         pytest.param("<<with .A>><<.b>><<$.C>><<else>><<.D>><<end>>", ("A", "C", "D"), id="with"),
-        pytest.param("<<range .A>><<.b>><<if .c>><<$.D>><<end>><<else>><<.E>><<end>>", ("A", "D", "E"), id="range"),
-        pytest.param("<<template `t` .>><<define `t`>><<.A>><<$.B>><<end>>", ("A", "B"), id="template with the dot"),
+        pytest.param(
+            "<<range .A>><<.b>><<if .c>><<$.D>><<end>><<else>><<.E>><<end>>", ("A", "D", "E"), id="range"
+        ),
+        pytest.param(
+            "<<template `t` .>><<define `t`>><<.A>><<$.B>><<end>>", ("A", "B"), id="template with the dot"
+        ),
         pytest.param("<<template `t` $>><<define `t`>><<.A>><<end>>", ("A",), id="template with the dollar"),
         pytest.param("<<template `t` .A>><<define `t`>><<.b>><<end>>", ("A",), id="template with a value"),
         pytest.param("<<template `t`>><<define `t`>><<.b>><<end>>", (), id="template without a value"),
         pytest.param("<<template `t` .>>", (), id="template that does not exist"),
         pytest.param(
-            "<<define `t`>><<.A>><<template `t` .>><<end>><<template `t` .>>", ("A",), id="template that calls itself"
+            "<<define `t`>><<.A>><<template `t` .>><<end>><<template `t` .>>",
+            ("A",),
+            id="template that calls itself",
         ),
-        pytest.param("<<with .A>><<template `t` .>><<end>><<define `t`>><<.b>><<end>>", ("A",), id="another dot"),
+        pytest.param(
+            "<<with .A>><<template `t` .>><<end>><<define `t`>><<.b>><<end>>", ("A",), id="another dot"
+        ),
         pytest.param("<<.>>", (), id="the variables as a whole"),
     ],
 )
@@ -115,13 +133,21 @@ def test_repr_shows_the_text() -> None:
         pytest.param("<<.Resource>>", "", "pod", "pod", id="resource"),
         pytest.param("kube_<<.Resource>>", "networking.k8s.io", "ingress", "kube_ingress", id="prefix"),
         pytest.param(
-            "<<.Group>>_<<.Resource>>", "my-group.k8s.io", "thing", "my_group_k8s_io_thing", id="group cleaned"
+            "<<.Group>>_<<.Resource>>",
+            "my-group.k8s.io",
+            "thing",
+            "my_group_k8s_io_thing",
+            id="group cleaned",
         ),
         pytest.param("<<.Group>>_<<.Resource>>", "", "pod", "_pod", id="core group"),
-        pytest.param("<<if .Group>><<.Group>>_<<end>><<.Resource>>", "apps", "deployment", "apps_deployment", id="if"),
+        pytest.param(
+            "<<if .Group>><<.Group>>_<<end>><<.Resource>>", "apps", "deployment", "apps_deployment", id="if"
+        ),
         pytest.param("<<.>>", "apps", "deployment", "deployment.apps", id="the resource as a whole"),
         pytest.param("<<printf `%v` .>>", "", "pod", "pod", id="the core resource as a whole"),
-        pytest.param("<<printf `%q %d` . .>>", "", "pod", '"pod" {%!d(string=) %!d(string=pod)}', id="other verbs"),
+        pytest.param(
+            "<<printf `%q %d` . .>>", "", "pod", '"pod" {%!d(string=) %!d(string=pod)}', id="other verbs"
+        ),
     ],
 )
 def test_label_of_a_resource(text: str, group: str, resource: str, label: str) -> None:

@@ -149,7 +149,10 @@ REFUSED = [
     ("<<lt 1>>", "1:3: lt takes 2 arguments, not 1"),
     ("<<and>>", "1:3: and takes at least 1 argument, not 0"),
     ("<<index .GroupBySlice 2>>", "1:3: index: index 2 is out of range"),
-    ("<<define `r`>><<template `r` .>><<end>><<template `r` .>>", "templates or parentheses are nested too deeply"),
+    (
+        "<<define `r`>><<template `r` .>><<end>><<template `r` .>>",
+        "templates or parentheses are nested too deeply",
+    ),
 ]
 
 

@@ -18,7 +18,10 @@ RENDERED = [
     ("<<and 1 2>> <<and 0 2>> <<and `` nil>>", "2 0 "),
     ("<<or 0 2>> <<or 1 2>> <<or 0 ``>>|", "2 1 |"),
     ("<<2 | and 1>> <<0 | or 0>> <<1 | or>>", "2 0 1"),
-    ("<<not 0>> <<not .Series>> <<not nil>> <<not .LabelValuesByName.gone>> <<not .>>", "true false true true false"),
+    (
+        "<<not 0>> <<not .Series>> <<not nil>> <<not .LabelValuesByName.gone>> <<not .>>",
+        "true false true true false",
+    ),
     # comparison
     (
         "<<eq 1 1>> <<eq 1 2>> <<eq 1 2 1>> <<eq `a` `a`>> <<eq true true>> <<eq 1.5 1.5>>",

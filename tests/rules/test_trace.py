@@ -47,7 +47,9 @@ def test_what_a_rule_makes_of_its_series() -> None:
         ("http_requests_old", "seriesFilters isNot _old$", "requests_old"),
         ("up", "name.matches ^http_(.*)$", None),
     ]
-    assert {name: [each.name for each in given] for name, given in web.others.items()} == {"errors": ["http_errors"]}
+    assert {name: [each.name for each in given] for name, given in web.others.items()} == {
+        "errors": ["http_errors"]
+    }
     assert [(label, str(resource.group_resource)) for label, resource in web.mapped] == [
         ("namespace", "namespaces"),
         ("pod", "pods"),
@@ -77,7 +79,10 @@ def test_steps_without_a_plain_label() -> None:
 
 def test_steps_of_an_external_rule_say_nothing_of_labels() -> None:
     lists = {**LISTS, "hits": series({"__name__": "hits", "namespace": "a"})}
-    assert trace.steps(traced("hits", lists)[2]) == ["matches hits (1 series)", "becomes the metric: hits (1 series)"]
+    assert trace.steps(traced("hits", lists)[2]) == [
+        "matches hits (1 series)",
+        "becomes the metric: hits (1 series)",
+    ]
 
 
 def test_steps_are_few() -> None:
@@ -125,7 +130,11 @@ def test_leads_to(metric: str, place: str, *, leads: bool) -> None:
 
 def test_fixed_name() -> None:
     web, hits, _ = traced("hits")
-    assert (web.fixed_name("hits"), hits.fixed_name("hits"), hits.fixed_name("misses")) == (None, "hits", None)
+    assert (web.fixed_name("hits"), hits.fixed_name("hits"), hits.fixed_name("misses")) == (
+        None,
+        "hits",
+        None,
+    )
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,9 @@ class Behind:
         self.targets.append(request.raw_path)
         assert request.transport is not None
         self.peers.append(request.transport.get_extra_info("peercert"))
-        return web.Response(status=self.status, body=self.body, headers=self.more, content_type="application/json")
+        return web.Response(
+            status=self.status, body=self.body, headers=self.more, content_type="application/json"
+        )
 
 
 @contextlib.asynccontextmanager
@@ -99,7 +101,12 @@ async def test_a_request_arrives_as_from_kube_apiserver(authority: Authority, tm
             target,
             Authorization="Bearer jane-token",
             Accept="application/json",
-            **{"Audit-Id": "one", "X-Remote-User": "mallory", "X-Remote-Group": "system:masters", "Cookie": "c"},
+            **{
+                "Audit-Id": "one",
+                "X-Remote-User": "mallory",
+                "X-Remote-Group": "system:masters",
+                "Cookie": "c",
+            },
         )
         assert (status, body, headers["etag"], "x-own" in headers) == (200, {"kind": "Thing"}, '"1"', False)
         assert server.targets == [target], "the path goes on as it was written"
@@ -126,7 +133,9 @@ async def test_without_a_certificate_and_without_a_caller(authority: Authority) 
 
 
 @pytest.mark.parametrize("names", [("other.outside.svc",), ("localhost",)])
-async def test_a_certificate_for_another_name_is_refused(authority: Authority, names: tuple[str, ...]) -> None:
+async def test_a_certificate_for_another_name_is_refused(
+    authority: Authority, names: tuple[str, ...]
+) -> None:
     async with behind(authority, *names) as (server, port), Cluster() as cluster:
         register(cluster, port, caBundle=base64.b64encode(authority.file.read_bytes()).decode())
         status, body, _ = await read(cluster, f"/apis/{GROUP}/v1")
@@ -166,7 +175,10 @@ async def test_discovery(authority: Authority) -> None:
         register(cluster, port, insecureSkipTLSVerify=True, versionPriority=20, version="v2")
         entry = {"version": "v1", "freshness": "Current", "resources": RESOURCES}
         server.body = json.dumps({"items": [{"metadata": {"name": GROUP}, "versions": [entry]}]}).encode()
-        assert await discovered(cluster) == [{"version": "v2", "resources": [], "freshness": "Current"}, entry]
+        assert await discovered(cluster) == [
+            {"version": "v2", "resources": [], "freshness": "Current"},
+            entry,
+        ]
         assert server.targets == ["/apis"], "one question for all the groups of a server"
         assert server.headers[0]["X-Remote-Group"] == ["system:masters"]
         _, groups, _ = await read(cluster, "/apis")
@@ -197,7 +209,12 @@ async def test_what_the_cluster_serves_itself_stays_with_it() -> None:
         named = {"name": "v1.apps"}
         local = {"group": "apps", "version": "v1"}
         cluster.create(
-            {"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": named, "spec": local}
+            {
+                "apiVersion": "apiregistration.k8s.io/v1",
+                "kind": "APIService",
+                "metadata": named,
+                "spec": local,
+            }
         )
         assert (await read(cluster, "/apis/apps/v1/deployments"))[0] == 200
         assert (await read(cluster, "/apis/none/v1"))[0] == 404

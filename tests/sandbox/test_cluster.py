@@ -215,7 +215,9 @@ async def test_details_of_a_status(http: aiohttp.ClientSession) -> None:
     assert answer["details"] == {"name": "x", "group": "apps", "kind": "deployments"}
 
 
-@pytest.mark.parametrize("path", ["/nothing", "/apis/none.io/v1/things", "/api/v1/things", f"{PODS}/a/log", "/api/v2"])
+@pytest.mark.parametrize(
+    "path", ["/nothing", "/apis/none.io/v1/things", "/api/v1/things", f"{PODS}/a/log", "/api/v2"]
+)
 async def test_unknown_paths_are_plain_text(cluster: Cluster, http: aiohttp.ClientSession, path: str) -> None:
     cluster.create(pod("a"))
     async with http.get(path) as response:
@@ -236,13 +238,17 @@ async def test_put_replaces_all_but_the_status(cluster: Cluster, http: aiohttp.C
 
 async def test_put_of_a_status_leaves_the_spec(cluster: Cluster, http: aiohttp.ClientSession) -> None:
     old = cluster.create(pod("a"))
-    status, new = await ask(http, "PUT", f"{PODS}/a/status", json=old | {"spec": {}, "status": {"phase": "Failed"}})
+    status, new = await ask(
+        http, "PUT", f"{PODS}/a/status", json=old | {"spec": {}, "status": {"phase": "Failed"}}
+    )
     assert status == 200
     assert (new["spec"], new["status"]) == (old["spec"], {"phase": "Failed"})
     assert new["metadata"]["generation"] == 1
 
 
-async def test_a_write_that_changes_nothing_makes_no_version(cluster: Cluster, http: aiohttp.ClientSession) -> None:
+async def test_a_write_that_changes_nothing_makes_no_version(
+    cluster: Cluster, http: aiohttp.ClientSession
+) -> None:
     old = cluster.create(pod("a"))
     assert await ask(http, "PUT", f"{PODS}/a", json=old) == (200, old)
     assert cluster.store.version == int(old["metadata"]["resourceVersion"])
@@ -321,7 +327,12 @@ async def test_delete(cluster: Cluster, http: aiohttp.ClientSession) -> None:
     made = cluster.create(deployment("web"))
     status, answer = await ask(http, "DELETE", f"{DEPLOYMENTS}/web")
     assert (status, answer["status"]) == (200, "Success")
-    assert answer["details"] == {"name": "web", "group": "apps", "kind": "deployments", "uid": made["metadata"]["uid"]}
+    assert answer["details"] == {
+        "name": "web",
+        "group": "apps",
+        "kind": "deployments",
+        "uid": made["metadata"]["uid"],
+    }
     assert await names(http, DEPLOYMENTS) == []
 
 
@@ -361,7 +372,12 @@ async def test_delete_of_a_collection_takes_selectors(cluster: Cluster, http: ai
 async def test_what_an_object_owns_goes_with_it(cluster: Cluster) -> None:
     owner = cluster.create(deployment("web"))
     for name in ("owned", "orphan"):
-        reference = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": owner["metadata"]["uid"]}
+        reference = {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "name": "web",
+            "uid": owner["metadata"]["uid"],
+        }
         owned = pod(name)
         owned["metadata"]["ownerReferences"] = [reference] if name == "owned" else []
         cluster.create(owned)
@@ -416,7 +432,9 @@ async def test_pages_show_one_version(cluster: Cluster, http: aiohttp.ClientSess
     assert {page["metadata"]["resourceVersion"] for page in (first, second, third)} == {version}
     assert "continue" not in third["metadata"]
     cluster.compact()
-    status, answer = await ask(http, "GET", PODS, params={"limit": "2", "continue": first["metadata"]["continue"]})
+    status, answer = await ask(
+        http, "GET", PODS, params={"limit": "2", "continue": first["metadata"]["continue"]}
+    )
     assert (status, answer["reason"]) == (410, "Expired")
 
 
@@ -426,7 +444,10 @@ async def test_lists_at_a_version(cluster: Cluster, http: aiohttp.ClientSession)
     assert await names(http, PODS, resourceVersion=version, resourceVersionMatch="Exact") == ["a"]
     assert await names(http, PODS, resourceVersion=version, resourceVersionMatch="NotOlderThan") == ["a", "b"]
     assert await names(http, PODS, resourceVersion=version) == ["a", "b"]
-    assert await names(http, PODS, resourceVersion="0", limit="1") == ["a", "b"]  # the watch cache knows no limit
+    assert await names(http, PODS, resourceVersion="0", limit="1") == [
+        "a",
+        "b",
+    ]  # the watch cache knows no limit
     cluster.compact()
     exact = {"resourceVersion": version, "resourceVersionMatch": "Exact"}
     status, answer = await ask(http, "GET", PODS, params=exact)
@@ -437,7 +458,9 @@ async def test_items_of_lists(cluster: Cluster, http: aiohttp.ClientSession) -> 
     made = cluster.create(pod("a"))
     _, plain = await ask(http, "GET", PODS)
     assert (plain["kind"], plain["apiVersion"]) == ("PodList", "v1")
-    assert plain["items"] == [{field: value for field, value in made.items() if field not in {"kind", "apiVersion"}}]
+    assert plain["items"] == [
+        {field: value for field, value in made.items() if field not in {"kind", "apiVersion"}}
+    ]
 
 
 async def test_partial_object_metadata(cluster: Cluster, http: aiohttp.ClientSession) -> None:
@@ -581,7 +604,9 @@ async def test_forbidden(cluster: Cluster, http: aiohttp.ClientSession) -> None:
     assert (await ask(http, "GET", "/api/v1/pods"))[0] == 200
 
 
-async def test_a_forbidden_subresource_leaves_the_resource(cluster: Cluster, http: aiohttp.ClientSession) -> None:
+async def test_a_forbidden_subresource_leaves_the_resource(
+    cluster: Cluster, http: aiohttp.ClientSession
+) -> None:
     cluster.create(deployment("web"))
     cluster.forbid("*", "deployments/scale")
     assert (await ask(http, "GET", f"{DEPLOYMENTS}/web/scale"))[0] == 403
@@ -649,7 +674,9 @@ async def test_a_kind_added_at_run_time(cluster: Cluster, http: aiohttp.ClientSe
     async with http.get(path) as response:
         assert response.status == 404
     widget = cluster.add_kind(Kind("example.com", "v1", "widgets", "Widget", True))
-    made = cluster.create({"kind": "Widget", "apiVersion": "example.com/v1", "metadata": {"name": "w"}, "spec": {}})
+    made = cluster.create(
+        {"kind": "Widget", "apiVersion": "example.com/v1", "metadata": {"name": "w"}, "spec": {}}
+    )
     _, listed = await ask(http, "GET", path)
     assert listed["items"] == [made]  # custom resources carry kind and apiVersion in lists too
     patch = {"data": "{}", "headers": {"Content-Type": "application/strategic-merge-patch+json"}}
@@ -661,17 +688,29 @@ async def test_a_kind_added_at_run_time(cluster: Cluster, http: aiohttp.ClientSe
 
 async def test_the_python_side(cluster: Cluster) -> None:
     cluster.create(pod("a", "shop", app="x"))
-    assert [item["metadata"]["name"] for item in cluster.list("Namespace")] == ["default", "kube-system", "shop"]
-    changed = cluster.patch("po", "a", {"metadata": {"labels": {"b": "y"}}, "status": {"phase": "Failed"}}, "shop")
+    assert [item["metadata"]["name"] for item in cluster.list("Namespace")] == [
+        "default",
+        "kube-system",
+        "shop",
+    ]
+    changed = cluster.patch(
+        "po", "a", {"metadata": {"labels": {"b": "y"}}, "status": {"phase": "Failed"}}, "shop"
+    )
     assert (changed["metadata"]["labels"], changed["status"]["phase"]) == ({"app": "x", "b": "y"}, "Failed")
     assert cluster.list("pods", "default") == []
     cluster.delete("pod", "a", "shop")
     with pytest.raises(StatusFailure, match='pods "a" not found'):
         cluster.get("pods", "a", "shop")
-    with pytest.raises(LookupError, match='serves no kind "widgets": add it with add_kind, or use one of apiservices'):
+    with pytest.raises(
+        LookupError, match='serves no kind "widgets": add it with add_kind, or use one of apiservices'
+    ):
         cluster.list("widgets")
-    with pytest.raises(LookupError, match="HorizontalPodAutoscaler is autoscaling/v2 here, not 'autoscaling/v1'"):
-        cluster.create({"kind": "HorizontalPodAutoscaler", "apiVersion": "autoscaling/v1", "metadata": {"name": "h"}})
+    with pytest.raises(
+        LookupError, match="HorizontalPodAutoscaler is autoscaling/v2 here, not 'autoscaling/v1'"
+    ):
+        cluster.create(
+            {"kind": "HorizontalPodAutoscaler", "apiVersion": "autoscaling/v1", "metadata": {"name": "h"}}
+        )
 
 
 async def test_what_python_gets_is_a_copy(cluster: Cluster) -> None:
@@ -710,7 +749,8 @@ async def test_many_requests_at_once(cluster: Cluster, http: aiohttp.ClientSessi
     ("document", "kind", "cells"),
     [
         (
-            deployment("web", 3) | {"status": {"readyReplicas": 2, "updatedReplicas": 3, "availableReplicas": 2}},
+            deployment("web", 3)
+            | {"status": {"readyReplicas": 2, "updatedReplicas": 3, "availableReplicas": 2}},
             DEPLOYMENTS,
             ["web", "2/3", 3, 2, "0s"],
         ),
@@ -771,7 +811,8 @@ async def test_cells_of_tables(
 
 
 @pytest.mark.parametrize(
-    ("seconds", "age"), [(119, "119s"), (120, "2m"), (7199, "119m"), (7200, "2h"), (172_799, "47h"), (172_800, "2d")]
+    ("seconds", "age"),
+    [(119, "119s"), (120, "2m"), (7199, "119m"), (7200, "2h"), (172_799, "47h"), (172_800, "2d")],
 )
 async def test_ages(seconds: float, age: str) -> None:
     now = EPOCH
@@ -824,7 +865,12 @@ async def test_an_object_with_another_owner_stays(cluster: Cluster) -> None:
             400,
             'Service in version "v1" cannot be handled as a Pod',
         ),
-        (PODS, {"apiVersion": "v2", "metadata": {"name": "a"}}, 400, 'Pod in version "v2" cannot be handled as a Pod'),
+        (
+            PODS,
+            {"apiVersion": "v2", "metadata": {"name": "a"}},
+            400,
+            'Pod in version "v2" cannot be handled as a Pod',
+        ),
     ],
 )
 async def test_objects_that_cannot_be_created(
@@ -865,7 +911,9 @@ async def test_a_kubeconfig_without_authority(tmp_path: Path, authority: Authori
 
 async def test_a_read_back_of_all_kinds(cluster: Cluster, http: aiohttp.ClientSession) -> None:
     """Every stored kind that needs no content can be created, listed in all forms, read and deleted."""
-    for kind in [kind for kind in cluster.kinds if kind.stored and kind.plural != "customresourcedefinitions"]:
+    for kind in [
+        kind for kind in cluster.kinds if kind.stored and kind.plural != "customresourcedefinitions"
+    ]:
         base = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
         path = f"{base}/namespaces/default/{kind.plural}" if kind.namespaced else f"{base}/{kind.plural}"
         status, made = await ask(http, "POST", path, json={"metadata": {"name": "some"}})

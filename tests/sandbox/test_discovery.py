@@ -25,11 +25,15 @@ async def legacy(http: aiohttp.ClientSession) -> set[tuple[str, ...]]:
     for group in (await get(http, "/apis"))["groups"]:
         versions = [entry["version"] for entry in group["versions"]]
         assert group["preferredVersion"]["version"] == versions[0]
-        group_versions += [(group["name"], version, f"/apis/{group['name']}/{version}") for version in versions]
+        group_versions += [
+            (group["name"], version, f"/apis/{group['name']}/{version}") for version in versions
+        ]
     rows = set()
     for group, version, path in group_versions:
         for entry in (await get(http, path))["resources"]:
-            rows.add((group, version, entry["name"], entry["kind"], str(entry["namespaced"]), *entry["verbs"]))
+            rows.add(
+                (group, version, entry["name"], entry["kind"], str(entry["namespaced"]), *entry["verbs"])
+            )
     return rows
 
 
@@ -43,7 +47,15 @@ async def aggregated(http: aiohttp.ClientSession) -> set[tuple[str, ...]]:
                 for entry in version["resources"]:
                     namespaced = str(entry["scope"] == "Namespaced")
                     start = (group, version["version"])
-                    rows.add((*start, entry["resource"], entry["responseKind"]["kind"], namespaced, *entry["verbs"]))
+                    rows.add(
+                        (
+                            *start,
+                            entry["resource"],
+                            entry["responseKind"]["kind"],
+                            namespaced,
+                            *entry["verbs"],
+                        )
+                    )
                     for sub in entry.get("subresources", ()):
                         name = f"{entry['resource']}/{sub['subresource']}"
                         rows.add((*start, name, sub["responseKind"]["kind"], namespaced, *sub["verbs"]))
@@ -90,7 +102,11 @@ async def test_custom_kinds_name_their_group_in_the_aggregated_form(
     cluster.add_kind(Kind("example.com", "v1", "widgets", "Widget", True, ("wd",), ("all",)))
     document = await get(http, "/apis", AGGREGATED)
     items = {item["metadata"]["name"]: item["versions"][0]["resources"] for item in document["items"]}
-    assert items["example.com"][0]["responseKind"] == {"group": "example.com", "version": "v1", "kind": "Widget"}
+    assert items["example.com"][0]["responseKind"] == {
+        "group": "example.com",
+        "version": "v1",
+        "kind": "Widget",
+    }
     assert (items["example.com"][0]["shortNames"], items["example.com"][0]["categories"]) == (["wd"], ["all"])
     assert items["apps"][0]["responseKind"]["group"] == ""
 

@@ -17,7 +17,9 @@ from tests.support.prometheus import PrometheusFactory
 def test_exposition() -> None:
     series = SeriesSet(
         [
-            Series("requests_total", {"pod": "a"}, lambda now: now, type="counter", help="All\nrequests \\o/"),
+            Series(
+                "requests_total", {"pod": "a"}, lambda now: now, type="counter", help="All\nrequests \\o/"
+            ),
             Series("queue", {"name": 'quote " slash \\ line \n end'}, lambda _: math.inf),
             Series("requests_total", {"pod": "b"}, lambda _: 0.5, type="counter", end=50),
             Series("bare", {"empty": ""}, lambda _: math.nan, type="untyped"),
@@ -35,7 +37,9 @@ def test_exposition() -> None:
         "bare nan\n"
     )
     assert 'pod="b"' not in exporter.render(series, 50.0)
-    families = {family.name: family for family in text_string_to_metric_families(exporter.render(series, 10.0))}
+    families = {
+        family.name: family for family in text_string_to_metric_families(exporter.render(series, 10.0))
+    }
     assert families["queue"].samples[0].labels == {"name": 'quote " slash \\ line \n end'}
     assert families["queue"].samples[0].value == math.inf
 

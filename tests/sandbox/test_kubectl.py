@@ -17,19 +17,29 @@ async def run(kubectl: Kubectl, cluster: Cluster, *arguments: str, stdin: str = 
 
 
 async def test_reading(cluster: Cluster, kubectl: Kubectl) -> None:
-    body = {"kind": "Pod", "apiVersion": "v1", "spec": {"containers": [{"name": "a"}]}, "status": {"phase": "Running"}}
+    body = {
+        "kind": "Pod",
+        "apiVersion": "v1",
+        "spec": {"containers": [{"name": "a"}]},
+        "status": {"phase": "Running"},
+    }
     cluster.create(body | {"metadata": {"name": "web-1", "namespace": "shop", "labels": {"app": "web"}}})
     table = (await run(kubectl, cluster, "get", "pods", "-A")).splitlines()
     assert table[0].split() == ["NAMESPACE", "NAME", "READY", "STATUS", "AGE"]
     assert table[1].split() == ["shop", "web-1", "0/1", "Running", "0s"]
-    assert (await run(kubectl, cluster, "get", "po", "-n", "shop", "-l", "app=web", "-o", "name")) == "pod/web-1\n"
+    assert (
+        await run(kubectl, cluster, "get", "po", "-n", "shop", "-l", "app=web", "-o", "name")
+    ) == "pod/web-1\n"
     described = await run(kubectl, cluster, "get", "pod", "web-1", "-n", "shop", "-o", "yaml")
     assert yaml.safe_load(described)["metadata"]["labels"] == {"app": "web"}
     resources = await run(kubectl, cluster, "api-resources")
     assert "deployments" in resources
     assert "horizontalpodautoscalers" in resources
     missing = await kubectl.run(cluster.url, "get", "pod", "nobody")
-    assert (missing.status, missing.stderr.strip()) == (1, 'Error from server (NotFound): pods "nobody" not found')
+    assert (missing.status, missing.stderr.strip()) == (
+        1,
+        'Error from server (NotFound): pods "nobody" not found',
+    )
 
 
 async def test_writing(cluster: Cluster, kubectl: Kubectl) -> None:
@@ -49,7 +59,11 @@ async def test_writing(cluster: Cluster, kubectl: Kubectl) -> None:
     assert cluster.list("deployments") == []
     namespace = {"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": "shop"}}
     await run(kubectl, cluster, "create", "--validate=false", "-f", "-", stdin=yaml.safe_dump(namespace))
-    assert [item["metadata"]["name"] for item in cluster.list("namespaces")] == ["default", "kube-system", "shop"]
+    assert [item["metadata"]["name"] for item in cluster.list("namespaces")] == [
+        "default",
+        "kube-system",
+        "shop",
+    ]
 
 
 async def test_server_side_apply(cluster: Cluster, kubectl: Kubectl) -> None:
@@ -80,4 +94,6 @@ async def test_raw(cluster: Cluster, kubectl: Kubectl) -> None:
 async def test_a_generator_is_told_what_to_do_instead(cluster: Cluster, kubectl: Kubectl) -> None:
     finished = await kubectl.run(cluster.url, "create", "namespace", "shop")
     assert finished.status == 1
-    assert "sandbox: protobuf is not read: send application/json; with kubectl use create -f" in finished.stderr
+    assert (
+        "sandbox: protobuf is not read: send application/json; with kubectl use create -f" in finished.stderr
+    )

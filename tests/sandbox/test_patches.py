@@ -81,18 +81,27 @@ def containers(*pairs: tuple[str, str]) -> list[dict[str, str]]:
             id="ports of a service",
         ),
         pytest.param(
-            {"metrics": [{"type": "a"}]}, {"metrics": [{"type": "b"}]}, {"metrics": [{"type": "b"}]}, id="atomic"
+            {"metrics": [{"type": "a"}]},
+            {"metrics": [{"type": "b"}]},
+            {"metrics": [{"type": "b"}]},
+            id="atomic",
         ),
-        pytest.param({"finalizers": ["a"]}, {"finalizers": ["a", "b"]}, {"finalizers": ["a", "b"]}, id="a set"),
+        pytest.param(
+            {"finalizers": ["a"]}, {"finalizers": ["a", "b"]}, {"finalizers": ["a", "b"]}, id="a set"
+        ),
         pytest.param(
             {"finalizers": ["a", "b"]},
             {"$deleteFromPrimitiveList/finalizers": ["a"]},
             {"finalizers": ["b"]},
             id="out of a set",
         ),
-        pytest.param({"a": {"b": 1}}, {"a": {"$patch": "replace", "c": 2}}, {"a": {"c": 2}}, id="replace of an object"),
+        pytest.param(
+            {"a": {"b": 1}}, {"a": {"$patch": "replace", "c": 2}}, {"a": {"c": 2}}, id="replace of an object"
+        ),
         pytest.param({"a": {"b": 1}}, {"a": {"$patch": "delete"}}, {}, id="delete of an object"),
-        pytest.param({"a": {"b": 1, "c": 2}}, {"a": {"$retainKeys": ["c"]}}, {"a": {"c": 2}}, id="retained keys"),
+        pytest.param(
+            {"a": {"b": 1, "c": 2}}, {"a": {"$retainKeys": ["c"]}}, {"a": {"c": 2}}, id="retained keys"
+        ),
     ],
 )
 def test_strategic(target: Any, patch: Any, result: Any) -> None:
@@ -110,10 +119,14 @@ def test_strategic_entry_without_its_merge_key() -> None:
     ("target", "operations", "result"),
     [
         pytest.param({"a": 1}, [{"op": "add", "path": "/b", "value": 2}], {"a": 1, "b": 2}, id="add"),
-        pytest.param({"a": [1, 3]}, [{"op": "add", "path": "/a/1", "value": 2}], {"a": [1, 2, 3]}, id="insert"),
+        pytest.param(
+            {"a": [1, 3]}, [{"op": "add", "path": "/a/1", "value": 2}], {"a": [1, 2, 3]}, id="insert"
+        ),
         pytest.param({"a": [1]}, [{"op": "add", "path": "/a/-", "value": 2}], {"a": [1, 2]}, id="append"),
         pytest.param({"a": 1}, [{"op": "replace", "path": "/a", "value": 2}], {"a": 2}, id="replace"),
-        pytest.param({"a": [1]}, [{"op": "replace", "path": "/a/0", "value": 2}], {"a": [2]}, id="replace in a list"),
+        pytest.param(
+            {"a": [1]}, [{"op": "replace", "path": "/a/0", "value": 2}], {"a": [2]}, id="replace in a list"
+        ),
         pytest.param({"a": 1}, [{"op": "remove", "path": "/a"}], {}, id="remove"),
         pytest.param({"a/b": 1}, [{"op": "remove", "path": "/a~1b"}], {}, id="escaped"),
         pytest.param({"a": 1}, [{"op": "move", "from": "/a", "path": "/b"}], {"b": 1}, id="move"),

@@ -107,7 +107,9 @@ async def test_plain_pages(api: aiohttp.ClientSession, path: str) -> None:
         assert response.status == 200
 
 
-@pytest.mark.parametrize(("method", "path"), [("GET", "/api/v1/nothing"), ("DELETE", "/api/v1/query"), ("GET", "/x")])
+@pytest.mark.parametrize(
+    ("method", "path"), [("GET", "/api/v1/nothing"), ("DELETE", "/api/v1/query"), ("GET", "/x")]
+)
 async def test_unknown_paths(api: aiohttp.ClientSession, method: str, path: str) -> None:
     async with api.request(method, path) as response:
         assert (response.status, await response.text()) == (404, "404 page not found\n")
@@ -127,7 +129,9 @@ async def test_faults(server: Prometheus, api: aiohttp.ClientSession) -> None:
     server.recover()
     server.delay(30)
     with pytest.raises(TimeoutError):
-        async with api.get("/api/v1/query", params={"query": "up"}, timeout=aiohttp.ClientTimeout(total=0.05)):
+        async with api.get(
+            "/api/v1/query", params={"query": "up"}, timeout=aiohttp.ClientTimeout(total=0.05)
+        ):
             pass
     server.recover()
     url = server.url

@@ -31,14 +31,20 @@ def world() -> SeriesSet:
     """Return counters with resets, gauges with NaN and infinities, series that begin late and that ended long ago."""
     made = SeriesSet()
     for number in range(6):
-        labels = {"namespace": f"ns{number % 2}", "pod": f"pod-{number}", "app": "web" if number < 4 else "db"}
+        labels = {
+            "namespace": f"ns{number % 2}",
+            "pod": f"pod-{number}",
+            "app": "web" if number < 4 else "db",
+        }
         start = START + 200 * number
         rate = curves.wave(10 + number, 8, 300, phase=40 * number)
         count = curves.counter(rate, start)
         made.add(Series("requests_total", labels, count, type="counter", start=start))
         made.add(Series("temp", labels, _saw(90 + number), start=START))
     reset = curves.counter(curves.constant(3), START)
-    made.add(Series("resetting_total", {"pod": "r"}, lambda now: reset(now) % 400, type="counter", start=START))
+    made.add(
+        Series("resetting_total", {"pod": "r"}, lambda now: reset(now) % 400, type="counter", start=START)
+    )
     odd = {
         "nan": math.nan,
         "inf": math.inf,
@@ -212,7 +218,9 @@ def real(module_prometheus: PrometheusFactory) -> PrometheusServer:
             if one.name != name:
                 continue
             labels = ",".join(f'{label}="{value}"' for label, value in one.labels if label != "__name__")
-            lines += [f"{name}{{{labels}}} {point.value!r} {point.time}" for point in made.samples(one, START, NOW)]
+            lines += [
+                f"{name}{{{labels}}} {point.value!r} {point.time}" for point in made.samples(one, START, NOW)
+            ]
     return module_prometheus(samples="\n".join(lines))
 
 
@@ -303,7 +311,9 @@ async def test_numbers_are_written_alike(real: PrometheusServer, value: str) -> 
         assert await ask_sandbox("/api/v1/query", parameters) == ask_real(real, "/api/v1/query", parameters)
 
 
-@pytest.mark.parametrize("time", [repr(NOW), "2023-11-14T22:33:20Z", "2023-11-14T23:33:20.5+01:00", f"{NOW:.0f}", "x"])
+@pytest.mark.parametrize(
+    "time", [repr(NOW), "2023-11-14T22:33:20Z", "2023-11-14T23:33:20.5+01:00", f"{NOW:.0f}", "x"]
+)
 async def test_times_are_read_alike(real: PrometheusServer, time: str) -> None:
     parameters = {"query": "time()", "time": time}
     assert await ask_sandbox("/api/v1/query", parameters) == ask_real(real, "/api/v1/query", parameters)
@@ -324,7 +334,10 @@ async def test_times_are_read_alike(real: PrometheusServer, time: str) -> None:
         ("/api/v1/label/pod/values", {"match[]": ["limit"]}),
         ("/api/v1/label/__name__/values", {}),
         ("/api/v1/label/0x/values", {}),
-        ("/api/v1/query_range", {"query": "quota", "start": repr(START), "end": repr(START + 60), "step": "15"}),
+        (
+            "/api/v1/query_range",
+            {"query": "quota", "start": repr(START), "end": repr(START + 60), "step": "15"},
+        ),
         ("/api/v1/query_range", {"query": "vector(1)", "start": "0", "end": "10", "step": "5s"}),
         ("/api/v1/query_range", {"query": "temp", "start": "10", "end": "0", "step": "5s"}),
         ("/api/v1/query_range", {"query": "temp", "start": "0", "end": "10", "step": "0"}),

@@ -50,16 +50,24 @@ def autoscaler(name: str) -> JSON:
         "kind": "FastPathAutoscaler",
         "apiVersion": "fastpath.io/v1alpha1",
         "metadata": {"name": name},
-        "spec": {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}, "maxReplicas": 9},
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+            "maxReplicas": 9,
+        },
     }
 
 
 # -- Scale ---------------------------------------------------------------------------------------------------------------
 
 
-async def test_a_scale_is_written_with_the_version_of_its_object(cluster: Cluster, http: aiohttp.ClientSession) -> None:
+async def test_a_scale_is_written_with_the_version_of_its_object(
+    cluster: Cluster, http: aiohttp.ClientSession
+) -> None:
     held = cluster.create(deployment("web", replicas=2))["metadata"]["resourceVersion"]
-    scale = {"metadata": {"name": "web", "namespace": "default", "resourceVersion": held}, "spec": {"replicas": 4}}
+    scale = {
+        "metadata": {"name": "web", "namespace": "default", "resourceVersion": held},
+        "spec": {"replicas": 4},
+    }
     status, written = await ask(http, "PUT", f"{DEPLOYMENT}/scale?fieldManager=fastpath", json=scale)
     assert (status, written["spec"]) == (200, {"replicas": 4})
     now = cluster.get("deployments", "web")
@@ -122,8 +130,12 @@ async def test_who_wrote_the_replicas(http: aiohttp.ClientSession, cluster: Clus
     await ask(http, "PUT", f"{DEPLOYMENT}/scale?fieldManager=fastpath", json={"spec": {"replicas": 5}})
     ours = {"manager": "fastpath", "operation": "Update", "subresource": "scale"}
     assert replicas_owner(cluster.get("deployments", "web")) == ours
-    cluster.patch("deployments", "web", {"spec": {"paused": True}, "status": {"replicas": 5}}, manager="other")
-    assert replicas_owner(cluster.get("deployments", "web")) == ours, "who leaves the replicas does not own them"
+    cluster.patch(
+        "deployments", "web", {"spec": {"paused": True}, "status": {"replicas": 5}}, manager="other"
+    )
+    assert replicas_owner(cluster.get("deployments", "web")) == ours, (
+        "who leaves the replicas does not own them"
+    )
     headers = MERGE | {"User-Agent": "kubectl/v1.36.0 (linux/amd64)"}
     await ask(http, "PATCH", DEPLOYMENT, data='{"spec":{"replicas":7}}', headers=headers)
     assert replicas_owner(cluster.get("deployments", "web"))["manager"] == "kubectl"
@@ -161,14 +173,18 @@ async def test_fastpath_autoscalers(cluster: Cluster, http: aiohttp.ClientSessio
     async with http.get(AUTOSCALERS) as response:
         assert response.status == 404
     cluster.create(FASTPATH_AUTOSCALERS)
-    status, made = await ask(http, "POST", AUTOSCALERS, json=autoscaler("web") | {"status": {"currentReplicas": 1}})
+    status, made = await ask(
+        http, "POST", AUTOSCALERS, json=autoscaler("web") | {"status": {"currentReplicas": 1}}
+    )
     assert status == 201
     assert "status" not in made
     patch = '{"status":{"currentReplicas":3},"spec":{"maxReplicas":1}}'
     status, patched = await ask(http, "PATCH", f"{AUTOSCALERS}/web/status", data=patch, headers=MERGE)
     assert (status, patched["status"], patched["spec"]) == (200, {"currentReplicas": 3}, made["spec"])
     assert patched["metadata"]["generation"] == 1
-    status, put = await ask(http, "PUT", f"{AUTOSCALERS}/web/status", json=patched | {"status": {"currentReplicas": 4}})
+    status, put = await ask(
+        http, "PUT", f"{AUTOSCALERS}/web/status", json=patched | {"status": {"currentReplicas": 4}}
+    )
     assert (status, put["status"]) == (200, {"currentReplicas": 4})
     assert (await ask(http, "PUT", f"{AUTOSCALERS}/web/status", json=patched))[0] == 409
     status, changed = await ask(
@@ -184,7 +200,10 @@ async def test_a_definition_over_http(cluster: Cluster, http: aiohttp.ClientSess
     widgets = definition("example.com", "v1", "widgets", "Widget", scale=paths)
     status, made = await ask(http, "POST", DEFINITIONS, json=widgets)
     assert status == 201
-    assert [condition["type"] for condition in made["status"]["conditions"]] == ["NamesAccepted", "Established"]
+    assert [condition["type"] for condition in made["status"]["conditions"]] == [
+        "NamesAccepted",
+        "Established",
+    ]
     _, resources = await ask(http, "GET", "/apis/example.com/v1")
     assert [each["name"] for each in resources["resources"]] == ["widgets", "widgets/scale", "widgets/status"]
     widget: JSON = {"kind": "Widget", "apiVersion": "example.com/v1", "metadata": {"name": "w"}}
@@ -192,7 +211,9 @@ async def test_a_definition_over_http(cluster: Cluster, http: aiohttp.ClientSess
     path = "/apis/example.com/v1/namespaces/default/widgets/w"
     _, scale = await ask(http, "GET", f"{path}/scale")
     assert (scale["spec"], scale["status"]) == ({"replicas": 2}, {"replicas": 1, "selector": "app=w"})
-    assert (await ask(http, "PUT", f"{path}/scale?fieldManager=me", json=scale | {"spec": {"replicas": 6}}))[0] == 200
+    assert (await ask(http, "PUT", f"{path}/scale?fieldManager=me", json=scale | {"spec": {"replicas": 6}}))[
+        0
+    ] == 200
     written = cluster.get("widgets", "w")
     assert (written["spec"], written["metadata"]["generation"]) == ({"size": {"wanted": 6}}, 2)
     (entry,) = written["metadata"]["managedFields"]
@@ -264,7 +285,10 @@ async def test_events_are_counted_up_by_patch(http: aiohttp.ClientSession) -> No
     assert (await ask(http, "PATCH", f"{EVENTS}/web.2", data='{"count":2}', headers=strategic))[0] == 404
     status, answer = await ask(http, "POST", EVENTS, json=event("web.3", "other"))
     assert status == 422
-    assert 'involvedObject.namespace: Invalid value: "other": does not match event.namespace' in answer["message"]
+    assert (
+        'involvedObject.namespace: Invalid value: "other": does not match event.namespace'
+        in answer["message"]
+    )
 
 
 # -- what goes wrong -----------------------------------------------------------------------------------------------------

@@ -18,7 +18,13 @@ PARTIAL = {"Accept": "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=
 
 def pod(name: str, namespace: str = "default", **labels: str) -> JSON:
     metadata = {"name": name, "namespace": namespace, "labels": labels}
-    return {"kind": "Pod", "apiVersion": "v1", "metadata": metadata, "spec": {}, "status": {"phase": "Running"}}
+    return {
+        "kind": "Pod",
+        "apiVersion": "v1",
+        "metadata": metadata,
+        "spec": {},
+        "status": {"phase": "Running"},
+    }
 
 
 class Stream:
@@ -57,7 +63,9 @@ async def watching(
         yield Stream(response)
 
 
-async def test_a_watch_without_version_begins_with_what_is(cluster: Cluster, http: aiohttp.ClientSession) -> None:
+async def test_a_watch_without_version_begins_with_what_is(
+    cluster: Cluster, http: aiohttp.ClientSession
+) -> None:
     for name in ("b", "a"):
         cluster.create(pod(name))
     for version in ("", "0"):
@@ -84,7 +92,9 @@ async def test_a_watch_from_a_version_sees_each_later_change_once(
         assert await stream.quiet()
 
 
-async def test_a_watch_sees_its_namespace_and_kind_only(cluster: Cluster, http: aiohttp.ClientSession) -> None:
+async def test_a_watch_sees_its_namespace_and_kind_only(
+    cluster: Cluster, http: aiohttp.ClientSession
+) -> None:
     async with watching(http, resourceVersion=str(cluster.store.version)) as stream:
         cluster.create(pod("other", "shop"))
         cluster.create({"kind": "Service", "apiVersion": "v1", "metadata": {"name": "s"}})
@@ -114,7 +124,11 @@ async def test_partial_metadata_and_field_selector(cluster: Cluster, http: aioht
     ) as stream:
         cluster.create(pod("a"))
         made = cluster.create(pod("b"))
-        shown = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": made["metadata"]}
+        shown = {
+            "kind": "PartialObjectMetadata",
+            "apiVersion": "meta.k8s.io/v1",
+            "metadata": made["metadata"],
+        }
         assert await stream.event() == {"type": "ADDED", "object": shown}
 
 
@@ -148,8 +162,13 @@ async def test_bookmarks_carry_the_present_version() -> None:
             cluster.create({"kind": "Service", "apiVersion": "v1", "metadata": {"name": "s"}})
             event = await stream.event()
             metadata = {"resourceVersion": str(cluster.store.version), "creationTimestamp": None}
-            assert event == {"type": "BOOKMARK", "object": {"kind": "Pod", "apiVersion": "v1", "metadata": metadata}}
-        async with watching(http, headers=PARTIAL, resourceVersion=start, allowWatchBookmarks="true") as stream:
+            assert event == {
+                "type": "BOOKMARK",
+                "object": {"kind": "Pod", "apiVersion": "v1", "metadata": metadata},
+            }
+        async with watching(
+            http, headers=PARTIAL, resourceVersion=start, allowWatchBookmarks="true"
+        ) as stream:
             event = await stream.event()
             assert event is not None
             assert event["object"]["kind"] == "PartialObjectMetadata"
@@ -167,7 +186,11 @@ async def test_a_forgotten_version_is_gone(as_status: bool) -> None:  # noqa: FB
             answer = await response.json()
         gone = answer if as_status else answer["object"]
         assert as_status or answer["type"] == "ERROR"
-        assert (gone["code"], gone["reason"], gone["message"]) == (410, "Expired", "too old resource version: 2 (3)")
+        assert (gone["code"], gone["reason"], gone["message"]) == (
+            410,
+            "Expired",
+            "too old resource version: 2 (3)",
+        )
         async with watching(http, resourceVersion="3") as stream:
             cluster.create(pod("b"))
             assert await stream.short() == ("ADDED", "b")
@@ -210,7 +233,10 @@ async def test_frozen_watches_are_silent_and_lose_nothing() -> None:
                 assert event == ("BOOKMARK", "")  # sent before the freeze
             cluster.thaw_watches()
             seen = [await stream.short() for _ in range(4)]
-            assert [event for event in seen if event != ("BOOKMARK", "")][:2] == [("ADDED", "a"), ("MODIFIED", "a")]
+            assert [event for event in seen if event != ("BOOKMARK", "")][:2] == [
+                ("ADDED", "a"),
+                ("MODIFIED", "a"),
+            ]
 
 
 async def _next_within(stream: Stream, seconds: float) -> tuple[str, str] | None:

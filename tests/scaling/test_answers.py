@@ -18,7 +18,11 @@ from tests.support.scaling import cpu_metric, external_metric, object_metric, po
 
 _BOX = {
     "type": "ContainerResource",
-    "containerResource": {"name": "cpu", "container": "app", "target": {"type": "AverageValue", "averageValue": "1"}},
+    "containerResource": {
+        "name": "cpu",
+        "container": "app",
+        "target": {"type": "AverageValue", "averageValue": "1"},
+    },
 }
 _NO_RESOURCE = Unavailable("NoMetrics", "no metrics returned from resource metrics API")
 _NO_CUSTOM = Unavailable("NoMetrics", "no metrics returned from custom metrics API")
@@ -44,7 +48,9 @@ def _custom(name: str, metric: str, value: str, kind: str = "Pod") -> dict[str, 
     return {"describedObject": {"kind": kind, "name": name}, "metric": {"name": metric}, "value": value}
 
 
-def _observe(metric: dict[str, Any], selector: str = "app=web", namespace: str = "team", **lists: Any) -> Observation:
+def _observe(
+    metric: dict[str, Any], selector: str = "app=web", namespace: str = "team", **lists: Any
+) -> Observation:
     pods = lists.pop("pods", [_pod("a"), _pod("b"), _pod("x", "other")])
     text = json.dumps(
         {
@@ -126,7 +132,9 @@ _TAKEN = (read_instant("2026-11-20T12:00:00Z"), 30 * SECOND)
     ("items", "values"),
     [
         pytest.param(
-            [_used("a", ("app", {"cpu": "100m"}), ("log", {"cpu": "1500u"}))], {"a": 102}, id="containers add up"
+            [_used("a", ("app", {"cpu": "100m"}), ("log", {"cpu": "1500u"}))],
+            {"a": 102},
+            id="containers add up",
         ),
         pytest.param([_used("a", ("app", {"cpu": "1"}), ("log", {}))], {}, id="one lacks the resource"),
         pytest.param([_used("a", ("app", {"cpu": "1"}), ("log", {"memory": "1"}))], {}, id="and has another"),
@@ -137,7 +145,9 @@ _TAKEN = (read_instant("2026-11-20T12:00:00Z"), 30 * SECOND)
             id="both pods",
         ),
         pytest.param(
-            [_used("a", ("app", {"cpu": "1"})), _used("x", ("app", {"cpu": "2"}))], {"a": 1000}, id="of another app"
+            [_used("a", ("app", {"cpu": "1"})), _used("x", ("app", {"cpu": "2"}))],
+            {"a": 1000},
+            id="of another app",
         ),
         pytest.param(
             [_used("a", ("app", {"cpu": "1"})), _used("a", ("app", {"cpu": "2"})), _used("a")],
@@ -153,9 +163,13 @@ def test_resources(items: list[dict[str, Any]], values: dict[str, int]) -> None:
 @pytest.mark.parametrize(
     ("items", "values"),
     [
-        pytest.param([_used("a", ("log", {"cpu": "5"}), ("app", {"cpu": "1"}))], {"a": 1000}, id="the named one"),
         pytest.param(
-            [_used("a", ("app", {"cpu": "1"}), ("app", {"cpu": "2"}))], {"a": 1000}, id="the first of that name"
+            [_used("a", ("log", {"cpu": "5"}), ("app", {"cpu": "1"}))], {"a": 1000}, id="the named one"
+        ),
+        pytest.param(
+            [_used("a", ("app", {"cpu": "1"}), ("app", {"cpu": "2"}))],
+            {"a": 1000},
+            id="the first of that name",
         ),
         pytest.param([_used("a", ("app", {}), ("app", {"cpu": "2"}))], {}, id="which lacks the resource"),
         pytest.param([_used("a", ("log", {"cpu": "1"}))], {}, id="not there"),
@@ -168,15 +182,24 @@ def test_containers(items: list[dict[str, Any]], values: dict[str, int]) -> None
     assert found.values == values
 
 
-@pytest.mark.parametrize("items", [[], [_used("x", ("app", {"cpu": "1"}))], [_used("nobody", ("app", {"cpu": "1"}))]])
+@pytest.mark.parametrize(
+    "items", [[], [_used("x", ("app", {"cpu": "1"}))], [_used("nobody", ("app", {"cpu": "1"}))]]
+)
 @pytest.mark.parametrize("metric", [cpu_metric(), _BOX], ids=["Resource", "ContainerResource"])
 def test_no_resources(metric: dict[str, Any], items: list[dict[str, Any]]) -> None:
     assert _reading(metric, resource=items) == _NO_RESOURCE
 
 
 def test_a_sample_without_time_or_window() -> None:
-    bare = {"metadata": {"name": "a"}, "containers": [{"name": "app", "usage": {"cpu": "1"}}, {"name": "log"}]}
-    timed = {"metadata": {"name": "a"}, "containers": [{"name": "app", "usage": {"cpu": "1"}}], "timestamp": None}
+    bare = {
+        "metadata": {"name": "a"},
+        "containers": [{"name": "app", "usage": {"cpu": "1"}}, {"name": "log"}],
+    }
+    timed = {
+        "metadata": {"name": "a"},
+        "containers": [{"name": "app", "usage": {"cpu": "1"}}],
+        "timestamp": None,
+    }
 
     assert _reading(cpu_metric(), resource=[bare]) == PodsReading({}, {})
     assert _reading(cpu_metric(), resource=[timed]) == PodsReading({"a": 1000}, {"a": (NEVER, 0)})
@@ -243,7 +266,10 @@ def test_an_object_without_value(kind: str, version: str, resource: str) -> None
 def test_a_core_namespace_is_the_autoscalers_own(version: str, name: str) -> None:
     metric = object_metric("Value", value="1")
     metric["object"]["describedObject"] = {"kind": "Namespace", "name": "elsewhere", "apiVersion": version}
-    items = [_custom("elsewhere", "hits", "1", kind="Namespace"), _custom("team", "hits", "2", kind="Namespace")]
+    items = [
+        _custom("elsewhere", "hits", "1", kind="Namespace"),
+        _custom("team", "hits", "2", kind="Namespace"),
+    ]
 
     assert _reading(metric, custom=items) == ObjectReading(2000 if name == "team" else 1000)
     missing = _reading(metric)

@@ -19,7 +19,10 @@ _BOX = {
         "target": {"type": "Utilization", "averageUtilization": 80},
     },
 }
-_RAW = {"type": "Resource", "resource": {"name": "memory", "target": {"type": "AverageValue", "averageValue": "1Gi"}}}
+_RAW = {
+    "type": "Resource",
+    "resource": {"name": "memory", "target": {"type": "AverageValue", "averageValue": "1Gi"}},
+}
 _SELECTED = {
     "type": "External",
     "external": {
@@ -136,7 +139,9 @@ def test_texts(document: dict[str, Any], description: str, failure: str, error: 
         ),
     ],
 )
-def test_what_cannot_be_computed_whatever_is_read(document: dict[str, Any], blank: str, aggregate: str) -> None:
+def test_what_cannot_be_computed_whatever_is_read(
+    document: dict[str, Any], blank: str, aggregate: str
+) -> None:
     metric = _metric(document)
 
     assert (metric.blank, metric.aggregate) == (blank, aggregate)
@@ -224,7 +229,11 @@ def test_limits_target_and_metrics_that_can_come_back_from_zero() -> None:
     plain = autoscaler([cpu_metric(), pods_metric()], minReplicas=2, maxReplicas=9)
     outer = autoscaler([object_metric("Value", value="1")])
 
-    assert (plain.target, plain.limits, plain.has_outer_metric) == ("Deployment/default/web", Limits(2, 9), False)
+    assert (plain.target, plain.limits, plain.has_outer_metric) == (
+        "Deployment/default/web",
+        Limits(2, 9),
+        False,
+    )
     assert autoscaler([external_metric(value="1")]).has_outer_metric
     assert (outer.has_outer_metric, outer.limits.lowest, outer.up, outer.down) == (True, 1, None, None)
 

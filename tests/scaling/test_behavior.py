@@ -65,7 +65,11 @@ def _modern(
 def test_legacy_limits(wanted: int, current: int, limits: Limits, replicas: int, limited: str) -> None:
     found = _legacy(wanted, current, limits)
 
-    assert (found.replicas, found.limited, found.is_limited) == (replicas, limited, limited != "DesiredWithinRange")
+    assert (found.replicas, found.limited, found.is_limited) == (
+        replicas,
+        limited,
+        limited != "DesiredWithinRange",
+    )
     assert found.stabilized == "ReadyForNewScale"
 
 
@@ -76,7 +80,9 @@ def test_legacy_limits(wanted: int, current: int, limits: Limits, replicas: int,
         pytest.param(3, 300, remembered((4, 10), (5, 20), (2, 5)), 5, "ScaleDownStabilized", id="of all"),
         pytest.param(5, 300, remembered((5, 100)), 5, "ReadyForNewScale", id="the same"),
         pytest.param(3, 300, remembered((5, 300)), 5, "ScaleDownStabilized", id="also of exactly that age"),
-        pytest.param(3, 300, remembered((5, 300.000000001)), 3, "ReadyForNewScale", id="not of a nanosecond more"),
+        pytest.param(
+            3, 300, remembered((5, 300.000000001)), 3, "ReadyForNewScale", id="not of a nanosecond more"
+        ),
         pytest.param(3, 60, remembered((5, 100)), 3, "ReadyForNewScale", id="a shorter window"),
         pytest.param(3, 0, remembered((5, 0)), 3, "ReadyForNewScale", id="no window"),
     ],
@@ -105,11 +111,15 @@ def test_legacy_remembers_what_was_wanted_raw() -> None:
         (_legacy(5, 5), ["no recent recommendation holds 5 back"]),
         (
             _legacy(3, 5, past=remembered((4, 9))),
-            ["3 becomes 4: as many as 4 were recommended within the last 300 s (stabilization of the way down)"],
+            [
+                "3 becomes 4: as many as 4 were recommended within the last 300 s (stabilization of the way down)"
+            ],
         ),
         (
             _legacy(3, 5, window=90.5, past=remembered((4, 90.5))),
-            ["3 becomes 4: as many as 4 were recommended within the last 90.5 s (stabilization of the way down)"],
+            [
+                "3 becomes 4: as many as 4 were recommended within the last 90.5 s (stabilization of the way down)"
+            ],
         ),
         (
             _legacy(9, 1),
@@ -118,8 +128,14 @@ def test_legacy_remembers_what_was_wanted_raw() -> None:
                 "9 limited to 4 by twice the replicas, at least 4, in one sync",
             ],
         ),
-        (_legacy(9, 5, Limits(1, 8)), ["no recent recommendation holds 9 back", "9 limited to 8 by the maximum"]),
-        (_legacy(0, 5, Limits(1, 8)), ["no recent recommendation holds 0 back", "0 limited to 1 by the minimum"]),
+        (
+            _legacy(9, 5, Limits(1, 8)),
+            ["no recent recommendation holds 9 back", "9 limited to 8 by the maximum"],
+        ),
+        (
+            _legacy(0, 5, Limits(1, 8)),
+            ["no recent recommendation holds 0 back", "0 limited to 1 by the minimum"],
+        ),
     ],
 )
 def test_legacy_in_words(found: Normalized, words: list[str]) -> None:
@@ -132,14 +148,27 @@ def test_legacy_in_words(found: Normalized, words: list[str]) -> None:
 @pytest.mark.parametrize(
     ("wanted", "current", "up", "down", "past", "replicas", "stabilized"),
     [
-        pytest.param(9, 5, 60, 300, remembered((3, 59)), 5, "ScaleUpStabilized", id="up: the lowest of the window"),
+        pytest.param(
+            9, 5, 60, 300, remembered((3, 59)), 5, "ScaleUpStabilized", id="up: the lowest of the window"
+        ),
         pytest.param(9, 5, 60, 300, remembered((3, 60)), 9, "ReadyForNewScale", id="not of exactly its age"),
         pytest.param(9, 5, 60, 300, remembered((7, 59)), 7, "ScaleUpStabilized", id="up as far as all agree"),
         pytest.param(
-            2, 5, 60, 300, remembered((8, 299)), 5, "ScaleDownStabilized", id="down: the highest of the window"
+            2,
+            5,
+            60,
+            300,
+            remembered((8, 299)),
+            5,
+            "ScaleDownStabilized",
+            id="down: the highest of the window",
         ),
-        pytest.param(2, 5, 60, 300, remembered((8, 300)), 2, "ReadyForNewScale", id="not of exactly that age"),
-        pytest.param(2, 5, 60, 300, remembered((4, 299)), 4, "ScaleDownStabilized", id="down as far as all agree"),
+        pytest.param(
+            2, 5, 60, 300, remembered((8, 300)), 2, "ReadyForNewScale", id="not of exactly that age"
+        ),
+        pytest.param(
+            2, 5, 60, 300, remembered((4, 299)), 4, "ScaleDownStabilized", id="down as far as all agree"
+        ),
         pytest.param(5, 5, 60, 300, remembered((3, 9), (8, 9)), 5, "ReadyForNewScale", id="nothing to do"),
         pytest.param(9, 5, 0, 300, remembered((3, 9)), 9, "ReadyForNewScale", id="no window up"),
         pytest.param(
@@ -182,26 +211,50 @@ def test_what_no_window_counts_is_overwritten(up: float, down: float, stale: flo
         pytest.param(9, 5, Limits(1, 8), FREE, 8, "TooManyReplicas", id="the maximum"),
         pytest.param(8, 5, Limits(1, 8), FREE, 8, "DesiredWithinRange", id="the maximum itself"),
         pytest.param(
-            9, 5, Limits(1, 8), _rules(("Pods", 3, 60)), 8, "TooManyReplicas", id="the policy's limit is the maximum"
+            9,
+            5,
+            Limits(1, 8),
+            _rules(("Pods", 3, 60)),
+            8,
+            "TooManyReplicas",
+            id="the policy's limit is the maximum",
         ),
-        pytest.param(9, 5, Limits(1, 9), _rules(("Pods", 3, 60)), 8, "ScaleUpLimit", id="the policy's limit is below"),
+        pytest.param(
+            9, 5, Limits(1, 9), _rules(("Pods", 3, 60)), 8, "ScaleUpLimit", id="the policy's limit is below"
+        ),
         pytest.param(1, 5, Limits(2, 8), FREE, 2, "TooFewReplicas", id="the minimum"),
         pytest.param(2, 5, Limits(2, 8), FREE, 2, "DesiredWithinRange", id="the minimum itself"),
         pytest.param(
-            1, 5, Limits(2, 8), _rules(("Pods", 3, 60)), 2, "TooFewReplicas", id="the policy's limit is the minimum"
+            1,
+            5,
+            Limits(2, 8),
+            _rules(("Pods", 3, 60)),
+            2,
+            "TooFewReplicas",
+            id="the policy's limit is the minimum",
         ),
         pytest.param(
             0, 5, Limits(1, 8), _rules(("Pods", 3, 60)), 2, "ScaleDownLimit", id="the policy's limit is above"
         ),
-        pytest.param(1, 5, WIDE, _rules(("Pods", 3, 60), select="Disabled"), 5, "ScaleDownLimit", id="disabled down"),
-        pytest.param(1, 5, Limits(0, 8), _rules(("Percent", 300, 60)), 1, "DesiredWithinRange", id="more than all"),
-        pytest.param(5, 5, Limits(6, 8), FREE, 5, "DesiredWithinRange", id="limits do not matter without a change"),
+        pytest.param(
+            1, 5, WIDE, _rules(("Pods", 3, 60), select="Disabled"), 5, "ScaleDownLimit", id="disabled down"
+        ),
+        pytest.param(
+            1, 5, Limits(0, 8), _rules(("Percent", 300, 60)), 1, "DesiredWithinRange", id="more than all"
+        ),
+        pytest.param(
+            5, 5, Limits(6, 8), FREE, 5, "DesiredWithinRange", id="limits do not matter without a change"
+        ),
     ],
 )
 def test_limits(wanted: int, current: int, limits: Limits, rules: Rules, replicas: int, limited: str) -> None:
     found = _modern(wanted, current, limits, rules, rules)
 
-    assert (found.replicas, found.limited, found.is_limited) == (replicas, limited, limited != "DesiredWithinRange")
+    assert (found.replicas, found.limited, found.is_limited) == (
+        replicas,
+        limited,
+        limited != "DesiredWithinRange",
+    )
 
 
 @pytest.mark.parametrize(
@@ -210,14 +263,28 @@ def test_limits(wanted: int, current: int, limits: Limits, rules: Rules, replica
         pytest.param(_rules(("Pods", 4, 60)), 14, 6, "Pods 4 per 60 s", id="pods"),
         pytest.param(_rules(("Percent", 50, 60)), 15, 5, "Percent 50 per 60 s", id="per cent"),
         pytest.param(_rules(("Percent", 300, 60)), 40, -20, "Percent 300 per 60 s", id="more than all"),
-        pytest.param(_rules(("Pods", 4, 60), ("Percent", 50, 15)), 15, 5, "Percent 50 per 15 s", id="the farthest"),
         pytest.param(
-            _rules(("Pods", 4, 60), ("Percent", 50, 15), select="Min"), 14, 6, "Pods 4 per 60 s", id="the nearest"
+            _rules(("Pods", 4, 60), ("Percent", 50, 15)), 15, 5, "Percent 50 per 15 s", id="the farthest"
         ),
-        pytest.param(_rules(("Pods", 5, 60), ("Percent", 50, 15)), 15, 5, "Pods 5 per 60 s", id="the first of equals"),
-        pytest.param(_rules(("Pods", 4, 60), select="Disabled"), 10, 10, "a policy that is disabled", id="disabled"),
         pytest.param(
-            _rules(("Pods", 2**31 - 1, 60)), -(2**31) + 9, 10 - (2**31 - 1), f"Pods {2**31 - 1} per 60 s", id="it wraps"
+            _rules(("Pods", 4, 60), ("Percent", 50, 15), select="Min"),
+            14,
+            6,
+            "Pods 4 per 60 s",
+            id="the nearest",
+        ),
+        pytest.param(
+            _rules(("Pods", 5, 60), ("Percent", 50, 15)), 15, 5, "Pods 5 per 60 s", id="the first of equals"
+        ),
+        pytest.param(
+            _rules(("Pods", 4, 60), select="Disabled"), 10, 10, "a policy that is disabled", id="disabled"
+        ),
+        pytest.param(
+            _rules(("Pods", 2**31 - 1, 60)),
+            -(2**31) + 9,
+            10 - (2**31 - 1),
+            f"Pods {2**31 - 1} per 60 s",
+            id="it wraps",
         ),
         pytest.param(
             _rules(("Percent", 2**31 - 1, 60)),
@@ -291,7 +358,10 @@ def test_a_limit_on_the_wrong_side_is_where_it_stands() -> None:
             _modern(1, 10, down=_rules(("Pods", 3, 15))),
             ["no recent recommendation holds 1 back", "1 limited to 7 by Pods 3 per 15 s"],
         ),
-        (_modern(1, 10, Limits(2, 11)), ["no recent recommendation holds 1 back", "1 limited to 2 by the minimum"]),
+        (
+            _modern(1, 10, Limits(2, 11)),
+            ["no recent recommendation holds 1 back", "1 limited to 2 by the minimum"],
+        ),
         (
             _modern(99, 10, up=_rules(("Pods", 3, 15), select="Disabled")),
             ["no recent recommendation holds 99 back", "99 limited to 10 by a policy that is disabled"],

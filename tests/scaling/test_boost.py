@@ -52,10 +52,15 @@ QUICK = {"scaleDown": {"stabilizationWindowSeconds": 0}}
 
 
 def decide(
-    observation: Observation, boost: Boost = ON, memory: Boosting = NOTHING, behavior: dict[str, Any] | None = None
+    observation: Observation,
+    boost: Boost = ON,
+    memory: Boosting = NOTHING,
+    behavior: dict[str, Any] | None = None,
 ) -> Decision:
     prepared = autoscaler(METRICS, maxReplicas=40, behavior=behavior or {})
-    return live.decide(prepared, observation, Memory(boost=memory), NOW, Circumstances(boost.mode, boost=boost))
+    return live.decide(
+        prepared, observation, Memory(boost=memory), NOW, Circumstances(boost.mode, boost=boost)
+    )
 
 
 # -- what is done ------------------------------------------------------------------------------------------------------------
@@ -75,7 +80,9 @@ DEMOTED = Boosting(demotion=Demotion(FineInstant(NOW + SECOND), "argocd", "one")
     ("observation", "boost", "memory", "why"),
     [
         pytest.param(seen(4, 8), ADVISED, NOTHING, "the mode is advise", id="advised"),
-        pytest.param(seen(4, 8), ON._replace(fault="no handshake"), NOTHING, "no handshake", id="no handshake"),
+        pytest.param(
+            seen(4, 8), ON._replace(fault="no handshake"), NOTHING, "no handshake", id="no handshake"
+        ),
         pytest.param(seen(4, 8), ON._replace(ambiguous=True), NOTHING, "selector ambiguous", id="ambiguous"),
         pytest.param(seen(4, 8), ON, DEMOTED, "argocd took back", id="demoted"),
         pytest.param(seen(18, 23, exist=22), ON, NOTHING, "within tolerance of 22", id="a rollout's surge"),
@@ -88,7 +95,9 @@ def test_a_raise_that_is_not_done(observation: Observation, boost: Boost, memory
     assert (made.rescale, made.replicas) == (False, observation.replicas)
     assert why in made.trace[-1].words()
     assert made.status.desired_replicas > observation.replicas, "what would be right is told all the same"
-    _, events = live.keep(Memory(boost=memory), made, observation, NOW, Circumstances(boost.mode, boost=boost))
+    _, events = live.keep(
+        Memory(boost=memory), made, observation, NOW, Circumstances(boost.mode, boost=boost)
+    )
     assert not events
 
 
@@ -125,7 +134,9 @@ def test_only_fresh_values_raise() -> None:
 
 def test_a_failed_metric_blocks_no_raise() -> None:
     prepared = autoscaler([*METRICS, external_metric("other", averageValue="1")], maxReplicas=40, behavior={})
-    observation = msgspec.structs.replace(seen(4, 8), readings=[Unavailable("Gone", "gone"), ExternalReading([8000])])
+    observation = msgspec.structs.replace(
+        seen(4, 8), readings=[Unavailable("Gone", "gone"), ExternalReading([8000])]
+    )
     made = live.decide(prepared, observation, Memory(), NOW, Circumstances(BOOST, boost=ON))
 
     assert (made.rescale, made.replicas) == (True, 8)
@@ -281,7 +292,9 @@ def test_two_far_apart_do_not() -> None:
 
 
 @pytest.mark.parametrize(
-    ("boost", "after"), [(ON, DEMOTED_FOR), (ON._replace(digest="two"), 0)], ids=["in time", "with another spec"]
+    ("boost", "after"),
+    [(ON, DEMOTED_FOR), (ON._replace(digest="two"), 0)],
+    ids=["in time", "with another spec"],
 )
 def test_it_ends(boost: Boost, after: int) -> None:
     memory = Boosting(demotion=Demotion(FineInstant(NOW + DEMOTED_FOR), "argocd", "one"))
@@ -344,7 +357,10 @@ def test_advice_is_told_when_it_has_differed_for_a_period() -> None:
     assert event is None
     memory, event = boosting.advise(memory, 9, 4, ADVISED, NOW + 16 * SECOND)
     assert event is not None
-    assert (event.type, event.message) == ("Normal", "9 replicas would be right, 4 are asked for: so for 16 s")
+    assert (event.type, event.message) == (
+        "Normal",
+        "9 replicas would be right, 4 are asked for: so for 16 s",
+    )
     memory, event = boosting.advise(memory, 9, 4, ADVISED, NOW + 615 * SECOND)
     assert event is None
     memory, event = boosting.advise(memory, 9, 4, ADVISED, NOW + 616 * SECOND)
@@ -523,7 +539,12 @@ def test_a_floor_of_zero_changes_no_decision_of_the_autoscaler(
 @pytest.mark.parametrize("place", [-1, 0, 1])
 @pytest.mark.parametrize(
     ("kind", "amount", "surge", "after"),
-    [("external", 17_900, 0, 18), ("pods", 17_900, 0, 18), ("object value", 895, 0, 18), ("pods", 20_000, 2, 20)],
+    [
+        ("external", 17_900, 0, 18),
+        ("pods", 17_900, 0, 18),
+        ("object value", 895, 0, 18),
+        ("pods", 20_000, 2, 20),
+    ],
 )
 def test_at_rest_it_decides_as_without(kind: str, amount: int, surge: int, after: int, place: int) -> None:
     """Metrics that say 18 bring 20 to 18, and 22 pods of a rollout leave 20 at 20."""

@@ -25,11 +25,15 @@ def _unready(first: int, count: int) -> list[Any]:
     return [pod(f"web-{number}", **UNREADY) for number in range(first, first + count)]
 
 
-def _cpu(listed: list[Any], measured: PodsReading, target: int, spec: int, **seen: Any) -> Proposal | Unavailable:
+def _cpu(
+    listed: list[Any], measured: PodsReading, target: int, spec: int, **seen: Any
+) -> Proposal | Unavailable:
     return calculator.by_utilization(measured, target, "cpu", "", "cpu", situation(spec, listed, **seen))
 
 
-def _load(listed: list[Any], measured: PodsReading, target: int, spec: int, **seen: Any) -> Proposal | Unavailable:
+def _load(
+    listed: list[Any], measured: PodsReading, target: int, spec: int, **seen: Any
+) -> Proposal | Unavailable:
     return calculator.by_average(measured, target, "", "load", situation(spec, listed, **seen))
 
 
@@ -50,7 +54,11 @@ def _step(outcome: Proposal | Unavailable, name: str) -> Step:
     ("listed", "measured", "reason", "message"),
     [
         pytest.param(
-            [], reading(5), "NoPods", "no pods returned by selector while calculating replica count", id="no pods"
+            [],
+            reading(5),
+            "NoPods",
+            "no pods returned by selector while calculating replica count",
+            id="no pods",
         ),
         pytest.param(
             _unready(0, 2),
@@ -88,7 +96,11 @@ def _step(outcome: Proposal | Unavailable, name: str) -> Step:
             id="none of a pod that does not count",
         ),
         pytest.param(
-            pods(2, cpu="0"), reading(5, 5), "NoRequests", "no metrics returned matched known pods", id="requests of 0"
+            pods(2, cpu="0"),
+            reading(5, 5),
+            "NoRequests",
+            "no metrics returned matched known pods",
+            id="requests of 0",
         ),
         pytest.param(
             pods(2),
@@ -114,7 +126,9 @@ def test_samples_are_looked_at_before_requests() -> None:
 def test_a_repair_that_leaves_no_requests() -> None:
     listed = [pod("web-0", cpu="100m"), pod("web-1", cpu="-100m")]
 
-    assert _cpu(listed, reading(10), 50, 2) == Unavailable("NoRequests", "no metrics returned matched known pods")
+    assert _cpu(listed, reading(10), 50, 2) == Unavailable(
+        "NoRequests", "no metrics returned matched known pods"
+    )
 
 
 @pytest.mark.parametrize(("listed", "reason"), [([], "NoPods"), (pods(1, phase="Pending"), "NoSamples")])
@@ -132,11 +146,20 @@ def test_average_that_cannot_be_computed(listed: list[Any], reason: str) -> None
     ("listed", "measured", "target", "spec", "seen", "replicas", "last"),
     [
         pytest.param(pods(4), reading(*[500] * 4), 50, 4, {}, 4, "tolerated", id="as it should be"),
-        pytest.param(pods(4), reading(*[450] * 4), 50, 7, {}, 7, "tolerated", id="the lower end is tolerated"),
+        pytest.param(
+            pods(4), reading(*[450] * 4), 50, 7, {}, 7, "tolerated", id="the lower end is tolerated"
+        ),
         pytest.param(pods(4), reading(*[440] * 4), 50, 7, {}, 4, "proposal", id="not what is below"),
         pytest.param(pods(4), reading(*[560] * 4), 50, 7, {}, 5, "proposal", id="nor above the upper"),
         pytest.param(
-            pods(2), reading(500, 500), 50, 5, {"tolerated": NONE}, 5, "tolerated", id="no tolerance, as it should be"
+            pods(2),
+            reading(500, 500),
+            50,
+            5,
+            {"tolerated": NONE},
+            5,
+            "tolerated",
+            id="no tolerance, as it should be",
         ),
         pytest.param(
             [*pods(2), *_unready(2, 2)],
@@ -198,12 +221,20 @@ def test_average_that_cannot_be_computed(listed: list[Any], reason: str) -> None
             "proposal",
             id="unready and missing",
         ),
-        pytest.param(pods(4), reading(200, 200, 200), 50, 4, {}, 4, "proposal", id="one missing at its request"),
+        pytest.param(
+            pods(4), reading(200, 200, 200), 50, 4, {}, 4, "proposal", id="one missing at its request"
+        ),
         pytest.param(pods(4), reading(100, 100, 100), 50, 4, {}, 3, "proposal", id="one missing, much lower"),
-        pytest.param(pods(4), reading(300, 300, 300), 50, 4, {}, 4, "tolerated", id="one missing, a little lower"),
-        pytest.param(pods(3), reading(400, 400), 50, 3, {}, 3, "turned", id="the missing one turns it upwards"),
+        pytest.param(
+            pods(4), reading(300, 300, 300), 50, 4, {}, 4, "tolerated", id="one missing, a little lower"
+        ),
+        pytest.param(
+            pods(3), reading(400, 400), 50, 3, {}, 3, "turned", id="the missing one turns it upwards"
+        ),
         pytest.param(pods(6), reading(*[100] * 5), 50, 2, {}, 2, "crowded", id="more pods than asked for"),
-        pytest.param(pods(2), reading(900), 50, 9, {"tolerated": NONE}, 9, "turned", id="fewer, and 0 turns it down"),
+        pytest.param(
+            pods(2), reading(900), 50, 9, {"tolerated": NONE}, 9, "turned", id="fewer, and 0 turns it down"
+        ),
         pytest.param(pods(3), reading(900, 900), 50, 9, {}, 9, "crowded", id="fewer pods than asked for"),
         pytest.param(
             pods(2),
@@ -228,7 +259,13 @@ def test_average_that_cannot_be_computed(listed: list[Any], reason: str) -> None
     ],
 )
 def test_utilization(
-    listed: list[Any], measured: PodsReading, target: int, spec: int, seen: dict[str, Any], replicas: int, last: str
+    listed: list[Any],
+    measured: PodsReading,
+    target: int,
+    spec: int,
+    seen: dict[str, Any],
+    replicas: int,
+    last: str,
 ) -> None:
     found = _cpu(listed, measured, target, spec, **seen)
 
@@ -241,7 +278,9 @@ def test_utilization(
     [
         pytest.param(pods(4), reading(*[500] * 4), 500, 7, {}, 7, "tolerated", id="as it should be"),
         pytest.param(pods(4), reading(*[600] * 4), 500, 7, {}, 5, "proposal", id="more"),
-        pytest.param(pods(4), reading(*[400] * 3), 500, 7, {}, 4, "proposal", id="a missing one is at the target"),
+        pytest.param(
+            pods(4), reading(*[400] * 3), 500, 7, {}, 4, "proposal", id="a missing one is at the target"
+        ),
         pytest.param(pods(4), reading(*[900] * 3), 500, 4, {}, 6, "proposal", id="a missing one is at 0"),
         pytest.param(pods(2), reading(700), 500, 2, {}, 2, "turned", id="and turns it"),
         pytest.param(
@@ -264,7 +303,9 @@ def test_utilization(
             "proposal",
             id="but not going down",
         ),
-        pytest.param(pods(2), reading(5), 1, 2, {}, 4, "proposal", id="0 is not a thousandth where one is missing"),
+        pytest.param(
+            pods(2), reading(5), 1, 2, {}, 4, "proposal", id="0 is not a thousandth where one is missing"
+        ),
         pytest.param(
             [*pods(1), pod("web-1", phase="Pending")],
             reading(5),
@@ -279,11 +320,19 @@ def test_utilization(
         pytest.param(pods(3), reading(-900, -900, -900), 500, 3, {}, -5, "proposal", id="less than nothing"),
         pytest.param(pods(3), reading(5, 5, 5), 0, 3, {}, INT32_MIN, "proposal", id="a target of 0"),
         pytest.param(pods(3), reading(0, 0, 0), 0, 3, {}, INT32_MIN, "proposal", id="nothing of nothing"),
-        pytest.param(pods(2), reading(INT64_MAX, INT64_MAX), 1000, 2, {}, 0, "proposal", id="the sum wraps to -2"),
+        pytest.param(
+            pods(2), reading(INT64_MAX, INT64_MAX), 1000, 2, {}, 0, "proposal", id="the sum wraps to -2"
+        ),
     ],
 )
 def test_average(
-    listed: list[Any], measured: PodsReading, target: int, spec: int, seen: dict[str, Any], replicas: int, last: str
+    listed: list[Any],
+    measured: PodsReading,
+    target: int,
+    spec: int,
+    seen: dict[str, Any],
+    replicas: int,
+    last: str,
 ) -> None:
     found = _load(listed, measured, target, spec, **seen)
 
@@ -294,7 +343,9 @@ def test_average(
 @pytest.mark.parametrize("resource", ["amd.com/gpu", "memory"])
 def test_readiness_counts_for_cpu_alone(resource: str) -> None:
     requested = Container("app", ResourceRequirements({"cpu": read("1"), resource: read("1")}))
-    listed = [pod(f"web-{number}", **facts, containers=(requested,)) for number, facts in enumerate([{}, UNREADY])]
+    listed = [
+        pod(f"web-{number}", **facts, containers=(requested,)) for number, facts in enumerate([{}, UNREADY])
+    ]
     measured, seen = reading(2000, 9000), situation(2, listed)
 
     cpu = calculator.by_average(measured, 500, "cpu", "cpu", seen)
@@ -368,7 +419,8 @@ def test_repairs_in_words(outcome: Proposal | Unavailable, words: str) -> None:
 
 def test_what_is_tolerated_in_words() -> None:
     assert (
-        _step(_cpu(pods(4), reading(*[500] * 4), 50, 4), "tolerated").words() == "ratio 1 is within 0.9 to 1.1: stays 4"
+        _step(_cpu(pods(4), reading(*[500] * 4), 50, 4), "tolerated").words()
+        == "ratio 1 is within 0.9 to 1.1: stays 4"
     )
 
 
@@ -378,8 +430,18 @@ def test_a_missing_pod_counts_at_its_request_or_at_the_target_above() -> None:
 
 
 def test_sums_of_values_and_of_requests_wrap() -> None:
-    assert Utilization({"a": 1000, "b": 1000}, 50).measure({"a": INT64_MAX, "b": INT64_MAX}) == (0.0, -1, 0, True)
-    assert Utilization({"a": INT64_MAX, "b": INT64_MAX}, 50).measure({"a": 3, "b": 4}) == (-7.0, 3, -350, False)
+    assert Utilization({"a": 1000, "b": 1000}, 50).measure({"a": INT64_MAX, "b": INT64_MAX}) == (
+        0.0,
+        -1,
+        0,
+        True,
+    )
+    assert Utilization({"a": INT64_MAX, "b": INT64_MAX}, 50).measure({"a": 3, "b": 4}) == (
+        -7.0,
+        3,
+        -350,
+        False,
+    )
 
 
 def test_turns_in_words() -> None:
@@ -442,7 +504,8 @@ def test_values(value: int, target: int, spec: int, listed: list[Any], replicas:
 
 def test_a_value_needs_pods() -> None:
     assert calculator.by_object_value(ObjectReading(90), 30, "hits", situation(3)) == Unavailable(
-        "NoPods", "unable to calculate ready pods: no pods returned by selector while calculating replica count"
+        "NoPods",
+        "unable to calculate ready pods: no pods returned by selector while calculating replica count",
     )
 
 
@@ -561,7 +624,12 @@ def test_values_for_each_replica(usage: int, target: int, exist: int, replicas: 
 
     for found in (one, other):
         assert isinstance(found, Proposal)
-        assert (found.replicas, found.average, found.value, found.utilization) == (replicas, average, None, None)
+        assert (found.replicas, found.average, found.value, found.utilization) == (
+            replicas,
+            average,
+            None,
+            None,
+        )
 
 
 @pytest.mark.parametrize(
@@ -569,7 +637,10 @@ def test_values_for_each_replica(usage: int, target: int, exist: int, replicas: 
     [(2**40, 1, INT32_MIN), (-9000, 1000, -9), (2_147_483_647, 1, INT32_MAX), (5, 0, INT32_MIN)],
 )
 def test_an_object_is_not_cut(usage: int, target: int, replicas: int) -> None:
-    assert _replicas(calculator.by_object_average(ObjectReading(usage), target, "hits", situation(3))) == replicas
+    assert (
+        _replicas(calculator.by_object_average(ObjectReading(usage), target, "hits", situation(3)))
+        == replicas
+    )
 
 
 @pytest.mark.parametrize(

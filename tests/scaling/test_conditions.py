@@ -124,7 +124,8 @@ def test_says_the_same(pair: _Pair) -> None:
             _Pair(_metric(current={"averageValue": "1"}), _metric(current={"value": "1"})), id="another value"
         ),
         pytest.param(
-            _Pair(_metric(current={"averageValue": "1"}), _metric(current={"averageValue": "1001m"})), id="a number"
+            _Pair(_metric(current={"averageValue": "1"}), _metric(current={"averageValue": "1001m"})),
+            id="a number",
         ),
         pytest.param(
             _Pair(_metric(current={"averageUtilization": 1}), _metric(current={"averageUtilization": 2})),
@@ -132,12 +133,16 @@ def test_says_the_same(pair: _Pair) -> None:
         ),
         pytest.param(_Pair(_metric(), _metric("external")), id="another source"),
         pytest.param(
-            _Pair(_metric(metric={"name": "m"}), _metric(metric={"name": "m", "selector": {}})), id="a selector or none"
+            _Pair(_metric(metric={"name": "m"}), _metric(metric={"name": "m", "selector": {}})),
+            id="a selector or none",
         ),
         pytest.param(
-            _Pair(_metric(metric={"name": "m"}), _metric(metric={"name": "m", "selector": _SELECTOR})), id="a selector"
+            _Pair(_metric(metric={"name": "m"}), _metric(metric={"name": "m", "selector": _SELECTOR})),
+            id="a selector",
         ),
-        pytest.param(_Pair(_metric("resource", name="cpu"), _metric("resource", name="memory")), id="a resource"),
+        pytest.param(
+            _Pair(_metric("resource", name="cpu"), _metric("resource", name="memory")), id="a resource"
+        ),
         pytest.param(
             _Pair(
                 _metric("containerResource", name="cpu", container="a"),
@@ -146,11 +151,15 @@ def test_says_the_same(pair: _Pair) -> None:
             id="a container",
         ),
         pytest.param(
-            _Pair(_metric("object", describedObject={"name": "a"}), _metric("object", describedObject={"name": "b"})),
+            _Pair(
+                _metric("object", describedObject={"name": "a"}),
+                _metric("object", describedObject={"name": "b"}),
+            ),
             id="an object",
         ),
         pytest.param(
-            _Pair(_metric("external", metric={"name": "a"}), _metric("external", metric={"name": "b"})), id="a name"
+            _Pair(_metric("external", metric={"name": "a"}), _metric("external", metric={"name": "b"})),
+            id="a name",
         ),
     ],
 )

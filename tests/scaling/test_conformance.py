@@ -17,7 +17,9 @@ _ANY_POD = re.compile(r"(missing (?:pod-level )?request for \S+|container \S+ no
 
 
 def _cases() -> list[Any]:
-    lines = [line for file in sorted(_FOLDER.glob("*.jsonl")) for line in file.read_text("utf-8").splitlines()]
+    lines = [
+        line for file in sorted(_FOLDER.glob("*.jsonl")) for line in file.read_text("utf-8").splitlines()
+    ]
     return [pytest.param(case := json.loads(line), id=case["case"]["name"]) for line in lines]
 
 
@@ -28,7 +30,9 @@ def _text(message: str) -> str:
 def _compared(given: dict[str, Any]) -> dict[str, Any]:
     status = given["status"]
     if status is not None:
-        conditions = [{**condition, "message": _text(condition["message"])} for condition in status["conditions"]]
+        conditions = [
+            {**condition, "message": _text(condition["message"])} for condition in status["conditions"]
+        ]
         status = {**status, "currentMetrics": status.get("currentMetrics") or [], "conditions": conditions}
     return {
         "desiredReplicas": given["desiredReplicas"],

@@ -106,7 +106,10 @@ def test_no_change() -> None:
 )
 def test_out_of_bounds_no_metric_is_looked_at(replicas: int, after: int, reason: str) -> None:
     before = HorizontalPodAutoscalerStatus(
-        conditions=(Condition("ScalingLimited", "True", "Old", "x", BEFORE), Condition("ScalingActive", "False", "Old"))
+        conditions=(
+            Condition("ScalingLimited", "True", "Old", "x", BEFORE),
+            Condition("ScalingActive", "False", "Old"),
+        )
     )
 
     decision = _decide(autoscaler(QUEUE, minReplicas=2, maxReplicas=8), _seen(replicas, GONE, status=before))
@@ -123,7 +126,9 @@ def test_out_of_bounds_no_metric_is_looked_at(replicas: int, after: int, reason:
 
 @pytest.mark.parametrize("replicas", [2, 8])
 def test_the_bounds_themselves_are_within(replicas: int) -> None:
-    decision = _decide(autoscaler(QUEUE, minReplicas=2, maxReplicas=8), _seen(replicas, 5), remembered((5, 10)))
+    decision = _decide(
+        autoscaler(QUEUE, minReplicas=2, maxReplicas=8), _seen(replicas, 5), remembered((5, 10))
+    )
 
     assert decision.replicas == (4 if replicas == 2 else 5)
 
@@ -316,7 +321,9 @@ def test_a_best_of_nothing_is_always_replaced(values: tuple[int, int], winner: s
         metrics.append(metric)
 
     decision = _decide(
-        autoscaler(metrics), _seen(4, readings=[ObjectReading(value * 1000) for value in values]), remembered((0, 1000))
+        autoscaler(metrics),
+        _seen(4, readings=[ObjectReading(value * 1000) for value in values]),
+        remembered((0, 1000)),
     )
 
     active = next(each for each in decision.status.conditions or () if each.type == "ScalingActive")
@@ -348,12 +355,17 @@ def test_no_shrink_on_what_is_left() -> None:
     decision = _several(4, None, 3)
 
     assert (decision.replicas, decision.rescale) == (4, False)
-    assert [event.reason for event in decision.events] == ["FailedGetExternalMetric", "FailedComputeMetricsReplicas"]
+    assert [event.reason for event in decision.events] == [
+        "FailedGetExternalMetric",
+        "FailedComputeMetricsReplicas",
+    ]
     assert conditions_of(decision) == {
         "AbleToScale": ("True", "SucceededGetScale"),
         "ScalingActive": ("False", "FailedGetExternalMetric"),
     }
-    assert next(each.message for each in decision.status.conditions or () if each.type == "ScalingActive") == (
+    assert next(
+        each.message for each in decision.status.conditions or () if each.type == "ScalingActive"
+    ) == (
         "the HPA was unable to compute the replica count: unable to get external metric default/m0/nil: nothing"
     )
     assert len(decision.status.current_metrics or ()) == 2
@@ -410,7 +422,9 @@ def test_readings_answer_the_metrics_one_by_one() -> None:
 
 
 def _status(came_to_zero: str | None) -> HorizontalPodAutoscalerStatus:
-    conditions = () if came_to_zero is None else (Condition("ScaledToZero", came_to_zero, "Old", "x", BEFORE),)
+    conditions = (
+        () if came_to_zero is None else (Condition("ScaledToZero", came_to_zero, "Old", "x", BEFORE),)
+    )
     return HorizontalPodAutoscalerStatus(conditions=conditions)
 
 
@@ -428,7 +442,9 @@ def _status(came_to_zero: str | None) -> HorizontalPodAutoscalerStatus:
         pytest.param(Settings(), 2, "outer", "True", False, id="without the gate, the minimum raised"),
     ],
 )
-def test_at_zero(settings: Settings, lowest: int, metrics: str, came_to_zero: str | None, *, computes: bool) -> None:
+def test_at_zero(
+    settings: Settings, lowest: int, metrics: str, came_to_zero: str | None, *, computes: bool
+) -> None:
     listed, answer = (QUEUE, ExternalReading([3000])) if metrics == "outer" else ([cpu_metric()], reading(5))
     scaler = autoscaler(listed, settings, minReplicas=lowest)
     seen = _seen(0, answer, status=_status(came_to_zero))
@@ -456,7 +472,9 @@ def test_at_zero(settings: Settings, lowest: int, metrics: str, came_to_zero: st
         (3, 3, "external metric queue(nil) above target", "external metric queue(nil) above target"),
     ],
 )
-def test_back_from_zero_to_a_minimum_raised_since(wanted: int, replicas: int, legacy_reason: str, reason: str) -> None:
+def test_back_from_zero_to_a_minimum_raised_since(
+    wanted: int, replicas: int, legacy_reason: str, reason: str
+) -> None:
     percent = {"policies": [{"type": "Percent", "value": 100, "periodSeconds": 15}]}
     seen = _seen(0, wanted, status=_status("True"))
 
@@ -486,7 +504,12 @@ def test_stays_at_zero_where_nothing_is_wanted() -> None:
     ],
 )
 def test_a_rescale_remembers_whether_it_went_to_zero(
-    settings: Settings, lowest: int, metrics: str, current: int, wanted: int, condition: tuple[str, str] | None
+    settings: Settings,
+    lowest: int,
+    metrics: str,
+    current: int,
+    wanted: int,
+    condition: tuple[str, str] | None,
 ) -> None:
     answer: Reading = ExternalReading([wanted * 1000])
     scaler = autoscaler(QUEUE, settings, minReplicas=lowest)
@@ -589,7 +612,9 @@ def test_a_scale_that_cannot_be_written() -> None:
 
     reason = "external metric queue(nil) above target"
     assert (decision.replicas, decision.rescale) == (4, False)
-    assert decision.events == (Event("Warning", "FailedRescale", f"New size: 7; reason: {reason}; error: no"),)
+    assert decision.events == (
+        Event("Warning", "FailedRescale", f"New size: 7; reason: {reason}; error: no"),
+    )
     assert decision.error == "failed to rescale Deployment/default/web: no"
     assert conditions_of(decision)["AbleToScale"] == ("False", "FailedUpdateScale")
     assert "ScaledToZero" not in conditions_of(decision)
@@ -680,14 +705,16 @@ def test_other_paths_in_words() -> None:
         "1 is below 2, the minimum: no metric is looked at",
     ]
     assert (
-        _words(_decide(autoscaler(QUEUE), _seen(0), LONG_AGO))[1] == "the target is scaled to zero: nothing is computed"
+        _words(_decide(autoscaler(QUEUE), _seen(0), LONG_AGO))[1]
+        == "the target is scaled to zero: nothing is computed"
     )
     assert _words(_decide(autoscaler(QUEUE, GATE), _seen(0), LONG_AGO))[1] == (
         "the target is scaled to zero, and not by this autoscaler: nothing is computed"
     )
     percent = {"policies": [{"type": "Percent", "value": 100, "periodSeconds": 15}]}
     raised = _decide(
-        autoscaler(QUEUE, GATE, minReplicas=2, behavior={"scaleUp": percent}), _seen(0, 1, status=_status("True"))
+        autoscaler(QUEUE, GATE, minReplicas=2, behavior={"scaleUp": percent}),
+        _seen(0, 1, status=_status("True")),
     )
     assert _words(raised)[-2] == "coming from zero: raised to the minimum of 2"
     assert _words(_decide(autoscaler(QUEUE), _seen(4, 2)))[1] == (
@@ -726,6 +753,10 @@ def test_any_story_stays_within_its_limits(
         assert decision.replicas >= before or wanted is not None
         assert decision.status.current_replicas == before
         assert decision.status.desired_replicas == decision.replicas or wanted is None
-        assert len({each.type for each in decision.status.conditions or ()}) == len(decision.status.conditions or ())
+        assert len({each.type for each in decision.status.conditions or ()}) == len(
+            decision.status.conditions or ()
+        )
         if twice:  # the same arguments, the same decision
-            assert decide(story.autoscaler, seen, History(), NOW) == decide(story.autoscaler, seen, History(), NOW)
+            assert decide(story.autoscaler, seen, History(), NOW) == decide(
+                story.autoscaler, seen, History(), NOW
+            )

@@ -164,7 +164,9 @@ def test_says_where_what_and_what_was_expected(path: str, value: Any, said: str)
 def test_says_all_violations_of_the_api() -> None:
     broken = _changed("scale/spec/replicas", -1, _changed("hpa/spec/maxReplicas", 0))
 
-    assert [fault.split(":")[1].strip() for fault in _faults({**broken, "hpa": {**broken["hpa"], "kind": "X"}})] == [
+    assert [
+        fault.split(":")[1].strip() for fault in _faults({**broken, "hpa": {**broken["hpa"], "kind": "X"}})
+    ] == [
         "hpa.kind",
         "hpa.spec.maxReplicas",
         "hpa.spec.maxReplicas",
@@ -196,7 +198,16 @@ def test_a_document_is_an_object(value: Any) -> None:
         (b"[" * 100_000, "not JSON: nested too deeply"),
         (b'{"news": ' + b"[" * 100_000, "not JSON: nested too deeply"),
     ],
-    ids=["nothing", "cut", "more", "no text", "not UTF-8", "half a character", "deep", "deep where nobody looks"],
+    ids=[
+        "nothing",
+        "cut",
+        "more",
+        "no text",
+        "not UTF-8",
+        "half a character",
+        "deep",
+        "deep where nobody looks",
+    ],
 )
 def test_what_is_not_json(text: bytes, said: str) -> None:
     with pytest.raises(InputError) as raised:
@@ -273,7 +284,9 @@ _PLACES = _places({**_CASE, "pods": _CASE["pods"][:2]})[1:]
 
 
 @given(st.lists(st.tuples(st.sampled_from(_PLACES), _ANY), min_size=1, max_size=3))
-def test_anything_anywhere_is_evaluated_or_refused_with_a_place(changes: list[tuple[tuple[Any, ...], Any]]) -> None:
+def test_anything_anywhere_is_evaluated_or_refused_with_a_place(
+    changes: list[tuple[tuple[Any, ...], Any]],
+) -> None:
     value: Any = json.loads(json.dumps({**_CASE, "pods": _CASE["pods"][:2]}))
     for place, new in changes:
         below = value

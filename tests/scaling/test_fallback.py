@@ -199,7 +199,10 @@ def test_from_a_zero_of_our_own_it_raises() -> None:
     status = HorizontalPodAutoscalerStatus(conditions=(Condition("ScaledToZero", "True"),))
     assert story.at(0, GONE, status=status).replicas == 0
     made = story.at(60, GONE, status=status)
-    assert (made.replicas, made.reason) == (4, "fallback while metrics are absent")  # of 6, as the policy allows
+    assert (made.replicas, made.reason) == (
+        4,
+        "fallback while metrics are absent",
+    )  # of 6, as the policy allows
 
 
 def test_a_correction_to_the_limits_says_nothing_about_metrics() -> None:

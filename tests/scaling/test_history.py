@@ -67,7 +67,10 @@ def test_queues_forget_after_an_hour() -> None:
 
 
 _SYNCS = st.lists(
-    st.tuples(st.integers(0, 400 * SECOND) | st.sampled_from([SECOND, 15 * SECOND, 300 * SECOND]), st.integers(0, 12)),
+    st.tuples(
+        st.integers(0, 400 * SECOND) | st.sampled_from([SECOND, 15 * SECOND, 300 * SECOND]),
+        st.integers(0, 12),
+    ),
     min_size=1,
     max_size=40,
 )
@@ -112,7 +115,9 @@ def test_changes_after_an_instant() -> None:
     ("events", "kept"),
     [
         pytest.param((), (ScaleEvent(9, 100),), id="the first"),
-        pytest.param((ScaleEvent(1, 40),), (ScaleEvent(1, 40), ScaleEvent(9, 100)), id="exactly the period old"),
+        pytest.param(
+            (ScaleEvent(1, 40),), (ScaleEvent(1, 40), ScaleEvent(9, 100)), id="exactly the period old"
+        ),
         pytest.param((ScaleEvent(1, 39),), (ScaleEvent(9, 100),), id="older"),
         pytest.param(
             (ScaleEvent(1, 10), ScaleEvent(2, 20), ScaleEvent(3, 90)),
@@ -126,7 +131,9 @@ def test_changes_after_an_instant() -> None:
         ),
     ],
 )
-def test_events_take_the_place_of_outdated_ones(events: tuple[ScaleEvent, ...], kept: tuple[ScaleEvent, ...]) -> None:
+def test_events_take_the_place_of_outdated_ones(
+    events: tuple[ScaleEvent, ...], kept: tuple[ScaleEvent, ...]
+) -> None:
     assert with_event(events, 9, 100, 60) == kept
 
 

@@ -18,7 +18,9 @@ from adapter.scaling.numbers import (
     w64,
 )
 
-_ANY_FLOAT = st.floats() | st.sampled_from([2.0**31, -(2.0**31), 2.0**31 - 0.5, -(2.0**31) - 0.5, 2.0**63, -(2.0**63)])
+_ANY_FLOAT = st.floats() | st.sampled_from(
+    [2.0**31, -(2.0**31), 2.0**31 - 0.5, -(2.0**31) - 0.5, 2.0**63, -(2.0**63)]
+)
 
 
 @pytest.mark.parametrize(

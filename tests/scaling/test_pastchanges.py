@@ -50,7 +50,9 @@ def test_changes_have_the_same_times_and_sizes_afterwards(
 ) -> None:
     again = events_of(changes_of(ups, downs, NOW), NOW)
     after = NOW - period
-    assert [changed_within(each, after) for each in again] == [changed_within(each, after) for each in (ups, downs)]
+    assert [changed_within(each, after) for each in again] == [
+        changed_within(each, after) for each in (ups, downs)
+    ]
 
 
 def test_of_very_many_the_oldest_are_one_in_each_direction_and_count_for_longer() -> None:
@@ -72,7 +74,9 @@ _CHANGES = st.lists(st.tuples(st.integers(1, 50), _AGES), max_size=6)
 
 def _rules(most: int) -> st.SearchStrategy[Rules]:
     seconds = st.integers(1, 1800).map(lambda each: each * SECOND)
-    policies = st.lists(st.builds(Policy, st.booleans(), st.integers(1, most), seconds), min_size=1, max_size=3)
+    policies = st.lists(
+        st.builds(Policy, st.booleans(), st.integers(1, most), seconds), min_size=1, max_size=3
+    )
     return st.builds(Rules, st.just(0), st.sampled_from(["Max", "Min", "Disabled"]), policies.map(tuple))
 
 

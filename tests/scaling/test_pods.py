@@ -12,7 +12,9 @@ _YOUNG = {"started": 299.0}
 _OLD = {"started": 300.0}
 
 
-def _group(*, cpu: bool = True, sampled: bool = True, ago: float = 0, window: float = 30, **facts: Any) -> str:
+def _group(
+    *, cpu: bool = True, sampled: bool = True, ago: float = 0, window: float = 30, **facts: Any
+) -> str:
     """Return the group of one pod whose sample was taken so many seconds ago over a window."""
     listed = pod("a", **facts)
     values = {"a": 5} if sampled else {}
@@ -23,7 +25,9 @@ def _group(*, cpu: bool = True, sampled: bool = True, ago: float = 0, window: fl
         NOW,
         cpu=cpu,
     )
-    return "ready" if found.ready else next(name for name in found._fields[1:] if getattr(found, name) == ["a"])
+    return (
+        "ready" if found.ready else next(name for name in found._fields[1:] if getattr(found, name) == ["a"])
+    )
 
 
 @pytest.mark.parametrize(
@@ -42,7 +46,9 @@ def _group(*, cpu: bool = True, sampled: bool = True, ago: float = 0, window: fl
         pytest.param({"ready": None}, "unready", id="without the condition"),
         pytest.param({"started": None}, "unready", id="never started"),
         pytest.param({**_YOUNG, "ready": "False", "ready_for": 200}, "unready", id="young and not ready"),
-        pytest.param({**_YOUNG, "ready": "Unknown", "ready_for": 200}, "ready", id="young, readiness unknown"),
+        pytest.param(
+            {**_YOUNG, "ready": "Unknown", "ready_for": 200}, "ready", id="young, readiness unknown"
+        ),
         pytest.param({**_YOUNG, "ready_for": 31}, "ready", id="young, a whole window ready"),
         pytest.param({**_YOUNG, "ready_for": 30}, "ready", id="young, exactly a window ready"),
         pytest.param({**_YOUNG, "ready_for": 29.999}, "unready", id="young, not a window ready yet"),
@@ -50,7 +56,9 @@ def _group(*, cpu: bool = True, sampled: bool = True, ago: float = 0, window: fl
         pytest.param({**_OLD, "ready_for": 5}, "ready", id="at the end of the initialization period"),
         pytest.param({**_OLD, "ready": "False", "ready_for": 271}, "unready", id="old and never ready"),
         pytest.param(
-            {**_OLD, "ready": "False", "ready_for": 270}, "ready", id="old and unready since exactly the delay"
+            {**_OLD, "ready": "False", "ready_for": 270},
+            "ready",
+            id="old and unready since exactly the delay",
         ),
         pytest.param({**_OLD, "ready": "False", "ready_for": 100}, "ready", id="old and not ready any more"),
         pytest.param({**_OLD, "ready": "Unknown", "ready_for": 290}, "ready", id="old, readiness unknown"),

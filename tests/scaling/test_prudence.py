@@ -6,7 +6,16 @@ from adapter.scaling.decision import decide
 from adapter.scaling.history import History, Queued
 from adapter.scaling.observation import ExternalReading, ObjectReading, Observation, PodsReading, Reading
 from adapter.scaling.settings import Settings
-from tests.support.scaling import NOW, autoscaler, cpu_metric, external_metric, object_metric, pod, pods, pods_metric
+from tests.support.scaling import (
+    NOW,
+    autoscaler,
+    cpu_metric,
+    external_metric,
+    object_metric,
+    pod,
+    pods,
+    pods_metric,
+)
 
 LIVE = Settings(strict=True)
 HUGE = 2**62
@@ -29,8 +38,12 @@ def replicas(name: str, reading: Reading, settings: Settings = LIVE) -> int:
     ("name", "reading"),
     [
         pytest.param("pods", PodsReading({"web-0": 1000, "web-1": -1}), id="a pod below zero"),
-        pytest.param("pods", PodsReading(dict.fromkeys(["web-0", "web-1", "web-2"], HUGE)), id="a sum beyond 64 bits"),
-        pytest.param("cpu", PodsReading(dict.fromkeys(["web-0", "web-1"], 10**14)), id="a percentage beyond 32 bits"),
+        pytest.param(
+            "pods", PodsReading(dict.fromkeys(["web-0", "web-1", "web-2"], HUGE)), id="a sum beyond 64 bits"
+        ),
+        pytest.param(
+            "cpu", PodsReading(dict.fromkeys(["web-0", "web-1"], 10**14)), id="a percentage beyond 32 bits"
+        ),
         pytest.param("object", ObjectReading(-1), id="an object below zero"),
         pytest.param("object", ObjectReading(HUGE), id="replicas beyond 32 bits"),
         pytest.param("external", ExternalReading([5, -1]), id="a series below zero"),
@@ -62,9 +75,13 @@ def test_what_is_overdue_may_raise_and_not_shrink(value: int, count: int) -> Non
         pytest.param(500, "True", True, 2, id="ready pods"),
     ],
 )
-def test_without_a_ready_pod_a_value_says_nothing(value: int, ready: str, *, strict: bool, count: int) -> None:
+def test_without_a_ready_pod_a_value_says_nothing(
+    value: int, ready: str, *, strict: bool, count: int
+) -> None:
     scaler = autoscaler(
-        [METRICS["object"]], Settings(strict=strict), behavior={"scaleDown": {"stabilizationWindowSeconds": 0}}
+        [METRICS["object"]],
+        Settings(strict=strict),
+        behavior={"scaleDown": {"stabilizationWindowSeconds": 0}},
     )
     observation = Observation(3, 3, "app=web", pods(3, ready=ready), [ObjectReading(value)])
     assert decide(scaler, observation, History(Queued()), NOW).replicas == count

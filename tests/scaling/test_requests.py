@@ -38,16 +38,32 @@ _SETUP = _box("setup", cpu="5")
 @pytest.mark.parametrize(
     ("pod", "resource", "container", "request_"),
     [
-        pytest.param(_pod(_box("app", cpu="100m"), _box("log", cpu="20m")), "cpu", "", 120, id="containers add up"),
-        pytest.param(_pod(_box("app", cpu="100500u"), _box("log", cpu="100500u")), "cpu", "", 202, id="each rounded"),
-        pytest.param(_pod(_box("app", cpu="100m"), start=(_SIDECAR, _SETUP)), "cpu", "", 150, id="sidecars too"),
-        pytest.param(_pod(_box("app", cpu="1"), overhead={"cpu": "1"}), "cpu", "", 1000, id="overhead does not"),
+        pytest.param(
+            _pod(_box("app", cpu="100m"), _box("log", cpu="20m")), "cpu", "", 120, id="containers add up"
+        ),
+        pytest.param(
+            _pod(_box("app", cpu="100500u"), _box("log", cpu="100500u")), "cpu", "", 202, id="each rounded"
+        ),
+        pytest.param(
+            _pod(_box("app", cpu="100m"), start=(_SIDECAR, _SETUP)), "cpu", "", 150, id="sidecars too"
+        ),
+        pytest.param(
+            _pod(_box("app", cpu="1"), overhead={"cpu": "1"}), "cpu", "", 1000, id="overhead does not"
+        ),
         pytest.param(_pod(_box("app", cpu="100m"), start=(_SIDECAR,)), "cpu", "mesh", 50, id="one sidecar"),
         pytest.param(_pod(_box("app", cpu="1"), _box("log")), "cpu", "app", 1000, id="one container"),
-        pytest.param(_pod(_box("app", cpu="1"), _box("app", cpu="2")), "cpu", "app", 1000, id="the first of a name"),
-        pytest.param(_pod(_box("app", cpu="1"), whole={"cpu": "9"}), "cpu", "app", 1000, id="one of a pod that asks"),
-        pytest.param(_pod(_box("app", cpu="9P"), _box("log", cpu="9P")), "cpu", "", -446744073709551616, id="it wraps"),
-        pytest.param(_pod(_box("app", cpu="100m"), whole={"cpu": "800m"}), "cpu", "", 800, id="the pod's own"),
+        pytest.param(
+            _pod(_box("app", cpu="1"), _box("app", cpu="2")), "cpu", "app", 1000, id="the first of a name"
+        ),
+        pytest.param(
+            _pod(_box("app", cpu="1"), whole={"cpu": "9"}), "cpu", "app", 1000, id="one of a pod that asks"
+        ),
+        pytest.param(
+            _pod(_box("app", cpu="9P"), _box("log", cpu="9P")), "cpu", "", -446744073709551616, id="it wraps"
+        ),
+        pytest.param(
+            _pod(_box("app", cpu="100m"), whole={"cpu": "800m"}), "cpu", "", 800, id="the pod's own"
+        ),
         pytest.param(
             _pod(_box("app", cpu="100m"), whole={"memory": "1Gi"}),
             "cpu",
@@ -91,7 +107,11 @@ _SETUP = _box("setup", cpu="5")
             id="a start that needs less",
         ),
         pytest.param(
-            _pod(_box("app"), start=(_SETUP,), whole={"memory": "1Gi"}), "cpu", "", 5000, id="only the start asks"
+            _pod(_box("app"), start=(_SETUP,), whole={"memory": "1Gi"}),
+            "cpu",
+            "",
+            5000,
+            id="only the start asks",
         ),
         pytest.param(
             _pod(_box("app"), start=(_box("setup"), _SIDECAR), whole={"cpu": "1"}, overhead={"cpu": "200m"}),
@@ -101,13 +121,25 @@ _SETUP = _box("setup", cpu="5")
             id="with overhead",
         ),
         pytest.param(
-            _pod(_box("app"), whole={"memory": "1Gi"}, overhead={"cpu": "200m"}), "cpu", "", 200, id="overhead alone"
+            _pod(_box("app"), whole={"memory": "1Gi"}, overhead={"cpu": "200m"}),
+            "cpu",
+            "",
+            200,
+            id="overhead alone",
         ),
         pytest.param(
-            _pod(_box("app", cpu="1"), whole={"nvidia.com/gpu": "1"}), "cpu", "", 1000, id="what a pod cannot ask for"
+            _pod(_box("app", cpu="1"), whole={"nvidia.com/gpu": "1"}),
+            "cpu",
+            "",
+            1000,
+            id="what a pod cannot ask for",
         ),
         pytest.param(
-            _pod(_box("app"), whole={"hugepages-2Mi": "4Mi"}), "hugepages-2Mi", "", 4 * 1024**2 * 1000, id="huge pages"
+            _pod(_box("app"), whole={"hugepages-2Mi": "4Mi"}),
+            "hugepages-2Mi",
+            "",
+            4 * 1024**2 * 1000,
+            id="huge pages",
         ),
         pytest.param(
             _pod(
@@ -130,7 +162,11 @@ def test_requests(pod: PodFacts, resource: str, container: str, request_: int) -
 @pytest.mark.parametrize(
     ("pod", "container", "sentence"),
     [
-        (_pod(_box("app"), _box("log", cpu="1")), "", "missing request for cpu in container app of Pod web-0"),
+        (
+            _pod(_box("app"), _box("log", cpu="1")),
+            "",
+            "missing request for cpu in container app of Pod web-0",
+        ),
         (_pod(Container("app")), "", "missing request for cpu in container app of Pod web-0"),
         (
             _pod(_box("app", cpu="1"), start=(_box("mesh", "Always"),)),

@@ -17,7 +17,10 @@ _TEXT: dict[str, Any] = {
             "metrics": [
                 {
                     "type": "External",
-                    "external": {"metric": {"name": "queue"}, "target": {"type": "AverageValue", "averageValue": "1"}},
+                    "external": {
+                        "metric": {"name": "queue"},
+                        "target": {"type": "AverageValue", "averageValue": "1"},
+                    },
                 }
             ],
         },
@@ -42,7 +45,10 @@ def test_a_result() -> None:
         "currentReplicas": 2,
         "desiredReplicas": 4,
         "currentMetrics": [
-            {"type": "External", "external": {"metric": {"name": "queue"}, "current": {"averageValue": "1750m"}}}
+            {
+                "type": "External",
+                "external": {"metric": {"name": "queue"}, "current": {"averageValue": "1750m"}},
+            }
         ],
         "conditions": [
             {
@@ -87,7 +93,10 @@ def test_nothing_that_needs_no_writing() -> None:
         "currentReplicas": 2,
         "desiredReplicas": 2,
         "currentMetrics": [
-            {"type": "External", "external": {"metric": {"name": "queue"}, "current": {"averageValue": "1000m"}}}
+            {
+                "type": "External",
+                "external": {"metric": {"name": "queue"}, "current": {"averageValue": "1000m"}},
+            }
         ],
         "conditions": [
             {"type": each.type, "status": each.status, "reason": each.reason, "message": each.message}
@@ -144,7 +153,9 @@ def test_an_error() -> None:
 
     shown = json.loads(result.to_json(result.show(read, result.evaluate(read))))
 
-    assert shown["error"].startswith("failed to compute desired number of replicas based on listed metrics for ")
+    assert shown["error"].startswith(
+        "failed to compute desired number of replicas based on listed metrics for "
+    )
     assert shown["status"]["currentMetrics"] == [{"type": ""}]
 
 

@@ -68,7 +68,11 @@ class World:
         self.skew = 0
         self.target = Target(replicas, NOW)
         self.memory = Memory()
-        self.stored: tuple[HorizontalPodAutoscalerStatus, Any, Any] = (HorizontalPodAutoscalerStatus(), (), ())
+        self.stored: tuple[HorizontalPodAutoscalerStatus, Any, Any] = (
+            HorizontalPodAutoscalerStatus(),
+            (),
+            (),
+        )
         self.blind_since = NOW
         self.writes: list[tuple[int, int]] = []
 
@@ -83,7 +87,9 @@ class World:
         target = self.target
         target.told = (target.replicas, target.manager, target.version)
         target.told_at = self.time
-        self.memory, _ = live.notice(self.scaler, self.memory, Look(target.replicas, target.manager), self.now)
+        self.memory, _ = live.notice(
+            self.scaler, self.memory, Look(target.replicas, target.manager), self.now
+        )
 
     def set_clock(self, by: int) -> None:
         """The clock of the machine is set: the controller notices, and ages stay what they are."""
@@ -96,7 +102,9 @@ class World:
     def restart(self) -> None:
         self.memory = live.remember(*self.stored)
 
-    def sync(self, wanted: Reading, outcome: str, *, rivals: tuple[str, ...] = (), mode: str = "Auto") -> Decision:
+    def sync(
+        self, wanted: Reading, outcome: str, *, rivals: tuple[str, ...] = (), mode: str = "Auto"
+    ) -> Decision:
         """One sync as the loop makes it; `outcome` is what becomes of a write."""
         circumstances = Circumstances(mode, rivals)
         for _ in range(5):
@@ -147,7 +155,9 @@ class World:
         for policy in rules.policies:
             start = self.time - policy.period
             base = max(self.target.bases(start - late, start))
-            limits.append(math.ceil(base * (1 + policy.value / 100)) if policy.percent else base + policy.value)
+            limits.append(
+                math.ceil(base * (1 + policy.value / 100)) if policy.percent else base + policy.value
+            )
         limit = min(limits) if rules.select == "Min" else max(limits)
         assert after <= max(limit, before)
 
@@ -181,7 +191,9 @@ STEPS = st.lists(
 
 BEHAVIORS = [
     pytest.param({}, id="default"),
-    pytest.param({"scaleUp": {"policies": [{"type": "Pods", "value": 2, "periodSeconds": 30}]}}, id="slow up"),
+    pytest.param(
+        {"scaleUp": {"policies": [{"type": "Pods", "value": 2, "periodSeconds": 30}]}}, id="slow up"
+    ),
     pytest.param(
         {
             "scaleUp": {

@@ -89,12 +89,26 @@ def _proposal(outcome: Proposal | Unavailable) -> Proposal:
             id="9 unready stay out on the way down",
         ),
         pytest.param(
-            pods(6, cpu="200m"), reading(120, 120, 120, 120, None, None), 150, 6, 4, 60, id="10 missing at the target"
+            pods(6, cpu="200m"),
+            reading(120, 120, 120, 120, None, None),
+            150,
+            6,
+            4,
+            60,
+            id="10 missing at the target",
         ),
         pytest.param(
-            pods(6, cpu="200m"), reading(40, 40, 40, 40, None, None), 50, 6, 6, 20, id="11 missing at the request"
+            pods(6, cpu="200m"),
+            reading(40, 40, 40, 40, None, None),
+            50,
+            6,
+            6,
+            20,
+            id="11 missing at the request",
         ),
-        pytest.param(pods(4), reading(800, 800, None, None), 50, 4, 4, 80, id="12 missing at 0 turn the direction"),
+        pytest.param(
+            pods(4), reading(800, 800, None, None), 50, 4, 4, 80, id="12 missing at 0 turn the direction"
+        ),
         pytest.param(pods(4), reading(1600, 1600, None, None), 50, 4, 7, 160, id="13 missing at 0 still up"),
         pytest.param(pods(5), reading(*[900] * 5), 60, 10, 8, 90, id="15 fewer pods than asked for"),
         pytest.param(
@@ -131,12 +145,18 @@ def test_7_reports_the_first_average() -> None:
     [
         pytest.param(3, [1100, 1100, 1101], 1000, 3, 3, 1100, id="4 the average is truncated"),
         pytest.param(3, [249, 250, 999], 250, 3, 6, 499, id="5 and its quotient rounded up"),
-        pytest.param(3, [10_000, 10_000, None], 17_000, 2, 2, 10_000, id="14 a surge does not turn the direction"),
+        pytest.param(
+            3, [10_000, 10_000, None], 17_000, 2, 2, 10_000, id="14 a surge does not turn the direction"
+        ),
         pytest.param(3, [10**15] * 3, 1, 3, INT32_MIN, 10**15, id="28 out of 32 bits"),
     ],
 )
-def test_pods_metric(count: int, values: list[int | None], target: int, spec: int, replicas: int, average: int) -> None:
-    found = _proposal(calculator.by_average(reading(*values), target, "", "load", situation(spec, pods(count))))
+def test_pods_metric(
+    count: int, values: list[int | None], target: int, spec: int, replicas: int, average: int
+) -> None:
+    found = _proposal(
+        calculator.by_average(reading(*values), target, "", "load", situation(spec, pods(count)))
+    )
 
     assert (found.replicas, found.average, found.utilization) == (replicas, average, None)
 
@@ -176,7 +196,9 @@ def test_19_sidecars_count() -> None:
         for each in pods(3)
     ]
 
-    found = _proposal(calculator.by_utilization(reading(150, 150, 150), 80, "cpu", "", "cpu", situation(3, listed)))
+    found = _proposal(
+        calculator.by_utilization(reading(150, 150, 150), 80, "cpu", "", "cpu", situation(3, listed))
+    )
 
     assert (found.replicas, found.utilization) == (4, 100)
 
@@ -185,7 +207,9 @@ def test_20_overhead_counts_for_pods_that_ask_as_a_whole() -> None:
     whole = {"cpu": read("800m")}
     listed = [pod(f"web-{number}", pod_requests=whole, overhead={"cpu": read("200m")}) for number in range(4)]
 
-    found = _proposal(calculator.by_utilization(reading(*[600] * 4), 50, "cpu", "", "cpu", situation(4, listed)))
+    found = _proposal(
+        calculator.by_utilization(reading(*[600] * 4), 50, "cpu", "", "cpu", situation(4, listed))
+    )
 
     assert (found.replicas, found.utilization) == (5, 60)
 
@@ -194,7 +218,9 @@ def test_20_overhead_counts_for_pods_that_ask_as_a_whole() -> None:
 
 
 def test_21_a_value_times_the_ready_pods() -> None:
-    found = _proposal(calculator.by_object_value(ObjectReading(90_000), 30_000, "hits", situation(3, pods(5))))
+    found = _proposal(
+        calculator.by_object_value(ObjectReading(90_000), 30_000, "hits", situation(3, pods(5)))
+    )
 
     assert (found.replicas, found.value) == (15, 90_000)
 
@@ -203,7 +229,10 @@ def test_22_no_pod_is_ready() -> None:
     listed = pods(3, ready="False")
 
     assert (
-        _proposal(calculator.by_object_value(ObjectReading(90_000), 10_000, "hits", situation(3, listed))).replicas == 0
+        _proposal(
+            calculator.by_object_value(ObjectReading(90_000), 10_000, "hits", situation(3, listed))
+        ).replicas
+        == 0
     )
 
 
@@ -238,7 +267,9 @@ def test_external_average(values: list[int], target: int, exist: int, replicas: 
 
 def test_25_series_are_added_up() -> None:
     found = _proposal(
-        calculator.by_external_value(ExternalReading([1500, 2500, -500]), 1000, "queue", situation(2, pods(2)))
+        calculator.by_external_value(
+            ExternalReading([1500, 2500, -500]), 1000, "queue", situation(2, pods(2))
+        )
     )
 
     assert (found.replicas, found.value) == (7, 3500)
@@ -319,20 +350,38 @@ ANY = _rules(("Percent", 100, 15))
 @pytest.mark.parametrize(
     ("current", "wanted", "rules", "replicas", "limited"),
     [
-        pytest.param(100, 200, _rules(("Percent", 10, 60)), 111, "ScaleUpLimit", id="36 100 x 1.1 in doubles"),
+        pytest.param(
+            100, 200, _rules(("Percent", 10, 60)), 111, "ScaleUpLimit", id="36 100 x 1.1 in doubles"
+        ),
         pytest.param(20, 0, _rules(("Percent", 80, 60)), 3, "ScaleDownLimit", id="37 20 x 0.2 in doubles"),
         pytest.param(5, 1, _rules(("Percent", 10, 60)), 4, "ScaleDownLimit", id="38 truncated"),
         pytest.param(1, 0, _rules(("Percent", 10, 60)), 0, "DesiredWithinRange", id="38 to nothing"),
         pytest.param(3, 10, _rules(("Percent", 10, 60)), 4, "ScaleUpLimit", id="39 rounded up"),
-        pytest.param(10, 99, _rules(("Pods", 4, 60), ("Percent", 50, 60)), 15, "ScaleUpLimit", id="40 up Max"),
         pytest.param(
-            10, 99, _rules(("Pods", 4, 60), ("Percent", 50, 60), select="Min"), 14, "ScaleUpLimit", id="40 up Min"
+            10, 99, _rules(("Pods", 4, 60), ("Percent", 50, 60)), 15, "ScaleUpLimit", id="40 up Max"
         ),
-        pytest.param(10, 0, _rules(("Pods", 4, 60), ("Percent", 50, 60)), 5, "ScaleDownLimit", id="40 down Max"),
         pytest.param(
-            10, 0, _rules(("Pods", 4, 60), ("Percent", 50, 60), select="Min"), 6, "ScaleDownLimit", id="40 down Min"
+            10,
+            99,
+            _rules(("Pods", 4, 60), ("Percent", 50, 60), select="Min"),
+            14,
+            "ScaleUpLimit",
+            id="40 up Min",
         ),
-        pytest.param(5, 9, _rules(("Pods", 4, 60), select="Disabled"), 5, "ScaleUpLimit", id="48 disabled up"),
+        pytest.param(
+            10, 0, _rules(("Pods", 4, 60), ("Percent", 50, 60)), 5, "ScaleDownLimit", id="40 down Max"
+        ),
+        pytest.param(
+            10,
+            0,
+            _rules(("Pods", 4, 60), ("Percent", 50, 60), select="Min"),
+            6,
+            "ScaleDownLimit",
+            id="40 down Min",
+        ),
+        pytest.param(
+            5, 9, _rules(("Pods", 4, 60), select="Disabled"), 5, "ScaleUpLimit", id="48 disabled up"
+        ),
     ],
 )
 def test_policies(current: int, wanted: int, rules: Rules, replicas: int, limited: str) -> None:
@@ -364,7 +413,12 @@ def test_policies(current: int, wanted: int, rules: Rules, replicas: int, limite
             id="42 the period is used up",
         ),
         pytest.param(
-            5, 50, _rules(("Pods", 4, 15), ("Percent", 100, 15)), remembered(ups=[(4, 20)]), 10, id="42 and over"
+            5,
+            50,
+            _rules(("Pods", 4, 15), ("Percent", 100, 15)),
+            remembered(ups=[(4, 20)]),
+            10,
+            id="42 and over",
         ),
         pytest.param(
             5,
@@ -400,7 +454,9 @@ def test_policies(current: int, wanted: int, rules: Rules, replicas: int, limite
         ),
     ],
 )
-def test_policies_count_what_was_changed(current: int, wanted: int, rules: Rules, past: History, replicas: int) -> None:
+def test_policies_count_what_was_changed(
+    current: int, wanted: int, rules: Rules, past: History, replicas: int
+) -> None:
     assert behavior.normalize(wanted, current, WIDE, rules, rules, past, NOW).replicas == replicas
 
 
@@ -436,7 +492,9 @@ def _tolerant(**behavior_rules: dict[str, object]) -> Band:
     ("tolerated", "target", "usage", "replicas"),
     [
         pytest.param(_tolerant(scaleUp={"tolerance": "0"}), 50, 510, 11, id="49 none"),
-        pytest.param(_tolerant(scaleUp={"tolerance": "360m"}), 25, 340, 14, id="51 1.36 is above 1 + 360m in doubles"),
+        pytest.param(
+            _tolerant(scaleUp={"tolerance": "360m"}), 25, 340, 14, id="51 1.36 is above 1 + 360m in doubles"
+        ),
     ],
 )
 def test_tolerance_up(tolerated: Band, target: int, usage: int, replicas: int) -> None:
@@ -453,7 +511,8 @@ def test_50_tolerance_down(usage: int, replicas: int) -> None:
     seen = situation(20, pods(20), tolerated=_tolerant(scaleDown={"tolerance": "50m"}))
 
     assert (
-        _proposal(calculator.by_utilization(reading(*[usage] * 20), 100, "cpu", "", "cpu", seen)).replicas == replicas
+        _proposal(calculator.by_utilization(reading(*[usage] * 20), 100, "cpu", "", "cpu", seen)).replicas
+        == replicas
     )
 
 
@@ -468,7 +527,9 @@ def test_50_tolerance_down(usage: int, replicas: int) -> None:
         (7, 7, ("True", "ValidMetricFound")),
     ],
 )
-def test_52_a_metric_that_fails_blocks_only_the_way_down(wanted: int, replicas: int, active: tuple[str, str]) -> None:
+def test_52_a_metric_that_fails_blocks_only_the_way_down(
+    wanted: int, replicas: int, active: tuple[str, str]
+) -> None:
     metrics = [pods_metric(), external_metric(averageValue="1")]
     readings: list[Reading] = [Unavailable("NoMetrics", "nothing"), ExternalReading([wanted * 1000])]
     seen = Observation(5, 5, "app=web", pods(5), readings)
@@ -549,7 +610,9 @@ def test_the_classic_experiment() -> None:
         decision = decide(scaler, seen, history, NOW + second * SECOND)
         if second == 0:
             assert [step.facts["replicas"] for step in decision.trace if step.name == "proposal"] == [258]
-            assert decision.history.recommendations == Listed((Recommendation(2, NOW), Recommendation(258, NOW)))
+            assert decision.history.recommendations == Listed(
+                (Recommendation(2, NOW), Recommendation(258, NOW))
+            )
         history, status, replicas = decision.history, decision.status, decision.replicas
         seen_counts.append(replicas)
 

@@ -9,7 +9,9 @@ from adapter.scaling.writers import OWN, Change, Writers, Written
 MINUTE = 60 * SECOND
 
 
-def look(state: Writers, replicas: int, manager: str = "kubectl", now: int = 0) -> tuple[Writers, Change | None]:
+def look(
+    state: Writers, replicas: int, manager: str = "kubectl", now: int = 0
+) -> tuple[Writers, Change | None]:
     return writing.seen(state, replicas, manager, now)
 
 

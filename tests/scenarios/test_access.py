@@ -73,7 +73,9 @@ class Secured(Cluster):
 async def cluster(authority: Authority) -> AsyncIterator[Cluster]:
     """Return a cluster over HTTPS that publishes both authorities and knows one token."""
     async with Secured(authority) as cluster:
-        cluster.create({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web-0", "namespace": "shop"}})
+        cluster.create(
+            {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web-0", "namespace": "shop"}}
+        )
         cluster.reviews.token = lambda spec: TokenVerdict(spec["token"] == TOKEN, "somebody", ("devs",))
         publish(cluster, config_map(PROXY.pem, CLIENTS.pem))
         yield cluster
@@ -83,7 +85,9 @@ async def cluster(authority: Authority) -> AsyncIterator[Cluster]:
 async def prometheus() -> AsyncIterator[Prometheus]:
     clock = ShiftedClock()
     labels = {"namespace": "shop", "pod": "web-0"}
-    async with Prometheus(SeriesSet([Series("load", labels, curves.constant(7.0))]), clock.wall) as prometheus:
+    async with Prometheus(
+        SeriesSet([Series("load", labels, curves.constant(7.0))]), clock.wall
+    ) as prometheus:
         yield prometheus
 
 
@@ -115,7 +119,9 @@ class Caller:
         try:
             async with self._session.get(f"{self._url}{path}", headers=headers) as response:
                 body: Any = (
-                    await response.json() if response.content_type == "application/json" else await response.text()
+                    await response.json()
+                    if response.content_type == "application/json"
+                    else await response.text()
                 )
                 return Answer(response.status, body)
         except aiohttp.ClientError:
@@ -172,7 +178,9 @@ async def test_authorities_change_while_connections_are_open(
         assert [(await each.get(LOAD, HPA)).status for each in (old_proxy, new_proxy)] == [200, 0]
 
         async def generation(count: float) -> None:
-            await adapter.wait_for("/metrics", lambda answer: f"fastpath_trust_generation {count}" in answer.body)
+            await adapter.wait_for(
+                "/metrics", lambda answer: f"fastpath_trust_generation {count}" in answer.body
+            )
 
         publish(cluster, config_map(PROXY.pem + new.pem, CLIENTS.pem))
         await generation(2.0)
@@ -183,7 +191,9 @@ async def test_authorities_change_while_connections_are_open(
         async with Caller(adapter, tmp_path, AGGREGATOR) as late:
             assert (await late.get(LOAD, HPA)).status == 0
         cluster.delete("ConfigMap", NAME, "kube-system")
-        await adapter.wait_for("/metrics", lambda answer: 'fastpath_faults_active{fault="trust"} 2.0' in answer.body)
+        await adapter.wait_for(
+            "/metrics", lambda answer: 'fastpath_faults_active{fault="trust"} 2.0' in answer.body
+        )
         assert (await new_proxy.get(LOAD, HPA)).status == 200
         assert (await adapter.get("/readyz")).status == 200, "the last good one stays"
 
@@ -207,11 +217,15 @@ async def test_without_trust_it_is_not_ready_and_does_not_end(
     ):
         unready = await adapter.wait_for(
             "/readyz?verbose",
-            lambda answer: "[+]discovery-attempted ok" in answer.body and "[+]caches-synced ok" in answer.body,
+            lambda answer: (
+                "[+]discovery-attempted ok" in answer.body and "[+]caches-synced ok" in answer.body
+            ),
         )
         assert unready.status == 500
         assert "[-]trust failed: reason withheld" in unready.body
-        await adapter.wait_for("/metrics", lambda answer: 'fastpath_faults_active{fault="trust' in answer.body)
+        await adapter.wait_for(
+            "/metrics", lambda answer: 'fastpath_faults_active{fault="trust' in answer.body
+        )
         assert (await adapter.get("/livez")).status == 200
         assert (await proxy.get(DISCOVERY, CHECK)).status == 0
         if start == "forbidden":
@@ -241,12 +255,16 @@ async def test_the_api_server_is_away(tmp_path: Path, cluster: Cluster, promethe
         assert (failed.status, failed.body["reason"]) == (500, "InternalError")
         assert failed.body["message"] == "Internal error occurred: unable to review access"
         assert "127.0.0.1" not in str(failed.body)
-        assert not [asked for asked in prometheus.requests if asked.path == "/api/v1/query"], "nobody asked Prometheus"
+        assert not [asked for asked in prometheus.requests if asked.path == "/api/v1/query"], (
+            "nobody asked Prometheus"
+        )
         assert (await adapter.get(LOAD)).status == 401
         assert (await stranger.get(LOAD, {})).status == 500
         assert (await stranger.get("/livez", {})).status == 200
         assert (await stranger.get("/readyz", {})).status == 200
-        assert (await proxy.get(DISCOVERY, CHECK)).status == 200, "availability does not depend on a call back"
+        assert (await proxy.get(DISCOVERY, CHECK)).status == 200, (
+            "availability does not depend on a call back"
+        )
         await cluster.up()
         assert (await proxy.get(LOAD, HPA)).status == 200
         assert (await adapter.get(LOAD)).status == 200
@@ -265,7 +283,9 @@ async def test_a_token_that_expires(tmp_path: Path, cluster: Cluster, prometheus
 
 
 async def test_rights_are_the_callers(tmp_path: Path, cluster: Cluster, prometheus: Prometheus) -> None:
-    cluster.reviews.access = lambda spec: AccessVerdict(spec["user"] == HPA["X-Remote-User"], "only the autoscaler")
+    cluster.reviews.access = lambda spec: AccessVerdict(
+        spec["user"] == HPA["X-Remote-User"], "only the autoscaler"
+    )
     async with (
         support.running(tmp_path, cluster, prometheus.url) as adapter,
         Caller(adapter, tmp_path, AGGREGATOR) as proxy,
@@ -316,7 +336,9 @@ async def test_files_are_followed(tmp_path: Path, cluster: Cluster, prometheus: 
             "/metrics", lambda answer: 'fastpath_faults_active{fault="trust-file"} 1.0' in answer.body
         )
         assert (await new_proxy.get(LOAD, {"X-Who": "bob"})).status == 200
-        assert not [request for request in cluster.requests if request.resource == "configmaps"], "nothing to look up"
+        assert not [request for request in cluster.requests if request.resource == "configmaps"], (
+            "nothing to look up"
+        )
 
 
 async def test_without_look_up_a_token_is_the_only_way(
@@ -346,7 +368,9 @@ async def test_tolerance(tmp_path: Path, cluster: Cluster, prometheus: Prometheu
         assert (await proxy.get(LOAD, CHECK)).status == 200
 
 
-async def test_reviews_by_another_api_server(tmp_path: Path, cluster: Cluster, prometheus: Prometheus) -> None:
+async def test_reviews_by_another_api_server(
+    tmp_path: Path, cluster: Cluster, prometheus: Prometheus
+) -> None:
     async with Cluster() as other, Cluster() as third:
         other.reviews.token = lambda spec: TokenVerdict(spec["token"] == TOKEN, "else")
         publish(other, config_map(PROXY.pem))
@@ -373,7 +397,10 @@ async def test_cache_times_are_flags(tmp_path: Path, cluster: Cluster, prometheu
         for _ in range(2):
             cluster.reviews.received.clear()
             assert (await adapter.get(LOAD)).status == 200
-            assert [review["kind"] for review in cluster.reviews.received] == ["TokenReview", "SubjectAccessReview"]
+            assert [review["kind"] for review in cluster.reviews.received] == [
+                "TokenReview",
+                "SubjectAccessReview",
+            ]
         cluster.reviews.access = lambda _: AccessVerdict(allowed=False)
         assert (await adapter.get(LOAD)).status == 403
         cluster.reviews.access = lambda _: AccessVerdict(allowed=True)
@@ -405,8 +432,12 @@ async def test_without_an_api_server_it_does_not_start(
 
 
 async def test_a_file_of_authorities_that_is_not_there(tmp_path: Path, cluster: Cluster) -> None:
-    with pytest.raises(InputError, match=r"--client-ca-file: .*expected a file with PEM certificates: No such file"):
-        async with support.running(tmp_path, cluster, "http://127.0.0.1:1", f"--client-ca-file={tmp_path / 'none'}"):
+    with pytest.raises(
+        InputError, match=r"--client-ca-file: .*expected a file with PEM certificates: No such file"
+    ):
+        async with support.running(
+            tmp_path, cluster, "http://127.0.0.1:1", f"--client-ca-file={tmp_path / 'none'}"
+        ):
             pass
 
 
@@ -420,7 +451,8 @@ async def test_one_authority_for_both_purposes_is_said(
         async with asyncio.timeout(5):
             publish(cluster, config_map(CLIENTS.pem, CLIENTS.pem))
             await adapter.wait_for(
-                "/metrics", lambda answer: 'fastpath_faults_active{fault="trust-ambiguous"} 0.0' in answer.body
+                "/metrics",
+                lambda answer: 'fastpath_faults_active{fault="trust-ambiguous"} 0.0' in answer.body,
             )
     assert logging.WARNING in {record.levelno for record in caplog.records}
 

@@ -80,7 +80,9 @@ async def settled(scene: Scene, names: Iterable[str] = ()) -> None:
     wanted = list(names) or list(scene.world.workloads)
     await happens(lambda: all(is_active(scene.world, name) for name in wanted))
     asked = [name for name in wanted if scene.world.workloads[name].way]
-    await happens(lambda: all(scene.front.floors[name] and scene.front.floors[name][-1][1] == 200 for name in asked))
+    await happens(
+        lambda: all(scene.front.floors[name] and scene.front.floors[name][-1][1] == 200 for name in asked)
+    )
     await happens(lambda: scene.front.is_late)
 
 
@@ -127,7 +129,9 @@ async def test_twenty_boosted_autoscalers(tmp_path: Path, world: World) -> None:
         start = world.begin()
         # sawtooth's second tooth falls after 8 s; then what was raised is held, and lowered by the controller
         await asyncio.sleep(10)
-        await until_none(lambda: [world.audit.of(name) for name in world.workloads if not is_right(world, name)], WAIT)
+        await until_none(
+            lambda: [world.audit.of(name) for name in world.workloads if not is_right(world, name)], WAIT
+        )
         await until_none(lambda: [each.name for each in fleet if world.floor(each.name)], WAIT)
         check(scene)
 
@@ -160,7 +164,9 @@ async def test_at_rest_and_where_little_may_be_done(tmp_path: Path) -> None:
         for suffix, way in (("", "external"), ("-alone", ""))
     ]
     policy = {"policies": [{"type": "Pods", "value": 2, "periodSeconds": 10}]}
-    limited = Workload("limited", QUEUE, boosting.step(high=12 * UNIT), spec={"behavior": {"scaleUp": policy}})
+    limited = Workload(
+        "limited", QUEUE, boosting.step(high=12 * UNIT), spec={"behavior": {"scaleUp": policy}}
+    )
     others = [Workload("advised", QUEUE, boosting.step(), way=""), Workload("wrong", QUEUE, boosting.step())]
     metrics = [*METRICS[QUEUE]("wrong"), boosting.handshake("other", "external")]
     async with boosting.running(startup=3.0) as world:
@@ -169,7 +175,9 @@ async def test_at_rest_and_where_little_may_be_done(tmp_path: Path) -> None:
         world.cluster.patch("HorizontalPodAutoscaler", "wrong", {"spec": {"metrics": metrics}}, NAMESPACE)
         async with boosted(tmp_path, world) as scene:
             await settled(scene, [each.name for each in (*resting, limited, others[0])])
-            await happens(lambda: any("autoscaler: wrong" in text for text in told(world, "wrong", boost.NOT_BOOSTED)))
+            await happens(
+                lambda: any("autoscaler: wrong" in text for text in told(world, "wrong", boost.NOT_BOOSTED))
+            )
             await happens(lambda: scene.front.floors["other"])
             for each in resting:
                 change = {"spec": {"template": {"metadata": {"labels": {"app": each.name, "version": "2"}}}}}
@@ -189,10 +197,15 @@ async def test_at_rest_and_where_little_may_be_done(tmp_path: Path) -> None:
             alone = [each.name for each in (*resting, *others)]
             assert {write.by for name in alone for write in world.audit.of(name)} == {NATIVE}
             answers = {
-                said for name in ("pods", QUEUE) for _, status, said in scene.front.floors[name] if status == 200
+                said
+                for name in ("pods", QUEUE)
+                for _, status, said in scene.front.floors[name]
+                if status == 200
             }
             assert answers == {"0"}
-            assert {status for _, status, _ in scene.front.floors["other"]} == {404}, "there is no such autoscaler"
+            assert {status for _, status, _ in scene.front.floors["other"]} == {404}, (
+                "there is no such autoscaler"
+            )
             sent = [each for each in world.cluster.requests if each.query.get("fieldManager") != NATIVE]
             wrote = [each for each in sent if each.method != "GET" and each.name == "advised"]
             assert [each for each in wrote if not each.resource.startswith("events")] == []
@@ -236,8 +249,12 @@ async def test_who_leaves_at_any_moment_has_a_plain_autoscaler(tmp_path: Path, w
         assert {write.by for name in leaving for write in world.audit.of(name, since=again)} == {NATIVE}
         later = {name: scene.front.floors[name][asked[name] :] for name in leaving}
         assert {each[1:] for name in leaving for each in later[name]} == {(200, "0")}
-        assert all(name.startswith("annotation") for name in leaving if later[name]), "nobody asks for the others"
-        assert [write for write in world.audit.writes if write.by == BOOSTER and write.after <= write.before] == []
+        assert all(name.startswith("annotation") for name in leaving if later[name]), (
+            "nobody asks for the others"
+        )
+        assert [
+            write for write in world.audit.writes if write.by == BOOSTER and write.after <= write.before
+        ] == []
 
 
 async def test_while_fastpath_is_stopped(tmp_path: Path, world: World) -> None:
@@ -296,7 +313,9 @@ async def resetting(world: World, name: str, count: int, every: float, manager: 
     async def reset() -> None:
         while True:
             if world.replicas(name) != count:
-                world.cluster.patch("Deployment", name, {"spec": {"replicas": count}}, NAMESPACE, manager=manager)
+                world.cluster.patch(
+                    "Deployment", name, {"spec": {"replicas": count}}, NAMESPACE, manager=manager
+                )
             await asyncio.sleep(every)
 
     task = asyncio.create_task(reset(), name=manager)
@@ -376,13 +395,22 @@ async def is_raised_no_more(world: World, name: str) -> None:
 
 
 def demotions(world: World, name: str) -> list[Demotion]:
-    return [each.demoted for each in world.audit.entries.values() if each.name == name and each.demoted is not None]
+    return [
+        each.demoted
+        for each in world.audit.entries.values()
+        if each.name == name and each.demoted is not None
+    ]
 
 
 def of_keda(workload: Workload) -> Document:
     """Return the autoscaler of a workload as KEDA makes it."""
     hpa = workload.autoscaler()
-    owner = {"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "name": workload.name, "uid": "of-keda"}
+    owner = {
+        "apiVersion": "keda.sh/v1alpha1",
+        "kind": "ScaledObject",
+        "name": workload.name,
+        "uid": "of-keda",
+    }
     labels = {"app.kubernetes.io/managed-by": "keda-operator", "scaledobject.keda.sh/name": workload.name}
     hpa["metadata"] |= {"labels": labels, "ownerReferences": [owner | {"controller": True}]}
     return hpa
@@ -436,7 +464,10 @@ async def test_leaders_come_and_go_while_floors_are_held(tmp_path: Path, world: 
                 await happens(lambda: all(world.replicas(each.name) == LIMITS[0] for each in fleet))
         check(scene)
         assert any(
-            said not in {"0", ""} for name in front.floors for _, status, said in front.floors[name] if status == 200
+            said not in {"0", ""}
+            for name in front.floors
+            for _, status, said in front.floors[name]
+            if status == 200
         )
 
 

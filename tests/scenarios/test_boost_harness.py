@@ -56,7 +56,9 @@ async def test_the_naive_booster_is_taken_back(tmp_path: Path, world: World) -> 
     """By a controller that sees totals three periods late. (Of pods' own values it keeps 6: those that have none yet count as on target.)"""
     kinds = ("object-average", "external-average")
     world.add(
-        Workload(f"{kind}-{shape}", kind, load(), way="") for kind in kinds for shape, load in boosting.SHAPES.items()
+        Workload(f"{kind}-{shape}", kind, load(), way="")
+        for kind in kinds
+        for shape, load in boosting.SHAPES.items()
     )
     audit = Audit(boosting.CLOCK.wall, boosting.HOLD, booster=MANAGER)
     follow(world.cluster, audit)
@@ -70,7 +72,9 @@ async def test_the_naive_booster_is_taken_back(tmp_path: Path, world: World) -> 
         boosting_task = asyncio.create_task(naive.on_sandbox(world.cluster, NAMESPACE, targets).run())
         world.begin()
         try:
-            await until(lambda: {each.write.target.name for each in audit.counted} >= world.workloads.keys(), WAIT)
+            await until(
+                lambda: {each.write.target.name for each in audit.counted} >= world.workloads.keys(), WAIT
+            )
         finally:
             boosting_task.cancel()
             await asyncio.gather(boosting_task, return_exceptions=True)

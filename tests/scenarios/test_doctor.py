@@ -44,7 +44,10 @@ externalRules:
 """
 REQUESTS: dict[str, Any] = {
     "type": "Pods",
-    "pods": {"metric": {"name": "http_requests_per_second"}, "target": {"type": "AverageValue", "averageValue": "10"}},
+    "pods": {
+        "metric": {"name": "http_requests_per_second"},
+        "target": {"type": "AverageValue", "averageValue": "10"},
+    },
 }
 QUEUE: dict[str, Any] = {
     "type": "External",
@@ -114,7 +117,9 @@ def install(cluster: Cluster, port: int) -> None:
     metadata = {"name": "fastpath", "namespace": "fastpath"}
     service = {"type": "ExternalName", "externalName": "localhost", "selector": {"app": "fastpath"}}
     cluster.create({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": service})
-    cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"rules.yaml": RULES}})
+    cluster.create(
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"rules.yaml": RULES}}
+    )
     container = {
         "name": "fastpath",
         "args": ["serve", "--config=/etc/fastpath/rules", "--scaler"],
@@ -181,7 +186,9 @@ async def metrics_server(cluster: Cluster, authority: Authority) -> AsyncIterato
         items = []
         if request.path.startswith("/apis/metrics.k8s.io/v1beta1/"):
             taken = {"timestamp": timestamp(CLOCK.wall() - 9), "window": "15s"}
-            items = [{"metadata": {"name": f"web-{number}"}, "containers": [], **taken} for number in range(2)]
+            items = [
+                {"metadata": {"name": f"web-{number}"}, "containers": [], **taken} for number in range(2)
+            ]
         return web.json_response({"items": items})
 
     app = web.Application()
@@ -207,7 +214,9 @@ class Doctor:
 
     async def __call__(self, *arguments: str) -> tuple[int, str]:
         self._capsys.readouterr()
-        status = await asyncio.to_thread(main.main, ["doctor", f"--kubeconfig={self._kubeconfig}", *arguments])
+        status = await asyncio.to_thread(
+            main.main, ["doctor", f"--kubeconfig={self._kubeconfig}", *arguments]
+        )
         return status, self._capsys.readouterr().out
 
     async def hops(self, *arguments: str) -> dict[str, Any]:
@@ -223,14 +232,19 @@ def doctor(cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str])
     return Doctor(cluster.kubeconfig(tmp_path / "mine"), capsys)
 
 
-async def test_the_whole_chain(tmp_path: Path, cluster: Cluster, prometheus: PrometheusServer, doctor: Doctor) -> None:
+async def test_the_whole_chain(
+    tmp_path: Path, cluster: Cluster, prometheus: PrometheusServer, doctor: Doctor
+) -> None:
     cluster.create(hpa(REQUESTS))
     async with installed(tmp_path, cluster, prometheus):
         status, text = await doctor("shop/web", f"--prometheus-url={prometheus.url}")
         assert status == 0, text
         lines = text.splitlines()
         assert lines[0] == "shop/web scales Deployment web: 2 replicas, 2 to 8; not boosted"
-        assert "diagnosis: most of 82 s is window, 60 s: rules[0] looks back over 2 m, 8 samples; 4 are enough" in lines
+        assert (
+            "diagnosis: most of 82 s is window, 60 s: rules[0] looks back over 2 m, 8 samples; 4 are enough"
+            in lines
+        )
         assert "change:    shorten the range of rules[0] to [60s] (saves 30 s)" in lines
 
         hops = await doctor.hops(f"--prometheus-url={prometheus.url}")
@@ -280,7 +294,9 @@ async def hiding_the_newest(prometheus: PrometheusServer, seconds: float) -> Asy
             url = f"{prometheus.url}{request.path}"
             query = asked if request.path == "/api/v1/query" else list(request.query.items())
             async with session.request(request.method, url, params=query, data=form or None) as answer:
-                return web.Response(status=answer.status, body=await answer.read(), content_type=answer.content_type)
+                return web.Response(
+                    status=answer.status, body=await answer.read(), content_type=answer.content_type
+                )
 
         app = web.Application()
         app.router.add_route("*", "/{path:.*}", handle)
@@ -302,7 +318,9 @@ async def test_an_engine_that_hides_the_newest_samples(
         assert hops["engine"]["usualSeconds"] == pytest.approx(30, abs=1)
         _, text = await doctor("shop/web", f"--prometheus-url={url}")
         assert "change:    give --prometheus-query-param=nocache=1 to Fastpath" in text
-        assert "engine" not in await doctor.hops(f"--prometheus-url={url}", "--prometheus-query-param=nocache=1")
+        assert "engine" not in await doctor.hops(
+            f"--prometheus-url={url}", "--prometheus-query-param=nocache=1"
+        )
         assert "engine" not in await doctor.hops(f"--prometheus-url={prometheus.url}")
 
 
@@ -366,7 +384,10 @@ async def test_a_young_series_in_a_real_victoriametrics(
 
 @pytest.mark.parametrize(
     ("own", "stuck"),
-    [(QUEUE, "no metric answers, so the HPA neither grows nor shrinks"), (CPU, "the HPA grows but cannot shrink")],
+    [
+        (QUEUE, "no metric answers, so the HPA neither grows nor shrinks"),
+        (CPU, "the HPA grows but cannot shrink"),
+    ],
     ids=["all from Fastpath", "cpu from elsewhere"],
 )
 async def test_boosted_and_then_fastpath_stops(
@@ -379,9 +400,15 @@ async def test_boosted_and_then_fastpath_stops(
     stuck: str,
 ) -> None:
     cluster.create(hpa(own, HANDSHAKE, mode="boost"))
-    lease = {"holderIdentity": "fastpath-0_1", "leaseDurationSeconds": 15, "renewTime": timestamp(CLOCK.wall())}
+    lease = {
+        "holderIdentity": "fastpath-0_1",
+        "leaseDurationSeconds": 15,
+        "renewTime": timestamp(CLOCK.wall()),
+    }
     metadata = {"name": "fastpath-scaler", "namespace": "fastpath"}
-    cluster.create({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": lease})
+    cluster.create(
+        {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": lease}
+    )
     async with metrics_server(cluster, authority):
         async with installed(tmp_path, cluster, prometheus, "--serve-floors"):
             hops = await doctor.hops(f"--prometheus-url={prometheus.url}")

@@ -188,7 +188,9 @@ FAILURES = {
         "query",
         "execution: query processing would load too many samples",
     ),
-    "400": _Failure(faulty.refuse(400, "bad_data", "parse error"), "queries", "query", "bad_data: parse error"),
+    "400": _Failure(
+        faulty.refuse(400, "bad_data", "parse error"), "queries", "query", "bad_data: parse error"
+    ),
     "a page with 200": _Failure(
         faulty.reply(200, "<html>please sign in</html>", "text/html"),
         "queries",
@@ -197,13 +199,19 @@ FAILURES = {
     ),
     "nothing with 200": _Failure(faulty.reply(200, ""), "queries", "decode", f"not JSON: {hints.NO_API}"),
     "half of the JSON": _Failure(
-        faulty.reply(200, '{"status":"success","data":{"resultType":"vector","result":[{"metric":{"pod":"web-0"},"val'),
+        faulty.reply(
+            200, '{"status":"success","data":{"resultType":"vector","result":[{"metric":{"pod":"web-0"},"val'
+        ),
         "queries",
         "decode",
         "not an answer of Prometheus: Input data was truncated",
     ),
-    "breaks off": _Failure(faulty.break_off, "prometheus", "unreachable", "the connection broke within the answer"),
-    "announces 100 GiB": _Failure(faulty.announce_huge, "queries", "size", "the answer takes more than 67108864 bytes"),
+    "breaks off": _Failure(
+        faulty.break_off, "prometheus", "unreachable", "the connection broke within the answer"
+    ),
+    "announces 100 GiB": _Failure(
+        faulty.announce_huge, "queries", "size", "the answer takes more than 67108864 bytes"
+    ),
     "a matrix": _Failure(
         faulty.result("matrix", [{"metric": {"pod": "web-0"}, "values": [[1, "0"]]}]),
         "queries",
@@ -212,7 +220,10 @@ FAILURES = {
         external="encountered an unexpected query result type",
     ),
     "a string": _Failure(
-        faulty.result("string", [1, "0"]), "queries", "type", "the result is a string, neither vector nor scalar"
+        faulty.result("string", [1, "0"]),
+        "queries",
+        "type",
+        "the result is a string, neither vector nor scalar",
     ),
     "a value that is no number": _Failure(
         faulty.result("vector", [{"metric": {"pod": "web-0"}, "value": [1, "much"]}]),
@@ -257,8 +268,12 @@ async def test_prometheus_fails(
         assert (await adapter.get(STEADY)).values == RIGHT
         assert (await adapter.get("/readyz")).status == 200
         counted = await adapter.metric_lines("fastpath_prometheus_queries_total")
-        assert sum(count for series, count in counted.items() if f'outcome="{failure.outcome}"' in series) >= 3
-        assert (await adapter.metric_lines("fastpath_answers_total"))['fastpath_answers_total{source="stale"}'] >= 2
+        assert (
+            sum(count for series, count in counted.items() if f'outcome="{failure.outcome}"' in series) >= 3
+        )
+        assert (await adapter.metric_lines("fastpath_answers_total"))[
+            'fastpath_answers_total{source="stale"}'
+        ] >= 2
         message = "Prometheus does not answer" if failure.line == "prometheus" else "query failed"
         texts = _warnings(caplog, message)
         assert all(failure.said in text for text in texts), texts
@@ -284,7 +299,9 @@ async def test_an_answer_without_end_is_cut_off(
     tmp_path: Path, rules: Path, cluster: Cluster, prometheus: FaultyPrometheus
 ) -> None:
     """What has no end is not read to its end; nobody else waits for it, and its memory is given back."""
-    prometheus.behaviours[QUERY] = faulty.pour(b'{"metric":{"pod":"web-0","x":"%b"},"value":[1,"0"]}' % (b"x" * 5000))
+    prometheus.behaviours[QUERY] = faulty.pour(
+        b'{"metric":{"pod":"web-0","x":"%b"},"value":[1,"0"]}' % (b"x" * 5000)
+    )
     long = ("--prometheus-attempt-timeout=5s", "--prometheus-timeout=8s")
     async with _running(tmp_path, cluster, prometheus.url, *long) as adapter:
         asked = asyncio.create_task(adapter.get(LOADS), name="asked")
@@ -434,7 +451,9 @@ async def test_the_api_server_goes_away_and_comes_back(
         await cluster.up()
         rest = {"web-0": "10", "web-2": "30"}
         await adapter.wait_for(LOADS, lambda answer: answer.status == 200 and answer.values == rest)
-        await adapter.wait_for(NAMESPACES, lambda answer: answer.status == 200 and answer.values == {"shop": "60"})
+        await adapter.wait_for(
+            NAMESPACES, lambda answer: answer.status == 200 and answer.values == {"shop": "60"}
+        )
         await adapter.wait_for(VERBOSE, lambda answer: "[-]" not in answer.body)
 
 
@@ -454,7 +473,11 @@ async def test_a_kind_that_no_metric_names_is_not_mirrored(
 
 
 async def test_the_adapter_starts_before_prometheus(
-    tmp_path: Path, rules: Path, cluster: Cluster, prometheus: FaultyPrometheus, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    rules: Path,
+    cluster: Cluster,
+    prometheus: FaultyPrometheus,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Ready at once, for an unready adapter harms the whole cluster; the metrics appear when Prometheus does."""
     monkeypatch.setattr("adapter.provider.relist._RETRY", 0.1)
@@ -468,14 +491,20 @@ async def test_the_adapter_starts_before_prometheus(
         assert failures['fastpath_discovery_failures_total{kind="unreachable"}'] >= 3
         await prometheus.up()
         document = await adapter.wait_for(
-            "/apis/external.metrics.k8s.io/v1beta1", lambda answer: "queue_depth" in str(answer.body), seconds=10
+            "/apis/external.metrics.k8s.io/v1beta1",
+            lambda answer: "queue_depth" in str(answer.body),
+            seconds=10,
         )
         assert document.status == 200
         await _healthy(adapter)
 
 
 async def test_discovery_fails_and_nothing_known_is_lost(
-    tmp_path: Path, rules: Path, cluster: Cluster, prometheus: FaultyPrometheus, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    rules: Path,
+    cluster: Cluster,
+    prometheus: FaultyPrometheus,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("adapter.provider.rules._PERIOD", 0.05)
     monkeypatch.setattr("adapter.provider.relist._RETRY", 0.1)
@@ -486,7 +515,9 @@ async def test_discovery_fails_and_nothing_known_is_lost(
         await adapter.wait_for(VERBOSE, lambda answer: "[-]discovery failed" in answer.body)
         assert prometheus.url not in (await adapter.get("/readyz/discovery")).body
         assert (await adapter.get(LOADS)).values == RIGHT
-        assert (await adapter.metric_lines("fastpath_discovery_rules_voided"))["fastpath_discovery_rules_voided"] == 3
+        assert (await adapter.metric_lines("fastpath_discovery_rules_voided"))[
+            "fastpath_discovery_rules_voided"
+        ] == 3
         del prometheus.behaviours[SERIES]
         await _healthy(adapter)
 
@@ -507,7 +538,9 @@ async def test_the_time_of_day_jumps(tmp_path: Path, rules: Path, cluster: Clust
         assert (await adapter.get(LOADS)).values == RIGHT
         asked = prometheus.queries()
         clock.wall_shift = -3600.0
-        assert (await adapter.get(LOADS)).values == RIGHT, "the TTL is not over: it is measured by the other clock"
+        assert (await adapter.get(LOADS)).values == RIGHT, (
+            "the TTL is not over: it is measured by the other clock"
+        )
         assert prometheus.queries() == asked
         for jump in (-3600.0, 3600.0, -86_400.0 * 365 * 30, 86_400.0 * 365 * 90):
             clock.wall_shift = jump
@@ -522,7 +555,9 @@ async def test_the_time_of_day_jumps(tmp_path: Path, rules: Path, cluster: Clust
         prometheus.behaviours[QUERY] = faulty.reply(500, "oops", "text/plain")
         clock.wall_shift = -3600.0
         clock.monotonic_shift += 1.5
-        assert (await adapter.get(LOADS)).values == RIGHT, "the last answer is 1.5 s old, whatever the time of day"
+        assert (await adapter.get(LOADS)).values == RIGHT, (
+            "the last answer is 1.5 s old, whatever the time of day"
+        )
         clock.monotonic_shift += 0.5
         await _failed(adapter, LOADS)
 
@@ -583,7 +618,9 @@ async def test_the_rules_file_is_swapped_and_broken(
     async with _running(tmp_path, cluster, prometheus.url, *SHORT) as adapter:
         await _healthy(adapter)
         mount.put(
-            rules_yaml=RULES.replace("- seriesQuery: 'load", "- name: {as: pressure}\n  seriesQuery: 'load").encode()
+            rules_yaml=RULES.replace(
+                "- seriesQuery: 'load", "- name: {as: pressure}\n  seriesQuery: 'load"
+            ).encode()
         )
         assert (await adapter.wait_for(pressure, lambda answer: answer.status == 200)).values == RIGHT
         assert (await adapter.get(LOADS)).status == 404
@@ -602,13 +639,19 @@ async def test_the_rules_file_is_swapped_and_broken(
         await _healthy(adapter)
         mount.put(rules_yaml=b"rules: []\nexternalRules: []\n")
         await adapter.wait_for(LOADS, lambda answer: answer.status == 404)
-        assert (await adapter.get("/apis/custom.metrics.k8s.io/v1beta2")).status == 200, "a served group stays"
+        assert (await adapter.get("/apis/custom.metrics.k8s.io/v1beta2")).status == 200, (
+            "a served group stays"
+        )
         mount.put(rules_yaml=RULES.encode())
         await _healthy(adapter)
 
 
 async def test_new_kinds_do_not_hide_that_the_file_is_refused(
-    tmp_path: Path, rules: Path, cluster: Cluster, prometheus: FaultyPrometheus, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    rules: Path,
+    cluster: Cluster,
+    prometheus: FaultyPrometheus,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("adapter.provider.rules._PERIOD", 0.05)
     clock = ShiftedClock()
@@ -678,7 +721,10 @@ async def test_the_serving_certificate_rotates_under_load(
     old, new, other = authority.issue(), authority.issue(), authority.issue()
     mount = Mount(tmp_path / "tls")
     mount.put(tls_crt=old.certificate.read_bytes(), tls_key=old.key.read_bytes())
-    flags = (f"--tls-cert-file={mount.folder / 'tls.crt'}", f"--tls-private-key-file={mount.folder / 'tls.key'}")
+    flags = (
+        f"--tls-cert-file={mount.folder / 'tls.crt'}",
+        f"--tls-private-key-file={mount.folder / 'tls.key'}",
+    )
     async with _running(tmp_path, cluster, prometheus.url, *flags) as adapter:
         assert await _presented(adapter) == _der(old)
         async with _asking(adapter) as seen:
@@ -719,7 +765,11 @@ async def _asking(adapter: RunningAdapter, path: str = LOADS, askers: int = 3) -
 
 
 async def test_the_token_for_prometheus_rotates(
-    tmp_path: Path, rules: Path, cluster: Cluster, prometheus: FaultyPrometheus, caplog: pytest.LogCaptureFixture
+    tmp_path: Path,
+    rules: Path,
+    cluster: Cluster,
+    prometheus: FaultyPrometheus,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """A refused token has the file read again: one question fails at most, and its last answer stands in."""
     accepted = {"Bearer first"}
@@ -743,7 +793,9 @@ async def test_the_token_for_prometheus_rotates(
         assert "[-]prometheus failed" in (await adapter.get(VERBOSE)).body
         shown = (await adapter.get("/readyz/prometheus")).body
         assert shown == "internal server error: HTTP status 401\n", "anyone may read it, so it has no address"
-        assert _warnings(caplog, "Prometheus does not answer") == [f"{prometheus.url}/api/v1/query: HTTP status 401"]
+        assert _warnings(caplog, "Prometheus does not answer") == [
+            f"{prometheus.url}/api/v1/query: HTTP status 401"
+        ]
         accepted.add("Bearer second")
         mount.put(token=b"second\n")
         await _healthy(adapter)
@@ -807,8 +859,12 @@ async def test_hundreds_of_questions_while_prometheus_hangs(
             await asyncio.sleep(0.02)
         statuses = Counter(answer.result().status for answer in answers)
         assert statuses.keys() == {500, 429}
-        assert statuses[500] >= 400, "those that had a place waited in vain, others may have got one after them"
-        assert {answer.result().body["message"] for answer in answers if answer.result().status == 500} == {UNFETCHED}
+        assert statuses[500] >= 400, (
+            "those that had a place waited in vain, others may have got one after them"
+        )
+        assert {answer.result().body["message"] for answer in answers if answer.result().status == 500} == {
+            UNFETCHED
+        }
         assert slowest < 2.0
         assert prometheus.most_under_way <= 20, "as many connections as there are"
         await adapter.wait_for("/metrics", lambda answer: f"{IN_FLIGHT} 0.0" in answer.body)
@@ -839,7 +895,8 @@ async def test_callers_that_go_away(
         await until(lambda: prometheus.under_way, 5.0)
         staying = asyncio.create_task(adapter.get(LOADS), name="staying")
         impatient = [
-            asyncio.create_task(adapter.get(f"{path}?timeout=50ms"), name="impatient") for path in (LOADS, ONE, QUEUES)
+            asyncio.create_task(adapter.get(f"{path}?timeout=50ms"), name="impatient")
+            for path in (LOADS, ONE, QUEUES)
         ]
         for caller in leaving:
             caller.leave()
@@ -854,7 +911,11 @@ async def test_callers_that_go_away(
 
 
 async def test_a_fault_that_nobody_meets_any_more_ends(
-    tmp_path: Path, rules: Path, cluster: Cluster, prometheus: FaultyPrometheus, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    rules: Path,
+    cluster: Cluster,
+    prometheus: FaultyPrometheus,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Who met it may never ask again: the autoscaler is gone, or the rule."""
     monkeypatch.setattr("adapter.provider.sourcefaults._QUIET_LOOK", 0.02)

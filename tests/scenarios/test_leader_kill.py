@@ -39,7 +39,11 @@ ROOT = Path(__file__).parents[2]
 def make_autoscaler(cluster: Cluster, namespace: str) -> str:
     """Create a Deployment ``web`` and its autoscaler; return the uid of the latter."""
     cluster.create(deployment("web", namespace))
-    autoscaler = {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "spec": {"maxReplicas": 99}}
+    autoscaler = {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "spec": {"maxReplicas": 99},
+    }
     made = cluster.create(autoscaler | {"metadata": {"name": "web", "namespace": namespace}})
     uid: str = made["metadata"]["uid"]
     return uid
@@ -128,7 +132,9 @@ class Lane:
         found: list[Process] = []
 
         def leads() -> bool:
-            found[:] = [each for each in self._running if self.audit and self.audit[-1].by == each.scaler.identity]
+            found[:] = [
+                each for each in self._running if self.audit and self.audit[-1].by == each.scaler.identity
+            ]
             return bool(found) and found[0].scaler.elector.leading
 
         await self._until(leads)
@@ -156,7 +162,9 @@ def test_two_hundred_leaders_come_to_their_end() -> None:
     ends = sum((lane.ends for lane in lanes), Counter[str]())
     assert ends.total() >= 200
     assert min(ends[end] for end in ENDS) >= 48
-    kinds = Counter("scale" if each.what.endswith("/scale") else each.what.partition("/")[0] for each in written)
+    kinds = Counter(
+        "scale" if each.what.endswith("/scale") else each.what.partition("/")[0] for each in written
+    )
     assert min(kinds[kind] for kind in ("scale", "horizontalpodautoscalers", "events")) > 100
     gaps = [
         after.at - before.at
@@ -172,7 +180,9 @@ def test_two_hundred_leaders_come_to_their_end() -> None:
 
 
 @contextlib.asynccontextmanager
-async def programs(cluster: AuditedCluster, *identities: str) -> AsyncIterator[dict[str, asyncio.subprocess.Process]]:
+async def programs(
+    cluster: AuditedCluster, *identities: str
+) -> AsyncIterator[dict[str, asyncio.subprocess.Process]]:
     """Run a scaler as a program under each of these names."""
     uid = make_autoscaler(cluster, "frozen")
     started = {}

@@ -109,9 +109,14 @@ async def serving(tmp_path: Path, world: World, option: str = "") -> AsyncIterat
 
 def eager() -> dict[str, Any]:
     """Return an autoscaler that shrinks at once when it may."""
-    down = {"stabilizationWindowSeconds": 0, "policies": [{"type": "Percent", "value": 100, "periodSeconds": 15}]}
+    down = {
+        "stabilizationWindowSeconds": 0,
+        "policies": [{"type": "Percent", "value": 100, "periodSeconds": 15}],
+    }
     up = {"policies": [{"type": "Pods", "value": 20, "periodSeconds": 15}]}
-    return autoscaler(metrics=[METRIC], minReplicas=1, maxReplicas=12, behavior={"scaleDown": down, "scaleUp": up})
+    return autoscaler(
+        metrics=[METRIC], minReplicas=1, maxReplicas=12, behavior={"scaleDown": down, "scaleUp": up}
+    )
 
 
 @pytest.mark.parametrize("how", PARTIAL.values(), ids=PARTIAL)
@@ -160,7 +165,10 @@ async def test_the_api_answers_the_last_whole_answer_and_then_none(
 
         world.lose(how)
         failed = await adapter.wait_for(PATH, fails)
-        assert (failed.status, failed.body["message"]) == (500, "Internal error occurred: unable to fetch metrics")
+        assert (failed.status, failed.body["message"]) == (
+            500,
+            "Internal error occurred: unable to fetch metrics",
+        )
         assert len(seen) > 1
         assert {item["value"] for answer in seen[:-1] for item in answer.body["items"]} == {"100"}
 

@@ -74,7 +74,9 @@ def _write(prometheus: PrometheusServer) -> None:
     for labels, (cpu, memory) in used.items():
         of_cpu = {"__name__": "container_cpu_usage_seconds_total", **dict(labels)}
         samples += [Written(of_cpu, cpu * (120 - age), now - age) for age in range(120, -1, -15)]
-        samples.append(Written({"__name__": "container_memory_working_set_bytes", **dict(labels)}, memory, now))
+        samples.append(
+            Written({"__name__": "container_memory_working_set_bytes", **dict(labels)}, memory, now)
+        )
     prometheus.write(*samples)
 
 
@@ -99,7 +101,12 @@ def _register(cluster: Cluster, port: int) -> None:
             "service": metadata | {"port": port},
         }
         cluster.create(
-            {"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": {"name": name}, "spec": spec}
+            {
+                "apiVersion": "apiregistration.k8s.io/v1",
+                "kind": "APIService",
+                "metadata": {"name": name},
+                "spec": spec,
+            }
         )
 
 
@@ -156,7 +163,11 @@ async def test_top_pods(kubectl: Kubectl, server: str) -> None:
     assert [near(cpu, cores) for (_, cpu, _), cores in zip(found, (0.3, 0.5), strict=True)] == [True, True]
     head, *containers = await rows(kubectl, server, "top", "pods", "-n", "shop", "--containers")
     assert head == ["POD", "NAME", "CPU(cores)", "MEMORY(bytes)"]
-    assert [(pod, name) for pod, name, _, _ in containers] == [("web-0", "main"), ("web-0", "side"), ("web-1", "main")]
+    assert [(pod, name) for pod, name, _, _ in containers] == [
+        ("web-0", "main"),
+        ("web-0", "side"),
+        ("web-1", "main"),
+    ]
     _, *containers = await rows(kubectl, server, "top", "pod", "web-0", "-n", "shop", "--containers")
     assert [(pod, name, memory) for pod, name, _, memory in containers] == [
         ("web-0", "main", "100Mi"),
@@ -170,7 +181,9 @@ async def test_top_pods(kubectl: Kubectl, server: str) -> None:
     ]
     _, *selected = await rows(kubectl, server, "top", "pods", "-A", "-l", "app=vault")
     assert [name for _, name, _, _ in selected] == ["vault-0"]
-    _, *by_field = await rows(kubectl, server, "top", "pods", "-n", "shop", "--field-selector=metadata.name=web-1")
+    _, *by_field = await rows(
+        kubectl, server, "top", "pods", "-n", "shop", "--field-selector=metadata.name=web-1"
+    )
     assert [name for name, _, _ in by_field] == ["web-1"]
 
 
@@ -179,7 +192,13 @@ async def test_top_nodes_with_shares_of_what_they_have(
 ) -> None:
     """The shares come from the cluster's own nodes, so this goes through the cluster only."""
     head, *found = await rows(kubectl, cluster.url, "top", "nodes")
-    assert [column.replace("(%)", "%") for column in head] == ["NAME", "CPU(cores)", "CPU%", "MEMORY(bytes)", "MEMORY%"]
+    assert [column.replace("(%)", "%") for column in head] == [
+        "NAME",
+        "CPU(cores)",
+        "CPU%",
+        "MEMORY(bytes)",
+        "MEMORY%",
+    ]
     shown = {name: (cpu, share, memory, memory_share) for name, cpu, share, memory, memory_share in found}
     assert shown.keys() == NODES.keys()
     assert near(shown["node-a"][0], 1.5)
@@ -191,7 +210,10 @@ async def test_a_pod_that_ends_is_no_longer_measured(
     kubectl: Kubectl, adapter: RunningAdapter, cluster: Cluster
 ) -> None:
     path = "/apis/metrics.k8s.io/v1beta1/namespaces/shop/pods"
-    assert {each["metadata"]["name"] for each in (await adapter.get(path)).body["items"]} == {"web-0", "web-1"}
+    assert {each["metadata"]["name"] for each in (await adapter.get(path)).body["items"]} == {
+        "web-0",
+        "web-1",
+    }
     cluster.patch("Pod", "web-0", {"status": {"phase": "Succeeded"}}, "shop")
     await adapter.wait_for(
         path, lambda answer: [each["metadata"]["name"] for each in answer.body["items"]] == ["web-1"]
@@ -225,16 +247,24 @@ async def test_api_resources_lists_the_metrics(kubectl: Kubectl, server: str) ->
         ("queue_depth", "external.metrics.k8s.io/v1beta1", "ExternalMetricValueList"),
     } <= kinds
     versions = await kubectl.run(server, "api-versions")
-    assert {f"{name.partition('.')[2]}/{name.partition('.')[0]}" for name in GROUPS} <= set(versions.stdout.split())
+    assert {f"{name.partition('.')[2]}/{name.partition('.')[0]}" for name in GROUPS} <= set(
+        versions.stdout.split()
+    )
     metrics = await kubectl.get_raw(server, "/apis/custom.metrics.k8s.io/v1beta2")
     assert [each["name"] for each in metrics["resources"]] == ["namespaces/load", "pods/load"]
 
 
 async def test_get_raw_shows_what_is_served(kubectl: Kubectl, server: str) -> None:
     groups = await kubectl.get_raw(server, "/apis")
-    served = {f"{each['name']}/{version['version']}" for each in groups["groups"] for version in each["versions"]}
+    served = {
+        f"{each['name']}/{version['version']}" for each in groups["groups"] for version in each["versions"]
+    }
     # the adapter itself says one version of each group, as prometheus-adapter; of a cluster's list all are part
-    assert {"metrics.k8s.io/v1beta1", "custom.metrics.k8s.io/v1beta1", "external.metrics.k8s.io/v1beta1"} <= served
+    assert {
+        "metrics.k8s.io/v1beta1",
+        "custom.metrics.k8s.io/v1beta1",
+        "external.metrics.k8s.io/v1beta1",
+    } <= served
     group = await kubectl.get_raw(server, "/apis/metrics.k8s.io")
     assert (group["kind"], group["name"], group["preferredVersion"]["version"]) == (
         "APIGroup",
@@ -261,7 +291,11 @@ async def test_get_raw_shows_the_specifications(kubectl: Kubectl, adapter: Runni
     assert old["swagger"] == "2.0"
     assert "/apis/metrics.k8s.io/v1beta1/namespaces/{namespace}/pods/{name}" in old["paths"]
     root = await kubectl.get_raw(adapter.url, "/openapi/v3")
-    for group_version in ("metrics.k8s.io/v1beta1", "custom.metrics.k8s.io/v1beta2", "external.metrics.k8s.io/v1beta1"):
+    for group_version in (
+        "metrics.k8s.io/v1beta1",
+        "custom.metrics.k8s.io/v1beta2",
+        "external.metrics.k8s.io/v1beta1",
+    ):
         path = root["paths"][f"apis/{group_version}"]["serverRelativeURL"]
         document = await kubectl.get_raw(adapter.url, path)
         assert document["openapi"].startswith("3.")
@@ -292,7 +326,9 @@ async def test_resource_rules_come_and_go(
     rules.write_text(without)
     async with support.running(tmp_path, cluster, prometheus.url) as adapter:
         assert (await adapter.get(path)).status == 404
-        assert not [request for request in cluster.requests if request.resource == "nodes"], "not mirrored in vain"
+        assert not [request for request in cluster.requests if request.resource == "nodes"], (
+            "not mirrored in vain"
+        )
         await asyncio.to_thread(rules.write_text, RULES)
         listed = await adapter.wait_for(path, lambda answer: answer.status == 200)
         assert [item["metadata"]["name"] for item in listed.body["items"]] == sorted(NODES)
@@ -301,7 +337,9 @@ async def test_resource_rules_come_and_go(
         await asyncio.to_thread(rules.write_text, without)
         refused = await adapter.wait_for(path, lambda answer: answer.status == 503)
         assert refused.body["message"] == "no resource rules are in force"
-        assert (await adapter.get("/apis/metrics.k8s.io/v1beta1")).status == 200, "an APIService may stand for it"
+        assert (await adapter.get("/apis/metrics.k8s.io/v1beta1")).status == 200, (
+            "an APIService may stand for it"
+        )
     await asyncio.to_thread(rules.write_text, RULES.replace("(rate(", "(<<rate(", 1))
     async with support.running(tmp_path, cluster, prometheus.url) as adapter:
         assert (await adapter.get(path)).status == 503

@@ -271,7 +271,9 @@ class Instance:
 @pytest.fixture
 async def cluster() -> AsyncIterator[Cluster]:
     async with Cluster() as cluster:
-        cluster.create({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web-0", "namespace": "shop"}})
+        cluster.create(
+            {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web-0", "namespace": "shop"}}
+        )
         support.admit(cluster)
         yield cluster
 
@@ -279,7 +281,9 @@ async def cluster() -> AsyncIterator[Cluster]:
 @pytest.fixture
 async def prometheus() -> AsyncIterator[Prometheus]:
     labels = {"namespace": "shop", "pod": "web-0"}
-    async with Prometheus(SeriesSet([Series("load", labels, curves.constant(7.0))]), ShiftedClock().wall) as prometheus:
+    async with Prometheus(
+        SeriesSet([Series("load", labels, curves.constant(7.0))]), ShiftedClock().wall
+    ) as prometheus:
         yield prometheus
 
 

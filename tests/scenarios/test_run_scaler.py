@@ -28,7 +28,10 @@ QUEUE = {
     "type": "External",
     "external": {"metric": {"name": "queue_depth"}, "target": {"type": "AverageValue", "averageValue": "10"}},
 }
-CPU = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}}
+CPU = {
+    "type": "Resource",
+    "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}},
+}
 USAGES = """
 resourceRules:
   cpu:
@@ -69,7 +72,9 @@ class Running:
 
 
 @contextlib.asynccontextmanager
-async def scaler(tmp_path: Path, world: World, *arguments: str, rules: str = SCRAPED) -> AsyncIterator[Running]:
+async def scaler(
+    tmp_path: Path, world: World, *arguments: str, rules: str = SCRAPED
+) -> AsyncIterator[Running]:
     (tmp_path / "rules.yaml").write_text(rules.replace("PORT", str(world.port)))
     options, _ = flags.parse_flags(
         [
@@ -85,7 +90,9 @@ async def scaler(tmp_path: Path, world: World, *arguments: str, rules: str = SCR
     )
     stop = asyncio.Event()
     listening: asyncio.Future[LocalPages] = asyncio.get_running_loop().create_future()
-    run = asyncio.create_task(app.run_scaler(options, "test", stop, started=listening.set_result), name="scaler")
+    run = asyncio.create_task(
+        app.run_scaler(options, "test", stop, started=listening.set_result), name="scaler"
+    )
     try:
         first: list[asyncio.Future[Any]] = [run, listening]
         await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
@@ -104,7 +111,9 @@ def write(folder: Path, *documents: Any) -> None:
     (folder / "web.yaml").write_text(yaml.safe_dump_all(documents))
 
 
-async def test_files_that_change_and_break(tmp_path: Path, world: World, caplog: pytest.LogCaptureFixture) -> None:
+async def test_files_that_change_and_break(
+    tmp_path: Path, world: World, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level("INFO")
     folder = tmp_path / "autoscalers"
     elsewhere = autoscaler() | {"metadata": {"name": "web", "namespace": "elsewhere"}}
@@ -152,7 +161,9 @@ async def test_files_that_are_wrong_from_the_start(tmp_path: Path, world: World)
             pass
 
 
-async def test_objects_come_change_break_and_go(tmp_path: Path, world: World, caplog: pytest.LogCaptureFixture) -> None:
+async def test_objects_come_change_break_and_go(
+    tmp_path: Path, world: World, caplog: pytest.LogCaptureFixture
+) -> None:
     world.cluster.create(deployment("api", "default", 2))
     async with scaler(tmp_path, world, "--leader-elect=false") as running:
         await running.says("fastpath_scaler_autoscalers 0.0")
@@ -171,7 +182,9 @@ async def test_objects_come_change_break_and_go(tmp_path: Path, world: World, ca
         await running.says("fastpath_scrape_targets 0.0")
 
 
-async def test_two_autoscalers_of_one_target_stand_back_until_one_is_gone(tmp_path: Path, world: World) -> None:
+async def test_two_autoscalers_of_one_target_stand_back_until_one_is_gone(
+    tmp_path: Path, world: World
+) -> None:
     world.cluster.create(autoscaler())
     world.cluster.create(autoscaler("second"))
     world.load = 25.0
@@ -269,4 +282,6 @@ async def test_metrics_over_the_network_are_for_callers_with_the_right(tmp_path:
         assert (await get("/livez"))[0] == 200
         world.cluster.reviews.access = lambda _: AccessVerdict(allowed=True)
         assert (await get("/debug/fastpath/autoscalers/default/web", TOKEN))[0] == 200
-        assert (await get("/apis/custom.metrics.k8s.io/v1beta2", TOKEN))[0] == 404, "no API group is served there"
+        assert (await get("/apis/custom.metrics.k8s.io/v1beta2", TOKEN))[0] == 404, (
+            "no API group is served there"
+        )

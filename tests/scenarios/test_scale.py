@@ -70,7 +70,9 @@ class World:
         return found
 
     def conditions(self) -> dict[str, tuple[str, str]]:
-        return {each["type"]: (each["status"], each["reason"]) for each in self.status().get("conditions", [])}
+        return {
+            each["type"]: (each["status"], each["reason"]) for each in self.status().get("conditions", [])
+        }
 
     def events(self) -> set[str]:
         return {event["reason"] for event in self.cluster.list("Event", "default")}
@@ -123,7 +125,10 @@ def autoscaler(name: str = "web", **spec: Any) -> dict[str, Any]:
             "metrics": [
                 {
                     "type": "Pods",
-                    "pods": {"metric": {"name": "load"}, "target": {"type": "AverageValue", "averageValue": "10"}},
+                    "pods": {
+                        "metric": {"name": "load"},
+                        "target": {"type": "AverageValue", "averageValue": "10"},
+                    },
                 }
             ],
             **spec,
@@ -156,7 +161,9 @@ class Process:
 
 
 @contextlib.asynccontextmanager
-async def scaling(tmp_path: Path, world: World, *arguments: str, pod: str = "scaler-0") -> AsyncIterator[Process]:
+async def scaling(
+    tmp_path: Path, world: World, *arguments: str, pod: str = "scaler-0"
+) -> AsyncIterator[Process]:
     """Run `fastpath scale` on a world."""
     rules = tmp_path / "rules.yaml"
     rules.write_text(SCRAPED.replace("PORT", str(world.port)))
@@ -171,7 +178,12 @@ async def scaling(tmp_path: Path, world: World, *arguments: str, pod: str = "sca
         "--scrape-pod-cidrs=127.0.0.0/8",
         *arguments,
     ]
-    environment = {"POD_NAME": pod, "POD_NAMESPACE": "default", "PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT)}
+    environment = {
+        "POD_NAME": pod,
+        "POD_NAMESPACE": "default",
+        "PATH": "/usr/bin:/bin",
+        "PYTHONPATH": str(ROOT),
+    }
     log = (tmp_path / f"{pod}.log").open("wb")
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "adapter", "scale", *flags, stdout=log, stderr=log, env=environment
@@ -264,7 +276,10 @@ async def test_autoscalers_in_files(tmp_path: Path, world: World) -> None:
     folder.mkdir()
     external = {
         "type": "External",
-        "external": {"metric": {"name": "queue_depth"}, "target": {"type": "AverageValue", "averageValue": "10"}},
+        "external": {
+            "metric": {"name": "queue_depth"},
+            "target": {"type": "AverageValue", "averageValue": "10"},
+        },
     }
     (folder / "web.yaml").write_text(yaml.safe_dump(autoscaler(metrics=[external])))
     world.queue = 60.0

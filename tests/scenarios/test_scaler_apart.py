@@ -59,7 +59,9 @@ async def scaling(world: World, directory: Path) -> AsyncIterator[None]:
     options, _ = flags.parse_flags(arguments)
     stop = asyncio.Event()
     started: asyncio.Future[LocalPages] = asyncio.get_running_loop().create_future()
-    run = asyncio.create_task(app.run_scaler(options, "test", stop, started=started.set_result), name="scaler")
+    run = asyncio.create_task(
+        app.run_scaler(options, "test", stop, started=started.set_result), name="scaler"
+    )
     try:
         yield
     finally:
@@ -76,7 +78,10 @@ async def serving(world: World, directory: Path) -> AsyncIterator[RunningAdapter
     port = free_port()
     arguments = (account, "--serve-floors", f"--health-probe-bind-address=127.0.0.1:{port}")
     async with support.running(directory, world.cluster, world.prometheus.url, *FLAGS, *arguments) as adapter:
-        async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}/readyz") as response:
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"http://127.0.0.1:{port}/readyz") as response,
+        ):
             assert response.status == 200, "probes may have a port of their own here too"
         yield adapter
 
@@ -128,7 +133,8 @@ async def test_one_scales_and_the_other_serves_its_floors(tmp_path: Path, world:
         reasons = {event["reason"] for event in world.cluster.list("Event", NAMESPACE)}
         assert "SuccessfulRescale" in reasons
         await until(
-            lambda: world.cluster.get("fpa", OWN, NAMESPACE).get("status", {}).get("desiredReplicas") == 6, WAIT
+            lambda: world.cluster.get("fpa", OWN, NAMESPACE).get("status", {}).get("desiredReplicas") == 6,
+            WAIT,
         )
 
     objects = rendered.render(MANIFESTS / "overlays" / "scaler")
@@ -149,6 +155,8 @@ async def test_one_scales_and_the_other_serves_its_floors(tmp_path: Path, world:
     ):
         assert done in written, "or this test sees too little"
     reviews = {"tokenreviews", "subjectaccessreviews"}
-    answered = {(want.verb, want.resource) for want in wants(world, "fastpath") if want.resource not in reviews}
+    answered = {
+        (want.verb, want.resource) for want in wants(world, "fastpath") if want.resource not in reviews
+    }
     assert {verb for verb, _ in answered} <= {"", "get", "list", "watch"}
     assert {("watch", "configmaps"), ("watch", "horizontalpodautoscalers")} <= answered

@@ -38,7 +38,10 @@ PODS = {"web-0": 10.0, "web-1": 20.0, "web-2": 30.0}
 
 
 def _loads(now: float) -> list[Written]:
-    return [Written({"__name__": "load", "namespace": "shop", "pod": pod}, rate, now) for pod, rate in PODS.items()]
+    return [
+        Written({"__name__": "load", "namespace": "shop", "pod": pod}, rate, now)
+        for pod, rate in PODS.items()
+    ]
 
 
 def _write_loads(prometheus: PrometheusServer) -> None:
@@ -52,7 +55,9 @@ def _write(prometheus: PrometheusServer) -> None:
     for pod, rate in PODS.items():
         labels = {"__name__": "http_requests_total", "namespace": "shop", "pod": pod}
         samples += [Written(labels, rate * (60 - age), now - age) for age in (60, 45, 30, 15, 0)]
-    samples.append(Written({"__name__": "hits", "namespace": "shop", "ingress": "main", "service": "web"}, 7.5, now))
+    samples.append(
+        Written({"__name__": "hits", "namespace": "shop", "ingress": "main", "service": "web"}, 7.5, now)
+    )
     for queue, depth in {"mail": 5, "orders": 9, "": 3}.items():
         labels = {"__name__": "queue_depth", "namespace": "shop"} | ({"queue": queue} if queue else {})
         samples.append(Written(labels, depth, now))
@@ -64,7 +69,11 @@ def _rewrite(rules: Path, text: str) -> None:
 
 
 def _pod(name: str, **labels: str) -> dict[str, object]:
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "shop", "labels": labels}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "shop", "labels": labels},
+    }
 
 
 @pytest.fixture
@@ -102,13 +111,15 @@ async def test_what_kubectl_reads(
         values = {item["describedObject"]["name"]: item["value"] for item in pods["items"]}
         assert values.keys() == PODS.keys()
         for name, rate in PODS.items():
-            assert float(values[name].removesuffix("m")) / (1000 if values[name].endswith("m") else 1) == pytest.approx(
-                rate, rel=0.2
-            )
+            assert float(values[name].removesuffix("m")) / (
+                1000 if values[name].endswith("m") else 1
+            ) == pytest.approx(rate, rel=0.2)
         for path in ("ingresses.networking.k8s.io/main", "services/web", "metrics"):
             found = await kubectl.get_raw(adapter.url, f"{custom}/namespaces/shop/{path}/hits")
             assert [item["value"] for item in found["items"]] == ["7500m"], path
-        described = (await kubectl.get_raw(adapter.url, f"{custom}/namespaces/shop/services/web/hits"))["items"][0]
+        described = (await kubectl.get_raw(adapter.url, f"{custom}/namespaces/shop/services/web/hits"))[
+            "items"
+        ][0]
         assert described["describedObject"] == {
             "kind": "Service",
             "namespace": "shop",
@@ -183,7 +194,9 @@ async def test_a_rule_added_to_an_unserved_group_serves_it(
         path = "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/queue_depth?labelSelector=queue%3Dmail"
         assert (await adapter.get(path)).status == 404
         _rewrite(rules, RULES)
-        assert (await adapter.wait_for(path, lambda answer: answer.status == 200)).body["items"][0]["value"] == "5"
+        assert (await adapter.wait_for(path, lambda answer: answer.status == 200)).body["items"][0][
+            "value"
+        ] == "5"
 
 
 async def test_prometheus_dies_and_comes_back_under_load(

@@ -38,7 +38,9 @@ async def test_one_process_answers_and_scales(tmp_path: Path, world: World) -> N
 
 
 @pytest.mark.parametrize("shard", ["1/1", "1/2", "2/2"])
-async def test_who_does_not_lead_answers_from_scrapes_of_its_own(tmp_path: Path, world: World, shard: str) -> None:
+async def test_who_does_not_lead_answers_from_scrapes_of_its_own(
+    tmp_path: Path, world: World, shard: str
+) -> None:
     """Prometheus knows nothing of these pods; nor does it matter whose shard the autoscaler is in."""
     world.cluster.create(autoscaler())
     world.load = 7.5
@@ -50,7 +52,9 @@ async def test_who_does_not_lead_answers_from_scrapes_of_its_own(tmp_path: Path,
         await until_leading(leader)
         async with running(tmp_path, world.cluster, world.prometheus.url, *arguments) as follower:
             path = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/default/pods/%2A/load"
-            answer = await follower.wait_for(path, lambda answer: answer.status == 200 and len(answer.values) == 2)
+            answer = await follower.wait_for(
+                path, lambda answer: answer.status == 200 and len(answer.values) == 2
+            )
             assert set(answer.values.values()) == {"7500m"}
 
             world.load = 8.5

@@ -15,7 +15,20 @@ from tests.support import tools
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
 ROOT = Path(__file__).parents[2]
-SHORT = ("--minutes", "0.2", "--requests", "60", "--fresh", "10", "--fill", "200", "--apps", "8", "--pods", "3")
+SHORT = (
+    "--minutes",
+    "0.2",
+    "--requests",
+    "60",
+    "--fresh",
+    "10",
+    "--fill",
+    "200",
+    "--apps",
+    "8",
+    "--pods",
+    "3",
+)
 FAULTS = (
     "certificate_rotated",
     "pods_replaced",
@@ -30,7 +43,11 @@ FAULTS = (
 def test_a_short_soak() -> None:
     tools.require("prometheus", "prometheus")
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.soak", *SHORT], cwd=ROOT, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "benchmarks.soak", *SHORT],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr + done.stdout[-4000:]
     found = json.loads(done.stdout.splitlines()[-1])["figures"]

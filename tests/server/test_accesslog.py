@@ -114,7 +114,9 @@ async def test_nothing_secret_is_logged(served: Served, sink: Memory) -> None:
         ("/apis/external.metrics.k8s.io/v1beta1/namespaces/a/queue", "GET", "list", 200),
     ],
 )
-async def test_verbs_and_codes(served: Served, sink: Memory, target: str, method: str, verb: str, code: int) -> None:
+async def test_verbs_and_codes(
+    served: Served, sink: Memory, target: str, method: str, verb: str, code: int
+) -> None:
     await served.get(target, method, headers=JANE)
     [line] = await logged(served, sink)
     assert (line["verb"], line["code"], line["path"]) == (verb, code, target)
@@ -149,7 +151,9 @@ def running(served: Served) -> asyncio.Task[None]:
     return asyncio.create_task(served.access_log.run())
 
 
-async def test_lines_are_written_while_it_runs(served: Served, sink: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_lines_are_written_while_it_runs(
+    served: Served, sink: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(accesslog, "_PERIOD", 0.001)
     task = running(served)
     try:

@@ -195,13 +195,17 @@ async def leave_unread(connection: Connection, served: Served, headers: str = ""
     transport = connection.writer.transport
     assert isinstance(transport, asyncio.Transport)
     transport.pause_reading()
-    transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32 * KIB)  # else it may grow
+    transport.get_extra_info("socket").setsockopt(
+        socket.SOL_SOCKET, socket.SO_RCVBUF, 32 * KIB
+    )  # else it may grow
     port = transport.get_extra_info("sockname")[1]
     connection.writer.write(f"GET {PODS} HTTP/1.1\r\nHost: x\r\n{headers}\r\n".encode())
     await waiting.until(lambda: any(port_of(each) == port and each.writing_paused for each in behind(served)))
 
 
-async def test_the_budget_is_given_back_when_an_answer_is_read_or_its_connection_ends(serve: ServerFactory) -> None:
+async def test_the_budget_is_given_back_when_an_answer_is_read_or_its_connection_ends(
+    serve: ServerFactory,
+) -> None:
     served = await start(serve, 64 * MIB)
     connections = [await served.connect() for _ in range(3)]
     for each in connections:

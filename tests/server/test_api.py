@@ -11,7 +11,14 @@ from adapter import errors
 from adapter.model import fieldselectors, selectors
 from adapter.model.metrics import CustomQuestion, ExternalQuestion, ResourceQuestion
 from adapter.server import api
-from adapter.server.api import CUSTOM_GROUP, EXTERNAL_GROUP, RESOURCE_GROUP, CallOptions, MetricPath, Parameters
+from adapter.server.api import (
+    CUSTOM_GROUP,
+    EXTERNAL_GROUP,
+    RESOURCE_GROUP,
+    CallOptions,
+    MetricPath,
+    Parameters,
+)
 from adapter.server.listoptions import ListOptions
 
 EVERYTHING = selectors.EVERYTHING
@@ -22,7 +29,9 @@ def parse(rest: str, group: str = CUSTOM_GROUP, version: str = "v1beta2") -> Met
     return api.parse_metric_path(group, version, api.decode_segments(f"/apis/{group}/{version}/{rest}")[3:])
 
 
-def custom(form: str, namespace: str | None, resource: str, name: str | None, metric: str = "m") -> MetricPath:
+def custom(
+    form: str, namespace: str | None, resource: str, name: str | None, metric: str = "m"
+) -> MetricPath:
     return MetricPath(form, CUSTOM_GROUP, "v1beta2", namespace, resource, name, metric)  # type: ignore[arg-type]  # a table's text
 
 
@@ -32,7 +41,9 @@ def custom(form: str, namespace: str | None, resource: str, name: str | None, me
         pytest.param("namespaces/ns/pods/web-1/m", custom("object", "ns", "pods", "web-1"), id="named"),
         pytest.param("namespaces/ns/pods/*/m", custom("object", "ns", "pods", None), id="wildcard"),
         pytest.param("namespaces/ns/pods/%2A/m", custom("object", "ns", "pods", None), id="wildcard_escaped"),
-        pytest.param("namespaces/ns/pods/%2a/m", custom("object", "ns", "pods", None), id="wildcard_escaped_lower"),
+        pytest.param(
+            "namespaces/ns/pods/%2a/m", custom("object", "ns", "pods", None), id="wildcard_escaped_lower"
+        ),
         pytest.param("n%61mespaces/ns/pods/a/m", custom("object", "ns", "pods", "a"), id="keyword_escaped"),
         pytest.param(
             "namespaces/ns/ingresses.networking.k8s.io/a/m",
@@ -42,26 +53,44 @@ def custom(form: str, namespace: str | None, resource: str, name: str | None, me
         pytest.param("namespaces/ns/pod/a/m", custom("object", "ns", "pod", "a"), id="singular_as_spelled"),
         pytest.param("nodes/n1/m", custom("object", None, "nodes", "n1"), id="root_named"),
         pytest.param("nodes/*/m", custom("object", None, "nodes", None), id="root_wildcard"),
-        pytest.param("metrics/a/m", custom("object", None, "metrics", "a"), id="metrics_is_a_resource_at_the_root"),
-        pytest.param("namespaces/ns/metrics/m", custom("namespace", None, "namespaces", "ns"), id="namespace"),
-        pytest.param("namespaces/%2A/metrics/m", custom("namespace", None, "namespaces", None), id="all_namespaces"),
-        pytest.param("namespaces/*/metrics/m", custom("namespace", None, "namespaces", None), id="all_namespaces_bare"),
+        pytest.param(
+            "metrics/a/m", custom("object", None, "metrics", "a"), id="metrics_is_a_resource_at_the_root"
+        ),
+        pytest.param(
+            "namespaces/ns/metrics/m", custom("namespace", None, "namespaces", "ns"), id="namespace"
+        ),
+        pytest.param(
+            "namespaces/%2A/metrics/m", custom("namespace", None, "namespaces", None), id="all_namespaces"
+        ),
+        pytest.param(
+            "namespaces/*/metrics/m", custom("namespace", None, "namespaces", None), id="all_namespaces_bare"
+        ),
         pytest.param(
             "namespaces/ns/pods/a/CamelCase:x",
             custom("object", "ns", "pods", "a", "CamelCase:x"),
             id="case_of_metric_kept",
         ),
-        pytest.param("namespaces/ns/pods/a/gr%C3%BC%C3%9Fe", custom("object", "ns", "pods", "a", "grüße"), id="utf8"),
-        pytest.param("namespaces/ns/pods/a+b/m", custom("object", "ns", "pods", "a+b"), id="plus_is_itself_in_a_path"),
         pytest.param(
-            "namespaces/*/pods/a/m", custom("object", "*", "pods", "a"), id="star_is_no_wildcard_for_namespaces"
+            "namespaces/ns/pods/a/gr%C3%BC%C3%9Fe", custom("object", "ns", "pods", "a", "grüße"), id="utf8"
+        ),
+        pytest.param(
+            "namespaces/ns/pods/a+b/m", custom("object", "ns", "pods", "a+b"), id="plus_is_itself_in_a_path"
+        ),
+        pytest.param(
+            "namespaces/*/pods/a/m",
+            custom("object", "*", "pods", "a"),
+            id="star_is_no_wildcard_for_namespaces",
         ),
         pytest.param("namespaces/%2A/pods/*/m", custom("object", "*", "pods", None), id="star_escaped"),
         pytest.param("namespaces/ns/pods/a/m/", custom("object", "ns", "pods", "a"), id="slash_at_the_end"),
         pytest.param("nodes/n1/m//", custom("object", None, "nodes", "n1"), id="slashes_at_the_end"),
-        pytest.param("namespaces/ns/metrics/m/x", custom("namespace", None, "namespaces", "ns"), id="namespace_deeper"),
         pytest.param(
-            "namespaces/ns/status", custom("object", "ns", "namespaces", "ns", "status"), id="part_of_a_namespace"
+            "namespaces/ns/metrics/m/x", custom("namespace", None, "namespaces", "ns"), id="namespace_deeper"
+        ),
+        pytest.param(
+            "namespaces/ns/status",
+            custom("object", "ns", "namespaces", "ns", "status"),
+            id="part_of_a_namespace",
         ),
         pytest.param(
             "namespaces/ns/finalize/x/y",
@@ -198,9 +227,9 @@ def resource_question(rest: str, query: str = "") -> object:
 
 def test_resource_question() -> None:
     fields = fieldselectors.parse_metadata("metadata.name=a")
-    assert resource_question("pods", "labelSelector=app%3Dweb&fieldSelector=metadata.name%3Da") == ResourceQuestion(
-        "pods", None, None, WEB, fields
-    )
+    assert resource_question(
+        "pods", "labelSelector=app%3Dweb&fieldSelector=metadata.name%3Da"
+    ) == ResourceQuestion("pods", None, None, WEB, fields)
     assert resource_question("nodes/n", "labelSelector=a+in+b&fieldSelector=x&watch=1") == ResourceQuestion(
         "nodes", None, "n", EVERYTHING, fieldselectors.EVERYTHING
     ), "of one object nothing is selected, and what selects means nothing"
@@ -249,10 +278,14 @@ def test_split_target_refused(target: str) -> None:
     ("query", "expected"),
     [
         pytest.param("", Parameters(), id="none"),
-        pytest.param("labelSelector=app%3Dweb%2Ctier+in+%28a%2Cb%29", Parameters("app=web,tier in (a,b)"), id="form"),
+        pytest.param(
+            "labelSelector=app%3Dweb%2Ctier+in+%28a%2Cb%29", Parameters("app=web,tier in (a,b)"), id="form"
+        ),
         pytest.param("labelSelector=a&labelSelector=b", Parameters("a"), id="first_wins"),
         pytest.param("labelSelector=&labelSelector=b", Parameters(), id="first_wins_though_empty"),
-        pytest.param("metricLabelSelector=a%3Db", Parameters(metric_label_selector="a=b"), id="metric_selector"),
+        pytest.param(
+            "metricLabelSelector=a%3Db", Parameters(metric_label_selector="a=b"), id="metric_selector"
+        ),
         pytest.param("label%53elector=a", Parameters("a"), id="name_escaped"),
         pytest.param("labelSelector=a=b", Parameters("a=b"), id="equals_in_value"),
         pytest.param("labelSelector=%zz&labelSelector=b", Parameters("b"), id="undecodable_pair_dropped"),
@@ -412,7 +445,10 @@ def test_a_large_selector_is_read() -> None:
             id="label_selector_ignored_with_a_name",
         ),
         pytest.param(
-            "nodes/*/m", Parameters("app=web"), CustomQuestion("nodes", None, None, "m", WEB, EVERYTHING), id="root"
+            "nodes/*/m",
+            Parameters("app=web"),
+            CustomQuestion("nodes", None, None, "m", WEB, EVERYTHING),
+            id="root",
         ),
         pytest.param(
             "namespaces/ns/metrics/m",
@@ -462,7 +498,13 @@ PARSER_TEXT = "unable to parse requirement: found 'b' expected: '('"
     ("group", "rest", "parameters", "kind", "code", "reason"),
     [
         pytest.param(
-            CUSTOM_GROUP, "nodes/*/m", Parameters("a in b"), errors.BadRequestError, 400, "BadRequest", id="labels"
+            CUSTOM_GROUP,
+            "nodes/*/m",
+            Parameters("a in b"),
+            errors.BadRequestError,
+            400,
+            "BadRequest",
+            id="labels",
         ),
         pytest.param(
             CUSTOM_GROUP,
@@ -521,7 +563,9 @@ def test_any_target_is_a_path_or_a_bad_request(text: str) -> None:
         return
     else:
         parts = (found.namespace, found.resource, found.name, found.metric)
-        assert not any(part in {"", ".", ".."} or "/" in part or "%" in part for part in parts if part is not None)
+        assert not any(
+            part in {"", ".", ".."} or "/" in part or "%" in part for part in parts if part is not None
+        )
 
 
 @given(st.text())

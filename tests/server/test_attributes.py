@@ -19,15 +19,25 @@ def attributes(target: str) -> Attributes:
     return found
 
 
-def custom(verb: str, resource: str, subresource: str = "", name: str = "", namespace: str = "") -> dict[str, object]:
-    fields = {"verb": verb, "group": CUSTOM, "version": "v1beta2", "resource": resource, "subresource": subresource}
+def custom(
+    verb: str, resource: str, subresource: str = "", name: str = "", namespace: str = ""
+) -> dict[str, object]:
+    fields = {
+        "verb": verb,
+        "group": CUSTOM,
+        "version": "v1beta2",
+        "resource": resource,
+        "subresource": subresource,
+    }
     fields |= {"name": name, "namespace": namespace}
     return {"resourceAttributes": {key: value for key, value in fields.items() if value}}
 
 
 def external(verb: str, resource: str, namespace: str, *requirements: dict[str, object]) -> dict[str, object]:
     fields: dict[str, object] = {"verb": verb, "group": EXTERNAL, "version": "v1beta1", "resource": resource}
-    fields |= {"namespace": namespace} | ({"labelSelector": {"requirements": [*requirements]}} if requirements else {})
+    fields |= {"namespace": namespace} | (
+        {"labelSelector": {"requirements": [*requirements]}} if requirements else {}
+    )
     return {"resourceAttributes": fields}
 
 
@@ -102,7 +112,10 @@ def test_what_is_asked(target: str, spec: dict[str, object]) -> None:
     [
         (f"{RESOURCE}/pods", {"verb": "list", "resource": "pods"}),
         (f"{RESOURCE}/nodes/n1", {"verb": "get", "resource": "nodes", "name": "n1"}),
-        (f"{RESOURCE}/namespaces/n/pods/p?watch=1", {"verb": "get", "resource": "pods", "namespace": "n", "name": "p"}),
+        (
+            f"{RESOURCE}/namespaces/n/pods/p?watch=1",
+            {"verb": "get", "resource": "pods", "namespace": "n", "name": "p"},
+        ),
         (
             f"{RESOURCE}/namespaces/n/pods?labelSelector=a&fieldSelector=metadata.name%3Dp,metadata.namespace!%3Dm",
             {

@@ -87,7 +87,10 @@ class World:
 
     async def flood(self, count: int) -> Answer:
         """Send random tokens from one address, without waiting for their reviews; return the last answer."""
-        connection, metric = await self.connect(), "/apis/external.metrics.k8s.io/v1beta1/namespaces/n/m?timeout=1ns"
+        connection, metric = (
+            await self.connect(),
+            "/apis/external.metrics.k8s.io/v1beta1/namespaces/n/m?timeout=1ns",
+        )
         for number in range(count):
             answer = await request(connection, {"Authorization": f"Bearer made-up-{number}"}, metric)
         return answer
@@ -113,7 +116,9 @@ class World:
 async def request(connection: Connection, headers: Headers, target: str = PATH) -> Answer:
     """Send a request with headers that may come twice."""
     lines = list(headers.items() if isinstance(headers, dict) else headers)
-    text = "\r\n".join([f"GET {target} HTTP/1.1", "Host: x", *(f"{name}: {value}" for name, value in lines), "", ""])
+    text = "\r\n".join(
+        [f"GET {target} HTTP/1.1", "Host: x", *(f"{name}: {value}" for name, value in lines), "", ""]
+    )
     connection.writer.write(text.encode())
     return await connection.read_answer()
 
@@ -233,7 +238,9 @@ async def test_any_name_where_none_is_required(start: Start) -> None:
 
 async def test_one_authority_for_both_purposes_and_another_name(start: Start) -> None:
     world = await start(config_map(CLIENTS.pem, CLIENTS.pem))
-    assert (await world.caller(CLIENTS.issue("aggregator"), BOB))["user"] == "aggregator", "itself, as upstream"
+    assert (await world.caller(CLIENTS.issue("aggregator"), BOB))["user"] == "aggregator", (
+        "itself, as upstream"
+    )
     assert (await world.caller(CLIENTS.issue("front-proxy-client"), BOB))["user"] == "bob"
 
 
@@ -274,7 +281,11 @@ async def test_a_client_certificate(world: World) -> None:
     assert await world.caller(ALICE, {}) == {
         "user": "alice",
         "groups": ["devs", "a,b", "system:authenticated"],
-        "extra": {"authentication.kubernetes.io/credential-id": [f"X509SHA256={trust.fingerprint(ALICE.certificate)}"]},
+        "extra": {
+            "authentication.kubernetes.io/credential-id": [
+                f"X509SHA256={trust.fingerprint(ALICE.certificate)}"
+            ]
+        },
     }
 
 
@@ -330,7 +341,9 @@ async def test_bad_certificates_are_nobody(world: World, shown: Identity, versio
     with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
         await request(await world.served.connect(context), ADMIN)
     assert world.served.reviews.specs == []
-    world.served.certificate.believe(pem(*(each.certificate for each in (PROXY, CLIENTS, STRANGER, NAMESAKE, TWIN))))
+    world.served.certificate.believe(
+        pem(*(each.certificate for each in (PROXY, CLIENTS, STRANGER, NAMESAKE, TWIN)))
+    )
     assert await world.refused(shown, ADMIN) in {"401", "handshake"}
     assert world.served.reviews.specs == []
 
@@ -365,7 +378,9 @@ async def test_an_authority_that_is_taken_away_counts_at_once(world: World) -> N
     assert [(await request(each, BOB)).status for each in (proxy, client)] == [200, 200]
     new_proxy, new_clients = Signer("front-proxy-ca"), Signer("kubernetes")
     world.store.adopt_config_map(config_map(new_proxy.pem + PROXY.pem, new_clients.pem + CLIENTS.pem))
-    assert [(await request(each, BOB)).status for each in (proxy, client)] == [200, 200], "both, while they are changed"
+    assert [(await request(each, BOB)).status for each in (proxy, client)] == [200, 200], (
+        "both, while they are changed"
+    )
     assert (await world.caller(new_proxy.issue("front-proxy-client"), BOB))["user"] == "bob"
     world.store.adopt_config_map(config_map(new_proxy.pem, new_clients.pem))
     assert [(await request(each, BOB)).status for each in (proxy, client)] == [401, 401]
@@ -399,7 +414,9 @@ async def test_a_certificate_that_ends_while_its_connection_is_open(world: World
     assert (await request(connection, BOB)).status == 401
 
 
-async def test_verdicts_are_not_worked_out_for_each_request(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_verdicts_are_not_worked_out_for_each_request(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     judged = []
     whole = trust.Bundle.verify
 
@@ -420,7 +437,9 @@ def ask_in_a_thread(world: World, context: ssl.SSLContext, session: Any) -> tupl
         socket.create_connection(("127.0.0.1", world.served.server.port)) as plain,
         context.wrap_socket(plain, server_hostname="localhost", session=session) as secured,
     ):
-        secured.sendall(b"GET /version HTTP/1.1\r\nHost: x\r\nX-Remote-User: bob\r\nConnection: close\r\n\r\n")
+        secured.sendall(
+            b"GET /version HTTP/1.1\r\nHost: x\r\nX-Remote-User: bob\r\nConnection: close\r\n\r\n"
+        )
         answer = secured.recv(64)
         return int(answer.split()[1]), bool(secured.session_reused), secured.session
 
@@ -506,7 +525,9 @@ async def test_no_token_review_for_other_schemes(world: World) -> None:
 
 async def test_of_two_tokens_the_first_counts(world: World) -> None:
     world.served.reviews.tokens["good"] = User("owner")
-    assert (await world.get(None, [("Authorization", "Bearer bad"), ("Authorization", "Bearer good")])).status == 401
+    assert (
+        await world.get(None, [("Authorization", "Bearer bad"), ("Authorization", "Bearer good")])
+    ).status == 401
     found = await world.caller(None, [("authorization", "Bearer good"), ("Authorization", "Bearer bad")])
     assert found["user"] == "owner"
 
@@ -642,7 +663,9 @@ async def test_no_token_is_kept_or_logged(world: World, caplog: pytest.LogCaptur
     world.served.reviews.error = KubernetesError(500, "InternalError", "no")
     assert (await world.get(None, {"Authorization": f"Bearer {secret}-error"})).status == 401
     connection = await world.connect()
-    connection.writer.write(f"GET / HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {secret}\x00\r\n\r\n".encode())
+    connection.writer.write(
+        f"GET / HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {secret}\x00\r\n\r\n".encode()
+    )
     assert (await connection.read_answer()).status == 400
     assert not [record for record in caplog.records if secret in f"{record.getMessage()} {record.__dict__}"]
     kept = world.served.access._authenticator
@@ -670,7 +693,9 @@ async def test_without_anonymous_only_open_paths_are_open(start: Start) -> None:
         answer = await world.get(None, ADMIN, target)
         assert (answer.status, answer.text) == (401, UNAUTHORIZED)
     assert (await world.caller(AGGREGATOR, BOB))["user"] == "bob"
-    assert (await world.caller(AGGREGATOR, {"X-Remote-User": "system:anonymous"}))["user"] == "system:anonymous"
+    assert (await world.caller(AGGREGATOR, {"X-Remote-User": "system:anonymous"}))[
+        "user"
+    ] == "system:anonymous"
 
 
 @pytest.mark.parametrize("name", ["X-Remote-User", "Authorization", "X-Remote-Extra-A", "Accept"])

@@ -111,7 +111,9 @@ async def test_anonymous_gets_nothing_but_health(guarded: Served, target: str) -
     assert (spec["user"], spec["groups"]) == ("system:anonymous", ["system:unauthenticated"])
 
 
-@pytest.mark.parametrize("target", ["/healthz", "/livez", "/readyz", "/readyz?verbose", "/livez?exclude=ping"])
+@pytest.mark.parametrize(
+    "target", ["/healthz", "/livez", "/readyz", "/readyz?verbose", "/livez?exclude=ping"]
+)
 async def test_health_is_open(guarded: Served, target: str) -> None:
     assert (await guarded.get(target)).status == 200
     assert guarded.reviews.specs == []
@@ -183,7 +185,10 @@ async def test_a_semicolon_in_a_path_is_part_of_a_name(guarded: Served) -> None:
 
 @pytest.mark.parametrize(
     "error",
-    [KubernetesError(0, "Unreachable", "https://10.0.0.1 is down"), KubernetesError(403, "Forbidden", "not you")],
+    [
+        KubernetesError(0, "Unreachable", "https://10.0.0.1 is down"),
+        KubernetesError(403, "Forbidden", "not you"),
+    ],
     ids=["down", "refused"],
 )
 async def test_without_an_answer_nobody_is_let_in(guarded: Served, error: KubernetesError) -> None:
@@ -320,7 +325,9 @@ async def test_one_user_does_not_take_all_reviews(serve: ServerFactory) -> None:
         assert (await served.get("/known", headers=headers)).status == 404
     served.reviews.gate.clear()
     connection = await served.connect()
-    statuses = [(await connection.request(f"/{number}?timeout=1ns", headers=BOB)).status for number in range(401)]
+    statuses = [
+        (await connection.request(f"/{number}?timeout=1ns", headers=BOB)).status for number in range(401)
+    ]
     assert statuses == [504] * 100 + [429] * 301
     async with asyncio.TaskGroup() as group:
         other = group.create_task(served.get("/more", headers=alice))

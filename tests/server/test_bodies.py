@@ -82,7 +82,9 @@ def test_a_selector_the_api_cannot_say_needs_an_item() -> None:
 
 def test_empty_list_is_no_null() -> None:
     assert custom("v1beta2").endswith('"metadata":{},"items":[]}\n')
-    assert b"".join(bodies.encode_external("v1beta1", ExternalAnswer((), 0))).endswith(b'"metadata":{},"items":[]}\n')
+    assert b"".join(bodies.encode_external("v1beta1", ExternalAnswer((), 0))).endswith(
+        b'"metadata":{},"items":[]}\n'
+    )
 
 
 def test_every_item_keeps_its_own_time() -> None:
@@ -160,7 +162,9 @@ def test_details_nobody_knows_are_a_mistake() -> None:
 
 
 def test_indented() -> None:
-    body = b"".join(bodies.encode_external("v1beta1", ExternalAnswer((ExternalValue("m", {}, 1500, TIME),), 0)))
+    body = b"".join(
+        bodies.encode_external("v1beta1", ExternalAnswer((ExternalValue("m", {}, 1500, TIME),), 0))
+    )
     assert bodies.indent(body).decode() == (
         '{\n  "kind": "ExternalMetricValueList",\n  "apiVersion": "external.metrics.k8s.io/v1beta1",\n  "metadata": {},\n'
         '  "items": [\n    {\n      "metricName": "m",\n      "metricLabels": {},\n'
@@ -184,7 +188,9 @@ def test_time(seconds: float, expected: str) -> None:
 @given(st.dictionaries(st.text(), st.text()), st.integers(-(2**63), 2**63))
 def test_whatever_the_labels_say_comes_back(labels: dict[str, str], milli: int) -> None:
     body = b"".join(
-        bodies.encode_external("v1beta1", ExternalAnswer((ExternalValue("m", labels, milli, TIME),), math.inf))
+        bodies.encode_external(
+            "v1beta1", ExternalAnswer((ExternalValue("m", labels, milli, TIME),), math.inf)
+        )
     )
     [item] = json.loads(body)["items"]
     assert item["metricLabels"] == labels

@@ -30,18 +30,31 @@ def authenticated(name: str, *groups: str, uid: str = "", **extra: tuple[str, ..
         pytest.param([("x-REMOTE-user", "u")], authenticated("u"), id="any case"),
         pytest.param([("X_Remote_User", "u")], None, id="underscores are another name"),
         pytest.param([("X-Remote-User", "")], None, id="empty"),
-        pytest.param([("X-Remote-User", "a"), ("x-remote-user", "b")], authenticated("a"), id="the first line counts"),
-        pytest.param([("X-Remote-User", ""), ("X-Remote-User", "b")], None, id="the first line counts, though empty"),
-        pytest.param([("X-Remote-Group", "g")], None, id="a group without a name"),
         pytest.param(
-            [("X-Remote-User", "u"), ("X-Remote-Group", "a,b")], authenticated("u", "a,b"), id="a comma splits nothing"
+            [("X-Remote-User", "a"), ("x-remote-user", "b")], authenticated("a"), id="the first line counts"
         ),
         pytest.param(
-            [("X-Remote-Group", "a"), ("X-Remote-User", "u"), ("x-remote-group", "b"), ("X-Remote-Group", "")],
+            [("X-Remote-User", ""), ("X-Remote-User", "b")], None, id="the first line counts, though empty"
+        ),
+        pytest.param([("X-Remote-Group", "g")], None, id="a group without a name"),
+        pytest.param(
+            [("X-Remote-User", "u"), ("X-Remote-Group", "a,b")],
+            authenticated("u", "a,b"),
+            id="a comma splits nothing",
+        ),
+        pytest.param(
+            [
+                ("X-Remote-Group", "a"),
+                ("X-Remote-User", "u"),
+                ("x-remote-group", "b"),
+                ("X-Remote-Group", ""),
+            ],
             authenticated("u", "a", "b"),
             id="every line is a group",
         ),
-        pytest.param([("X-Remote-User", "u"), ("X-Remote-Uid", "1")], authenticated("u"), id="uid is not believed"),
+        pytest.param(
+            [("X-Remote-User", "u"), ("X-Remote-Uid", "1")], authenticated("u"), id="uid is not believed"
+        ),
         pytest.param(
             [("X-Remote-User", "u"), ("X-Remote-Extra-Scopes", "a"), ("x-remote-extra-SCOPES", "b")],
             authenticated("u", scopes=("a", "b")),
@@ -76,7 +89,9 @@ CUSTOM = HeaderNames(("x-a", "x-b"), ("x-uid", "x-remote-uid"), ("x-g", "x-h"), 
     ("lines", "expected"),
     [
         pytest.param(
-            [("X-Remote-User", "u"), ("X-Remote-Group", "system:masters")], None, id="default names mean nothing"
+            [("X-Remote-User", "u"), ("X-Remote-Group", "system:masters")],
+            None,
+            id="default names mean nothing",
         ),
         pytest.param([("X-B", "b"), ("X-A", "a")], authenticated("a"), id="names in the order configured"),
         pytest.param([("X-B", "b"), ("X-A", "")], authenticated("b"), id="the first that has a value"),
@@ -85,7 +100,9 @@ CUSTOM = HeaderNames(("x-a", "x-b"), ("x-uid", "x-remote-uid"), ("x-g", "x-h"), 
             authenticated("a", "g", "h"),
             id="groups in the order configured",
         ),
-        pytest.param([("X-A", "a"), ("X-Remote-Uid", "2"), ("X-Uid", "1")], authenticated("a", uid="1"), id="uid"),
+        pytest.param(
+            [("X-A", "a"), ("X-Remote-Uid", "2"), ("X-Uid", "1")], authenticated("a", uid="1"), id="uid"
+        ),
         pytest.param(
             [("X-A", "a"), ("X-E-K", "1"), ("X-F-K", "2"), ("X-Remote-Extra-K", "3")],
             authenticated("a", k=("1", "2")),
@@ -106,12 +123,16 @@ def test_the_same_lines_are_the_same_user_and_others_are_not() -> None:
     one = reader.read([(b"X-Remote-User", b"u"), (b"X-Remote-Group", b"g"), (b"Accept", b"1")]).lines
     same = reader.read([(b"x-remote-user", b"u"), (b"Accept", b"2"), (b"X-REMOTE-GROUP", b"g")]).lines
     assert reader.user(one) is reader.user(same)
-    assert reader.user(reader.read([(b"X-Remote-User", b"u"), (b"X-Remote-Group", b"h")]).lines) != reader.user(one)
+    assert reader.user(
+        reader.read([(b"X-Remote-User", b"u"), (b"X-Remote-Group", b"h")]).lines
+    ) != reader.user(one)
 
 
 def test_large_users_and_made_up_names_are_not_remembered() -> None:
     reader = HeaderReader(USUAL)
-    large = reader.read([(b"X-Remote-User", b"u"), *((b"X-Remote-Group", b"g" * 100) for _ in range(200))]).lines
+    large = reader.read(
+        [(b"X-Remote-User", b"u"), *((b"X-Remote-Group", b"g" * 100) for _ in range(200))]
+    ).lines
     assert len((reader.user(large) or User("")).groups) == 201
     assert len(reader._users) == 0
     for number in range(5000):
@@ -127,7 +148,9 @@ def test_what_is_no_utf8_is_refused(name: bytes, value: bytes) -> None:
         HeaderReader(USUAL).read([(name, value)])
 
 
-@pytest.mark.parametrize("name", ["Impersonate-User", "impersonate-GROUP", "Impersonate-Extra-x", "Impersonate-Uid"])
+@pytest.mark.parametrize(
+    "name", ["Impersonate-User", "impersonate-GROUP", "Impersonate-Extra-x", "Impersonate-Uid"]
+)
 def test_impersonation_is_noticed(name: str) -> None:
     assert HeaderReader(USUAL).read([(name.encode(), b"")]).impersonates
     assert not HeaderReader(USUAL).read([(b"X-Impersonate-User", b"u")]).impersonates
@@ -154,7 +177,10 @@ def test_bearer_tokens(header: bytes, token: bytes) -> None:
 def test_of_two_authorizations_the_first_counts() -> None:
     said = HeaderReader(USUAL).read([(b"authorization", b"Bearer a"), (b"Authorization", b"Bearer b")])
     assert said.authorization == b"Bearer a"
-    assert HeaderReader(USUAL).read([(b"Authorization", b""), (b"Authorization", b"Bearer b")]).authorization == b""
+    assert (
+        HeaderReader(USUAL).read([(b"Authorization", b""), (b"Authorization", b"Bearer b")]).authorization
+        == b""
+    )
 
 
 def test_authorization_is_no_line_even_where_it_is_configured_as_one() -> None:
@@ -163,10 +189,14 @@ def test_authorization_is_no_line_even_where_it_is_configured_as_one() -> None:
     assert (said.lines, said.authorization) == ((), b"Bearer secret")
 
 
-NAMES = st.sampled_from(["X-Remote-User", "x-remote-group", "X-Remote-Uid", "X-Remote-Extra-a", "Accept", "X-Other"])
+NAMES = st.sampled_from(
+    ["X-Remote-User", "x-remote-group", "X-Remote-Uid", "X-Remote-Extra-a", "Accept", "X-Other"]
+)
 
 
-@given(st.lists(st.tuples(NAMES, st.text(st.characters(codec="utf-8", exclude_characters="\r\n\0"), max_size=5))))
+@given(
+    st.lists(st.tuples(NAMES, st.text(st.characters(codec="utf-8", exclude_characters="\r\n\0"), max_size=5)))
+)
 def test_a_user_is_what_its_lines_say(lines: Lines) -> None:
     names = [value for name, value in lines if name == "X-Remote-User"]
     found = user(lines)

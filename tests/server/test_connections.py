@@ -210,7 +210,11 @@ async def test_a_certificate_that_is_not_believed_is_none(certified: Certified) 
 async def _connect_from(served: Served, address: str) -> Connection:
     """Connect from an address of loopback other than 127.0.0.1."""
     reader, writer = await asyncio.open_connection(
-        "127.0.0.1", served.server.port, ssl=served.trust, server_hostname="localhost", local_addr=(address, 0)
+        "127.0.0.1",
+        served.server.port,
+        ssl=served.trust,
+        server_hostname="localhost",
+        local_addr=(address, 0),
     )
     connection = Connection(reader, writer)
     served._connections.append(connection)
@@ -346,7 +350,11 @@ async def test_queued_requests_count(serve: ServerFactory) -> None:
 
     served.provider.before = hold
     connection = await served.connect()
-    request = f"GET {PODS} HTTP/1.1\r\nHost: x\r\n".encode() + b"".join(b"X-%d: x\r\n" % n for n in range(90)) + b"\r\n"
+    request = (
+        f"GET {PODS} HTTP/1.1\r\nHost: x\r\n".encode()
+        + b"".join(b"X-%d: x\r\n" % n for n in range(90))
+        + b"\r\n"
+    )
     connection.writer.write(request * 30)
     await waiting.until(lambda: len(served.provider.questions) == 1)
     (there,) = behind(served)
@@ -374,7 +382,9 @@ async def test_a_body_is_no_head(serve: ServerFactory) -> None:
     served = await serve(head_seconds=0.1)
     connection = await served.connect()
     for _ in range(2):
-        assert (await connection.request("/livez", headers={"Content-Length": "3"}, body=b"{ }")).status == 200
+        assert (
+            await connection.request("/livez", headers={"Content-Length": "3"}, body=b"{ }")
+        ).status == 200
         await asyncio.sleep(0.15)
     (there,) = behind(served)
     assert (there.heads.unfinished, there.heads.weight) == (0, 0)
@@ -517,7 +527,9 @@ async def test_who_waits_to_be_accepted_is_heard_at_the_end(serve: ServerFactory
         plain.setblocking(False)
         stopping = asyncio.create_task(served.server.stop())
         await waiting.until(lambda: not served.server.listening)
-        reader, writer = await asyncio.open_connection(sock=plain.dup(), ssl=served.trust, server_hostname="localhost")
+        reader, writer = await asyncio.open_connection(
+            sock=plain.dup(), ssl=served.trust, server_hostname="localhost"
+        )
         answer = await Connection(reader, writer).request("/livez")
         assert (answer.status, answer.headers["connection"]) == (200, "close")
         writer.close()

@@ -22,7 +22,9 @@ def info(resource: GroupResource, metric: str, *, namespaced: bool = True) -> Cu
     return CustomMetricInfo(resource, namespaced, metric)
 
 
-def listing(custom: Sequence[CustomMetricInfo], external: Sequence[str] = (), most: int = 1_000_000) -> Listed:
+def listing(
+    custom: Sequence[CustomMetricInfo], external: Sequence[str] = (), most: int = 1_000_000
+) -> Listed:
     """Return what the documents list, at once."""
     steps = discovery.listing(custom, external, most)
     while True:
@@ -49,7 +51,9 @@ def test_one_scope_for_each_parent() -> None:
 
 
 infos = st.lists(
-    st.builds(CustomMetricInfo, st.sampled_from([PODS, NODES, INGRESSES]), st.booleans(), st.text(max_size=3)),
+    st.builds(
+        CustomMetricInfo, st.sampled_from([PODS, NODES, INGRESSES]), st.booleans(), st.text(max_size=3)
+    ),
     max_size=30,
 )
 names = st.lists(st.text(max_size=3), max_size=30)
@@ -120,7 +124,10 @@ def test_what_one_parent_leaves_is_for_the_others() -> None:
 
 @pytest.mark.parametrize(("length", "kept"), [(1, 10), (99, 10), (100, 5), (450, 2), (5_000, 0)])
 def test_long_names_count_for_several(length: int, kept: int) -> None:
-    names = [f"{number:02}".rjust(length, "x")[-length:] if length > 1 else chr(97 + number) for number in range(20)]
+    names = [
+        f"{number:02}".rjust(length, "x")[-length:] if length > 1 else chr(97 + number)
+        for number in range(20)
+    ]
     assert len(listing([], names, most=10).external) == kept
 
 

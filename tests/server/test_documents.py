@@ -196,7 +196,9 @@ async def test_rebuilt_only_for_a_new_generation(provider: Provider) -> None:
     provider.external_names = []
     assert await find(served, path) is first
     provider.generation += 1
-    assert (await read(served, path))["resources"][0]["name"] == "externalmetrics", "an emptied group stays served"
+    assert (await read(served, path))["resources"][0]["name"] == "externalmetrics", (
+        "an emptied group stays served"
+    )
     assert (await find(served, "/apis", aggregated=True)).etag != etag
 
 
@@ -209,8 +211,12 @@ async def test_rebuilt_only_for_a_new_generation(provider: Provider) -> None:
         ("/openapi/v2", False, True),
     ],
 )
-async def test_where_a_304_may_be_answered(provider: Provider, path: str, aggregated: bool, has_etag: bool) -> None:  # noqa: FBT001 - columns of a table
-    assert bool((await find(Documents(provider, BOTH, "1.2.3"), path, aggregated=aggregated)).etag) is has_etag
+async def test_where_a_304_may_be_answered(
+    provider: Provider, path: str, aggregated: bool, has_etag: bool
+) -> None:  # noqa: FBT001 - columns of a table
+    assert (
+        bool((await find(Documents(provider, BOTH, "1.2.3"), path, aggregated=aggregated)).etag) is has_etag
+    )
 
 
 async def test_openapi(provider: Provider) -> None:
@@ -305,7 +311,9 @@ async def test_what_was_built_for_an_older_registry_replaces_nothing(provider: P
         provider.while_listing = None
         provider.generation += 1
         provider.external_names = ["new"]
-        served._find_built(path, aggregated=False)  # another caller sees the new generation while the old is built
+        served._find_built(
+            path, aggregated=False
+        )  # another caller sees the new generation while the old is built
 
     provider.external_names, provider.while_listing = ["old"], reload
     names = [(await read(served, path))["resources"][0]["name"] for _ in range(2)]
@@ -319,7 +327,11 @@ async def test_the_documents_are_bounded_whatever_there_is(
     provider.metrics = [info(PODS, f"metric_{number:05}") for number in range(30_000)]
     provider.external_names = [f"metric_{number:05}" for number in range(25_000)]
     served = Documents(provider, BOTH, "1.2.3")
-    for path in (f"/apis/{CUSTOM_GROUP}/v1beta1", f"/apis/{CUSTOM_GROUP}/v1beta2", f"/apis/{EXTERNAL_GROUP}/v1beta1"):
+    for path in (
+        f"/apis/{CUSTOM_GROUP}/v1beta1",
+        f"/apis/{CUSTOM_GROUP}/v1beta2",
+        f"/apis/{EXTERNAL_GROUP}/v1beta1",
+    ):
         assert len((await read(served, path))["resources"]) == 20_000
     for group in (await read(served, "/apis", aggregated=True))["items"]:
         for version in group["versions"]:

@@ -59,7 +59,11 @@ async def test_the_custom_metric(boosting: Served, floors: FakeFloors, version: 
     answer = await boosting.get(path)
     assert answer.status == 200
     (item,) = answer.json["items"]
-    name = {"metricName": "fastpath_replicas"} if version == "v1beta1" else {"metric": {"name": "fastpath_replicas"}}
+    name = (
+        {"metricName": "fastpath_replicas"}
+        if version == "v1beta1"
+        else {"metric": {"name": "fastpath_replicas"}}
+    )
     (field,) = name
     assert item["describedObject"] == {
         "kind": "HorizontalPodAutoscaler",
@@ -167,7 +171,11 @@ async def test_discovery_lists_the_floors(boosting: Served) -> None:
     aggregated = (await boosting.get("/apis", headers={"Accept": V2})).json["items"]
     found = {
         (group["metadata"]["name"], version["version"]): [
-            (each["resource"], each["scope"], [below["subresource"] for below in each.get("subresources", ())])
+            (
+                each["resource"],
+                each["scope"],
+                [below["subresource"] for below in each.get("subresources", ())],
+            )
             for each in version["resources"]
         ]
         for group in aggregated

@@ -96,7 +96,13 @@ BACKEND_FAILED = frozenset(
 )
 """What a 500 says. Beside it there is a selector of series that cannot be used, a bare 500 as upstream's."""
 
-FORBIDDEN_HEADERS = {"location", "set-cookie", "access-control-allow-origin", "x-powered-by", "www-authenticate"}
+FORBIDDEN_HEADERS = {
+    "location",
+    "set-cookie",
+    "access-control-allow-origin",
+    "x-powered-by",
+    "www-authenticate",
+}
 PROXY, CLIENTS, STRANGERS = Signer("front-proxy-ca"), Signer("kubernetes"), Signer("front-proxy-ca")
 BARE = b"400 Bad Request\n"
 """What is told who speaks no HTTP; a HEAD that is no HTTP gets it with its body."""
@@ -128,9 +134,9 @@ def _series() -> SeriesSet:
 async def _refuse(request: web.BaseRequest) -> web.StreamResponse:
     """Refuse the query, and quote it."""
     asked = (await request.post()).get("query") or request.query_string
-    return await faulty.refuse(400, "bad_data", f"parse error in {asked!r} at http://{request.host}{request.path}")(
-        request
-    )
+    return await faulty.refuse(
+        400, "bad_data", f"parse error in {asked!r} at http://{request.host}{request.path}"
+    )(request)
 
 
 async def _page(request: web.BaseRequest) -> web.StreamResponse:
@@ -226,7 +232,10 @@ class Target:
     async def look(self, peer: str) -> None:
         """Make sure that the connection still serves."""
         await self.ask(
-            peer, Hostile(b"GET /livez HTTP/1.1\r\nHost: x\r\nX-Remote-User: bob\r\n\r\n", is_head=False, framed=True)
+            peer,
+            Hostile(
+                b"GET /livez HTTP/1.1\r\nHost: x\r\nX-Remote-User: bob\r\n\r\n", is_head=False, framed=True
+            ),
         )
 
     def close(self) -> None:
@@ -278,7 +287,16 @@ def _judge_json(request: Hostile, status: int, document: dict[str, Any]) -> None
     if status == 200 or document.keys() == {"paths"}:
         assert status in {200, 404}
         return
-    assert document.keys() <= {"kind", "apiVersion", "metadata", "status", "message", "reason", "details", "code"}
+    assert document.keys() <= {
+        "kind",
+        "apiVersion",
+        "metadata",
+        "status",
+        "message",
+        "reason",
+        "details",
+        "code",
+    }
     assert (document["kind"], document["status"], document["code"]) == ("Status", "Failure", status)
     if status == 500 and document["message"] not in BACKEND_FAILED:
         assert b"metricLabelSelector" in unquote_to_bytes(request.raw), document
@@ -328,7 +346,10 @@ async def cluster(*, is_open: bool) -> AsyncIterator[Cluster]:
         cluster.reviews.token, cluster.reviews.access = verdicts.token, verdicts.access
         cluster.create(config_map_object(config_map(PROXY.pem, CLIENTS.pem)))
         labels = {"app": "web"}
-        pod = {"metadata": {"name": "web-0", "namespace": "shop", "labels": labels}, "status": {"phase": "Running"}}
+        pod = {
+            "metadata": {"name": "web-0", "namespace": "shop", "labels": labels},
+            "status": {"phase": "Running"},
+        }
         cluster.create({"apiVersion": "v1", "kind": "Pod", **pod})
         cluster.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}})
         yield cluster
@@ -346,10 +367,22 @@ async def target(
         if identity is not None:
             context.load_cert_chain(identity.write(tmp_path))
     secrets = [url.partition("://")[2].encode() for url in (prometheus.url, cluster.url)]
-    secrets += [b"hushed", b"sum(", b" by (", b"<<.", b"Traceback", b'File "', b"aiohttp", b"/api/v1/", TOKEN.encode()]
+    secrets += [
+        b"hushed",
+        b"sum(",
+        b" by (",
+        b"<<.",
+        b"Traceback",
+        b'File "',
+        b"aiohttp",
+        b"/api/v1/",
+        TOKEN.encode(),
+    ]
     async with AsyncExitStack() as stack:
         adapter = await stack.enter_async_context(
-            support.running(tmp_path, cluster, prometheus.url, clock=clock, admitted=False, until_ready=not is_open)
+            support.running(
+                tmp_path, cluster, prometheus.url, clock=clock, admitted=False, until_ready=not is_open
+            )
         )
         await adapter.wait_for("/readyz", lambda answer: answer.status == 200)
         before = _tasks()

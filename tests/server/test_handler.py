@@ -16,7 +16,13 @@ import pytest
 from adapter import errors, monitoring
 from adapter.model import selectors
 from adapter.model.identity import AccessVerdict, User
-from adapter.model.metrics import CustomMetricInfo, CustomQuestion, ExternalQuestion, ExternalValue, GroupResource
+from adapter.model.metrics import (
+    CustomMetricInfo,
+    CustomQuestion,
+    ExternalQuestion,
+    ExternalValue,
+    GroupResource,
+)
 from adapter.server import bodies, handler, routing
 from adapter.server.api import CUSTOM_GROUP, EXTERNAL_GROUP, VERSIONS
 from adapter.server.handler import Limits
@@ -31,7 +37,11 @@ BOB = {"Authorization": "Bearer bob"}
 TURN = 16_384
 """Bytes of an answer that may be made without a turn for other work."""
 
-HPA = {"Accept": "application/vnd.kubernetes.protobuf, */*", "Accept-Encoding": "gzip", "User-Agent": "kube-controller"}
+HPA = {
+    "Accept": "application/vnd.kubernetes.protobuf, */*",
+    "Accept-Encoding": "gzip",
+    "User-Agent": "kube-controller",
+}
 
 
 def status(answer: Answer) -> tuple[int, str, str]:
@@ -78,9 +88,16 @@ async def test_external_metrics(served: Served) -> None:
     served.provider.external_items = (ExternalValue("Queue", {"queue": "a"}, 42_000, 1_700_000_000.0),)
     answer = await served.get(f"{EXTERNAL}/namespaces/default/queue?labelSelector=queue%3Da", headers=HPA)
     assert answer.json["items"] == [
-        {"metricName": "Queue", "metricLabels": {"queue": "a"}, "timestamp": "2023-11-14T22:13:20Z", "value": "42"}
+        {
+            "metricName": "Queue",
+            "metricLabels": {"queue": "a"},
+            "timestamp": "2023-11-14T22:13:20Z",
+            "value": "42",
+        }
     ]
-    assert served.provider.questions == [ExternalQuestion("default", "queue", selectors.parse_selector("queue=a"))]
+    assert served.provider.questions == [
+        ExternalQuestion("default", "queue", selectors.parse_selector("queue=a"))
+    ]
 
 
 @pytest.mark.parametrize(
@@ -98,16 +115,24 @@ async def test_external_metrics(served: Served) -> None:
         ),
         pytest.param(
             f"{PODS}?timeout=abc",
-            (400, "BadRequest", 'invalid timeout specified in the request URL - time: invalid duration "abc"'),
+            (
+                400,
+                "BadRequest",
+                'invalid timeout specified in the request URL - time: invalid duration "abc"',
+            ),
             id="timeout",
         ),
-        pytest.param(f"{CUSTOM}/namespaces/ns/foo", (400, "BadRequest", "invalid request path"), id="two_segments"),
+        pytest.param(
+            f"{CUSTOM}/namespaces/ns/foo", (400, "BadRequest", "invalid request path"), id="two_segments"
+        ),
         pytest.param(
             f"{CUSTOM}/namespaces/ns/pods/a%2Fb/m",
             (404, "NotFound", "the server could not find the requested resource"),
             id="slash",
         ),
-        pytest.param(f"{CUSTOM}/namespaces/ns/pods/a%25/m", (400, "BadRequest", "invalid request path"), id="percent"),
+        pytest.param(
+            f"{CUSTOM}/namespaces/ns/pods/a%25/m", (400, "BadRequest", "invalid request path"), id="percent"
+        ),
         pytest.param("/apis/%2e%2e/x", (400, "BadRequest", "invalid request path"), id="dots_anywhere"),
         pytest.param(
             f"{CUSTOM}/nodes/foo",
@@ -115,11 +140,17 @@ async def test_external_metrics(served: Served) -> None:
             id="no_metric",
         ),
         pytest.param(
-            f"{EXTERNAL}/m", (404, "NotFound", "the server could not find the requested resource"), id="external_root"
+            f"{EXTERNAL}/m",
+            (404, "NotFound", "the server could not find the requested resource"),
+            id="external_root",
         ),
         pytest.param(
             f"{EXTERNAL}/namespaces/ns/m?watch=true",
-            (405, "MethodNotAllowed", 'watch is not supported on resources of kind "*.external.metrics.k8s.io"'),
+            (
+                405,
+                "MethodNotAllowed",
+                'watch is not supported on resources of kind "*.external.metrics.k8s.io"',
+            ),
             id="watch",
         ),
     ],
@@ -157,7 +188,9 @@ async def test_wrong_requests_ask_nobody(served: Served, target: str, expected: 
             (504, "Timeout", "Timeout: request did not complete within the allotted timeout"),
             id="timeout",
         ),
-        pytest.param(RuntimeError("password is hunter2"), (500, "", "Internal Server Error"), id="a_bug_of_ours"),
+        pytest.param(
+            RuntimeError("password is hunter2"), (500, "", "Internal Server Error"), id="a_bug_of_ours"
+        ),
     ],
 )
 async def test_failures(
@@ -169,10 +202,12 @@ async def test_failures(
     assert "secret" not in answer.text
     assert "retry-after" not in answer.headers, "client-go would sleep on it"
     is_unexpected = isinstance(error, RuntimeError)
-    assert [record.levelno for record in caplog.records if record.exc_info and record.levelno == logging.ERROR] == (
-        [logging.ERROR] if is_unexpected else []
+    assert [
+        record.levelno for record in caplog.records if record.exc_info and record.levelno == logging.ERROR
+    ] == ([logging.ERROR] if is_unexpected else [])
+    assert ("hunter2" in caplog.text) is is_unexpected, (
+        "what nobody expected is in the log with its traceback"
     )
-    assert ("hunter2" in caplog.text) is is_unexpected, "what nobody expected is in the log with its traceback"
 
 
 async def test_failures_are_not_kept(served: Served) -> None:
@@ -433,7 +468,9 @@ async def test_other_work_has_turns_while_many_series_are_encoded(served: Served
             await asyncio.sleep(0)
 
     labels = {"queue": "a-queue-of-some-length"}
-    served.provider.external_items = tuple(ExternalValue("m", labels, 1, float(number)) for number in range(20_000))
+    served.provider.external_items = tuple(
+        ExternalValue("m", labels, 1, float(number)) for number in range(20_000)
+    )
     working = asyncio.create_task(other_work())
     route = routing.find_route(f"{EXTERNAL}/namespaces/default/m", VERSIONS)
     question = route.read().question
@@ -508,12 +545,17 @@ async def test_too_many_in_flight(serve: ServerFactory) -> None:
         assert refused.headers["retry-after"] == "1"
         assert (await served.get(CUSTOM)).status == 200, "discovery is answered whatever waits"
         assert (await served.get("/readyz")).status == 200
-        assert 'apiserver_current_inflight_requests{request_kind="readOnly"} 2.0' in served.monitoring.exposition()
+        assert (
+            'apiserver_current_inflight_requests{request_kind="readOnly"} 2.0'
+            in served.monitoring.exposition()
+        )
         release.set()
     assert [task.result().status for task in held] == [200, 200]
     served.provider.before = None
     assert (await served.get(PODS)).status == 200
-    assert 'apiserver_current_inflight_requests{request_kind="readOnly"} 0.0' in served.monitoring.exposition()
+    assert (
+        'apiserver_current_inflight_requests{request_kind="readOnly"} 0.0' in served.monitoring.exposition()
+    )
 
 
 @pytest.mark.parametrize(("limit", "query"), [(0.03, ""), (0.03, "?timeout=1h")], ids=["ours", "smaller"])
@@ -579,7 +621,9 @@ async def test_a_failure_that_nobody_waits_for_is_noted_by_nobody(serve: ServerF
     await failed.wait()
     served.provider.before = None
     assert (await served.get(PODS)).status == 200
-    assert 'apiserver_current_inflight_requests{request_kind="readOnly"} 0.0' in served.monitoring.exposition()
+    assert (
+        'apiserver_current_inflight_requests{request_kind="readOnly"} 0.0' in served.monitoring.exposition()
+    )
 
 
 async def test_endless_distinct_questions_are_kept_within_a_bound(serve: ServerFactory) -> None:
@@ -588,7 +632,9 @@ async def test_endless_distinct_questions_are_kept_within_a_bound(serve: ServerF
     served.provider.fresh_until = served.clock.monotonic() + 1000.0
     served.provider.items = (pod_value("web-1", 1500),)
     connection = await served.connect()
-    answered = {(await connection.request(f"{PODS}?labelSelector=n%3D{number}")).text for number in range(300)}
+    answered = {
+        (await connection.request(f"{PODS}?labelSelector=n%3D{number}")).text for number in range(300)
+    }
     assert len(answered) == 1
     assert len(served.handler._kept) < 25
     found = re.search(r'fastpath_cache_used_ratio\{cache="bodies"\} (\S+)', served.monitoring.exposition())
@@ -653,7 +699,9 @@ async def test_a_document_older_than_the_registry_is_not_kept(served: Served) ->
 
 async def test_a_large_document_is_compressed(served: Served) -> None:
     pods = GroupResource("", "pods")
-    served.provider.metrics = [CustomMetricInfo(pods, namespaced=True, metric=f"metric_{n}") for n in range(2000)]
+    served.provider.metrics = [
+        CustomMetricInfo(pods, namespaced=True, metric=f"metric_{n}") for n in range(2000)
+    ]
     answer = await served.get(CUSTOM, headers={"Accept-Encoding": "gzip"})
     assert len(json.loads(gzip.decompress(answer.body))["resources"]) == 2000
 
@@ -669,7 +717,9 @@ async def test_health(serve: ServerFactory) -> None:
     served = await serve(readyz=[Check("caches", lambda: "pods not synced")])
     assert [(await served.get(path)).status for path in ("/livez", "/healthz", "/readyz")] == [200, 200, 500]
     answer = await served.get("/readyz")
-    assert answer.text == ("[+]ping ok\n[-]caches failed: reason withheld\n[+]shutdown ok\nreadyz check failed\n")
+    assert answer.text == (
+        "[+]ping ok\n[-]caches failed: reason withheld\n[+]shutdown ok\nreadyz check failed\n"
+    )
     assert answer.headers["content-type"] == "text/plain; charset=utf-8"
     assert (await served.get("/readyz/shutdown")).text == "ok"
     assert (await served.get("/readyz?exclude=caches", headers={"Accept": "application/yaml"})).text == "ok"
@@ -710,7 +760,9 @@ async def test_self_metrics(served: Served) -> None:
 async def test_many_requests_on_one_connection(served: Served) -> None:
     connection: Connection = await served.connect()
     served.provider.items = (pod_value("web-1", 1500),)
-    statuses = [(await connection.request(target)).status for target in (PODS, "/nothing", CUSTOM, PODS, "/readyz")]
+    statuses = [
+        (await connection.request(target)).status for target in (PODS, "/nothing", CUSTOM, PODS, "/readyz")
+    ]
     assert statuses == [200, 404, 200, 200, 200]
 
 

@@ -16,7 +16,9 @@ from adapter.server import heads
 from adapter.server.heads import HeadAccount, HeadBudget
 
 _NAME = st.from_regex(r"[A-Z][a-z]{0,8}", fullmatch=True).map(lambda name: f"X-{name}")
-_VALUE = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=40) | st.just("\U0001f600 a")
+_VALUE = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=40) | st.just(
+    "\U0001f600 a"
+)
 _HEADERS = st.lists(st.tuples(_NAME, _VALUE), max_size=6)
 
 

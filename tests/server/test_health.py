@@ -34,9 +34,13 @@ def answer(checks: list[Check], target: str) -> HealthAnswer | None:
     ("checks", "target", "status", "text"),
     [
         pytest.param([GOOD], "readyz", 200, "ok", id="ok"),
-        pytest.param([GOOD], "readyz?verbose", 200, "[+]ping ok\n[+]trust ok\nreadyz check passed\n", id="verbose"),
+        pytest.param(
+            [GOOD], "readyz?verbose", 200, "[+]ping ok\n[+]trust ok\nreadyz check passed\n", id="verbose"
+        ),
         pytest.param([], "livez?verbose=", 200, "[+]ping ok\n[+]trust ok\nlivez check passed\n", id="livez"),
-        pytest.param([BAD], "healthz?verbose", 200, "[+]ping ok\n[+]trust ok\nhealthz check passed\n", id="healthz"),
+        pytest.param(
+            [BAD], "healthz?verbose", 200, "[+]ping ok\n[+]trust ok\nhealthz check passed\n", id="healthz"
+        ),
         pytest.param(
             [GOOD, BAD],
             "readyz",
@@ -71,9 +75,15 @@ def answer(checks: list[Check], target: str) -> HealthAnswer | None:
         pytest.param([GOOD, BAD], "readyz/trust", 200, "ok", id="one"),
         pytest.param([], "readyz/ping", 200, "ok", id="ping"),
         pytest.param(
-            [BAD], "readyz/caches", 500, "internal server error: pods not synced: http://secret\n", id="one_failed"
+            [BAD],
+            "readyz/caches",
+            500,
+            "internal server error: pods not synced: http://secret\n",
+            id="one_failed",
         ),
-        pytest.param([INFO], "readyz/prometheus", 500, "internal server error: refused\n", id="one_informational"),
+        pytest.param(
+            [INFO], "readyz/prometheus", 500, "internal server error: refused\n", id="one_informational"
+        ),
         pytest.param(
             [Check("x", broken)],
             "readyz?verbose",

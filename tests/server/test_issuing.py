@@ -14,7 +14,9 @@ NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 
 def _issue(*names: str) -> tuple[x509.Certificate, x509.Certificate]:
     issued = issuing.issue("leaf", "authority", names, now=NOW, valid=dt.timedelta(days=2))
-    return x509.load_pem_x509_certificate(issued.certificate), x509.load_pem_x509_certificate(issued.authority)
+    return x509.load_pem_x509_certificate(issued.certificate), x509.load_pem_x509_certificate(
+        issued.authority
+    )
 
 
 def test_addresses_and_names_are_told_apart() -> None:

@@ -82,5 +82,8 @@ async def test_accepted_sockets_buffer_little(served: Served) -> None:
     (there,) = served.server._connections.open_connections()
     assert there.transport is not None
     accepted = there.transport.get_extra_info("socket")
-    for option, most in ((socket.SO_RCVBUF, listener.RECEIVE_BUFFER), (socket.SO_SNDBUF, listener.SEND_BUFFER)):
+    for option, most in (
+        (socket.SO_RCVBUF, listener.RECEIVE_BUFFER),
+        (socket.SO_SNDBUF, listener.SEND_BUFFER),
+    ):
         assert accepted.getsockopt(socket.SOL_SOCKET, option) <= 2 * most

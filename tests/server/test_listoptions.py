@@ -25,7 +25,9 @@ def refusal(group: str, rest: str, query: str) -> errors.StatusError | None:
     [
         pytest.param("limit=x", 'strconv.ParseInt: parsing "x": invalid syntax', id="limit"),
         pytest.param("limit=", 'strconv.ParseInt: parsing "": invalid syntax', id="limit_empty"),
-        pytest.param("timeoutSeconds=1.5", 'strconv.ParseInt: parsing "1.5": invalid syntax', id="timeout_seconds"),
+        pytest.param(
+            "timeoutSeconds=1.5", 'strconv.ParseInt: parsing "1.5": invalid syntax', id="timeout_seconds"
+        ),
         pytest.param(
             "limit=9223372036854775808",
             'strconv.ParseInt: parsing "9223372036854775808": value out of range',
@@ -78,8 +80,12 @@ def test_without_effect(group: str, rest: str, query: str) -> None:
     [
         pytest.param("nodes/*/m", "fieldSelector=metadata.name%3Da", True, id="one_of_all"),
         pytest.param("nodes/*/m", "fieldSelector=metadata.name%3D*", False, id="all"),
-        pytest.param("namespaces/ns/metrics/m", "fieldSelector=metadata.name%3Dns", False, id="the_namespace"),
-        pytest.param("namespaces/ns/metrics/m", "fieldSelector=metadata.name%3Dm", True, id="another_namespace"),
+        pytest.param(
+            "namespaces/ns/metrics/m", "fieldSelector=metadata.name%3Dns", False, id="the_namespace"
+        ),
+        pytest.param(
+            "namespaces/ns/metrics/m", "fieldSelector=metadata.name%3Dm", True, id="another_namespace"
+        ),
     ],
 )
 def test_a_field_selector_repeats_the_name(rest: str, query: str, *, is_refused: bool) -> None:
@@ -96,7 +102,9 @@ UNSUPPORTED = 'resourceVersionMatch: Unsupported value: "x": supported values: '
     ("query", "sentence"),
     [
         pytest.param(
-            "resourceVersionMatch=Exact", f"{FORBIDDEN_MATCH} unless resourceVersion is provided", id="match_alone"
+            "resourceVersionMatch=Exact",
+            f"{FORBIDDEN_MATCH} unless resourceVersion is provided",
+            id="match_alone",
         ),
         pytest.param(
             "resourceVersionMatch=Exact&resourceVersion=1&continue=x",
@@ -121,7 +129,9 @@ UNSUPPORTED = 'resourceVersionMatch: Unsupported value: "x": supported values: '
             id="watch_initial_events",
         ),
         pytest.param(
-            "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan", GATE, id="watch_initial_events_gate"
+            "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan",
+            GATE,
+            id="watch_initial_events_gate",
         ),
         pytest.param(
             "watch=1&resourceVersionMatch=x&continue=y",

@@ -17,7 +17,9 @@ TABLE_BETA = "application/json;as=Table;v=v1beta1;g=meta.k8s.io"
         pytest.param("application/vnd.kubernetes.protobuf, */*", True, id="hpa"),
         pytest.param("application/vnd.kubernetes.protobuf,application/json", True, id="kubectl_top"),
         pytest.param("application/json, */*", True, id="kubectl_raw"),
-        pytest.param(f"{TABLE},application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json", True, id="get"),
+        pytest.param(
+            f"{TABLE},application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json", True, id="get"
+        ),
         pytest.param("application/*", True, id="any_application"),
         pytest.param("Application/JSON", True, id="any_case"),
         pytest.param("application/json; charset=utf-8", True, id="charset"),
@@ -42,7 +44,9 @@ def test_accepts_json(accept: str, accepted: bool) -> None:  # noqa: FBT001 - a 
         pytest.param("", "json", id="none"),
         pytest.param(f"{V2},{V2BETA1}", "aggregated", id="discovery_manager"),
         pytest.param(f"{V2},{V2BETA1},application/json", "aggregated", id="client_go"),
-        pytest.param("application/json;as=APIGroupDiscoveryList;v=v2;g=apidiscovery.k8s.io", "aggregated", id="order"),
+        pytest.param(
+            "application/json;as=APIGroupDiscoveryList;v=v2;g=apidiscovery.k8s.io", "aggregated", id="order"
+        ),
         pytest.param(f"application/json,{V2}", "json", id="plain_first"),
         pytest.param(f"application/json;q=0.5,{V2}", "aggregated", id="quality"),
         pytest.param(f"{V2BETA1},application/json", "json", id="old_aggregated_passed_over"),
@@ -67,7 +71,9 @@ def test_discovery_form(accept: str, form: str | None) -> None:
         pytest.param("application/vnd.kubernetes.protobuf, */*", "", id="hpa"),
         pytest.param("application/json;as=Table;v=v2;g=meta.k8s.io", None, id="a_version_of_the_future"),
         pytest.param("application/json;as=Table;v=v1;g=meta", None, id="another_group"),
-        pytest.param("application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io", None, id="metadata_only"),
+        pytest.param(
+            "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io", None, id="metadata_only"
+        ),
         pytest.param(f"{TABLE};q=0", None, id="refused"),
         pytest.param("application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io", None, id="protobuf"),
         pytest.param("application/yaml", None, id="yaml"),
@@ -79,7 +85,14 @@ def test_table(accept: str, table: str | None) -> None:
 
 @pytest.mark.parametrize(
     ("header", "accepted"),
-    [("gzip", True), ("deflate, gzip;q=1.0", True), ("GZIP", True), ("", False), ("gzip;q=0", False), ("br", False)],
+    [
+        ("gzip", True),
+        ("deflate, gzip;q=1.0", True),
+        ("GZIP", True),
+        ("", False),
+        ("gzip;q=0", False),
+        ("br", False),
+    ],
 )
 def test_accepts_gzip(header: str, accepted: bool) -> None:  # noqa: FBT001 - a column of a table
     assert negotiation.accepts_gzip(header) is accepted
@@ -119,7 +132,15 @@ def test_audit_id(text: str, echoed: bool) -> None:  # noqa: FBT001 - a column o
 
 @pytest.mark.parametrize(
     ("header", "matches"),
-    [('"A"', True), ('"B", "A"', True), ('W/"A"', True), ("*", True), ('"B"', False), ("A", False), ("", False)],
+    [
+        ('"A"', True),
+        ('"B", "A"', True),
+        ('W/"A"', True),
+        ("*", True),
+        ('"B"', False),
+        ("A", False),
+        ("", False),
+    ],
 )
 def test_etag(header: str, matches: bool) -> None:  # noqa: FBT001 - a column of a table
     assert negotiation.matches_etag(header, '"A"') is matches

@@ -80,7 +80,9 @@ def test_both_versions_say_the_same() -> None:
         for path, item in part["paths"].items():
             for key in ("operationId", "x-kubernetes-action", "x-kubernetes-group-version-kind"):
                 assert item["get"][key] == whole["paths"][path]["get"][key]
-        as_v2 = json.loads(json.dumps(part["components"]["schemas"]).replace("#/components/schemas/", "#/definitions/"))
+        as_v2 = json.loads(
+            json.dumps(part["components"]["schemas"]).replace("#/components/schemas/", "#/definitions/")
+        )
         assert as_v2.items() <= whole["definitions"].items()
 
 
@@ -157,7 +159,9 @@ ANSWERS = {
     "external": (
         "external_metrics.v1beta1.ExternalMetricValueList",
         b"".join(
-            bodies.encode_external("v1beta1", ExternalAnswer((ExternalValue("queue", {"a": "b"}, 1000, 0.0),), 0.0))
+            bodies.encode_external(
+                "v1beta1", ExternalAnswer((ExternalValue("queue", {"a": "b"}, 1000, 0.0),), 0.0)
+            )
         ),
     ),
     "pods": ("metrics.v1beta1.PodMetricsList", _resource("pods", None)),

@@ -111,7 +111,10 @@ async def test_a_request_that_comes_in_parts_is_answered_once() -> None:
 
 async def test_a_crowd_of_silent_callers_does_not_keep_the_kubelet_out() -> None:
     async with listening() as listener:
-        crowd = [await asyncio.open_connection("127.0.0.1", listener.port) for _ in range(2 * probes.MOST_CONNECTIONS)]
+        crowd = [
+            await asyncio.open_connection("127.0.0.1", listener.port)
+            for _ in range(2 * probes.MOST_CONNECTIONS)
+        ]
         status, _, _ = await ask(listener, get("/livez"))
         assert status == 200
         with contextlib.suppress(ConnectionResetError):

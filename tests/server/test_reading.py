@@ -145,7 +145,9 @@ async def test_a_long_query_is_read_in_a_thread_of_its_own(served: Served, targe
     selector = question.selector if isinstance(question, ExternalQuestion) else question.objects
     assert len(selector.requirements[0].values) == 900
     if target != PODS:
-        assert served.reviews.specs[-1]["resourceAttributes"]["labelSelector"]["requirements"][0]["key"] == "a"
+        assert (
+            served.reviews.specs[-1]["resourceAttributes"]["labelSelector"]["requirements"][0]["key"] == "a"
+        )
 
 
 async def test_a_kept_route_is_not_read_again(served: Served) -> None:
@@ -160,7 +162,8 @@ async def test_a_kept_route_is_not_read_again(served: Served) -> None:
 
 
 @pytest.mark.parametrize(
-    "written", ["deployments", "Deployments", "deployment", "deployments.", "Deployment.apps", "deployments.app"]
+    "written",
+    ["deployments", "Deployments", "deployment", "deployments.", "Deployment.apps", "deployments.app"],
 )
 async def test_the_resource_that_is_served_is_authorized(served: Served, written: str) -> None:
     """A path may spell a resource in several ways. The review names the one that is served."""
@@ -177,7 +180,9 @@ async def test_the_resource_that_is_served_is_authorized(served: Served, written
     assert 'cannot get resource "deployments.apps/m"' in refused.json["message"]
 
 
-async def test_a_resource_that_becomes_known_under_another_name_is_not_served_unauthorized(served: Served) -> None:
+async def test_a_resource_that_becomes_known_under_another_name_is_not_served_unauthorized(
+    served: Served,
+) -> None:
     """The next request is authorized under that name."""
     served.provider.canonical["Widgets"] = None
 

@@ -53,7 +53,9 @@ async def test_a_table_for_those_who_like_it_best(served: Served) -> None:
     assert bare["rows"][0]["object"] is None
 
 
-@pytest.mark.parametrize("accept", ["application/vnd.kubernetes.protobuf", "application/yaml", f"{TABLE};q=0"])
+@pytest.mark.parametrize(
+    "accept", ["application/vnd.kubernetes.protobuf", "application/yaml", f"{TABLE};q=0"]
+)
 async def test_what_is_not_spoken(served: Served, accept: str) -> None:
     answer = await served.get(PODS, headers={"Accept": accept})
     assert (answer.status, answer.json["reason"]) == (406, "NotAcceptable")
@@ -103,6 +105,12 @@ async def test_self_metrics_name_the_kind(served: Served) -> None:
     await served.get(f"{BASE}/pods")
     value = served.monitoring.registry.get_sample_value
     for verb, scope in (("LIST", "namespace"), ("GET", "resource"), ("LIST", "cluster")):
-        labels = {"verb": verb, "group": RESOURCE_GROUP, "version": "v1beta1", "resource": "pods", "scope": scope}
+        labels = {
+            "verb": verb,
+            "group": RESOURCE_GROUP,
+            "version": "v1beta1",
+            "resource": "pods",
+            "scope": scope,
+        }
         assert value("apiserver_request_total", {**labels, "subresource": "", "code": "200"}) == 1
     assert value("metrics_apiserver_metric_freshness_seconds_count", {"group": RESOURCE_GROUP}) == 3

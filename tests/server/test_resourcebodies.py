@@ -115,7 +115,11 @@ def test_a_table() -> None:
 def test_how_much_of_an_object_a_table_shows(name: str | None) -> None:
     assert read_table(WEB, include="None", name=name)["rows"][0]["object"] is None
     whole = read_table(WEB, include="Object", name=name)["rows"][0]["object"]
-    assert whole == {"kind": "PodMetrics", "apiVersion": "metrics.k8s.io/v1beta1", **json.loads(f"{{{WEB_BODY}")}
+    assert whole == {
+        "kind": "PodMetrics",
+        "apiVersion": "metrics.k8s.io/v1beta1",
+        **json.loads(f"{{{WEB_BODY}"),
+    }
     partial = read_table(WEB, include="Metadata", version="v1beta1", name=name)
     assert partial["rows"][0]["object"]["apiVersion"] == partial["apiVersion"] == "meta.k8s.io/v1beta1"
 
@@ -130,4 +134,6 @@ def test_a_long_list_comes_in_pieces() -> None:
     question = ResourceQuestion("pods", None, None, EVERYTHING, EVERY_FIELD)
     pieces = list(resourcebodies.encode("v1beta1", question, ResourceAnswer(items, 0.0, MADE, 0.0), None))
     assert max(map(len, pieces)) < 100 * 300
-    assert [item["metadata"]["name"] for item in json.loads(b"".join(pieces))["items"]] == [item.name for item in items]
+    assert [item["metadata"]["name"] for item in json.loads(b"".join(pieces))["items"]] == [
+        item.name for item in items
+    ]

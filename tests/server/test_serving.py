@@ -28,7 +28,9 @@ PODS = f"/apis/{CUSTOM_GROUP}/v1beta2/namespaces/default/pods/%2A/http_requests"
         pytest.param(b"GET /" + b"x" * 70_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n", id="line_too_long"),
     ],
 )
-async def test_what_is_no_request(served: Served, request_text: bytes, caplog: pytest.LogCaptureFixture) -> None:
+async def test_what_is_no_request(
+    served: Served, request_text: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
     connection = await served.connect()
     connection.writer.write(request_text)
     answer = await connection.read_answer()
@@ -160,8 +162,13 @@ async def test_a_request_that_never_ends_does_not_stop_the_end(serve: ServerFact
         await request
 
 
-async def test_a_changed_pair_is_followed_while_connections_stay(serve: ServerFactory, authority: Authority) -> None:
-    first, second = authority.issue("localhost", "127.0.0.1"), authority.issue("localhost", "127.0.0.1", "second.test")
+async def test_a_changed_pair_is_followed_while_connections_stay(
+    serve: ServerFactory, authority: Authority
+) -> None:
+    first, second = (
+        authority.issue("localhost", "127.0.0.1"),
+        authority.issue("localhost", "127.0.0.1", "second.test"),
+    )
     served = await serve(pair=tls.Pair(first.certificate, first.key))
     old = await served.connect()
     assert (await old.request("/livez")).status == 200
@@ -184,11 +191,15 @@ async def test_a_changed_pair_is_followed_while_connections_stay(serve: ServerFa
 @pytest.mark.timeout(60)
 async def test_kubectl(served: Served, kubectl: Kubectl, authority: Authority) -> None:
     served.reviews.tokens[TOKEN] = User("somebody")
-    served.provider.metrics = [CustomMetricInfo(GroupResource("", "pods"), namespaced=True, metric="http_requests")]
+    served.provider.metrics = [
+        CustomMetricInfo(GroupResource("", "pods"), namespaced=True, metric="http_requests")
+    ]
     served.provider.items = (pod_value("web-1", 1500), pod_value("web-2", 250))
     served.provider.external_items = (ExternalValue("queue_depth", {"queue": "a"}, 42_000, 1_700_000_000.0),)
 
-    target = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/default/pods/*/http_requests?labelSelector=app%3Dweb"
+    target = (
+        "/apis/custom.metrics.k8s.io/v1beta2/namespaces/default/pods/*/http_requests?labelSelector=app%3Dweb"
+    )
     listed = await kubectl.get_raw(served.url, target)
     assert [item["value"] for item in listed["items"]] == ["1500m", "250m"]
     queue = await kubectl.get_raw(
@@ -200,9 +211,13 @@ async def test_kubectl(served: Served, kubectl: Kubectl, authority: Authority) -
         served.url, "get", "--raw", f"/apis/{CUSTOM_GROUP}/v1beta2/nodes/n/m?labelSelector=a+in+b"
     )
     assert wrong.status == 1
-    assert "Error from server (BadRequest): unable to parse requirement: found 'b' expected: '('" in wrong.stderr
+    assert (
+        "Error from server (BadRequest): unable to parse requirement: found 'b' expected: '('" in wrong.stderr
+    )
 
-    resources = await kubectl.run(served.url, "api-resources", "--no-headers", f"--api-group={EXTERNAL_GROUP}")
+    resources = await kubectl.run(
+        served.url, "api-resources", "--no-headers", f"--api-group={EXTERNAL_GROUP}"
+    )
     assert "externalmetrics" in resources.stdout
     assert resources.status == 0, resources.stderr
     assert "warning" not in resources.stderr.lower()

@@ -54,7 +54,9 @@ def clock() -> FakeClock:
 
 def test_made_when_missing(tmp_path: Path, clock: FakeClock) -> None:
     directory = tmp_path / "a" / "b"
-    pair = tls.ensure_self_signed(directory, clock, names=["adapter.metrics.svc"], addresses=["127.0.0.1", "::1"])
+    pair = tls.ensure_self_signed(
+        directory, clock, names=["adapter.metrics.svc"], addresses=["127.0.0.1", "::1"]
+    )
     assert pair == (directory / "apiserver.crt", directory / "apiserver.key")
     certificate = leaf(pair)
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -111,7 +113,9 @@ def test_made_again_when_the_key_is_another(tmp_path: Path, clock: FakeClock, au
     tls.build_context(again)
 
 
-def test_a_pair_of_someone_else_is_used_and_kept(tmp_path: Path, clock: FakeClock, authority: Authority) -> None:
+def test_a_pair_of_someone_else_is_used_and_kept(
+    tmp_path: Path, clock: FakeClock, authority: Authority
+) -> None:
     issued = authority.issue("elsewhere.test")
     shutil.copy(issued.certificate, tmp_path / "apiserver.crt")
     shutil.copy(issued.key, tmp_path / "apiserver.key")
@@ -158,7 +162,9 @@ def test_a_directory_that_is_a_file(tmp_path: Path, clock: FakeClock) -> None:
 
 
 def test_a_pair_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(errors.InputError, match=r"--tls-cert-file.*expected a certificate and its private key"):
+    with pytest.raises(
+        errors.InputError, match=r"--tls-cert-file.*expected a certificate and its private key"
+    ):
         tls.ServingCertificate(tls.Pair(tmp_path / "tls.crt", tmp_path / "tls.key"))
 
 
@@ -242,7 +248,9 @@ def test_a_bad_pair_is_said_once_and_keeps_the_old_one(
     ] * 2
 
 
-def test_files_that_change_while_they_are_read_are_read_again(changing: tls.Pair, authority: Authority) -> None:
+def test_files_that_change_while_they_are_read_are_read_again(
+    changing: tls.Pair, authority: Authority
+) -> None:
     fresh, starting = authority.issue(), True
 
     def build(pair: tls.Pair) -> ssl.SSLContext:
@@ -320,7 +328,9 @@ def _handshake(
         serving.result()
     assert der is not None
     assert suite is not None
-    names = x509.load_der_x509_certificate(der).extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    names = x509.load_der_x509_certificate(der).extensions.get_extension_for_class(
+        x509.SubjectAlternativeName
+    )
     return names.value.get_values_for_type(x509.DNSName)[0], suite[0]
 
 
@@ -331,11 +341,17 @@ def _accept(context: ssl.SSLContext, raw: socket.socket) -> None:
 
 @pytest.mark.parametrize(
     ("asked", "shown"),
-    [("first.example", "first.example"), ("second.example", "second.example"), ("a.wild.example", "*.wild.example")],
+    [
+        ("first.example", "first.example"),
+        ("second.example", "second.example"),
+        ("a.wild.example", "*.wild.example"),
+    ],
 )
 def test_a_pair_for_the_name_a_client_asks_for(authority: Authority, asked: str, shown: str) -> None:
     pairs = {name: authority.issue(name) for name in ("first.example", "second.example", "*.wild.example")}
-    made = {name: tls.ServingCertificate(tls.Pair(pair.certificate, pair.key)) for name, pair in pairs.items()}
+    made = {
+        name: tls.ServingCertificate(tls.Pair(pair.certificate, pair.key)) for name, pair in pairs.items()
+    }
     own = pairs["first.example"]
     certificate = tls.ServingCertificate(
         tls.Pair(own.certificate, own.key),
@@ -357,6 +373,8 @@ def test_suites_and_versions_are_those_asked_for(authority: Authority) -> None:
     certificate = tls.ServingCertificate(pair, build)
     suite = _handshake(certificate, authority, "first.example", maximum_version=ssl.TLSVersion.TLSv1_2)[1]
     assert suite == wanted
-    modern = tls.ServingCertificate(pair, functools.partial(tls.build_context, minimum=ssl.TLSVersion.TLSv1_3))
+    modern = tls.ServingCertificate(
+        pair, functools.partial(tls.build_context, minimum=ssl.TLSVersion.TLSv1_3)
+    )
     with pytest.raises(ssl.SSLError):
         _handshake(modern, authority, "first.example", maximum_version=ssl.TLSVersion.TLSv1_2)

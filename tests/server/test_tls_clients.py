@@ -60,7 +60,9 @@ def pair(authority: Authority, tmp_path: Path) -> tls.Pair:
     return pair_of(authority, tmp_path / "pair")
 
 
-def test_what_is_believed_is_replaced_and_not_added_to(authority: Authority, pair: tls.Pair, tmp_path: Path) -> None:
+def test_what_is_believed_is_replaced_and_not_added_to(
+    authority: Authority, pair: tls.Pair, tmp_path: Path
+) -> None:
     certificate = tls.ServingCertificate(pair, ask_clients=True)
     one, other = ONE.issue("client"), OTHER.issue("client")
 
@@ -114,7 +116,9 @@ def test_new_authorities_while_the_pair_is_being_replaced(
     assert not accepts(certificate, authority, tmp_path, ONE.issue("client"))
 
 
-def test_a_pair_that_was_only_unreadable_for_a_moment(authority: Authority, pair: tls.Pair, tmp_path: Path) -> None:
+def test_a_pair_that_was_only_unreadable_for_a_moment(
+    authority: Authority, pair: tls.Pair, tmp_path: Path
+) -> None:
     certificate = tls.ServingCertificate(pair, ask_clients=True)
     certificate.believe(ONE.pem)
     aside = pair.key.rename(tmp_path / "aside")

@@ -101,7 +101,10 @@ def test_an_intermediate_that_is_not_shown() -> None:
 
 
 def test_an_intermediate_that_is_an_authority_itself() -> None:
-    assert verify(Bundle(INTERMEDIATE.pem), INTERMEDIATE.issue("u"), with_chain=False) == ["u", "intermediate"]
+    assert verify(Bundle(INTERMEDIATE.pem), INTERMEDIATE.issue("u"), with_chain=False) == [
+        "u",
+        "intermediate",
+    ]
 
 
 @pytest.mark.parametrize("order", [(ROOT, NAMESAKE), (NAMESAKE, ROOT)], ids=["before", "behind"])
@@ -155,7 +158,9 @@ def test_subjects() -> None:
 
 def test_kubeadms_config_map() -> None:
     entries = certificates.config_map(ROOT.pem, OTHER.pem)
-    assert trust.read_front_proxy(entries) == FrontProxy(Bundle(ROOT.pem), ("front-proxy-client",), HeaderNames())
+    assert trust.read_front_proxy(entries) == FrontProxy(
+        Bundle(ROOT.pem), ("front-proxy-client",), HeaderNames()
+    )
     assert trust.read_clients(entries) == Bundle(OTHER.pem)
 
 
@@ -175,7 +180,9 @@ def test_every_entry_of_the_config_map() -> None:
 
 @pytest.mark.parametrize("empty", ["", "[]", "null", None])
 def test_absent_names_are_no_names(empty: str | None) -> None:
-    entries = certificates.config_map(ROOT.pem, requestheader_allowed_names=empty, requestheader_username_headers=empty)
+    entries = certificates.config_map(
+        ROOT.pem, requestheader_allowed_names=empty, requestheader_username_headers=empty
+    )
     found = trust.read_front_proxy(entries)
     assert found is not None
     assert (found.allowed_names, found.headers.username, found.headers.uid) == ((), (), ())
@@ -190,8 +197,14 @@ def test_no_aggregation_layer() -> None:
     [
         ({"requestheader_client_ca_file": "x"}, "requestheader-client-ca-file: "),
         ({"requestheader_allowed_names": "front-proxy-client"}, "requestheader-allowed-names: "),
-        ({"requestheader_allowed_names": '"front-proxy-client"'}, "requestheader-allowed-names: expected a JSON array"),
-        ({"requestheader_allowed_names": [1]}, "requestheader-allowed-names: expected a JSON array of strings"),
+        (
+            {"requestheader_allowed_names": '"front-proxy-client"'},
+            "requestheader-allowed-names: expected a JSON array",
+        ),
+        (
+            {"requestheader_allowed_names": [1]},
+            "requestheader-allowed-names: expected a JSON array of strings",
+        ),
         ({"requestheader_allowed_names": "[" * 100_000}, "requestheader-allowed-names: "),
         ({"requestheader_username_headers": ["two words"]}, "no header can be called 'two words'"),
         ({"requestheader_extra_headers_prefix": [""]}, "no header can be called ''"),

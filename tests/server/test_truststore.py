@@ -46,11 +46,16 @@ def test_each_change_is_a_generation_and_is_told_once(faults: FaultLog) -> None:
         (None, "there is no such ConfigMap"),
         ({}, "it has no requestheader-client-ca-file"),
         (config_map("x", "x"), "requestheader-client-ca-file: Unable to load PEM file"),
-        (config_map(NEW.pem, "x", requestheader_allowed_names="{"), "requestheader-allowed-names: Expecting property"),
+        (
+            config_map(NEW.pem, "x", requestheader_allowed_names="{"),
+            "requestheader-allowed-names: Expecting property",
+        ),
     ],
     ids=["deleted", "emptied", "broken", "names broken"],
 )
-def test_what_is_not_good_takes_nothing_away(faults: FaultLog, entries: dict[str, str] | None, said: str) -> None:
+def test_what_is_not_good_takes_nothing_away(
+    faults: FaultLog, entries: dict[str, str] | None, said: str
+) -> None:
     store = TrustStore(faults)
     store.adopt_config_map(config_map(PROXY.pem, CLIENTS.pem))
     good = store.current
@@ -116,7 +121,9 @@ def test_a_broken_file_is_refused_and_changes_nothing(faults: FaultLog, name: st
     assert store.current == Trust()
 
 
-def test_one_authority_for_both_purposes_is_said_loudly(faults: FaultLog, caplog: pytest.LogCaptureFixture) -> None:
+def test_one_authority_for_both_purposes_is_said_loudly(
+    faults: FaultLog, caplog: pytest.LogCaptureFixture
+) -> None:
     store = TrustStore(faults)
     store.adopt_config_map(config_map(PROXY.pem, PROXY.pem, requestheader_allowed_names=[]))
     assert faults.active() == {("trust-ambiguous", ""): "CN=front-proxy-ca"}
@@ -150,7 +157,9 @@ def test_an_authority_with_an_unknown_key_is_said_once_and_the_others_count(
 
 def test_one_authority_for_both_purposes_is_said_beside_one_with_an_unknown_key(faults: FaultLog) -> None:
     store = TrustStore(faults)
-    store.adopt_config_map(config_map(PROXY.pem + UNUSUAL, UNUSUAL + PROXY.pem, requestheader_allowed_names=[]))
+    store.adopt_config_map(
+        config_map(PROXY.pem + UNUSUAL, UNUSUAL + PROXY.pem, requestheader_allowed_names=[])
+    )
     assert set(faults.active()) == {("trust-ambiguous", ""), ("trust-unsupported", "")}
 
 
@@ -160,7 +169,9 @@ def test_one_authority_for_both_purposes_is_said_beside_one_with_an_unknown_key(
     [
         pytest.param(b"\xa0\x03\x02\x01\x02", b"\xa0\x03\x02\x01\x05", id="version"),
         pytest.param(b"kubernetes", b"\xff\xfebernetes", id="name that is not UTF-8"),
-        pytest.param(bytes.fromhex("06082a8648ce3d030107"), bytes.fromhex("06082a8648ce3d030109"), id="unknown curve"),
+        pytest.param(
+            bytes.fromhex("06082a8648ce3d030107"), bytes.fromhex("06082a8648ce3d030109"), id="unknown curve"
+        ),
         pytest.param(
             bytes.fromhex("06072a8648ce3d0201"), bytes.fromhex("06072a8648ce3d0209"), id="unknown kind of key"
         ),
@@ -187,7 +198,9 @@ def test_no_certificate_makes_reading_fail_otherwise_than_by_a_fault(
 def test_a_change_is_logged_with_what_counts(faults: FaultLog, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     TrustStore(faults).adopt_config_map(config_map(PROXY.pem, CLIENTS.pem, requestheader_allowed_names=None))
-    (record,) = [record for record in caplog.records if record.message == "trust in client certificates changed"]
+    (record,) = [
+        record for record in caplog.records if record.message == "trust in client certificates changed"
+    ]
     assert record.facts == {  # type: ignore[attr-defined]
         "generation": 1,
         "proxy_authorities": "CN=front-proxy-ca",

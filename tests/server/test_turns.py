@@ -26,7 +26,8 @@ def test_rotation(arrivals: list[str], cancelled: set[int], per_turn: int) -> No
     async def play() -> None:
         turnstile, admitted = Turnstile(asyncio.get_running_loop(), per_turn), list[tuple[str, int]]()
         tasks = [
-            asyncio.create_task(_enter(turnstile, address, number, admitted)) for number, address in enumerate(arrivals)
+            asyncio.create_task(_enter(turnstile, address, number, admitted))
+            for number, address in enumerate(arrivals)
         ]
         await asyncio.sleep(0)  # all have arrived, and the first are in
         first = len(admitted)
@@ -42,7 +43,9 @@ def test_rotation(arrivals: list[str], cancelled: set[int], per_turn: int) -> No
         assert {pair for pair in admitted if pair[1] not in cancelled} == set(left)
         later = [pair for pair in admitted[first:] if pair in expected]
         for address in "abc":
-            assert [pair for pair in later if pair[0] == address] == [pair for pair in expected if pair[0] == address]
+            assert [pair for pair in later if pair[0] == address] == [
+                pair for pair in expected if pair[0] == address
+            ]
         assert turnstile.waiting == 0
 
     asyncio.run(play())

@@ -63,7 +63,9 @@ class RunningAdapter:
     async def pods(self, namespace: str, metric: str, selector: str = "") -> Answer:
         """Ask as an autoscaler does for a Pods metric."""
         query = f"?labelSelector={quote(selector)}" if selector else ""
-        return await self.get(f"/apis/custom.metrics.k8s.io/v1beta2/namespaces/{namespace}/pods/%2A/{metric}{query}")
+        return await self.get(
+            f"/apis/custom.metrics.k8s.io/v1beta2/namespaces/{namespace}/pods/%2A/{metric}{query}"
+        )
 
     async def wait_for(self, path: str, accept: Any, seconds: float = 20.0) -> Answer:
         """Ask until `accept(answer)` holds; fails with the last answer."""
@@ -89,7 +91,9 @@ def admit(cluster: Cluster) -> None:
     """Have a cluster know the token, and publish authorities of client certificates, unless a test has seen to it."""
     if cluster.reviews.token({"token": TOKEN}).authenticated is False:
         cluster.reviews.token = lambda spec: TokenVerdict(spec["token"] == TOKEN, "somebody")
-    if not any(each["metadata"]["name"] == certificates.NAME for each in cluster.list("ConfigMap", "kube-system")):
+    if not any(
+        each["metadata"]["name"] == certificates.NAME for each in cluster.list("ConfigMap", "kube-system")
+    ):
         front_proxy, clients = certificates.Signer("front-proxy-ca"), certificates.Signer("kubernetes")
         cluster.create(certificates.config_map_object(certificates.config_map(front_proxy.pem, clients.pem)))
 
@@ -147,14 +151,18 @@ async def running(
     options = replace(options, secure_port=0)
     listening: asyncio.Future[MetricsServer] = asyncio.get_running_loop().create_future()
     stop = asyncio.Event()
-    run = asyncio.create_task(app.run(options, "test", stop, started=listening.set_result, clock=clock), name="adapter")
+    run = asyncio.create_task(
+        app.run(options, "test", stop, started=listening.set_result, clock=clock), name="adapter"
+    )
     try:
         first: list[asyncio.Future[Any]] = [run, listening]
         await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
         if run.done():
             await run  # says why it did not start
         async with aiohttp.ClientSession() as session:
-            adapter = RunningAdapter(f"https://127.0.0.1:{listening.result().port}", session, headers, context)
+            adapter = RunningAdapter(
+                f"https://127.0.0.1:{listening.result().port}", session, headers, context
+            )
             if until_ready:
                 await adapter.wait_for("/readyz", lambda answer: answer.status == 200)
             yield adapter

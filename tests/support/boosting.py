@@ -202,7 +202,9 @@ class Workload:
     def objects(self, namespace: str = NAMESPACE, *, autoscaled: bool = True) -> list[Document]:
         """Return all that there is of it in a cluster."""
         spec = {"clusterIP": "None", "ports": [{"port": 80}]}
-        found: list[Document] = [{"apiVersion": "v1", "kind": "Service", "metadata": {"name": self.name}, "spec": spec}]
+        found: list[Document] = [
+            {"apiVersion": "v1", "kind": "Service", "metadata": {"name": self.name}, "spec": spec}
+        ]
         found += [self.deployment(), *([self.autoscaler()] if autoscaled else [])]
         for each in found:
             each["metadata"]["namespace"] = namespace
@@ -266,7 +268,9 @@ def fleet(count: int = 20, *, boosted: bool = True, prefix: str = "web") -> list
 
 def jumping(workloads: Iterable[Workload]) -> list[str]:
     """Return the names of workloads whose load jumps, and of which a native controller that sees metrics late hears late."""
-    return [each.name for each in workloads if "sawtooth" not in each.name and each.metrics not in HEARD_AT_ONCE]
+    return [
+        each.name for each in workloads if "sawtooth" not in each.name and each.metrics not in HEARD_AT_ONCE
+    ]
 
 
 class Loads:
@@ -355,7 +359,9 @@ class Loads:
 
     def _share(self, workload: Workload, factor: float = 1.0) -> Callable[[float], float | None]:
         """Return the part of one pod that is ready in a load; nothing while there is none."""
-        return lambda now: factor * workload.load(self._after(now)) / workload.ready if workload.ready else None
+        return lambda now: (
+            factor * workload.load(self._after(now)) / workload.ready if workload.ready else None
+        )
 
     async def _answer_scrape(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer as the pod that was addressed."""
@@ -402,7 +408,9 @@ class World(Loads):
 
     def events(self, name: str) -> list[Document]:
         """Return the events about an autoscaler."""
-        return [each for each in self.cluster.list("Event", NAMESPACE) if each["involvedObject"]["name"] == name]
+        return [
+            each for each in self.cluster.list("Event", NAMESPACE) if each["involvedObject"]["name"] == name
+        ]
 
     def annotate(self, name: str, **annotations: str | None) -> None:
         """Set annotations of ours by their last part; None takes one away."""

@@ -53,7 +53,10 @@ class Identity:
     """A certificate with its key, and the certificates between it and its authority."""
 
     def __init__(
-        self, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey, chain: Sequence[x509.Certificate] = ()
+        self,
+        certificate: x509.Certificate,
+        key: ec.EllipticCurvePrivateKey,
+        chain: Sequence[x509.Certificate] = (),
     ) -> None:
         self.certificate = certificate
         self.key = key
@@ -94,7 +97,9 @@ class Signer:
         issuer = parent or self
         builder = _builder(self._name, issuer._name, self.key.public_key(), lifetime)
         if is_authority is not None:
-            builder = builder.add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
+            builder = builder.add_extension(
+                x509.BasicConstraints(ca=is_authority, path_length=None), critical=True
+            )
         builder = builder.add_extension(_usage(may_sign=may_sign), critical=True)
         builder = builder.add_extension(self.identifier, critical=False)
         builder = builder.add_extension(_issued_by(issuer.identifier), critical=False)
@@ -141,7 +146,9 @@ def config_map(front_proxy: str = "", clients: str = "", **entries: object) -> d
     }
     found |= {key.replace("_", "-"): value for key, value in entries.items()}
     return {
-        key: value if isinstance(value, str) else json.dumps(value) for key, value in found.items() if value is not None
+        key: value if isinstance(value, str) else json.dumps(value)
+        for key, value in found.items()
+        if value is not None
     }
 
 
@@ -157,7 +164,9 @@ def config_map_object(entries: dict[str, str]) -> dict[str, Any]:
 
 def _name(common_name: str, organizations: Sequence[str]) -> x509.Name:
     parts = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, each) for each in organizations]
-    return x509.Name([*parts, *([x509.NameAttribute(NameOID.COMMON_NAME, common_name)] if common_name else [])])
+    return x509.Name(
+        [*parts, *([x509.NameAttribute(NameOID.COMMON_NAME, common_name)] if common_name else [])]
+    )
 
 
 def _issued_by(identifier: x509.SubjectKeyIdentifier) -> x509.AuthorityKeyIdentifier:
@@ -165,7 +174,10 @@ def _issued_by(identifier: x509.SubjectKeyIdentifier) -> x509.AuthorityKeyIdenti
 
 
 def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, lifetime: tuple[timedelta, timedelta]
+    subject: x509.Name,
+    issuer: x509.Name,
+    key: ec.EllipticCurvePublicKey,
+    lifetime: tuple[timedelta, timedelta],
 ) -> x509.CertificateBuilder:
     now = datetime.now(UTC)  # noqa: TID251 - OpenSSL looks at the real clock
     return (

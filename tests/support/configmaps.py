@@ -89,7 +89,10 @@ class Store:
 
     def _note(self, kind: str, document: JSON) -> JSON:
         self.version += 1
-        stored: JSON = {**document, "metadata": {**document["metadata"], "resourceVersion": str(self.version)}}
+        stored: JSON = {
+            **document,
+            "metadata": {**document["metadata"], "resourceVersion": str(self.version)},
+        }
         if kind != "DELETED":
             self.objects[stored["metadata"]["name"]] = stored
         self.log.append((self.version, kind, stored))
@@ -202,7 +205,9 @@ class Line:
         await self._way()
         if self.list_answer:
             raise KubernetesError(self.list_answer, "Refused", "refused by the test")
-        found = [msgspec.json.encode(each) for each in self.store.objects.values() if _matches(selector, each)]
+        found = [
+            msgspec.json.encode(each) for each in self.store.objects.values() if _matches(selector, each)
+        ]
         version = self.store.version
         await self._way()
         deliver(list(map(form.decode, found)))
@@ -274,7 +279,9 @@ class Line:
             raise KubernetesError(0, "Unreachable", "cut off")
 
 
-def lagging(rng: random.Random, usual: float = 0.004, odds: float = 0.05, longest: float = 3.0) -> Callable[[], float]:
+def lagging(
+    rng: random.Random, usual: float = 0.004, odds: float = 0.05, longest: float = 3.0
+) -> Callable[[], float]:
     """Return a delay that is short nearly always, and now and then not."""
     return lambda: rng.uniform(0, longest) if rng.random() < odds else rng.uniform(0, usual)
 

@@ -65,7 +65,9 @@ class Server:
         self.gate: asyncio.Event | None = None
         self._version = 100
 
-    def set(self, name: str, replicas: int, manager: str = "kubectl", *, told: bool = True, uid: str = "") -> None:
+    def set(
+        self, name: str, replicas: int, manager: str = "kubectl", *, told: bool = True, uid: str = ""
+    ) -> None:
         """Set a scale as somebody else; `told` says whether the caches have seen it, `uid` that it is (not) the same object."""
         self._version += 1
         selector = f"app={name}"
@@ -118,14 +120,19 @@ class Server:
                 )
                 self.writes.append((name, wanted))
                 return Outcome(error="no answer", unknown=True) if self.lose else Outcome(str(self._version))
-            wanted = again(ScaleSeen(now.replicas, now.status_replicas, now.selector, now.resource_version, now.uid))
+            wanted = again(
+                ScaleSeen(now.replicas, now.status_replicas, now.selector, now.resource_version, now.uid)
+            )
             version = now.resource_version
             if wanted is None:
                 return Outcome()
         return Outcome(error="conflict")
 
     def status(
-        self, autoscaler: FastPathAutoscaler, status: HorizontalPodAutoscalerStatus, changes: tuple[PastChange, ...]
+        self,
+        autoscaler: FastPathAutoscaler,
+        status: HorizontalPodAutoscalerStatus,
+        changes: tuple[PastChange, ...],
     ) -> None:
         """Take a status."""
         self.statuses.append((autoscaler.metadata.name, status, changes))
@@ -274,7 +281,9 @@ class Bench:
     def start(self) -> Controller:
         """Return a controller as after a start."""
         around = Surroundings(self.server, self.pods, self.rivals, self.sources, LIVE)  # type: ignore[arg-type]  # sources by hand
-        self.controller = Controller(around, self.server, self.clock, self.monitoring, self.journal, random=lambda: 0.0)
+        self.controller = Controller(
+            around, self.server, self.clock, self.monitoring, self.journal, random=lambda: 0.0
+        )
         return self.controller
 
     def put(self, autoscaler: FastPathAutoscaler, replicas: int | None = None) -> None:

@@ -56,7 +56,13 @@ def _choice(about: str, *values: str, **more: Any) -> JSON:
 
 
 def _count(about: str, least: int, most: int = _INT32, **more: Any) -> JSON:
-    return {"type": "integer", "format": "int32", "description": about, "minimum": least, "maximum": most} | more
+    return {
+        "type": "integer",
+        "format": "int32",
+        "description": about,
+        "minimum": least,
+        "maximum": most,
+    } | more
 
 
 def _segment(about: str, *rules: JSON) -> JSON:
@@ -115,7 +121,11 @@ def _selector() -> JSON:
         },
         "key operator",
     )
-    labels = {"type": "object", "description": "Labels and their values.", "additionalProperties": {"type": "string"}}
+    labels = {
+        "type": "object",
+        "description": "Labels and their values.",
+        "additionalProperties": {"type": "string"},
+    }
     return _object(
         "Narrows the metric to series with these labels.",
         {"matchLabels": labels, "matchExpressions": _list("Conditions, all of which hold.", expression)},
@@ -132,7 +142,9 @@ def _metric() -> JSON:
 
 def _reference(about: str, *rules: JSON) -> JSON:
     version = _text(
-        "API group and version, such as apps/v1; only the group matters.", pattern="^[^/]*(/[^/]*)?$", maxLength=320
+        "API group and version, such as apps/v1; only the group matters.",
+        pattern="^[^/]*(/[^/]*)?$",
+        maxLength=320,
     )
     properties = {
         "apiVersion": version,
@@ -156,7 +168,9 @@ _ONE_OF_RESOURCE = _rule(
     "has(self.averageUtilization) != has(self.averageValue)",
     "needs averageUtilization or averageValue, and not both",
 )
-_ONE_OF_EXTERNAL = _rule("has(self.value) != has(self.averageValue)", "needs value or averageValue, and not both")
+_ONE_OF_EXTERNAL = _rule(
+    "has(self.value) != has(self.averageValue)", "needs value or averageValue, and not both"
+)
 _ANY_OF_OBJECT = _rule("has(self.value) || has(self.averageValue)", "needs value or averageValue")
 
 
@@ -220,9 +234,7 @@ def _metrics() -> JSON:
         "type": "Resource",
         "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}},
     }
-    about = (
-        "What the replicas are computed from; the highest count wins. Without any: cpu at 80 % of what is requested."
-    )
+    about = "What the replicas are computed from; the highest count wins. Without any: cpu at 80 % of what is requested."
     return _list(about, items, maxItems=fastpathautoscaler.MOST_METRICS, default=[default])
 
 
@@ -241,7 +253,9 @@ def _behavior() -> JSON:
         "stabilizationWindowSeconds": _count("How far back recommendations count.", 0, 3600),
         "selectPolicy": _choice("Which policy counts; Max if absent.", "Max", "Min", "Disabled"),
         "policies": _list("The policies.", policy, minItems=1, maxItems=most),
-        "tolerance": _quantity("By how much a metric may miss its target, such as 50m.", rf"\+?{_ANY}", minimum=0),
+        "tolerance": _quantity(
+            "By how much a metric may miss its target, such as 50m.", rf"\+?{_ANY}", minimum=0
+        ),
     }
     return _object(
         "How fast the replicas may change. What is absent is as in a HorizontalPodAutoscaler with an empty behavior.",
@@ -255,7 +269,10 @@ def _fallback() -> JSON:
             f"self.type == '{kind}' ? has(self.{field}) : !has(self.{field})",
             f"{field} is needed for type {kind}, and for no other",
         )
-        for kind, field in ((fastpathautoscaler.FLOOR, "replicas"), (fastpathautoscaler.LAST_GOOD, "lastGoodFor"))
+        for kind, field in (
+            (fastpathautoscaler.FLOOR, "replicas"),
+            (fastpathautoscaler.LAST_GOOD, "lastGoodFor"),
+        )
     ]
     properties = {
         "type": _choice(
@@ -263,14 +280,16 @@ def _fallback() -> JSON:
             *fastpathautoscaler.FALLBACKS,
         ),
         "after": _duration(
-            "How long a metric has to be absent.", fastpathautoscaler.AFTERS, default=_short(fastpathautoscaler.AFTER)
+            "How long a metric has to be absent.",
+            fastpathautoscaler.AFTERS,
+            default=_short(fastpathautoscaler.AFTER),
         ),
         "replicas": _count("The floor.", 1),
-        "lastGoodFor": _duration("For how long the last good count is kept.", fastpathautoscaler.LAST_GOOD_FORS),
+        "lastGoodFor": _duration(
+            "For how long the last good count is kept.", fastpathautoscaler.LAST_GOOD_FORS
+        ),
     }
-    about = (
-        "What holds when a metric has been absent for a while. It keeps or raises the replicas, it never lowers them."
-    )
+    about = "What holds when a metric has been absent for a while. It keeps or raises the replicas, it never lowers them."
     return _object(about, properties, "type", *rules)
 
 
@@ -298,7 +317,9 @@ def _spec() -> JSON:
         "fallback": _fallback(),
     }
     rules = [
-        _rule("self.minReplicas <= self.maxReplicas", "maxReplicas must be greater than or equal to minReplicas"),
+        _rule(
+            "self.minReplicas <= self.maxReplicas", "maxReplicas must be greater than or equal to minReplicas"
+        ),
         _rule(
             "self.minReplicas > 0 || self.metrics.exists(m, m.type == 'Object' || m.type == 'External')",
             "minReplicas 0 needs an Object or External metric",
@@ -339,7 +360,10 @@ def _status() -> JSON:
         "external": {"metric": metric, "current": current},
     }
     items = {
-        "type": {"type": "string", "description": "Which of the sources is given; empty where there was no value."}
+        "type": {
+            "type": "string",
+            "description": "Which of the sources is given; empty where there was no value.",
+        }
     }
     items |= {name: _object("As in spec.metrics.", properties) for name, properties in sources.items()}
     time = {"type": "string", "format": "date-time"}
@@ -398,16 +422,24 @@ COLUMNS = [
     _column("MinPods", ".spec.minReplicas", "integer"),
     _column("MaxPods", ".spec.maxReplicas", "integer"),
     _column("Replicas", ".status.currentReplicas", "integer", about="The replicas as last seen."),
-    _column("Able", _condition("AbleToScale", "status"), about="Whether the replicas can be read and written."),
+    _column(
+        "Able", _condition("AbleToScale", "status"), about="Whether the replicas can be read and written."
+    ),
     _column("Active", _condition("ScalingActive", "status"), about="Whether the metrics give a count."),
     _column("Mode", ".spec.mode"),
     _column("Age", ".metadata.creationTimestamp", "date"),
     _column("Desired", ".status.desiredReplicas", "integer", wide=True),
-    _column("AbleReason", _condition("AbleToScale", "reason"), wide=True, about="Why it is able to scale or not."),
-    _column("ActiveReason", _condition("ScalingActive", "reason"), wide=True, about="Why it is active or not."),
+    _column(
+        "AbleReason", _condition("AbleToScale", "reason"), wide=True, about="Why it is able to scale or not."
+    ),
+    _column(
+        "ActiveReason", _condition("ScalingActive", "reason"), wide=True, about="Why it is active or not."
+    ),
     _column("Limited", _condition("ScalingLimited", "reason"), wide=True, about="What limits the replicas."),
     _column("Period", ".spec.syncPeriod", wide=True),
-    _column("Scaled", ".status.lastScaleTime", "date", wide=True, about="When the replicas were last changed."),
+    _column(
+        "Scaled", ".status.lastScaleTime", "date", wide=True, about="When the replicas were last changed."
+    ),
 ]
 
 

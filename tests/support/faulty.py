@@ -74,14 +74,18 @@ def refuse(status: int, kind: str, text: str) -> Behaviour:
 
 def result(kind: str, value: object) -> Behaviour:
     """Answer with a result of this type."""
-    return reply(200, msgspec.json.encode({"status": "success", "data": {"resultType": kind, "result": value}}))
+    return reply(
+        200, msgspec.json.encode({"status": "success", "data": {"resultType": kind, "result": value}})
+    )
 
 
 async def break_off(request: web.BaseRequest) -> web.StreamResponse:
     """Promise a body, send its beginning, cut the connection."""
     response = web.StreamResponse(headers={"Content-Type": "application/json", "Content-Length": "4096"})
     await response.prepare(request)
-    await response.write(b'{"status":"success","data":{"resultType":"vector","result":[{"metric":{"pod":"web-0"}')
+    await response.write(
+        b'{"status":"success","data":{"resultType":"vector","result":[{"metric":{"pod":"web-0"}'
+    )
     assert request.transport is not None
     request.transport.close()
     return response
@@ -98,7 +102,9 @@ async def trickle(request: web.BaseRequest) -> web.StreamResponse:
 
 async def announce_huge(request: web.BaseRequest) -> web.StreamResponse:
     """Announce 100 GiB and begin to send."""
-    response = web.StreamResponse(headers={"Content-Type": "application/json", "Content-Length": str(100 << 30)})
+    response = web.StreamResponse(
+        headers={"Content-Type": "application/json", "Content-Length": str(100 << 30)}
+    )
     await response.prepare(request)
     await response.write(b'{"status":"success","data":{"resultType":"vector","result":[')
     await asyncio.Event().wait()

@@ -78,7 +78,9 @@ async def watching(*processes: Process) -> AsyncIterator[None]:
 
 
 @contextlib.asynccontextmanager
-async def leading(process: Process, gate: Gate | None = None, shard: Shard = WHOLE) -> AsyncIterator[FloorWriter]:
+async def leading(
+    process: Process, gate: Gate | None = None, shard: Shard = WHOLE
+) -> AsyncIterator[FloorWriter]:
     """Run a term from its start to its end."""
     writer = process.open_term(gate or Gate(), shard)
     task = asyncio.create_task(writer.run())

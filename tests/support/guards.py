@@ -99,7 +99,9 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
         return
     del item.stash[_NOTED]
     if noted.failed:
-        sys.last_traceback = sys.last_value = None  # it holds what the test left; later tests shall not meet it
+        sys.last_traceback = sys.last_value = (
+            None  # it holds what the test left; later tests shall not meet it
+        )
         _collect([])
         return
     lost = noted.lost

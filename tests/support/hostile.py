@@ -338,14 +338,18 @@ def _segments(draw: st.DrawFn) -> str:
 
 
 _QUERY = st.one_of(
-    st.just(""), st.just(""), st.lists(_QUERY_PART, min_size=1, max_size=3).map(lambda parts: "?" + "&".join(parts))
+    st.just(""),
+    st.just(""),
+    st.lists(_QUERY_PART, min_size=1, max_size=3).map(lambda parts: "?" + "&".join(parts)),
 )
 _CASES: tuple[Callable[[str], str], ...] = (str, str, str.lower, str.upper, str.swapcase)
 _HEADER = st.tuples(st.sampled_from(_HEADERS), st.sampled_from(_CASES)).map(
     lambda pair: (pair[1](pair[0][0]), pair[0][1])
 )
 _ODD_HEADER = st.tuples(
-    st.sampled_from(("Accept", "Authorization", "X-Remote-User", "X-Remote-Extra-A", "If-None-Match", "User-Agent")),
+    st.sampled_from(
+        ("Accept", "Authorization", "X-Remote-User", "X-Remote-Extra-A", "If-None-Match", "User-Agent")
+    ),
     st.binary(max_size=12).filter(lambda value: not set(value) & set(range(32)) and b"\x7f" not in value),
 )
 

@@ -48,7 +48,11 @@ class Kubectl:
         process = await asyncio.create_subprocess_exec(
             self._program,
             *arguments,
-            env={"HOME": str(self._directory), "KUBECONFIG": str(self._directory / "none"), "PATH": "/usr/bin:/bin"},
+            env={
+                "HOME": str(self._directory),
+                "KUBECONFIG": str(self._directory / "none"),
+                "PATH": "/usr/bin:/bin",
+            },
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,

@@ -69,7 +69,9 @@ class Scaler:
             self._client = client
             self.store = StuckStore(client, self.namespace, "fastpath")
             election = Election(self.identity, "fastpath", DURATION, DEADLINE, RETRY)
-            self.elector = Elector(self.store, election, self._clock, random.random, self._monitoring, self._faults)
+            self.elector = Elector(
+                self.store, election, self._clock, random.random, self._monitoring, self._faults
+            )
             await self.elector.run(self._lead)
 
     async def _lead(self, fence: LeaseFence) -> None:
@@ -102,7 +104,9 @@ class Scaler:
                     status = HorizontalPodAutoscalerStatus(desired_replicas=current)
                     document = functools.partial(_document, current)
                     hpa = HPA.format(self.namespace)
-                    statuses.submit(StatusUpdate(self.namespace, "web", self._uid, hpa, "", status, document), None)
+                    statuses.submit(
+                        StatusUpdate(self.namespace, "web", self._uid, hpa, "", status, document), None
+                    )
                     events.record(about, "Normal", "SuccessfulRescale", f"New size: {current}; reason: load")
             await asyncio.sleep(0.05)
 

@@ -77,7 +77,9 @@ PROCESS = _measured("memory", "small_ready_mib")
 POD = (_measured("podwatch", "stateful_rss_mib") - _measured("podwatch", "stateful_before_mib")) / 100_000
 """A watched pod that shares its labels with no other."""
 
-AUTOSCALER = (_measured("growth", "ticks_6400_memory_mib") - _measured("growth", "ticks_400_memory_mib")) / 6000
+AUTOSCALER = (
+    _measured("growth", "ticks_6400_memory_mib") - _measured("growth", "ticks_400_memory_mib")
+) / 6000
 """An autoscaler with its last decision."""
 
 
@@ -133,7 +135,9 @@ def bounds(process: Process) -> Iterator[Bound]:
         shares = connectionserver.MOST_CONNECTIONS + limits.in_flight  # callers may go, and questions stay
         sent = limits.answers_bytes + shares * answerbudget.SMALL_ANSWER
         yield Bound("answers that are encoded or sent", sent)
-        yield Bound("users of a front proxy (`users`)", ESTIMATED * callers._USERS_KEPT * callers._LARGEST_USER)
+        yield Bound(
+            "users of a front proxy (`users`)", ESTIMATED * callers._USERS_KEPT * callers._LARGEST_USER
+        )
         reviews = 2 * reviewcache.SIZE * reviewcache._COUNTS_AS_ONE
         yield Bound("answers of reviews (`tokens`, `accesses`)", ESTIMATED * reviews)
         if options.access_log:
@@ -192,7 +196,9 @@ def processes() -> list[Process]:
         read_process("`single-replica`", rendered.render(MANIFESTS / "overlays" / "single-replica"), CLUSTER),
         read_process("`scaler`", scaler.of("fastpath-scaler"), CLUSTER),
         read_process("`scaler-service-monitor`", scraped.of("fastpath-scaler"), CLUSTER),
-        read_process("`scaler-in-process`", rendered.render(MANIFESTS / "overlays" / "scaler-in-process"), CLUSTER),
+        read_process(
+            "`scaler-in-process`", rendered.render(MANIFESTS / "overlays" / "scaler-in-process"), CLUSTER
+        ),
         read_process("`namespaced`", rendered.render(MANIFESTS / "namespaced"), NAMESPACE),
     ]
 
@@ -202,7 +208,9 @@ def render_table(found: Sequence[Process]) -> str:
     columns = [{bound.what: bound.bytes for bound in bounds(each)} for each in found]
     rows = list(dict.fromkeys(what for column in columns for what in column))
     lines = ["| MiB | " + " | ".join(each.name for each in found) + " |", "|---|" + "---:|" * len(found)]
-    lines += [f"| {what} | " + " | ".join(_shown(column.get(what, 0)) for column in columns) + " |" for what in rows]
+    lines += [
+        f"| {what} | " + " | ".join(_shown(column.get(what, 0)) for column in columns) + " |" for what in rows
+    ]
     lines.append("| **sum** | " + " | ".join(f"**{_shown(total(each))}**" for each in found) + " |")
     lines.append("| `limits.memory` | " + " | ".join(_shown(each.limit) for each in found) + " |")
     return "\n".join([*lines, ""])

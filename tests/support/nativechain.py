@@ -116,7 +116,9 @@ class Fastpath:
 
 
 @contextlib.asynccontextmanager
-async def serving(world: World, directory: Path, *arguments: str, pod: str = "fastpath-0") -> AsyncIterator[Fastpath]:
+async def serving(
+    world: World, directory: Path, *arguments: str, pod: str = "fastpath-0"
+) -> AsyncIterator[Fastpath]:
     """Run `fastpath serve` until the block ends; its log is shown when the block fails."""
     fastpath = Fastpath(world, directory, *arguments, pod=pod)
     try:
@@ -200,7 +202,9 @@ class Front:
             headers = {"Authorization": f"Bearer {self._token}", "Accept": accept}
             with contextlib.suppress(aiohttp.ClientError):
                 async with self._session.get(url, headers=headers, ssl=False) as response:
-                    return _Answer(response.status, await response.read(), response.headers.get("Content-Type", ""))
+                    return _Answer(
+                        response.status, await response.read(), response.headers.get("Content-Type", "")
+                    )
         return _Answer(503, b"service unavailable", "text/plain")
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -241,7 +245,9 @@ def _value_of(document: Any) -> str:
 
 
 @contextlib.asynccontextmanager
-async def controlling(world: World, front: Front, directory: Path, *, period: float = PERIOD) -> AsyncIterator[None]:
+async def controlling(
+    world: World, front: Front, directory: Path, *, period: float = PERIOD
+) -> AsyncIterator[None]:
     """Run the stand-in of the native controller until the block ends; it asks what is in front."""
     authority = directory / "unused.crt"
     authority.write_text("what it asks speaks plain HTTP")

@@ -69,7 +69,14 @@ class PrometheusServer:
         text = openmetrics.strip().removesuffix("# EOF").rstrip()
         source = self._directory / "samples.om"
         source.write_text(f"{text}\n# EOF\n")
-        command = [promtool, "tsdb", "create-blocks-from", "openmetrics", str(source), str(self._directory / "tsdb")]
+        command = [
+            promtool,
+            "tsdb",
+            "create-blocks-from",
+            "openmetrics",
+            str(source),
+            str(self._directory / "tsdb"),
+        ]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"promtool refused the samples: {done.stderr or done.stdout}"
 
@@ -141,7 +148,9 @@ class PrometheusServer:
         status, answer = self._request("POST", "/api/v1/write", body, headers)
         assert status == 204, answer
 
-    def wait_for(self, promql: str, accept: Callable[[list[dict[str, Any]]], bool] = bool) -> list[dict[str, Any]]:
+    def wait_for(
+        self, promql: str, accept: Callable[[list[dict[str, Any]]], bool] = bool
+    ) -> list[dict[str, Any]]:
         """Ask until `accept` says yes to the result (by default: until it is not empty) and return it.
 
         Prometheus looks for targets 5 s after its start and not before; what is only to be stored is written.
@@ -173,7 +182,11 @@ class PrometheusServer:
         return False
 
     def _request(
-        self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] = types.MappingProxyType({})
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        headers: Mapping[str, str] = types.MappingProxyType({}),
     ) -> tuple[int, str]:
         with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)) as connection:
             connection.request(method, path, body, headers)
@@ -215,7 +228,9 @@ class PrometheusFactory:
         for `PrometheusServer.load_samples`; `flags` are added to Prometheus' command line.
         """
         directory = self._directory / f"prometheus-{len(self._servers)}"
-        server = PrometheusServer(directory, targets=targets or {}, scrape_interval=scrape_interval, flags=flags)
+        server = PrometheusServer(
+            directory, targets=targets or {}, scrape_interval=scrape_interval, flags=flags
+        )
         self._servers.append(server)
         if samples:
             server.load_samples(samples)

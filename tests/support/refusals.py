@@ -134,7 +134,9 @@ REFUSALS = {
         f"bottomk by (namespace) (1, x{{{IN_ONE}}})",
     ),
     "limitk": Refusal("limitk(1, x{<<.LabelMatchers>>})", "limitk looks at several objects at once"),
-    "limit_ratio": Refusal("limit_ratio(0.5, x{<<.LabelMatchers>>})", "limit_ratio looks at several objects at once"),
+    "limit_ratio": Refusal(
+        "limit_ratio(0.5, x{<<.LabelMatchers>>})", "limit_ratio looks at several objects at once"
+    ),
     "count_values": Refusal(
         'count_values("pod", v{<<.LabelMatchers>>})',
         "count_values looks at several objects at once",

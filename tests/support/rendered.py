@@ -32,7 +32,16 @@ BUILT_IN: Mapping[tuple[str, str, str], Sequence[JSON]] = {
     ),
     ("ClusterRole", "", "system:discovery"): (
         {
-            "nonResourceURLs": ["/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*", "/readyz", "/version"],
+            "nonResourceURLs": [
+                "/api",
+                "/api/*",
+                "/apis",
+                "/apis/*",
+                "/openapi",
+                "/openapi/*",
+                "/readyz",
+                "/version",
+            ],
             "verbs": ["get"],
         },
     ),
@@ -67,7 +76,9 @@ class Objects:
         """Return the same objects with no other Deployment than this one, for what is asked about its pods."""
         self.one("Deployment", deployment)
         return Objects(
-            each for each in self.documents if each["kind"] != "Deployment" or each["metadata"]["name"] == deployment
+            each
+            for each in self.documents
+            if each["kind"] != "Deployment" or each["metadata"]["name"] == deployment
         )
 
     @property
@@ -104,14 +115,21 @@ class Rights:
         ]
         for kind in ("ClusterRoleBinding", "RoleBinding"):
             for binding in objects.all(kind):
-                subjects = [(each["kind"], each.get("namespace"), each["name"]) for each in binding["subjects"]]
+                subjects = [
+                    (each["kind"], each.get("namespace"), each["name"]) for each in binding["subjects"]
+                ]
                 if ("ServiceAccount", namespace, account) in subjects:
                     within = binding["metadata"].get("namespace") if kind == "RoleBinding" else None
-                    self.grants += [(within, rule) for rule in _rules(objects, binding["roleRef"], within or "")]
+                    self.grants += [
+                        (within, rule) for rule in _rules(objects, binding["roleRef"], within or "")
+                    ]
 
     def allow(self, want: Want) -> bool:
         """Return whether some rule allows it."""
-        return any((within is None or within == want.namespace) and covers(rule, want) for within, rule in self.grants)
+        return any(
+            (within is None or within == want.namespace) and covers(rule, want)
+            for within, rule in self.grants
+        )
 
     def verbs_on(self, *resources: str) -> set[str]:
         """Return every verb that is granted on one of `resources` (or on all), in whatever group."""
@@ -129,7 +147,10 @@ def _rules(objects: Objects, reference: JSON, namespace: str) -> Sequence[JSON]:
     if key in BUILT_IN:
         return BUILT_IN[key]
     role = objects.one(kind, name)
-    chosen = [each["matchLabels"].items() for each in role.get("aggregationRule", {}).get("clusterRoleSelectors", ())]
+    chosen = [
+        each["matchLabels"].items()
+        for each in role.get("aggregationRule", {}).get("clusterRoleSelectors", ())
+    ]
     parts = [
         each
         for each in objects.all("ClusterRole")
@@ -158,7 +179,9 @@ def covers(rule: JSON, want: Want) -> bool:
 def kubectl_version() -> tuple[int, int]:
     """Return kubectl's version; the test is skipped where there is no kubectl."""
     program = tools.require("kubectl", "kubernetes-client")
-    done = subprocess.run([program, "version", "--client", "--output=json"], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [program, "version", "--client", "--output=json"], capture_output=True, text=True, check=True
+    )
     found = re.match(r"v(\d+)\.(\d+)", json.loads(done.stdout)["clientVersion"]["gitVersion"])
     assert found is not None
     return int(found[1]), int(found[2])

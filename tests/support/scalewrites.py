@@ -90,7 +90,9 @@ class Audit:
     def of(self, name: str, by: str | None = None, since: float = 0.0) -> list[Write]:
         """Return the writes to the targets of one name since a time, of one field manager or of all."""
         return [
-            each for each in self.writes if each.target.name == name and each.time >= since and by in {None, each.by}
+            each
+            for each in self.writes
+            if each.target.name == name and each.time >= since and by in {None, each.by}
         ]
 
     def raises(self, name: str, since: float = 0.0) -> list[Write]:

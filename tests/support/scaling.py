@@ -82,7 +82,9 @@ def hpa(metrics: Sequence[Mapping[str, Any]] = (), **spec: Any) -> HorizontalPod
     return msgspec.structs.replace(made, spec=with_defaults(made.spec))
 
 
-def autoscaler(metrics: Sequence[Mapping[str, Any]] = (), settings: Settings | None = None, **spec: Any) -> Autoscaler:
+def autoscaler(
+    metrics: Sequence[Mapping[str, Any]] = (), settings: Settings | None = None, **spec: Any
+) -> Autoscaler:
     """Return an autoscaler ready for decisions."""
     return prepare(hpa(metrics, **spec), settings or Settings())
 
@@ -114,7 +116,9 @@ def object_metric(kind: str, **target: str) -> dict[str, Any]:
 
 
 def remembered(
-    *entries: tuple[int, float], ups: Sequence[tuple[int, float]] = (), downs: Sequence[tuple[int, float]] = ()
+    *entries: tuple[int, float],
+    ups: Sequence[tuple[int, float]] = (),
+    downs: Sequence[tuple[int, float]] = (),
 ) -> History:
     """Return a history of ``(count, seconds before NOW)``."""
 

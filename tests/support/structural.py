@@ -90,7 +90,9 @@ def pruned(value: Any, schema: JSON) -> Any:
         if known is None:
             return copy.deepcopy(value)
         return {
-            name: pruned(below, known[name]) for name, below in value.items() if name in known and below is not None
+            name: pruned(below, known[name])
+            for name, below in value.items()
+            if name in known and below is not None
         }
     if isinstance(value, list) and "items" in schema:
         return [pruned(below, schema["items"]) for below in value]
@@ -123,7 +125,9 @@ def problems(value: Any, schema: JSON) -> Iterator[str]:
         yield from _rules(value, schema, "")
 
 
-def _pattern(validator: object, pattern: str, value: object, schema: object) -> Iterator[jsonschema.ValidationError]:
+def _pattern(
+    validator: object, pattern: str, value: object, schema: object
+) -> Iterator[jsonschema.ValidationError]:
     if isinstance(value, str) and not re2.search(pattern, value):
         yield jsonschema.ValidationError(f"{value!r} does not match {pattern!r}")
 

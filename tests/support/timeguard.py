@@ -27,7 +27,9 @@ from pathlib import Path
 from types import FrameType
 
 import pytest
-from _pytest.outcomes import Failed  # the class of `pytest.fail.Exception`, which has no name for type checkers
+from _pytest.outcomes import (
+    Failed,
+)  # the class of `pytest.fail.Exception`, which has no name for type checkers
 
 REPEAT_SECONDS = 5.0
 """Between two interruptions of a test that is over its limit."""
@@ -106,7 +108,9 @@ _STACKS = pytest.StashKey[str]()
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare the settings."""
     parser.addini("run_timeout", "seconds that the whole run may take", default=str(RUN_SECONDS))
-    parser.addini("timeout_grace", "seconds past its limit that a test may take to end", default=str(GRACE_SECONDS))
+    parser.addini(
+        "timeout_grace", "seconds past its limit that a test may take to end", default=str(GRACE_SECONDS)
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -40,7 +40,9 @@ class Authority:
         leaf.private_key_pem.write_to_path(str(pair.key))
         return pair
 
-    def server_context(self, pair: Pair | None = None, *, client_certificates: bool = False) -> ssl.SSLContext:
+    def server_context(
+        self, pair: Pair | None = None, *, client_certificates: bool = False
+    ) -> ssl.SSLContext:
         """Return a server's context; with `client_certificates` it accepts only clients that show one of ours."""
         pair = pair or self.issue()
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)

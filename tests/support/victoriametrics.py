@@ -83,7 +83,11 @@ class VictoriaMetricsServer:
         return False
 
     def _request(
-        self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] = types.MappingProxyType({})
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        headers: Mapping[str, str] = types.MappingProxyType({}),
     ) -> int:
         with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)) as connection:
             connection.request(method, path, body, headers)

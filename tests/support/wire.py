@@ -82,7 +82,9 @@ class Wire:
                 if each is not None:
                     each.transport.abort()
 
-    async def _pump(self, reader: asyncio.StreamReader, to: asyncio.StreamWriter, sender: asyncio.StreamWriter) -> None:
+    async def _pump(
+        self, reader: asyncio.StreamReader, to: asyncio.StreamWriter, sender: asyncio.StreamWriter
+    ) -> None:
         while True:
             piece = await reader.read(65536)
             await self._whole.wait()

@@ -105,7 +105,9 @@ class FakeNames:
         self.names_or_error = names
         self.asked: list[tuple[str, str | None, str]] = []
 
-    async def names(self, resource: APIResource, namespace: str | None, selector: LabelSelector) -> tuple[str, ...]:
+    async def names(
+        self, resource: APIResource, namespace: str | None, selector: LabelSelector
+    ) -> tuple[str, ...]:
         self.asked.append((str(resource.group_resource), namespace, str(selector)))
         if isinstance(self.names_or_error, Exception):
             raise self.names_or_error
@@ -122,11 +124,15 @@ class FakeObjects:
         self, resource: APIResource, namespace: str | None, selector: LabelSelector
     ) -> tuple[Described, ...]:
         return tuple(
-            each for each in self._objects() if namespace in {None, each.namespace} and selector.matches(each.labels)
+            each
+            for each in self._objects()
+            if namespace in {None, each.namespace} and selector.matches(each.labels)
         )
 
     async def find(self, resource: APIResource, namespace: str, name: str) -> Described | None:
-        return next((each for each in self._objects() if (each.namespace, each.name) == (namespace, name)), None)
+        return next(
+            (each for each in self._objects() if (each.namespace, each.name) == (namespace, name)), None
+        )
 
     def count(self, resource: APIResource) -> int:
         return len(self._objects())
@@ -214,7 +220,9 @@ class World:
         self.monitoring = Monitoring()
         self.faults = FaultLog(self.monitoring, clock)
         self.cache = QueryCache(querier, clock, self.monitoring)
-        self.relister = Relister(lister, clock, self.monitoring, self.faults, interval=interval, max_age=600.0)
+        self.relister = Relister(
+            lister, clock, self.monitoring, self.faults, interval=interval, max_age=600.0
+        )
         met = SourceFaults(clock, self.faults)
         self.reader = FakeReader()
         self.scraped = ScrapedValues(

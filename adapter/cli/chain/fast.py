@@ -61,13 +61,17 @@ def examine(fpa: FPA, rivals: tuple[str, ...], leaders: tuple[Leader, ...] | Unr
         text = f"it wants more than its maximum of {spec.max_replicas}"
         change = f"raise spec.maxReplicas, now {spec.max_replicas}"
         return found._replace(state=State.WARNING, diagnosis=text, change=change)
-    return found._replace(state=State.OK, diagnosis="by its conditions it is able to scale and its metrics have values")
+    return found._replace(
+        state=State.OK, diagnosis="by its conditions it is able to scale and its metrics have values"
+    )
 
 
 def render(found: FastExamination) -> str:
     """Return what was found, for people."""
     spec, status = found.fpa.spec, found.fpa.status
-    counts = f"{status.current_replicas} replicas, {spec.min_replicas} to {spec.max_replicas}; mode {spec.mode}"
+    counts = (
+        f"{status.current_replicas} replicas, {spec.min_replicas} to {spec.max_replicas}; mode {spec.mode}"
+    )
     lines = [
         f"{found.key} is a {KIND}: {found.explain}",
         f"it scales {spec.scale_target_ref.kind} {spec.scale_target_ref.name}: {counts}",

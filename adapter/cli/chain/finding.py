@@ -67,7 +67,9 @@ def _first_fault(hops: tuple[Hop, ...]) -> Hop | None:
 def _diagnose(found: Examination, hops: tuple[Hop, ...]) -> str:
     if fault := _first_fault(hops):
         return fault.text
-    blocked = next((each for each in hops if each.change is not None and each.change.saves == float("inf")), None)
+    blocked = next(
+        (each for each in hops if each.change is not None and each.change.saves == float("inf")), None
+    )
     if blocked is not None:
         return blocked.text
     timed = [each for each in hops if each.took is not None]

@@ -153,7 +153,8 @@ class Pod(Struct, frozen=True):
         if self.metadata.deletion_timestamp is not None:
             return None
         return next(
-            (each for each in self.status.conditions or () if (each.type, each.status) == ("Ready", "True")), None
+            (each for each in self.status.conditions or () if (each.type, each.status) == ("Ready", "True")),
+            None,
         )
 
 

@@ -70,7 +70,9 @@ def total(hops: Iterable[Hop]) -> Total:
     """Return the sum over hops."""
     timed = [each for each in hops if each.timed]
     known = [each.took for each in timed if each.took is not None]
-    return Total(Took(sum(each.usual for each in known), sum(each.most for each in known)), len(known) == len(timed))
+    return Total(
+        Took(sum(each.usual for each in known), sum(each.most for each in known)), len(known) == len(timed)
+    )
 
 
 def seconds(value: float) -> str:

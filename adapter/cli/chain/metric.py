@@ -28,7 +28,11 @@ _DIRECT = Took(3.0, 6.0)
 
 def chain(facts: Facts, metric: MetricFacts, *, boosted: bool) -> Chain:
     """Return the hops of a metric; `boosted` is whether Fastpath raises the autoscaler at the moment."""
-    hops = [*_origin(facts, metric, boosted=boosted), *_delay(facts, metric, boosted=boosted), _api(facts, metric)]
+    hops = [
+        *_origin(facts, metric, boosted=boosted),
+        *_delay(facts, metric, boosted=boosted),
+        _api(facts, metric),
+    ]
     return Chain(metric.label, (*hops, _decision(facts, metric, boosted=boosted)))
 
 
@@ -58,7 +62,10 @@ def _origin(facts: Facts, metric: MetricFacts, *, boosted: bool) -> Iterator[Hop
         is_rate = source.lookback != 0
         window = evenly(direct.window) if is_rate else NOTHING
         yield Hop(
-            "window", State.OK, f"rates over {seconds(direct.window)}" if is_rate else "the latest sample", window
+            "window",
+            State.OK,
+            f"rates over {seconds(direct.window)}" if is_rate else "the latest sample",
+            window,
         )
     else:
         yield _scrape(source, _hidden(facts), boosted=boosted)
@@ -70,13 +77,21 @@ def _without_rule(metric: MetricFacts) -> Iterator[Hop]:
     owner = "the server" if isinstance(metric.serving, Unread) else metric.serving.owner or "the server"
     window = None if isinstance(metric.answer, Unread) else metric.answer.window
     if not window:
-        yield Hop("scrape", State.UNKNOWN, f"{owner} does not say how old its values are, nor over what they are taken")
+        yield Hop(
+            "scrape",
+            State.UNKNOWN,
+            f"{owner} does not say how old its values are, nor over what they are taken",
+        )
         return
     if is_ours(metric):
         yield Hop("scrape", State.UNKNOWN, "how often the kubelets are scraped is not read")
     else:
         assert not isinstance(metric.answer, Unread)
-        age = "" if metric.answer.age is None else f"; the values are {seconds(max(metric.answer.age, 0.0))} old"
+        age = (
+            ""
+            if metric.answer.age is None
+            else f"; the values are {seconds(max(metric.answer.age, 0.0))} old"
+        )
         text = f"{owner} has a new value about every {seconds(window)}, which boost cannot beat{age}"
         yield Hop("scrape", State.OK, text, evenly(window))
     yield Hop("window", State.OK, f"a value is over {seconds(window)}", evenly(window))
@@ -97,7 +112,9 @@ def _scrape(source: Source, hidden: float, *, boosted: bool) -> Hop:
         return Hop("scrape", State.FAULT, text, change=Change("see that its targets are up and scraped"))
     age = "" if series.age is None else f"; the newest sample is {seconds(max(series.age, 0.0))} old"
     if series.interval is None:
-        return Hop("scrape", State.UNKNOWN, f"the series are too young to tell how often they are scraped{age}")
+        return Hop(
+            "scrape", State.UNKNOWN, f"the series are too young to tell how often they are scraped{age}"
+        )
     text = f"a sample every {seconds(series.interval)}{age}"
     took, change = evenly(series.interval), _scrape_change(source, series, boosted=boosted)
     if series.age is not None and series.age > (_STALE_SCRAPES + 1) * series.interval:
@@ -132,7 +149,9 @@ def _window(source: Source) -> Hop:
         return Hop("window", State.OK, text, evenly(lookback))
     if lookback < _FEWEST_IN_WINDOW * interval * 0.9:
         text = f"{text}, which often holds fewer than two samples, and then there is no value"
-        wide = Change(f"take a range of [{math.ceil(SCRAPES_IN_WINDOW * round(interval, 1))}s] in {source.rule}")
+        wide = Change(
+            f"take a range of [{math.ceil(SCRAPES_IN_WINDOW * round(interval, 1))}s] in {source.rule}"
+        )
         return Hop("window", State.WARNING, text, evenly(lookback), wide)
     enough = math.ceil(SCRAPES_IN_WINDOW * round(interval, 1))
     if lookback <= 1.2 * enough:
@@ -150,7 +169,9 @@ def _delay(facts: Facts, metric: MetricFacts, *, boosted: bool) -> Iterator[Hop]
     if not hidden:
         return
     text = f"queries do not see the last {seconds(hidden)} (search.latencyOffset of VictoriaMetrics)"
-    change = Change("give --prometheus-query-param=nocache=1 to Fastpath, or a lower -search.latencyOffset", hidden)
+    change = Change(
+        "give --prometheus-query-param=nocache=1 to Fastpath, or a lower -search.latencyOffset", hidden
+    )
     yield Hop("engine", State.WARNING, text, Took(hidden, hidden), change)
 
 
@@ -175,7 +196,9 @@ def _api(facts: Facts, metric: MetricFacts) -> Hop:
         return Hop("metrics API", State.FAULT, f"{whose} has no value: {answer.error}", change=change)
     if not answer.number:
         text = f"{whose} answers without a value"
-        return Hop("metrics API", State.FAULT, text, change=Change("see that the pods run and show the metric"))
+        return Hop(
+            "metrics API", State.FAULT, text, change=Change("see that the pods run and show the metric")
+        )
     reused = metric.source.reused if isinstance(metric.source, Source) else 0.0
     took = Took(answer.seconds + reused / 2, answer.seconds + reused)
     text = f"{whose} answered in {seconds(answer.seconds)}"
@@ -201,7 +224,9 @@ def _forbidden(facts: Facts, metric: MetricFacts, error: str) -> Hop:
     has_value = facts.has_value(metric.spec)
     if has_value is False:
         change = Change("see the events of the HPA: kubectl describe hpa")
-        return Hop("metrics API", State.FAULT, "the HPA has no value, and you may not read the metric", change=change)
+        return Hop(
+            "metrics API", State.FAULT, "the HPA has no value, and you may not read the metric", change=change
+        )
     said = "the HPA has a value, but " if has_value else ""
     return Hop("metrics API", State.UNKNOWN, f"{said}you may not read the metric: {error}")
 

@@ -121,18 +121,25 @@ class Autoscalers:
                 return Unread(f"whose pods are asked about is not known: {target.why}")
             if metric.pods is not None:
                 selector = _selector_text(metric.pods.metric)
-                custom = await self._metrics.pods(namespace, metric.pods.metric.name, target.selector, selector)
+                custom = await self._metrics.pods(
+                    namespace, metric.pods.metric.name, target.selector, selector
+                )
                 return Answer(len(custom), self._clock.monotonic() - asked)
             usages = await self._metrics.resource(namespace, target.selector)
         except ValueError as error:
             return Unread(f"the selector of the metric cannot be used: {error}")
         except KubernetesError as error:
-            return Answer(0, self._clock.monotonic() - asked, error=matchers.shorten(why(error)), status=error.status)
+            return Answer(
+                0, self._clock.monotonic() - asked, error=matchers.shorten(why(error)), status=error.status
+            )
         took = self._clock.monotonic() - asked
         windows = [each.window / SECOND for each in usages if each.window]
         ages = [age for each in usages if (age := age_of(self._clock, each.timestamp)) is not None]
         return Answer(
-            len(usages), took, window=max(windows, default=None), age=statistics.median(ages) if ages else None
+            len(usages),
+            took,
+            window=max(windows, default=None),
+            age=statistics.median(ages) if ages else None,
         )
 
 

@@ -41,7 +41,10 @@ def is_boosted(facts: Facts) -> bool:
 
 def _is_ambiguous(facts: Facts) -> bool:
     status = facts.hpa.status
-    return any(each.reason == "AmbiguousSelector" for each in (status.conditions if status is not None else None) or ())
+    return any(
+        each.reason == "AmbiguousSelector"
+        for each in (status.conditions if status is not None else None) or ()
+    )
 
 
 # -- boosting -----------------------------------------------------------------------------------------------------------------
@@ -59,7 +62,9 @@ def boost_hop(facts: Facts) -> Hop | None:
         return _hop(State.FAULT, wishes.faults[0], Change("mend the annotation"))
     if not wishes.mode:
         text = f"spec.metrics has {METRIC} and no annotation asks for boosting: its floor is always 0"
-        return _hop(State.WARNING, text, Change(f"annotate it with fastpath.io/mode: boost, or {_REMOVE}", 0.0))
+        return _hop(
+            State.WARNING, text, Change(f"annotate it with fastpath.io/mode: boost, or {_REMOVE}", 0.0)
+        )
     if wishes.mode == BOOST and boost.owner:
         apart = Change(f"boost and its owner exclude each other: {_REMOVE}, or {boost.owner}")
         return _hop(State.FAULT, f"it is only advised: {boosting.owned(boost.owner)}", apart)
@@ -92,7 +97,9 @@ def _floor_fault(facts: Facts, boost: Boost) -> Hop | None:
         if answer.status == 403:
             return None
     elif serving.owner and not serving.ours:
-        text = f"{serving.group} is served by {serving.owner}, not by Fastpath, so {METRIC} has no value there"
+        text = (
+            f"{serving.group} is served by {serving.owner}, not by Fastpath, so {METRIC} has no value there"
+        )
         way = EXTERNAL if floor.spec.type == "Object" else OBJECT
         other = Change(f"take the other handshake: fastpath boost --handshake {way} HPA.yaml")
         return _hop(State.FAULT, f"{text}: {_stuck(facts)}", other)._replace(name=FLOOR)
@@ -146,7 +153,12 @@ def _held(facts: Facts, boost: Boost) -> Hop:
     entry = boost.entry
     if facts.mode == ADVISE:
         return _hop(State.OK, "advised: Fastpath says what it would do and writes nothing")
-    if entry is not None and not isinstance(entry, Unread) and entry.demoted and entry.demoted.until > facts.now:
+    if (
+        entry is not None
+        and not isinstance(entry, Unread)
+        and entry.demoted
+        and entry.demoted.until > facts.now
+    ):
         until = write_instant(entry.demoted.until)
         text = f"only advised until {until}: {entry.demoted.by or 'another writer'} took raises back"
         return _hop(State.WARNING, text, Change("see that nothing else writes the replicas of the target"))
@@ -179,7 +191,11 @@ def autoscaler_hop(facts: Facts) -> Hop:
         return _said(State.FAULT, text, Change("give the target at least one replica"))
     for each in (able, active):
         if each.status == "False":
-            request = Change("give the containers of the pods a request for it") if _REQUEST in each.message else None
+            request = (
+                Change("give the containers of the pods a request for it")
+                if _REQUEST in each.message
+                else None
+            )
             return _said(State.FAULT, f"{each.type} is False ({each.reason}): {each.message}", request)
     owner = f"; {facts.owner} owns it and takes edits back" if facts.owner else ""
     if limited.status == "True" and limited.reason == "TooManyReplicas":
@@ -267,4 +283,6 @@ def pods_hop(facts: Facts) -> Hop:
     if starts is None:
         return Hop("pod start", State.UNKNOWN, "no ready pod without a restart to tell it by")
     counted = f"{starts.number} pod" if starts.number == 1 else f"{starts.number} pods"
-    return Hop("pod start", State.OK, f"from creation to ready, {counted}", Took(starts.median, starts.longest))
+    return Hop(
+        "pod start", State.OK, f"from creation to ready, {counted}", Took(starts.median, starts.longest)
+    )

@@ -15,7 +15,13 @@ from adapter.cli.chain.surroundings import Surroundings
 from adapter.clients.prometheus import Querier
 from adapter.config import rulesfile
 from adapter.config.rulesfile import Parsed
-from adapter.errors import NamingError, PrometheusError, TemplateError, UnscrapableError, UnsupportedSelectorError
+from adapter.errors import (
+    NamingError,
+    PrometheusError,
+    TemplateError,
+    UnscrapableError,
+    UnsupportedSelectorError,
+)
 from adapter.model import apiselectors
 from adapter.model.autoscaling import MetricIdentifier, MetricSpec
 from adapter.model.clock import Clock
@@ -185,7 +191,9 @@ class Sources:
 
     async def _interval(self, selector: str) -> float | None:
         for window, length in _WINDOWS:
-            count = await self._one(f"avg(count_over_time({selector}[{window}]) and {selector} offset {window})")
+            count = await self._one(
+                f"avg(count_over_time({selector}[{window}]) and {selector} offset {window})"
+            )
             if count is not None and count >= 2:
                 return length / count
         return None
@@ -218,7 +226,9 @@ def selectors_of(query: str) -> list[str]:
 _OPERATORS = {"MatchOp.Equal": "=", "MatchOp.NotEqual": "!=", "MatchOp.Re": "=~", "MatchOp.NotRe": "!~"}
 
 
-def _external_query(known: Registry, namespace: str, identifier: MetricIdentifier) -> tuple[Rule, str] | Unread:
+def _external_query(
+    known: Registry, namespace: str, identifier: MetricIdentifier
+) -> tuple[Rule, str] | Unread:
     entry = known.external.get(identifier.name.lower())
     if entry is None:
         return Unread(f"no rule that was read makes the external metric {identifier.name.lower()}")

@@ -61,7 +61,9 @@ def age_of(clock: Clock, time: int | None) -> float | None:
 class Surroundings:
     """What stands around the autoscalers. `service` is Fastpath's."""
 
-    def __init__(self, client: KubernetesClient, clock: Clock, service: ServiceReference, lease_name: str) -> None:
+    def __init__(
+        self, client: KubernetesClient, clock: Clock, service: ServiceReference, lease_name: str
+    ) -> None:
         self._client = client
         self._clock = clock
         self._service = service
@@ -89,7 +91,9 @@ class Surroundings:
                     judged = apiservices.judge(name, found, self._service)
                     ours = judged.owner is Owner.OURS
                     fault = "" if found.available == "True" or found.service is None else found.reason
-                    unsaid = "no condition Available yet" if found.available != "True" and found.service else ""
+                    unsaid = (
+                        "no condition Available yet" if found.available != "True" and found.service else ""
+                    )
                     return Serving(
                         group, "Fastpath" if ours else judged.state.partition(" (")[0], ours, fault or unsaid
                     )
@@ -189,7 +193,9 @@ class Surroundings:
                 )
             texts = []
             for name, key in sorted(places):
-                read = await fetch(self._client, f"/api/v1/namespaces/{namespace}/configmaps/{name}", ConfigMap)
+                read = await fetch(
+                    self._client, f"/api/v1/namespaces/{namespace}/configmaps/{name}", ConfigMap
+                )
                 texts += [
                     (f"ConfigMap {namespace}/{name}, {found_key}", text)
                     for found_key, text in sorted((read.data or {}).items())
