@@ -29,12 +29,12 @@ from pathlib import Path
 import yaml
 
 from adapter.app import SystemClock
-from adapter.demo import metricsource, nativehpa
-from adapter.demo.metricsource import Job
-from adapter.demo.nativehpa import Adapter
-from adapter.demo.scalewatch import ScaleWatch
-from adapter.sandbox.cluster import Cluster
-from adapter.sandbox.reviews import TokenVerdict
+from adapter.sandbox.apiserver.cluster import Cluster
+from adapter.sandbox.apiserver.reviews import TokenVerdict
+from adapter.sandbox.demo import metric_source, native_hpa
+from adapter.sandbox.demo.metric_source import Job
+from adapter.sandbox.demo.native_hpa import Adapter
+from adapter.sandbox.demo.scale_watch import ScaleWatch
 from benchmarks import common, load, stepping
 from benchmarks.common import Goal, Report
 from benchmarks.stage import ROOT, Stage
@@ -90,7 +90,7 @@ async def _run(stage: Stage, count: int, pods: int, slow: float, seconds: float)
         jobs = [Job("quick", quick, stepping.INTERVAL), Job("slow", others, slow)]
         program = shutil.which("prometheus") or ""
         prometheus = await stack.enter_async_context(
-            metricsource.running(program, jobs, stage.directory / "prometheus")
+            metric_source.running(program, jobs, stage.directory / "prometheus")
         )
         for workload in workloads:
             cluster.create(stepping.autoscaler(workload, pods))
@@ -106,7 +106,7 @@ async def _run(stage: Stage, count: int, pods: int, slow: float, seconds: float)
         adapter = Adapter(f"https://127.0.0.1:{served.port}", stage.authority, load.TOKEN)
         spread = random.Random(SEED)
         await stack.enter_async_context(
-            nativehpa.running(kubeconfig, adapter, stage.directory, CLOCK, period=slow, random=spread.random)
+            native_hpa.running(kubeconfig, adapter, stage.directory, CLOCK, period=slow, random=spread.random)
         )
         await _until_active(cluster, workloads, 2 * slow)
         await asyncio.sleep(stepping.WINDOW)  # so that every rate is over a whole window

@@ -17,11 +17,11 @@ import trustme
 import yaml
 
 from adapter.app import SystemClock
-from adapter.sandbox.cluster import Cluster
-from adapter.sandbox.exporter import Exporter
-from adapter.sandbox.reviews import TokenVerdict
-from adapter.sandbox.series import Series, SeriesSet
-from adapter.sandbox.workloads import Workloads, deployment
+from adapter.sandbox.apiserver.cluster import Cluster
+from adapter.sandbox.apiserver.reviews import TokenVerdict
+from adapter.sandbox.apiserver.workloads import Workloads, deployment
+from adapter.sandbox.prometheus.exporter import Exporter
+from adapter.sandbox.prometheus.series import Series, SeriesSet
 from benchmarks import load
 from benchmarks.stage import ROOT, App, make_apps
 from tests.support.prometheus import PrometheusServer

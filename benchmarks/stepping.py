@@ -14,10 +14,10 @@ import msgspec
 
 from adapter.model import boosting
 from adapter.model.autoscaling import encode_scalar
-from adapter.sandbox.cluster import Cluster
-from adapter.sandbox.exporter import Exporter
-from adapter.sandbox.series import Series, SeriesSet
-from adapter.sandbox.workloads import Workloads, deployment
+from adapter.sandbox.apiserver.cluster import Cluster
+from adapter.sandbox.apiserver.workloads import Workloads, deployment
+from adapter.sandbox.prometheus.exporter import Exporter
+from adapter.sandbox.prometheus.series import Series, SeriesSet
 
 NAMESPACE = "shop"
 CASES = ("gauge", "counter", "prometheus_quick", "prometheus_slow", "native", "boosted")

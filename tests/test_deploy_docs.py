@@ -15,8 +15,8 @@ import yaml
 from adapter.cli import certs
 from adapter.config import flags, rulesfile
 from adapter.model import apiservices
-from adapter.sandbox.cluster import Cluster
-from adapter.sandbox.kinds import Kind
+from adapter.sandbox.apiserver.cluster import Cluster
+from adapter.sandbox.apiserver.storage.kinds import Kind
 from tests.support import rendered
 from tests.support.kubectl import Kubectl
 from tests.support.rendered import ROOT

@@ -17,10 +17,10 @@ from adapter.config import deployflags, flags, rulesfile
 from adapter.config.options import Options
 from adapter.model import apiservices, resources
 from adapter.rules import compile as compiler
-from adapter.sandbox.cluster import Cluster
-from adapter.sandbox.faults import Request
-from adapter.sandbox.prometheus import Prometheus
-from adapter.sandbox.series import Series, SeriesSet
+from adapter.sandbox.apiserver.cluster import Cluster
+from adapter.sandbox.apiserver.faults import Request
+from adapter.sandbox.prometheus.series import Series, SeriesSet
+from adapter.sandbox.prometheus.server import Prometheus
 from adapter.server import issuing
 from adapter.server.serving import MetricsServer
 from tests.support import adapter as support

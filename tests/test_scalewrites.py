@@ -7,8 +7,8 @@ import pytest
 from adapter.model import floors
 from adapter.model.floors import FloorEntry
 from adapter.model.instants import FineInstant, span_of
-from adapter.sandbox.cluster import Cluster
-from adapter.sandbox.workloads import deployment
+from adapter.sandbox.apiserver.cluster import Cluster
+from adapter.sandbox.apiserver.workloads import deployment
 from tests.support.clock import FakeClock
 from tests.support.scalewrites import NATIVE, Audit, Place, follow
 

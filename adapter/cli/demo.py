@@ -9,9 +9,9 @@ from rich.console import Console
 
 from adapter.cli.version import version
 from adapter.config.yamltree import shown_text
-from adapter.demo import run
 from adapter.errors import Fault, InputError
 from adapter.model import durations
+from adapter.sandbox.demo import run
 
 _LAST_PORT = 65535
 

@@ -22,9 +22,9 @@ from adapter.cli.chain.surroundings import option_of
 from adapter.model.autoscaling import decode_scalar
 from adapter.model.floors import Demotion, FloorEntry, encode_entry
 from adapter.model.instants import SECOND, FineInstant
-from adapter.sandbox.cluster import EPOCH, Cluster
-from adapter.sandbox.objects import timestamp
-from adapter.sandbox.workloads import Workloads, deployment
+from adapter.sandbox.apiserver.cluster import EPOCH, Cluster
+from adapter.sandbox.apiserver.storage.objects import timestamp
+from adapter.sandbox.apiserver.workloads import Workloads, deployment
 from tests.support import crd
 from tests.support.tls import Authority
 

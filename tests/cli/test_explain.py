@@ -14,7 +14,7 @@ from adapter.controller import journal
 from adapter.controller.seams import Key
 from adapter.controller.view import encode, show
 from adapter.errors import InputError, RunError
-from adapter.sandbox.cluster import Cluster
+from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.scaling.observation import ExternalReading
 from tests.support.controller import Bench, fpa
 from tests.support.scaling import external_metric

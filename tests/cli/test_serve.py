@@ -13,7 +13,7 @@ import uvloop
 from adapter import app
 from adapter.cli import main, serve
 from adapter.config.options import Options
-from adapter.sandbox.cluster import Cluster
+from adapter.sandbox.apiserver.cluster import Cluster
 
 RULES = "rules: [{seriesQuery: load, resources: {template: <<.Resource>>}, metricsQuery: load}]"
 

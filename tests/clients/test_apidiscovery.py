@@ -15,8 +15,8 @@ from adapter.clients.kubernetes import Body, KubernetesClient
 from adapter.model.metrics import GroupResource
 from adapter.model.resources import BUILTIN, APIResource, Catalogue
 from adapter.monitoring import FaultLog, Monitoring
-from adapter.sandbox.cluster import Cluster
-from adapter.sandbox.kinds import Kind
+from adapter.sandbox.apiserver.cluster import Cluster
+from adapter.sandbox.apiserver.storage.kinds import Kind
 from tests.support.clock import FakeClock
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=apigroupdiscoverylist"

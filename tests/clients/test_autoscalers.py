@@ -16,8 +16,8 @@ from adapter.clients.reflector import Periods, Surroundings
 from adapter.model.autoscaling import CrossVersionObjectReference
 from adapter.model.fastpathautoscaler import FastPathAutoscaler, FastPathAutoscalerSpec, Metadata
 from adapter.monitoring import FaultLog, Monitoring
-from adapter.sandbox.cluster import Cluster
-from adapter.sandbox.customresources import FASTPATH_AUTOSCALERS
+from adapter.sandbox.apiserver.cluster import Cluster
+from adapter.sandbox.apiserver.storage.custom_resources import FASTPATH_AUTOSCALERS
 from tests.support.clock import ShiftedClock
 from tests.support.waiting import until
 

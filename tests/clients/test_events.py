@@ -12,7 +12,7 @@ from adapter.clients.eventcorrelator import Regarding
 from adapter.clients.events import EventRecorder
 from adapter.clients.writebudget import Kind
 from adapter.monitoring import FaultLog, Monitoring
-from adapter.sandbox.cluster import Cluster
+from adapter.sandbox.apiserver.cluster import Cluster
 from tests.support.election import LoopClock
 from tests.support.waiting import until
 from tests.support.writing import Desk, desk_on

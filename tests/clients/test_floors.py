@@ -13,7 +13,7 @@ from adapter.errors import KubernetesError, NotSyncedError
 from adapter.model.floors import LABEL, FloorEntry, encode_entry
 from adapter.model.instants import SECOND, FineInstant
 from adapter.monitoring import FaultLog, Monitoring
-from adapter.sandbox.cluster import Cluster
+from adapter.sandbox.apiserver.cluster import Cluster
 from tests.support.configmaps import JSON, Store
 from tests.support.election import WALL
 from tests.support.floorterms import NAMESPACE, Process, watching

@@ -15,7 +15,7 @@ from adapter.errors import KubernetesError, NotLeadingError
 from adapter.model.floors import LABEL, Demotion, FloorEntry, decode_entries, encode_entry
 from adapter.model.instants import SECOND, FineInstant
 from adapter.model.shards import Shard
-from adapter.sandbox.cluster import Cluster
+from adapter.sandbox.apiserver.cluster import Cluster
 from tests.support.configmaps import JSON, Store, lagging
 from tests.support.election import WALL
 from tests.support.floorterms import NAMESPACE, Checker, Process, end, leading, watching

@@ -19,8 +19,8 @@ from adapter.model.metrics import GroupResource
 from adapter.model.resources import BUILTIN, APIResource
 from adapter.model.selectors import EVERYTHING, parse_selector
 from adapter.monitoring import FaultLog, Monitoring
-from adapter.sandbox.cluster import Cluster
-from adapter.sandbox.kinds import Kind
+from adapter.sandbox.apiserver.cluster import Cluster
+from adapter.sandbox.apiserver.storage.kinds import Kind
 from tests.support.clock import FakeClock
 from tests.support.waiting import other_work, until
 

@@ -26,7 +26,7 @@ from adapter.clients.objectlist import ObjectMeta, WatchEvent
 from adapter.model.resources import BUILTIN, APIResource
 from adapter.model.selectors import parse_selector
 from adapter.monitoring import FaultLog, Monitoring
-from adapter.sandbox.cluster import Cluster
+from adapter.sandbox.apiserver.cluster import Cluster
 from tests.support.clock import FakeClock
 from tests.support.tls import Authority
 from tests.support.waiting import until

@@ -13,8 +13,8 @@ from aiohttp.test_utils import TestServer
 from adapter import errors
 from adapter.clients import credentials, kubernetes
 from adapter.clients.kubernetes import KubernetesClient
-from adapter.sandbox.cluster import Cluster
-from adapter.sandbox.workloads import deployment
+from adapter.sandbox.apiserver.cluster import Cluster
+from adapter.sandbox.apiserver.workloads import deployment
 from tests.support.tls import Authority
 from tests.support.waiting import until
 from tests.support.wire import Wire

@@ -12,7 +12,7 @@ from aiohttp.test_utils import TestServer
 from adapter.clients import credentials, kubernetes, leases
 from adapter.clients.leases import KubernetesLeases, LeaseRecord
 from adapter.errors import KubernetesError
-from adapter.sandbox.cluster import Cluster
+from adapter.sandbox.apiserver.cluster import Cluster
 from tests.support.waiting import until
 
 STAMP = "2026-01-31T12:00:00.000000Z"

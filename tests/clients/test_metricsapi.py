@@ -16,7 +16,7 @@ from adapter.clients import credentials, kubernetes
 from adapter.clients.metricsapi import Described, MetricsAPI
 from adapter.errors import KubernetesError
 from adapter.model.instants import SECOND, read_instant
-from adapter.sandbox.cluster import Cluster
+from adapter.sandbox.apiserver.cluster import Cluster
 from tests.support.tls import Authority
 
 CUSTOM, EXTERNAL, RESOURCE = "custom.metrics.k8s.io", "external.metrics.k8s.io", "metrics.k8s.io"

@@ -28,7 +28,7 @@ from adapter.model.autoscaling import decode_scalar
 from adapter.model.instants import SECOND
 from adapter.model.selectors import EVERYTHING, LabelSelector, parse_selector
 from adapter.monitoring import FaultLog, Monitoring
-from adapter.sandbox.cluster import Cluster
+from adapter.sandbox.apiserver.cluster import Cluster
 from tests.support.clock import FakeClock, ShiftedClock
 from tests.support.waiting import other_work, until
 

@@ -9,7 +9,7 @@ from adapter.clients.kubernetes import KubernetesClient
 from adapter.clients.registrations import Access
 from adapter.errors import KubernetesError
 from adapter.model.apiservices import Registration, ServiceReference, Trust
-from adapter.sandbox.cluster import Cluster
+from adapter.sandbox.apiserver.cluster import Cluster
 
 NAME = "v1beta1.custom.metrics.k8s.io"
 

@@ -13,9 +13,9 @@ from adapter.clients.reviews import ReviewClient, Throttle
 from adapter.errors import KubernetesError
 from adapter.model.identity import AccessVerdict, User
 from adapter.monitoring import FaultLog, Monitoring
-from adapter.sandbox.cluster import Cluster
-from adapter.sandbox.reviews import AccessVerdict as Access
-from adapter.sandbox.reviews import TokenVerdict
+from adapter.sandbox.apiserver.cluster import Cluster
+from adapter.sandbox.apiserver.reviews import AccessVerdict as Access
+from adapter.sandbox.apiserver.reviews import TokenVerdict
 from tests.clients.conftest import Scripted
 from tests.support.clock import FakeClock
 

@@ -12,8 +12,8 @@ from adapter.clients.writebudget import WriteBudget
 from adapter.clients.writes import Writer
 from adapter.errors import KubernetesError, NotLeadingError
 from adapter.monitoring import Monitoring
-from adapter.sandbox.cluster import Cluster
-from adapter.sandbox.workloads import deployment
+from adapter.sandbox.apiserver.cluster import Cluster
+from adapter.sandbox.apiserver.workloads import deployment
 from tests.support.election import LoopClock
 from tests.support.writing import Desk, Gate, desk_on
 

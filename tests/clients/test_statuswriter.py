@@ -15,7 +15,7 @@ from adapter.errors import KubernetesError
 from adapter.model.autoscaling import Condition, HorizontalPodAutoscalerStatus, MetricStatus
 from adapter.model.instants import Instant
 from adapter.monitoring import FaultLog, Monitoring
-from adapter.sandbox.cluster import Cluster
+from adapter.sandbox.apiserver.cluster import Cluster
 from tests.support.election import LoopClock
 from tests.support.waiting import until
 from tests.support.writing import Desk, desk_on

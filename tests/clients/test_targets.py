@@ -21,9 +21,9 @@ from adapter.clients.targets import Target, Targets, Unfound
 from adapter.model.autoscaling import CrossVersionObjectReference
 from adapter.model.selectors import LabelSelector
 from adapter.monitoring import FaultLog, Monitoring
-from adapter.sandbox import customresources, kinds
-from adapter.sandbox.cluster import Cluster
-from adapter.sandbox.workloads import deployment
+from adapter.sandbox.apiserver.cluster import Cluster
+from adapter.sandbox.apiserver.storage import custom_resources, kinds
+from adapter.sandbox.apiserver.workloads import deployment
 from adapter.scaling import decision
 from tests.support.clock import ShiftedClock
 from tests.support.waiting import until
@@ -96,7 +96,7 @@ def asked(cluster: Cluster) -> list[str]:
 
 def put_widgets(cluster: Cluster, **paths: str) -> None:
     places = kinds.ScalePaths(**paths) if paths else kinds.ScalePaths(selector=".status.selector")
-    cluster.create(customresources.definition("example.com", "v1", "widgets", "Widget", scale=places))
+    cluster.create(custom_resources.definition("example.com", "v1", "widgets", "Widget", scale=places))
 
 
 def widget(spec: JSON, status: JSON | None = None) -> JSON:
@@ -286,7 +286,7 @@ async def test_a_custom_kind_whose_definition_may_not_be_read_is_polled() -> Non
 
 async def test_a_kind_without_a_scale() -> None:
     async with Cluster() as cluster, watching(cluster) as watched:
-        cluster.create(customresources.definition("example.com", "v1", "widgets", "Widget"))
+        cluster.create(custom_resources.definition("example.com", "v1", "widgets", "Widget"))
         cluster.create(widget({}))
         message = await watched.until_refused(WIDGET)
         assert "404" in message

@@ -14,7 +14,7 @@ from adapter.clients.credentials import build_configuration
 from adapter.clients.trustsource import ConfigMapSource, FileSource, Periods
 from adapter.errors import InputError
 from adapter.monitoring import FaultLog
-from adapter.sandbox.cluster import Cluster
+from adapter.sandbox.apiserver.cluster import Cluster
 from tests.support import waiting
 from tests.support.certificates import NAME, config_map_object
 

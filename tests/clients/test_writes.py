@@ -8,8 +8,8 @@ import pytest
 from adapter.clients import writes
 from adapter.clients.writebudget import Kind
 from adapter.errors import KubernetesError
-from adapter.sandbox.cluster import Cluster
-from adapter.sandbox.workloads import deployment
+from adapter.sandbox.apiserver.cluster import Cluster
+from adapter.sandbox.apiserver.workloads import deployment
 from tests.support.writing import Desk, desk_on
 
 PATH = "/apis/apps/v1/namespaces/default/deployments/web/scale"

@@ -10,7 +10,7 @@ from adapter.config import boostmanifest, yamldocuments
 from adapter.config.yamldocuments import YAMLDocument
 from adapter.errors import InputError
 from adapter.model.boostpatch import Wish
-from adapter.sandbox import patches
+from adapter.sandbox.apiserver.storage import patches
 
 BOOST, ADVISE, PLAIN = Wish("boost"), Wish("advise"), Wish("")
 SHOP = """\

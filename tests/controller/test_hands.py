@@ -22,8 +22,8 @@ from adapter.model.autoscalerdocuments import decode_object
 from adapter.model.autoscaling import HorizontalPodAutoscalerStatus, MetricStatus, decode_scalar
 from adapter.model.fastpathautoscaler import FastPathAutoscaler, PastChange
 from adapter.model.instants import FineInstant, read_instant
-from adapter.sandbox.cluster import Cluster
-from adapter.sandbox.workloads import deployment
+from adapter.sandbox.apiserver.cluster import Cluster
+from adapter.sandbox.apiserver.workloads import deployment
 from adapter.scaling.decision import Event
 from tests.support.waiting import until
 from tests.support.writing import Desk, desk_on

@@ -18,9 +18,9 @@ import aiohttp
 from yarl import URL
 
 from adapter.app import SystemClock
-from adapter.sandbox.cluster import Cluster
-from adapter.sandbox.reviews import AccessVerdict, TokenVerdict
-from adapter.sandbox.workloads import Workloads
+from adapter.sandbox.apiserver.cluster import Cluster
+from adapter.sandbox.apiserver.reviews import AccessVerdict, TokenVerdict
+from adapter.sandbox.apiserver.workloads import Workloads
 from adapter.server import issuing
 from tests.e2e.clusters import Backend, ClusterUnderTest, Config, Document, RealBackend, SandboxBackend
 from tests.e2e.controlplane import ControlPlane, write_kubeconfig

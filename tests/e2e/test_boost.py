@@ -18,8 +18,8 @@ import pytest
 import yaml
 
 from adapter.model import floors
-from adapter.sandbox.prometheus import Prometheus
-from adapter.sandbox.series import SeriesSet
+from adapter.sandbox.prometheus.series import SeriesSet
+from adapter.sandbox.prometheus.server import Prometheus
 from adapter.scaling import boost
 from adapter.server import issuing
 from tests.e2e import aggregation, watching

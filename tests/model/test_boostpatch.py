@@ -8,7 +8,7 @@ from adapter.model import boosting, boostpatch, jsonpatch
 from adapter.model.autoscaling import HorizontalPodAutoscaler, decode_scalar
 from adapter.model.boostpatch import Wish
 from adapter.model.fastpathautoscaler import Metadata
-from adapter.sandbox import patches
+from adapter.sandbox.apiserver.storage import patches
 
 
 class HPA(HorizontalPodAutoscaler, frozen=True):

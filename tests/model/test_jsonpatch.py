@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from adapter.model.jsonpatch import ADD, END, REMOVE, REPLACE, TEST, Operation, apply
-from adapter.sandbox import patches
+from adapter.sandbox.apiserver.storage import patches
 
 DOCUMENT: dict[str, Any] = {"a": {"b/c~d": 1, "e": None}, "list": [{"x": 1}, {"x": 2}, 3]}
 

@@ -14,10 +14,10 @@ from adapter import app
 from adapter.config.flags import parse_flags
 from adapter.errors import InputError
 from adapter.sandbox import curves
-from adapter.sandbox.cluster import Cluster
-from adapter.sandbox.prometheus import Prometheus
-from adapter.sandbox.reviews import AccessVerdict, TokenVerdict
-from adapter.sandbox.series import Series, SeriesSet
+from adapter.sandbox.apiserver.cluster import Cluster
+from adapter.sandbox.apiserver.reviews import AccessVerdict, TokenVerdict
+from adapter.sandbox.prometheus.series import Series, SeriesSet
+from adapter.sandbox.prometheus.server import Prometheus
 from tests.support import adapter as support
 from tests.support.adapter import Answer, RunningAdapter
 from tests.support.certificates import NAME, UNUSUAL, Identity, Signer, config_map, config_map_object

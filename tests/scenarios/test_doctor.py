@@ -15,9 +15,9 @@ from aiohttp.test_utils import TestServer
 
 from adapter.app import SystemClock
 from adapter.cli import main
-from adapter.sandbox.cluster import Cluster
-from adapter.sandbox.objects import timestamp
-from adapter.sandbox.workloads import Workloads, deployment
+from adapter.sandbox.apiserver.cluster import Cluster
+from adapter.sandbox.apiserver.storage.objects import timestamp
+from adapter.sandbox.apiserver.workloads import Workloads, deployment
 from tests.support import adapter as support
 from tests.support import certificates
 from tests.support.adapter import RunningAdapter

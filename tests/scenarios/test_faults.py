@@ -23,9 +23,9 @@ from aiohttp import web
 
 from adapter.clients import hints
 from adapter.clients.rulesfiles import RulesFiles
-from adapter.sandbox.cluster import Cluster
-from adapter.sandbox.kinds import Kind
-from adapter.sandbox.series import Series, SeriesSet
+from adapter.sandbox.apiserver.cluster import Cluster
+from adapter.sandbox.apiserver.storage.kinds import Kind
+from adapter.sandbox.prometheus.series import Series, SeriesSet
 from adapter.server import tls
 from tests.support import adapter as support
 from tests.support import faulty

@@ -20,8 +20,8 @@ from typing import NamedTuple
 
 import pytest
 
-from adapter.sandbox.cluster import Cluster
-from adapter.sandbox.workloads import deployment
+from adapter.sandbox.apiserver.cluster import Cluster
+from adapter.sandbox.apiserver.workloads import deployment
 from tests.support import patience
 from tests.support.audit import AuditedCluster, Written
 from tests.support.election import LoopClock

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from adapter.sandbox.cluster import Cluster
+from adapter.sandbox.apiserver.cluster import Cluster
 from tests.support import adapter as support
 from tests.support import certificates
 from tests.support.adapter import RunningAdapter

@@ -21,9 +21,9 @@ import yaml
 
 from adapter.model import durations
 from adapter.sandbox import curves
-from adapter.sandbox.cluster import Cluster
-from adapter.sandbox.prometheus import Prometheus
-from adapter.sandbox.series import Series, SeriesSet
+from adapter.sandbox.apiserver.cluster import Cluster
+from adapter.sandbox.prometheus.series import Series, SeriesSet
+from adapter.sandbox.prometheus.server import Prometheus
 from tests.support import adapter as support
 from tests.support import waiting
 from tests.support.clock import ShiftedClock

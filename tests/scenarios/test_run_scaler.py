@@ -13,8 +13,8 @@ import yaml
 from adapter import app
 from adapter.config import flags
 from adapter.errors import InputError
-from adapter.sandbox.reviews import AccessVerdict
-from adapter.sandbox.workloads import deployment
+from adapter.sandbox.apiserver.reviews import AccessVerdict
+from adapter.sandbox.apiserver.workloads import deployment
 from adapter.server.localpages import LocalPages
 from tests.scenarios.test_scale import SCRAPED, World, autoscaler, free_port, happens, world
 from tests.support.adapter import admit

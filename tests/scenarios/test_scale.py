@@ -17,11 +17,11 @@ import pytest
 import yaml
 
 from adapter.app import SystemClock
-from adapter.sandbox.cluster import Cluster
-from adapter.sandbox.exporter import Exporter
-from adapter.sandbox.prometheus import Prometheus
-from adapter.sandbox.series import Series, SeriesSet
-from adapter.sandbox.workloads import Workloads, deployment
+from adapter.sandbox.apiserver.cluster import Cluster
+from adapter.sandbox.apiserver.workloads import Workloads, deployment
+from adapter.sandbox.prometheus.exporter import Exporter
+from adapter.sandbox.prometheus.series import Series, SeriesSet
+from adapter.sandbox.prometheus.server import Prometheus
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(90)]

@@ -30,9 +30,9 @@ from hypothesis import strategies as st
 
 from adapter import errors
 from adapter.sandbox import curves
-from adapter.sandbox.cluster import Cluster
-from adapter.sandbox.reviews import AccessVerdict, TokenVerdict
-from adapter.sandbox.series import Series, SeriesSet
+from adapter.sandbox.apiserver.cluster import Cluster
+from adapter.sandbox.apiserver.reviews import AccessVerdict, TokenVerdict
+from adapter.sandbox.prometheus.series import Series, SeriesSet
 from tests.support import adapter as support
 from tests.support import faulty, hostile, waiting
 from tests.support.certificates import Signer, config_map, config_map_object

@@ -15,8 +15,8 @@ import aiohttp
 from adapter import app
 from adapter.config import flags
 from adapter.model.clock import Clock
-from adapter.sandbox.cluster import Cluster
-from adapter.sandbox.reviews import TokenVerdict
+from adapter.sandbox.apiserver.cluster import Cluster
+from adapter.sandbox.apiserver.reviews import TokenVerdict
 from adapter.server.serving import MetricsServer
 from tests.support import certificates
 from tests.support.kubectl import TOKEN

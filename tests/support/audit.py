@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from aiohttp import web
 
-from adapter.sandbox.cluster import Cluster
+from adapter.sandbox.apiserver.cluster import Cluster
 
 
 class Written(NamedTuple):

@@ -23,12 +23,12 @@ from adapter.app import SystemClock
 from adapter.model import boosting
 from adapter.model.autoscaling import encode_scalar
 from adapter.model.instants import SECOND
-from adapter.sandbox import exporter
-from adapter.sandbox.cluster import Cluster
-from adapter.sandbox.prometheus import Prometheus
-from adapter.sandbox.series import Series, SeriesSet
-from adapter.sandbox.store import Change
-from adapter.sandbox.workloads import Workloads, deployment
+from adapter.sandbox.apiserver.cluster import Cluster
+from adapter.sandbox.apiserver.storage.store import Change
+from adapter.sandbox.apiserver.workloads import Workloads, deployment
+from adapter.sandbox.prometheus import exporter
+from adapter.sandbox.prometheus.series import Series, SeriesSet
+from adapter.sandbox.prometheus.server import Prometheus
 from adapter.scaling.settings import Settings
 from tests.support import crd
 from tests.support.scalewrites import Audit, Place, follow

@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable
 import msgspec
 from aiohttp import web
 
-from adapter.sandbox.prometheus import Prometheus
-from adapter.sandbox.series import SeriesSet
+from adapter.sandbox.prometheus.series import SeriesSet
+from adapter.sandbox.prometheus.server import Prometheus
 
 QUERY = "/api/v1/query"
 SERIES = "/api/v1/series"

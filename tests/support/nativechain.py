@@ -22,9 +22,9 @@ import aiohttp
 from aiohttp import web
 from yarl import URL
 
-from adapter.demo import nativehpa
-from adapter.demo.nativehpa import Adapter
 from adapter.model import boosting
+from adapter.sandbox.demo import native_hpa
+from adapter.sandbox.demo.native_hpa import Adapter
 from adapter.sandbox.listener import Listener
 from tests.support import adapter as support
 from tests.support.boosting import CLOCK, FLAGS, HOME, PERIOD, RATIOS, SETTINGS, World
@@ -253,7 +253,7 @@ async def controlling(
     authority.write_text("what it asks speaks plain HTTP")
     kubeconfig = world.cluster.kubeconfig(directory / "native-kubeconfig")
     adapter, dice = Adapter(front.url, authority, TOKEN), random.Random(3)
-    async with nativehpa.running(
+    async with native_hpa.running(
         kubeconfig, adapter, directory, CLOCK, period=period, settings=SETTINGS, random=dice.random
     ):
         yield

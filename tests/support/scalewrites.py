@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 from adapter.model import floors
 from adapter.model.floors import FloorEntry
 from adapter.model.instants import span_of
-from adapter.sandbox.cluster import Cluster
-from adapter.sandbox.objects import store_key
-from adapter.sandbox.store import Change
+from adapter.sandbox.apiserver.cluster import Cluster
+from adapter.sandbox.apiserver.storage.objects import store_key
+from adapter.sandbox.apiserver.storage.store import Change
 
 NATIVE = "kube-controller-manager"
 BOOSTER = "fastpath"

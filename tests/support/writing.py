@@ -9,7 +9,7 @@ from adapter.clients.writebudget import WriteBudget
 from adapter.clients.writes import Writer
 from adapter.errors import NotLeadingError
 from adapter.monitoring import FaultLog, Monitoring
-from adapter.sandbox.cluster import Cluster
+from adapter.sandbox.apiserver.cluster import Cluster
 
 
 class SystemClock:

@@ -1,0 +1,408 @@
+"""A small Kubernetes API server over real HTTP, for tests and for trying things out without a cluster.
+
+What lives here: the socket, the way of a request through faults, authentication and authority to the face that answers, and the
+Python side: objects by method call, faults by method call. What does not: controllers (workloads) and anything that reads a clock.
+Its law: a client cannot tell it from a real API server by what it does with the kinds served; what is not built says so.
+"""
+
+import asyncio
+import base64
+import ssl
+from collections import deque
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+import yaml
+from aiohttp import web
+
+from adapter.sandbox.apiserver import aggregation, discovery, handlers, routing, status, views
+from adapter.sandbox.apiserver.faults import Faults, Request
+from adapter.sandbox.apiserver.reviews import Reviews
+from adapter.sandbox.apiserver.storage import custom_resources
+from adapter.sandbox.apiserver.storage.kinds import Kind, KindTable
+from adapter.sandbox.apiserver.storage.objects import Objects, store_key, timestamp
+from adapter.sandbox.apiserver.storage.patches import merge
+from adapter.sandbox.apiserver.storage.scale import Writer
+from adapter.sandbox.apiserver.storage.store import JSON, Change, Record, Store, clone
+from adapter.sandbox.listener import Listener
+
+EPOCH = 1_767_225_600.0
+_VERSION = {
+    "major": "1",
+    "minor": "36",
+    "gitVersion": "v1.36.0+sandbox",
+    "gitCommit": "0" * 40,
+    "gitTreeState": "clean",
+    "buildDate": timestamp(EPOCH),
+    "goVersion": "none",
+    "compiler": "none",
+    "platform": "sandbox/python",
+}
+_OPENAPI = {
+    "swagger": "2.0",
+    "info": {"title": "Kubernetes", "version": "v1.36.0+sandbox"},
+    "paths": {},
+    "definitions": {},
+}
+_ANONYMOUS = "system:anonymous"
+
+
+def _frozen() -> float:
+    return EPOCH
+
+
+class Cluster:
+    """A cluster that listens while the ``async with`` block is open.
+
+    `now` gives epoch seconds for timestamps; the default stands still at the start of 2026. `log_size` is how many changes of one
+    kind a watch may start behind. `bookmark_interval` is in seconds. With `aggregated_discovery` False only the legacy documents
+    are served. `initial_events` False refuses sendInitialEvents with 422, as servers without WatchList do. `gone_as_status` True
+    answers a watch from a forgotten version with HTTP 410; the default is what the watch cache does: 200 and an ERROR event.
+    `tokens` maps bearer tokens to user names, may be changed at any time, and None lets everybody in; `ca` is the PEM text that a
+    kubeconfig names for `tls`. `proxy_certificate` is a PEM file of certificate and key, shown to servers behind APIServices.
+    """
+
+    def __init__(
+        self,
+        port: int = 0,
+        *,
+        host: str = "127.0.0.1",
+        now: Callable[[], float] = _frozen,
+        tls: ssl.SSLContext | None = None,
+        ca: bytes | None = None,
+        log_size: int = 10_000,
+        bookmark_interval: float = 60.0,
+        aggregated_discovery: bool = True,
+        initial_events: bool = False,
+        gone_as_status: bool = False,
+        tokens: dict[str, str] | None = None,
+        proxy_certificate: Path | None = None,
+    ) -> None:
+        self._tls = tls
+        self._ca = ca
+        self._now = now
+        self.kinds = KindTable()
+        self.store = Store(log_size)
+        self.reviews = Reviews()
+        self.faults = Faults()
+        self.tokens = tokens
+        self.aggregated_discovery = aggregated_discovery
+        self.requests: deque[Request] = deque(maxlen=100_000)
+        self._objects = Objects(self.store, self.kinds, now)
+        self.store.subscribe(custom_resources.KEY, self._definition_changed)
+        self._watches = handlers.WatchOptions(
+            bookmark_interval=bookmark_interval, initial_events=initial_events, gone_as_status=gone_as_status
+        )
+        self._face = handlers.Face(self._objects, self.reviews, self._watches, now)
+        others = {name: self.kinds.find(name) for name in ("apiservices", "services")}
+        self._aggregation = aggregation.Aggregation(self._objects, others, proxy_certificate)
+        self._listener = Listener(self._handle, host, port, tls)
+        for name in ("default", "kube-system"):
+            self.create({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": name}})
+
+    async def __aenter__(self) -> Self:
+        await self._listener.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._listener.stop()
+        await self._aggregation.close()
+
+    @property
+    def url(self) -> str:
+        """Return the address to give to clients; known once the cluster listens."""
+        return self._listener.url
+
+    def kubeconfig(self, path: Path, token: str | None = None) -> Path:
+        """Write a kubeconfig for this cluster and return its path."""
+        server: JSON = {"server": self.url}
+        if self._tls and self._ca:
+            server["certificate-authority-data"] = base64.b64encode(self._ca).decode()
+        elif self._tls:
+            server["insecure-skip-tls-verify"] = True
+        context = {"cluster": "sandbox", "user": "sandbox", "namespace": "default"}
+        document = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "sandbox",
+            "clusters": [{"name": "sandbox", "cluster": server}],
+            "users": [{"name": "sandbox", "user": {"token": token} if token else {}}],
+            "contexts": [{"name": "sandbox", "context": context}],
+        }
+        path.write_text(yaml.safe_dump(document), encoding="utf-8")
+        return path
+
+    # Objects, from Python.
+
+    def create(self, document: JSON, *, manager: str = "sandbox") -> JSON:
+        """Create an object as it is given, status included; its namespace is made when missing, and is ``default`` when not named.
+
+        `manager` is the field manager that managedFields will name.
+        """
+        kind = self._kind_of(document)
+        namespace = (document.get("metadata", {}).get("namespace") or "default") if kind.namespaced else ""
+        return _copy(self._objects.create(kind, namespace, document, trusted=True, by=Writer(manager)))
+
+    def update(self, document: JSON, *, manager: str = "sandbox") -> JSON:
+        """Replace an object with its status; a resourceVersion in it must be current."""
+        kind = self._kind_of(document)
+        metadata = document["metadata"]
+        namespace = (metadata.get("namespace") or "default") if kind.namespaced else ""
+        record, _ = self._objects.replace(kind, namespace, metadata["name"], document, by=Writer(manager))
+        if "status" in kind.subresources and "status" in document:
+            current = {**document, "metadata": {**metadata, "resourceVersion": str(record.version)}}
+            record, _ = self._objects.replace(kind, namespace, metadata["name"], current, "status")
+        return _copy(record)
+
+    def patch(
+        self, kind: str, name: str, change: JSON, namespace: str = "default", *, manager: str = "sandbox"
+    ) -> JSON:
+        """Merge `change` into an object, status included."""
+        return self.update(merge(self.get(kind, name, namespace), change), manager=manager)
+
+    def scale(self, kind: str, name: str, replicas: int, namespace: str = "default", *, manager: str) -> JSON:
+        """Write the replicas of an object through its Scale, as another client would; returns the object."""
+        row, namespace = self._scoped(kind, namespace)
+        scale = {"spec": {"replicas": replicas}}
+        rescale = self._objects.rescale
+        return _copy(rescale(row, namespace, name, lambda _: scale, dry_run=False, by=Writer(manager)))
+
+    def delete(self, kind: str, name: str, namespace: str = "default") -> None:
+        """Delete an object with all that it owns."""
+        row, namespace = self._scoped(kind, namespace)
+        self._objects.delete(row, self._objects.read(row, namespace, name))
+
+    def get(self, kind: str, name: str, namespace: str = "default") -> JSON:
+        """Return a copy of an object; raises StatusFailure 404."""
+        row, namespace = self._scoped(kind, namespace)
+        return _copy(self._objects.read(row, namespace, name))
+
+    def list(self, kind: str, namespace: str = "") -> list[JSON]:
+        """Return copies of all objects of a kind, of one namespace if given, in list order."""
+        row = self.kinds.find(kind)
+        return [_copy(record) for record in self.store.records(store_key(row), namespace)]
+
+    def add_kind(self, kind: Kind) -> Kind:
+        """Serve one more kind from now on, as a custom resource; discovery shows it at once."""
+        kind = kind._replace(custom=True)
+        self.kinds.add(kind)
+        return kind
+
+    def remove_kind(self, kind: Kind) -> None:
+        """Stop serving a kind."""
+        self.kinds.remove(kind)
+
+    def _definition_changed(self, change: Change) -> None:
+        """Serve what a CustomResourceDefinition now says; with its definition a kind and all its objects go."""
+        before = custom_resources.kinds_of(change.old.document) if change.old is not None else []
+        after = custom_resources.kinds_of(change.new.document) if change.new is not None else []
+        for kind in before:
+            self.kinds.remove(kind)
+        for kind in after:
+            self.kinds.add(kind)
+        for key in {store_key(kind) for kind in before} - {store_key(kind) for kind in after}:
+            for record in list(self.store.records(key)):
+                self.store.remove(key, record)
+
+    def _kind_of(self, document: JSON) -> Kind:
+        group = document.get("apiVersion", "").rpartition("/")[0]
+        kind = self.kinds.find(f"{document['kind']}.{group}" if group else document["kind"])
+        if kind.api_version != document.get("apiVersion"):
+            raise LookupError(
+                f"{document['kind']} is {kind.api_version} here, not {document.get('apiVersion')!r}"
+            )
+        return kind
+
+    def _scoped(self, kind: str, namespace: str) -> tuple[Kind, str]:
+        row = self.kinds.find(kind)
+        return row, namespace if row.namespaced else ""
+
+    # Faults.
+
+    def forbid(self, verb: str, resource: str, namespace: str | None = None) -> None:
+        """Answer 403 from now on: see Faults.forbid."""
+        self.faults.forbid(verb, resource, namespace)
+
+    def allow(self, verb: str, resource: str, namespace: str | None = None) -> None:
+        """Take back one `forbid`."""
+        self.faults.allow(verb, resource, namespace)
+
+    def delay(self, seconds: float, verb: str = "*", resource: str = "*") -> None:
+        """Let matching requests wait before they are answered; 0 takes it back."""
+        self.faults.delay(seconds, verb, resource)
+
+    def fail(self, code: int, verb: str, resource: str, times: int = 1) -> None:
+        """Refuse the next `times` matching requests with 409, 429, 500, 503 or 504: see Faults.fail."""
+        self.faults.fail(code, verb, resource, times)
+
+    def lose_answers(self, verb: str, resource: str, times: int = 1) -> None:
+        """Do what the next `times` matching requests ask for, and never answer them: see Faults.lose."""
+        self.faults.lose(verb, resource, times)
+
+    def cut_watches(self) -> int:
+        """Close every open watch abruptly, in the middle of the stream; returns how many there were."""
+        transports = list(self._watches.transports)
+        for transport in transports:
+            transport.abort()
+        return len(transports)
+
+    @property
+    def open_watches(self) -> int:
+        """Return how many watches are open now."""
+        return len(self._watches.transports)
+
+    def freeze_watches(self) -> None:
+        """Let all watches fall silent, bookmarks included, with their connections open."""
+        self._watches.gate.close()
+
+    def thaw_watches(self) -> None:
+        """Let watches speak again; what happened meanwhile is sent."""
+        self._watches.gate.open()
+
+    def compact(self) -> None:
+        """Forget the log of changes: watches and continued lists from older versions are answered with 410."""
+        self.store.compact()
+
+    async def down(self, *, refuse: bool = True) -> None:
+        """Go away: connections are refused and open ones cut; with `refuse` False every request is answered with 503 instead."""
+        if not refuse:
+            self.faults.unavailable = True
+            self.cut_watches()
+            return
+        await self._listener.down()
+
+    async def up(self) -> None:
+        """Listen, at the same address as before."""
+        self.faults.unavailable = False
+        await self._listener.up()
+
+    # The way of a request.
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        target = routing.target_of(self.kinds, request.method, request.path, request.query)
+        user = self._user(request)
+        self.requests.append(_note(request, target, user or ""))
+        try:
+            if self.faults.unavailable:
+                raise status.unavailable()
+            if target is not None:
+                await asyncio.sleep(self.faults.wait_of(target.verb, target.spellings, target.namespace))
+            if user is None:
+                raise status.unauthorized()
+            backend = self._aggregation.backend(request.path) if target is None else None
+            if backend is not None:
+                return await self._aggregation.forward(request, backend, user)
+            if target is None:
+                return await self._answer_other(request)
+            if self.faults.is_forbidden(target.verb, target.spellings, target.namespace):
+                where = {"namespace": target.namespace, "name": target.name}
+                raise status.forbidden(user, target.verb, target.kind, target.subresource, **where)
+            return await self._answer(request, target)
+        except status.StatusFailure as failure:
+            return handlers.json_response(failure.encode(), failure.code)
+
+    async def _answer(self, request: web.BaseRequest, target: routing.Target) -> web.StreamResponse:
+        code = self.faults.next_code(target.verb, target.spellings, target.namespace)
+        if code:
+            raise status.failure(code)
+        answer = await self._face.answer(request, target)
+        if code == 0 and request.transport is not None:
+            request.transport.abort()
+        return answer
+
+    def _user(self, request: web.BaseRequest) -> str | None:
+        if self.tokens is None:
+            return _ANONYMOUS
+        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        return self.tokens.get(token.strip()) if scheme.lower() == "bearer" else None
+
+    async def _answer_other(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer a path that names no resource: health, version, discovery."""
+        path = request.path.rstrip("/") or "/"
+        if path in {"/livez", "/readyz", "/healthz"}:
+            return web.Response(text="ok")
+        if request.method not in {"GET", "HEAD"}:
+            return _unknown_path()
+        if path == "/version":
+            return _json(_VERSION)
+        if path == "/openapi/v2":
+            views.negotiate(request.headers.get("Accept", ""))
+            return _json(_OPENAPI)
+        if path == "/openapi/v3":
+            return _json({"paths": {}})
+        if path in {"/api", "/apis"} and self.aggregated_discovery:
+            version = _aggregated_version(request.headers.get("Accept", ""))
+            if version:
+                document = discovery.aggregated(
+                    self.kinds, version, core=path == "/api", stale=frozenset(self.faults.stale)
+                )
+                if path == "/apis":
+                    document["items"] += await self._aggregation.discover()
+                form = f"application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"
+                return handlers.json_response(msgspec.json.encode(document), content_type=form)
+        found = self._legacy_document(path)
+        return _json(found) if found is not None else _unknown_path()
+
+    def _legacy_document(self, path: str) -> Mapping[str, Any] | None:
+        parts = path.strip("/").split("/")
+        others = aggregation.group_versions(self._aggregation.backends())
+        if parts == ["api"]:
+            return discovery.core_versions(self._listener.address)
+        if parts == ["apis"]:
+            return discovery.group_list(self.kinds, others)
+        if parts[0] == "api" and len(parts) == 2:
+            return discovery.resource_list(self.kinds, "", parts[1])
+        if parts[0] == "apis" and len(parts) == 2:
+            return discovery.group(self.kinds, parts[1], others)
+        if parts[0] == "apis" and len(parts) == 3:
+            if (parts[1], parts[2]) in self.faults.stale:
+                raise status.unavailable()
+            return discovery.resource_list(self.kinds, parts[1], parts[2])
+        return None
+
+
+def _copy(record: Record) -> JSON:
+    copied: JSON = clone(record.document)
+    return copied
+
+
+def _json(document: Mapping[str, Any]) -> web.Response:
+    return handlers.json_response(msgspec.json.encode(document))
+
+
+def _unknown_path() -> web.Response:
+    return web.Response(text="404 page not found\n", status=404)
+
+
+def _aggregated_version(accept: str) -> str:
+    for media in views.parse_accept(accept):
+        if (
+            media.parameters.get("as") == "APIGroupDiscoveryList"
+            and media.parameters.get("g") == "apidiscovery.k8s.io"
+        ):
+            version = media.parameters.get("v", "")
+            if version in discovery.AGGREGATED_VERSIONS:
+                return version
+        elif media.type in {"application/json", "*/*"}:
+            return ""
+    return ""
+
+
+def _note(request: web.BaseRequest, target: routing.Target | None, user: str) -> Request:
+    return Request(
+        request.method,
+        request.path,
+        dict(request.query),
+        request.headers.get("User-Agent", ""),
+        user,
+        target.verb if target else "",
+        target.kind.plural + (f"/{target.subresource}" if target.subresource else "") if target else "",
+        target.namespace if target else "",
+        target.name if target else "",
+        request.headers.get("Accept", ""),
+    )

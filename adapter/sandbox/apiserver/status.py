@@ -1,0 +1,187 @@
+"""The refusals of the sandbox cluster as Status objects, in the API machinery's words.
+
+What lives here: one exception that carries a Status, and a function for each refusal. Its law: code, reason, message and details
+are those of a real API server, so that a client that reads them is tested against what it will meet. Where the sandbox is smaller
+than the real one the message begins with "sandbox:" and says what to do instead.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from adapter.sandbox.apiserver.storage.kinds import Kind
+
+
+class StatusFailure(Exception):  # noqa: N818 - the API calls it a Status whose status is Failure
+    """A request was refused; `document` is the Status object to send."""
+
+    def __init__(self, code: int, reason: str, message: str, details: dict[str, Any] | None = None) -> None:
+        self.code = code
+        self.message = message
+        self.document: dict[str, Any] = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": message,
+        }
+        if reason:
+            self.document["reason"] = reason
+        if details:
+            self.document["details"] = details
+        self.document["code"] = code
+        super().__init__(message)
+
+    def encode(self) -> bytes:
+        """Return the Status as JSON."""
+        return msgspec.json.encode(self.document)
+
+
+def _details(kind: Kind, name: str, **more: Any) -> dict[str, Any]:
+    details: dict[str, Any] = {}
+    if name:
+        details["name"] = name
+    if kind.group:
+        details["group"] = kind.group
+    details["kind"] = kind.plural
+    return details | more
+
+
+def bad_request(message: str) -> StatusFailure:
+    """400: the request itself is wrong."""
+    return StatusFailure(400, "BadRequest", message)
+
+
+def unauthorized() -> StatusFailure:
+    """401: no token, or one that is not known."""
+    return StatusFailure(401, "Unauthorized", "Unauthorized")
+
+
+def forbidden(
+    user: str, verb: str, kind: Kind, subresource: str, *, namespace: str, name: str
+) -> StatusFailure:
+    """403 of the RBAC authorizer."""
+    resource = f"{kind.plural}/{subresource}" if subresource else kind.plural
+    subject = f'{kind.qualified} "{name}" is forbidden' if name else f"{kind.qualified} is forbidden"
+    scope = f'in the namespace "{namespace}"' if namespace else "at the cluster scope"
+    message = (
+        f'{subject}: User "{user}" cannot {verb} resource "{resource}" in API group "{kind.group}" {scope}'
+    )
+    return StatusFailure(403, "Forbidden", message, _details(kind, name))
+
+
+def not_found(kind: Kind, name: str) -> StatusFailure:
+    """404: the kind is served, the object does not exist."""
+    return StatusFailure(404, "NotFound", f'{kind.qualified} "{name}" not found', _details(kind, name))
+
+
+def method_not_allowed() -> StatusFailure:
+    """405: the path exists, the method does not."""
+    message = "the server does not allow this method on the requested resource"
+    return StatusFailure(405, "MethodNotAllowed", message, {})
+
+
+def not_acceptable(message: str = "") -> StatusFailure:
+    """406: nothing that the Accept header names can be sent."""
+    accepted = "only the following media types are accepted: application/json"
+    return StatusFailure(406, "NotAcceptable", message or accepted)
+
+
+def already_exists(kind: Kind, name: str) -> StatusFailure:
+    """409: POST of a name that is taken."""
+    return StatusFailure(
+        409, "AlreadyExists", f'{kind.qualified} "{name}" already exists', _details(kind, name)
+    )
+
+
+def conflict(kind: Kind, name: str, cause: str = "") -> StatusFailure:
+    """409: the write was made against another version than the current one."""
+    cause = (
+        cause or "the object has been modified; please apply your changes to the latest version and try again"
+    )
+    message = f'Operation cannot be fulfilled on {kind.qualified} "{name}": {cause}'
+    return StatusFailure(409, "Conflict", message, _details(kind, name))
+
+
+def expired(message: str) -> StatusFailure:
+    """410: the version asked for is older than what is kept."""
+    return StatusFailure(410, "Expired", message)
+
+
+def too_old(asked: int, kept: int) -> StatusFailure:
+    """410 of a watch that starts before the kept log."""
+    return expired(f"too old resource version: {asked} ({kept})")
+
+
+def continue_expired() -> StatusFailure:
+    """410 of a continue token whose version is no longer kept."""
+    return expired(
+        "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter."
+    )
+
+
+def unsupported_media_type(accepted: Sequence[str]) -> StatusFailure:
+    """415: the body's media type is not one that can be read."""
+    message = f"the body of the request was in an unknown format - accepted media types include: {', '.join(accepted)}"
+    return StatusFailure(415, "UnsupportedMediaType", message, {})
+
+
+def invalid(
+    kind_name: str, group: str, name: str, *, field: str, message: str, reason: str = "FieldValueInvalid"
+) -> StatusFailure:
+    """422: one field is wrong; `reason` is the machine's word (FieldValueInvalid), `message` the sentence after the field."""
+    qualified = f"{kind_name}.{group}" if group else kind_name
+    details: dict[str, Any] = {"name": name} if name else {}
+    if group:
+        details["group"] = group
+    details["kind"] = kind_name
+    details["causes"] = [{"reason": reason, "message": message, "field": field}]
+    return StatusFailure(422, "Invalid", f'{qualified} "{name}" is invalid: {field}: {message}', details)
+
+
+def no_protobuf() -> StatusFailure:
+    """415 where a real API server would read protobuf."""
+    message = "sandbox: protobuf is not read: send application/json; with kubectl use create -f or apply -f instead of a generator"
+    return StatusFailure(415, "UnsupportedMediaType", message)
+
+
+def unavailable() -> StatusFailure:
+    """503: the server is not ready."""
+    return StatusFailure(
+        503, "ServiceUnavailable", "the server is currently unable to handle the request", {}
+    )
+
+
+_FAILURES = {
+    409: (
+        "Conflict",
+        "the object has been modified; please apply your changes to the latest version and try again",
+    ),
+    429: ("TooManyRequests", "too many requests, please try again later"),
+    500: ("InternalError", "Internal error occurred: etcdserver: leader changed"),
+    503: ("ServiceUnavailable", "the server is currently unable to handle the request"),
+    504: ("Timeout", "Timeout: request did not complete within the allotted timeout"),
+}
+
+
+def failure(code: int) -> StatusFailure:
+    """Return a refusal that a test asked for by its code."""
+    reason, message = _FAILURES[code]
+    return StatusFailure(code, reason, message, {})
+
+
+def too_large_version(asked: int, current: int) -> StatusFailure:
+    """504: a list at a version that has not happened yet."""
+    details = {
+        "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
+        "retryAfterSeconds": 1,
+    }
+    return StatusFailure(
+        504, "Timeout", f"Timeout: Too large resource version: {asked}, current: {current}", details
+    )
+
+
+def not_built(what: str, instead: str) -> StatusFailure:
+    """501: a real API server can do this and the sandbox cannot; `instead` tells how to go on."""
+    return StatusFailure(501, "NotImplemented", f"sandbox: {what} is not implemented: {instead}")

@@ -1,0 +1,374 @@
+"""What a write means: create, replace, patch, delete and scale over the store, without HTTP.
+
+What lives here: what the generic registry and the strategies of a real API server do to an object before it is stored: identity,
+versions, generations, the split of spec and status, finalizers, garbage collection. What does not: paths, media types, authority.
+Its law: a write either stores one new version or raises a Status; a write that changes nothing stores nothing.
+"""
+
+import datetime as dt
+import re
+from collections.abc import Callable
+from typing import Any
+
+from adapter.sandbox.apiserver import status
+from adapter.sandbox.apiserver.storage import custom_resources, scale
+from adapter.sandbox.apiserver.storage.kinds import Kind, KindTable
+from adapter.sandbox.apiserver.storage.scale import SANDBOX, Writer
+from adapter.sandbox.apiserver.storage.store import JSON, KindKey, Record, Store, clone
+
+_SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+_SUBDOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+_SUBDOMAIN_PATTERN = re.compile(_SUBDOMAIN)
+_SUBDOMAIN_RULE = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with "
+    f"an alphanumeric character (e.g. 'example.com', regex used for validation is '{_SUBDOMAIN}')"
+)
+_SYSTEM_FIELDS = ("uid", "creationTimestamp", "generation", "deletionTimestamp", "managedFields")
+_SCALED = frozenset(
+    (
+        ("", "replicationcontrollers"),
+        ("apps", "deployments"),
+        ("apps", "replicasets"),
+        ("apps", "statefulsets"),
+    )
+)
+
+
+def timestamp(now: float) -> str:
+    """Return epoch seconds in the form of the API, whole seconds."""
+    return dt.datetime.fromtimestamp(int(now), dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def name_suffix(number: int) -> str:
+    """Return five letters as generateName appends them; different for each number below 14 million."""
+    number = number * 7_368_787 % 27**5
+    letters = []
+    for _ in range(5):
+        number, place = divmod(number, 27)
+        letters.append(_SUFFIX_LETTERS[place])
+    return "".join(letters)
+
+
+def store_key(kind: Kind) -> KindKey:
+    """Return where a kind's objects stand in the store."""
+    return kind.group, kind.plural
+
+
+class Objects:
+    """The writes and reads of one cluster. `now` gives epoch seconds for creation and deletion timestamps."""
+
+    def __init__(self, store: Store, kinds: KindTable, now: Callable[[], float]) -> None:
+        self.store = store
+        self.kinds = kinds
+        self._now = now
+        self._uids = 0
+        self._suffixes = 0
+
+    def read(self, kind: Kind, namespace: str, name: str) -> Record:
+        """Return the current record or raise 404."""
+        record = self.store.get(store_key(kind), namespace, name)
+        if record is None:
+            raise status.not_found(kind, name)
+        return record
+
+    def create(
+        self,
+        kind: Kind,
+        namespace: str,
+        document: JSON,
+        *,
+        trusted: bool = False,
+        dry_run: bool = False,
+        by: Writer = SANDBOX,
+    ) -> Record:
+        """Store a new object; `by` is noted as the writer of its replicas.
+
+        A `trusted` create (from Python, never from HTTP) keeps the status it is given and makes the namespace if it is missing.
+        """
+        document = self._checked(kind, namespace, clone(document))
+        metadata = document["metadata"]
+        if "name" not in metadata and metadata.get("generateName"):
+            self._suffixes += 1
+            metadata["name"] = metadata["generateName"] + name_suffix(self._suffixes)
+        name = metadata.get("name", "")
+        _check_name(kind, name)
+        if kind.namespaced:
+            self._need_namespace(namespace, trusted=trusted)
+            metadata["namespace"] = namespace
+        if self.store.get(store_key(kind), namespace, name) is not None:
+            raise status.already_exists(kind, name)
+        if metadata.get("resourceVersion"):
+            raise status.bad_request("resourceVersion should not be set on objects to be created")
+        for field in (*_SYSTEM_FIELDS, "resourceVersion"):
+            metadata.pop(field, None)
+        self._uids += 1
+        metadata["uid"] = f"00000000-0000-4000-8000-{self._uids:012x}"
+        metadata["creationTimestamp"] = timestamp(self._now())
+        if kind.generation:
+            metadata["generation"] = 1
+        if "status" in kind.subresources and not trusted:
+            document.pop("status", None)
+        _check_content(kind, namespace, document)
+        _set_defaults(kind, document)
+        scale.note_writer(kind, None, document, by, timestamp(self._now()))
+        if dry_run:
+            return Record(document, self.store.version)
+        return self.store.put(store_key(kind), document)
+
+    def replace(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        document: JSON,
+        subresource: str = "",
+        *,
+        dry_run: bool = False,
+        by: Writer = SANDBOX,
+    ) -> tuple[Record, bool]:
+        """Replace an object, or its status only; returns the record and whether it was created (kinds that PUT may create)."""
+        document = self._checked(kind, namespace, clone(document))
+        given = document["metadata"].setdefault("name", name)
+        if given != name:
+            raise status.bad_request(
+                f"the name of the object ({given}) does not match the name on the URL ({name})"
+            )
+        current = self.store.get(store_key(kind), namespace, name)
+        version = document["metadata"].get("resourceVersion", "")
+        if current is None:
+            if kind.create_on_update and not subresource and not version:
+                return self.create(kind, namespace, document, dry_run=dry_run, by=by), True
+            raise status.not_found(kind, name)
+        if not version and kind.must_carry_version:
+            message = 'Invalid value: "": must be specified for an update'
+            raise status.invalid(
+                kind.plural, kind.group, name, field="metadata.resourceVersion", message=message
+            )
+        return self._write(kind, current, document, subresource, dry_run=dry_run, by=by), False
+
+    def patch(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        change: Callable[[JSON], JSON],
+        subresource: str = "",
+        *,
+        dry_run: bool = False,
+        by: Writer = SANDBOX,
+    ) -> Record:
+        """Replace an object by what `change` makes of it; `change` must not alter its argument."""
+        current = self.read(kind, namespace, name)
+        document = self._checked(kind, namespace, clone(change(current.document)))
+        if document["metadata"].get("name") != name:
+            raise status.bad_request(
+                f"the name of the object ({document['metadata'].get('name', '')}) does not match the name on the URL ({name})"
+            )
+        return self._write(kind, current, document, subresource, dry_run=dry_run, by=by)
+
+    def apply(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        merged: Callable[[JSON], JSON],
+        *,
+        dry_run: bool = False,
+        by: Writer = SANDBOX,
+    ) -> tuple[Record, bool]:
+        """Create the object or merge into it: what server-side apply comes to without field ownership."""
+        if self.store.get(store_key(kind), namespace, name) is not None:
+            return self.patch(kind, namespace, name, merged, dry_run=dry_run, by=by), False
+        document = merged({"metadata": {"name": name}})
+        return self.create(kind, namespace, document, dry_run=dry_run, by=by), True
+
+    def _write(
+        self, kind: Kind, current: Record, document: JSON, subresource: str, *, dry_run: bool, by: Writer
+    ) -> Record:
+        metadata = document["metadata"]
+        version = metadata.get("resourceVersion", "")
+        if version and version != str(current.version):
+            raise status.conflict(kind, current.name)
+        old = current.document
+        old_metadata = old["metadata"]
+        if metadata.get("uid") and metadata["uid"] != old_metadata["uid"]:
+            cause = f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: {old_metadata['uid']}"
+            raise status.conflict(kind, current.name, cause)
+        if subresource == "status":
+            state = {"status": document["status"]} if "status" in document else {}
+            document = {**old, "metadata": dict(old_metadata)} | state
+        else:
+            _carry_over(kind, current, document)
+        if document == old:
+            return current
+        scale.note_writer(kind, old, document, by, timestamp(self._now()))
+        if dry_run:
+            return Record(document, current.version)
+        if "deletionTimestamp" in old_metadata and not document["metadata"].get("finalizers"):
+            return self._remove(kind, current, "Background")
+        return self.store.put(store_key(kind), document)
+
+    def delete(self, kind: Kind, record: Record, options: JSON | None = None) -> Record:
+        """Delete an object, or mark it when finalizers hold it; returns the last state.
+
+        `options` are DeleteOptions: preconditions and propagationPolicy count, grace periods do not: there is no kubelet.
+        """
+        options = options or {}
+        wanted = options.get("preconditions") or {}
+        metadata = record.document["metadata"]
+        if wanted.get("uid") not in {None, metadata["uid"]}:
+            cause = f"Precondition failed: UID in precondition: {wanted['uid']}, UID in object meta: {metadata['uid']}"
+            raise status.conflict(kind, record.name, cause)
+        if wanted.get("resourceVersion") not in {None, metadata["resourceVersion"]}:
+            cause = (
+                f"Precondition failed: ResourceVersion in precondition: {wanted['resourceVersion']}, "
+                f"ResourceVersion in object meta: {metadata['resourceVersion']}"
+            )
+            raise status.conflict(kind, record.name, cause)
+        policy = options.get("propagationPolicy") or "Background"
+        if metadata.get("finalizers"):
+            if "deletionTimestamp" in metadata:
+                return record
+            marked = {
+                **record.document,
+                "metadata": {**metadata, "deletionTimestamp": timestamp(self._now())},
+            }
+            return self.store.put(store_key(kind), marked)
+        return self._remove(kind, record, policy)
+
+    def _remove(self, kind: Kind, record: Record, policy: str) -> Record:
+        last = self.store.remove(store_key(kind), record)
+        uid = record.document["metadata"]["uid"]
+        for key, dependent in self.store.dependents(uid):
+            owned = self.kinds.find(f"{key[1]}.{key[0]}" if key[0] else key[1])
+            owners = dependent.document["metadata"]["ownerReferences"]
+            if policy == "Orphan" or len(owners) > 1:
+                rest = [owner for owner in owners if owner["uid"] != uid]
+                metadata = {**dependent.document["metadata"], "ownerReferences": rest}
+                if not rest:
+                    del metadata["ownerReferences"]
+                self.store.put(key, {**dependent.document, "metadata": metadata})
+            else:
+                self.delete(owned, dependent)
+        if store_key(kind) == ("", "namespaces"):
+            for key, records in self.store.kinds_in(record.name):
+                inside = self.kinds.find(f"{key[1]}.{key[0]}" if key[0] else key[1])
+                for content in records:
+                    if self.store.get(key, content.namespace, content.name) is not None:
+                        self.delete(inside, content)
+        return last
+
+    def rescale(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        change: Callable[[JSON], JSON],
+        *,
+        dry_run: bool,
+        by: Writer,
+    ) -> Record:
+        """Write the replicas of an object from what `change` makes of its Scale."""
+        record = self.read(kind, namespace, name)
+        document = scale.rescaled(kind, record, change(scale.scale_of(kind, record)))
+        return self._write(kind, record, document, "", dry_run=dry_run, by=by._replace(subresource="scale"))
+
+    def _need_namespace(self, namespace: str, *, trusted: bool) -> None:
+        if self.store.get(("", "namespaces"), "", namespace) is not None:
+            return
+        kind = self.kinds.find("namespaces")
+        if not trusted:
+            raise status.not_found(kind, namespace)
+        self.create(kind, "", {"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": namespace}})
+
+    @staticmethod
+    def _checked(kind: Kind, namespace: str, document: Any) -> JSON:
+        if not isinstance(document, dict):
+            raise status.bad_request(
+                f"the object provided is unrecognized (must be of type {kind.kind}): not a JSON object"
+            )
+        document.setdefault("kind", kind.kind)
+        document.setdefault("apiVersion", kind.api_version)
+        if document["kind"] != kind.kind or document["apiVersion"] != kind.api_version:
+            given = f"{document['kind']} in version {document['apiVersion']!r}".replace("'", '"')
+            raise status.bad_request(
+                f"{given} cannot be handled as a {kind.kind}: the path is that of {kind.api_version} {kind.kind}"
+            )
+        metadata = document.setdefault("metadata", {})
+        if not isinstance(metadata, dict):
+            raise status.bad_request(
+                "json: cannot unmarshal metadata into Go struct field of type v1.ObjectMeta"
+            )
+        for field, value in list(metadata.items()):
+            if value is None:
+                del metadata[field]
+        given = metadata.get("namespace") or namespace
+        if given != namespace:
+            raise status.bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request"
+            )
+        return document
+
+
+def _carry_over(kind: Kind, current: Record, document: JSON) -> None:
+    """Give a new state of an object what a client cannot set: identity, version, status; count the generation up."""
+    old, metadata = current.document, document["metadata"]
+    for field in (*_SYSTEM_FIELDS, "resourceVersion"):
+        metadata.pop(field, None)
+        if field in old["metadata"]:
+            metadata[field] = old["metadata"][field]
+    if kind.namespaced:
+        metadata["namespace"] = current.namespace
+    if "status" in kind.subresources:
+        document.pop("status", None)
+        if "status" in old:
+            document["status"] = old["status"]
+    _set_defaults(kind, document)
+    if kind.generation and document.get("spec") != old.get("spec"):
+        metadata["generation"] = old["metadata"]["generation"] + 1
+
+
+def _check_name(kind: Kind, name: str) -> None:
+    if not name:
+        required = "Required value: name or generateName is required"
+        raise status.invalid(
+            kind.kind, kind.group, "", field="metadata.name", message=required, reason="FieldValueRequired"
+        )
+    if len(name) > 253 or _SUBDOMAIN_PATTERN.fullmatch(name) is None:
+        message = f'Invalid value: "{name}": {_SUBDOMAIN_RULE}'
+        raise status.invalid(kind.kind, kind.group, name, field="metadata.name", message=message)
+
+
+def _check_content(kind: Kind, namespace: str, document: JSON) -> None:
+    """Refuse what the validation of a few kinds refuses."""
+    if store_key(kind) == custom_resources.KEY:
+        custom_resources.check(document)
+    elif store_key(kind) == ("", "events"):
+        involved = (document.get("involvedObject") or {}).get("namespace") or ""
+        if involved != namespace and (involved or namespace != "default"):
+            message = f'Invalid value: "{involved}": does not match event.namespace'
+            name = document["metadata"].get("name", "")
+            raise status.invalid(
+                kind.kind, kind.group, name, field="involvedObject.namespace", message=message
+            )
+
+
+def _set_defaults(kind: Kind, document: JSON) -> None:
+    """Set the few defaults that clients of an autoscaler can observe."""
+    if store_key(kind) in _SCALED:
+        spec = document.setdefault("spec", {})
+        if spec.get("replicas") is None:
+            spec["replicas"] = 1
+        document.setdefault("status", {"replicas": 0})
+    elif (kind.group, kind.plural) == ("", "pods"):
+        document.setdefault("status", {}).setdefault("phase", "Pending")
+    elif (kind.group, kind.plural) == ("", "namespaces"):
+        document["metadata"].setdefault("labels", {}).setdefault(
+            "kubernetes.io/metadata.name", document["metadata"]["name"]
+        )
+        document.setdefault("spec", {})
+        document.setdefault("status", {}).setdefault("phase", "Active")
+    elif store_key(kind) == ("autoscaling", "horizontalpodautoscalers"):
+        document.setdefault("spec", {}).setdefault("minReplicas", 1)
+    elif store_key(kind) == custom_resources.KEY:
+        document.setdefault("status", custom_resources.established(document))

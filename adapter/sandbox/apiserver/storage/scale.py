@@ -1,0 +1,131 @@
+"""The scale subresource: the replicas of an object seen and written through a Scale, and the record of who wrote them.
+
+What lives here: where a kind keeps its replicas, the Scale made from an object, the object made from a Scale, and the entries of
+``metadata.managedFields``. What does not: storing, versions, authority. Its law: a Scale carries the version of its object, so whoever
+holds the object may write its Scale without reading it first. Of all fields only the replicas have an owner here; the real API server
+keeps one for each field.
+"""
+
+from typing import Any, NamedTuple
+
+from adapter.sandbox.apiserver import status
+from adapter.sandbox.apiserver.storage.kinds import Kind, ScalePaths
+from adapter.sandbox.apiserver.storage.store import JSON, Record, clone
+
+_SIGNS = {"In": "in", "NotIn": "notin"}
+
+
+class Writer(NamedTuple):
+    """Who writes: the field manager, how (``Update`` or ``Apply``) and through which subresource."""
+
+    manager: str
+    operation: str = "Update"
+    subresource: str = ""
+
+
+SANDBOX = Writer("sandbox")
+"""Whoever writes from Python and does not say who."""
+
+
+def scale_of(kind: Kind, record: Record) -> JSON:
+    """Return the Scale of an object; replicas 0 are left out of spec, as the real one leaves them out."""
+    document = record.document
+    metadata = document["metadata"]
+    paths = kind.scale or ScalePaths()
+    replicas = _find(document, paths.spec_replicas)
+    if replicas is None and kind.custom:
+        raise status.StatusFailure(
+            500,
+            "InternalError",
+            f'Internal error occurred: the spec replicas field "{paths.spec_replicas}" does not exist',
+        )
+    state: JSON = {"replicas": _find(document, paths.status_replicas) or 0}
+    selector = _find(document, paths.selector) if paths.selector else _selector_text(kind, document)
+    if selector:
+        state["selector"] = selector
+    fields = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+    return {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {field: metadata[field] for field in fields if field in metadata},
+        "spec": {"replicas": replicas} if replicas else {},
+        "status": state,
+    }
+
+
+def rescaled(kind: Kind, record: Record, scale: JSON) -> JSON:
+    """Return the object with the replicas of a Scale; its resourceVersion, when given, must be the object's."""
+    metadata = scale.get("metadata") or {}
+    if metadata.get("name", record.name) != record.name:
+        raise status.bad_request(
+            f"the name of the object ({metadata['name']}) does not match the name on the URL ({record.name})"
+        )
+    replicas = (scale.get("spec") or {}).get("replicas", 0)
+    if not isinstance(replicas, int) or isinstance(replicas, bool):
+        raise status.bad_request(
+            "json: cannot unmarshal into Go struct field ScaleSpec.spec.replicas of type int32"
+        )
+    if replicas < 0:
+        message = f"Invalid value: {replicas}: must be greater than or equal to 0"
+        raise status.invalid("Scale", "autoscaling", record.name, field="spec.replicas", message=message)
+    version = metadata.get("resourceVersion", "")
+    if version and version != str(record.version):
+        raise status.conflict(kind, record.name)
+    document: JSON = clone(record.document)
+    place = document
+    *steps, last = _steps((kind.scale or ScalePaths()).spec_replicas)
+    for step in steps:
+        place = place.setdefault(step, {})
+    place[last] = replicas
+    return document
+
+
+def note_writer(kind: Kind, old: JSON | None, document: JSON, writer: Writer, now: str) -> None:
+    """Bring ``managedFields`` of `document` up to date: who changes the replicas owns them, and nobody else does."""
+    if "scale" not in kind.subresources:
+        return
+    path = (kind.scale or ScalePaths()).spec_replicas
+    replicas = _find(document, path)
+    if replicas is None or (old is not None and _find(old, path) == replicas):
+        return
+    fields: Any = {}
+    for step in reversed(_steps(path)):
+        fields = {f"f:{step}": fields}
+    entry: JSON = {
+        "manager": writer.manager,
+        "operation": writer.operation,
+        "apiVersion": kind.api_version,
+        "time": now,
+        "fieldsType": "FieldsV1",
+        "fieldsV1": fields,
+    }
+    if writer.subresource:
+        entry["subresource"] = writer.subresource
+    document["metadata"]["managedFields"] = [entry]
+
+
+def _steps(path: str) -> list[str]:
+    """Return the fields of a path such as ``.spec.replicas``."""
+    return path.removeprefix(".").split(".")
+
+
+def _find(document: JSON, path: str) -> Any:
+    found: Any = document
+    for step in _steps(path):
+        found = found.get(step) if isinstance(found, dict) else None
+    return found
+
+
+def _selector_text(kind: Kind, document: JSON) -> str:
+    """Return the selector of a built-in kind as text, as status.selector of a Scale carries it."""
+    selector = document.get("spec", {}).get("selector") or {}
+    if not kind.group:  # a ReplicationController's is labels alone
+        selector = {"matchLabels": selector}
+    terms = [f"{key}={value}" for key, value in (selector.get("matchLabels") or {}).items()]
+    for expression in selector.get("matchExpressions") or ():
+        key, operator = expression["key"], expression["operator"]
+        if operator in _SIGNS:
+            terms.append(f"{key} {_SIGNS[operator]} ({','.join(sorted(expression['values']))})")
+        else:
+            terms.append(key if operator == "Exists" else f"!{key}")
+    return ",".join(sorted(terms))

@@ -1,0 +1,224 @@
+"""The controllers and kubelets of the sandbox cluster: pods follow the replicas of their Deployment.
+
+What lives here: one step that looks at every Deployment and does what is due. What does not: a loop or a clock; the caller says
+when and how often. Its law: what happens depends on the cluster's objects and `now` alone, so the same steps give the same pods.
+"""
+
+import zlib
+from collections.abc import Callable
+from typing import NamedTuple
+
+import msgspec
+
+from adapter.sandbox.apiserver.cluster import Cluster
+from adapter.sandbox.apiserver.storage.objects import name_suffix, store_key, timestamp
+from adapter.sandbox.apiserver.storage.store import JSON, Record
+
+_LETTERS = "bcdf2456789"
+_CONTROLLER = "kube-controller-manager"
+
+
+def pod_address(number: int) -> str:
+    """Return the IP of the pod of that number, which counts from 1; nobody listens there."""
+    return f"10.244.{number >> 8 & 255}.{number & 255}"
+
+
+class _Pods(NamedTuple):
+    """The pods of one ReplicaSet, oldest first."""
+
+    ready: list[Record]
+    starting: list[Record]
+
+
+def deployment(
+    name: str, namespace: str = "default", replicas: int = 1, labels: dict[str, str] | None = None
+) -> JSON:
+    """Return a Deployment whose pods are labelled ``app=NAME`` and `labels`, ready to be created."""
+    labels = {"app": name} | (labels or {})
+    container = {
+        "name": name,
+        "image": f"registry.example/{name}:1",
+        "ports": [{"name": "http", "containerPort": 8080}],
+    }
+    return {
+        "kind": "Deployment",
+        "apiVersion": "apps/v1",
+        "metadata": {"name": name, "namespace": namespace, "labels": labels},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
+        },
+    }
+
+
+class Workloads:
+    """Steps the Deployments of a cluster.
+
+    A pod is Pending when it is made and Running and Ready `startup` seconds later. A changed template brings up a whole new
+    ReplicaSet, and the old one goes when the new pods are ready. `address` gives a started pod's IP by a number that no other pod has.
+    """
+
+    def __init__(
+        self, cluster: Cluster, *, startup: float = 3.0, address: Callable[[int], str] = pod_address
+    ) -> None:
+        self._cluster = cluster
+        self._startup = startup
+        self._address = address
+        self._made = 0
+        self._due: dict[str, float] = {}
+
+    def step(self, now: float) -> None:
+        """Bring every Deployment's pods one step on; `now` is epoch seconds and never goes back."""
+        for record in list(self._cluster.store.records(store_key(self._cluster.kinds.find("deployments")))):
+            self._step_deployment(record, now)
+
+    def _step_deployment(self, record: Record, now: float) -> None:
+        spec = record.document["spec"]
+        wanted: int = spec["replicas"]
+        current, old = self._replica_sets(record, wanted)
+        self._start_pods(current, now)
+        pods = self._pods_of(current)
+        surplus = len(pods.ready) + len(pods.starting) - wanted
+        for _ in range(-surplus):
+            self._make_pod(current, spec["template"], now)
+        for pod in [*pods.starting[::-1], *pods.ready[::-1]][: max(surplus, 0)]:
+            self._cluster.delete("pods", pod.name, pod.namespace)
+            self._due.pop(pod.document["metadata"]["uid"], None)
+        if not self._startup:
+            self._start_pods(current, now)
+        pods = self._pods_of(current)
+        if len(pods.ready) >= wanted:
+            for replica_set in old:
+                self._cluster.delete("replicasets", replica_set.name, replica_set.namespace)
+            old = []
+        self._write_status("replicasets", current, pods, _Pods([], []))
+        before = [self._pods_of(replica_set) for replica_set in old]
+        rest = _Pods(
+            [pod for each in before for pod in each.ready], [pod for each in before for pod in each.starting]
+        )
+        self._write_status("deployments", record, pods, rest)
+
+    def _replica_sets(self, record: Record, wanted: int) -> tuple[Record, list[Record]]:
+        """Return the ReplicaSet of the present template, made or scaled if need be, and those of former templates."""
+        document = record.document
+        revision = _letters(zlib.crc32(msgspec.json.encode(document["spec"]["template"], order="sorted")))
+        name = f"{record.name}-{revision}"
+        kind = self._cluster.kinds.find("replicasets")
+        owned = [
+            found
+            for key, found in self._cluster.store.dependents(document["metadata"]["uid"])
+            if key == store_key(kind)
+        ]
+        old = [found for found in owned if found.name != name]
+        current = self._cluster.store.get(store_key(kind), record.namespace, name)
+        if current is None:
+            template = document["spec"]["template"]
+            labels = (template.get("metadata", {}).get("labels") or {}) | {"pod-template-hash": revision}
+            self._cluster.create(
+                {
+                    "kind": "ReplicaSet",
+                    "apiVersion": "apps/v1",
+                    "metadata": {
+                        "name": name,
+                        "namespace": record.namespace,
+                        "labels": labels,
+                        "ownerReferences": [_owner("Deployment", record)],
+                    },
+                    "spec": {"replicas": wanted, "selector": {"matchLabels": labels}, "template": template},
+                },
+                manager=_CONTROLLER,
+            )
+        elif current.document["spec"]["replicas"] != wanted:
+            change = {"spec": {"replicas": wanted}}
+            self._cluster.patch("replicasets", name, change, record.namespace, manager=_CONTROLLER)
+        current = self._cluster.store.get(store_key(kind), record.namespace, name)
+        assert current is not None
+        return current, old
+
+    def _pods_of(self, replica_set: Record) -> _Pods:
+        owned = self._cluster.store.dependents(replica_set.document["metadata"]["uid"])
+        pods = sorted(
+            (pod for key, pod in owned if key == ("", "pods")),
+            key=lambda pod: pod.document["metadata"]["uid"],
+        )
+        ready = [pod for pod in pods if pod.document["status"]["phase"] == "Running"]
+        return _Pods(ready, [pod for pod in pods if pod.document["status"]["phase"] == "Pending"])
+
+    def _make_pod(self, replica_set: Record, template: JSON, now: float) -> None:
+        self._made += 1
+        made = self._cluster.create(
+            {
+                "kind": "Pod",
+                "apiVersion": "v1",
+                "metadata": {
+                    "name": f"{replica_set.name}-{name_suffix(self._made)}",
+                    "namespace": replica_set.namespace,
+                    "labels": replica_set.labels,
+                    "ownerReferences": [_owner("ReplicaSet", replica_set)],
+                },
+                "spec": dict(template["spec"]) | self._placed(),
+                "status": {"phase": "Pending", "conditions": [_condition("Ready", now, holds=False)]},
+            }
+        )
+        self._due[made["metadata"]["uid"]] = now + self._startup
+
+    def _placed(self) -> JSON:
+        nodes = [record.name for record in self._cluster.store.records(("", "nodes"))]
+        return {"nodeName": nodes[self._made % len(nodes)]} if nodes else {}
+
+    def _start_pods(self, replica_set: Record, now: float) -> None:
+        for pod in self._pods_of(replica_set).starting:
+            if self._due.get(pod.document["metadata"]["uid"], now) > now:
+                continue
+            self._due.pop(pod.document["metadata"]["uid"], None)
+            number = int(pod.document["metadata"]["uid"][-12:], 16)
+            state = {
+                "phase": "Running",
+                "startTime": timestamp(now),
+                "podIP": self._address(number),
+                "conditions": [_condition("Ready", now, holds=True)],
+                "containerStatuses": [
+                    {"name": container["name"], "ready": True, "restartCount": 0}
+                    for container in pod.document["spec"].get("containers") or ()
+                ],
+            }
+            self._cluster.patch("pods", pod.name, {"status": state}, pod.namespace)
+
+    def _write_status(self, plural: str, record: Record, pods: _Pods, old: _Pods) -> None:
+        present = len(pods.ready) + len(pods.starting)
+        ready = len(pods.ready) + len(old.ready)
+        state: JSON = {
+            "replicas": present + len(old.ready) + len(old.starting),
+            "readyReplicas": ready,
+            "availableReplicas": ready,
+            "observedGeneration": record.document["metadata"]["generation"],
+        }
+        if plural == "deployments":
+            state["updatedReplicas"] = present
+        self._cluster.patch(plural, record.name, {"status": state}, record.namespace)
+
+
+def _owner(kind: str, record: Record) -> JSON:
+    uid = record.document["metadata"]["uid"]
+    return {
+        "apiVersion": "apps/v1",
+        "kind": kind,
+        "name": record.name,
+        "uid": uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def _condition(name: str, now: float, *, holds: bool) -> JSON:
+    return {"type": name, "status": "True" if holds else "False", "lastTransitionTime": timestamp(now)}
+
+
+def _letters(number: int) -> str:
+    """Return a short text for a template's checksum, as pod-template-hash carries one."""
+    text = ""
+    for _ in range(5):
+        number, place = divmod(number, len(_LETTERS))
+        text += _LETTERS[place]
+    return text

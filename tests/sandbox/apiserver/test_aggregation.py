@@ -1,0 +1,220 @@
+"""APIServices of the sandbox cluster: how a request reaches the server behind, and what discovery says of it."""
+
+import base64
+import contextlib
+import json
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from yarl import URL
+
+from adapter.sandbox.apiserver.cluster import Cluster
+from tests.support.tls import Authority
+
+GROUP = "things.example"
+V2 = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+RESOURCES = [{"resource": "things", "responseKind": {"group": GROUP, "version": "v1", "kind": "Thing"}}]
+
+
+class Behind:
+    """The server behind: remembers what arrives, answers what a test says."""
+
+    def __init__(self) -> None:
+        self.headers: list[dict[str, list[str]]] = []
+        self.targets: list[str] = []
+        self.peers: list[Any] = []
+        self.status = 200
+        self.body: bytes = b'{"kind":"Thing"}'
+        self.more = {"ETag": '"1"', "X-Own": "kept back"}
+
+    async def handle(self, request: web.Request) -> web.Response:
+        self.headers.append({name: request.headers.getall(name) for name in request.headers})
+        self.targets.append(request.raw_path)
+        assert request.transport is not None
+        self.peers.append(request.transport.get_extra_info("peercert"))
+        return web.Response(
+            status=self.status, body=self.body, headers=self.more, content_type="application/json"
+        )
+
+
+@contextlib.asynccontextmanager
+async def behind(authority: Authority, *names: str) -> AsyncIterator[tuple[Behind, int]]:
+    """Serve `Behind` over TLS with a certificate for `names`."""
+    made = Behind()
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", made.handle)
+    context = authority.server_context(authority.issue(*names) if names else None)
+    context.verify_mode = ssl.CERT_OPTIONAL
+    context.load_verify_locations(authority.file)
+    server = TestServer(app, host="127.0.0.1", scheme="https")
+    await server.start_server(ssl=context)
+    try:
+        assert server.port is not None
+        yield made, server.port
+    finally:
+        await server.close()
+
+
+def register(
+    cluster: Cluster, port: int, *, service: dict[str, Any] | None = None, version: str = "v1", **spec: Any
+) -> None:
+    named = {"name": "things", "namespace": "outside"}
+    if service is None:
+        service = {"type": "ExternalName", "externalName": "localhost"}
+    if version == "v1" and service:
+        cluster.create({"apiVersion": "v1", "kind": "Service", "metadata": named, "spec": service})
+    whole = {"group": GROUP, "version": version, "service": named | {"port": port}, **spec}
+    metadata = {"name": f"{version}.{GROUP}"}
+    cluster.create(
+        {"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": metadata, "spec": whole}
+    )
+
+
+async def read(cluster: Cluster, path: str, **headers: str) -> tuple[int, Any, dict[str, str]]:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(URL(cluster.url + path, encoded=True), headers=headers) as response,
+    ):
+        text = await response.text()
+        found = json.loads(text) if text.startswith("{") else text
+        return response.status, found, {name.lower(): value for name, value in response.headers.items()}
+
+
+async def test_a_request_arrives_as_from_kube_apiserver(authority: Authority, tmp_path: Path) -> None:
+    pair = authority.issue(common_name="front-proxy-client")
+    shown = tmp_path / "proxy.pem"
+    shown.write_bytes(pair.certificate.read_bytes() + pair.key.read_bytes())
+    async with (
+        behind(authority, "things.outside.svc") as (server, port),
+        Cluster(tokens={"jane-token": "jane"}, proxy_certificate=shown) as cluster,
+    ):
+        register(cluster, port, caBundle=base64.b64encode(authority.file.read_bytes()).decode())
+        target = f"/apis/{GROUP}/v1/namespaces/a/things/%2A?labelSelector=a%3Db"
+        status, body, headers = await read(
+            cluster,
+            target,
+            Authorization="Bearer jane-token",
+            Accept="application/json",
+            **{
+                "Audit-Id": "one",
+                "X-Remote-User": "mallory",
+                "X-Remote-Group": "system:masters",
+                "Cookie": "c",
+            },
+        )
+        assert (status, body, headers["etag"], "x-own" in headers) == (200, {"kind": "Thing"}, '"1"', False)
+        assert server.targets == [target], "the path goes on as it was written"
+        [arrived] = server.headers
+        assert arrived["X-Remote-User"] == ["jane"]
+        assert arrived["X-Remote-Group"] == ["system:authenticated"]
+        assert (arrived["Accept"], arrived["Audit-Id"]) == (["application/json"], ["one"])
+        assert not {"Authorization", "Cookie"} & arrived.keys()
+        [peer] = server.peers
+        assert peer is not None
+
+
+async def test_without_a_certificate_and_without_a_caller(authority: Authority) -> None:
+    async with behind(authority) as (server, port), Cluster() as cluster:
+        register(cluster, port, insecureSkipTLSVerify=True)
+        server.status, server.body = 404, b"404 page not found\n"
+        status, body, _ = await read(cluster, f"/apis/{GROUP}/v1")
+        assert (status, body) == (404, "404 page not found\n")
+        assert (server.headers[0]["X-Remote-User"], server.headers[0]["X-Remote-Group"]) == (
+            ["system:anonymous"],
+            ["system:unauthenticated"],
+        )
+        assert server.peers == [None]
+
+
+@pytest.mark.parametrize("names", [("other.outside.svc",), ("localhost",)])
+async def test_a_certificate_for_another_name_is_refused(
+    authority: Authority, names: tuple[str, ...]
+) -> None:
+    async with behind(authority, *names) as (server, port), Cluster() as cluster:
+        register(cluster, port, caBundle=base64.b64encode(authority.file.read_bytes()).decode())
+        status, body, _ = await read(cluster, f"/apis/{GROUP}/v1")
+        assert (status, body["reason"]) == (503, "ServiceUnavailable")
+        assert "error trying to reach service" in body["message"]
+        assert server.targets == []
+
+
+async def test_a_bundle_that_is_none(authority: Authority) -> None:
+    async with Cluster() as cluster:
+        register(cluster, 1, caBundle="%%%")
+        status, body, _ = await read(cluster, f"/apis/{GROUP}/v1")
+        assert (status, body["message"].startswith("sandbox: caBundle is not base64")) == (400, True)
+
+
+@pytest.mark.parametrize("service", [{}, {"clusterIP": "10.0.0.1"}], ids=["no Service", "a cluster IP"])
+async def test_a_service_without_an_address(service: dict[str, Any]) -> None:
+    async with Cluster() as cluster:
+        register(cluster, 1, service=service)
+        status, body, _ = await read(cluster, f"/apis/{GROUP}/v1/things")
+        assert (status, body["message"].endswith("externalName localhost")) == (501, True)
+        found = await discovered(cluster)
+        assert found == [{"version": "v1", "freshness": "Stale"}], "and the rest of discovery is there"
+
+
+async def discovered(cluster: Cluster) -> list[Any]:
+    status, document, _ = await read(cluster, "/apis", Accept=V2)
+    assert status == 200
+    [versions] = [item["versions"] for item in document["items"] if item["metadata"].get("name") == GROUP]
+    assert isinstance(versions, list)
+    return versions
+
+
+async def test_discovery(authority: Authority) -> None:
+    async with behind(authority) as (server, port), Cluster() as cluster:
+        register(cluster, port, insecureSkipTLSVerify=True, versionPriority=10)
+        register(cluster, port, insecureSkipTLSVerify=True, versionPriority=20, version="v2")
+        entry = {"version": "v1", "freshness": "Current", "resources": RESOURCES}
+        server.body = json.dumps({"items": [{"metadata": {"name": GROUP}, "versions": [entry]}]}).encode()
+        assert await discovered(cluster) == [
+            {"version": "v2", "resources": [], "freshness": "Current"},
+            entry,
+        ]
+        assert server.targets == ["/apis"], "one question for all the groups of a server"
+        assert server.headers[0]["X-Remote-Group"] == ["system:masters"]
+        _, groups, _ = await read(cluster, "/apis")
+        [group] = [each for each in groups["groups"] if each["name"] == GROUP]
+        assert [each["version"] for each in group["versions"]] == ["v2", "v1"]
+        assert (await read(cluster, f"/apis/{GROUP}"))[1]["preferredVersion"]["version"] == "v2"
+
+
+@pytest.mark.parametrize(("status", "body"), [(503, b"{}"), (200, b"no json")])
+async def test_discovery_of_a_server_that_is_not_well(authority: Authority, status: int, body: bytes) -> None:
+    async with behind(authority) as (server, port), Cluster() as cluster:
+        register(cluster, port, insecureSkipTLSVerify=True)
+        server.status, server.body = status, body
+        assert await discovered(cluster) == [{"version": "v1", "freshness": "Stale"}]
+
+
+async def test_nobody_listens(authority: Authority) -> None:
+    async with behind(authority) as (_, port):
+        pass
+    async with Cluster() as cluster:
+        register(cluster, port, insecureSkipTLSVerify=True)
+        assert (await read(cluster, f"/apis/{GROUP}/v1"))[0] == 503
+        assert await discovered(cluster) == [{"version": "v1", "freshness": "Stale"}]
+
+
+async def test_what_the_cluster_serves_itself_stays_with_it() -> None:
+    async with Cluster() as cluster:
+        named = {"name": "v1.apps"}
+        local = {"group": "apps", "version": "v1"}
+        cluster.create(
+            {
+                "apiVersion": "apiregistration.k8s.io/v1",
+                "kind": "APIService",
+                "metadata": named,
+                "spec": local,
+            }
+        )
+        assert (await read(cluster, "/apis/apps/v1/deployments"))[0] == 200
+        assert (await read(cluster, "/apis/none/v1"))[0] == 404

@@ -1,0 +1,420 @@
+"""The stand-in of the native controller against a sandbox cluster and a server of metrics that notes what it is asked."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import RawTestServer
+
+from adapter.clients import kubernetes
+from adapter.clients.credentials import build_configuration
+from adapter.clients.metricsapi import MetricsAPI
+from adapter.sandbox.apiserver.cluster import EPOCH, Cluster
+from adapter.sandbox.apiserver.workloads import Workloads, deployment
+from adapter.sandbox.demo import native_hpa
+from adapter.sandbox.demo.native_hpa import Adapter, Key, NativeController
+from tests.support.clock import FakeClock
+from tests.support.waiting import until
+
+KEY = Key("shop", "web")
+CUSTOM = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop"
+EXTERNAL = "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop"
+
+
+class Metrics:
+    """Answers of the metrics APIs by path, 404 where there is none; remembers the paths with their queries."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, dict[str, Any]] = {}
+        self.asked: list[str] = []
+        self.meanwhile: Callable[[], object] = lambda: None
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        self.asked.append(request.path_qs)
+        self.meanwhile()
+        found = self.answers.get(request.path)
+        if found is None:
+            status = {"kind": "Status", "reason": "NotFound", "code": 404, "message": "nothing here"}
+            return web.json_response(status, status=404)
+        return web.json_response(found)
+
+    def show_pods(self, cluster: Cluster, value: str) -> None:
+        """Let every pod have a value."""
+        items = [
+            {
+                "describedObject": {"kind": "Pod", "namespace": "shop", "name": pod["metadata"]["name"]},
+                "metric": {"name": "load"},
+                "value": value,
+            }
+            for pod in cluster.list("Pod", "shop")
+        ]
+        self.answers[f"{CUSTOM}/pods/*/load"] = {"kind": "MetricValueList", "items": items}
+
+
+class World:
+    """A cluster with two pods of one Deployment, and a controller that is synced by hand."""
+
+    def __init__(self, cluster: Cluster, metrics: Metrics, controller: NativeController, url: str) -> None:
+        self.cluster = cluster
+        self.url = url
+        self.metrics = metrics
+        self.controller = controller
+
+    def autoscale(self, *metrics: dict[str, Any], **spec: Any) -> None:
+        document = {
+            "apiVersion": "autoscaling/v2",
+            "kind": "HorizontalPodAutoscaler",
+            "metadata": {"name": "web", "namespace": "shop"},
+            "spec": {
+                "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+                "minReplicas": 2,
+                "maxReplicas": 20,
+                "metrics": list(metrics) or [PODS],
+                **spec,
+            },
+        }
+        self.cluster.create(document)
+
+    def replicas(self) -> int:
+        count: int = self.cluster.get("Deployment", "web", "shop")["spec"]["replicas"]
+        return count
+
+    def conditions(self) -> dict[str, tuple[str, str]]:
+        status = self.cluster.get("HorizontalPodAutoscaler", "web", "shop").get("status", {})
+        return {each["type"]: (each["status"], each["reason"]) for each in status.get("conditions", [])}
+
+
+PODS = {
+    "type": "Pods",
+    "pods": {"metric": {"name": "load"}, "target": {"type": "AverageValue", "averageValue": "10"}},
+}
+QUEUE = {
+    "type": "External",
+    "external": {
+        "metric": {"name": "queue_depth", "selector": {"matchLabels": {"queue": "orders"}}},
+        "target": {"type": "AverageValue", "averageValue": "10"},
+    },
+}
+HITS = {
+    "type": "Object",
+    "object": {
+        "metric": {"name": "hits"},
+        "describedObject": {"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "name": "main"},
+        "target": {"type": "AverageValue", "averageValue": "10"},
+    },
+}
+CPU = {
+    "type": "Resource",
+    "resource": {"name": "cpu", "target": {"type": "AverageValue", "averageValue": "100m"}},
+}
+USAGE = {
+    "metadata": {"name": "PODS", "namespace": "shop"},
+    "timestamp": "2026-01-01T00:59:50Z",
+    "window": "30s",
+    "containers": [{"name": "web", "usage": {"cpu": "175m"}}],
+}
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    metrics = Metrics()
+    async with Cluster() as cluster, RawTestServer(metrics.handle) as server:
+        cluster.create(deployment("web", "shop", 2))
+        Workloads(cluster, startup=0).step(EPOCH)
+        url = str(server.make_url("")).rstrip("/")
+        async with (
+            await kubernetes.connect(build_configuration(cluster.url), random=lambda: 0.0) as client,
+            await kubernetes.connect(build_configuration(url), random=lambda: 0.0) as asking,
+        ):
+            clock = FakeClock(EPOCH + 3600)
+            controller = NativeController(client, MetricsAPI(asking), clock, period=0.05, random=lambda: 0.0)
+            await controller.start()
+            yield World(cluster, metrics, controller, url)
+
+
+@pytest.mark.parametrize(
+    ("spec", "replicas"),
+    [
+        pytest.param({}, 4, id="legacy: twice the count, four at least"),
+        pytest.param({"behavior": {}}, 6, id="behavior: four pods or 100 %"),
+        pytest.param(
+            {"behavior": {"scaleUp": {"policies": [{"type": "Pods", "value": 1, "periodSeconds": 60}]}}}, 3
+        ),
+    ],
+)
+async def test_scales_as_the_object_says(world: World, spec: dict[str, Any], replicas: int) -> None:
+    world.autoscale(**spec)
+    world.metrics.show_pods(world.cluster, "50")
+
+    await world.controller.sync(KEY)
+
+    assert world.replicas() == replicas
+    assert world.conditions()["AbleToScale"] == ("True", "SucceededRescale")
+    assert world.conditions()["ScalingLimited"][0] == "True"
+    assert world.metrics.asked == [f"{CUSTOM}/pods/*/load?labelSelector=app%3Dweb"]
+    (entry,) = world.cluster.get("Deployment", "web", "shop")["metadata"]["managedFields"]
+    assert (entry["manager"], entry["subresource"]) == ("kube-controller-manager", "scale")
+
+
+async def test_remembers_what_it_recommended(world: World) -> None:
+    world.autoscale()
+    world.metrics.show_pods(world.cluster, "20")
+    await world.controller.sync(KEY)
+    assert world.replicas() == 4
+    world.metrics.show_pods(world.cluster, "1")
+
+    made = await world.controller.sync(KEY)
+
+    assert world.replicas() == 4
+    assert made is not None
+    assert [step.name for step in made.trace if "stabil" in step.name]
+    assert world.conditions()["AbleToScale"] == ("True", "ScaleDownStabilized")
+
+
+async def test_a_metric_that_cannot_be_read(world: World) -> None:
+    world.autoscale()
+
+    made = await world.controller.sync(KEY)
+
+    assert made is not None
+    assert "unable to fetch metrics from custom metrics API" in made.error
+    assert world.conditions()["ScalingActive"] == ("False", "FailedGetPodsMetric")
+    assert world.replicas() == 2
+
+
+@pytest.mark.parametrize(
+    ("metric", "path", "body"),
+    [
+        pytest.param(
+            QUEUE,
+            f"{EXTERNAL}/queue_depth?labelSelector=queue%3Dorders",
+            {"items": [{"metricName": "queue_depth", "metricLabels": {}, "value": "35"}]},
+            id="external: labels that a query has taken away",
+        ),
+        pytest.param(
+            HITS,
+            f"{CUSTOM}/ingresses.networking.k8s.io/main/hits",
+            {"items": [{"describedObject": {"kind": "Ingress", "name": "main"}, "metric": {"name": "hits"}, "value": "35"}]},
+            id="object",
+        ),
+        pytest.param(
+            CPU,
+            "/apis/metrics.k8s.io/v1beta1/namespaces/shop/pods?labelSelector=app%3Dweb",
+            {"items": [USAGE]},
+            id="resource",
+        ),
+    ],
+)  # fmt: skip
+async def test_every_api_is_asked_as_the_controller_asks(
+    world: World, metric: dict[str, Any], path: str, body: dict[str, Any]
+) -> None:
+    world.autoscale(metric)
+    names = [pod["metadata"]["name"] for pod in world.cluster.list("Pod", "shop")]
+    text = json.dumps(body)
+    items = [item for name in names for item in json.loads(text.replace("PODS", name))["items"]]
+    world.metrics.answers[path.partition("?")[0]] = {"items": items if "PODS" in text else body["items"]}
+
+    await world.controller.sync(KEY)
+
+    assert world.metrics.asked == [path]
+    assert world.conditions()["ScalingActive"] == ("True", "ValidMetricFound")
+    assert world.replicas() == 4  # what is needed: 35 of 10 each, or 350m of 100m each
+
+
+async def test_a_write_that_fails(world: World) -> None:
+    world.autoscale()
+    world.metrics.show_pods(world.cluster, "20")
+    world.cluster.forbid("update", "deployments/scale")
+
+    made = await world.controller.sync(KEY)
+
+    assert made is not None
+    assert not made.rescale
+    assert world.conditions()["AbleToScale"] == ("False", "FailedUpdateScale")
+    assert world.replicas() == 2
+
+
+def writes(world: World) -> int:
+    return sum(
+        each.method == "PUT" and each.resource == "deployments/scale" for each in world.cluster.requests
+    )
+
+
+async def test_after_a_conflict_the_old_decision_is_written_again(world: World) -> None:
+    """Somebody raises the Deployment while metrics are read: it is put back to what was decided of the count before."""
+    world.autoscale()
+    world.metrics.show_pods(world.cluster, "20")
+    world.metrics.meanwhile = lambda: world.cluster.scale("Deployment", "web", 12, "shop", manager="other")
+
+    made = await world.controller.sync(KEY)
+
+    assert made is not None
+    assert made.rescale
+    assert world.replicas() == 4
+    assert writes(world) == 2
+    assert len(world.metrics.asked) == 1
+    assert world.conditions()["AbleToScale"] == ("True", "SucceededRescale")
+    status = world.cluster.get("HorizontalPodAutoscaler", "web", "shop")["status"]
+    assert (status["currentReplicas"], status["desiredReplicas"]) == (2, 4), (
+        "who looks can tell that it knew of 2 alone"
+    )
+
+
+async def test_what_is_not_changed_conflicts_with_nothing(world: World) -> None:
+    world.autoscale()
+    world.metrics.show_pods(world.cluster, "10")
+    world.metrics.meanwhile = lambda: world.cluster.scale("Deployment", "web", 12, "shop", manager="other")
+
+    await world.controller.sync(KEY)
+
+    assert world.replicas() == 12
+    assert writes(world) == 0
+
+
+@pytest.mark.parametrize(
+    ("code", "times", "attempts", "replicas"),
+    [
+        pytest.param(409, 4, 5, 4, id="the fifth attempt succeeds"),
+        pytest.param(409, 5, 5, 2, id="there is no sixth"),
+        pytest.param(503, 1, 1, 2, id="only after conflicts"),
+    ],
+)
+async def test_attempts(world: World, code: int, times: int, attempts: int, replicas: int) -> None:
+    world.autoscale()
+    world.metrics.show_pods(world.cluster, "20")
+    world.cluster.fail(code, "update", "deployments/scale", times)
+
+    await world.controller.sync(KEY)
+
+    assert writes(world) == attempts
+    assert world.replicas() == replicas
+    reason = ("True", "SucceededRescale") if replicas == 4 else ("False", "FailedUpdateScale")
+    assert world.conditions()["AbleToScale"] == reason
+
+
+async def test_a_conflict_whose_scale_cannot_be_read_again(world: World) -> None:
+    """What was read at first is written again, and conflicts again."""
+    world.autoscale()
+    world.metrics.show_pods(world.cluster, "20")
+
+    def meanwhile() -> None:
+        world.cluster.scale("Deployment", "web", 12, "shop", manager="other")
+        world.cluster.forbid("get", "deployments/scale")
+
+    world.metrics.meanwhile = meanwhile
+
+    await world.controller.sync(KEY)
+
+    assert writes(world) == 5
+    assert world.replicas() == 12
+
+
+async def test_two_autoscalers_of_the_same_pods(world: World) -> None:
+    """The first to look scales, for it is alone as yet; from then on neither does, until one of them is gone."""
+    world.autoscale()
+    second = world.cluster.get("HorizontalPodAutoscaler", "web", "shop")
+    kept = {"apiVersion": second["apiVersion"], "kind": second["kind"], "spec": second["spec"]}
+    world.cluster.create(kept | {"metadata": {"name": "second", "namespace": "shop"}})
+    world.metrics.show_pods(world.cluster, "20")
+
+    await world.controller.sync(KEY)
+    assert world.replicas() == 4
+    made = await world.controller.sync(Key("shop", "second"))
+    assert made is not None
+    assert "controlled by multiple HPAs: [shop/second shop/web]" in made.error
+    await world.controller.sync(KEY)
+    assert world.conditions()["ScalingActive"] == ("False", "AmbiguousSelector")
+
+    running = asyncio.create_task(world.controller.run())
+    world.cluster.delete("HorizontalPodAutoscaler", "second", "shop")
+    await until(lambda: world.conditions()["ScalingActive"][0] == "True")
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_an_autoscaler_beyond_its_limits_looks_at_no_pods(world: World) -> None:
+    """So that it stands in nobody's way, as upstream."""
+    world.autoscale(minReplicas=3)
+    second = world.cluster.get("HorizontalPodAutoscaler", "web", "shop")
+    kept = {
+        "apiVersion": second["apiVersion"],
+        "kind": second["kind"],
+        "spec": second["spec"] | {"minReplicas": 2},
+    }
+    world.cluster.create(kept | {"metadata": {"name": "second", "namespace": "shop"}})
+    world.metrics.show_pods(world.cluster, "10")
+
+    await world.controller.sync(KEY)
+    assert world.replicas() == 3
+    made = await world.controller.sync(Key("shop", "second"))
+
+    assert made is not None
+    assert not made.error
+
+
+async def test_pods_that_cannot_be_read(world: World) -> None:
+    world.autoscale()
+    world.metrics.show_pods(world.cluster, "20")
+    world.cluster.forbid("list", "pods")
+
+    await world.controller.sync(KEY)
+
+    assert world.conditions()["ScalingActive"] == ("False", "FailedGetPodsMetric")
+    assert world.replicas() == 2
+
+
+async def test_a_list_that_cannot_be_read_changes_nothing(world: World) -> None:
+    world.autoscale()
+    running = asyncio.create_task(world.controller.run())
+    await until(lambda: world.metrics.asked)
+    world.cluster.forbid("list", "horizontalpodautoscalers")
+    await asyncio.sleep(0.1)
+
+    world.metrics.show_pods(world.cluster, "20")
+
+    await until(lambda: world.replicas() == 4)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_a_target_that_is_not_there(world: World) -> None:
+    world.autoscale(scaleTargetRef={"apiVersion": "apps/v1", "kind": "Nothing", "name": "web"})
+    await world.controller.sync(KEY)
+    assert world.conditions()["AbleToScale"] == ("False", "FailedGetScale")
+
+
+async def test_an_object_that_cannot_be_read_is_left(world: World) -> None:
+    assert await world.controller.sync(KEY) is None
+
+
+async def test_objects_come_and_go(world: World) -> None:
+    world.metrics.show_pods(world.cluster, "20")
+    running = asyncio.create_task(world.controller.run())
+    world.autoscale()
+    await until(lambda: world.replicas() == 4)
+
+    world.cluster.delete("HorizontalPodAutoscaler", "web", "shop")
+    await asyncio.sleep(0.15)
+    world.metrics.asked.clear()
+    await asyncio.sleep(0.15)
+
+    assert world.metrics.asked == []
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_runs_on_files(world: World, tmp_path: Path) -> None:
+    authority = tmp_path / "ca.crt"
+    authority.write_text("unused: the server speaks plain HTTP")
+    world.metrics.show_pods(world.cluster, "20")
+    adapter = Adapter(world.url, authority, "token")
+    kubeconfig = world.cluster.kubeconfig(tmp_path / "kubeconfig")
+    world.autoscale()
+    async with native_hpa.running(
+        kubeconfig, adapter, tmp_path, FakeClock(), period=0.05, random=lambda: 0.0
+    ):
+        await until(lambda: world.replicas() == 4)

@@ -1,0 +1,353 @@
+"""The sandbox's PromQL against a real Prometheus that holds the same samples."""
+
+import json
+import math
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable
+from typing import Any
+
+import aiohttp
+import pytest
+
+from adapter.sandbox import curves
+from adapter.sandbox.prometheus.series import Series, SeriesSet
+from adapter.sandbox.prometheus.server import Prometheus
+from tests.support.prometheus import PrometheusFactory, PrometheusServer
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
+
+START = 1_700_000_000.0 - 1_700_000_000.0 % 15
+NOW = START + 1207.0
+"""Between two scrapes, so that extrapolation has both ends to reach for."""
+
+
+def _saw(period: float) -> Callable[[float], float]:
+    return lambda now: (now - START) % period - 30
+
+
+def world() -> SeriesSet:
+    """Return counters with resets, gauges with NaN and infinities, series that begin late and that ended long ago."""
+    made = SeriesSet()
+    for number in range(6):
+        labels = {
+            "namespace": f"ns{number % 2}",
+            "pod": f"pod-{number}",
+            "app": "web" if number < 4 else "db",
+        }
+        start = START + 200 * number
+        rate = curves.wave(10 + number, 8, 300, phase=40 * number)
+        count = curves.counter(rate, start)
+        made.add(Series("requests_total", labels, count, type="counter", start=start))
+        made.add(Series("temp", labels, _saw(90 + number), start=START))
+    reset = curves.counter(curves.constant(3), START)
+    made.add(
+        Series("resetting_total", {"pod": "r"}, lambda now: reset(now) % 400, type="counter", start=START)
+    )
+    odd = {
+        "nan": math.nan,
+        "inf": math.inf,
+        "minus": -math.inf,
+        "small": 1.5e-9,
+        "large": 2.5e22,
+        "long": 1 / 3,
+        "zero": 0.0,
+    }
+    for name, value in odd.items():
+        made.add(Series("odd", {"kind": name}, curves.constant(value), start=START))
+    made.add(Series("limit", {"namespace": "ns0", "pod": "pod-0"}, lambda _: 4.0, start=START))
+    made.add(Series("limit", {"namespace": "ns0", "pod": "pod-2"}, lambda _: 0.0, start=START))
+    made.add(Series("quota", {"namespace": "ns0"}, lambda _: 20.0, start=START))
+    made.add(Series("recent", {"pod": "x"}, lambda _: 1.0, start=START + 1200))
+    return made
+
+
+QUERIES = [
+    "temp",
+    'temp{pod="pod-1"}',
+    'temp{pod!="pod-1"}',
+    'temp{pod=~"pod-[12]|pod-5"}',
+    'temp{pod!~"pod-[12]"}',
+    'temp{pod=~"pod"}',
+    'temp{nothing=""}',
+    'temp{nothing!=""}',
+    'temp{nothing=~"|x"}',
+    '{__name__=~"temp|limit",namespace="ns0"}',
+    '{__name__="limit"}',
+    '{pod="pod-0"}',
+    "temp offset 2m",
+    "temp offset -7s",
+    "nothing",
+    "rate(requests_total[2m])",
+    "rate(requests_total[1m])",
+    "rate(requests_total[20s])",
+    "rate(requests_total[10m])",
+    "rate(requests_total[2m] offset 3m)",
+    "rate(resetting_total[5m])",
+    "irate(requests_total[2m])",
+    "irate(resetting_total[5m])",
+    "increase(requests_total[3m])",
+    "increase(resetting_total[10m])",
+    "delta(temp[3m])",
+    "idelta(temp[3m])",
+    "avg_over_time(temp[2m])",
+    "sum_over_time(temp[2m])",
+    "min_over_time(temp[2m])",
+    "max_over_time(temp[2m])",
+    "count_over_time(temp[2m])",
+    "last_over_time(temp[2m])",
+    "present_over_time(temp[2m])",
+    "changes(temp[5m])",
+    "resets(resetting_total[10m])",
+    "max_over_time(odd[1m])",
+    "avg_over_time(odd[1m])",
+    "timestamp(temp)",
+    "timestamp((recent))",
+    "timestamp(sum by (pod) (temp))",
+    "timestamp(temp offset 1m)",
+    "time()",
+    "time() - timestamp(recent)",
+    "vector(1)",
+    "scalar(quota)",
+    "scalar(temp)",
+    "sum(temp)",
+    "sum by (namespace) (temp)",
+    "sum without (pod, app) (temp)",
+    "sum(rate(requests_total[2m])) by (namespace, pod)",
+    "avg by (app) (temp)",
+    "min by (namespace) (temp)",
+    "max by (namespace) (temp)",
+    "count by (namespace) (temp)",
+    "count(nothing)",
+    "group by (namespace) (temp)",
+    "stddev by (namespace) (temp)",
+    "stdvar by (namespace) (temp)",
+    "quantile by (namespace) (0.9, temp)",
+    "quantile(0.5, temp)",
+    "quantile(2, temp)",
+    "quantile(0.5, odd)",
+    "sum(odd)",
+    'sum(odd{kind!="nan"})',
+    "max(odd)",
+    "min(odd)",
+    'max(odd{kind="nan"})',
+    "avg by (nothing) (limit)",
+    "sum by (__name__) (temp)",
+    "odd",
+    "-odd",
+    "odd * 2",
+    "odd / 0",
+    "odd % 7",
+    "odd ^ 2",
+    "2 ^ odd",
+    "1 - odd",
+    "abs(odd)",
+    "ceil(odd)",
+    "floor(odd)",
+    "round(odd)",
+    "round(temp, 5)",
+    "round(temp / 7, 0.1)",
+    "exp(temp)",
+    "ln(odd)",
+    "sqrt(odd)",
+    "clamp(temp, 0, 10)",
+    "clamp(temp, 10, 0)",
+    "clamp_min(temp, 5)",
+    "clamp_max(temp, 5)",
+    "1 / 0",
+    "-1 / 0",
+    "0 / 0",
+    "-7 % 3",
+    "2 ^ 0.5",
+    "-2 ^ 2",
+    "1 == bool 1",
+    "temp / on (namespace, pod) limit",
+    "temp / ignoring (app) limit",
+    "temp * temp",
+    "temp - temp offset 1m",
+    "sum by (namespace) (temp) / on (namespace) quota",
+    "sum by (namespace) (temp) / quota",
+    "temp / on (namespace) quota",
+    "quota / on (namespace) temp",
+    "temp > 10",
+    "temp > bool 10",
+    "10 < temp",
+    "10 < bool temp",
+    "temp == temp",
+    "temp != bool temp",
+    "temp > on (namespace, pod) limit",
+    "temp > bool on (namespace, pod) limit",
+    "temp >= ignoring (app) limit",
+    "odd == odd",
+    "temp and limit",
+    "temp and on (namespace, pod) limit",
+    "temp unless on (namespace, pod) limit",
+    "limit or on (namespace, pod) temp",
+    "quota or temp",
+    "temp or temp",
+    'rate({__name__=~"requests_total|resetting_total"}[2m])',
+    "temp[1m]",
+    "(temp)",
+    '"text"',
+    "1e3",
+    "NaN",
+]
+REFUSED = [
+    'max_over_time({__name__=~"temp|requests_total"}[2m])',
+    '-{__name__=~"temp|requests_total"}',
+    '{__name__=~"temp|requests_total"} * 2',
+    "temp / on (app) temp",
+    "sum(",
+    "",
+    "rate(temp)",
+    "unknown(temp)",
+    '{pod=""}',
+    "sum(1)",
+]
+
+
+@pytest.fixture(scope="module")
+def real(module_prometheus: PrometheusFactory) -> PrometheusServer:
+    made = world()
+    lines = []
+    for name in dict.fromkeys(one.name for one in made):
+        kind = "unknown"
+        lines.append(f"# TYPE {name} {kind}")
+        for one in made:
+            if one.name != name:
+                continue
+            labels = ",".join(f'{label}="{value}"' for label, value in one.labels if label != "__name__")
+            lines += [
+                f"{name}{{{labels}}} {point.value!r} {point.time}" for point in made.samples(one, START, NOW)
+            ]
+    return module_prometheus(samples="\n".join(lines))
+
+
+def ask_real(server: PrometheusServer, path: str, parameters: Any) -> tuple[int, Any]:
+    address = f"{server.url}{path}?{urllib.parse.urlencode(parameters, doseq=True)}"
+    try:
+        with urllib.request.urlopen(address, timeout=10) as response:
+            return response.status, json.load(response)
+    except urllib.error.HTTPError as refused:
+        with refused:
+            return refused.code, json.load(refused)
+
+
+async def ask_sandbox(path: str, parameters: Any) -> tuple[int, Any]:
+    query = [
+        (name, value)
+        for name, values in parameters.items()
+        for value in ([values] if isinstance(values, str) else values)
+    ]
+    async with (
+        Prometheus(world(), lambda: NOW) as server,
+        aiohttp.ClientSession(server.url) as http,
+        http.get(path, params=query) as response,
+    ):
+        return response.status, await response.json()
+
+
+def close(one: str, other: str) -> bool:
+    """Say whether two values are the same number; sums may differ in the last digits, where the order of adding shows."""
+    left, right = float(one), float(other)
+    return (math.isnan(left) and math.isnan(right)) or math.isclose(left, right, rel_tol=1e-12, abs_tol=1e-12)
+
+
+def comparable(data: Any) -> list[tuple[Any, list[list[Any]]]]:
+    """Return rows of labels and samples, in an order that both servers share."""
+    if data["resultType"] in {"scalar", "string"}:
+        return [({}, [data["result"]])]
+    rows = [(row["metric"], row.get("values") or [row["value"]]) for row in data["result"]]
+    return sorted(rows, key=lambda row: sorted(row[0].items()))
+
+
+@pytest.mark.parametrize("query", QUERIES)
+async def test_answers(real: PrometheusServer, query: str) -> None:
+    parameters = {"query": query, "time": repr(NOW)}
+    expected_status, expected = ask_real(real, "/api/v1/query", parameters)
+    status, found = await ask_sandbox("/api/v1/query", parameters)
+    assert status == expected_status, (found, expected)
+    if expected_status != 200:
+        assert found["errorType"] == expected["errorType"]
+        return
+    assert found["data"]["resultType"] == expected["data"]["resultType"]
+    ours, theirs = comparable(found["data"]), comparable(expected["data"])
+    assert [labels for labels, _ in ours] == [labels for labels, _ in theirs]
+    for (labels, mine), (_, samples) in zip(ours, theirs, strict=True):
+        assert [time for time, _ in mine] == [time for time, _ in samples], labels
+        for (_, value), (_, other) in zip(mine, samples, strict=True):
+            assert value == other or close(value, other), (labels, value, other)
+
+
+@pytest.mark.parametrize("query", REFUSED)
+async def test_refusals(real: PrometheusServer, query: str) -> None:
+    parameters = {"query": query, "time": repr(NOW)}
+    expected_status, expected = ask_real(real, "/api/v1/query", parameters)
+    status, found = await ask_sandbox("/api/v1/query", parameters)
+    assert (status, found["status"], found["errorType"]) == (expected_status, "error", expected["errorType"])
+    if expected["errorType"] == "bad_data":
+        assert found["error"].startswith('invalid parameter "query": ')
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "0.1",
+        "100",
+        "1e-6",
+        "9.99e-7",
+        "123456789012345680000",
+        "1e21",
+        "1e300",
+        "-0.000001",
+        "0.30000000000000004",
+        "5e-324",
+    ],
+)
+async def test_numbers_are_written_alike(real: PrometheusServer, value: str) -> None:
+    for query in (value, f"vector({value})"):
+        parameters = {"query": query, "time": repr(NOW)}
+        assert await ask_sandbox("/api/v1/query", parameters) == ask_real(real, "/api/v1/query", parameters)
+
+
+@pytest.mark.parametrize(
+    "time", [repr(NOW), "2023-11-14T22:33:20Z", "2023-11-14T23:33:20.5+01:00", f"{NOW:.0f}", "x"]
+)
+async def test_times_are_read_alike(real: PrometheusServer, time: str) -> None:
+    parameters = {"query": "time()", "time": time}
+    assert await ask_sandbox("/api/v1/query", parameters) == ask_real(real, "/api/v1/query", parameters)
+
+
+@pytest.mark.parametrize(
+    ("path", "parameters"),
+    [
+        ("/api/v1/series", {"match[]": ["temp"]}),
+        ("/api/v1/series", {"match[]": ['temp{pod="pod-1"}', '{__name__=~"^limit$|quota"}', "temp"]}),
+        ("/api/v1/series", {"match[]": ["nothing"]}),
+        ("/api/v1/series", {"match[]": ['{namespace!="",__name__!~"^requests.*"}']}),
+        ("/api/v1/series", {}),
+        ("/api/v1/series", {"match[]": ["temp"], "start": "x"}),
+        ("/api/v1/labels", {}),
+        ("/api/v1/labels", {"match[]": ["quota"]}),
+        ("/api/v1/label/pod/values", {}),
+        ("/api/v1/label/pod/values", {"match[]": ["limit"]}),
+        ("/api/v1/label/__name__/values", {}),
+        ("/api/v1/label/0x/values", {}),
+        (
+            "/api/v1/query_range",
+            {"query": "quota", "start": repr(START), "end": repr(START + 60), "step": "15"},
+        ),
+        ("/api/v1/query_range", {"query": "vector(1)", "start": "0", "end": "10", "step": "5s"}),
+        ("/api/v1/query_range", {"query": "temp", "start": "10", "end": "0", "step": "5s"}),
+        ("/api/v1/query_range", {"query": "temp", "start": "0", "end": "10", "step": "0"}),
+        ("/api/v1/query_range", {"query": "temp[1m]", "start": "0", "end": "10", "step": "1"}),
+        ("/api/v1/query", {"query": "1", "timeout": "x"}),
+        ("/api/v1/query", {"query": "1", "timeout": "1m30s", "time": "10"}),
+        ("/api/v1/query_range", {"query": '"x"', "start": "0", "end": "10", "step": "1"}),
+        ("/api/v1/query_range", {"query": "1", "start": "0", "end": "100000", "step": "1"}),
+    ],
+)
+async def test_other_endpoints(real: PrometheusServer, path: str, parameters: Any) -> None:
+    expected = ask_real(real, path, parameters)
+    assert await ask_sandbox(path, parameters) == expected
