@@ -28,15 +28,15 @@ from adapter.provider.rules import RuleSource
 from adapter.provider.scalervalues import ScalerProvider
 from adapter.rules.resource import NODES, PODS
 from adapter.scaler import Parts, Scaler
-from adapter.server import accesslog
-from adapter.server.accesslog import AccessLog
-from adapter.server.api import CUSTOM_GROUP, EXTERNAL_GROUP, RESOURCE_GROUP
-from adapter.server.documents import Documents
-from adapter.server.handler import Handler
+from adapter.server.admin import LocalPages
+from adapter.server.api.documents import Documents
+from adapter.server.api.paths import CUSTOM_GROUP, EXTERNAL_GROUP, RESOURCE_GROUP
 from adapter.server.health import Check, Health
-from adapter.server.localpages import LocalPages
+from adapter.server.http import access_log as accesslog
+from adapter.server.http.access_log import AccessLog
+from adapter.server.http.handler import Handler
+from adapter.server.http.serving import MetricsServer, Shutdown
 from adapter.server.probes import ProbeListener
-from adapter.server.serving import MetricsServer, Shutdown
 from adapter.sources import Base, Sources
 
 # How often the event loop is asked how late it wakes, in seconds.

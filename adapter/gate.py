@@ -22,12 +22,12 @@ from adapter.config.options import Options
 from adapter.errors import Fault, InputError
 from adapter.model.clock import Clock
 from adapter.monitoring import FaultLog, Monitoring
-from adapter.server import tls
-from adapter.server.access import Access
-from adapter.server.authentication import Authenticator
-from adapter.server.authorization import Authorizer
-from adapter.server.trust import HeaderNames, Trust, header_names
-from adapter.server.truststore import ProxySettings, TrustStore
+from adapter.server.auth.admission import Access
+from adapter.server.auth.authentication import Authenticator
+from adapter.server.auth.authorization import Authorizer
+from adapter.server.auth.trust import HeaderNames, Trust, header_names
+from adapter.server.auth.trust_store import ProxySettings, TrustStore
+from adapter.server.tls import serving_certificate
 
 # OpenSSL's security level refuses TLS 1.0 and 1.1 anyway; asking for them gets 1.2.
 _MIN_VERSIONS = {"VersionTLS13": ssl.TLSVersion.TLSv1_3}
@@ -114,26 +114,30 @@ async def open_gate(
 
 def open_certificate(
     options: Options, clock: Clock, trust: TrustStore, monitoring: Monitoring
-) -> tls.ServingCertificate:
+) -> serving_certificate.ServingCertificate:
     """Return the pair given, or the self-signed one of `--cert-dir`, and beside it those for further server names.
 
     From then on it asks clients for certificates of whatever authorities `trust` comes to hold.
     """
     minimum = _MIN_VERSIONS.get(options.tls_min_version, ssl.TLSVersion.TLSv1_2)
     ciphers = openssl_cipher_list(options.tls_cipher_suites)
-    build = functools.partial(tls.build_context, minimum=minimum, ciphers=ciphers)
+    build = functools.partial(serving_certificate.build_context, minimum=minimum, ciphers=ciphers)
     named = []
     for each in options.tls_sni_cert_keys:
-        pair = tls.Pair(Path(each.certificate), Path(each.key))
-        certificate = tls.ServingCertificate(pair, build, ask_clients=trust.asks_for_certificates)
-        named.append((each.names or tls.names_of(pair), certificate))
+        pair = serving_certificate.Pair(Path(each.certificate), Path(each.key))
+        certificate = serving_certificate.ServingCertificate(
+            pair, build, ask_clients=trust.asks_for_certificates
+        )
+        named.append((each.names or serving_certificate.names_of(pair), certificate))
     if options.tls_cert_file:
-        own = tls.Pair(Path(options.tls_cert_file), Path(options.tls_private_key_file))
+        own = serving_certificate.Pair(Path(options.tls_cert_file), Path(options.tls_private_key_file))
     else:
         bound = ipaddress.ip_address(options.bind_address)
         addresses = ["127.0.0.1"] if bound.is_unspecified else ["127.0.0.1", options.bind_address]
-        own = tls.ensure_self_signed(Path(options.cert_dir), clock, addresses=addresses)
-    certificate = tls.ServingCertificate(own, build, named, ask_clients=trust.asks_for_certificates)
+        own = serving_certificate.ensure_self_signed(Path(options.cert_dir), clock, addresses=addresses)
+    certificate = serving_certificate.ServingCertificate(
+        own, build, named, ask_clients=trust.asks_for_certificates
+    )
 
     def changed(now: Trust) -> None:
         monitoring.trust_generation.set(now.generation)

@@ -1,7 +1,7 @@
 """aiohttp alone, over TLS, with one answer for everything: what no server on aiohttp can be faster than.
 
 `python -m benchmarks.bare ANSWER PORT_FILE CERTIFICATE KEY`: the low-level server, on uvloop, without router, middlewares or
-access log, as `adapter.server.serving` uses it. The port is written when it listens.
+access log, as `adapter.server.http.serving` uses it. The port is written when it listens.
 """
 
 import asyncio

@@ -30,24 +30,20 @@ from adapter.controller import feed, feeds, journal
 from adapter.provider import relist, scraped, scrapeshares, scrapetargets, scrapework
 from adapter.rules import exposition, lookback, podseries, seriesmatch
 from adapter.scaling import decision
-from adapter.server import (
-    accesslog,
-    answerbudget,
-    api,
-    authentication,
-    authorization,
-    callers,
+from adapter.server import probes
+from adapter.server.api import discovery, paths
+from adapter.server.auth import authentication, authorization, request_header, review_cache
+from adapter.server.http import (
+    access_log,
+    connection_server,
     connections,
-    connectionserver,
-    discovery,
     handler,
     heads,
     listener,
-    probes,
-    reviewcache,
+    response_budget,
     serving,
 )
-from adapter.server.handler import Limits
+from adapter.server.http.handler import Limits
 
 PAGE = (Path(__file__).parent.parent / "docs" / "limits.md").read_text()
 MIB = 1024 * 1024
@@ -55,7 +51,7 @@ RATE = Options().prometheus_max_queries_per_second
 
 NUMBERS = {
     "800 open at a time, 200 of them without a believed certificate; 384 KiB each": (
-        connectionserver.MOST_CONNECTIONS, connectionserver.MOST_UNCERTIFIED, connections.CONNECTION_BYTES // 1024,
+        connection_server.MOST_CONNECTIONS, connection_server.MOST_UNCERTIFIED, connections.CONNECTION_BYTES // 1024,
     ),
     "128 at a time, 10 s each; 320 KiB each": (
         listener.MOST_HANDSHAKES, listener.HANDSHAKE_SECONDS, listener.HANDSHAKE_BYTES // 1024,
@@ -70,41 +66,41 @@ NUMBERS = {
     "64 MiB in memory, where each byte counts 5 and each line 256; up to 16 KiB": (
         heads.HEADS_BYTES // MIB, heads.BYTE_WEIGHT, heads.HEADER_WEIGHT, heads.SMALL_HEADS // 1024,
     ),
-    "8 begin in one turn": connectionserver.REQUESTS_PER_TURN,
-    "Of the others 8 begin in each turn": connectionserver.REQUESTS_PER_TURN,
-    "where all 800 have one": connectionserver.MOST_CONNECTIONS,
+    "8 begin in one turn": connection_server.REQUESTS_PER_TURN,
+    "Of the others 8 begin in each turn": connection_server.REQUESTS_PER_TURN,
+    "where all 800 have one": connection_server.MOST_CONNECTIONS,
     "2 are parsed ahead, with a believed certificate 32": (heads.UNCERTIFIED.queued, heads.CERTIFIED.queued),
     "take 179 MiB at most": serving.UNCERTIFIED_BYTES // MIB,
     "64 MiB for heads, 75 MiB for connections and 40 MiB for": (
         heads.HEADS_BYTES // MIB,
-        connectionserver.MOST_UNCERTIFIED * connections.CONNECTION_BYTES // MIB,
+        connection_server.MOST_UNCERTIFIED * connections.CONNECTION_BYTES // MIB,
         listener.MOST_HANDSHAKES * listener.HANDSHAKE_BYTES // MIB,
     ),
-    "600 connections with one": connectionserver.MOST_CONNECTIONS - connectionserver.MOST_UNCERTIFIED,
+    "600 connections with one": connection_server.MOST_CONNECTIONS - connection_server.MOST_UNCERTIFIED,
     "8 KiB announced": Limits().request_body_bytes // 1024,
     "60 s without progress while the buffers of the connection are full, else 120 s": (
         connections.UNREAD_SECONDS, connections.KEEPALIVE,
     ),
-    "96 MiB, beside the first 32 KiB": (Limits().answers_bytes // MIB, answerbudget.SMALL_ANSWER // 1024),
-    "12 MiB of it for documents": Limits().answers_bytes // answerbudget._RESERVED // MIB,
-    "has not taken its answer for 2 s": answerbudget.TAKING_SECONDS,
-    "Answers up to 32 KiB are never": answerbudget.SMALL_ANSWER // 1024,
-    "not sent\n  within 2 s": answerbudget.TAKING_SECONDS,
-    "32 KiB, 4,000 commas": (api.LONGEST_SELECTOR // 1024, api.MOST_SYMBOLS),
-    "a query has more than 4 KiB; without credentials 1 KiB": (api.LONG_QUERY // 1024, api.ANONYMOUS_QUERY // 1024),
+    "96 MiB, beside the first 32 KiB": (Limits().answers_bytes // MIB, response_budget.SMALL_ANSWER // 1024),
+    "12 MiB of it for documents": Limits().answers_bytes // response_budget._RESERVED // MIB,
+    "has not taken its answer for 2 s": response_budget.TAKING_SECONDS,
+    "Answers up to 32 KiB are never": response_budget.SMALL_ANSWER // 1024,
+    "not sent\n  within 2 s": response_budget.TAKING_SECONDS,
+    "32 KiB, 4,000 commas": (paths.LONGEST_SELECTOR // 1024, paths.MOST_SYMBOLS),
+    "a query has more than 4 KiB; without credentials 1 KiB": (paths.LONG_QUERY // 1024, paths.ANONYMOUS_QUERY // 1024),
     "400; a question counts": Limits().in_flight,
     "| 64 MiB | the last answer": querycache.WAITING_BYTES // MIB,
     "100 of one user, 100 with unknown tokens from one address, 400 anonymous ones": (
         Limits().in_flight // handler._SHARES, Limits().in_flight // handler._SHARES, Limits().in_flight,
     ),
     "400 of tokens that were accepted before, 200 of unknown tokens (100 from one address)": (
-        reviewcache.EVERYBODY.most, authentication._UNKNOWN.most, reviewcache.SHARE,
+        review_cache.EVERYBODY.most, authentication._UNKNOWN.most, review_cache.SHARE,
     ),
     "400 of accesses (100 of one user), 20 more for anonymous callers": (
-        reviewcache.EVERYBODY.most, reviewcache.SHARE, authorization._STRANGERS.most,
+        review_cache.EVERYBODY.most, review_cache.SHARE, authorization._STRANGERS.most,
     ),
-    "8,192 answers of reviews": reviewcache.SIZE,
-    "4,096 users of up to 10,000 bytes": (callers._USERS_KEPT, callers._LARGEST_USER),
+    "8,192 answers of reviews": review_cache.SIZE,
+    "4,096 users of up to 10,000 bytes": (request_header._USERS_KEPT, request_header._LARGEST_USER),
     "48 MiB of paths": handler._ROUTES_WEIGHT // MIB,
     "64 MiB of answers ready": Limits().kept_bytes // MIB,
     "10,000 questions, 32 MiB a metric; 10,000 metrics and metric selectors, 64 MiB": (
@@ -115,7 +111,7 @@ NUMBERS = {
     "one more for each 100 characters": discovery._COUNTS_AS_ONE,
     "one look-up in 15 s": relist._LOOKUP_GAP,
     "64, each for 5 s and 8 KiB": (probes.MOST_CONNECTIONS, probes.SECONDS, probes.HEAD_BYTES // 1024),
-    "8 MiB wait": accesslog._ROOM // MIB,
+    "8 MiB wait": access_log._ROOM // MIB,
     "20; others wait, 8 s": (PrometheusSettings().max_connections, PrometheusSettings().request_timeout),
     "(20): 75 distinct External metrics with samples every 15 s": (RATE, RATE * 15 / 2 / feeds.QUERIES, 15),
     "after 300 s they are absent": feed.HELD,

@@ -16,7 +16,7 @@ from adapter.model import autoscalerdocuments, floors, resources
 from adapter.model.fastpathautoscaler import ADVISE, GROUP, PLURAL
 from adapter.model.shards import WHOLE, Shard
 from adapter.rules import compile as compiler
-from adapter.server import issuing
+from adapter.server.tls import issue
 from tests.support import crd, rendered
 from tests.support.rendered import MANIFESTS, Objects, Rights, Want, covers
 
@@ -412,7 +412,7 @@ def test_prometheus_finds_trusts_and_may_scrape_the_scaler() -> None:
     assert chosen == [SCALER]
     (endpoint,), (port,) = monitor["endpoints"], service["spec"]["ports"]
     assert (endpoint["port"], endpoint["scheme"], endpoint["path"]) == (port["name"], "https", "/metrics")
-    assert endpoint["tlsConfig"]["serverName"] in issuing.service_names("fastpath", "fastpath")
+    assert endpoint["tlsConfig"]["serverName"] in issue.service_names("fastpath", "fastpath")
     options = options_of(scaler)
     listening = {each["name"]: each["containerPort"] for each in scaler.container["ports"]}[
         port["targetPort"]

@@ -21,8 +21,8 @@ from adapter.config import deployflags
 from adapter.errors import Fault, InputError
 from adapter.model import apiservices
 from adapter.model.apiservices import ServiceReference
-from adapter.server import issuing
-from adapter.server.issuing import Issued
+from adapter.server.tls import issue
+from adapter.server.tls.issue import Issued
 
 Document = dict[str, Any]
 
@@ -53,9 +53,9 @@ def main(arguments: Sequence[str]) -> int:
     now = datetime.fromtimestamp(app.SystemClock().wall(), UTC)
     previous = _read_authorities(options.previous, now) if options.previous else b""
     valid = timedelta(days=options.days)
-    names = issuing.service_names(options.service.name, options.service.namespace)
+    names = issue.service_names(options.service.name, options.service.namespace)
     stamp = f"{now:%Y%m%d%H%M%S}"  # authorities in one bundle are told apart by name
-    issued = issuing.issue(options.service.name, f"fastpath-ca-{stamp}", names, now=now, valid=valid)
+    issued = issue.issue(options.service.name, f"fastpath-ca-{stamp}", names, now=now, valid=valid)
     authorities = issued.authority + previous
     bundle = base64.b64encode(authorities).decode()
     head = _HEAD.format(service=options.service, until=now + valid)

@@ -1,6 +1,6 @@
 """Token reviews and access reviews: questions to the Kubernetes API server about somebody else's rights.
 
-Not here: when to ask and what is kept (`server.authentication`, `server.authorization`), sending and retries (`kubernetes`).
+Not here: when to ask and what is kept (`server.auth.authentication`, `server.auth.authorization`), sending and retries (`kubernetes`).
 The law: a token goes into the body of a token review and into nothing else, no log and no error text; what is not an answer
 raises, so that nobody can take it for one.
 """

@@ -1,7 +1,7 @@
 """Where the authorities of client certificates are read: the ConfigMap that kube-apiserver publishes, or files.
 
 What lives here: looking, and looking again. Not here: what the texts mean and what becomes of the old ones
-(`server.truststore`). The law: a source that cannot be read says so and is asked again, for ever; it never ends the process
+(`server.auth.trust_store`). The law: a source that cannot be read says so and is asked again, for ever; it never ends the process
 and never takes away what it once delivered.
 """
 

@@ -1,6 +1,6 @@
 """Who asks, and what a review says: plain values between authentication, authorization and the API server's reviews.
 
-Not here: how a caller proves who it is (`server.authentication`), and what it may do (`server.authorization`). The law is
+Not here: how a caller proves who it is (`server.auth.authentication`), and what it may do (`server.auth.authorization`). The law is
 ``k8s.io/apiserver/pkg/authentication``: names, groups and their completion.
 """
 

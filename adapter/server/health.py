@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from adapter import monitoring
-from adapter.server import api
+from adapter.server.api import paths
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ class Health:
         return None
 
     def _answer_all(self, endpoint: str, query: str) -> HealthAnswer:
-        excluded = set(api.query_values(query, "exclude")) - {""}
+        excluded = set(paths.query_values(query, "exclude")) - {""}
         partial = bool(excluded)
         lines: list[str] = []
         failed: dict[str, str] = {}
@@ -92,7 +92,7 @@ class Health:
             self._say(endpoint, failed)
         if failed:
             return HealthAnswer(500, f"{''.join(lines)}{endpoint} check failed\n")
-        if "verbose" in api.parameter_names(query):
+        if "verbose" in paths.parameter_names(query):
             return HealthAnswer(200, f"{''.join(lines)}{endpoint} check passed\n")
         return HealthAnswer(200, "ok")
 

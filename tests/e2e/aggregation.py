@@ -21,7 +21,7 @@ from adapter.app import SystemClock
 from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.sandbox.apiserver.reviews import AccessVerdict, TokenVerdict
 from adapter.sandbox.apiserver.workloads import Workloads
-from adapter.server import issuing
+from adapter.server.tls import issue
 from tests.e2e.clusters import Backend, ClusterUnderTest, Config, Document, RealBackend, SandboxBackend
 from tests.e2e.controlplane import ControlPlane, write_kubeconfig
 from tests.e2e.frontproxy import FrontProxy
@@ -257,7 +257,7 @@ class Registered:
 
     def serve(self, authority: Authority) -> None:
         """Put a certificate of an authority where the adapter reads its own."""
-        pair = authority.issue(*issuing.service_names(SERVICE, NAMESPACE))
+        pair = authority.issue(*issue.service_names(SERVICE, NAMESPACE))
         self._serving.put(tls_crt=pair.certificate.read_bytes(), tls_key=pair.key.read_bytes())
 
     async def served(self) -> str:
@@ -329,7 +329,7 @@ async def register(
     objects = await asyncio.to_thread(rendered.render, folder)
     config = await backend.admit_adapter(cluster, objects)
     serving = Mount(directory / "serving")
-    pair = backend.authority.issue(*issuing.service_names(SERVICE, NAMESPACE))
+    pair = backend.authority.issue(*issue.service_names(SERVICE, NAMESPACE))
     serving.put(tls_crt=pair.certificate.read_bytes(), tls_key=pair.key.read_bytes())
     running = cluster.adapter(
         prometheus,

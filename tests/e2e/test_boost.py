@@ -21,7 +21,7 @@ from adapter.model import floors
 from adapter.sandbox.prometheus.series import SeriesSet
 from adapter.sandbox.prometheus.server import Prometheus
 from adapter.scaling import boost
-from adapter.server import issuing
+from adapter.server.tls import issue
 from tests.e2e import aggregation, watching
 from tests.e2e.aggregation import NAMESPACE, SERVICE
 from tests.e2e.clusters import ClusterUnderTest, Document
@@ -224,7 +224,7 @@ async def scene(fronted: Fronted, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         prometheus = await stack.enter_async_context(Prometheus(world.series, now=CLOCK.wall))
         await cluster.kubectl("apply", "--validate=false", "-f", str(crd.PATH))
         serving = backend.authority.server_context(
-            backend.authority.issue(*issuing.service_names(SERVICE, NAMESPACE))
+            backend.authority.issue(*issue.service_names(SERVICE, NAMESPACE))
         )
 
         @contextlib.asynccontextmanager

@@ -16,7 +16,7 @@ from adapter.clients.informer import Described
 from adapter.errors import InternalError, KubernetesError, NotSyncedError, PrometheusError, StatusError
 from adapter.model.metrics import HISTOGRAM, ContainerUsage, ObjectUsage, QueryResult, ResourceAnswer, Usage
 from adapter.model.resources import Catalogue
-from adapter.server import resourcebodies
+from adapter.server.api import encoding_resource
 from tests.support.waiting import other_work, until
 from tests.support.world import (
     FakeResources,
@@ -66,7 +66,7 @@ def nodes(*names: str, **labels: str) -> list[Described]:
 
 def read(request: str, answer: ResourceAnswer) -> Any:
     """Return the JSON of an answer."""
-    return json.loads(b"".join(resourcebodies.encode("v1beta1", resource_question(request), answer, None)))
+    return json.loads(b"".join(encoding_resource.encode("v1beta1", resource_question(request), answer, None)))
 
 
 async def ask(here: World, request: str) -> Any:
@@ -167,7 +167,7 @@ async def test_a_pod() -> None:
         here.clock.set_wall(NOON + 5)
         request = "/namespaces/somens/pods/pod1"
         answer = await here.resource_provider.resource(resource_question(request))
-        body = b"".join(resourcebodies.encode("v1beta1", resource_question(request), answer, None))
+        body = b"".join(encoding_resource.encode("v1beta1", resource_question(request), answer, None))
         assert body.decode() == (
             '{"kind":"PodMetrics","apiVersion":"metrics.k8s.io/v1beta1","metadata":{"name":"pod1","namespace":"somens",'
             '"creationTimestamp":"2025-04-01T12:00:05Z","labels":{"app":"web","tier":"x"}},'

@@ -31,7 +31,7 @@ from adapter.provider.relist import Relister
 from adapter.provider.resource import ResourceProvider
 from adapter.provider.sourcefaults import SourceFaults
 from adapter.rules.resource import KINDS, PODS, Pair, ResourceQuery
-from adapter.server import resourcebodies
+from adapter.server.api import encoding_resource
 from tests.support.clock import FakeClock
 from tests.support.prometheus import PrometheusFactory
 from tests.support.world import (
@@ -265,7 +265,7 @@ class Bench:
         assert [place(each) for each in answer.items] == sorted(map(place, answer.items)), (
             "by namespace, then name"
         )
-        document = json.loads(b"".join(resourcebodies.encode("v1beta1", question, answer, None)))
+        document = json.loads(b"".join(encoding_resource.encode("v1beta1", question, answer, None)))
         assert {each["window"] for each in document.get("items", [document])} <= {"3m0s"}
         return {place(each): each for each in answer.items}
 

@@ -9,7 +9,7 @@ import yaml
 
 from adapter.errors import PrometheusError, StatusError
 from adapter.model.metrics import CustomQuestion, ExternalQuestion
-from adapter.server import bodies
+from adapter.server.api import encoding
 from tests.support.world import Outcome, parse_value, question, scalar, series, vector, world
 
 EVERY: list[dict[str, Any]] = yaml.safe_load(
@@ -56,14 +56,14 @@ async def _ask(row: dict[str, Any]) -> dict[str, Any]:
         got: dict[str, Any] = {"status": 200}
         try:
             if isinstance(asked, CustomQuestion):
-                body = b"".join(bodies.encode_custom("v1beta1", asked, await here.provider.custom(asked)))
+                body = b"".join(encoding.encode_custom("v1beta1", asked, await here.provider.custom(asked)))
                 items = json.loads(body)["items"]
                 got["items"] = [[item["describedObject"]["name"], item["value"]] for item in items]
                 if items:
                     got["selector"] = items[0]["selector"]
             else:
                 assert isinstance(asked, ExternalQuestion)
-                body = b"".join(bodies.encode_external("v1beta1", await here.provider.external(asked)))
+                body = b"".join(encoding.encode_external("v1beta1", await here.provider.external(asked)))
                 got["external_items"] = [
                     [item["metricLabels"], item["value"]] for item in json.loads(body)["items"]
                 ]
@@ -176,8 +176,8 @@ async def test_body(number: int, version: str, expected: str) -> None:
     ) as here:
         asked = question(row["api"], row["request"])
         if isinstance(asked, CustomQuestion):
-            body = b"".join(bodies.encode_custom(version, asked, await here.provider.custom(asked)))
+            body = b"".join(encoding.encode_custom(version, asked, await here.provider.custom(asked)))
         else:
             assert isinstance(asked, ExternalQuestion)
-            body = b"".join(bodies.encode_external(version, await here.provider.external(asked)))
+            body = b"".join(encoding.encode_external(version, await here.provider.external(asked)))
     assert body.decode() == expected

@@ -26,7 +26,7 @@ from adapter.clients.rulesfiles import RulesFiles
 from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.sandbox.apiserver.storage.kinds import Kind
 from adapter.sandbox.prometheus.series import Series, SeriesSet
-from adapter.server import tls
+from adapter.server.tls import serving_certificate
 from tests.support import adapter as support
 from tests.support import faulty
 from tests.support.adapter import Answer, RunningAdapter
@@ -716,7 +716,7 @@ async def test_the_serving_certificate_rotates_under_load(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(tls.ServingCertificate.follow, "__defaults__", (0.05,))
+    monkeypatch.setattr(serving_certificate.ServingCertificate.follow, "__defaults__", (0.05,))
     message = "the changed serving certificate cannot be used, the old one stays"
     old, new, other = authority.issue(), authority.issue(), authority.issue()
     mount = Mount(tmp_path / "tls")

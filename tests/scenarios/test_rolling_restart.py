@@ -339,5 +339,5 @@ async def test_no_request_is_lost(instances: list[Instance]) -> None:
         assert not served, "it ended after the balancer had dropped it"
     assert callers.answered == callers.asked
     for instance in instances:
-        assert "adapter.server.serving: shutting down" in instance.log
+        assert "adapter.server.http.serving: shutting down" in instance.log
         assert "Traceback" not in instance.log

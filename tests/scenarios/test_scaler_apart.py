@@ -14,7 +14,7 @@ import pytest
 from adapter import app
 from adapter.config import flags
 from adapter.sandbox.apiserver.cluster import Cluster
-from adapter.server.localpages import LocalPages
+from adapter.server.admin import LocalPages
 from tests.scenarios.test_scale import free_port
 from tests.support import adapter as support
 from tests.support import boosting, rendered

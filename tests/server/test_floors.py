@@ -6,7 +6,7 @@ from adapter.errors import NotSyncedError
 from adapter.model import selectors
 from adapter.model.metrics import CustomQuestion, ExternalQuestion
 from adapter.provider.floors import FloorProvider, Watched
-from adapter.server.api import CUSTOM_GROUP, EXTERNAL_GROUP
+from adapter.server.api.paths import CUSTOM_GROUP, EXTERNAL_GROUP
 from tests.support.clock import FakeClock
 from tests.support.floors import FakeAutoscalers, FakeFloors, entry
 from tests.support.serving import Served, ServerFactory

@@ -5,7 +5,7 @@ import pytest
 from adapter import errors
 from adapter.model import fieldselectors, selectors
 from adapter.model.metrics import ContainerUsage, ObjectUsage, ResourceQuestion, Usage
-from adapter.server.api import CUSTOM_GROUP, RESOURCE_GROUP
+from adapter.server.api.paths import CUSTOM_GROUP, RESOURCE_GROUP
 from tests.support.serving import Served, ServerFactory
 
 BASE = f"/apis/{RESOURCE_GROUP}/v1beta1"

@@ -17,7 +17,7 @@ from adapter.config import flags
 from adapter.model.clock import Clock
 from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.sandbox.apiserver.reviews import TokenVerdict
-from adapter.server.serving import MetricsServer
+from adapter.server.http.serving import MetricsServer
 from tests.support import certificates
 from tests.support.kubectl import TOKEN
 

@@ -33,19 +33,18 @@ from adapter.controller import journal
 from adapter.provider import scrapework
 from adapter.rules import lookback, seriesmatch
 from adapter.scaling import decision
-from adapter.server import (
-    accesslog,
-    answerbudget,
-    callers,
+from adapter.server import probes
+from adapter.server.auth import request_header, review_cache
+from adapter.server.http import (
+    access_log,
+    connection_server,
     connections,
-    connectionserver,
     handler,
     heads,
     listener,
-    probes,
-    reviewcache,
+    response_budget,
 )
-from adapter.server.handler import Limits
+from adapter.server.http.handler import Limits
 from tests.support import rendered
 from tests.support.rendered import MANIFESTS, ROOT, Objects
 
@@ -127,21 +126,22 @@ def bounds(process: Process) -> Iterator[Bound]:
     yield Bound("the worker of discovery", options.discovery_max_bytes + discovery_worker.MEMORY_BYTES)
     yield Bound("connections for probes", probes.MOST_CONNECTIONS * (probes.HEAD_BYTES + PROBE_BYTES))
     if process.serves or options.metrics_bind_address:
-        yield Bound("connections", connectionserver.MOST_CONNECTIONS * connections.CONNECTION_BYTES)
+        yield Bound("connections", connection_server.MOST_CONNECTIONS * connections.CONNECTION_BYTES)
         yield Bound("TLS handshakes", listener.MOST_HANDSHAKES * listener.HANDSHAKE_BYTES)
         yield Bound("heads of requests", heads.HEADS_BYTES)
         yield Bound("paths read (`routes`)", ESTIMATED * handler._ROUTES_WEIGHT)
         yield Bound("answers ready to send (`bodies`)", ESTIMATED * limits.kept_bytes)
-        shares = connectionserver.MOST_CONNECTIONS + limits.in_flight  # callers may go, and questions stay
-        sent = limits.answers_bytes + shares * answerbudget.SMALL_ANSWER
+        shares = connection_server.MOST_CONNECTIONS + limits.in_flight  # callers may go, and questions stay
+        sent = limits.answers_bytes + shares * response_budget.SMALL_ANSWER
         yield Bound("answers that are encoded or sent", sent)
         yield Bound(
-            "users of a front proxy (`users`)", ESTIMATED * callers._USERS_KEPT * callers._LARGEST_USER
+            "users of a front proxy (`users`)",
+            ESTIMATED * request_header._USERS_KEPT * request_header._LARGEST_USER,
         )
-        reviews = 2 * reviewcache.SIZE * reviewcache._COUNTS_AS_ONE
+        reviews = 2 * review_cache.SIZE * review_cache._COUNTS_AS_ONE
         yield Bound("answers of reviews (`tokens`, `accesses`)", ESTIMATED * reviews)
         if options.access_log:
-            yield Bound("lines of the access log", accesslog._ROOM)
+            yield Bound("lines of the access log", access_log._ROOM)
     if process.scales:
         yield Bound("bodies of scraped pods", scrapebodies.BODIES_BYTES)
         yield Bound("series of scraped pods", ESTIMATED * scrapework.KEPT_BYTES)

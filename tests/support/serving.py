@@ -27,17 +27,17 @@ from adapter.model.metrics import (
     ResourceQuestion,
 )
 from adapter.provider.floors import FlooredProvider, FloorProvider
-from adapter.server import tls
-from adapter.server.access import Access
-from adapter.server.accesslog import AccessLog, Sink
-from adapter.server.api import CUSTOM_GROUP, EXTERNAL_GROUP, Question
-from adapter.server.authentication import Authenticator
-from adapter.server.authorization import Authorizer
-from adapter.server.documents import Documents
-from adapter.server.handler import Handler, Limits
+from adapter.server.api.documents import Documents
+from adapter.server.api.paths import CUSTOM_GROUP, EXTERNAL_GROUP, Question
+from adapter.server.auth.admission import Access
+from adapter.server.auth.authentication import Authenticator
+from adapter.server.auth.authorization import Authorizer
+from adapter.server.auth.trust_store import TrustStore
 from adapter.server.health import Check, Health
-from adapter.server.serving import MetricsServer, Shutdown
-from adapter.server.truststore import TrustStore
+from adapter.server.http.access_log import AccessLog, Sink
+from adapter.server.http.handler import Handler, Limits
+from adapter.server.http.serving import MetricsServer, Shutdown
+from adapter.server.tls import serving_certificate
 from tests.support.clock import FakeClock
 from tests.support.tls import Authority
 
@@ -188,7 +188,7 @@ class Served:
         provider: Provider,
         clock: FakeClock,
         own_metrics: monitoring.Monitoring,
-        certificate: tls.ServingCertificate,
+        certificate: serving_certificate.ServingCertificate,
         trust: ssl.SSLContext,
         believed: TrustStore,
         reviews: Reviews,
@@ -248,7 +248,7 @@ class ServerFactory:
         limits: Limits | None = None,
         readyz: Iterable[Check] = (),
         livez: Iterable[Check] = (),
-        pair: tls.Pair | None = None,
+        pair: serving_certificate.Pair | None = None,
         shutdown_delay: float = 0.0,
         drain_timeout: float = 1.0,
         believed: TrustStore | None = None,
@@ -265,12 +265,12 @@ class ServerFactory:
         """
         if pair is None:
             issued = self._authority.issue()
-            pair = tls.Pair(issued.certificate, issued.key)
+            pair = serving_certificate.Pair(issued.certificate, issued.key)
         provider, fake, shutdown, reviews = Provider(), FakeClock(), Shutdown(), Reviews()
         now: Clock = clock or fake
         own_metrics = monitoring.Monitoring()
         believed = believed or TrustStore(monitoring.FaultLog(own_metrics, now), lookup=False)
-        certificate = tls.ServingCertificate(pair, ask_clients=believed.asks_for_certificates)
+        certificate = serving_certificate.ServingCertificate(pair, ask_clients=believed.asks_for_certificates)
         believed.changed = lambda trust: certificate.believe(trust.pem)
         believed.changed(believed.current)
         access = Access(

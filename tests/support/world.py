@@ -32,8 +32,8 @@ from adapter.provider.scalervalues import ScalerProvider
 from adapter.provider.scraped import ScrapedValues
 from adapter.provider.sourcefaults import SourceFaults
 from adapter.rules.compile import Rule, Ruleset, compile_rules
-from adapter.server import api
-from adapter.server.api import Question
+from adapter.server.api import paths
+from adapter.server.api.paths import Question
 from tests.support.clock import FakeClock
 
 FRESHNESS = renewed(ttl=1.0, max_age=30.0)
@@ -340,10 +340,14 @@ def series(*given: Labels) -> tuple[SeriesInfo, ...]:
 
 def question(kind: str, request: str) -> Question:
     """Return what a request below ``/apis/GROUP/v1beta1`` asks, as the server reads it."""
-    group = {"custom": api.CUSTOM_GROUP, "external": api.EXTERNAL_GROUP, "resource": api.RESOURCE_GROUP}[kind]
-    path, query = api.split_target(request)
-    parsed = api.parse_metric_path(group, "v1beta1", api.decode_segments(path))
-    return api.build_question(parsed, api.parse_parameters(query))
+    group = {
+        "custom": paths.CUSTOM_GROUP,
+        "external": paths.EXTERNAL_GROUP,
+        "resource": paths.RESOURCE_GROUP,
+    }[kind]
+    path, query = paths.split_target(request)
+    parsed = paths.parse_metric_path(group, "v1beta1", paths.decode_segments(path))
+    return paths.build_question(parsed, paths.parse_parameters(query))
 
 
 def custom_question(request: str) -> CustomQuestion:

@@ -28,7 +28,7 @@ from adapter.sandbox.demo import metric_source, native_hpa, view
 from adapter.sandbox.demo.native_hpa import Adapter
 from adapter.sandbox.demo.view import Moment, Question, Reaction, Reading
 from adapter.sandbox.demo.world import FAST, LIMITS, NAMESPACE, NATIVE, World
-from adapter.server.serving import MetricsServer
+from adapter.server.http.serving import MetricsServer
 
 _STEP_SECONDS = 0.1
 _READ_SECONDS = 1.0

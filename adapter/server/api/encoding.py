@@ -1,0 +1,242 @@
+# ruff: noqa: N815 - the fields are named as they are sent: renaming them on the way costs nothing but hides the text
+"""The JSON of answers and failures, byte for byte as upstream's serializer writes it. Resource metrics are in `resourcebodies`.
+
+Go's rules: fields in the order of the types, map keys sorted, `<`, `>`, `&` and the two line separators of Unicode
+escaped, a newline after compact text and none after indented text. Ten thousand objects are a body of megabytes, so lists come in
+pieces of bounded size, between which the event loop may do other work.
+"""
+
+import asyncio
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import TypeVar
+
+import msgspec
+
+from adapter import errors
+from adapter.model import quantity, selectors
+from adapter.model.metrics import CustomAnswer, CustomQuestion, ExternalAnswer, ExternalValue, MetricValue
+from adapter.server.http.response_budget import SMALL_ANSWER, Charge
+
+PIECE_BYTES = 16_384
+"""A piece of a list ends with the member that reaches this size: a fraction of a millisecond's work."""
+
+_Item = TypeVar("_Item")
+
+_GO_ESCAPES = {
+    b"<": rb"\u003c",
+    b">": rb"\u003e",
+    b"&": rb"\u0026",
+    "\u2028".encode(): rb"\u2028",
+    "\u2029".encode(): rb"\u2029",
+}
+
+
+class _Selector(msgspec.Struct):
+    """A LabelSelector of the API, its fields in the order of the Go type."""
+
+    matchLabels: object = msgspec.UNSET
+    matchExpressions: object = msgspec.UNSET
+
+
+class _Described(msgspec.Struct, gc=False):
+    kind: str
+    namespace: str | msgspec.UnsetType
+    name: str
+    apiVersion: str
+
+
+class _ItemV1beta1(msgspec.Struct, gc=False):
+    describedObject: _Described
+    metricName: str
+    timestamp: str
+    value: str
+    selector: _Selector | None
+
+
+class _Identifier(msgspec.Struct, gc=False):
+    name: str
+    selector: _Selector | None
+
+
+class _ItemV1beta2(msgspec.Struct, gc=False):
+    describedObject: _Described
+    metric: _Identifier
+    timestamp: str
+    value: str
+
+
+class _ExternalItem(msgspec.Struct, gc=False):
+    metricName: str
+    metricLabels: Mapping[str, str] | None
+    timestamp: str
+    value: str
+
+
+class _Cause(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
+    """StatusCause of the API, in the order of the Go type."""
+
+    reason: str = ""
+    message: str = ""
+    field: str = ""
+
+
+class _Details(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
+    """StatusDetails of the API, in the order of the Go type."""
+
+    name: str = ""
+    group: str = ""
+    kind: str = ""
+    causes: list[_Cause] = []
+    retryAfterSeconds: int = 0
+
+
+class _Status(msgspec.Struct):
+    kind: str
+    apiVersion: str
+    metadata: dict[str, str]
+    status: str
+    message: str
+    reason: str | msgspec.UnsetType
+    details: _Details | msgspec.UnsetType
+    code: int
+
+
+_sorting = msgspec.json.Encoder(order="deterministic")
+_as_built = msgspec.json.Encoder()
+
+
+def encode(document: msgspec.Struct) -> bytes:
+    """Return compact JSON with a newline at its end, as Go's encoder writes it. Keys of dicts come out sorted."""
+    return _go_text(_sorting.encode(document))
+
+
+def encode_fragment(fragment: object) -> bytes:
+    """Return compact JSON as `encode` does, but without the newline: a piece of a document, or several of its objects as a list."""
+    return _go_escaped(_sorting.encode(fragment))
+
+
+def encode_as_built(document: Mapping[str, object]) -> bytes:
+    """Return JSON as `encode` does, for a document built of dicts whose keys already stand in the order to send."""
+    return _go_text(_as_built.encode(document))
+
+
+def indent(body: bytes) -> bytes:
+    """Return compact JSON as Go's indented form: two spaces, no newline at the end."""
+    return msgspec.json.format(body, indent=2)
+
+
+def encode_custom(version: str, question: CustomQuestion, answer: CustomAnswer) -> Iterator[bytes]:
+    """Yield a MetricValueList of ``custom.metrics.k8s.io`` in pieces.
+
+    Every item repeats the metric selector of the request. One that the API's form cannot say raises `errors.PlainError`,
+    but only when there is an item to carry it, as upstream.
+    """
+    selector = None
+    if answer.items and (form := selectors.selector_to_json(question.selector)) is not None:
+        selector = _Selector(**form)
+    stamp = functools.cache(format_time)  # the items of one answer mostly share theirs
+
+    def first(item: MetricValue) -> msgspec.Struct:
+        value = quantity.format_milli(item.milli)
+        return _ItemV1beta1(_described(item), item.metric, stamp(item.time), value, selector)
+
+    def second(item: MetricValue) -> msgspec.Struct:
+        value = quantity.format_milli(item.milli)
+        return _ItemV1beta2(_described(item), _Identifier(item.metric, selector), stamp(item.time), value)
+
+    build = first if version == "v1beta1" else second
+    return encode_list("MetricValueList", f"custom.metrics.k8s.io/{version}", answer.items, build)
+
+
+def encode_external(version: str, answer: ExternalAnswer) -> Iterator[bytes]:
+    """Yield an ExternalMetricValueList in pieces; `metricLabels` is null only where the answer has no labels at all."""
+    stamp = functools.cache(format_time)  # the series of one answer mostly share their time
+
+    def build(item: ExternalValue) -> msgspec.Struct:
+        return _ExternalItem(item.metric, item.labels, stamp(item.time), quantity.format_milli(item.milli))
+
+    return encode_list("ExternalMetricValueList", f"external.metrics.k8s.io/{version}", answer.items, build)
+
+
+def encode_list(
+    kind: str, api_version: str, items: Iterable[_Item], build: Callable[[_Item], msgspec.Struct]
+) -> Iterator[bytes]:
+    """Yield a list of the API in pieces, `build` making each of its objects."""
+    yield f'{{"kind":"{kind}","apiVersion":"{api_version}","metadata":{{}},"items":['.encode()
+    yield from members(items, build)
+    yield b"]}\n"
+
+
+def members(
+    items: Iterable[_Item], build: Callable[[_Item], msgspec.Struct], *, first: bool = True
+) -> Iterator[bytes]:
+    """Yield the members of a JSON list in pieces of `PIECE_BYTES`; a comma stands before unless `first`."""
+    piece, separator = bytearray(), b"" if first else b","
+    for item in items:
+        piece += separator
+        separator = b","
+        _sorting.encode_into(build(item), piece, -1)  # appends
+        if len(piece) >= PIECE_BYTES:
+            yield _go_escaped(bytes(piece))
+            piece.clear()
+    if piece:
+        yield _go_escaped(bytes(piece))
+
+
+async def join(pieces: Iterable[bytes], making: Charge | None = None) -> bytes:
+    """Return a body made in pieces. Other work runs after each `PIECE_BYTES`, however small the pieces.
+
+    `making` counts the pieces as they are made, and while a large body is joined both pieces and body. Raises
+    TooManyRequestsError where it does.
+    """
+    made, since_yield = [], 0
+    for piece in pieces:
+        if making is not None:
+            making.grow(len(piece))
+        made.append(piece)
+        since_yield += len(piece)
+        if since_yield >= PIECE_BYTES:
+            since_yield = 0
+            await asyncio.sleep(0)
+    if making is None or making.size <= SMALL_ANSWER:
+        return b"".join(made)
+    size = making.size
+    making.resize(2 * size)
+    body = b"".join(made)
+    making.resize(size)
+    return body
+
+
+def encode_status(error: errors.StatusError) -> bytes:
+    """Return the Status object of a failure. Details of None are left out; empty ones are written, as Go does."""
+    details = msgspec.UNSET if error.details is None else msgspec.convert(error.details, _Details)
+    return encode(
+        _Status(
+            "Status", "v1", {}, "Failure", error.message, error.reason or msgspec.UNSET, details, error.code
+        )
+    )
+
+
+def format_time(seconds: float) -> str:
+    """Return epoch seconds as RFC 3339 in UTC, cut to whole seconds."""
+    return datetime.fromtimestamp(seconds // 1, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _described(item: MetricValue) -> _Described:
+    described = item.described
+    return _Described(
+        described.kind, described.namespace or msgspec.UNSET, described.name, described.api_version
+    )
+
+
+def _go_text(body: bytes) -> bytes:
+    return _go_escaped(body) + b"\n"
+
+
+def _go_escaped(body: bytes) -> bytes:
+    for character, escape in _GO_ESCAPES.items():
+        if character in body:  # only ever inside a string
+            body = body.replace(character, escape)
+    return body

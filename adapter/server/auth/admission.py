@@ -1,0 +1,142 @@
+"""The gate before every answer: who asks, and may they.
+
+Joins `authentication` and `authorization` for one request, in this order: the caller is identified, then the
+access is authorized, then the rest of the query is read. Whatever is not open to all is allowed by an access
+review of exactly what is answered. Where that cannot be known at once, `admit_now` says so and `admit` asks.
+"""
+
+import asyncio
+from typing import Literal, NamedTuple, Protocol
+
+from aiohttp import web
+
+from adapter import errors
+from adapter.model.identity import ANONYMOUS, User
+from adapter.server.api import paths
+from adapter.server.api.routing import Asked, Route
+from adapter.server.auth.attributes import Attributes
+from adapter.server.auth.authentication import Authenticator
+from adapter.server.auth.authorization import Authorizer
+from adapter.server.auth.client_cert import Peer, Verdict, read_peer
+from adapter.server.auth.request_header import Said
+
+CALLER = web.RequestKey("caller", User)
+"""Under this key a request carries the caller as soon as it is known, be it let in or not: for the access log."""
+
+
+class Connection(Protocol):
+    """What a request's protocol keeps of its connection: the peer, from the first request on."""
+
+    peer: Peer | None
+
+
+class Queue(NamedTuple):
+    """The callers that wait together: of one user, with unknown tokens from one address, or anonymous."""
+
+    standing: Literal["named", "token", "anonymous"]
+    of: str = ""
+
+
+class Pending(NamedTuple):
+    """A request that cannot be judged at once. `user` is None where a token has to be reviewed first."""
+
+    user: User | None
+    said: Said
+    queue: Queue
+
+
+class Access:
+    """Admits requests. Without `anonymous`, who shows no credentials gets the open paths and nothing else."""
+
+    def __init__(
+        self, authenticator: Authenticator, authorizer: Authorizer, *, anonymous: bool = True
+    ) -> None:
+        self._authenticator = authenticator
+        self._authorizer = authorizer
+        self._anonymous = anonymous
+
+    def admit_now(self, request: web.BaseRequest, route: Route) -> User | Pending:
+        """Return the caller if it may have what it asks for, else what to give to `admit`.
+
+        Raises BadRequestError, UnauthorizedError or ForbiddenError. An unknown path is not authorized.
+        """
+        user, said, known = self._authenticator.identify_now(request.raw_headers, _peer_of(request))
+        if user is not None:
+            request[CALLER] = user
+            if route.asked is not None or user is ANONYMOUS or not route.is_list or route.is_read:
+                wanted = _wanted(request, route, user)
+                if wanted is None or self._check(user, wanted, said):
+                    return user if user is not ANONYMOUS else _check_length(user, route)
+        return Pending(user, said, _queue_of(user, known, request))
+
+    async def admit(self, request: web.BaseRequest, route: Route, pending: Pending) -> User:
+        """Return the caller if it may have what it asks for, after asking. Raises as `admit_now`, InternalError, TooManyRequestsError."""
+        user, said, _ = pending
+        if user is None:
+            user = request[CALLER] = await self._authenticator.identify_by_token(said, request.remote or "")
+        if user is not ANONYMOUS and route.is_list:
+            await read_query(route)
+        wanted = _wanted(request, route, user)
+        if wanted is not None and not self._check(user, wanted, said):
+            await self._authorizer.check(user, wanted)
+        return _check_length(user, route)
+
+    def judge(self, peer: Peer) -> Verdict:
+        """Return what the certificate that a peer showed makes of it now; the peer keeps that as its verdict."""
+        return self._authenticator.judge(peer)
+
+    async def close(self) -> None:
+        """End the reviews under way."""
+        await self._authenticator.close()
+        await self._authorizer.close()
+
+    def _check(self, user: User, wanted: Attributes, said: Said) -> bool:
+        """Return whether the access is allowed; False where a review has to say so."""
+        if user is ANONYMOUS and not self._anonymous and not self._authorizer.is_open(wanted):
+            raise errors.UnauthorizedError
+        if said.impersonates:
+            raise errors.ForbiddenError("forbidden: impersonation is not possible here", {})
+        return self._authorizer.check_now(user, wanted)
+
+
+def _queue_of(user: User | None, known: str, request: web.BaseRequest) -> Queue:
+    if user is ANONYMOUS:
+        return Queue("anonymous")
+    name = user.name if user is not None else known
+    return Queue("named", name) if name else Queue("token", request.remote or "")
+
+
+async def read_query(route: Route) -> Asked:
+    """Return what the query of a route asks, in a thread where reading takes long. For known callers only."""
+    return route.read() if route.is_read else await asyncio.to_thread(route.read)
+
+
+def _wanted(request: web.BaseRequest, route: Route, user: User) -> Attributes | None:
+    """Return what would be done; None where nothing will be, since the path itself is wrong.
+
+    Anyone is anonymous at will, so the selectors of an anonymous caller are not read for the review. It then
+    asks for the whole list, which is more.
+    """
+    wanted = route.bare_attributes if user is ANONYMOUS else route.attributes
+    if wanted is None and route.error is None:  # there is nothing to authorize, so nothing is allowed
+        raise errors.UnauthorizedError
+    return wanted if wanted is None or request.method == "GET" else wanted.with_method(request.method)
+
+
+def _check_length(user: User, route: Route) -> User:
+    if user is ANONYMOUS and len(route.query) > paths.ANONYMOUS_QUERY:
+        limit = f"limit without credentials is {paths.ANONYMOUS_QUERY} bytes"
+        raise errors.BadRequestError(f"the query is too long: {limit}")
+    return user
+
+
+def _peer_of(request: web.BaseRequest) -> Peer:
+    connection: Connection = request.protocol  # type: ignore[assignment]  # our own kind, see serving
+    peer = connection.peer
+    if peer is None:
+        transport = request.transport
+        secured = transport.get_extra_info("ssl_object") if transport is not None else None
+        if secured is None:  # the connection is gone, and with it whoever it was
+            raise errors.UnauthorizedError
+        peer = connection.peer = read_peer(secured)
+    return peer

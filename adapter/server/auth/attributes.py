@@ -1,0 +1,152 @@
+"""What a request would do, as an access review asks it and as a refusal words it.
+
+A pure function of the `Route` that the handler answers from: of the same decoded values, so nobody is asked about another
+path, namespace or name than is served. The law is the table of verbs and resources of Kubernetes' API servers: a metric is
+the subresource of what it describes, an external metric a resource that is listed, and a namespace's own metric a name
+under the resource ``metrics``.
+"""
+
+import functools
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from adapter import errors
+from adapter.model.fieldselectors import NAME, FieldSelector
+from adapter.model.identity import User
+from adapter.model.metrics import ExternalQuestion, ResourceQuestion
+from adapter.model.quoting import quote
+from adapter.model.selectors import LabelSelector, Operator
+from adapter.server.api.paths import WILDCARD, MetricPath, Question
+
+VERBS = {
+    "GET": "get",
+    "HEAD": "get",
+    "POST": "create",
+    "PUT": "update",
+    "PATCH": "patch",
+    "DELETE": "delete",
+}
+"""The verb of an HTTP method; "" of any other, which only a rule for all verbs allows."""
+
+_OPERATORS = {
+    Operator.EQUALS: "In",
+    Operator.DOUBLE_EQUALS: "In",
+    Operator.IN: "In",
+    Operator.NOT_EQUALS: "NotIn",
+    Operator.NOT_IN: "NotIn",
+    Operator.EXISTS: "Exists",
+    Operator.DOES_NOT_EXIST: "DoesNotExist",
+}
+_ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
+
+
+@dataclass(frozen=True)
+class Attributes:
+    """One access. A path outside the API groups has `path` alone; `labels` and `fields` narrow a list or a watch."""
+
+    verb: str
+    path: str = ""
+    group: str = ""
+    version: str = ""
+    resource: str = ""
+    subresource: str = ""
+    name: str = ""
+    namespace: str = ""
+    labels: LabelSelector | None = None
+    fields: FieldSelector | None = None
+
+    @functools.cached_property
+    def spec(self) -> dict[str, object]:
+        """Return the access's part of a SubjectAccessReview's spec; what is empty is left out, as Go does."""
+        if self.path:
+            return {"nonResourceAttributes": {"path": self.path, "verb": self.verb}}
+        fields: dict[str, object] = {
+            "namespace": self.namespace,
+            "verb": self.verb,
+            "group": self.group,
+            "version": self.version,
+            "resource": self.resource,
+            "subresource": self.subresource,
+            "name": self.name,
+            "labelSelector": _requirements(self._label_requirements()),
+            "fieldSelector": _requirements(self._field_requirements()),
+        }
+        return {"resourceAttributes": {name: value for name, value in fields.items() if value}}
+
+    @functools.cached_property
+    def key(self) -> str:
+        """Return the canonical JSON of `spec`: equal for equal accesses, and for no others."""
+        return json.dumps(self.spec, sort_keys=True, separators=(",", ":"))
+
+    def with_method(self, method: str) -> "Attributes":
+        """Return the access of the same target by another method than GET."""
+        if self.path:
+            return replace(self, verb=method.lower())
+        verb = VERBS.get(method, "")
+        if verb == "get":
+            return self
+        if verb == "delete" and not self.name:
+            return replace(self, verb="deletecollection")
+        return replace(self, verb=verb, labels=None, fields=None)
+
+    def refusal(self, user: User, reason: str) -> errors.ForbiddenError:
+        """Return what a caller is told who may not do this; the words are upstream's, `reason` the review's own."""
+        asks = f"User {quote(user.name)} cannot {self.verb}"
+        if self.path:
+            message, details = f"{asks} path {quote(self.path)}", {}
+        else:
+            resource = f"{self.resource}/{self.subresource}" if self.subresource else self.resource
+            where = f"in the namespace {quote(self.namespace)}" if self.namespace else "at the cluster scope"
+            message = f"{asks} resource {quote(resource)} in API group {quote(self.group)} {where}"
+            details = {"name": self.name, "group": self.group, "kind": self.resource}
+        message = message.translate(_ESCAPES) + (f": {reason}" if reason else "")
+        return errors.ForbiddenError(
+            f"{self._subject()}forbidden: {message}", {key: value for key, value in details.items() if value}
+        )
+
+    def _subject(self) -> str:
+        if self.path:
+            return ""
+        name = f" {quote(self.name)}" if self.name else ""
+        return f"{self.resource}.{self.group}{name} is "
+
+    def _label_requirements(self) -> Iterator[dict[str, object]]:
+        """Yield what a review can express; ``gt`` and ``lt`` are left out, for less narrows less."""
+        for requirement in self.labels.requirements if self.labels else ():
+            operator = _OPERATORS.get(requirement.operator)
+            if operator is not None:
+                values = {"values": list(requirement.values)} if requirement.values else {}
+                yield {"key": requirement.key, "operator": operator, **values}
+
+    def _field_requirements(self) -> Iterator[dict[str, object]]:
+        for term in self.fields.terms if self.fields else ():
+            yield {"key": term.field, "operator": "NotIn" if term.negated else "In", "values": [term.value]}
+
+
+def build_attributes(path: MetricPath, question: Question | None, *, watch: bool) -> Attributes:
+    """Return what a GET of a metric path does; `question` is None where the query made none of it."""
+    group, version = path.group, path.version
+    if path.form == "namespace":
+        # a path of all namespaces names none, and is asked for as the one called "*": no rights within a namespace cover it
+        return Attributes("get", "", group, version, "metrics", "", path.metric, path.name or WILDCARD)
+    if path.form == "object":
+        return Attributes(
+            "get", "", group, version, path.resource, path.metric, path.name or WILDCARD, path.namespace or ""
+        )
+    resource, namespace = path.resource or path.metric, path.namespace or ""
+    if path.name is not None:
+        return Attributes("get", "", group, version, resource, "", path.name, namespace)
+    labels, fields, name = None, None, ""
+    if isinstance(question, ExternalQuestion):
+        labels = question.selector
+    elif isinstance(question, ResourceQuestion):
+        labels, fields = question.objects, question.fields
+        name = fields.required(NAME) or ""
+    verb = "watch" if watch else "list"
+    return Attributes(verb, "", group, version, resource, "", name, namespace, labels, fields)
+
+
+def _requirements(found: Iterator[dict[str, object]]) -> dict[str, object]:
+    listed = list(found)
+    return {"requirements": listed} if listed else {}

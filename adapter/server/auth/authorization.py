@@ -1,0 +1,125 @@
+"""Whether a caller may do what it asks: the API server's access reviews, kept for a while.
+
+Asked again for every caller, proxied ones too: that kube-apiserver has allowed a request already is no contract. The law is
+upstream's order: the group ``system:masters``, paths that are open to all, then a SubjectAccessReview. A review that fails
+allows nothing.
+"""
+
+import logging
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from adapter import errors, monitoring
+from adapter.model.clock import Clock
+from adapter.model.identity import ANONYMOUS, MASTERS, AccessVerdict, User
+from adapter.server.auth.attributes import Attributes
+from adapter.server.auth.review_cache import EVERYBODY, SHARE, Lane, ReviewCache
+
+log = logging.getLogger(__name__)
+
+_LARGEST_KEPT = 10_000
+"""Characters of an access that is remembered: a caller chooses them."""
+
+_STRANGERS = Lane("strangers", 20)
+"""Anonymous callers can make up any number of accesses to have reviewed; users do not wait behind them."""
+
+
+class AccessReviewer(Protocol):
+    """Who is asked; raises `errors.KubernetesError` where there is no answer."""
+
+    async def review_access(self, spec: dict[str, object]) -> AccessVerdict:
+        """Return the verdict on the spec of a SubjectAccessReview."""
+        ...
+
+
+class AllowedPaths:
+    """Paths that need no authorization: exact ones, and beginnings that are written with a ``*`` at their end."""
+
+    def __init__(self, paths: Iterable[str]) -> None:
+        bare = [path.removeprefix("/") for path in paths]
+        self._exact = frozenset(path for path in bare if not path.endswith("*"))
+        self._prefixes = tuple(path[:-1] for path in bare if path.endswith("*"))
+
+    def __contains__(self, path: str) -> bool:
+        bare = path.removeprefix("/")
+        return bare in self._exact or bare.startswith(self._prefixes)
+
+
+class Authorizer:
+    """Decides. `allowed_ttl` and `denied_ttl` are how many seconds a verdict is used again."""
+
+    def __init__(
+        self,
+        reviewer: AccessReviewer,
+        clock: Clock,
+        own_metrics: monitoring.Monitoring,
+        *,
+        allowed_ttl: float = 10.0,
+        denied_ttl: float = 10.0,
+        always_allow: Iterable[str] = ("/healthz", "/readyz", "/livez"),
+    ) -> None:
+        self._open_paths = AllowedPaths(always_allow)
+        self._reviewer = reviewer
+        self._cache: ReviewCache[tuple[str, str], AccessVerdict] = ReviewCache(
+            clock,
+            own_metrics.access_cache,
+            lambda verdict: allowed_ttl if verdict.allowed and not verdict.denied else denied_ttl,
+            name="access review",
+            cache="accesses",
+            monitoring=own_metrics,
+            weigh=lambda key: len(key[0]) + len(key[1]),
+        )
+        attempts = own_metrics.authorization_attempts
+        self._allowed, self._denied = attempts.labels("allowed"), attempts.labels("denied")
+        self._no_opinion, self._failed = attempts.labels("no-opinion"), attempts.labels("error")
+
+    def is_open(self, wanted: Attributes) -> bool:
+        """Say whether an access is everybody's; only a path outside the API groups can be."""
+        return bool(wanted.path) and wanted.path in self._open_paths
+
+    def check_now(self, user: User, wanted: Attributes) -> bool:
+        """Return whether the access is allowed; False means that it has to be asked. Raises ForbiddenError."""
+        if MASTERS in user.groups or self.is_open(wanted):
+            self._allowed.inc()
+            return True
+        verdict = self._cache.find((user.key, wanted.key))
+        if verdict is None:
+            return False
+        self._judge(user, wanted, verdict)
+        return True
+
+    async def check(self, user: User, wanted: Attributes) -> None:
+        """Ask. Raises ForbiddenError for a refusal, InternalError where nobody could say, TooManyRequestsError."""
+        try:
+            verdict = await self._cache.ask(
+                (user.key, wanted.key),
+                lambda: self._reviewer.review_access(user.spec | wanted.spec),
+                keep=len(wanted.key) <= _LARGEST_KEPT,
+                lanes=_lanes_of(user),
+            )
+        except errors.KubernetesError as error:
+            self._failed.inc()
+            raise errors.InternalError("unable to review access") from error
+        self._judge(user, wanted, verdict)
+
+    async def close(self) -> None:
+        """End the reviews under way."""
+        await self._cache.close()
+
+    def _judge(self, user: User, wanted: Attributes, verdict: AccessVerdict) -> None:
+        if verdict.allowed and verdict.denied:
+            self._failed.inc()
+            raise errors.InternalError("the access review both allowed and denied")
+        if verdict.allowed:
+            self._allowed.inc()
+            return
+        (self._denied if verdict.denied else self._no_opinion).inc()
+        log.debug(
+            "forbidden", extra=monitoring.facts(user=user.name, access=wanted.key, reason=verdict.reason)
+        )
+        raise wanted.refusal(user, verdict.reason)
+
+
+def _lanes_of(user: User) -> Sequence[Lane]:
+    """Return which limits hold for the reviews of a user: one user takes a share of them at most."""
+    return (_STRANGERS,) if user is ANONYMOUS else (EVERYBODY, Lane(user.name, SHARE))

@@ -1,0 +1,202 @@
+"""The access log: a line of JSON for each request, when asked for.
+
+What lives here: which facts a line has, and how lines reach a stream or a file without the event loop waiting for it. Not here:
+the process's own log (`monitoring`). The law: a line holds what is listed in `_Line` and nothing else of a request. No header of it
+but the audit id, and of its query only the selectors; whatever else a caller sends could be a secret.
+
+Lines wait in memory and leave in batches, from a thread. Where the reader does not keep up, lines are dropped and counted; no
+request ever waits.
+"""
+
+import asyncio
+import contextlib
+import os
+import sys
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+import msgspec
+from aiohttp import web
+from aiohttp.payload import Payload
+
+from adapter import errors
+from adapter.model.clock import Clock
+from adapter.model.identity import ANONYMOUS
+from adapter.monitoring import FaultLog, Monitoring, moment
+from adapter.server.api import paths
+from adapter.server.api.routing import Route
+from adapter.server.auth.admission import CALLER
+
+FLAG = "--access-log"
+STREAMS = ("stdout", "stderr")
+"""The two words that name a stream and not a file."""
+
+_PERIOD = 0.2
+"""How long a line waits at most before it is written, in seconds, while writing keeps up."""
+
+_ROOM = 8 * 1024 * 1024
+"""Bytes of lines that may wait."""
+
+_LONGEST = 2048
+"""Characters of a path or selector that are shown."""
+
+
+class _Line(msgspec.Struct, omit_defaults=True):
+    """What is said of a request. `user` is None where the caller is not known; `bytes` are those of the body as sent."""
+
+    time: str
+    user: str | None
+    verb: str
+    path: str
+    code: int
+    latencySeconds: float  # noqa: N815 - as it is written
+    bytes: int
+    auditID: str  # noqa: N815 - as it is written
+    labelSelector: str = ""  # noqa: N815 - as it is written
+    metricLabelSelector: str = ""  # noqa: N815 - as it is written
+    fieldSelector: str = ""  # noqa: N815 - as it is written
+
+
+class Sink(Protocol):
+    """Where lines go; called from a thread. OSError when it cannot be written."""
+
+    def write(self, lines: bytes) -> None:
+        """Write whole lines."""
+        ...
+
+
+class StreamSink:
+    """A stream of the process."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+
+    def write(self, lines: bytes) -> None:
+        """Write and flush."""
+        self._stream.write(lines)
+        self._stream.flush()
+
+
+class FileSink:
+    """A file, opened anew for each batch: whoever rotates it need tell nobody."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def write(self, lines: bytes) -> None:
+        """Append to the file, which is made if it is not there, readable by its owner only."""
+        with open(self._path, "ab", opener=_private) as file:
+            file.write(lines)
+
+
+def open_sink(destination: str) -> Sink:
+    """Return the sink that the flag names. InputError for a file that cannot be written."""
+    if destination in STREAMS:
+        return StreamSink(sys.stdout.buffer if destination == "stdout" else sys.stderr.buffer)
+    sink = FileSink(Path(destination))
+    try:
+        sink.write(b"")
+    except OSError as error:
+        reason = f"expected stdout, stderr, or a file that can be written: {error.strerror}"
+        raise errors.InputError([errors.Fault(FLAG, destination, reason)]) from error
+    return sink
+
+
+class AccessLog:
+    """Takes entries and writes them while `run` runs; `close` writes the rest."""
+
+    def __init__(self, sink: Sink, clock: Clock, monitoring: Monitoring, faults: FaultLog) -> None:
+        self._sink = sink
+        self._clock = clock
+        self._dropped = monitoring.access_log_dropped
+        self._faults = faults
+        self._encoder = msgspec.json.Encoder()
+        self._waiting: list[bytes] = []
+        self._size = 0
+        self._wake = asyncio.Event()
+        self._writing = asyncio.Lock()
+
+    def note(self, request: web.BaseRequest, route: Route, response: web.Response, seconds: float) -> None:
+        """Take a request that was answered now, `seconds` after it was read."""
+        line = self._encoder.encode(
+            _build_line(request, route, response, seconds, moment(self._clock.wall()))
+        )
+        if self._size + len(line) > _ROOM:
+            self._dropped.inc()
+            return
+        self._waiting.append(line)
+        self._size += len(line) + 1
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        while True:
+            await self._wake.wait()
+            await asyncio.sleep(_PERIOD)
+            await self._flush()
+
+    async def close(self) -> None:
+        """Write what still waits."""
+        await self._flush()
+
+    async def _flush(self) -> None:
+        async with self._writing:
+            self._wake.clear()
+            lines, self._waiting, self._size = self._waiting, [], 0
+            if not lines:
+                return
+            writing = asyncio.create_task(asyncio.to_thread(self._write, lines), name="access log lines")
+            try:
+                failure = await asyncio.shield(writing)
+            except asyncio.CancelledError:
+                with contextlib.suppress(asyncio.CancelledError):
+                    await writing  # a thread cannot be called back, and half a line is worse than a late end
+                raise
+            if failure is None:
+                self._faults.ended("access-log")
+            else:
+                self._dropped.inc(len(lines))
+                self._faults.met("access-log", "access log cannot be written", failure)
+
+    def _write(self, lines: list[bytes]) -> str | None:
+        """Write lines; return why they could not be written."""
+        try:
+            self._sink.write(b"\n".join([*lines, b""]))
+        except (OSError, ValueError) as error:  # ValueError: a stream that was closed
+            return f"{type(error).__name__}: {error}"
+        return None
+
+
+def _build_line(
+    request: web.BaseRequest, route: Route, response: web.Response, seconds: float, time: str
+) -> _Line:
+    """Return the line of a request. Of a target that cannot be read no path is shown: it is anyone's text."""
+    user = request.get(CALLER)
+    wanted = route.bare_attributes
+    if wanted is not None and request.method != "GET":
+        wanted = wanted.with_method(request.method)
+    try:
+        path, _ = paths.split_target(request.raw_path)
+    except errors.BadRequestError:
+        path = ""
+    # of a query that was not read since the caller may not send it, nothing is read for the log either
+    is_shown = user is not None and (user is not ANONYMOUS or len(route.query) <= paths.ANONYMOUS_QUERY)
+    parameters = route.parameters if is_shown else paths.Parameters()
+    body = response.body if request.method != "HEAD" else None
+    return _Line(
+        time=time,
+        user=user.name if user else None,
+        verb=wanted.verb if wanted else request.method.lower(),
+        path=path[:_LONGEST],
+        code=response.status,
+        latencySeconds=round(seconds, 6),
+        bytes=(body.size if isinstance(body, Payload) else len(body or b"")) or 0,
+        auditID=response.headers["Audit-Id"],
+        labelSelector=parameters.label_selector[:_LONGEST],
+        metricLabelSelector=parameters.metric_label_selector[:_LONGEST],
+        fieldSelector=parameters.options.field_selector[:_LONGEST],
+    )
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)

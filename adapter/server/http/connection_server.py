@@ -1,0 +1,134 @@
+"""All connections of the HTTPS server: how many there are, and which one gives way to another.
+
+The client certificate tells the cluster's front proxy from everything else that reaches the port. A
+connection with a certificate that is believed has a share of the connections to itself, and its requests do
+not wait. Connections without one share the rest fairly by remote address, so that a probe of the kubelet or a
+scrape gets through a flood from elsewhere.
+"""
+
+import asyncio
+import functools
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from aiohttp import web
+
+from adapter import monitoring
+from adapter.server.auth.client_cert import Peer
+from adapter.server.http import heads
+from adapter.server.http.connections import ClientConnection
+from adapter.server.http.heads import HeadBudget
+from adapter.server.http.turns import Turnstile
+
+MOST_CONNECTIONS = 800
+"""Connections at a time: below the 1024 files that a process may open by default, less those for
+handshakes."""
+
+MOST_UNCERTIFIED = 200
+"""Connections at a time without a believed certificate; the others are reserved for those with one."""
+
+REQUESTS_PER_TURN = 8
+"""Requests without a believed certificate that begin in one turn of the event loop, in rotation over remote
+addresses."""
+
+
+class ConnectionServer(web.Server):
+    """aiohttp's low-level server with `ClientConnection`s, of which there are at most `most`.
+
+    Without a believed certificate there are at most `most_uncertified`. A new connection beyond that replaces
+    another; see `_choose`. Requests of connections without a certificate begin few at a time, in rotation over
+    their addresses, and those of the others at once.
+    """
+
+    def __init__(
+        self,
+        handler: Callable[..., Any],
+        own_metrics: monitoring.Monitoring,
+        *,
+        judge: Callable[[Peer], object],
+        most: int,
+        most_uncertified: int,
+        head_seconds: float | None,
+        unread_seconds: float,
+        head_bytes: int = heads.HEADS_BYTES,
+        **settings: Any,
+    ) -> None:
+        """Take the settings; `judge` gives a peer its verdict, `head_seconds` replaces the times of the limits."""
+        super().__init__(self._answer)
+        self._handler = handler
+        self._most = most
+        self._most_uncertified = most_uncertified
+        self._turns = Turnstile(self._loop, REQUESTS_PER_TURN)
+        self._make_connection = functools.partial(
+            ClientConnection,
+            self,
+            loop=self._loop,
+            cuts=own_metrics.connections_cut,
+            budget=HeadBudget(head_bytes, most, lambda connection: connection.cut("memory")),
+            judge=judge,
+            head_seconds=head_seconds,
+            unread_seconds=unread_seconds,
+            **settings,
+        )
+        own_metrics.connections.set_function(lambda: len(self.open_connections()))
+        own_metrics.head_bytes.set_function(
+            lambda: sum(each.heads.weight for each in self.open_connections())
+        )
+        own_metrics.requests_waiting.set_function(lambda: self._turns.waiting)
+
+    def __call__(self) -> web.RequestHandler:
+        """Make the protocol of a connection that was accepted."""
+        return self._make_connection()
+
+    def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
+        """Take a connection whose handshake is done."""
+        super().connection_made(handler, transport)
+        assert isinstance(handler, ClientConnection)
+        others = self.open_connections()  # without this one, which has not begun
+        uncertified = sum(not each.is_certified for each in others)
+        if len(others) >= self._most or (not handler.is_certified and uncertified >= self._most_uncertified):
+            self._choose(handler, others).cut("flood")
+
+    def open_connections(self) -> list[ClientConnection]:
+        """Return the connections that are open, oldest first; not those that are ended from this side."""
+        return [each for each in self._connections if isinstance(each, ClientConnection) and each.is_open]
+
+    def _choose(self, newcomer: ClientConnection, others: list[ClientConnection]) -> ClientConnection:
+        """Return the connection that ends for the new one, or the new one.
+
+        Where there are connections without a certificate one of these ends: of the address that has the most
+        of them, first one that is not answered a request, then the oldest. One that is answered a request
+        does not end for another of an address that has as many. For a connection with a certificate one with
+        a certificate ends only where it is idle.
+        """
+        uncertified = [each for each in others if not each.is_certified]
+        if not uncertified:
+            return (
+                next((each for each in others if each.waits), newcomer) if newcomer.is_certified else newcomer
+            )
+        counts = Counter(each.address for each in uncertified)
+        if not newcomer.is_certified:
+            counts[newcomer.address] += 1
+        chosen = min(
+            uncertified, key=lambda each: (-counts[each.address], not each.waits and not each.writing_paused)
+        )
+        is_idle = chosen.waits or chosen.writing_paused
+        if newcomer.is_certified or is_idle or counts[chosen.address] > counts[newcomer.address]:
+            return chosen
+        return newcomer
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer a request, in its turn where its connection has no certificate."""
+        connection = request.protocol
+        assert isinstance(connection, ClientConnection)
+        try:
+            if not connection.is_certified:
+                await self._turns.enter(connection.address)
+                if not connection.is_open:
+                    return web.Response()  # it ended meanwhile, and nothing is sent
+            response: web.StreamResponse = await self._handler(request)
+        finally:
+            connection.answered()
+        connection.follow_trust(response)
+        return response

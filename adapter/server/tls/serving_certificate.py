@@ -1,0 +1,297 @@
+"""The certificate the server shows: given files or a self-signed pair, and their replacement while connections stay.
+
+A changed pair is taken for new handshakes only when certificate and key belong together; until then the old one stays.
+A new pair means a new `ssl.SSLContext`, switched to in the handshake, since a context cannot give up what it once loaded.
+So do new authorities of client certificates. A handshake only sorts out strangers: whom a certificate makes its owner, and
+whether it still does, is judged for each request (`peers`).
+"""
+
+import asyncio
+import contextlib
+import ipaddress
+import logging
+import os
+import ssl
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import NamedTuple
+
+from cryptography import x509
+from cryptography.x509.oid import NameOID
+
+from adapter import errors, monitoring
+from adapter.model.clock import Clock
+from adapter.server.tls import issue
+
+log = logging.getLogger(__name__)
+
+RELOAD_PERIOD = 10.0
+"""Seconds between two looks at the files. Upstream takes up to a minute."""
+
+_VALID = timedelta(days=365)
+_RENEW_BEFORE = timedelta(days=30)
+_OWN_ISSUER = "fastpath-self-signed-ca"
+
+
+class Pair(NamedTuple):
+    """Where a certificate chain and its private key are, both PEM."""
+
+    certificate: Path
+    key: Path
+
+
+class ServingCertificate:
+    """The server's TLS context, which follows the files of a pair.
+
+    `context` is what a listener is given, once; each handshake ends in the context of the pair in force then. `named` are
+    further certificates, each for the server names it is listed with (a name may begin with ``*.``); a client that asks for
+    one of those names gets that pair, any other the first. With `ask_clients` a client may show a certificate, and one that does
+    not lead to an authority given to `believe` ends the handshake. Raises `errors.InputError` when a pair cannot be used at the start.
+    """
+
+    def __init__(
+        self,
+        pair: Pair,
+        build: Callable[[Pair], ssl.SSLContext] | None = None,
+        named: Sequence[tuple[Sequence[str], "ServingCertificate"]] = (),
+        *,
+        ask_clients: bool = False,
+    ) -> None:
+        self._pair = pair
+        self._build_bare = build or build_context
+        self._ask_clients = ask_clients
+        self._authorities = ""
+        self._named = {name.lower(): certificate for names, certificate in named for name in names}
+        self._tried = self._signature()
+        try:
+            self._current = self._build()
+        except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+            raise errors.InputError([_fault(pair, error)]) from error
+        self.context = self._build()
+        self.context.sni_callback = self._switch
+
+    def reload_if_changed(self) -> bool:
+        """Take a changed pair; returns whether a new one is in force. A bad one is logged once and looked at again."""
+        signature = self._signature()
+        if signature == self._tried:
+            return False
+        try:
+            context = self._build()
+        except (OSError, ValueError) as error:
+            if self._signature() == signature:  # else it is being replaced right now: look again
+                self._tried = signature
+            found = monitoring.facts(certificate=self._pair.certificate, error=_reason(error))
+            log.warning("the changed serving certificate cannot be used, the old one stays", extra=found)
+            return False
+        self._tried = signature
+        self._current = context
+        log.info("serving certificate reloaded", extra=monitoring.facts(certificate=self._pair.certificate))
+        return True
+
+    def believe(self, authorities: str) -> None:
+        """Take authorities (PEM, "" for none) for all handshakes from now on, instead of those before."""
+        for certificate in (self, *dict.fromkeys(self._named.values())):
+            certificate._take(authorities)  # noqa: SLF001 - one of our own kind
+
+    def _take(self, authorities: str) -> None:
+        self._authorities = authorities
+        try:
+            self._current = self._build()
+        except (OSError, ValueError) as error:
+            # the pair is being replaced: add what is new to the context there is, and build another at the next look
+            self._admit(self._current)
+            self._tried = ()
+            found = monitoring.facts(certificate=self._pair.certificate, error=_reason(error))
+            log.warning(
+                "the serving certificate cannot be read again for new authorities, the old one stays",
+                extra=found,
+            )
+
+    def _build(self) -> ssl.SSLContext:
+        context = self._build_bare(self._pair)
+        self._admit(context)
+        return context
+
+    def _admit(self, context: ssl.SSLContext) -> None:
+        if not self._ask_clients:
+            return
+        context.verify_mode = ssl.CERT_OPTIONAL
+        # any certificate of a bundle is an anchor, as in Go; OpenSSL would follow an intermediate one up to its root
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        if not self._authorities:
+            return
+        try:
+            context.load_verify_locations(cadata=self._authorities)
+        except (ssl.SSLError, ValueError) as error:
+            found = monitoring.facts(certificate=self._pair.certificate, error=str(error))
+            log.warning(
+                "OpenSSL does not take the authorities of client certificates: theirs are refused",
+                extra=found,
+            )
+
+    async def follow(self, faults: monitoring.FaultLog, period: float = RELOAD_PERIOD) -> None:
+        """Look at the files until cancelled.
+
+        An error that `reload_if_changed` does not expect is a fault, and the next look tries again: the same file reaches all
+        replicas at once, so ending the process would end all of them while the certificate in force is still good.
+        """
+        while True:
+            await asyncio.sleep(period)
+            for certificate in (self, *dict.fromkeys(self._named.values())):
+                subject = str(certificate._pair.certificate)  # noqa: SLF001 - one of our own kind
+                try:
+                    certificate.reload_if_changed()
+                except Exception as error:  # noqa: BLE001 - see above
+                    text = f"{type(error).__name__}: {error}"
+                    faults.met(
+                        "serving-certificate",
+                        "the serving certificate cannot be followed",
+                        text,
+                        subject=subject,
+                    )
+                else:
+                    faults.ended("serving-certificate", subject=subject)
+
+    def _switch(
+        self, connection: ssl.SSLObject | ssl.SSLSocket, name: str | None, _first: ssl.SSLContext
+    ) -> None:
+        chosen = self
+        if name and self._named:
+            wanted = name.lower().rstrip(".")
+            wildcard = f"*.{wanted.partition('.')[2]}"
+            chosen = self._named.get(wanted) or self._named.get(wildcard) or self
+        connection.context = chosen._current  # noqa: SLF001 - one of our own kind
+
+    def _signature(self) -> tuple[tuple[int, ...] | None, ...]:
+        """Return what changes when a file does; None for one that is not there."""
+        found: list[tuple[int, ...] | None] = []
+        for path in self._pair:
+            try:
+                status = path.stat()
+            except OSError:
+                found.append(None)
+            else:
+                found.append(
+                    (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+                )
+        return tuple(found)
+
+
+def build_context(
+    pair: Pair, *, minimum: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2, ciphers: str = ""
+) -> ssl.SSLContext:
+    """Return a server context for `pair`, HTTP/1.1 only. Raises OSError when it does not fit.
+
+    `ciphers` is OpenSSL's list of suites below TLS 1.3, "" for its own choice.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = minimum
+    # renegotiation could exchange the peer of an open connection, and costs us more than whoever asks for it
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    if ciphers:
+        context.set_ciphers(ciphers)
+    context.set_alpn_protocols(["http/1.1"])
+    context.load_cert_chain(pair.certificate, pair.key, password=_no_password)
+    return context
+
+
+def names_of(pair: Pair) -> tuple[str, ...]:
+    """Return the DNS names that a certificate is for. Raises `errors.InputError` when it cannot be read."""
+    try:
+        found = _leaf(pair).extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    except x509.ExtensionNotFound:
+        return ()
+    except (OSError, ValueError) as error:
+        raise errors.InputError([_fault(pair, error, "--tls-sni-cert-key")]) from error
+    return tuple(found.value.get_values_for_type(x509.DNSName))
+
+
+def ensure_self_signed(
+    directory: Path, clock: Clock, *, names: Sequence[str] = (), addresses: Sequence[str] = ("127.0.0.1",)
+) -> Pair:
+    """Return ``apiserver.crt`` and ``apiserver.key`` of `directory`, made there when missing or no longer good.
+
+    As upstream, they are for localhost plus `names` and `addresses`, last 365 days, and the certificate file ends with
+    the authority that issued it. A pair that someone else put there is used as it is, and never overwritten: one that
+    does not work is an `errors.InputError`.
+    """
+    pair = Pair(directory / "apiserver.crt", directory / "apiserver.key")
+    wanted = {"localhost", *names, *(str(ipaddress.ip_address(address)) for address in addresses)}
+    now = datetime.fromtimestamp(clock.wall(), UTC)
+    try:
+        if not pair.certificate.exists() and not pair.key.exists():
+            _write_pair(pair, wanted, now)
+        elif _is_own(pair):
+            if not _is_good(pair, wanted, now):
+                _write_pair(pair, wanted, now)
+        else:
+            build_context(pair)
+    except (OSError, ValueError) as error:
+        raise errors.InputError([_fault(pair, error, "--cert-dir")]) from error
+    return pair
+
+
+def _is_own(pair: Pair) -> bool:
+    """Return whether we made the certificate; one whose text is no certificate is not ours to replace."""
+    if not pair.certificate.exists():
+        return False
+    names = _leaf(pair).issuer.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return any(str(name.value).startswith(f"{_OWN_ISSUER}@") for name in names)
+
+
+def _is_good(pair: Pair, wanted: set[str], now: datetime) -> bool:
+    leaf = _leaf(pair)
+    if not leaf.not_valid_before_utc <= now < leaf.not_valid_after_utc - _RENEW_BEFORE:
+        return False
+    alternate = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    named = set(alternate.get_values_for_type(x509.DNSName))
+    named |= {str(address) for address in alternate.get_values_for_type(x509.IPAddress)}
+    try:
+        build_context(pair)
+    except OSError:
+        return False
+    return wanted <= named
+
+
+def _leaf(pair: Pair) -> x509.Certificate:
+    return x509.load_pem_x509_certificates(pair.certificate.read_bytes())[0]
+
+
+def _write_pair(pair: Pair, wanted: set[str], now: datetime) -> None:
+    """Make a new pair and write it, its authority at the end of the certificate; the key is ours alone to read."""
+    stamp = int(now.timestamp())
+    issued = issue.issue(f"localhost@{stamp}", f"{_OWN_ISSUER}@{stamp}", wanted, now=now, valid=_VALID)
+    pair.certificate.parent.mkdir(parents=True, exist_ok=True)
+    _write(pair.key, issued.key, 0o600)
+    _write(pair.certificate, issued.certificate + issued.authority, 0o644)
+
+
+def _write(path: Path, content: bytes, mode: int) -> None:
+    """Replace a file at once, so that nobody reads half of it."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    with contextlib.suppress(FileNotFoundError):
+        draft.unlink()
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+        file.write(content)
+    draft.replace(path)
+
+
+def _no_password() -> str:
+    raise ValueError("the private key is encrypted")
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ssl.SSLError):
+        if error.reason == "KEY_VALUES_MISMATCH":
+            return "certificate and key do not belong together"
+        return f"not usable PEM files ({error.reason or error})"
+    if isinstance(error, OSError) and error.filename:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
+
+
+def _fault(pair: Pair, error: Exception, flag: str = "--tls-cert-file") -> errors.Fault:
+    return errors.Fault(
+        flag, str(pair.certificate), f"expected a certificate and its private key: {_reason(error)}"
+    )

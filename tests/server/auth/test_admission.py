@@ -1,0 +1,71 @@
+"""What the gate does where no caller comes: it fails closed."""
+
+from typing import Any, cast
+
+import pytest
+from aiohttp import web
+
+from adapter.errors import UnauthorizedError
+from adapter.monitoring import FaultLog, Monitoring
+from adapter.server.api.paths import VERSIONS
+from adapter.server.api.routing import Labels, Route, find_route
+from adapter.server.auth.admission import Access
+from adapter.server.auth.authentication import Authenticator
+from adapter.server.auth.authorization import Authorizer
+from adapter.server.auth.client_cert import Peer
+from adapter.server.auth.trust_store import TrustStore
+from tests.support.clock import FakeClock
+from tests.support.serving import Reviews
+
+
+class Connection:
+    """A connection without TLS, or one that is gone."""
+
+    def __init__(self, peer: Peer | None) -> None:
+        self.peer = peer
+
+    @staticmethod
+    def get_extra_info(_: str) -> None:
+        return None
+
+
+class Request(dict[Any, Any]):
+    """As much of a request as the gate looks at."""
+
+    method = "GET"
+    raw_headers = ((b"X-Remote-User", b"admin"),)
+
+    def __init__(self, connection: Connection, transport: Connection | None) -> None:
+        self.protocol = connection
+        self.transport = transport
+
+
+def admit(request: Request, route: Route) -> object:
+    monitoring, clock, reviews = Monitoring(), FakeClock(), Reviews()
+    store = TrustStore(FaultLog(monitoring, clock), lookup=False)
+    access = Access(Authenticator(store, reviews, clock, monitoring), Authorizer(reviews, clock, monitoring))
+    return access.admit_now(cast("web.BaseRequest", request), route)
+
+
+LIVEZ = find_route("/livez", VERSIONS)
+
+
+@pytest.mark.parametrize("gone", [True, False], ids=["gone", "no TLS"])
+def test_a_connection_that_cannot_say_who_it_is_is_nobodys(*, gone: bool) -> None:
+    connection = Connection(None)
+    with pytest.raises(UnauthorizedError):
+        admit(Request(connection, None if gone else connection), LIVEZ)
+    assert connection.peer is None
+
+
+def test_what_nobody_could_be_asked_about_is_for_nobody() -> None:
+    connection = Connection(Peer(None))
+    assert admit(Request(connection, connection), LIVEZ)
+    with pytest.raises(UnauthorizedError):
+        admit(Request(connection, connection), Route("unknown", Labels("GET")))
+
+
+def test_a_certificate_that_cannot_be_read_is_nobodys() -> None:
+    connection = Connection(Peer(b"no certificate"))
+    with pytest.raises(UnauthorizedError):
+        admit(Request(connection, connection), LIVEZ)

@@ -1,0 +1,262 @@
+"""What an access review is asked, and how a refusal is worded."""
+
+import json
+
+import pytest
+
+from adapter.model.identity import ANONYMOUS, User
+from adapter.server.api import encoding
+from adapter.server.api.paths import VERSIONS
+from adapter.server.api.routing import find_route
+from adapter.server.auth.attributes import Attributes
+
+CUSTOM, EXTERNAL = "custom.metrics.k8s.io", "external.metrics.k8s.io"
+
+
+def attributes(target: str) -> Attributes:
+    found = find_route(target, VERSIONS).attributes
+    assert found is not None
+    return found
+
+
+def custom(
+    verb: str, resource: str, subresource: str = "", name: str = "", namespace: str = ""
+) -> dict[str, object]:
+    fields = {
+        "verb": verb,
+        "group": CUSTOM,
+        "version": "v1beta2",
+        "resource": resource,
+        "subresource": subresource,
+    }
+    fields |= {"name": name, "namespace": namespace}
+    return {"resourceAttributes": {key: value for key, value in fields.items() if value}}
+
+
+def external(verb: str, resource: str, namespace: str, *requirements: dict[str, object]) -> dict[str, object]:
+    fields: dict[str, object] = {"verb": verb, "group": EXTERNAL, "version": "v1beta1", "resource": resource}
+    fields |= {"namespace": namespace} | (
+        {"labelSelector": {"requirements": [*requirements]}} if requirements else {}
+    )
+    return {"resourceAttributes": fields}
+
+
+def path(path: str, verb: str = "get") -> dict[str, object]:
+    return {"nonResourceAttributes": {"path": path, "verb": verb}}
+
+
+ROOT = f"/apis/{CUSTOM}/v1beta2"
+QUEUE = f"/apis/{EXTERNAL}/v1beta1/namespaces/n/m"
+RESOURCE = "/apis/metrics.k8s.io/v1beta1"
+
+
+@pytest.mark.parametrize(
+    ("target", "spec"),
+    [
+        (f"{ROOT}/namespaces/n/pods/%2A/m?labelSelector=a%3Db", custom("get", "pods", "m", "*", "n")),
+        (f"{ROOT}/namespaces/n/pods/*/m", custom("get", "pods", "m", "*", "n")),
+        (f"{ROOT}/namespaces/n/p%6Fds/x%20y/%6d", custom("get", "pods", "m", "x y", "n")),
+        (
+            f"{ROOT}/namespaces/n/ingresses.networking.k8s.io/x/m",
+            custom("get", "ingresses.networking.k8s.io", "m", "x", "n"),
+        ),
+        (f"{ROOT}/nodes/n1/m", custom("get", "nodes", "m", "n1")),
+        (f"{ROOT}/namespaces/n/metrics/m", custom("get", "metrics", "", "m", "n")),
+        (f"{ROOT}/namespaces/*/metrics/m", custom("get", "metrics", "", "m", "*")),
+        (f"{ROOT}/namespaces/n/pods/*/m?labelSelector=)", custom("get", "pods", "m", "*", "n")),
+        (f"{ROOT}/namespaces/n/pods/*/m?watch=true", custom("get", "pods", "m", "*", "n")),
+        (QUEUE, external("list", "m", "n")),
+        (f"{QUEUE}?watch=1", external("watch", "m", "n")),
+        (f"{QUEUE}?labelSelector=)", external("list", "m", "n")),
+        (
+            f"{QUEUE}?labelSelector=b+in+(z,y),a%3D1,c!%3D2,d,!e,f+notin+(g)",
+            external(
+                "list",
+                "m",
+                "n",
+                {"key": "a", "operator": "In", "values": ["1"]},
+                {"key": "b", "operator": "In", "values": ["y", "z"]},
+                {"key": "c", "operator": "NotIn", "values": ["2"]},
+                {"key": "d", "operator": "Exists"},
+                {"key": "e", "operator": "DoesNotExist"},
+                {"key": "f", "operator": "NotIn", "values": ["g"]},
+            ),
+        ),
+        (f"{QUEUE}?labelSelector=a%3E1,b%3C2", external("list", "m", "n")),
+        ("/apis", path("/apis")),
+        ("/apis/", path("/apis")),
+        (ROOT, path(ROOT)),
+        (f"{ROOT}/", path(ROOT)),
+        (f"/apis/{CUSTOM}", path(f"/apis/{CUSTOM}")),
+        ("/openapi/v2", path("/openapi/v2")),
+        ("/openapi/v3/apis/x", path("/openapi/v3/apis/x")),
+        ("/version", path("/version")),
+        ("/metrics", path("/metrics")),
+        ("/%6Detrics", path("/metrics")),
+        ("/", path("/")),
+        ("//metrics", path("//metrics")),
+        ("/readyz", path("/readyz")),
+        ("/readyz/ping", path("/readyz/ping")),
+        ("/readyz/", path("/readyz/")),
+        ("/metrics;a=b", path("/metrics;a=b")),
+        ("https://host/metrics?x=y", path("/metrics")),
+    ],
+)
+def test_what_is_asked(target: str, spec: dict[str, object]) -> None:
+    assert attributes(target).spec == spec
+    assert json.loads(attributes(target).key) == spec
+
+
+@pytest.mark.parametrize(
+    ("target", "fields"),
+    [
+        (f"{RESOURCE}/pods", {"verb": "list", "resource": "pods"}),
+        (f"{RESOURCE}/nodes/n1", {"verb": "get", "resource": "nodes", "name": "n1"}),
+        (
+            f"{RESOURCE}/namespaces/n/pods/p?watch=1",
+            {"verb": "get", "resource": "pods", "namespace": "n", "name": "p"},
+        ),
+        (
+            f"{RESOURCE}/namespaces/n/pods?labelSelector=a&fieldSelector=metadata.name%3Dp,metadata.namespace!%3Dm",
+            {
+                "verb": "list",
+                "resource": "pods",
+                "namespace": "n",
+                "name": "p",
+                "labelSelector": {"requirements": [{"key": "a", "operator": "Exists"}]},
+                "fieldSelector": {
+                    "requirements": [
+                        {"key": "metadata.name", "operator": "In", "values": ["p"]},
+                        {"key": "metadata.namespace", "operator": "NotIn", "values": ["m"]},
+                    ]
+                },
+            },
+        ),
+    ],
+)
+def test_what_is_asked_of_resource_metrics(target: str, fields: dict[str, object]) -> None:
+    assert attributes(target).spec == {
+        "resourceAttributes": {"group": "metrics.k8s.io", "version": "v1beta1", **fields}
+    }
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        f"{ROOT}/namespaces/n/pods/a%2Fb/m",
+        f"{ROOT}/namespaces/%2e%2e/pods/a/m",
+        f"{ROOT}/namespaces//pods/a/m",
+        f"{ROOT}/nodes/n1",
+        f"{ROOT}/namespaces/n/x",
+        f"{QUEUE}/x",
+        "/%",
+        "/a/../metrics",
+        "metrics",
+    ],
+)
+def test_nobody_is_asked_about_what_is_no_path(target: str) -> None:
+    route = find_route(target, VERSIONS)
+    assert route.attributes is None
+    assert route.error is not None
+    assert route.error.code in {400, 404}
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "verb"),
+    [
+        ("HEAD", f"{ROOT}/nodes/n1/m", "get"),
+        ("HEAD", QUEUE, "list"),
+        ("POST", f"{ROOT}/nodes/n1/m", "create"),
+        ("PUT", f"{ROOT}/nodes/n1/m", "update"),
+        ("PATCH", QUEUE, "patch"),
+        ("DELETE", f"{ROOT}/nodes/n1/m", "delete"),
+        ("DELETE", QUEUE, "deletecollection"),
+        ("OPTIONS", QUEUE, ""),
+    ],
+)
+def test_other_methods(method: str, target: str, verb: str) -> None:
+    assert attributes(target).with_method(method).verb == verb
+
+
+@pytest.mark.parametrize("method", ["HEAD", "POST", "OPTIONS"])
+def test_other_methods_of_paths(method: str) -> None:
+    assert attributes("/metrics").with_method(method).spec == path("/metrics", method.lower())
+
+
+def test_a_selector_narrows_reading_only() -> None:
+    wanted = attributes(f"{QUEUE}?labelSelector=a")
+    assert wanted.with_method("HEAD") == wanted
+    assert wanted.with_method("DELETE").labels is not None
+    assert wanted.with_method("POST").labels is None
+
+
+NAME = User('a"b<c>')
+
+
+@pytest.mark.parametrize(
+    ("target", "user", "reason", "body"),
+    [
+        (
+            f"{ROOT}/namespaces/ns/pods/*/m",
+            User("u"),
+            "",
+            (
+                '"message":"pods.custom.metrics.k8s.io \\"*\\" is forbidden: User \\"u\\" cannot get resource \\"pods/m\\" in API '
+                'group \\"custom.metrics.k8s.io\\" in the namespace \\"ns\\"","reason":"Forbidden","details":{"name":"*",'
+                '"group":"custom.metrics.k8s.io","kind":"pods"},"code":403}'
+            ),
+        ),
+        (
+            f"{ROOT}/nodes/n1/m",
+            User("u"),
+            "no rule",
+            (
+                '"message":"nodes.custom.metrics.k8s.io \\"n1\\" is forbidden: User \\"u\\" cannot get resource \\"nodes/m\\" in API '
+                'group \\"custom.metrics.k8s.io\\" at the cluster scope: no rule","reason":"Forbidden","details":{"name":"n1",'
+                '"group":"custom.metrics.k8s.io","kind":"nodes"},"code":403}'
+            ),
+        ),
+        (
+            f"{ROOT}/namespaces/ns/metrics/m",
+            User("u"),
+            "",
+            (
+                '"message":"metrics.custom.metrics.k8s.io \\"m\\" is forbidden: User \\"u\\" cannot get resource \\"metrics\\" in API '
+                'group \\"custom.metrics.k8s.io\\" in the namespace \\"ns\\"","reason":"Forbidden","details":{"name":"m",'
+                '"group":"custom.metrics.k8s.io","kind":"metrics"},"code":403}'
+            ),
+        ),
+        (
+            QUEUE,
+            User("u"),
+            "",
+            (
+                '"message":"m.external.metrics.k8s.io is forbidden: User \\"u\\" cannot list resource \\"m\\" in API group '
+                '\\"external.metrics.k8s.io\\" in the namespace \\"n\\"","reason":"Forbidden","details":{'
+                '"group":"external.metrics.k8s.io","kind":"m"},"code":403}'
+            ),
+        ),
+        (
+            "/metrics",
+            ANONYMOUS,
+            "",
+            (
+                '"message":"forbidden: User \\"system:anonymous\\" cannot get path \\"/metrics\\"","reason":"Forbidden",'
+                '"details":{},"code":403}'
+            ),
+        ),
+        (
+            "/<&>",
+            NAME,
+            "",
+            (
+                '"message":"forbidden: User \\"a\\\\\\"b\\u0026lt;c\\u0026gt;\\" cannot get path \\"/\\u0026lt;\\u0026amp;\\u0026gt;\\"",'
+                '"reason":"Forbidden","details":{},"code":403}'
+            ),
+        ),
+    ],
+    ids=["object", "cluster", "namespace", "external", "path", "escaped"],
+)
+def test_refusals_byte_for_byte(target: str, user: User, reason: str, body: str) -> None:
+    start = '{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure",'
+    assert encoding.encode_status(attributes(target).refusal(user, reason)).decode() == f"{start}{body}\n"

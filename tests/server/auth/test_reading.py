@@ -1,0 +1,207 @@
+"""When the query of a request is read: not before its caller is known, and within what the caller may send."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from adapter.model import fieldselectors, selectors
+from adapter.model.identity import AccessVerdict, User
+from adapter.model.metrics import CustomQuestion, ExternalQuestion
+from adapter.server.api.paths import VERSIONS
+from tests.support.serving import Answer, Served, ServerFactory, pod_value
+
+CUSTOM = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/n"
+PODS = f"{CUSTOM}/pods/%2A/m"
+QUEUE = "/apis/external.metrics.k8s.io/v1beta1/namespaces/n/m"
+USAGES = "/apis/metrics.k8s.io/v1beta1/namespaces/n/pods"
+BOB = {"Authorization": "Bearer bob"}
+MADE_UP = {"Authorization": "Bearer made-up"}
+SELECTORS = "labelSelector=a%3Db,c&metricLabelSelector=d&fieldSelector=metadata.name%3Dx"
+LONG = "labelSelector=a+in+(" + ",".join(f"v{number}" for number in range(900)) + ")"
+
+EACH_FORM = pytest.mark.parametrize("target", [PODS, QUEUE, USAGES], ids=["custom", "external", "resource"])
+
+
+class Sink:
+    """An access log that keeps nothing."""
+
+    def write(self, lines: bytes) -> None:
+        assert lines
+
+
+@pytest.fixture
+async def served(serve: ServerFactory) -> Served:
+    """Return a server that logs every request, knows bob, and allows what a test says."""
+    served = await serve(groups=VERSIONS, sink=Sink())
+    served.reviews.tokens["bob"] = User("bob")
+    served.provider.items = (pod_value("web-1", 1500),)
+    return served
+
+
+@contextmanager
+def watching() -> Iterator[list[int]]:
+    """Return the threads in which selectors are parsed meanwhile, one entry for each."""
+    threads: list[int] = []
+    labels, fields = selectors.parse_selector, fieldselectors.parse_selector
+
+    def parse_labels(text: str, **options: Any) -> Any:
+        threads.append(threading.get_ident())
+        return labels(text, **options)
+
+    def parse_fields(text: str) -> Any:
+        threads.append(threading.get_ident())
+        return fields(text)
+
+    with (
+        mock.patch.object(selectors, "parse_selector", parse_labels),
+        mock.patch.object(fieldselectors, "parse_selector", parse_fields),
+    ):
+        yield threads
+
+
+def deny(served: Served) -> None:
+    served.reviews.verdict = lambda _: AccessVerdict(allowed=False)
+
+
+def status(answer: Answer) -> tuple[int, str]:
+    return answer.status, answer.json["message"]
+
+
+@EACH_FORM
+@pytest.mark.parametrize("query", [SELECTORS, LONG], ids=["short", "long"])
+async def test_no_selector_of_a_stranger_is_read(served: Served, target: str, query: str) -> None:
+    """Neither of an anonymous caller, nor of one with a made-up token, also while that is reviewed and logged."""
+    deny(served)
+    with watching() as parsed:
+        assert (await served.get(f"{target}?{query}")).status == 403
+        assert (await served.get(f"{target}?{query}", headers=MADE_UP)).status == 401
+        assert (await served.get(f"{target}?{query}", headers=MADE_UP)).status == 401
+    assert parsed == []
+
+
+@pytest.mark.parametrize("target", [PODS, f"{CUSTOM}/pods/x/m", f"{CUSTOM}/metrics/m", f"{USAGES}/x"])
+async def test_no_selector_is_read_that_the_review_does_not_name(served: Served, target: str) -> None:
+    deny(served)
+    with watching() as parsed:
+        assert (await served.get(f"{target}?{SELECTORS}", headers=BOB)).status == 403
+    assert parsed == []
+
+
+@EACH_FORM
+async def test_a_forbidden_request_is_refused_before_its_query_is_read(served: Served, target: str) -> None:
+    deny(served)
+    for query in ("labelSelector=)", "limit=x", "fieldSelector=x", f"labelSelector={'a' * 20_000}"):
+        assert (await served.get(f"{target}?{query}", headers=MADE_UP)).status == 401
+        assert (await served.get(f"{target}?{query}")).status == 403
+        assert (await served.get(f"{target}?{query}", headers=BOB)).status == 403
+
+
+@EACH_FORM
+async def test_a_review_of_an_anonymous_caller_names_no_selector(served: Served, target: str) -> None:
+    """It asks for the whole list, and every selector is then answered from that one review."""
+    for query in ("labelSelector=a", "labelSelector=b"):
+        assert (await served.get(f"{target}?{query}")).status == 200
+    (spec,) = served.reviews.specs
+    assert not {"labelSelector", "fieldSelector"} & spec["resourceAttributes"].keys()
+    asked = [
+        str(question.selector if isinstance(question, ExternalQuestion) else question.objects)
+        for question in served.provider.questions
+    ]
+    assert asked == ["a", "b"]
+
+
+async def test_what_an_anonymous_caller_may_send_is_much_less(served: Served) -> None:
+    """Also on paths that are open to all."""
+    room = 1024 - len("labelSelector=")
+    assert (await served.get(f"{PODS}?labelSelector={','.join(['a'] * (room // 2))}")).status == 200
+    for target in (PODS, QUEUE, USAGES, "/livez", "/readyz", "/metrics", "/apis"):
+        answer = await served.get(f"{target}?labelSelector={'a' * (room + 1)}")
+        assert status(answer) == (400, "the query is too long: limit without credentials is 1024 bytes")
+    assert len(served.provider.questions) == 1
+    assert (await served.get(f"{PODS}?{LONG}", headers=BOB)).status == 200
+
+
+async def test_a_bad_timeout_is_said_before_all_else(served: Served) -> None:
+    """kube-apiserver reads it before it authenticates. Credentials that are no good come first here."""
+    deny(served)
+    assert (await served.get(f"{PODS}?timeout=x")).status == 400
+    assert (await served.get(f"{PODS}?timeout=x", headers=BOB)).status == 400
+    assert (await served.get(f"{PODS}?timeout=x", headers=MADE_UP)).status == 401
+
+
+@EACH_FORM
+async def test_a_long_query_is_read_in_a_thread_of_its_own(served: Served, target: str) -> None:
+    """Other requests go on meanwhile; and what it asks is the same."""
+    assert len(LONG) > 4096
+    with watching() as parsed:
+        assert (await served.get(f"{target}?{LONG}", headers=BOB)).status == 200
+    assert parsed
+    assert threading.get_ident() not in parsed
+    (question,) = served.provider.questions
+    selector = question.selector if isinstance(question, ExternalQuestion) else question.objects
+    assert len(selector.requirements[0].values) == 900
+    if target != PODS:
+        assert (
+            served.reviews.specs[-1]["resourceAttributes"]["labelSelector"]["requirements"][0]["key"] == "a"
+        )
+
+
+async def test_a_kept_route_is_not_read_again(served: Served) -> None:
+    served.provider.fresh_until = served.clock.monotonic() + 1000
+    assert (await served.get(f"{PODS}?{SELECTORS.partition('&field')[0]}", headers=BOB)).status == 200
+    with watching() as parsed:
+        assert (await served.get(f"{PODS}?{SELECTORS.partition('&field')[0]}", headers=BOB)).status == 200
+    assert parsed == []
+
+
+# -- names of resources -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["deployments", "Deployments", "deployment", "deployments.", "Deployment.apps", "deployments.app"],
+)
+async def test_the_resource_that_is_served_is_authorized(served: Served, written: str) -> None:
+    """A path may spell a resource in several ways. The review names the one that is served."""
+    served.provider.canonical |= dict.fromkeys((written, written.removesuffix(".")), "deployments.apps")
+    assert (await served.get(f"{CUSTOM}/{written}/web/m", headers=BOB)).status == 200
+    assert served.reviews.specs[-1]["resourceAttributes"]["resource"] == "deployments.apps"
+    (question,) = served.provider.questions
+    assert isinstance(question, CustomQuestion)
+    assert question.resource == written.removesuffix("."), "errors repeat what is written, as upstream's do"
+    deny(served)
+    served.clock.advance(10)
+    refused = await served.get(f"{CUSTOM}/{written}/web/m", headers=BOB)
+    assert refused.status == 403
+    assert 'cannot get resource "deployments.apps/m"' in refused.json["message"]
+
+
+async def test_a_resource_that_becomes_known_under_another_name_is_not_served_unauthorized(
+    served: Served,
+) -> None:
+    """The next request is authorized under that name."""
+    served.provider.canonical["Widgets"] = None
+
+    async def learn() -> None:
+        served.provider.canonical["Widgets"] = "widgets.example.com"
+
+    served.provider.before = learn
+    answer = await served.get(f"{CUSTOM}/Widgets/w/m", headers=BOB)
+    assert status(answer) == (404, "the server could not find the metric m for Widgets")
+    assert (await served.get(f"{CUSTOM}/Widgets/w/m", headers=BOB)).status == 200
+    resources = [spec["resourceAttributes"]["resource"] for spec in served.reviews.specs]
+    assert resources == ["Widgets", "widgets.example.com"]
+
+
+async def test_a_resource_that_is_written_in_full_is_served_once_it_becomes_known(served: Served) -> None:
+    served.provider.canonical["widgets.example.com"] = None
+
+    async def learn() -> None:
+        served.provider.canonical["widgets.example.com"] = "widgets.example.com"
+
+    served.provider.before = learn
+    assert (await served.get(f"{CUSTOM}/widgets.example.com/w/m", headers=BOB)).status == 200

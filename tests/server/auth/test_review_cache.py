@@ -1,0 +1,197 @@
+"""Answers of reviews: kept as long as told, asked once for all, never kept where there was none."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+
+from adapter.errors import KubernetesError, TooManyRequestsError
+from adapter.monitoring import Monitoring
+from adapter.server.auth.review_cache import Lane, ReviewCache
+from tests.support.clock import FakeClock
+
+Cache = ReviewCache[str, str]
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def monitoring() -> Monitoring:
+    return Monitoring()
+
+
+@pytest.fixture
+async def cache(clock: FakeClock, monitoring: Monitoring) -> AsyncIterator[Cache]:
+    made: Cache = ReviewCache(
+        clock,
+        monitoring.access_cache,
+        lambda answer: {"no": 3.0, "never": 0.0}.get(answer, 10.0),
+        name="review",
+        size=3,
+    )
+    yield made
+    await made.close()
+
+
+def saying(answer: str) -> Callable[[], Awaitable[str]]:
+    async def review() -> str:
+        return answer
+
+    return review
+
+
+@pytest.mark.parametrize(("answer", "seconds"), [("yes", 10.0), ("no", 3.0)])
+async def test_an_answer_is_good_for_its_time_and_not_longer(
+    cache: Cache, clock: FakeClock, answer: str, seconds: float
+) -> None:
+    assert cache.find("k") is None
+    assert await cache.ask("k", saying(answer)) == answer
+    clock.advance(seconds - 0.01)
+    assert cache.find("k") == answer, "looking does not lengthen it"
+    clock.advance(0.01)
+    assert cache.find("k") is None
+    assert len(cache._kept) == 0
+
+
+async def test_what_is_not_to_be_kept_is_not(cache: Cache) -> None:
+    await cache.ask("k", saying("never"))
+    await cache.ask("l", saying("yes"), keep=False)
+    assert (cache.find("k"), cache.find("l")) == (None, None)
+
+
+async def test_the_least_used_goes_first(cache: Cache) -> None:
+    for key in "abc":
+        await cache.ask(key, saying(key))
+    assert cache.find("a") == "a"
+    await cache.ask("d", saying("d"))
+    assert [cache.find(key) for key in "abcd"] == ["a", None, "c", "d"]
+
+
+async def test_one_review_for_all_who_ask_at_a_time(cache: Cache) -> None:
+    gate, asked = asyncio.Event(), list[str]()
+
+    async def review() -> str:
+        asked.append("k")
+        await gate.wait()
+        return "yes"
+
+    async with asyncio.TaskGroup() as group:
+        waiting = [group.create_task(cache.ask("k", review)) for _ in range(5)]
+        other = group.create_task(cache.ask("l", saying("no")))
+        await asyncio.sleep(0)
+        gate.set()
+    assert [task.result() for task in waiting] == ["yes"] * 5
+    assert (other.result(), asked) == ("no", ["k"])
+
+
+async def test_who_goes_away_takes_nothing_from_the_others(cache: Cache) -> None:
+    gate = asyncio.Event()
+
+    async def review() -> str:
+        await gate.wait()
+        return "yes"
+
+    first = asyncio.create_task(cache.ask("k", review))
+    second = asyncio.create_task(cache.ask("k", review))
+    await asyncio.sleep(0)
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
+    gate.set()
+    assert await second == "yes"
+    assert cache.find("k") == "yes"
+
+
+async def test_lanes_do_not_hold_up_each_other(cache: Cache) -> None:
+    """Nor does it help to ask and leave: a review goes on without those who wait for it."""
+    gate, lane = asyncio.Event(), Lane("strangers", 2)
+
+    async def review() -> str:
+        await gate.wait()
+        return "yes"
+
+    for key in "ab":
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0):
+                await cache.ask(key, review, lanes=(lane,))
+    with pytest.raises(TooManyRequestsError):
+        await cache.ask("c", review, lanes=(lane,))
+    same = asyncio.create_task(cache.ask("a", review, lanes=(lane,)))
+    assert await cache.ask("d", saying("no")) == "no", "others have a lane of their own"
+    gate.set()
+    assert await same == "yes"
+    assert await cache.ask("c", review, lanes=(lane,)) == "yes", "there is room again"
+
+
+async def test_a_failure_is_shared_and_never_kept(cache: Cache) -> None:
+    async def review() -> str:
+        await asyncio.sleep(0)
+        raise KubernetesError(500, "InternalError", "broken")
+
+    found = await asyncio.gather(*(cache.ask("k", review) for _ in range(3)), return_exceptions=True)
+    assert [str(each) for each in found] == ["broken"] * 3
+    assert await cache.ask("k", saying("yes")) == "yes"
+
+
+async def test_a_failure_nobody_waits_for_is_no_lost_exception(cache: Cache) -> None:
+    gate = asyncio.Event()
+
+    async def review() -> str:
+        await gate.wait()
+        raise KubernetesError(500, "InternalError", "broken")
+
+    only = asyncio.create_task(cache.ask("k", review))
+    await asyncio.sleep(0)
+    only.cancel()
+    await asyncio.gather(only, return_exceptions=True)
+    gate.set()
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert cache._under_way == {}
+
+
+async def test_the_end_cancels_what_is_under_way(cache: Cache) -> None:
+    async def review() -> str:
+        await asyncio.Event().wait()
+        return ""
+
+    waiting = asyncio.create_task(cache.ask("k", review))
+    await asyncio.sleep(0)
+    await cache.close()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert cache._under_way == {}
+
+
+async def test_look_ups_are_counted(cache: Cache, monitoring: Monitoring) -> None:
+    cache.find("k")
+    await cache.ask("k", saying("yes"))
+    cache.find("k")
+    cache.find("k")
+    value = monitoring.registry.get_sample_value
+    assert value("fastpath_access_review_cache_total", {"status": "hit"}) == 2
+    assert value("fastpath_access_review_cache_total", {"status": "miss"}) == 1
+
+
+async def test_long_questions_count_for_several() -> None:
+    """A caller chooses them, and a kept one takes the room of its text."""
+    monitoring = Monitoring()
+    cache: ReviewCache[str, str] = ReviewCache(
+        FakeClock(),
+        monitoring.access_cache,
+        lambda _: 10.0,
+        name="review",
+        cache="accesses",
+        monitoring=monitoring,
+        weigh=len,
+        size=8,
+    )
+    for number in range(20):
+        await cache.ask(f"{number:02}" + "x" * 10_000, saying("yes"))
+    assert len(cache._kept) == 2
+    assert monitoring.registry.get_sample_value("fastpath_cache_evictions_total", {"cache": "accesses"}) == 18
+    assert monitoring.registry.get_sample_value("fastpath_cache_used_ratio", {"cache": "accesses"}) == 0.75
+    await cache.ask("x" * 100_000, saying("yes"))
+    assert len(cache._kept) == 2, "what is larger than the room is not kept"

@@ -1,0 +1,597 @@
+"""Who is silent, slow, or comes in numbers; and which connection may end when the server does."""
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from adapter.model.identity import User
+from adapter.monitoring import FaultLog, Monitoring
+from adapter.server.api.paths import CUSTOM_GROUP
+from adapter.server.auth.trust_store import TrustStore
+from adapter.server.http import connection_server, heads, listener
+from adapter.server.http.connections import ClientConnection
+from tests.support import waiting
+from tests.support.certificates import Signer, config_map
+from tests.support.clock import ShiftedClock
+from tests.support.serving import Connection, Served, ServerFactory, pod_value
+
+PODS = f"/apis/{CUSTOM_GROUP}/v1beta2/namespaces/default/pods/%2A/http_requests"
+LIVEZ = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+def behind(served: Served) -> list[ClientConnection]:
+    """Return the server's ends of the open connections."""
+    return served.server._connections.open_connections()
+
+
+async def ended(connection: Connection) -> bool:
+    """Return whether the server ends the connection, without a word, before the test's patience does."""
+    with contextlib.suppress(ConnectionError):
+        async with asyncio.timeout(1.5):
+            return await connection.closed()
+    return True
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /livez HTTP/1.1\r\nX: "], ids=["nothing", "the beginning"])
+async def test_a_request_has_to_come(serve: ServerFactory, sent: bytes) -> None:
+    served = await serve(head_seconds=0.1)
+    connection = await served.connect()
+    connection.writer.write(sent)
+    assert await ended(connection)
+
+
+async def test_a_request_in_small_pieces(serve: ServerFactory) -> None:
+    served = await serve(head_seconds=0.2)
+    connection = await served.connect()
+    connection.writer.write(LIVEZ[:-2] + b"X: ")
+    closed = asyncio.create_task(ended(connection))
+    async with asyncio.timeout(1):
+        while not closed.done():
+            connection.writer.write(b"x")
+            await asyncio.sleep(0.01)
+    assert closed.result(), "each piece is progress, and none makes it whole"
+
+
+async def test_who_has_asked_may_be_silent(serve: ServerFactory) -> None:
+    served = await serve(head_seconds=0.1)
+    connection = await served.connect()
+    for _ in range(2):
+        assert (await connection.request("/livez")).status == 200
+        await asyncio.sleep(0.15)
+    connection.writer.write(LIVEZ[:-2])
+    assert await ended(connection), "what is begun has to become whole"
+
+
+async def test_an_answer_may_take_longer_than_a_request(serve: ServerFactory) -> None:
+    served = await serve(head_seconds=0.05)
+
+    async def hold() -> None:
+        await asyncio.sleep(0.15)
+
+    served.provider.before = hold
+    connection = await served.connect()
+    connection.writer.write(f"GET {PODS} HTTP/1.1\r\nHost: x\r\n\r\n".encode() + LIVEZ[:9])
+    assert (await connection.read_answer()).status == 200
+    connection.writer.write(LIVEZ[9:])
+    assert (await connection.read_answer()).status == 200
+
+
+async def test_the_oldest_stranger_makes_room(serve: ServerFactory, tmp_path: Path) -> None:
+    clients, clock = Signer("kubernetes"), ShiftedClock()
+    believed = TrustStore(FaultLog(Monitoring(), clock))
+    believed.adopt_config_map(config_map(Signer("front-proxy-ca").pem, clients.pem))
+    served = await serve(believed=believed, clock=clock, most_connections=4)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.load_cert_chain(clients.issue("alice").write(tmp_path))
+    alice = await served.connect(context)
+    assert (await alice.request("/version")).status == 200
+    strangers = [await served.connect() for _ in range(3)]
+    assert (await strangers[0].request("/livez")).status == 200
+    flood = [await served.connect() for _ in range(2)]
+    assert [await ended(each) for each in strangers[:2]] == [True, True]
+    for each in (alice, strangers[2], *flood):
+        assert (await each.request("/livez")).status == 200
+    assert len(behind(served)) == 4
+
+
+async def test_without_an_idle_one_nobody_comes_in(serve: ServerFactory) -> None:
+    served = await serve(most_connections=2)
+    release, busy = asyncio.Event(), [await served.connect() for _ in range(2)]
+
+    async def hold() -> None:
+        await release.wait()
+
+    served.provider.before = hold
+    for each in busy:
+        each.writer.write(f"GET {PODS} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    await waiting.until(lambda: len(served.provider.questions) == 2)
+    late = await served.connect()
+    assert await ended(late)
+    release.set()
+    assert [(await each.read_answer()).status for each in busy] == [200, 200]
+    assert (await (await served.connect()).request("/livez")).status == 200
+
+
+class Certified:
+    """A server that believes in certificates, and the contexts of two clients that have one: a front proxy and a user."""
+
+    def __init__(self, serve: ServerFactory, directory: Path) -> None:
+        proxies, clients = Signer("front-proxy-ca"), Signer("kubernetes")
+        self._serve = serve
+        self._clock = ShiftedClock()
+        self._believed = TrustStore(FaultLog(Monitoring(), self._clock))
+        self._believed.adopt_config_map(config_map(proxies.pem, clients.pem))
+        self.proxy = _client(proxies.issue("front-proxy-client").write(directory))
+        self.alice = _client(clients.issue("alice").write(directory))
+        self.other_name = _client(proxies.issue("another-client").write(directory))
+
+    async def start(self, **bounds: Any) -> Served:
+        return await self._serve(believed=self._believed, clock=self._clock, **bounds)
+
+    def lose_trust(self) -> None:
+        """Believe in other authorities from now on."""
+        self._believed.adopt_config_map(config_map(Signer("front-proxy-ca").pem, Signer("kubernetes").pem))
+
+
+def _client(files: Path) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.load_cert_chain(files)
+    return context
+
+
+@pytest.fixture
+def certified(serve: ServerFactory, tmp_path: Path) -> Certified:
+    return Certified(serve, tmp_path)
+
+
+AS_BOB = {"X-Remote-User": "bob"}
+
+
+async def test_busy_strangers_do_not_keep_out_the_front_proxy(certified: Certified) -> None:
+    """Strangers end for it although their requests are under way, and although its own connection is the only idle one."""
+    served = await certified.start(most_connections=8)
+    pooled = await served.connect(certified.proxy)
+    assert (await pooled.request("/version", headers=AS_BOB)).status == 200
+    release = asyncio.Event()
+
+    async def hold() -> None:
+        await release.wait()
+
+    served.provider.before = hold
+    strangers = [await served.connect() for _ in range(7)]
+    for number, each in enumerate(strangers):
+        each.writer.write(f"GET {PODS}{number} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    await waiting.until(lambda: len(served.provider.questions) == 7)
+    for _ in range(3):  # more strangers come, as in a flood
+        await served.connect()
+    fresh = [await served.connect(certified.proxy) for _ in range(7)]
+    try:
+        for each in (*fresh, pooled):
+            assert (await each.request("/version", headers=AS_BOB)).status == 200
+        late = await served.connect(certified.alice)  # all are idle and certified: the oldest of them ends
+        assert (await late.request("/version")).status == 200
+        assert await ended(pooled)
+        assert await ended(await served.connect()), "no stranger comes in over them"
+    finally:
+        release.set()
+
+
+async def test_a_share_of_the_connections_is_reserved(certified: Certified) -> None:
+    served = await certified.start(most_connections=8, most_uncertified=3)
+    strangers = [await served.connect() for _ in range(4)]
+    assert await ended(strangers[0])
+    assert [(await each.request("/livez")).status for each in strangers[1:]] == [200] * 3
+    proxies = [await served.connect(certified.proxy) for _ in range(5)]
+    there = (*proxies, *strangers[1:])
+    assert [(await each.request("/livez", headers=AS_BOB)).status for each in there] == [200] * 8
+
+
+async def test_a_certificate_that_is_not_believed_is_none(certified: Certified) -> None:
+    """Its issuer is believed, so the handshake succeeds; its name is not allowed."""
+    served = await certified.start(most_connections=8, most_uncertified=1)
+    first = await served.connect(certified.other_name)
+    assert (await first.request("/livez")).status == 401
+    await waiting.until(lambda: len(behind(served)) == 1 and behind(served)[0].waits)
+    second = await served.connect(certified.other_name)
+    assert await ended(first)
+    second.writer.write(LIVEZ[:-2] + b"".join(b"X-%d: x\r\n" % number for number in range(200)) + b"\r\n")
+    assert (await second.read_answer()).status == 400
+
+
+async def _connect_from(served: Served, address: str) -> Connection:
+    """Connect from an address of loopback other than 127.0.0.1."""
+    reader, writer = await asyncio.open_connection(
+        "127.0.0.1",
+        served.server.port,
+        ssl=served.trust,
+        server_hostname="localhost",
+        local_addr=(address, 0),
+    )
+    connection = Connection(reader, writer)
+    served._connections.append(connection)
+    return connection
+
+
+async def test_the_address_with_the_most_connections_loses_one(serve: ServerFactory) -> None:
+    """Also one that is busy, so that a probe gets through a flood; and never another's, however long it was idle."""
+    served = await serve(most_connections=6)
+    probe, scrape = await _connect_from(served, "127.0.0.2"), await _connect_from(served, "127.0.0.3")
+    assert [(await each.request("/livez")).status for each in (probe, scrape)] == [200, 200]
+    release = asyncio.Event()
+
+    async def hold() -> None:
+        await release.wait()
+
+    served.provider.before = hold
+    flood = [await served.connect() for _ in range(4)]
+    for number, each in enumerate(flood):
+        each.writer.write(f"GET {PODS}{number} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    await waiting.until(lambda: len(served.provider.questions) == 4)
+    assert await ended(await served.connect()), "a busy one does not end for another of its own address"
+    another = await _connect_from(served, "127.0.0.4")
+    for each in (another, probe, scrape):
+        assert (await each.request("/livez")).status == 200
+    assert await ended(flood[0])
+    release.set()
+    assert [(await each.read_answer()).status for each in flood[1:]] == [200] * 3
+
+
+async def test_a_flood_of_requests_takes_turns_with_others(certified: Certified) -> None:
+    """Few requests of strangers begin in one turn of the loop; those of a certified connection do not wait for them."""
+    served = await certified.start()
+    proxy = await served.connect(certified.proxy)
+    assert (await proxy.request("/version", headers=AS_BOB)).status == 200
+    turns, begun = 0, []
+    handled = served.server._connections._handler
+
+    def turn() -> None:
+        nonlocal turns
+        turns += 1
+        if not stopped:
+            asyncio.get_running_loop().call_soon(turn)
+
+    async def note(request: web.BaseRequest) -> web.StreamResponse:
+        begun.append((turns, request.path))
+        response: web.StreamResponse = await handled(request)
+        return response
+
+    served.server._connections._handler = note
+    stopped = False
+    strangers = [await served.connect() for _ in range(40)]
+    turn()
+    for each in strangers:
+        each.writer.write(LIVEZ * 20)
+    proxy.writer.write(b"GET /version HTTP/1.1\r\nHost: x\r\nX-Remote-User: bob\r\n\r\n")
+    for each in (proxy, *strangers * 20):
+        assert (await each.read_answer()).status == 200
+    stopped = True
+    counts = Counter(number for number, path in begun if path == "/livez")
+    assert sum(counts.values()) == 800
+    assert max(counts.values()) <= connection_server.REQUESTS_PER_TURN
+
+
+async def test_small_heads_without_a_certificate(certified: Certified) -> None:
+    """A front proxy may send hundreds of groups; a stranger may not, and has a long token at most."""
+    served = await certified.start()
+    groups = b"".join(b"X-Remote-Group: group-%d\r\n" % number for number in range(1000))
+    request = b"GET /version HTTP/1.1\r\nHost: x\r\nX-Remote-User: bob\r\n" + groups + b"\r\n"
+    for context, status in ((certified.proxy, 200), (None, 400)):
+        connection = await served.connect(context)
+        connection.writer.write(request)
+        assert (await connection.read_answer()).status == status
+    served.reviews.tokens["t" * 8000] = User("owner")
+    assert (await served.get("/version", headers={"Authorization": f"Bearer {'t' * 8000}"})).status == 200
+
+
+async def test_limits_follow_the_trust(certified: Certified) -> None:
+    served = await certified.start()
+    groups = b"".join(b"X-Remote-Group: group-%d\r\n" % number for number in range(1000))
+    request = b"GET /version HTTP/1.1\r\nHost: x\r\nX-Remote-User: bob\r\n" + groups + b"\r\n"
+    connection = await served.connect(certified.proxy)
+    for status in (200, 401, 400):
+        connection.writer.write(request)
+        assert (await connection.read_answer()).status == status
+        certified.lose_trust()
+    assert await ended(connection)
+
+
+async def test_limits_follow_the_trust_over_pipelined_requests(certified: Certified) -> None:
+    """The parser cannot be replaced in the middle of a head: the connection ends with the answer."""
+    served = await certified.start()
+    connection = await served.connect(certified.proxy)
+    assert (await connection.request("/livez", headers=AS_BOB)).status == 200
+    certified.lose_trust()
+    connection.writer.write(LIVEZ + LIVEZ[:-2])
+    answer = await connection.read_answer()
+    assert (answer.status, answer.headers["connection"]) == (401, "close")
+    assert await ended(connection)
+
+
+async def test_heads_share_one_budget(certified: Certified) -> None:
+    """Many heads, each within its limits, are too much together: of the largest sender the largest is cut."""
+    served = await certified.start(most_connections=20, head_bytes=20 * heads.SMALL_HEADS + 400_000)
+    alice = await served.connect(certified.alice)
+    alice.writer.write(LIVEZ[:-2] + b"X: " + b"x" * 20_000)
+    await waiting.until(lambda: any(each.heads.unfinished > 20_000 for each in behind(served)))
+    small = await served.connect()
+    small.writer.write(LIVEZ[:-2] + b"X: " + b"x" * 2000)
+    other = await _connect_from(served, "127.0.0.2")
+    other.writer.write(LIVEZ[:-2] + b"X: " + b"x" * 20_000)
+    await waiting.until(lambda: sum(each.heads.unfinished > 1500 for each in behind(served)) == 3)
+    flood = [await served.connect() for _ in range(10)]
+    for each in flood:
+        each.writer.write(LIVEZ[:-2] + b"X: " + b"x" * 15_000)
+        await asyncio.sleep(0)
+    cut = 'fastpath_connections_cut_total{reason="memory"} %d.0'
+    await waiting.until(lambda: cut % 7 in served.monitoring.exposition())
+    assert len(behind(served)) == 6
+    for each in (alice, small, other):
+        each.writer.write(b"\r\n\r\n")
+        assert (await each.read_answer()).status == 200
+    assert sum(each.heads.weight for each in behind(served)) <= 20 * heads.SMALL_HEADS + 400_000
+
+
+async def test_queued_requests_count(serve: ServerFactory) -> None:
+    """Of pipelined requests few are parsed, the rest is not read, and all that is kept is in the account."""
+    served = await serve()
+    release = asyncio.Event()
+
+    async def hold() -> None:
+        await release.wait()
+
+    served.provider.before = hold
+    connection = await served.connect()
+    request = (
+        f"GET {PODS} HTTP/1.1\r\nHost: x\r\n".encode()
+        + b"".join(b"X-%d: x\r\n" % n for n in range(90))
+        + b"\r\n"
+    )
+    connection.writer.write(request * 30)
+    await waiting.until(lambda: len(served.provider.questions) == 1)
+    (there,) = behind(served)
+    await waiting.until(lambda: there._buffer_paused)
+    assert len(there._messages) <= heads.UNCERTIFIED.queued
+    weight = len(request) * heads.BYTE_WEIGHT + 92 * heads.HEADER_WEIGHT
+    assert there.heads.weight >= (heads.UNCERTIFIED.queued + 1) * weight
+    assert f"fastpath_request_head_bytes {float(there.heads.weight)}" in served.monitoring.exposition()
+    release.set()
+    for _ in range(30):
+        assert (await connection.read_answer()).status == 200
+    await waiting.until(lambda: there.waits)
+    assert there.heads.weight == 0
+
+
+async def test_a_head_that_began_behind_a_request_has_to_become_whole(serve: ServerFactory) -> None:
+    served = await serve(head_seconds=0.1)
+    connection = await served.connect()
+    connection.writer.write(LIVEZ + LIVEZ[:-2])
+    assert (await connection.read_answer()).status == 200
+    assert await ended(connection)
+
+
+async def test_a_body_is_no_head(serve: ServerFactory) -> None:
+    served = await serve(head_seconds=0.1)
+    connection = await served.connect()
+    for _ in range(2):
+        assert (
+            await connection.request("/livez", headers={"Content-Length": "3"}, body=b"{ }")
+        ).status == 200
+        await asyncio.sleep(0.15)
+    (there,) = behind(served)
+    assert (there.heads.unfinished, there.heads.weight) == (0, 0)
+
+
+async def test_a_request_ends_with_its_connection_that_is_cut(serve: ServerFactory) -> None:
+    """Else what was cut would stay in memory until its question is answered."""
+    served = await serve()
+    ends: list[type[BaseException]] = []
+
+    async def hold() -> None:
+        try:
+            await asyncio.Event().wait()
+        except BaseException as error:
+            ends.append(type(error))
+            raise
+
+    served.provider.before = hold
+    connection = await served.connect()
+    connection.writer.write(f"GET {PODS} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    await waiting.until(lambda: len(served.provider.questions) == 1)
+    (there,) = behind(served)
+    there.cut("memory")
+    assert await ended(connection)
+    await waiting.until(lambda: ends == [asyncio.CancelledError])
+    assert there.heads.weight == 0
+
+
+# -- handshakes -------------------------------------------------------------------------------------------------------
+
+
+async def test_handshakes_are_bounded(serve: ServerFactory) -> None:
+    """The oldest of the address that has the most ends for each further one, and is not one of those connected."""
+    served = await serve(most_handshakes=3)
+    other = await asyncio.open_connection("127.0.0.1", served.server.port, local_addr=("127.0.0.2", 0))
+    silent = [await asyncio.open_connection("127.0.0.1", served.server.port) for _ in range(5)]
+    for reader, _ in silent[:3]:
+        with contextlib.suppress(ConnectionError):
+            assert await reader.read() == b""
+    exposition = served.monitoring.exposition()
+    assert "fastpath_connection_handshakes 3.0" in exposition
+    assert 'fastpath_connections_cut_total{reason="handshake"} 3.0' in exposition
+    assert (await served.get("/livez")).status == 200
+    assert not other[0].at_eof()
+    for _, writer in (other, *silent):
+        writer.transport.abort()
+    await waiting.until(lambda: "fastpath_connection_handshakes 0.0" in served.monitoring.exposition())
+
+
+async def test_a_handshake_takes_no_longer(serve: ServerFactory) -> None:
+    served = await serve(handshake_seconds=0.05)
+    reader, writer = await asyncio.open_connection("127.0.0.1", served.server.port)
+    with contextlib.suppress(ConnectionError):
+        assert await reader.read() == b""
+    await waiting.until(lambda: "fastpath_connection_handshakes 0.0" in served.monitoring.exposition())
+    assert 'fastpath_connections_cut_total{reason="handshake"} 1.0' in served.monitoring.exposition()
+    writer.close()
+
+
+async def test_headers_are_bounded_together(serve: ServerFactory) -> None:
+    """Each may be long, and there may be many, but not both."""
+    served = await serve()
+    fits = await served.connect()
+    line = b"X-%d: " + b"x" * 14_000 + b"\r\n"
+    fits.writer.write(LIVEZ[:-2] + b"".join(line % number for number in range(2)) + b"\r\n")
+    assert (await fits.read_answer()).status == 200
+    fits.writer.write(LIVEZ)
+    assert (await fits.read_answer()).status == 200
+    flood = await served.connect()
+    flood.writer.write(LIVEZ[:-2])
+    closed = asyncio.create_task(ended(flood))
+    for number in range(100):
+        if closed.done():
+            break
+        flood.writer.write(line % number)
+        await asyncio.sleep(0)
+    assert await closed
+    assert 'fastpath_connections_cut_total{reason="headers"} 1.0' in served.monitoring.exposition()
+    assert len(behind(served)) == 1
+
+
+async def test_who_does_not_take_an_answer_is_given_up(serve: ServerFactory) -> None:
+    """The first that is too much for the buffers of the system stands in memory for as long as idle connections live."""
+    served = await serve(unread_seconds=0.2)
+    served.provider.fresh_until = served.clock.monotonic() + 1000.0
+    served.provider.items = tuple(pod_value(f"web-{number}", number) for number in range(10_000))
+    connection = await served.connect()
+    transport = connection.writer.transport
+    assert isinstance(transport, asyncio.Transport)
+    transport.pause_reading()
+    connection.writer.write(f"GET {PODS} HTTP/1.1\r\nHost: x\r\n\r\n".encode() * 8)
+    await waiting.until(lambda: bool(behind(served)) and behind(served)[0].writing_paused)
+    await waiting.until(lambda: not behind(served))
+    exposition = served.monitoring.exposition()
+    assert 'fastpath_connections_cut_total{reason="unread"} 1.0' in exposition
+    assert "\nfastpath_connections 0.0" in exposition
+    transport.abort()
+    reader = await served.connect()
+    for _ in range(8):
+        assert len((await reader.request(PODS)).json["items"]) == 10_000
+    assert 'fastpath_connections_cut_total{reason="unread"} 1.0' in served.monitoring.exposition()
+    assert "\nfastpath_connections 1.0" in served.monitoring.exposition()
+
+
+# -- the end ----------------------------------------------------------------------------------------------------------
+
+
+async def test_what_has_arrived_is_answered_at_the_end(serve: ServerFactory) -> None:
+    served = await serve(shutdown_delay=0.1)
+    connection = await served.connect()
+    assert (await connection.request("/livez")).status == 200
+    await waiting.until(lambda: behind(served)[0].may_end)
+    connection.writer.write(LIVEZ)
+    assert behind(served)[0].waits, "it was not read yet"
+    assert not behind(served)[0].may_end
+    assert (await connection.read_answer()).status == 200
+    await waiting.until(lambda: behind(served)[0].may_end)
+
+
+async def test_half_a_request_is_waited_for_at_the_end(serve: ServerFactory) -> None:
+    served = await serve()
+    connection = await served.connect()
+    assert (await connection.request("/livez")).status == 200
+    connection.writer.write(LIVEZ[:10])
+    await waiting.until(lambda: behind(served)[0].heads.unfinished > 0)
+    stopping = asyncio.create_task(served.server.stop())
+    await asyncio.sleep(0.1)
+    assert not stopping.done()
+    connection.writer.write(LIVEZ[10:])
+    answer = await connection.read_answer()
+    assert (answer.status, answer.headers["connection"]) == (200, "close")
+    assert await ended(connection)
+    await stopping
+
+
+async def test_who_waits_to_be_accepted_is_heard_at_the_end(serve: ServerFactory) -> None:
+    """The system has made such a connection already, and closing the listener would cut it."""
+    served = await serve()
+    with socket.create_connection(("127.0.0.1", served.server.port)) as plain:
+        plain.setblocking(False)
+        stopping = asyncio.create_task(served.server.stop())
+        await waiting.until(lambda: not served.server.listening)
+        reader, writer = await asyncio.open_connection(
+            sock=plain.dup(), ssl=served.trust, server_hostname="localhost"
+        )
+        answer = await Connection(reader, writer).request("/livez")
+        assert (answer.status, answer.headers["connection"]) == (200, "close")
+        writer.close()
+        await stopping
+
+
+def test_a_closed_descriptor_has_nothing_to_read() -> None:
+    assert not listener.is_readable(-1)
+
+
+async def test_who_was_just_accepted_is_heard_at_the_end(serve: ServerFactory) -> None:
+    served = await serve()
+    reader, writer = await asyncio.open_connection("127.0.0.1", served.server.port)
+    stopping = asyncio.create_task(served.server.stop())
+    await waiting.until(lambda: not served.server.listening)
+    await writer.start_tls(served.trust, server_hostname="localhost")
+    connection = Connection(reader, writer)
+    answer = await connection.request("/livez")
+    assert (answer.status, answer.headers["connection"]) == (200, "close")
+    assert await ended(connection)
+    await stopping
+
+
+async def test_who_has_gone_does_not_hold_up_the_end(serve: ServerFactory) -> None:
+    served = await serve()
+    connection = await served.connect()
+    assert (await connection.request("/livez")).status == 200
+    connection.writer.transport.abort()
+    async with asyncio.timeout(0.5):
+        await served.server.stop()
+
+
+async def test_who_never_says_farewell_does_not_hold_up_the_end(serve: ServerFactory) -> None:
+    served = await serve()
+
+    def ask() -> ssl.SSLSocket:
+        plain = socket.create_connection(("127.0.0.1", served.server.port))
+        secured = served.trust.wrap_socket(plain, server_hostname="localhost")
+        secured.sendall(LIVEZ[:-2] + b"Connection: close\r\n\r\n")
+        assert secured.recv(65536).startswith(b"HTTP/1.1 200")
+        return secured
+
+    with await asyncio.to_thread(ask):
+        async with asyncio.timeout(0.5):
+            await served.server.stop()
+
+
+async def test_who_has_not_asked_yet_is_heard_at_the_end(serve: ServerFactory) -> None:
+    served = await serve()
+    connection = await served.connect()
+    stopping = asyncio.create_task(served.server.stop())
+    await asyncio.sleep(0.1)
+    answer = await connection.request("/livez")
+    assert (answer.status, answer.headers["connection"]) == (200, "close")
+    await stopping
+
+
+async def test_idle_connections_do_not_hold_up_the_end(serve: ServerFactory) -> None:
+    served = await serve()
+    idle = [await served.connect() for _ in range(5)]
+    for each in idle:
+        assert (await each.request("/livez")).status == 200
+    async with asyncio.timeout(0.5):
+        await served.server.stop()
+    assert [await ended(each) for each in idle] == [True] * 5

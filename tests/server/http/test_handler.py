@@ -1,0 +1,781 @@
+"""The whole way of a request over real TLS: answers, failures, negotiation, what is kept, limits, self-metrics."""
+
+import asyncio
+import gzip
+import json
+import logging
+import re
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from adapter import errors, monitoring
+from adapter.model import selectors
+from adapter.model.identity import AccessVerdict, User
+from adapter.model.metrics import (
+    CustomMetricInfo,
+    CustomQuestion,
+    ExternalQuestion,
+    ExternalValue,
+    GroupResource,
+)
+from adapter.server.api import encoding, routing
+from adapter.server.api.paths import CUSTOM_GROUP, EXTERNAL_GROUP, VERSIONS
+from adapter.server.health import Check
+from adapter.server.http import handler
+from adapter.server.http.handler import Limits
+from tests.support.serving import Answer, Connection, Served, ServerFactory, pod_value
+
+CUSTOM = f"/apis/{CUSTOM_GROUP}/v1beta2"
+EXTERNAL = f"/apis/{EXTERNAL_GROUP}/v1beta1"
+PODS = f"{CUSTOM}/namespaces/default/pods/%2A/http_requests"
+V2 = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+BOB = {"Authorization": "Bearer bob"}
+TURN = 16_384
+"""Bytes of an answer that may be made without a turn for other work."""
+
+HPA = {
+    "Accept": "application/vnd.kubernetes.protobuf, */*",
+    "Accept-Encoding": "gzip",
+    "User-Agent": "kube-controller",
+}
+
+
+def status(answer: Answer) -> tuple[int, str, str]:
+    """Return code, reason and message of a Status, which must be whole."""
+    content = answer.json
+    assert (content["kind"], content["apiVersion"], content["status"]) == ("Status", "v1", "Failure")
+    assert content["code"] == answer.status
+    assert answer.headers["content-type"] == "application/json"
+    return answer.status, content.get("reason", ""), content["message"]
+
+
+async def test_custom_metrics(served: Served) -> None:
+    served.provider.items = (pod_value("web-1", 1500), pod_value("web-2", 2000))
+    answer = await served.get(
+        f"{PODS}?labelSelector=app%3Dweb%2Ctier+in+%28a%2Cb%29&metricLabelSelector=verb%3DGET", headers=HPA
+    )
+    assert answer.status == 200
+    assert answer.headers["content-type"] == "application/json"
+    assert [(item["describedObject"]["name"], item["value"]) for item in answer.json["items"]] == [
+        ("web-1", "1500m"),
+        ("web-2", "2"),
+    ]
+    assert answer.json["items"][0]["metric"]["selector"] == {"matchLabels": {"verb": "GET"}}
+    assert served.provider.questions == [
+        CustomQuestion(
+            "pods",
+            "default",
+            None,
+            "http_requests",
+            selectors.parse_selector("app=web,tier in (a,b)"),
+            selectors.parse_selector("verb=GET"),
+        )
+    ]
+
+
+async def test_custom_metrics_in_the_older_version(served: Served) -> None:
+    served.provider.items = (pod_value("web-1", 1500),)
+    answer = await served.get(PODS.replace("v1beta2", "v1beta1"))
+    assert answer.json["apiVersion"] == "custom.metrics.k8s.io/v1beta1"
+    assert answer.json["items"][0]["metricName"] == "http_requests"
+
+
+async def test_external_metrics(served: Served) -> None:
+    served.provider.external_items = (ExternalValue("Queue", {"queue": "a"}, 42_000, 1_700_000_000.0),)
+    answer = await served.get(f"{EXTERNAL}/namespaces/default/queue?labelSelector=queue%3Da", headers=HPA)
+    assert answer.json["items"] == [
+        {
+            "metricName": "Queue",
+            "metricLabels": {"queue": "a"},
+            "timestamp": "2023-11-14T22:13:20Z",
+            "value": "42",
+        }
+    ]
+    assert served.provider.questions == [
+        ExternalQuestion("default", "queue", selectors.parse_selector("queue=a"))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        pytest.param(
+            f"{PODS}?labelSelector=a+in+b",
+            (400, "BadRequest", "unable to parse requirement: found 'b' expected: '('"),
+            id="label_selector",
+        ),
+        pytest.param(
+            f"{PODS}?metricLabelSelector=a+in+b",
+            (500, "", "unable to parse requirement: found 'b' expected: '('"),
+            id="metric_label_selector",
+        ),
+        pytest.param(
+            f"{PODS}?timeout=abc",
+            (
+                400,
+                "BadRequest",
+                'invalid timeout specified in the request URL - time: invalid duration "abc"',
+            ),
+            id="timeout",
+        ),
+        pytest.param(
+            f"{CUSTOM}/namespaces/ns/foo", (400, "BadRequest", "invalid request path"), id="two_segments"
+        ),
+        pytest.param(
+            f"{CUSTOM}/namespaces/ns/pods/a%2Fb/m",
+            (404, "NotFound", "the server could not find the requested resource"),
+            id="slash",
+        ),
+        pytest.param(
+            f"{CUSTOM}/namespaces/ns/pods/a%25/m", (400, "BadRequest", "invalid request path"), id="percent"
+        ),
+        pytest.param("/apis/%2e%2e/x", (400, "BadRequest", "invalid request path"), id="dots_anywhere"),
+        pytest.param(
+            f"{CUSTOM}/nodes/foo",
+            (404, "NotFound", "the server could not find the requested resource"),
+            id="no_metric",
+        ),
+        pytest.param(
+            f"{EXTERNAL}/m",
+            (404, "NotFound", "the server could not find the requested resource"),
+            id="external_root",
+        ),
+        pytest.param(
+            f"{EXTERNAL}/namespaces/ns/m?watch=true",
+            (
+                405,
+                "MethodNotAllowed",
+                'watch is not supported on resources of kind "*.external.metrics.k8s.io"',
+            ),
+            id="watch",
+        ),
+    ],
+)
+async def test_wrong_requests_ask_nobody(served: Served, target: str, expected: tuple[int, str, str]) -> None:
+    assert status(await served.get(target)) == expected
+    assert served.provider.questions == []
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        pytest.param(
+            errors.NotFoundError("the server could not find the metric m for pods"),
+            (404, "NotFound", "the server could not find the metric m for pods"),
+            id="status",
+        ),
+        pytest.param(
+            errors.PrometheusError("timeout", "http://user:secret@prometheus/api gave up"),
+            (500, "InternalError", "Internal error occurred: unable to fetch metrics"),
+            id="prometheus",
+        ),
+        pytest.param(
+            errors.KubernetesError(403, "Forbidden", "cannot list pods"),
+            (500, "InternalError", "Internal error occurred: unable to list matching resources"),
+            id="kubernetes",
+        ),
+        pytest.param(
+            errors.NotSyncedError("pods"),
+            (503, "ServiceUnavailable", "the object cache is not synced yet"),
+            id="not_synced",
+        ),
+        pytest.param(
+            TimeoutError(),
+            (504, "Timeout", "Timeout: request did not complete within the allotted timeout"),
+            id="timeout",
+        ),
+        pytest.param(
+            RuntimeError("password is hunter2"), (500, "", "Internal Server Error"), id="a_bug_of_ours"
+        ),
+    ],
+)
+async def test_failures(
+    served: Served, error: Exception, expected: tuple[int, str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    served.provider.error = error
+    answer = await served.get(PODS)
+    assert status(answer) == expected
+    assert "secret" not in answer.text
+    assert "retry-after" not in answer.headers, "client-go would sleep on it"
+    is_unexpected = isinstance(error, RuntimeError)
+    assert [
+        record.levelno for record in caplog.records if record.exc_info and record.levelno == logging.ERROR
+    ] == ([logging.ERROR] if is_unexpected else [])
+    assert ("hunter2" in caplog.text) is is_unexpected, (
+        "what nobody expected is in the log with its traceback"
+    )
+
+
+async def test_failures_are_not_kept(served: Served) -> None:
+    served.provider.error = errors.NotFoundError("no such metric")
+    assert (await served.get(PODS)).status == 404
+    served.provider.error = None
+    assert (await served.get(PODS)).status == 200
+
+
+async def test_a_selector_the_api_cannot_say_fails_after_asking(served: Served) -> None:
+    served.provider.items = (pod_value("web-1", 1),)
+    answer = await served.get(f"{PODS}?metricLabelSelector=a%21%3Db")
+    assert status(answer) == (500, "", '"!=" is not a valid label selector operator')
+    assert len(served.provider.questions) == 1
+
+
+@pytest.mark.parametrize(
+    "target",
+    ["/api", "/apis/apps/v1/pods", "/nothing", "/readyz/nothing", "//", "/metrics/x"],
+)
+async def test_paths_of_nobody(served: Served, target: str) -> None:
+    answer = await served.get(target)
+    assert (answer.status, answer.text) == (404, (await served.get("/index.html")).text)
+    assert answer.headers["content-type"] == "application/json"
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+@pytest.mark.parametrize("rest", ["", "/", "/namespaces/ns/pods/*/m"])
+async def test_a_version_that_is_not_served(served: Served, method: str, rest: str) -> None:
+    answer = await served.get(f"/apis/custom.metrics.k8s.io/v1{rest}", method)
+    assert status(answer) == (404, "NotFound", "the server could not find the requested resource")
+
+
+async def test_a_path_that_is_none_comes_before_the_method(served: Served) -> None:
+    assert (await served.get(f"{CUSTOM}/nodes", "POST")).status == 404
+
+
+async def test_a_group_that_is_not_served(serve: ServerFactory) -> None:
+    served = await serve(groups=[CUSTOM_GROUP])
+    assert (await served.get(f"{EXTERNAL}/namespaces/ns/m")).status == 404
+    assert (await served.get(EXTERNAL)).status == 404
+    assert (await served.get(CUSTOM)).status == 200
+
+
+@pytest.mark.parametrize("target", [PODS, "/readyz", "/apis", "/metrics"])
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
+async def test_other_methods(served: Served, target: str, method: str) -> None:
+    answer = await served.get(target, method)
+    assert status(answer) == (
+        405,
+        "MethodNotAllowed",
+        "the server does not allow this method on the requested resource",
+    )
+    assert answer.headers["allow"] == "GET, HEAD"
+    assert served.provider.questions == []
+
+
+@pytest.mark.parametrize("target", [PODS, "/apis", CUSTOM, "/readyz", "/nothing"])
+async def test_head_is_get_without_a_body(served: Served, target: str) -> None:
+    served.provider.items = (pod_value("web-1", 1500),)
+    head, get = await served.get(target, "HEAD"), await served.get(target)
+    volatile = {"audit-id", "date"}
+    assert head.status == get.status
+    assert {name: head.headers[name] for name in head.headers.keys() - volatile} == {
+        name: get.headers[name] for name in get.headers.keys() - volatile
+    }
+
+
+@pytest.mark.parametrize("target", [PODS, CUSTOM, "/apis", "/version", f"{EXTERNAL}/namespaces/ns/m"])
+async def test_not_acceptable(served: Served, target: str) -> None:
+    answer = await served.get(target, headers={"Accept": "application/vnd.kubernetes.protobuf"})
+    assert status(answer) == (
+        406,
+        "NotAcceptable",
+        "only the following media types are accepted: application/json",
+    )
+    assert served.provider.questions == []
+
+
+@pytest.mark.parametrize(
+    ("query", "agent", "is_pretty"),
+    [
+        ("", "kubectl/v1.36", False),
+        ("?pretty=1", "kubectl/v1.36", True),
+        ("", "curl/8.5", True),
+        ("?pretty=false", "curl/8.5", False),
+    ],
+    ids=["plain", "asked", "person", "person_who_says_no"],
+)
+@pytest.mark.parametrize("path", [PODS, CUSTOM, "/apis", f"{CUSTOM}/nodes/foo"])
+async def test_pretty(served: Served, path: str, query: str, agent: str, is_pretty: bool) -> None:  # noqa: FBT001 - a column of a table
+    text = (await served.get(f"{path}{query}", headers={"User-Agent": agent})).text
+    assert text.startswith('{\n  "kind"') is is_pretty
+    assert text.endswith("\n") is not is_pretty, "Go ends compact JSON with a newline, and indented with none"
+
+
+async def test_headers_of_every_answer(served: Served) -> None:
+    for target in (PODS, CUSTOM, "/readyz", "/metrics", "/nothing", f"{CUSTOM}/nodes/foo"):
+        answer = await served.get(target)
+        assert answer.headers["cache-control"] == "no-cache, private"
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert "aiohttp" not in str(answer.headers)
+        assert not {"location", "set-cookie", "access-control-allow-origin"} & answer.headers.keys()
+
+
+async def test_audit_id(served: Served) -> None:
+    wanted = "0f9d4d4e-64b4-4b9c-9c93-2f0a7a6c4f2e"
+    assert (await served.get(PODS, headers={"Audit-Id": wanted})).headers["audit-id"] == wanted
+    made = (await served.get(PODS, headers={"Audit-Id": "<b> x"})).headers["audit-id"]
+    assert str(uuid.UUID(made)) == made
+    assert made != (await served.get(PODS)).headers["audit-id"]
+
+
+# -- what is kept -----------------------------------------------------------------------------------------------------
+
+
+async def asked(served: Served, target: str = PODS, headers: dict[str, str] | None = None) -> int:
+    """Send a request and return how many questions have been asked so far."""
+    assert (await served.get(target, headers=headers)).status == 200
+    return len(served.provider.questions)
+
+
+async def test_a_fresh_answer_is_kept(served: Served) -> None:
+    served.provider.fresh_until = served.clock.monotonic() + 1.0
+    served.provider.items = (pod_value("web-1", 1000),)
+    first = await served.get(PODS)
+    served.provider.items = (pod_value("web-1", 2000),)
+    assert (await served.get(PODS)).body == first.body
+    served.clock.advance(0.999)
+    assert await asked(served) == 1
+    served.clock.advance(0.001)
+    assert (await served.get(PODS)).json["items"][0]["value"] == "2", "asked again once it is not fresh"
+    assert len(served.provider.questions) == 2
+
+
+async def test_an_answer_that_is_not_fresh_is_not_kept(served: Served) -> None:
+    served.provider.fresh_until = served.clock.monotonic()
+    assert [await asked(served), await asked(served)] == [1, 2]
+
+
+async def test_a_new_generation_ends_what_is_kept(served: Served) -> None:
+    served.provider.fresh_until = served.clock.monotonic() + 1000.0
+    assert [await asked(served), await asked(served)] == [1, 1]
+    served.provider.generation += 1
+    assert [await asked(served), await asked(served)] == [2, 2]
+
+
+async def test_an_answer_older_than_the_registry_is_not_kept(served: Served) -> None:
+    served.provider.fresh_until = served.clock.monotonic() + 1000.0
+
+    async def reload() -> None:
+        served.provider.generation += 1
+        served.provider.before = None
+
+    served.provider.before = reload
+    assert [await asked(served), await asked(served), await asked(served)] == [1, 2, 2]
+
+
+async def test_each_form_and_query_is_kept_apart(served: Served) -> None:
+    served.provider.fresh_until = served.clock.monotonic() + 1000.0
+    assert await asked(served) == 1
+    assert await asked(served, headers={"User-Agent": "curl/8"}) == 2
+    assert await asked(served, f"{PODS}?labelSelector=a%3Db") == 3
+    assert await asked(served, PODS.replace("default", "other")) == 4
+    assert await asked(served, PODS.replace("v1beta2", "v1beta1")) == 5
+    assert [await asked(served), await asked(served, headers={"User-Agent": "curl/9"})] == [5, 5]
+
+
+async def test_memory_for_bodies_is_bounded(serve: ServerFactory) -> None:
+    served = await serve(limits=Limits(kept_bytes=3 * 4500))  # three small bodies
+    served.provider.fresh_until = served.clock.monotonic() + 1000.0
+    targets = [PODS.replace("default", f"ns{number}") for number in range(4)]
+    assert [await asked(served, target) for target in targets] == [1, 2, 3, 4]
+    assert await asked(served, targets[3]) == 4
+    assert await asked(served, targets[0]) == 5, "the one not asked for longest has gone"
+    served.provider.items = tuple(pod_value(f"web-{number}", 1) for number in range(200))
+    assert [await asked(served, f"{PODS}?x"), await asked(served, f"{PODS}?x")] == [6, 7], "too large to keep"
+
+
+async def test_a_target_too_long_to_keep_is_answered(served: Served) -> None:
+    served.reviews.tokens["bob"] = User("bob")
+    served.provider.fresh_until = served.clock.monotonic() + 1000.0
+    target = f"{PODS}?labelSelector=app+in+%28{'%2C'.join(f'web-{number}' for number in range(1500))}%29"
+    assert len(target) > 15_000, "also longer than a line may be by aiohttp's own default"
+    assert [await asked(served, target, BOB), await asked(served, target, BOB)] == [1, 2]
+
+
+async def test_memory_for_routes_is_bounded(served: Served) -> None:
+    """A selector takes hundreds of times the room of its text."""
+    served.reviews.tokens["bob"] = User("bob")
+    selector = ",".join(["a"] * 1900)
+    weight = routing.weigh(f"{PODS}?labelSelector={selector}")
+    assert weight > 100 * len(selector)
+    fit = handler._ROUTES_WEIGHT // weight
+    connection = await served.connect()
+    for number in range(100, 103 + fit):
+        target = f"{PODS}?labelSelector=n{number},{selector}"
+        assert (await connection.request(target, headers=BOB)).status == 200
+    assert len(served.handler._routes) <= fit
+    exposition = served.monitoring.exposition()
+    assert f'fastpath_cache_entries{{cache="routes"}} {len(served.handler._routes)}.0' in exposition
+    assert 'fastpath_cache_evictions_total{cache="routes"} 3.0' in exposition
+    assert (await connection.request(PODS)).status == 200
+
+
+async def test_routes_are_kept_for_callers_with_a_name_only(served: Served) -> None:
+    """Anyone may send targets; those of strangers do not take the place of others."""
+    served.reviews.tokens["bob"] = User("bob")
+    connection = await served.connect()
+    for target in (PODS, f"{PODS}?labelSelector=a", "/version", "/livez", f"{CUSTOM}/x", "/%"):
+        await connection.request(target)
+        await connection.request(target, headers={"Authorization": "Bearer made-up"})
+    assert list(served.handler._routes) == []
+    for target in (PODS, PODS, "/version"):
+        assert (await connection.request(target, headers=BOB)).status == 200
+    assert (await connection.request(f"{CUSTOM}/x", headers=BOB)).status == 404
+    assert list(served.handler._routes) == [PODS, "/version"]
+    served.reviews.verdict = lambda _: AccessVerdict(allowed=False)
+    assert (await connection.request(f"{PODS}?labelSelector=a", headers=BOB)).status == 200
+    assert (await connection.request(f"{CUSTOM}/nodes/n/m", headers=BOB)).status == 403
+    assert len(served.handler._routes) == 3
+
+
+# -- other work while a large answer is made ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [1, 100, 5_000, 16_383, 40_000], ids=str)
+async def test_other_work_has_a_turn_after_each_part_of_a_body(size: int) -> None:
+    """Whatever the size of its pieces: a limit of bytes without a turn for other work."""
+    turn = 0
+    made: Counter[int] = Counter()
+
+    async def other_work() -> None:
+        nonlocal turn
+        while True:
+            turn += 1
+            await asyncio.sleep(0)
+
+    def pieces() -> Iterator[bytes]:
+        for _ in range(400_000 // size):
+            made[turn] += size
+            yield b"x" * size
+
+    working = asyncio.create_task(other_work())
+    assert len(await encoding.join(pieces())) == made.total()
+    working.cancel()
+    assert max(made.values()) < TURN + size
+
+
+async def test_other_work_has_turns_while_many_series_are_encoded(served: Served) -> None:
+    """As many as the bytes of the answer ask for, and as many as there are distinct times to observe."""
+    turns = 0
+
+    async def other_work() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    labels = {"queue": "a-queue-of-some-length"}
+    served.provider.external_items = tuple(
+        ExternalValue("m", labels, 1, float(number)) for number in range(20_000)
+    )
+    working = asyncio.create_task(other_work())
+    route = routing.find_route(f"{EXTERNAL}/namespaces/default/m", VERSIONS)
+    question = route.read().question
+    assert question is not None
+    taker: Any = SimpleNamespace(is_certified=True)
+    making = served.handler._answers.open(taker)
+    body, _ = await served.handler._ask(route, question, "", making)
+    working.cancel()
+    assert turns >= len(body) // (2 * TURN) + 20_000 // 1000
+
+
+async def test_other_work_has_turns_while_many_series_are_exposed(served: Served) -> None:
+    """Many autoscalers have thousands of series, which take tens of milliseconds to write."""
+    for number in range(3_000):
+        served.monitoring.scaler_desired.labels("shop", f"web-{number}").set(number)
+    turns = 0
+
+    async def other_work() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    working = asyncio.create_task(other_work())
+    exposition = await encoding.join(served.monitoring.exposition_pieces())
+    working.cancel()
+    assert turns >= len(exposition) // (2 * TURN)
+    assert exposition.count(b"fastpath_scaler_desired_replicas{") == 3_000
+    answer = await served.get("/metrics")
+    assert answer.text.count("fastpath_scaler_desired_replicas{") == 3_000
+
+
+# -- compression ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("pods", "is_compressed"), [(100, False), (1200, True)], ids=["small", "large"])
+async def test_large_bodies_are_compressed_for_those_who_accept_it(
+    served: Served,
+    pods: int,
+    is_compressed: bool,  # noqa: FBT001 - a column of a table
+) -> None:
+    served.provider.fresh_until = served.clock.monotonic() + 1000.0
+    served.provider.items = tuple(pod_value(f"web-{number}", number) for number in range(pods))
+    plain = await served.get(PODS)
+    assert "content-encoding" not in plain.headers
+    packed = await served.get(PODS, headers=HPA)
+    assert packed.headers.get("content-encoding") == ("gzip" if is_compressed else None)
+    body = gzip.decompress(packed.body) if is_compressed else packed.body
+    assert body == plain.body
+    assert ("vary" in packed.headers) is is_compressed
+    assert (await served.get(PODS, headers=HPA)).body == packed.body
+
+
+# -- limits -----------------------------------------------------------------------------------------------------------
+
+
+async def test_too_many_in_flight(serve: ServerFactory) -> None:
+    served = await serve(limits=Limits(in_flight=2))
+    release, waiting = asyncio.Event(), asyncio.Semaphore(0)
+
+    async def hold() -> None:
+        waiting.release()
+        await release.wait()
+
+    served.provider.before = hold
+    async with asyncio.TaskGroup() as group:
+        held = [group.create_task(served.get(PODS)) for _ in range(2)]
+        for _ in held:
+            await waiting.acquire()
+        refused = await served.get(PODS)
+        assert (refused.status, refused.text) == (429, "Too many requests, please try again later.\n")
+        assert refused.headers["retry-after"] == "1"
+        assert (await served.get(CUSTOM)).status == 200, "discovery is answered whatever waits"
+        assert (await served.get("/readyz")).status == 200
+        assert (
+            'apiserver_current_inflight_requests{request_kind="readOnly"} 2.0'
+            in served.monitoring.exposition()
+        )
+        release.set()
+    assert [task.result().status for task in held] == [200, 200]
+    served.provider.before = None
+    assert (await served.get(PODS)).status == 200
+    assert (
+        'apiserver_current_inflight_requests{request_kind="readOnly"} 0.0' in served.monitoring.exposition()
+    )
+
+
+@pytest.mark.parametrize(("limit", "query"), [(0.03, ""), (0.03, "?timeout=1h")], ids=["ours", "smaller"])
+async def test_deadline(serve: ServerFactory, limit: float, query: str) -> None:
+    served = await serve(limits=Limits(request_timeout=limit))
+    cancelled = asyncio.Event()
+
+    async def hang() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    served.provider.before = hang
+    assert status(await served.get(f"{PODS}{query}")) == (
+        504,
+        "Timeout",
+        "Timeout: request did not complete within the allotted timeout",
+    )
+    await cancelled.wait()
+
+
+async def test_who_asks_and_leaves_has_asked_all_the_same(serve: ServerFactory) -> None:
+    """Callers without patience do not pile up questions: each counts until it is answered, and its answer is there for the next."""
+    served = await serve(limits=Limits(in_flight=2))
+    served.provider.fresh_until = served.clock.monotonic() + 1000.0
+    release, answered = asyncio.Event(), asyncio.Semaphore(0)
+
+    async def hold() -> None:
+        await release.wait()
+        answered.release()
+
+    served.provider.before = hold
+    for number in range(2):
+        assert (await served.get(f"{PODS}?timeout=10ms&labelSelector=n%3D{number}")).status == 504
+    for query in ("?timeout=10ms&labelSelector=n%3D2", ""):
+        assert (await served.get(f"{PODS}{query}")).status == 429
+    exposition = served.monitoring.exposition()
+    assert 'apiserver_current_inflight_requests{request_kind="readOnly"} 2.0' in exposition
+    assert 'fastpath_requests_refused_total{limit="questions"} 2.0' in exposition
+    assert len(served.provider.questions) == 2
+    release.set()
+    for _ in range(2):
+        await answered.acquire()
+    served.provider.before = None
+    assert (await served.get(f"{PODS}?timeout=10ms&labelSelector=n%3D1")).status == 200
+    assert len(served.provider.questions) == 2
+    assert (await served.get(PODS)).status == 200
+
+
+async def test_a_failure_that_nobody_waits_for_is_noted_by_nobody(serve: ServerFactory) -> None:
+    served = await serve()
+    release, failed = asyncio.Event(), asyncio.Event()
+
+    async def fail() -> None:
+        await release.wait()
+        failed.set()
+        raise errors.PrometheusError("timeout", "gave up")
+
+    served.provider.before = fail
+    assert (await served.get(f"{PODS}?timeout=10ms")).status == 504
+    release.set()
+    await failed.wait()
+    served.provider.before = None
+    assert (await served.get(PODS)).status == 200
+    assert (
+        'apiserver_current_inflight_requests{request_kind="readOnly"} 0.0' in served.monitoring.exposition()
+    )
+
+
+async def test_endless_distinct_questions_are_kept_within_a_bound(serve: ServerFactory) -> None:
+    """And what was dropped is asked anew, with the same answer."""
+    served = await serve(limits=Limits(kept_bytes=100_000))
+    served.provider.fresh_until = served.clock.monotonic() + 1000.0
+    served.provider.items = (pod_value("web-1", 1500),)
+    connection = await served.connect()
+    answered = {
+        (await connection.request(f"{PODS}?labelSelector=n%3D{number}")).text for number in range(300)
+    }
+    assert len(answered) == 1
+    assert len(served.handler._kept) < 25
+    found = re.search(r'fastpath_cache_used_ratio\{cache="bodies"\} (\S+)', served.monitoring.exposition())
+    assert found is not None
+    assert 0.9 < float(found[1]) <= 1.0
+    assert (await connection.request(f"{PODS}?labelSelector=n%3D0")).text in answered
+    assert len(served.provider.questions) == 301
+
+
+async def test_a_large_body_is_refused_unread(served: Served) -> None:
+    connection = await served.connect()
+    answer = await connection.request(PODS, headers={"Content-Length": "1000000000"})
+    assert status(answer) == (413, "RequestEntityTooLarge", "Request entity too large: limit is 8192")
+    assert await connection.closed()
+
+
+async def test_a_small_body_is_ignored(served: Served) -> None:
+    answer = await served.get(PODS, headers={"Content-Length": "2"}, body=b"{}")
+    assert answer.status == 200
+
+
+async def test_many_long_headers(served: Served) -> None:
+    headers = {f"X-Remote-Group-{number}": "g" * 100 for number in range(80)} | {"X-Token": "t" * 20_000}
+    assert (await served.get(PODS, headers=headers)).status == 200
+
+
+# -- documents --------------------------------------------------------------------------------------------------------
+
+
+async def test_discovery_manager(served: Served) -> None:
+    served.provider.metrics = [CustomMetricInfo(GroupResource("", "pods"), namespaced=True, metric="m")]
+    first = await served.get("/apis", headers={"Accept": V2})
+    assert first.status == 200
+    assert first.headers["content-type"] == V2
+    assert first.headers["vary"] == "Accept"
+    etag = first.headers["etag"]
+    again = await served.get("/apis", headers={"Accept": V2, "If-None-Match": etag})
+    assert (again.status, again.body, again.headers["etag"]) == (304, b"", etag)
+    served.provider.metrics = []
+    served.provider.generation += 1
+    changed = await served.get("/apis", headers={"Accept": V2, "If-None-Match": etag})
+    assert changed.status == 200
+    assert changed.headers["etag"] != etag
+
+
+async def test_plain_discovery_never_answers_304(served: Served) -> None:
+    for target in ("/apis", CUSTOM, f"{CUSTOM}/", f"/apis/{CUSTOM_GROUP}", "/apis/"):
+        answer = await served.get(target, headers={"If-None-Match": "*"})
+        assert (answer.status, answer.headers["content-type"]) == (200, "application/json"), target
+        assert "etag" not in answer.headers
+
+
+async def test_a_document_older_than_the_registry_is_not_kept(served: Served) -> None:
+    def reload() -> None:
+        served.provider.generation += 1
+        served.provider.external_names = ["new"]
+
+    served.provider.external_names, served.provider.while_listing = ["old"], reload
+    for name in ("old", "new"):
+        assert (await served.get(EXTERNAL)).json["resources"][0]["name"] == name
+
+
+async def test_a_large_document_is_compressed(served: Served) -> None:
+    pods = GroupResource("", "pods")
+    served.provider.metrics = [
+        CustomMetricInfo(pods, namespaced=True, metric=f"metric_{n}") for n in range(2000)
+    ]
+    answer = await served.get(CUSTOM, headers={"Accept-Encoding": "gzip"})
+    assert len(json.loads(gzip.decompress(answer.body))["resources"]) == 2000
+
+
+async def test_bad_timeout_on_a_document(served: Served) -> None:
+    assert status(await served.get(f"{CUSTOM}?timeout=5"))[0] == 400
+
+
+# -- health and self-metrics ------------------------------------------------------------------------------------------
+
+
+async def test_health(serve: ServerFactory) -> None:
+    served = await serve(readyz=[Check("caches", lambda: "pods not synced")])
+    assert [(await served.get(path)).status for path in ("/livez", "/healthz", "/readyz")] == [200, 200, 500]
+    answer = await served.get("/readyz")
+    assert answer.text == (
+        "[+]ping ok\n[-]caches failed: reason withheld\n[+]shutdown ok\nreadyz check failed\n"
+    )
+    assert answer.headers["content-type"] == "text/plain; charset=utf-8"
+    assert (await served.get("/readyz/shutdown")).text == "ok"
+    assert (await served.get("/readyz?exclude=caches", headers={"Accept": "application/yaml"})).text == "ok"
+
+
+async def test_self_metrics(served: Served) -> None:
+    served.provider.items = (pod_value("web-1", 1, time=served.clock.wall() - 2.0),)
+    await served.get(PODS)
+    await served.get(f"{CUSTOM}/nodes/*/m")
+    await served.get(f"{CUSTOM}/namespaces/ns/metrics/m")
+    await served.get(f"{EXTERNAL}/namespaces/ns/m?labelSelector=((")
+    await served.get(CUSTOM)
+    await served.get("/readyz")
+    await served.get("/surprise/1")
+    await served.get("/surprise/2")
+    answer = await served.get("/metrics")
+    assert answer.headers["content-type"] == monitoring.CONTENT_TYPE
+    counted = dict(re.findall(r"^apiserver_request_total\{(.*)\} (.*)$", answer.text, re.MULTILINE))
+    assert counted == {
+        f'code="{code}",group="{group}",resource="{resource}",scope="{scope}",subresource="{subresource}",verb="{verb}",version="{version}"': count
+        for code, group, version, resource, subresource, scope, verb, count in [
+            ("200", CUSTOM_GROUP, "v1beta2", "*", "*", "resource", "LIST", "2.0"),
+            ("200", CUSTOM_GROUP, "v1beta2", "*", "*", "cluster", "LIST", "1.0"),
+            ("400", EXTERNAL_GROUP, "v1beta1", "*", "*", "cluster", "LIST", "1.0"),
+            ("200", CUSTOM_GROUP, "v1beta2", "", "", "", "GET", "1.0"),
+            ("200", "", "", "", "/readyz", "", "GET", "1.0"),
+            ("404", "", "", "", "", "", "GET", "2.0"),
+        ]
+    }
+    assert f'metrics_apiserver_metric_freshness_seconds_count{{group="{CUSTOM_GROUP}"}} 3.0' in answer.text
+    assert f'metrics_apiserver_metric_freshness_seconds_sum{{group="{CUSTOM_GROUP}"}} 6.0' in answer.text
+    assert "apiserver_request_duration_seconds_count{" in answer.text
+
+
+# -- connections ------------------------------------------------------------------------------------------------------
+
+
+async def test_many_requests_on_one_connection(served: Served) -> None:
+    connection: Connection = await served.connect()
+    served.provider.items = (pod_value("web-1", 1500),)
+    statuses = [
+        (await connection.request(target)).status for target in (PODS, "/nothing", CUSTOM, PODS, "/readyz")
+    ]
+    assert statuses == [200, 404, 200, 200, 200]
+
+
+async def test_a_group_served_later(serve: ServerFactory) -> None:
+    served = await serve(groups=[CUSTOM_GROUP])
+    target = f"{EXTERNAL}/namespaces/ns/m"
+    for accept in ("application/json", V2):
+        assert EXTERNAL_GROUP not in (await served.get("/apis", headers={"Accept": accept})).text
+    assert (await served.get(target)).status == 404
+    served.documents.serve([EXTERNAL_GROUP])
+    assert (await served.get(target)).status == 200
+    for accept in ("application/json", V2):
+        answer = await served.get("/apis", headers={"Accept": accept})
+        assert EXTERNAL_GROUP in answer.text, "no new generation is needed for it"
+        assert CUSTOM_GROUP in answer.text

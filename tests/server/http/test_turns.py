@@ -1,0 +1,72 @@
+"""The turnstile: few admissions a turn, addresses in rotation, cancelled ones forgotten."""
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter.server.http.turns import Turnstile
+
+
+async def _enter(turnstile: Turnstile, address: str, number: int, admitted: list[tuple[str, int]]) -> None:
+    await turnstile.enter(address)
+    admitted.append((address, number))
+
+
+@given(
+    arrivals=st.lists(st.sampled_from("abc"), max_size=30),
+    cancelled=st.sets(st.integers(0, 29)),
+    per_turn=st.integers(1, 4),
+)
+def test_rotation(arrivals: list[str], cancelled: set[int], per_turn: int) -> None:
+    """Everything is admitted that was not cancelled, at most `per_turn` in one turn; of an address in order,
+    and in rotation."""
+
+    async def play() -> None:
+        turnstile, admitted = Turnstile(asyncio.get_running_loop(), per_turn), list[tuple[str, int]]()
+        tasks = [
+            asyncio.create_task(_enter(turnstile, address, number, admitted))
+            for number, address in enumerate(arrivals)
+        ]
+        await asyncio.sleep(0)  # all have arrived, and the first are in
+        first = len(admitted)
+        assert first <= per_turn
+        for number in sorted(cancelled & set(range(len(arrivals)))):
+            tasks[number].cancel()
+        left = [pair for pair in zip(arrivals, range(len(arrivals)), strict=True) if pair[1] not in cancelled]
+        expected = [pair for pair in left if pair not in admitted]
+        while not all(task.done() for task in tasks):
+            before = len(admitted)
+            await asyncio.sleep(0)
+            assert len(admitted) - before <= per_turn
+        assert {pair for pair in admitted if pair[1] not in cancelled} == set(left)
+        later = [pair for pair in admitted[first:] if pair in expected]
+        for address in "abc":
+            assert [pair for pair in later if pair[0] == address] == [
+                pair for pair in expected if pair[0] == address
+            ]
+        assert turnstile.waiting == 0
+
+    asyncio.run(play())
+
+
+async def test_one_that_comes_alone_does_not_wait_for_many_of_another_address() -> None:
+    turnstile, admitted = Turnstile(asyncio.get_running_loop(), 2), list[tuple[str, int]]()
+    tasks = [asyncio.create_task(_enter(turnstile, "many", number, admitted)) for number in range(100)]
+    await asyncio.sleep(0)
+    assert turnstile.waiting == 98
+    tasks.append(asyncio.create_task(_enter(turnstile, "alone", 0, admitted)))
+    await asyncio.gather(*tasks)
+    assert admitted.index(("alone", 0)) < 12
+
+
+@pytest.mark.parametrize("turns", [1, 3])
+async def test_an_empty_turn_makes_room(turns: int) -> None:
+    turnstile = Turnstile(asyncio.get_running_loop(), 1)
+    for _ in range(5):
+        await turnstile.enter("a")
+        for _ in range(turns):
+            await asyncio.sleep(0)
+    assert turnstile.waiting == 0
+    assert not turnstile._scheduled or turns < 2, "no callback is left in the loop"
