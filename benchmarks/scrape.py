@@ -22,14 +22,15 @@ from adapter.clients.scraper import Endpoint, Scraper
 from adapter.config.scrapekeys import Access
 from adapter.model import podnetworks
 from adapter.monitoring import FaultLog, Monitoring
-from adapter.rules import exposition, scrape, template
-from adapter.rules.podseries import PodSeries
+from adapter.rules import template
+from adapter.rules.scrape import exposition, pod_query
+from adapter.rules.scrape.series import PodSeries
 from benchmarks import common
 from benchmarks.common import Goal, Report
 
 WANTED = "http_requests_total"
 _QUERY = "sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)"
-_IDENTITY = scrape.Identity("shop", "web-0", "namespace", "pod")
+_IDENTITY = pod_query.Identity("shop", "web-0", "namespace", "pod")
 _WINDOW = 5.0
 LOOPBACK = podnetworks.parse_networks(["127.0.0.0/8"])
 
@@ -131,7 +132,7 @@ def _parse_with_client(body: bytes, count: int) -> None:
 
 def _take(count: int) -> None:
     """Take in scrapes of pods, each pod's a second apart, and evaluate each."""
-    query = scrape.compile_query(template.parse(_QUERY), "pod", "namespace")
+    query = pod_query.compile_query(template.parse(_QUERY), "pod", "namespace")
     names = query.series_names(WANTED)
     bodies = [make_body(900, number) for number in range(10)]
     pod = PodSeries()
@@ -141,14 +142,16 @@ def _take(count: int) -> None:
         _take_one(pod, query, bodies[number % 10], names, float(number))
 
 
-def _take_one(pod: PodSeries, query: scrape.PodQuery, body: bytes, names: frozenset[str], now: float) -> None:
+def _take_one(
+    pod: PodSeries, query: pod_query.PodQuery, body: bytes, names: frozenset[str], now: float
+) -> None:
     pod.record(exposition.parse(body, names), now, now, _WINDOW)
     query.evaluate(pod, WANTED, _IDENTITY, (), _WINDOW)
 
 
 async def _scrape(port: int, pods: int, rounds: int) -> None:
     clock, monitoring = SystemClock(), Monitoring()
-    query = scrape.compile_query(template.parse(_QUERY), "pod", "namespace")
+    query = pod_query.compile_query(template.parse(_QUERY), "pod", "namespace")
     names = query.series_names(WANTED)
     access = Access(str(port))
     # every address of 127.0.0.0/8 is this machine: a connection to each pod, as in a cluster

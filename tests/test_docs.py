@@ -7,11 +7,12 @@ import pytest
 
 from adapter import monitoring
 from adapter.cli import main
+from adapter.cli.check import lint
 from adapter.config import chart, checkflags, deployflags, doctorflags, flagtable, rulesfile, scrapekeys
 from adapter.model import boosting, durations
 from adapter.model.resources import BUILTIN
 from adapter.rules import compile as compiler
-from adapter.rules import lint, template_functions
+from adapter.rules import template_functions
 from tests.support import docs
 
 ROOT = Path(__file__).parent.parent

@@ -28,7 +28,8 @@ from adapter.clients.connection import PrometheusSettings
 from adapter.config.options import Options
 from adapter.controller import feed, feeds, journal
 from adapter.provider import relist, scraped, scrapeshares, scrapetargets, scrapework
-from adapter.rules import exposition, lookback, podseries, seriesmatch
+from adapter.rules.plan import lookback
+from adapter.rules.scrape import exposition, series, series_match
 from adapter.scaling import decision
 from adapter.server import probes
 from adapter.server.api import discovery, paths
@@ -134,9 +135,9 @@ NUMBERS = {
         scrapebodies.BODIES_BYTES // MIB, scrapebodies.NAMESPACE_BODIES_BYTES // MIB,
     ),
     "64, and 8 KiB between the braces; 16 KiB a line": (
-        podseries.MAX_LABELS, podseries.MAX_LABEL_BYTES // 1024, exposition.MAX_LINE_BYTES // 1024,
+        series.MAX_LABELS, series.MAX_LABEL_BYTES // 1024, exposition.MAX_LINE_BYTES // 1024,
     ),
-    "2 times as many within the window; 12 MiB": (podseries.KEPT_SERIES, scrapetargets.POD_BYTES // MIB),
+    "2 times as many within the window; 12 MiB": (series.KEPT_SERIES, scrapetargets.POD_BYTES // MIB),
     "96 MiB, 48 MiB for the pods of one namespace": (
         scrapework.KEPT_BYTES // MIB, scrapework.NAMESPACE_BYTES // MIB,
     ),
@@ -147,7 +148,7 @@ NUMBERS = {
         scrapetargets.ANSWERS_KEPT, scrapetargets.MOST_MATCHERS, scrapetargets.ANSWERED_SECONDS,
     ),
     "takes 5,000 series": scraped.READ_WORK,
-    "compiled matchers of metric selectors | 4 MiB": seriesmatch.TESTS_BYTES // MIB,
+    "compiled matchers of metric selectors | 4 MiB": series_match.TESTS_BYTES // MIB,
     "16 KiB, 256 commas; 8 MiB of parsed ones, 8 MiB of texts": (
         decision.LONGEST_SELECTOR // 1024, decision.MOST_COMMAS, decision.SELECTORS_BYTES // MIB,
         targetforms.TEXTS_BYTES // MIB,

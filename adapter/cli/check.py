@@ -14,15 +14,16 @@ import msgspec
 
 from adapter import app, monitoring
 from adapter.cli import evidence, report, why
+from adapter.cli.check import empty, faults, lint, missing, resource_preview
 from adapter.config import checkflags
 from adapter.config.checkflags import CheckOptions
 from adapter.config.rulesfile import RulesConfig
 from adapter.errors import Fault, KubernetesError, PrometheusError
 from adapter.monitoring import FaultLog, Monitoring
-from adapter.rules import absence, diagnosis, faults, lint, resource_sketch, sketch
 from adapter.rules import compile as compiler
+from adapter.rules import preview
 from adapter.rules.compile import Rule, Ruleset
-from adapter.rules.sketch import Sketch
+from adapter.rules.preview import Sketch
 from adapter.rules.trace import Lists
 
 # A query for all objects of a metric with more series than this is not asked for the sake of an example.
@@ -72,7 +73,7 @@ async def _check(options: CheckOptions, question: why.Question | None) -> int:
             prometheus = await evidence.open_prometheus(options.options, clock, own_metrics, fault_log, stack)
         if question is not None:
             assert prometheus is not None  # the command line refuses the one without the other
-            left_out = absence.rules_of(fault.path for fault in all_faults)
+            left_out = missing.rules_of(fault.path for fault in all_faults)
             story = await why.explain(question, prometheus, cluster, catalogue, ruleset, left_out)
             print(
                 _encode(story.document()) if options.output == "json" else report.printable(story.text()),
@@ -139,7 +140,7 @@ async def _resource_reports(
     if ruleset.resource is None:
         return [], []
     reports, failures = [], []
-    for made in resource_sketch.sketch(ruleset.resource):
+    for made in resource_preview.sketch(ruleset.resource):
         asked = await prometheus.ask(made.example.everything) if prometheus and made.example.promql else None
         failures += _failures(asked)
         config = ruleset.resource.config
@@ -152,7 +153,7 @@ async def _resource_reports(
 
 def _refusals(path: str, answer: object, source: str, line: int) -> list[Fault]:
     """Return a warning where Prometheus refuses a query."""
-    if isinstance(answer, PrometheusError) and answer.kind in diagnosis.OF_THE_QUERY:
+    if isinstance(answer, PrometheusError) and answer.kind in empty.OF_THE_QUERY:
         return [Fault(path, "", f"Prometheus refuses the query: {answer}", source, line)]
     return []
 
@@ -162,13 +163,13 @@ def _failures(*answers: object) -> list[str]:
     return [
         f"Prometheus cannot be asked: {answer}"
         for answer in answers
-        if isinstance(answer, PrometheusError) and answer.kind not in diagnosis.OF_THE_QUERY
+        if isinstance(answer, PrometheusError) and answer.kind not in empty.OF_THE_QUERY
     ]
 
 
 def _sketch(rule: Rule, lists: Lists, *, external: bool) -> Sketch:
     answer = lists.get(rule.config.series_query)
-    return sketch.sketch(rule, None if isinstance(answer, PrometheusError) else answer, external=external)
+    return preview.sketch(rule, None if isinstance(answer, PrometheusError) else answer, external=external)
 
 
 async def _ask_example(made: Sketch, prometheus: evidence.Prometheus) -> report.Answer | None:

@@ -5,11 +5,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from adapter.cli import report
+from adapter.cli.check import empty
 from adapter.cli.evidence import Cluster, Prometheus
 from adapter.errors import PrometheusError
 from adapter.model import durations
 from adapter.model.metrics import QueryResult, Sample
-from adapter.rules import diagnosis, trace
+from adapter.rules import trace
 from adapter.rules.trace import Lists, counted, listed
 
 SHOWN_VALUES = 5
@@ -75,14 +76,14 @@ class Inquiry:
         result = await self.prometheus.ask(promql)
         if isinstance(result, PrometheusError):
             lines.append(f"refused: {result}")
-            self.story.conclusion = diagnosis.refused(result)
-            if result.kind not in diagnosis.OF_THE_QUERY:
+            self.story.conclusion = empty.refused(result)
+            if result.kind not in empty.OF_THE_QUERY:
                 self.story.unreachable.append(f"Prometheus cannot be asked: {result}")
             return None
         lines.append(counted(len(result.samples), "sample", "samples"))
         lines.extend(f"warning: {text}" for text in result.warnings)
         if result.warnings and not accepts_warnings:
-            self.story.conclusion = diagnosis.partial(result.warnings[0])
+            self.story.conclusion = empty.partial(result.warnings[0])
             return None
         return result
 

@@ -4,15 +4,15 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from adapter.cli.check import empty
+from adapter.cli.check.resource_preview import ResourceSketch
 from adapter.config.rulesfile import ResourceRulesConfig
 from adapter.config.scrapekeys import ScrapeConfig
 from adapter.errors import Fault, PrometheusError
 from adapter.model.durations import format_go_duration
 from adapter.model.metrics import QueryResult, Sample
-from adapter.rules import diagnosis
 from adapter.rules.compile import Rule
-from adapter.rules.resource_sketch import ResourceSketch
-from adapter.rules.sketch import Example, Sketch
+from adapter.rules.preview import Example, Sketch
 from adapter.rules.trace import counted, listed
 
 _SHOWN_VALUES = 3
@@ -188,8 +188,8 @@ def _verdict(example: Example) -> str:
 def show_sample(sample: Sample, label: str) -> str:
     """Return a sample's object (or all its labels, where `label` is "") and value."""
     if label:
-        return f"{sample.labels.get(label, f'(no label {label})')} {diagnosis.show_number(sample.value)}"
-    return f"{show_labels(sample)} {diagnosis.show_number(sample.value)}"
+        return f"{sample.labels.get(label, f'(no label {label})')} {empty.show_number(sample.value)}"
+    return f"{show_labels(sample)} {empty.show_number(sample.value)}"
 
 
 def show_labels(sample: Sample) -> str:

@@ -1,13 +1,15 @@
 """`fastpath check --why`: follows a metric from its series in Prometheus to the value of an object, or to where it ends.
 
-Asks what the way needs, one step after the other; each step is told, and the last line is the judgement of `rules.absence` or
-`rules.diagnosis`. Nothing is judged here.
+Asks what the way needs, one step after the other; each step is told, and the last line is the judgement of `cli.check.missing` or
+`cli.check.empty`. Nothing is judged here.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from adapter.cli import report, whyexternal, whyobject
+from adapter.cli.check import empty, empty_external, missing
+from adapter.cli.check.empty import ALL, Wanted
 from adapter.cli.evidence import Cluster, Prometheus
 from adapter.cli.inquiry import Inquiry, Story
 from adapter.config.checkflags import CheckOptions
@@ -15,9 +17,8 @@ from adapter.errors import BadRequestError, Fault, InputError, PrometheusError, 
 from adapter.model.quoting import quote
 from adapter.model.resources import Catalogue
 from adapter.model.selectors import LabelSelector, parse_selector
-from adapter.rules import absence, diagnosis, diagnosis_external, matchers, registry, trace
+from adapter.rules import matchers, registry, trace
 from adapter.rules.compile import Ruleset
-from adapter.rules.diagnosis import ALL, Wanted
 from adapter.rules.matchers import Matcher
 from adapter.rules.registry import Registry
 from adapter.rules.trace import RuleTrace, counted, listed
@@ -42,7 +43,7 @@ class Question:
 
 def parse_question(options: CheckOptions) -> Question:
     """Return what the options ask. InputError for an object or a selector that cannot be read or answered."""
-    wanted = diagnosis.parse_wanted(options.object) if options.object else None
+    wanted = empty.parse_wanted(options.object) if options.object else None
     if wanted is not None and wanted.name == ALL and not options.options.lister_kubeconfig:
         expected = "expected --lister-kubeconfig too: the API server knows the objects"
         raise InputError([Fault("--object", options.object, expected)])
@@ -87,7 +88,7 @@ async def explain(
     traces = trace.trace_rules(ruleset, lists, question.metric)
     _tell_series(inquiry, traces, left_out)
     known = _registry(inquiry, ruleset)
-    kinds, external = diagnosis.kinds_of(known, question.metric), known.external.get(question.metric)
+    kinds, external = empty.kinds_of(known, question.metric), known.external.get(question.metric)
     if not kinds and external is None:
         story.conclusion = await _explain_absence(inquiry, traces, known, left_out)
         return story
@@ -100,7 +101,7 @@ async def explain(
     if wanted is None:
         story.conclusion = _served(story, custom=bool(kinds), external=external is not None)
     elif wanted.kind:
-        entry = diagnosis.locate(known, catalogue, question.metric, wanted)
+        entry = empty.locate(known, catalogue, question.metric, wanted)
         if isinstance(entry, str):
             story.conclusion = entry
         else:
@@ -108,7 +109,7 @@ async def explain(
                 inquiry, entry, wanted, question.objects, question.metric_labels
             )
     elif external is None:
-        story.conclusion = diagnosis.wrong_api(known, question.metric)
+        story.conclusion = empty.wrong_api(known, question.metric)
     else:
         story.conclusion = await whyexternal.explain(
             inquiry, external, wanted.namespace or "", question.labels
@@ -142,7 +143,7 @@ def _tell_series(inquiry: Inquiry, traces: Sequence[RuleTrace], left_out: Sequen
         lines.append(f"{counted(len(traces) - len(told), 'other rule does', 'other rules do')} not make it")
     lines += [f"{path}  left out because of a fault" for path in left_out]
     for answer in inquiry.lists.values():
-        if isinstance(answer, PrometheusError) and answer.kind not in diagnosis.OF_THE_QUERY:
+        if isinstance(answer, PrometheusError) and answer.kind not in empty.OF_THE_QUERY:
             story.unreachable.append(f"Prometheus cannot be asked: {answer}")
 
 
@@ -150,7 +151,7 @@ async def _explain_absence(
     inquiry: Inquiry, traces: Sequence[RuleTrace], known: Registry, left_out: Sequence[str]
 ) -> str:
     metric = inquiry.story.metric
-    names = absence.probe_names(metric, traces)
+    names = missing.probe_names(metric, traces)
     found = await inquiry.prometheus.lists([f"{{__name__={quote(name)}}}" for name in names])
     probes = dict(zip(names, found.values(), strict=True))
     lines = inquiry.story.section("what Prometheus has without any rule")
@@ -161,13 +162,13 @@ async def _explain_absence(
         labels = listed(sorted(trace.label_names(answer, name)))
         number = counted(sum(each.count for each in answer), "series", "series")
         lines.append(f"{name}: {number}" + (f" with labels {labels}" if labels else ""))
-    return absence.explain(absence.Case(metric, traces, probes, known, left_out, inquiry.look_back))
+    return missing.explain(missing.Case(metric, traces, probes, known, left_out, inquiry.look_back))
 
 
 def _served(story: Story, *, custom: bool, external: bool) -> str:
     metric = story.metric
-    if external and not custom and not diagnosis_external.can_be_asked_for(metric):
-        return diagnosis_external.served(metric, 0)
+    if external and not custom and not empty_external.can_be_asked_for(metric):
+        return empty_external.served(metric, 0)
     story.served = True
     apis = " and ".join(name for name, there in (("a custom", custom), ("an external", external)) if there)
     hint = "KIND/NAMESPACE/NAME" if custom else "NAMESPACE"

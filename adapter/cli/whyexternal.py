@@ -1,10 +1,10 @@
 """The part of `fastpath check --why` that follows a served external metric to its values in a namespace."""
 
 from adapter.cli import report
+from adapter.cli.check import empty, empty_external
 from adapter.cli.inquiry import SHOWN_VALUES, Inquiry
 from adapter.config.rulesfile import OnNaN
 from adapter.errors import NamingError, TemplateError
-from adapter.rules import diagnosis, diagnosis_external
 from adapter.rules.matchers import Matcher, join
 from adapter.rules.naming import NAMESPACES
 from adapter.rules.registry import ExternalEntry
@@ -23,29 +23,29 @@ async def explain(
             entry.series, [*selector, *([Matcher(label, "=", namespace)] if label else [])], []
         )
     except NamingError:
-        return diagnosis_external.no_namespace_label(place)
+        return empty_external.no_namespace_label(place)
     except TemplateError as error:
-        return diagnosis.no_query(place, error)
+        return empty.no_query(place, error)
     result = await inquiry.ask(lines, promql, accepts_warnings=rule.accepts_warnings)
     if result is None:
         return inquiry.story.conclusion
     on_nan = rule.config.on_nan
-    values = [diagnosis.value_of(sample, nan_is_zero=on_nan is OnNaN.ZERO) for sample in result.samples]
+    values = [empty.value_of(sample, nan_is_zero=on_nan is OnNaN.ZERO) for sample in result.samples]
     lines += [
         f"{report.show_labels(sample)}: {value.fault or value.quantity}"
         for sample, value in list(zip(result.samples, values, strict=True))[:SHOWN_VALUES]
     ]
     good = [value for value in values if not value.fault]
     if len(good) < len(values) and (on_nan is not OnNaN.DROP or not good):
-        return diagnosis_external.lacks_a_part(metric, len(values) - len(good), len(values))
+        return empty_external.lacks_a_part(metric, len(values) - len(good), len(values))
     if good:
-        inquiry.story.served = diagnosis_external.can_be_asked_for(metric)
-        return diagnosis_external.served(metric, len(good))
-    followups = diagnosis_external.build_followups(entry.series, label, namespace, selector)
+        inquiry.story.served = empty_external.can_be_asked_for(metric)
+        return empty_external.served(metric, len(good))
+    followups = empty_external.build_followups(entry.series, label, namespace, selector)
     named = await inquiry.follow(lines, followups.named)
     around = await inquiry.follow(lines, followups.around)
     labels = inquiry.labels(rule.config.series_query, entry.series)
-    case = diagnosis_external.Nothing(
+    case = empty_external.Nothing(
         entry, label, namespace, join(selector), named, around, labels, inquiry.look_back
     )
-    return diagnosis_external.explain_nothing(case)
+    return empty_external.explain_nothing(case)

@@ -4,14 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from adapter.cli import report
+from adapter.cli.check import empty
+from adapter.cli.check.empty import ALL, Value, Wanted
 from adapter.cli.inquiry import SHOWN_VALUES, Inquiry
 from adapter.config.rulesfile import OnNaN
 from adapter.errors import KubernetesError, TemplateError
 from adapter.model import durations
 from adapter.model.metrics import QueryResult, Sample
 from adapter.model.selectors import LabelSelector
-from adapter.rules import diagnosis
-from adapter.rules.diagnosis import ALL, Value, Wanted
 from adapter.rules.matchers import Matcher
 from adapter.rules.query import MetricQuery, last_samples
 from adapter.rules.registry import CustomEntry
@@ -26,7 +26,7 @@ async def explain(
     selector: tuple[Matcher, ...],
 ) -> str:
     """Return the sentence about an object, or all that match `objects`; the story grows with every step."""
-    query = diagnosis.build_query(entry, wanted, selector)
+    query = empty.build_query(entry, wanted, selector)
     if isinstance(query, str):
         return query
     names = await _names(inquiry, entry, wanted, objects)
@@ -37,7 +37,7 @@ async def explain(
     try:
         promql = query.render(wanted.namespace, asked)
     except TemplateError as error:
-        return diagnosis.no_query(entry.rule.config.path, error)
+        return empty.no_query(entry.rule.config.path, error)
     result = await inquiry.ask(lines, promql, accepts_warnings=entry.rule.accepts_warnings)
     if result is None:
         return inquiry.story.conclusion
@@ -92,15 +92,13 @@ class _Answer:
             )
         zero = self.entry.rule.config.on_nan is OnNaN.ZERO
         values = {
-            name: diagnosis.value_of(samples[name], nan_is_zero=zero)
-            for name in self.asked
-            if name in samples
+            name: empty.value_of(samples[name], nan_is_zero=zero) for name in self.asked if name in samples
         }
         self.lines.extend(
             f"{name}: {value.fault or value.quantity}" for name, value in list(values.items())[:SHOWN_VALUES]
         )
         if self.result.type != "vector" or (self.result.samples and not values):
-            return diagnosis.unusable(self.query, self.result, listed(self.asked))
+            return empty.unusable(self.query, self.result, listed(self.asked))
         if not values:
             return await self._why_nothing()
         return await self._too_old() or self._sentence(samples, values)
@@ -111,11 +109,11 @@ class _Answer:
 
     async def _why_nothing(self) -> str:
         name = self.asked[0]
-        followups = diagnosis.object_followups(self.query, self.wanted, name)
+        followups = empty.object_followups(self.query, self.wanted, name)
         named = await self.inquiry.follow(self.lines, followups.named)
         around = await self.inquiry.follow(self.lines, followups.around)
         labels = self.inquiry.labels(self.entry.rule.config.series_query, self.entry.series)
-        case = diagnosis.Nothing(
+        case = empty.Nothing(
             self.query,
             self.wanted,
             name,
@@ -126,7 +124,7 @@ class _Answer:
             self._exists(),
             self.inquiry.look_back,
         )
-        return diagnosis.explain_nothing(case)
+        return empty.explain_nothing(case)
 
     async def _too_old(self) -> str:
         """Return the sentence for values that `maxSampleAge` leaves out, "" when there are none."""
@@ -147,15 +145,15 @@ class _Answer:
         old = [name for name in self.asked if name in times and times[name].value < now - oldest]
         if not old:
             return ""
-        return diagnosis.too_old(rule.config.path, old, _age(now - times[old[0]].value), _age(oldest))
+        return empty.too_old(rule.config.path, old, _age(now - times[old[0]].value), _age(oldest))
 
     def _sentence(self, samples: Mapping[str, Sample], values: Mapping[str, Value]) -> str:
         metric, wanted = self.inquiry.story.metric, self.wanted
         faulty = [name for name, value in values.items() if value.fault]
         if len(faulty) == len(values):
-            return diagnosis.no_number(metric, wanted, samples[faulty[0]].value)
+            return empty.no_number(metric, wanted, samples[faulty[0]].value)
         if self._exists() is False:
-            return diagnosis.no_object(wanted)
+            return empty.no_object(wanted)
         self.inquiry.story.served = True
         if wanted.name != ALL:
             return f"{metric} of {wanted} is served: {values[wanted.name].quantity}"

@@ -14,7 +14,7 @@ from adapter.errors import PrometheusError
 from adapter.model.clock import Clock
 from adapter.model.metrics import QueryResult, Sample
 from adapter.monitoring import Monitoring
-from adapter.rules.plan import Objects
+from adapter.rules.plan.plan import Objects
 from adapter.rules.query import MetricQuery
 
 KEPT_BYTES = 128 * 1024 * 1024

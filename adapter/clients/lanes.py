@@ -1,6 +1,6 @@
 """What is known about the questions of one metric query: those that wait, and those that will come again.
 
-Not here: sending (`querycache`), and how a query is written (`rules.plan`).
+Not here: sending (`querycache`), and how a query is written (`rules.plan.plan`).
 """
 
 import asyncio
@@ -8,8 +8,8 @@ from collections import OrderedDict
 
 from adapter.clients.answers import Freshness, ObjectAnswer
 from adapter.monitoring import Monitoring
-from adapter.rules import plan
-from adapter.rules.plan import Objects
+from adapter.rules.plan import plan
+from adapter.rules.plan.plan import Objects
 from adapter.rules.query import MetricQuery
 
 STANDING = 30.0

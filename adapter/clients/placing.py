@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from adapter.clients.answers import OBJECT_BYTES, weigh_samples
 from adapter.errors import PrometheusError
 from adapter.model.metrics import QueryResult, Sample
-from adapter.rules import plan
-from adapter.rules.plan import Objects, PlannedQuery
+from adapter.rules.plan import plan
+from adapter.rules.plan.plan import Objects, PlannedQuery
 from adapter.rules.query import MetricQuery, index_samples
 
 PLACED_AT_ONCE = 1_000

@@ -1,6 +1,6 @@
 """Questions to Prometheus: equal ones share a query, mergeable ones leave together, answers live for a while.
 
-`rules.plan` says what may be merged and how the query reads; here is when it leaves. The law:
+`rules.plan.plan` says what may be merged and how the query reads; here is when it leaves. The law:
 
 - No timers. A question leaves at once; while a query of its lane (one metric, one metric selector, one kind of object; one
   namespace too where namespaces cannot share a query) is on its way, further questions collect and leave together when it is back.
@@ -38,10 +38,10 @@ from adapter.errors import PrometheusError
 from adapter.model.clock import Clock
 from adapter.model.metrics import QueryResult
 from adapter.monitoring import Monitoring, facts
-from adapter.rules import plan
-from adapter.rules.plan import Objects, PlannedQuery
+from adapter.rules.plan import plan
+from adapter.rules.plan.plan import Objects, PlannedQuery
 from adapter.rules.query import MetricQuery
-from adapter.rules.queryrule import QueryRule
+from adapter.rules.query_rule import QueryRule
 
 __all__ = ["Freshness", "ObjectAnswer", "QueryCache", "TextAnswer"]
 

@@ -1,6 +1,6 @@
 """Reading the endpoints of pods over HTTP: one GET, one body within its limits, or a ScrapeError.
 
-Not here: when a pod is read (`scraperounds`), what its body means (`rules.exposition`), which pods (`provider.scraped`). The law: a pod
+Not here: when a pod is read (`scraperounds`), what its body means (`rules.scrape.exposition`), which pods (`provider.scraped`). The law: a pod
 is foreign. It gets no credentials but the rule's own, in the namespaces that the rule lists; it cannot send us elsewhere, no proxy
 stands between, no cookie is kept; bytes, unzipped bytes, lines and time are bounded.
 """
@@ -26,7 +26,8 @@ from adapter.errors import InputError, ScrapeError
 from adapter.model.clock import Clock
 from adapter.model.podnetworks import PodNetworks
 from adapter.monitoring import FaultLog, Monitoring
-from adapter.rules import exposition, matchers
+from adapter.rules import matchers
+from adapter.rules.scrape import exposition
 
 # As Prometheus asks, without the formats that are not text. Compression costs both sides more than a cluster's network does.
 _HEADERS = {

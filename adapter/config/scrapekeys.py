@@ -1,7 +1,7 @@
 """The `scrape` key of a rule: that the pods' own endpoints are read, which, how often, with what credentials, within what limits.
 
 Here: the settings as a frozen value and their checks. Not here: whether the rule's query can be evaluated for one pod by itself
-(`rules.scrape`), reading of files that it names (`clients`).
+(`rules.scrape.pod_query`), reading of files that it names (`clients`).
 
 Law: nothing that can be abused is on by default: no credentials, no pods in the node's network, bounded bytes, lines and time.
 """

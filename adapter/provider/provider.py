@@ -43,11 +43,12 @@ from adapter.provider.relist import Relister
 from adapter.provider.scraped import ScrapedValues
 from adapter.provider.scrapeseams import ScrapedAnswer
 from adapter.provider.sourcefaults import UNFETCHED, UNLISTED, SourceFaults
-from adapter.rules import age, matchers
+from adapter.rules import matchers
 from adapter.rules.compile import Rule
 from adapter.rules.matchers import Matcher
 from adapter.rules.naming import NAMESPACES
-from adapter.rules.plan import Objects
+from adapter.rules.plan import age
+from adapter.rules.plan.plan import Objects
 from adapter.rules.query import Dropped, MetricQuery, milli_of
 from adapter.rules.registry import CustomEntry, CustomKey, ExternalEntry
 

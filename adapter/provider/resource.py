@@ -33,7 +33,7 @@ from adapter.provider.provider import Resources
 from adapter.provider.relist import Relister
 from adapter.provider.sourcefaults import UNLISTED, SourceFaults
 from adapter.rules import resource as usages
-from adapter.rules.plan import Objects
+from adapter.rules.plan.plan import Objects
 from adapter.rules.resource import KINDS, PODS, Absent, Labelled, Pair, ResourceQuery, ResourceRules
 
 _GROUP = "metrics.k8s.io"

@@ -25,9 +25,10 @@ from adapter.model.metrics import CustomQuestion, ExternalQuestion
 from adapter.provider import provider as providers
 from adapter.provider.provider import Provider
 from adapter.provider.sourcefaults import UNFETCHED
-from adapter.rules import age, compile, lookback  # noqa: A004 - the module's own name
+from adapter.rules import compile  # noqa: A004 - the module's own name
 from adapter.rules.compile import Rule
-from adapter.rules.plan import Objects, may_sweep
+from adapter.rules.plan import age, lookback
+from adapter.rules.plan.plan import Objects, may_sweep
 from adapter.rules.query import MetricQuery
 from adapter.rules.registry import CustomKey
 

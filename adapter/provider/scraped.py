@@ -25,7 +25,7 @@ from adapter.provider.scrapework import ScrapeWork
 from adapter.provider.sourcefaults import SourceFaults
 from adapter.rules import matchers
 from adapter.rules.matchers import Matcher
-from adapter.rules.plan import Objects
+from adapter.rules.plan.plan import Objects
 from adapter.rules.query import MetricQuery
 from adapter.rules.registry import CustomEntry, CustomKey
 from adapter.rules.resource import PODS

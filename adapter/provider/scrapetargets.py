@@ -11,13 +11,13 @@ from typing import NamedTuple, TypeAlias
 from adapter.clients.scraper import Body, Endpoint
 from adapter.clients.scrapeturns import Job
 from adapter.errors import ExposureLimitError
-from adapter.rules import exposition
 from adapter.rules.compile import Rule
 from adapter.rules.matchers import Matcher
-from adapter.rules.podseries import KEPT_SERIES, PodSeries, Selections
 from adapter.rules.registry import namespace_label
 from adapter.rules.resource import PODS
-from adapter.rules.scrape import Identity, PodValue
+from adapter.rules.scrape import exposition
+from adapter.rules.scrape.pod_query import Identity, PodValue
+from adapter.rules.scrape.series import KEPT_SERIES, PodSeries, Selections
 
 ANSWERS_KEPT = 64
 """Questions whose answers are kept for a pod: one for each metric and metric selector that is asked about."""

@@ -19,13 +19,14 @@ from adapter.config.rulesfile import (
 )
 from adapter.errors import Fault, NamingError, TemplateError, UnscrapableError
 from adapter.model.resources import APIResource, Catalogue
-from adapter.rules import age as ages
-from adapter.rules import matchers, naming, scrape, template
+from adapter.rules import matchers, naming, template
 from adapter.rules.naming import NAMESPACES, MetricNamer, ResourceConverter
-from adapter.rules.queryrule import QueryRule, SeparabilityKey
+from adapter.rules.plan import age as ages
+from adapter.rules.plan.mergeable import Separability
+from adapter.rules.query_rule import QueryRule, SeparabilityKey
 from adapter.rules.resource import PODS, Pair, ResourceQuery, ResourceRules
-from adapter.rules.scrape import PodQuery
-from adapter.rules.separable import Separability
+from adapter.rules.scrape import pod_query as scrape
+from adapter.rules.scrape.pod_query import PodQuery
 from adapter.rules.template import LabelTemplate, Template
 
 # Time of the oldest sample of each object; of an object's several series the oldest counts.

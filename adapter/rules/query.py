@@ -1,6 +1,6 @@
 """From a question to PromQL and from samples back to objects, byte for byte as prometheus-adapter writes and reads them.
 
-One `MetricQuery` is everything of a question but its objects; `rules.plan` decides which questions share a query.
+One `MetricQuery` is everything of a question but its objects; `rules.plan.plan` decides which questions share a query.
 """
 
 import math
@@ -9,10 +9,11 @@ from dataclasses import dataclass
 
 from adapter.model import metrics, quantity
 from adapter.model.metrics import Sample
-from adapter.rules import matchers, separable
+from adapter.rules import matchers
 from adapter.rules.matchers import Matcher
-from adapter.rules.queryrule import QueryRule
-from adapter.rules.separable import Separability
+from adapter.rules.plan import mergeable
+from adapter.rules.plan.mergeable import Separability
+from adapter.rules.query_rule import QueryRule
 
 _QUERY_BYTES = 250
 
@@ -64,8 +65,8 @@ class MetricQuery:
 
     def render_joined(self, parts: Sequence[Matcher]) -> str:
         """Return the query with the namespace label in every grouping; only where `separability.joined` is given."""
-        text = self.separability.joined.replace(separable.SERIES_SLOT, self.series)
-        return text.replace(separable.MATCHERS_SLOT, matchers.join(parts))
+        text = self.separability.joined.replace(mergeable.SERIES_SLOT, self.series)
+        return text.replace(mergeable.MATCHERS_SLOT, matchers.join(parts))
 
     def doubles(self, sample: Sample, earlier: Sequence[Sample]) -> bool:
         """Whether an object that has the samples `earlier`, at least one, should have no other such as `sample`."""

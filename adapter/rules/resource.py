@@ -14,9 +14,9 @@ from adapter.config.rulesfile import ResourceRulesConfig
 from adapter.model import metrics, quantity
 from adapter.model.metrics import ContainerUsage, GroupResource, ObjectUsage, Sample, Usage
 from adapter.rules.naming import NAMESPACES, ResourceConverter
+from adapter.rules.plan.mergeable import Separability
 from adapter.rules.query import HISTOGRAM, INFINITE, NAN, Dropped, MetricQuery
-from adapter.rules.queryrule import QueryRule, SeparabilityKey
-from adapter.rules.separable import Separability
+from adapter.rules.query_rule import QueryRule, SeparabilityKey
 from adapter.rules.template import Template
 
 PODS = GroupResource("", "pods")

@@ -13,7 +13,7 @@ from adapter.model.quoting import quote
 from adapter.model.resources import APIResource
 from adapter.rules import matchers
 from adapter.rules.compile import Rule, Ruleset
-from adapter.rules.sketch import named_series
+from adapter.rules.preview import named_series
 
 SHOWN = 5
 

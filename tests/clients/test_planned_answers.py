@@ -24,8 +24,9 @@ from adapter.errors import PrometheusError
 from adapter.model.metrics import QueryResult
 from adapter.model.selectors import parse_selector
 from adapter.monitoring import FaultLog, Monitoring
-from adapter.rules import matchers, plan
-from adapter.rules.plan import Objects, PlannedQuery
+from adapter.rules import matchers
+from adapter.rules.plan import plan
+from adapter.rules.plan.plan import Objects, PlannedQuery
 from adapter.rules.query import MetricQuery
 from tests.support.clock import FakeClock
 from tests.support.prometheus import PrometheusFactory

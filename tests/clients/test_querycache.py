@@ -20,7 +20,7 @@ from adapter.model.metrics import QueryResult, Sample
 from adapter.model.selectors import parse_selector
 from adapter.monitoring import Monitoring
 from adapter.rules import matchers
-from adapter.rules.plan import Objects
+from adapter.rules.plan.plan import Objects
 from adapter.rules.query import MetricQuery
 from tests.support.clock import FakeClock
 from tests.support.waiting import other_work

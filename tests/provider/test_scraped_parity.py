@@ -20,10 +20,11 @@ from adapter.monitoring import FaultLog, Monitoring
 from adapter.provider.relist import Relister
 from adapter.provider.scraped import ScrapedValues
 from adapter.provider.sourcefaults import SourceFaults
-from adapter.rules import exposition, matchers, template
+from adapter.rules import matchers, template
 from adapter.rules.matchers import Matcher
-from adapter.rules.podseries import PodSeries
-from adapter.rules.scrape import Identity, compile_query
+from adapter.rules.scrape import exposition
+from adapter.rules.scrape.pod_query import Identity, compile_query
+from adapter.rules.scrape.series import PodSeries
 from tests.support import waiting
 from tests.support.prometheus import PrometheusFactory, PrometheusServer
 from tests.support.world import FakeLister, FakePod, compile_text

@@ -13,7 +13,7 @@ from adapter.model.metrics import SeriesInfo
 from adapter.model.selectors import parse_selector
 from adapter.provider import scrapetargets, scrapework
 from adapter.provider.scrapeseams import ScrapedAnswer
-from adapter.rules.podseries import MAX_LABELS
+from adapter.rules.scrape.series import MAX_LABELS
 from tests.support.clock import FakeClock
 from tests.support.world import FakePod, World, custom_question, vector, world
 

@@ -16,9 +16,10 @@ from adapter.errors import BadRequestError, NamingError, TemplateError, Unsuppor
 from adapter.model.metrics import GroupResource, SeriesInfo
 from adapter.model.resources import BUILTIN, APIResource, Catalogue
 from adapter.model.selectors import parse_selector
-from adapter.rules import age, matchers, plan, registry
+from adapter.rules import matchers, registry
 from adapter.rules.matchers import Matcher
 from adapter.rules.naming import NAMESPACES
+from adapter.rules.plan import age, plan
 from adapter.rules.query import MetricQuery
 from adapter.rules.registry import Registry
 from tests.support.world import compile_rule, compile_text

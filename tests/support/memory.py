@@ -31,7 +31,8 @@ from adapter.config import flags
 from adapter.config.options import Options
 from adapter.controller import journal
 from adapter.provider import scrapework
-from adapter.rules import lookback, seriesmatch
+from adapter.rules.plan import lookback
+from adapter.rules.scrape import series_match
 from adapter.scaling import decision
 from adapter.server import probes
 from adapter.server.auth import request_header, review_cache
@@ -147,7 +148,9 @@ def bounds(process: Process) -> Iterator[Bound]:
         yield Bound("series of scraped pods", ESTIMATED * scrapework.KEPT_BYTES)
         read = 2 * targetforms.TEXTS_BYTES + podforms.REQUESTS_BYTES + decision.SELECTORS_BYTES
         yield Bound("selectors and requests that are read", ESTIMATED * read)
-        yield Bound("queries that are read", ESTIMATED * (seriesmatch.TESTS_BYTES + lookback.LOOKBACKS_BYTES))
+        yield Bound(
+            "queries that are read", ESTIMATED * (series_match.TESTS_BYTES + lookback.LOOKBACKS_BYTES)
+        )
         yield Bound("autoscalers, as stated", AUTOSCALER * load.autoscalers)
         yield Bound("decisions remembered", ESTIMATED * journal.ROOM)
         yield Bound("events that wait", events.QUEUED * EVENT_BYTES)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from adapter.cli.chain.facts import Facts, MetricFacts, Series, Source, Unread
 from adapter.cli.chain.hop import NOTHING, Chain, Change, Hop, State, Took, evenly, seconds
-from adapter.rules.lint_query import SCRAPES_IN_WINDOW
+from adapter.cli.check.lint_query import SCRAPES_IN_WINDOW
 
 TICK = 1.0
 """How often Fastpath decides."""

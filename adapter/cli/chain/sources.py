@@ -12,6 +12,8 @@ from adapter.cli import evidence
 from adapter.cli.chain.facts import Scraped, Series, Source, Unread
 from adapter.cli.chain.read import GROUPS
 from adapter.cli.chain.surroundings import Surroundings
+from adapter.cli.check import empty
+from adapter.cli.check.empty import Wanted
 from adapter.clients.prometheus import Querier
 from adapter.config import rulesfile
 from adapter.config.rulesfile import Parsed
@@ -29,13 +31,14 @@ from adapter.model.metrics import SeriesInfo
 from adapter.model.quoting import quote
 from adapter.model.resources import APIResource
 from adapter.rules import compile as compiler
-from adapter.rules import diagnosis, lookback, matchers, registry, scrape, sketch
+from adapter.rules import matchers, preview, registry
 from adapter.rules.compile import Rule, Ruleset
-from adapter.rules.diagnosis import Wanted
 from adapter.rules.matchers import Matcher
 from adapter.rules.naming import NAMESPACES
+from adapter.rules.plan import lookback
 from adapter.rules.registry import Registry
 from adapter.rules.resource import PODS
+from adapter.rules.scrape import pod_query as scrape
 from adapter.rules.trace import Lists
 
 _WINDOWS = (("5m", 300.0), ("1m", 60.0), ("10s", 10.0))
@@ -129,8 +132,8 @@ class Sources:
         lists: Lists = {} if self._prometheus is None else await self._prometheus.lists(ruleset.selectors())
         memory: dict[str, tuple[registry.Known, ...]] = {}
         for made in [
-            *(sketch.sketch(rule, None, external=False) for rule in ruleset.custom),
-            *(sketch.sketch(rule, None, external=True) for rule in ruleset.external),
+            *(preview.sketch(rule, None, external=False) for rule in ruleset.custom),
+            *(preview.sketch(rule, None, external=True) for rule in ruleset.external),
         ]:
             selector = made.rule.config.series_query
             found = lists.get(selector)
@@ -157,10 +160,10 @@ class Sources:
             identifier, wanted = metric.object.metric, place
         assert identifier is not None
         assert wanted is not None
-        entry = diagnosis.locate(rules.known, await self._around.catalogue(), identifier.name, wanted)
+        entry = empty.locate(rules.known, await self._around.catalogue(), identifier.name, wanted)
         if isinstance(entry, str):
             return Unread(f"no rule that was read makes {identifier.name} for {wanted.kind}")
-        query = diagnosis.build_query(entry, wanted, _matchers(identifier))
+        query = empty.build_query(entry, wanted, _matchers(identifier))
         if isinstance(query, str):
             return Unread(query)
         if metric.pods is None:

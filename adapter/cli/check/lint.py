@@ -1,0 +1,186 @@
+"""Warnings: what loads and would still surprise its author. Each is a mistake met in public configurations.
+
+A warning has a place, a value and a sentence, as a fault has; unlike a fault it stops nothing. Here: names, labels, objects, and
+rules beside one another. What is wrong with the PromQL itself: `lint_query`.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from adapter.cli.check import lint_query
+from adapter.errors import Fault, NamingError, TemplateError
+from adapter.model.boosting import METRIC
+from adapter.model.resources import APIResource
+from adapter.rules import trace
+from adapter.rules.compile import Rule, Ruleset
+from adapter.rules.naming import NAMESPACES, UNWRITABLE
+from adapter.rules.preview import Sketch, sketch
+from adapter.rules.registry import ROOT_SCOPED
+
+# From here on a rule's metrics are worth a word: every one is an entry of the discovery document for each kind of object.
+MANY_METRICS = 1000
+
+_REFERENCE = re.compile(r"\$(?:\{([A-Za-z0-9_]+)\}|([A-Za-z0-9_]+))")
+
+# What a check says of one sketch: path below the rule, value, sentence.
+Finding = tuple[str, str, str]
+
+
+def sketches(ruleset: Ruleset) -> list[Sketch]:
+    """Return what all rules would do, told from their text alone."""
+    return [
+        *(sketch(rule, None, external=False) for rule in ruleset.custom),
+        *(sketch(rule, None, external=True) for rule in ruleset.external),
+    ]
+
+
+def lint(made: Iterable[Sketch], scrape_interval: float) -> list[Fault]:
+    """Return the warnings for rules in the order of the files; `scrape_interval` in seconds."""
+    found: list[Fault] = []
+    earlier: list[_Earlier] = []
+    for each in made:
+        for check in _CHECKS:
+            found += [warning(each.rule, *finding) for finding in check(each)]
+        found += [warning(each.rule, *finding) for finding in lint_query.check(each, scrape_interval)]
+        found += [warning(each.rule, *finding) for finding in _collisions(each, earlier)]
+        earlier.append(_Earlier(each, frozenset(each.metrics), _kinds(each)))
+    return list(dict.fromkeys(found))  # what is true for pods is often true for namespaces too
+
+
+def warning(rule: Rule, path: str, value: str, sentence: str) -> Fault:
+    """Return a warning about a place below a rule."""
+    return Fault(f"{rule.config.path}.{path}", value, sentence, rule.config.source, rule.config.line)
+
+
+class _Earlier(NamedTuple):
+    """What an earlier rule makes, ready to be looked up."""
+
+    made: Sketch
+    metrics: frozenset[str]
+    kinds: frozenset[APIResource | None]
+
+
+def _collisions(made: Sketch, earlier: Sequence[_Earlier]) -> Iterator[Finding]:
+    """Yield the metrics that an earlier rule of the same API makes too, for objects that both may find."""
+    kinds = _kinds(made)
+    rivals = [
+        each for each in reversed(earlier) if each.made.external is made.external and each.kinds & kinds
+    ]
+    for metric in made.metrics:
+        rival = next((each for each in rivals if metric in each.metrics), None)
+        if rival is not None:
+            path = rival.made.rule.config.path
+            yield "name", metric, f"{path} makes the same metric; the later rule answers where both could"
+
+
+def _kinds(made: Sketch) -> frozenset[APIResource | None]:
+    return frozenset(example.resource for example in made.examples)
+
+
+def _names(made: Sketch) -> Iterator[Finding]:
+    rule, metrics = made.rule, set(made.metrics)
+    if rule.namer.expansion and all(piece.group is None for piece in rule.namer.expansion):
+        metrics.add("".join(piece.text for piece in rule.namer.expansion))
+    for metric in sorted(metrics):
+        if not metric:
+            yield "name.as", rule.config.name_as, "the metric name comes out empty and can never be asked for"
+        if metric == METRIC:
+            sentence = "this is the name of the floors of boosted autoscalers: with --scaler or --serve-floors those are served in its place"
+            yield "name.as", metric, sentence
+        if "/" in metric:
+            yield "name.as", metric, "a name with a slash can never be asked for"
+        if made.external and metric != metric.lower():
+            sentence = (
+                "autoscalers ask for external metrics in lower case and never find a name with capitals"
+            )
+            yield "name.as", metric, sentence
+    if len(metrics) >= MANY_METRICS:
+        sentence = "each is listed for every kind of object; seriesFilters or a narrower seriesQuery keep the list short"
+        yield "seriesQuery", f"{len(metrics)} metrics", sentence
+
+
+def _references(made: Sketch) -> Iterator[Finding]:
+    """Yield the references of `name.as` to groups that `name.matches` does not have."""
+    expression = made.rule.namer.matches
+    for braced, bare in _REFERENCE.findall(made.rule.config.name_as.replace("$$", "")):
+        name = braced or bare
+        known = int(name) <= expression.groups if name.isdecimal() else name in expression.groupindex
+        if known:
+            continue
+        number = re.match(r"[0-9]+(?=[A-Za-z_])", bare)
+        advice = f": write ${{{number[0]}}} to end the name of the group" if number else ""
+        yield (
+            "name.as",
+            f"${{{name}}}" if braced else f"${name}",
+            f"there is no such group, so this is empty{advice}",
+        )
+
+
+def _series(made: Sketch) -> Iterator[Finding]:
+    """Yield what the series that exist say; nothing when nobody asked for them."""
+    if made.known is None:
+        return
+    unwritable = [each.name for each in made.known if made.rule.namer.rejection(each.name) == UNWRITABLE]
+    if unwritable:
+        number = trace.counted(len(unwritable), "series name is", "series names are")
+        yield (
+            "seriesQuery",
+            "",
+            (
+                f"{number} left out, such as {trace.shown(unwritable[0])}: expected names that PromQL can write without "
+                "quotes, of letters, digits, underscores and colons"
+            ),
+        )
+    if not made.known:
+        yield "seriesQuery", "", "no series matches now, so the rule serves nothing"
+    elif not made.series:
+        if names := len(made.known) - len(unwritable):
+            yield (
+                "seriesFilters",
+                "",
+                f"all {names} names are dropped by seriesFilters or name.matches: --why METRIC says how",
+            )
+    else:
+        for label, resource in made.rule.converter.by_label.items():
+            # of an external rule's labels only the one for namespaces is ever used
+            used = resource.group_resource == NAMESPACES and made.rule.config.resources.namespaced
+            if label not in made.labels and (used or not made.external):
+                yield f"resources.overrides.{label}", "", "no series of this rule has the label"
+
+
+def _labels(made: Sketch) -> Iterator[Finding]:
+    rule, resources = made.rule, made.rule.config.resources
+    if not made.external and not resources.namespaced:
+        yield "resources.namespaced", "false", "this has an effect on externalRules only"
+    if made.external:
+        if resources.namespaced and not _names_namespaces(rule):
+            sentence = "no label for namespaces, so every request fails: add an override for namespace, or namespaced: false"
+            yield "resources", "", sentence
+    elif not rule.converter.by_label and rule.converter.template is None:
+        sentence = "neither overrides nor a template: no object is ever found on the series, and the metric is not listed"
+        yield "resources", "", sentence
+    elif made.known is not None and made.series and not made.examples:
+        yield "resources", "", "no label of the series names a kind of object, so the metric is not listed"
+    elif not _names_namespaces(rule) and not all(
+        each.group_resource in ROOT_SCOPED for each in rule.converter.by_label.values()
+    ):
+        sentence = "no label for namespaces, so objects in namespaces cannot be asked for: add an override for namespace"
+        yield "resources.overrides", "", sentence
+    seen: dict[object, str] = {}
+    for label, resource in rule.converter.by_label.items():
+        earlier = seen.setdefault(resource.group_resource, label)
+        if earlier != label:
+            sentence = f"{earlier} names the same resource; queries use the label that comes last"
+            yield f"resources.overrides.{label}", str(resource.group_resource), sentence
+
+
+def _names_namespaces(rule: Rule) -> bool:
+    try:
+        rule.converter.label_for(NAMESPACES)
+    except (NamingError, TemplateError):
+        return False
+    return True
+
+
+_CHECKS: tuple[Callable[[Sketch], Iterator[Finding]], ...] = (_names, _references, _series, _labels)

@@ -1,0 +1,198 @@
+"""What a rule would do, told without or with the series that exist: names, objects, an example query, whether it merges.
+
+For people: `fastpath check` prints it. Nothing of a live answer is computed here, and nothing is judged (`lint`).
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import promql_parser as promql
+
+from adapter.errors import NamingError, TemplateError
+from adapter.model.metrics import SeriesInfo
+from adapter.model.resources import APIResource
+from adapter.rules import matchers, naming
+from adapter.rules.compile import Rule
+from adapter.rules.matchers import Matcher
+from adapter.rules.naming import NAMESPACES
+from adapter.rules.plan.mergeable import Separability
+from adapter.rules.query import MetricQuery
+from adapter.rules.registry import ROOT_SCOPED
+
+# Stand for a series, a namespace and an object that nobody has named yet.
+SERIES, NAMESPACE, OBJECT = "SERIES", "NAMESPACE", "NAME"
+
+# A regular expression that means one name only.
+_LITERAL = re.compile(r"\^?([a-zA-Z_:][a-zA-Z0-9_:]*)\$?\Z")
+
+
+class Example(NamedTuple):
+    """How a question about one kind of object is asked (`resource` None: an external metric).
+
+    `promql` asks for one object, `everything` for all of them; both are "" when no query can be made, and then `fault` says why
+    and `fault_path` where in the rule. `label` holds the names of the objects, "" for external metrics.
+    """
+
+    resource: APIResource | None
+    promql: str
+    everything: str = ""
+    label: str = ""
+    separability: Separability | None = None
+    fault: str = ""
+    fault_path: str = ""
+
+
+class Sketch(NamedTuple):
+    """What a rule would do.
+
+    `known` are the series of its selector, None when nobody asked. `series` are the names it takes, of `known` or named in the
+    rule itself; `labels` those of these series.
+    """
+
+    rule: Rule
+    external: bool
+    known: tuple[SeriesInfo, ...] | None
+    series: tuple[str, ...]
+    labels: frozenset[str]
+    metrics: tuple[str, ...]
+    examples: tuple[Example, ...]
+
+    @property
+    def main(self) -> Example | None:
+        """The example to show where there is room for one: not about namespaces, if there is another; None if there is none."""
+        others = (
+            each
+            for each in self.examples
+            if each.resource is None or each.resource.group_resource != NAMESPACES
+        )
+        return next(others, next(iter(self.examples), None))
+
+
+def parse_selector(text: str) -> promql.VectorSelector:
+    """Return a `seriesQuery` as read by PromQL. ValueError with a sentence when it is no selector of series."""
+    parsed = promql.parse(text)
+    if not isinstance(parsed, promql.VectorSelector):
+        raise ValueError("it is an expression, not a selector of series")  # noqa: TRY004 - what the parser raises
+    return parsed
+
+
+def named_series(series_query: str) -> str | None:
+    """Return the one series name that a selector means, None when it means several or does not parse."""
+    selector = _selector(series_query)
+    if selector is None:
+        return None
+    if selector.name:
+        return str(selector.name)
+    for matcher in selector.matchers.matchers:
+        if matcher.name == "__name__" and matcher.op == promql.MatchOp.Equal:
+            return str(matcher.value)
+        if matcher.name == "__name__" and matcher.op == promql.MatchOp.Re:
+            literal = _LITERAL.match(matcher.value)
+            return literal[1] if literal else None
+    return None
+
+
+def demanded_labels(series_query: str) -> frozenset[str]:
+    """Return the labels without which a series does not match a selector; none for a text that does not parse."""
+    selector = _selector(series_query)
+    if selector is None:
+        return frozenset()
+    return frozenset(
+        matcher.name
+        for matcher in selector.matchers.matchers
+        if matcher.name != "__name__" and not _passes(matcher, "")  # a missing label counts as the empty text
+    )
+
+
+def may_name(series_query: str, name: str) -> bool:
+    """Tell whether a selector takes series of a name, whatever their labels; a text that does not parse takes none."""
+    selector = _selector(series_query)
+    if selector is None or selector.name not in {None, name}:
+        return False
+    return all(_passes(matcher, name) for matcher in selector.matchers.matchers if matcher.name == "__name__")
+
+
+def _selector(text: str) -> promql.VectorSelector | None:
+    try:
+        return parse_selector(text)
+    except ValueError:
+        return None
+
+
+def _passes(matcher: promql.Matcher, text: str) -> bool:
+    """Tell whether a label of this text passes a matcher."""
+    if matcher.op == promql.MatchOp.Equal:
+        return bool(matcher.value == text)
+    if matcher.op == promql.MatchOp.NotEqual:
+        return bool(matcher.value != text)
+    try:
+        expression = naming.compile_expression(f"^(?:{matcher.value})$")
+    except (
+        ValueError
+    ):  # the parser's regular expressions are not quite Go's: what only one of them reads decides nothing
+        return True
+    return (expression.search(text) is not None) is (matcher.op == promql.MatchOp.Re)
+
+
+def sketch(rule: Rule, known: Sequence[SeriesInfo] | None, *, external: bool) -> Sketch:
+    """Return what a rule would do with the series `known` of its selector, or with what its own text names when that is None."""
+    if known is None:
+        name = named_series(rule.config.series_query)
+        series: tuple[str, ...] = (name,) if name and rule.namer.name(name) is not None else ()
+        labels = frozenset(demanded_labels(rule.config.series_query) | rule.converter.by_label.keys())
+    else:
+        taken = [each for each in known if rule.namer.name(each.name) is not None]
+        series = tuple(each.name for each in taken)
+        labels = frozenset().union(*(each.labels for each in taken))
+    shown = series[-1] if series else SERIES
+    examples = [_external_example(rule, shown)] if external else _custom_examples(rule, labels, shown)
+    return Sketch(
+        rule,
+        external,
+        None if known is None else tuple(known),
+        series,
+        labels,
+        _metrics(rule, series),
+        tuple(examples),
+    )
+
+
+def _metrics(rule: Rule, series: Iterable[str]) -> tuple[str, ...]:
+    names = (rule.namer.name(name) for name in series)
+    return tuple(sorted({name for name in names if name is not None}))
+
+
+def _custom_examples(rule: Rule, labels: frozenset[str], series: str) -> list[Example]:
+    resources = sorted(rule.converter.resources_for(labels), key=lambda each: str(each.group_resource))
+    return [_custom_example(rule, resource, series) for resource in resources]
+
+
+def _custom_example(rule: Rule, resource: APIResource, series: str) -> Example:
+    root = resource.group_resource in ROOT_SCOPED
+    try:
+        namespace_label = "" if root else rule.converter.label_for(NAMESPACES)
+        label = rule.converter.label_for(resource.group_resource)
+    except (NamingError, TemplateError) as error:
+        return Example(resource, "", fault=str(error), fault_path="resources")
+    query = MetricQuery(rule, series, (), namespace_label, label)
+    name = NAMESPACE if resource.group_resource == NAMESPACES else OBJECT
+    present = [matchers.present(each) for each in (namespace_label, label) if each]
+    try:
+        one, everything = query.render(None if root else NAMESPACE, [name]), query.render_with(present)
+    except TemplateError as error:
+        return Example(resource, "", label=label, fault=str(error), fault_path="metricsQuery")
+    return Example(resource, one, everything, label, query.separability)
+
+
+def _external_example(rule: Rule, series: str) -> Example:
+    try:
+        label = rule.converter.label_for(NAMESPACES) if rule.config.resources.namespaced else ""
+    except (NamingError, TemplateError) as error:
+        return Example(None, "", fault=str(error), fault_path="resources")
+    one = [Matcher(label, "=", NAMESPACE)] if label else []
+    everything = [matchers.present(label)] if label else []
+    try:
+        return Example(None, rule.render(series, one, []), rule.render(series, everything, []))
+    except TemplateError as error:
+        return Example(None, "", fault=str(error), fault_path="metricsQuery")

@@ -1,0 +1,430 @@
+"""A rule's query for one pod, evaluated from the series of that pod alone, or the reason why it cannot be.
+
+`compile_query` reads the rule's PromQL once; `PodQuery.evaluate` gives the value of a pod. What Prometheus gives for the same series is
+what comes out, up to when the samples were taken: rates are over the rule's `window` and divided by the time between its first and last
+sample, everything else is of the last scrape.
+
+The law: what cannot be evaluated exactly is refused with a sentence, never approximated; a pod without a series that matches has no
+value. The labels that name pod and namespace are those of the scraped pod, whatever a series says.
+"""
+
+import math
+import operator
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeVar
+
+import promql_parser as promql
+
+from adapter.errors import TemplateError, UnscrapableError
+from adapter.rules import matchers
+from adapter.rules.matchers import Matcher
+from adapter.rules.plan import mergeable
+from adapter.rules.scrape import arithmetic, series_match
+from adapter.rules.scrape.series import PodSeries, Selections, Track
+from adapter.rules.scrape.series_match import Labelled
+from adapter.rules.template import Template
+
+# A value with the labels of its series as they were shown; those that name the pod are in the scope.
+_Element = tuple[Labelled, float]
+_Found = Generator[None, None, list[_Element]]
+"""An evaluation in steps, and what it comes to."""
+
+_NO_LABELS: Mapping[str, str] = {}
+_STEP_TESTS = 2000
+"""How many series and matchers a step of an evaluation looks at."""
+
+_T = TypeVar("_T")
+_FIELDS = frozenset({"Series", "LabelMatchers", "GroupBy"})
+_SLOT_LABEL = mergeable.MATCHERS_SLOT.partition("=")[0]
+# Prometheus writes these two itself, over whatever the pod shows.
+_TARGET_LABELS = frozenset({"job", "instance"})
+
+
+class Identity(NamedTuple):
+    """The scraped pod, and the labels that the rule finds pods and namespaces in; the latter is "" where it has none."""
+
+    namespace: str
+    name: str
+    namespace_label: str
+    pod_label: str
+
+    def labels(self) -> dict[str, str]:
+        """Return the labels that every series of the pod has."""
+        named = {self.namespace_label: self.namespace} if self.namespace_label else {}
+        return {**named, self.pod_label: self.name}
+
+
+class PodValue(NamedTuple):
+    """The value of a pod, which may be NaN or infinite, and when it was measured: the time of the oldest of the newest samples."""
+
+    value: float
+    time: float
+
+
+@dataclass(slots=True)
+class _Scope:
+    """What an evaluation is made from. `selector` are the matchers of the metric selector.
+
+    `oldest` is the time of what it has come upon in the last scrape, `gone` of what only earlier ones had.
+    """
+
+    series: str
+    pod: PodSeries
+    identity: Mapping[str, str]
+    selector: tuple[Matcher, ...]
+    window: float
+    oldest: float = math.inf
+    gone: float = math.inf
+
+    def came_upon(self, track: Track) -> None:
+        """Note a series that gave a value. One that the last scrape did not show says nothing of the age of the others."""
+        if track.scrape == self.pod.scrapes:
+            self.oldest = min(self.oldest, track.times[-1])
+        else:
+            self.gone = min(self.gone, track.times[-1])
+
+
+class _Node(NamedTuple):
+    """A part of a query: how it is evaluated, and what tells its results apart: None for all labels of a series, () for a scalar."""
+
+    evaluate: Callable[[_Scope], _Found]
+    grouping: frozenset[str] | None
+    scalar: bool = False
+
+    def number(self) -> float:
+        """Return the value of a scalar."""
+        return _finish(self.evaluate(_NO_SCOPE))[0][1]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PodQuery:
+    """A query that can be evaluated for one pod. `names` have a slot where the name of the rule's series stands."""
+
+    names: tuple[str, ...]
+    counts: bool
+    """Whether it needs more than the last scrape."""
+    selections: tuple[tuple[str, tuple[Matcher, ...]], ...]
+    """The names again, each with the query's own matchers on labels that series show."""
+    _root: _Node
+
+    def select(self, series: str) -> Selections:
+        """Return the series to keep, where the rule is about `series`."""
+        found: dict[str, frozenset[tuple[Matcher, ...]]] = {}
+        for name, group in self.selections:
+            full = name.replace(mergeable.SERIES_SLOT, series)
+            found[full] = found.get(full, frozenset()) | {group}
+        return found
+
+    def series_names(self, series: str) -> frozenset[str]:
+        """Return the names of the series to read, where the rule is about `series`."""
+        return frozenset(name.replace(mergeable.SERIES_SLOT, series) for name in self.names)
+
+    def evaluate(
+        self, pod: PodSeries, series: str, identity: Identity, selector: Sequence[Matcher], window: float
+    ) -> PodValue | None:
+        """Return the pod's value, None where no series gives one.
+
+        `selector` are the matchers of the metric selector, `window` the seconds that rates are taken over.
+        """
+        return _finish(self.steps(pod, series, identity, selector, window))
+
+    def steps(
+        self, pod: PodSeries, series: str, identity: Identity, selector: Sequence[Matcher], window: float
+    ) -> Generator[None, None, PodValue | None]:
+        """Evaluate in steps of about a millisecond, between which `pod` must not change; return what `evaluate` does."""
+        scope = _Scope(series, pod, identity.labels(), tuple(selector), window)
+        found = yield from self._root.evaluate(scope)
+        return (
+            PodValue(found[0][1], scope.gone if math.isinf(scope.oldest) else scope.oldest) if found else None
+        )
+
+
+def compile_query(template: Template, pod_label: str, namespace_label: str) -> PodQuery:
+    """Return the query of a rule whose pods are named by `pod_label`. Raises UnscrapableError with the reason."""
+    if not template.is_plain():
+        raise UnscrapableError("the template has actions other than a plain variable")
+    foreign = sorted(set(template.fields()) - _FIELDS)
+    if foreign:
+        raise UnscrapableError(f"the template uses .{foreign[0]}")
+    try:
+        text = template.render(
+            {
+                "Series": mergeable.SERIES_SLOT,
+                "LabelMatchers": mergeable.MATCHERS_SLOT,
+                "GroupBy": matchers.write_label(pod_label),
+            }
+        )
+        expression = promql.parse(text)
+    except (TemplateError, ValueError) as error:
+        raise UnscrapableError(f"the query does not parse: {matchers.shorten(str(error))}") from error
+    compiler = _Compiler(pod_label, namespace_label)
+    root = compiler.visit(expression)
+    if root.scalar:
+        raise UnscrapableError("the query is a number")
+    if root.grouping is None:
+        raise UnscrapableError(
+            "without an aggregation a pod would have a value for each of its series: write sum(...) by (<<.GroupBy>>)"
+        )
+    if extra := sorted(root.grouping - compiler.own_labels):
+        raise UnscrapableError(f"grouped by {extra[0]} too, a pod would have several values")
+    selections = tuple(dict.fromkeys(compiler.selections))
+    names = tuple(dict.fromkeys(name for name, _ in selections))
+    return PodQuery(names, compiler.counts, selections, root)
+
+
+class _Compiler:
+    """One pass over a query; refuses the first part that is not the pod's own business."""
+
+    def __init__(self, pod_label: str, namespace_label: str) -> None:
+        self.pod_label = pod_label
+        self.own_labels = frozenset({pod_label, namespace_label} - {""})
+        self.selections: list[tuple[str, tuple[Matcher, ...]]] = []
+        self.counts = False
+
+    def visit(self, node: Any) -> _Node:
+        """Return how a part is evaluated."""
+        visitor = _VISITORS.get(type(node))
+        if visitor is None:
+            raise UnscrapableError("a text or a subquery stands where the series of one scrape are expected")
+        return visitor(self, node)
+
+    def number(self, node: Any) -> _Node:
+        value = float(node.val)
+        return _scalar(value)
+
+    def paren(self, node: Any) -> _Node:
+        return self.visit(node.expr)
+
+    def unary(self, node: Any) -> _Node:
+        return _map(self.visit(node.expr), operator.neg)
+
+    def selector(self, node: Any) -> _Node:
+        """Return the last values of the series that the last scrape showed."""
+        return self._series(node, lambda track, scope: _last(track, scope.pod))
+
+    def call(self, node: Any) -> _Node:
+        name = node.func.name
+        arguments = list(node.args)
+        if name in arithmetic.PER_VALUE:
+            return _map(self.visit(arguments[0]), arithmetic.PER_VALUE[name])
+        if name in arithmetic.WITH_BOUND:
+            bound = self.visit(arguments[1])
+            assert bound.scalar, "the parser takes nothing else, and what makes scalars of series is refused"
+            limit, pick = bound.number(), arithmetic.WITH_BOUND[name]
+            return _map(
+                self.visit(arguments[0]), lambda value: math.nan if math.isnan(value) else pick(value, limit)
+            )
+        reading = _READINGS.get(name)
+        if reading is None:
+            raise UnscrapableError(
+                f"{name}() cannot be taken from scrapes, only {', '.join((*_READINGS, *arithmetic.PER_VALUE, *arithmetic.WITH_BOUND))}"
+            )
+        matrix = arguments[0]
+        if not isinstance(matrix, promql.MatrixSelector):
+            raise UnscrapableError(f"{name}() of something other than plain series")
+        seconds = matrix.range.total_seconds()
+        self.counts = self.counts or name != "last_over_time"
+        return self._series(matrix.vector_selector, lambda track, scope: reading(track, scope, seconds))
+
+    def aggregate(self, node: Any) -> _Node:
+        name = str(node.op)
+        function = arithmetic.AGGREGATIONS.get(name)
+        if function is None:
+            raise UnscrapableError(f"{name} is not one of {', '.join(arithmetic.AGGREGATIONS)}")
+        if node.modifier is None or node.modifier.type != promql.AggModifierType.By:
+            raise UnscrapableError(f"{name} without a grouping by pods: write {name}(...) by (<<.GroupBy>>)")
+        labels = tuple(dict.fromkeys(node.modifier.labels))
+        if self.pod_label not in labels:
+            raise UnscrapableError(
+                f"{name} by ({', '.join(labels)}) does not name {self.pod_label}: it mixes pods"
+            )
+        inner = self.visit(node.expr)
+
+        others = tuple(label for label in labels if label not in self.own_labels)
+
+        def evaluate(scope: _Scope) -> _Found:
+            found = yield from inner.evaluate(scope)
+            if not others:  # one group, as in nearly every query
+                return [(_NO_LABELS, function([value for _, value in found]))] if found else []
+            groups: dict[tuple[str, ...], list[float]] = {}
+            for carried, value in found:
+                groups.setdefault(tuple(carried.get(label, "") for label in others), []).append(value)
+            return [(dict(zip(others, key, strict=True)), function(values)) for key, values in groups.items()]
+
+        carries = frozenset(labels) if inner.grouping is None else frozenset(labels) & inner.grouping
+        return _Node(evaluate, carries)
+
+    def binary(self, node: Any) -> _Node:
+        name = str(node.op).strip()
+        function = arithmetic.ARITHMETIC.get(name)
+        if function is None:
+            raise UnscrapableError(
+                f"{name} chooses between series, only {' '.join(arithmetic.ARITHMETIC)} are computed"
+            )
+        left, right = self.visit(node.lhs), self.visit(node.rhs)
+        if right.scalar:
+            bound = right.number()
+            return _map(left, lambda value: function(value, bound))
+        if left.scalar:
+            bound = left.number()
+            return _map(right, lambda value: function(bound, value))
+        self._check_matching(name, left, right, node.modifier)
+
+        def evaluate(scope: _Scope) -> _Found:
+            ones = yield from left.evaluate(scope)
+            others = yield from right.evaluate(scope)
+            return [(ones[0][0], function(ones[0][1], others[0][1]))] if ones and others else []
+
+        return _Node(evaluate, left.grouping)
+
+    def _check_matching(self, name: str, left: _Node, right: _Node, modifier: Any) -> None:
+        """Refuse two vectors that are not one value of the pod each, or that Prometheus would not match with each other."""
+        if (
+            left.grouping is None
+            or right.grouping is None
+            or (left.grouping | right.grouping) - self.own_labels
+        ):
+            raise UnscrapableError(
+                f"{name} matches series with one another: aggregate both sides by (<<.GroupBy>>)"
+            )
+        matching = None
+        if modifier is not None:
+            fills = modifier.fill_values
+            if fills.lhs is not None or fills.rhs is not None:
+                raise UnscrapableError(f"{name} with fill values stands in for series that are not there")
+            matching = modifier.matching
+        if matching is None:
+            if left.grouping != right.grouping:
+                raise UnscrapableError(f"the sides of {name} are grouped by different labels and never match")
+        elif matching.type != promql.LabelModifierType.Include or self.pod_label not in matching.labels:
+            raise UnscrapableError(f"{name} with a matching that does not name {self.pod_label}")
+        elif (left.grouping ^ right.grouping) & frozenset(matching.labels):
+            raise UnscrapableError(f"{name} matches on labels that one side has lost")
+
+    def _series(self, node: Any, read: Callable[[Track, _Scope], float | None]) -> _Node:
+        """Return the values that `read` gives for the series of a selector, those without one left out."""
+        shown = node.name or "{...}"
+        if not node.name:
+            raise UnscrapableError("a selector without the name of a series")
+        if node.at is not None or node.offset is not None:
+            raise UnscrapableError(f"{_plain(shown)} is read at another time than now")
+        if node.matchers.or_matchers:
+            raise UnscrapableError(f"{_plain(shown)} joins matchers with or")
+        own = self._own_matchers(node, _plain(shown))
+        self.selections.append((shown, tuple(each for each in own if each.label not in self.own_labels)))
+
+        def evaluate(scope: _Scope) -> _Found:
+            found: list[_Element] = []
+            asked = [*own, *scope.selector]
+            about_pod = [each for each in asked if each.label in scope.identity]
+            if not all(series_match.build_test(each)(scope.identity) for each in about_pod):
+                return found
+            tests = [series_match.build_test(each) for each in asked if each.label not in scope.identity]
+            work = 0
+            for track in scope.pod.tracks(shown.replace(mergeable.SERIES_SLOT, scope.series)):
+                if not tests or all(test(track) for test in tests):
+                    value = read(track, scope)
+                    if value is not None:
+                        found.append((track, value))
+                        scope.came_upon(track)
+                work += 1 + len(tests)
+                if work >= _STEP_TESTS:
+                    work = 0
+                    yield
+            return found
+
+        return _Node(evaluate, None)
+
+    def _own_matchers(self, node: Any, shown: str) -> tuple[Matcher, ...]:
+        slots = 0
+        found = []
+        for each in node.matchers.matchers:
+            if each.name == _SLOT_LABEL:
+                slots += 1
+            elif each.name in _TARGET_LABELS - self.own_labels:
+                raise UnscrapableError(
+                    f"{shown} is selected by {each.name}, which Prometheus adds and no pod shows"
+                )
+            elif mergeable.SERIES_SLOT in each.name or mergeable.SERIES_SLOT in each.value:
+                raise UnscrapableError(f"{shown} has <<.Series>> in a matcher")
+            else:
+                found.append(Matcher(each.name, _OPERATORS[str(each.op)], each.value))
+        if slots != 1:
+            raise UnscrapableError(f"{shown} is selected without <<.LabelMatchers>>")
+        return tuple(found)
+
+
+def _plain(name: str) -> str:
+    return name.replace(mergeable.SERIES_SLOT, "<<.Series>>")
+
+
+def _finish(steps: Generator[None, None, _T]) -> _T:
+    """Return what steps come to, all in one go."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as ended:
+            found: _T = ended.value
+            return found
+
+
+def _scalar(value: float) -> _Node:
+    def evaluate(_: _Scope) -> _Found:
+        yield from ()
+        return [(_NO_LABELS, value)]
+
+    return _Node(evaluate, frozenset(), scalar=True)
+
+
+def _map(inner: _Node, function: Callable[[float], float]) -> _Node:
+    if inner.scalar:
+        return _scalar(function(inner.number()))
+
+    def evaluate(scope: _Scope) -> _Found:
+        found = yield from inner.evaluate(scope)
+        return [(labels, function(value)) for labels, value in found]
+
+    return _Node(evaluate, inner.grouping)
+
+
+def _last(track: Track, pod: PodSeries) -> float | None:
+    return track.values[-1] if track.scrape == pod.scrapes else None
+
+
+def _rate(track: Track, scope: _Scope, _: float) -> float | None:
+    return track.rate(scope.pod.time, scope.window)
+
+
+def _increase(track: Track, scope: _Scope, seconds: float) -> float | None:
+    """Return the rate over our window, as the increase over the time that the query names."""
+    rate = track.rate(scope.pod.time, scope.window)
+    return None if rate is None else rate * seconds
+
+
+def _last_rate(track: Track, scope: _Scope, _: float) -> float | None:
+    return track.last_rate(scope.pod.time, scope.window)
+
+
+def _last_over_time(track: Track, scope: _Scope, _: float) -> float | None:
+    return _last(track, scope.pod)
+
+
+_READINGS: Mapping[str, Callable[[Track, _Scope, float], float | None]] = MappingProxyType(
+    {"rate": _rate, "increase": _increase, "irate": _last_rate, "last_over_time": _last_over_time}
+)
+_OPERATORS: Mapping[str, str] = mergeable.OPERATORS
+_NO_SCOPE = _Scope("", PodSeries(), {}, (), 0.0)
+
+_VISITORS: Mapping[type, Callable[[_Compiler, Any], _Node]] = MappingProxyType(
+    {
+        promql.NumberLiteral: _Compiler.number,
+        promql.ParenExpr: _Compiler.paren,
+        promql.UnaryExpr: _Compiler.unary,
+        promql.VectorSelector: _Compiler.selector,
+        promql.Call: _Compiler.call,
+        promql.AggregateExpr: _Compiler.aggregate,
+        promql.BinaryExpr: _Compiler.binary,
+    }
+)

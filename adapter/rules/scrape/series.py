@@ -1,0 +1,368 @@
+"""What the scrapes of one pod have shown so far: the last value of every wanted series, and of counters those within a window.
+
+A series counts for the scraped pod, whatever its labels say; one that the last scrape did not show has no
+last value; nothing is made up between scrapes. Times are seconds of a monotonic clock.
+
+The pod chooses how many series it shows and how long their labels are. Therefore a scrape is recorded in
+small steps, labels and series have limits, and `size` says how many bytes are kept. A scrape that exceeds a
+limit is refused as a whole: a series that is left out of a sum would make the pod's value too small.
+"""
+
+import sys
+from array import array
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from adapter.errors import ExposureLimitError
+from adapter.rules import matchers
+from adapter.rules.matchers import Matcher
+from adapter.rules.scrape import exposition, series_match
+from adapter.rules.scrape.exposition import Exposed
+
+_LATE = 1.05
+"""By how much a window is exceeded: scrapes are never quite on time, and one at its very beginning counts."""
+
+MAX_LABELS = 64
+MAX_LABEL_BYTES = 8 * 1024
+"""What one series may have: labels, and bytes between the braces."""
+
+KEPT_SERIES = 2
+"""How many times the series of one scrape a pod may have within the window: all may be replaced once."""
+
+_STEP_WORK = 300
+"""The work of a step: a known series is one unit, a new one as many more as 64 bytes go into its labels."""
+_TRACK_BYTES = 640
+_SAMPLE_BYTES = 18
+_TEXT_BYTES = 136
+"""Estimated memory of a series without its labels, of a sample, and of a spelling without its bytes."""
+
+_FORGET_STEP = 2000
+_SAMPLED = 500
+"""How many entries a step of tidying looks at, and how many series the label of a refusal is looked for in."""
+
+Labels = tuple[str, ...]
+"""Names and values by turns, sorted by name, without empty values."""
+
+Selections = Mapping[str, frozenset[tuple[Matcher, ...]]]
+"""The wanted series by name: all that match every matcher of one of the groups."""
+
+
+class Track(msgspec.Struct, gc=False, eq=False):
+    """One series: its labels, and its samples, oldest first.
+
+    `scrape` is the number of the last scrape that showed it, -1 for none; `stamp` is the time that its last
+    sample gave itself. There may be 100,000 of them, so the garbage collector does not look at them.
+    """
+
+    flat: Labels = ()
+    times: "array[float]" = msgspec.field(default_factory=lambda: array("d"))
+    values: "array[float]" = msgspec.field(default_factory=lambda: array("d"))
+    scrape: int = -1
+    stamp: float | None = None
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Return the labels by name."""
+        return dict(zip(self.flat[::2], self.flat[1::2], strict=True))
+
+    def get(self, label: str, default: str = "") -> str:
+        """Return the value of a label."""
+        flat = self.flat
+        for at in range(0, len(flat), 2):
+            if flat[at] == label:
+                return flat[at + 1]
+        return default
+
+    def add(self, time: float, value: float, stamp: float | None = None) -> None:
+        """Take a sample in; one that is not newer than the last, or bears the same time of its own, is the last one again."""
+        if self.times and (time <= self.times[-1] or (stamp is not None and stamp == self.stamp)):
+            return
+        self.stamp = stamp
+        self.times.append(time)
+        self.values.append(value)
+
+    def forget(self, before: float) -> None:
+        """Drop samples from before a time, but never the last one."""
+        kept = 0
+        last = len(self.times) - 1
+        while kept < last and self.times[kept] < before:
+            kept += 1
+        if kept:
+            del self.times[:kept], self.values[:kept]
+
+    def rate(self, now: float, window: float) -> float | None:
+        """Return the increase for each second within `window` seconds before `now`, None where too little is known.
+
+        A smaller value than the one before is a counter that began again at zero. It takes two samples with
+        at least half the window between first and last; the increase is divided by the time between these
+        two.
+        """
+        times, values = self.times, self.values
+        first = self._first_since(now - window * _LATE)
+        last = len(times) - 1
+        span = times[last] - times[first] if first < last else 0.0
+        if span <= 0 or span < window / 2:
+            return None
+        increase = values[last] - values[first]
+        for at in range(first + 1, last + 1):
+            if values[at] < values[at - 1]:
+                increase += values[at - 1]
+        return increase / span
+
+    def last_rate(self, now: float, window: float) -> float | None:
+        """Return the increase for each second between the last two samples, both within the window; None without two."""
+        last = len(self.times) - 1
+        if self._first_since(now - window * _LATE) >= last:
+            return None
+        span = self.times[last] - self.times[last - 1]
+        before, value = self.values[last - 1], self.values[last]
+        return (value if value < before else value - before) / span
+
+    def _first_since(self, time: float) -> int:
+        """Return the place of the first sample at `time` or later, which may be one behind the end."""
+        first, end = 0, len(self.times)
+        while first < end and self.times[first] < time:
+            first += 1
+        return first
+
+
+_UNKNOWN = Track()
+_K = TypeVar("_K")
+_V = TypeVar("_V")
+
+
+class PodSeries:
+    """The wanted series of one pod."""
+
+    def __init__(self) -> None:
+        self.scrapes = 0
+        """Number of scrapes taken in: what is made from them is good until it changes."""
+        self.time = 0.0
+        """When the last of them was made."""
+        self.size = 0
+        """Estimated bytes that are kept, those of a scrape that is being recorded included."""
+        self.count = 0
+        """Number of series that are kept."""
+        self._by_name: dict[str, dict[Labels, Track]] = {}
+        self._written: dict[str, dict[bytes, Track | None]] = {}  # None for a series that no query selects
+        self.selections: Selections | None = None
+        """Which series are kept, None for all."""
+
+    def record(self, samples: Sequence[Exposed], time: float, wall: float, keep: float) -> None:
+        """Take in a scrape in one go; see `record_steps`."""
+        for _ in self.record_steps(samples, time, wall, keep):
+            pass
+
+    def record_steps(
+        self,
+        samples: Sequence[Exposed],
+        time: float,
+        wall: float,
+        keep: float,
+        *,
+        most: int = KEPT_SERIES * exposition.MAX_SAMPLES,
+        selections: Selections | None = None,
+    ) -> Generator[None, None, None]:
+        """Take in a scrape made at `time`, which the time of day calls `wall`, in steps.
+
+        Raises ExpositionError before anything of the scrape counts; ExposureLimitError if more than `most`
+        series would be kept. Samples are kept for `keep` seconds, 0 for the last alone. A sample with a time
+        of its own has that time, but none later than the scrape; of a series shown twice the first counts. Of
+        the series only those in `selections` are kept, None for all. Between the steps nothing may be read
+        but `size`.
+        """
+        if selections != self.selections:
+            self.selections = selections
+            self._written = {
+                name: {text: track for text, track in written.items() if track is not None}
+                for name, written in self._written.items()
+            }
+        new = _New(self, most, keep)
+        read: list[tuple[Track, Exposed]] = []
+        try:
+            yield from self._find(samples, read, new)
+        except BaseException:
+            self.size -= new.size
+            raise
+        yield from self._commit(read, new, samples, time, wall, time - keep * _LATE)
+
+    def tracks(self, name: str) -> Collection[Track]:
+        """Return the series of one name that the last scrape showed, or one within the time that is kept."""
+        return self._by_name.get(name, {}).values()
+
+    def shows(self, names: Iterable[str]) -> bool:
+        """Whether the last scrape showed a series of one of these names."""
+        return any(track.scrape == self.scrapes for name in names for track in self.tracks(name))
+
+    def known(self, name: str, flat: Labels) -> Track | None:
+        """Return a series that is kept."""
+        return self._by_name.get(name, {}).get(flat)
+
+    def _find(
+        self, samples: Sequence[Exposed], read: list[tuple[Track, Exposed]], new: "_New"
+    ) -> Generator[None, None, None]:
+        """Add the series of each sample to `read`; those that are not known yet are in `new`, and nothing is changed."""
+        work = 0
+        nothing: dict[bytes, Track | None] = {}
+        for sample in samples:
+            written = self._written.get(sample.name, nothing)
+            track = written.get(sample.labels, _UNKNOWN)
+            work += 1
+            if track is _UNKNOWN:
+                track = new.track(sample)
+                work += len(sample.labels) // 64
+            if track is not None:
+                read.append((track, sample))
+            if work >= _STEP_WORK:
+                work = 0
+                yield
+
+    def _commit(
+        self,
+        read: Sequence[tuple[Track, Exposed]],
+        new: "_New",
+        samples: Sequence[Exposed],
+        time: float,
+        wall: float,
+        before: float,
+    ) -> Generator[None, None, None]:
+        for name, tracks in new.tracks.items():
+            self._by_name.setdefault(name, {}).update(tracks)
+            self.count += len(tracks)
+        for name, written in new.written.items():
+            self._written.setdefault(name, {}).update(written)
+        yield
+        self.scrapes += 1
+        self.time = time
+        for number, (track, sample) in enumerate(read, 1):
+            if track.scrape != self.scrapes:
+                track.scrape = self.scrapes
+                given = time if sample.time is None else min(time, time + sample.time - wall)
+                held = len(track.times)
+                track.add(given, sample.value, sample.time)
+                track.forget(before)
+                self.size += (len(track.times) - held) * _SAMPLE_BYTES
+            if number % _STEP_WORK == 0:
+                yield
+        if len(samples) < sum(map(len, self._written.values())):
+            yield from self._forget(before, samples)
+
+    def _forget(self, before: float, samples: Sequence[Exposed]) -> Generator[None, None, None]:
+        """Drop series that neither the last scrape nor the time that is kept has, and spellings that the last scrape had not."""
+        shown: dict[str, set[bytes]] = {}
+        for sample in samples:
+            shown.setdefault(sample.name, set()).add(sample.labels)
+        yield
+
+        def gone(track: Track) -> bool:
+            return track.scrape != self.scrapes and (not track.times or track.times[-1] < before)
+
+        for name, written in self._written.items():
+            kept = shown.get(name, set())
+
+            def unwritten(text: bytes, track: Track | None, kept: set[bytes] = kept) -> bool:
+                return text not in kept and (track is None or track.scrape == self.scrapes or gone(track))
+
+            for text in (yield from _find_keys(written, unwritten)):
+                del written[text]
+                self.size -= _TEXT_BYTES + len(text)
+        for group in self._by_name.values():
+            for flat in (yield from _find_keys(group, lambda _, track: gone(track))):
+                track = group.pop(flat)
+                self.count -= 1
+                self.size -= _weigh(flat) + len(track.times) * _SAMPLE_BYTES
+
+
+def _find_keys(entries: Mapping[_K, _V], test: Callable[[_K, _V], bool]) -> Generator[None, None, list[_K]]:
+    """Return the keys of the entries that pass a test, in steps."""
+    found = []
+    for number, (key, value) in enumerate(entries.items(), 1):
+        if test(key, value):
+            found.append(key)
+        if number % _FORGET_STEP == 0:
+            yield
+    yield
+    return found
+
+
+class _New:
+    """The series and spellings of a scrape that are not known yet. `size` is what they take."""
+
+    def __init__(self, pod: PodSeries, most: int, keep: float) -> None:
+        self.tracks: dict[str, dict[Labels, Track]] = {}
+        self.written: dict[str, dict[bytes, Track | None]] = {}
+        self.size = 0
+        self._pod = pod
+        self._most = most
+        self._keep = keep
+        self._left = most - pod.count
+
+    def track(self, sample: Exposed) -> Track | None:
+        """Return the series of a sample whose spelling is not known, None for one that is not wanted."""
+        written = self.written.setdefault(sample.name, {})
+        if sample.labels in written:
+            return written[sample.labels]
+        flat = _read_labels(sample)
+        track = self._find(sample.name, flat)
+        written[sample.labels] = track
+        self._grow(_TEXT_BYTES + len(sample.labels))
+        return track
+
+    def _find(self, name: str, flat: Labels) -> Track | None:
+        tracks = self.tracks.setdefault(name, {})
+        track = self._pod.known(name, flat) or tracks.get(flat)
+        if track is None and self._wants(name, flat):
+            self._left -= 1
+            if self._left < 0:
+                raise ExposureLimitError(self._sentence(name))
+            track = tracks[flat] = Track(flat)
+            self._grow(_weigh(flat))
+        return track
+
+    def _wants(self, name: str, flat: Labels) -> bool:
+        selections = self._pod.selections
+        if selections is None:
+            return True
+        track = Track(flat)
+        return any(
+            all(series_match.build_test(each)(track) for each in group) for group in selections.get(name, ())
+        )
+
+    def _grow(self, size: int) -> None:
+        self.size += size
+        self._pod.size += size
+
+    def _sentence(self, name: str) -> str:
+        """Return what is too much, and the label whose values differ most among the newest series."""
+        newest = [*self._pod.tracks(name), *self.tracks[name].values()][-_SAMPLED:]
+        values: dict[str, set[str]] = {}
+        for track in newest:
+            for label, value in zip(track.flat[::2], track.flat[1::2], strict=True):
+                values.setdefault(label, set()).add(value)
+        label = max(values, key=lambda each: len(values[each]), default="")
+        return (
+            f"more than {self._most} series of {matchers.shorten(name)} within {self._keep:g} s: of the newest "
+            f"{len(newest)} the label {matchers.shorten(ascii(label)[1:-1])} has {len(values.get(label, ()))} values; "
+            "drop that label in the program, or select fewer series in metricsQuery"
+        )
+
+
+def _read_labels(sample: Exposed) -> Labels:
+    """Return the labels of a sample. Raises ExpositionError."""
+    if len(sample.labels) > MAX_LABEL_BYTES:
+        raise ExposureLimitError(
+            f"a series of {matchers.shorten(sample.name)} has more than {MAX_LABEL_BYTES} bytes of labels"
+        )
+    labels = exposition.parse_labels(sample.labels)
+    if len(labels) > MAX_LABELS:
+        raise ExposureLimitError(
+            f"a series of {matchers.shorten(sample.name)} has more than {MAX_LABELS} labels"
+        )
+    return tuple(part for name in sorted(labels) if labels[name] for part in (sys.intern(name), labels[name]))
+
+
+def _weigh(flat: Labels) -> int:
+    """Return the estimated memory of a series with these labels."""
+    return _TRACK_BYTES + 8 * len(flat) + sum(map(sys.getsizeof, flat[1::2]))

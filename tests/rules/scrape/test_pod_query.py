@@ -1,0 +1,376 @@
+"""Queries evaluated for one pod, and the reasons why others are not."""
+
+import math
+
+import pytest
+
+from adapter.errors import UnscrapableError
+from adapter.model.selectors import parse_selector
+from adapter.rules import matchers, template
+from adapter.rules.scrape import exposition
+from adapter.rules.scrape.pod_query import Identity, PodQuery, compile_query
+from adapter.rules.scrape.series import PodSeries
+
+SERIES = "jobs"
+NAMES = ("jobs", "jobs_sum", "jobs_count", "other")
+POD = Identity("shop", "web-0", "namespace", "pod")
+WINDOW = 5.0
+
+
+def compiled(query: str) -> PodQuery:
+    text = query.replace("S{", "<<.Series>>{<<.LabelMatchers>>,").replace(",}", "}")
+    return compile_query(template.parse(text.replace("by pod", "by (<<.GroupBy>>)")), "pod", "namespace")
+
+
+def pod(*bodies: str) -> PodSeries:
+    """Return what scrapes a second apart have shown."""
+    series = PodSeries()
+    for time, body in enumerate(bodies):
+        series.record(exposition.parse(body.encode(), NAMES), time, time, WINDOW)
+    return series
+
+
+def value(query: str, *bodies: str, selector: str = "") -> float | None:
+    parts = matchers.from_selector(parse_selector(selector))
+    found = compiled(query).evaluate(pod(*bodies), SERIES, POD, parts, WINDOW)
+    return None if found is None else found.value
+
+
+TWO = 'jobs{kind="a",code="200"} 3\njobs{kind="b",code="500"} 5'
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        pytest.param("sum(S{}) by pod", 8, id="sum"),
+        pytest.param("max(S{}) by pod", 5, id="max"),
+        pytest.param("min(S{}) by pod", 3, id="min"),
+        pytest.param("avg(S{}) by pod", 4, id="avg"),
+        pytest.param("count(S{}) by pod", 2, id="count"),
+        pytest.param('sum(S{code="500"}) by pod', 5, id="matcher"),
+        pytest.param('sum(S{code!="500"}) by pod', 3, id="matcher, not"),
+        pytest.param('sum(S{code=~"5.."}) by pod', 5, id="expression"),
+        pytest.param('sum(S{code=~"5"}) by pod', None, id="expressions match the whole value"),
+        pytest.param('sum(S{code!~"5.."}) by pod', 3, id="expression, not"),
+        pytest.param('sum(S{absent=""}) by pod', 8, id="an absent label is an empty one"),
+        pytest.param('sum(S{absent!=""}) by pod', None, id="no series"),
+        pytest.param('sum(S{pod="web-0",namespace=~"sh.*"}) by pod', 8, id="the pod's own name"),
+        pytest.param('sum(S{pod="other"}) by pod', None, id="another pod's name"),
+        pytest.param("sum(max(S{}) by (pod, kind)) by pod", 8, id="grouped twice"),
+        pytest.param("max(sum(S{}) by (pod, absent)) by pod", 8, id="grouped by a label that is not there"),
+        pytest.param("sum(S{}) by (namespace, pod)", 8, id="namespace named too"),
+        pytest.param("sum by pod (S{}) * 2 - 1", 15, id="arithmetic behind"),
+        pytest.param("100 / sum(S{}) by pod", 12.5, id="arithmetic before"),
+        pytest.param("sum(S{} * 10) by pod", 80, id="arithmetic inside"),
+        pytest.param("-sum(S{}) by pod ^ 2 % 7", -1, id="precedence"),
+        pytest.param("sum(S{}) by pod / (2 + 2)", 2, id="numbers among themselves"),
+        pytest.param("sum(S{}) by pod / 0", math.inf, id="divided by zero"),
+        pytest.param("-sum(S{}) by pod / 0", -math.inf, id="minus divided by zero"),
+        pytest.param("sum(S{}) by pod / -0", -math.inf, id="divided by minus zero"),
+        pytest.param("sum(S{}) by pod % -3", 2, id="the remainder has the sign of what is divided"),
+        pytest.param("(-sum(S{}) by pod) ^ 3", -512, id="power"),
+        pytest.param("sum(S{}) by pod ^ 2000", math.inf, id="power beyond all"),
+        pytest.param("(-sum(S{}) by pod) ^ 2001", -math.inf, id="odd power beyond all"),
+        pytest.param("(sum(S{}) by pod * 0) ^ -1", math.inf, id="zero to a negative power"),
+        pytest.param("abs(-sum(S{}) by pod)", 8, id="abs"),
+        pytest.param("ceil(sum(S{}) by pod / 3)", 3, id="ceil"),
+        pytest.param("floor(sum(S{}) by pod / 3)", 2, id="floor"),
+        pytest.param("floor(sum(S{}) by pod / 0)", math.inf, id="floor of infinity"),
+        pytest.param("clamp_max(sum(S{}) by pod, 4)", 4, id="clamp_max"),
+        pytest.param("sum(clamp_min(S{}, 2 + 2)) by pod", 9, id="clamp_min"),
+        pytest.param("sum(last_over_time(S{}[2m])) by pod", 8, id="last_over_time"),
+        pytest.param('sum(S{code="200"}) by pod / sum(S{}) by pod', 0.375, id="two aggregations"),
+        pytest.param('sum(S{code="200"}) by pod / on(pod) sum(S{}) by pod', 0.375, id="on the pod"),
+        pytest.param('sum(S{code="404"}) by pod / sum(S{}) by pod', None, id="a side without series"),
+        pytest.param(
+            "sum(S{}) by (pod) / on (pod) group_left () sum(S{}) by (pod, namespace)", 1, id="many to one"
+        ),
+    ],
+)
+def test_a_value(query: str, expected: float | None) -> None:
+    assert value(query, TWO) == expected
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "sum(S{}) by pod / 0 * 0",
+        "sum(S{}) by pod % 0",
+        "(0 - sum(S{}) by pod) ^ 0.5",
+        "clamp_min(0 * sum(S{}) by pod / 0, 1)",
+    ],
+)
+def test_no_number(query: str) -> None:
+    found = value(query, TWO)
+
+    assert found is not None
+    assert math.isnan(found)
+
+
+@pytest.mark.parametrize(
+    ("query", "body", "expected"),
+    [
+        pytest.param(
+            "max(S{}) by pod", 'jobs{a="1"} NaN\njobs{a="2"} 3', 3, id="max passes over what is no number"
+        ),
+        pytest.param("min(S{}) by pod", 'jobs{a="1"} NaN\njobs{a="2"} 3', 3, id="min too"),
+        pytest.param("sum(S{}) by pod", 'jobs{a="1"} +Inf\njobs{a="2"} 3', math.inf, id="infinite"),
+        pytest.param(
+            "sum(S{}) by pod", "\n".join(f'jobs{{a="{n}"}} 0.1' for n in range(10)), 1.0, id="exact sum"
+        ),
+    ],
+)
+def test_odd_values(query: str, body: str, expected: float) -> None:
+    assert value(query, body) == expected
+
+
+@pytest.mark.parametrize("query", ["max(S{}) by pod", "sum(S{}) by pod", "avg(S{}) by pod"])
+def test_nothing_but_nan(query: str) -> None:
+    found = value(query, "jobs NaN")
+
+    assert found is not None
+    assert math.isnan(found)
+
+
+COUNTER = [f'jobs{{a="1"}} {10 * time}\njobs{{a="2"}} {time}' for time in range(6)]
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        pytest.param("sum(rate(S{}[2m])) by pod", 11, id="rate"),
+        pytest.param("max(rate(S{}[2m])) by pod", 10, id="the greatest rate"),
+        pytest.param("sum(increase(S{}[1m])) by pod", 660, id="increase over the query's own range"),
+        pytest.param("sum(irate(S{}[2m])) by pod", 11, id="rate of the last two"),
+        pytest.param("sum(rate(S{}[2m])) by pod * 60", 660, id="a minute's"),
+    ],
+)
+def test_counters(query: str, expected: float) -> None:
+    assert value(query, *COUNTER) == pytest.approx(expected)
+    assert value(query, COUNTER[0]) is None
+    assert compiled(query).counts
+
+
+def test_a_series_without_a_rate_yet_is_left_out() -> None:
+    assert value("sum(rate(S{}[2m])) by pod", *COUNTER[:5], COUNTER[5] + '\njobs{a="3"} 7') == pytest.approx(
+        11
+    )
+
+
+def test_a_series_that_has_just_gone_has_a_rate_and_no_last_value() -> None:
+    bodies = [*COUNTER[:5], 'jobs{a="2"} 5']
+
+    assert value("sum(rate(S{}[2m])) by pod", *bodies) == pytest.approx(11)
+    assert value("sum(S{}) by pod", *bodies) == 5
+
+
+def test_a_ratio_of_two_series() -> None:
+    query = compiled(
+        "sum(rate(<<.Series>>_sum{<<.LabelMatchers>>}[1m])) by pod / sum(rate(<<.Series>>_count{<<.LabelMatchers>>}[1m])) by pod"
+    )
+    bodies = [f"jobs_sum {time * 3}\njobs_count {time * 2}" for time in range(6)]
+
+    found = query.evaluate(pod(*bodies), SERIES, POD, (), WINDOW)
+
+    assert found is not None
+    assert found.value == pytest.approx(1.5)
+    assert query.series_names("jobs") == {"jobs_sum", "jobs_count"}
+
+
+@pytest.mark.parametrize(
+    ("selector", "expected"),
+    [
+        ("kind=a", 3),
+        ("kind!=a", 5),
+        ("kind in (a,b)", 8),
+        ("kind notin (a)", 5),
+        ("absent", None),
+        ("!absent", 8),
+        ("kind=a,code=500", None),
+    ],
+)
+def test_a_metric_selector(selector: str, expected: float | None) -> None:
+    assert value("sum(S{}) by pod", TWO, selector=selector) == expected
+
+
+def test_the_labels_of_the_pod_are_not_taken_from_what_it_shows() -> None:
+    body = 'jobs{pod="other",namespace="elsewhere"} 1\njobs{pod="web-0"} 2'
+
+    assert value("sum(S{}) by (namespace, pod)", body) == 3
+    assert value('sum(S{pod="other"}) by pod', body) is None
+
+
+def test_a_value_is_as_old_as_the_oldest_of_its_newest_samples() -> None:
+    series = PodSeries()
+    series.record(exposition.parse(b'jobs{a="1"} 1 7000\njobs{a="2"} 1', NAMES), 10, 10, WINDOW)
+
+    found = compiled("sum(S{}) by pod").evaluate(series, SERIES, POD, (), WINDOW)
+
+    assert found == (2, 7)
+
+
+def test_a_gauge_needs_no_more_than_the_last_scrape() -> None:
+    assert not compiled("sum(last_over_time(S{}[2m])) by pod").counts
+
+
+def test_without_a_namespace_label_pods_are_told_apart_by_name_alone() -> None:
+    query = compile_query(
+        template.parse('sum(<<.Series>>{<<.LabelMatchers>>,namespace="n"}) by (<<.GroupBy>>)'), "pod", ""
+    )
+    found = query.evaluate(
+        pod('jobs{namespace="n"} 4'), SERIES, Identity("shop", "web-0", "", "pod"), (), WINDOW
+    )
+
+    assert found is not None
+    assert found.value == 4
+
+
+@pytest.mark.parametrize(
+    ("query", "reason"),
+    [
+        pytest.param(
+            "sum(<<if .Series>>x<<end>>)", "the template has actions other than a plain variable", id="action"
+        ),
+        pytest.param("sum(<<.LabelValuesByName>>)", "the template uses .LabelValuesByName", id="variable"),
+        pytest.param("sum(", "the query does not parse: ", id="no PromQL"),
+        pytest.param("1 + 1", "the query is a number", id="number"),
+        pytest.param(
+            "rate(S{}[1m])",
+            "without an aggregation a pod would have a value for each of its series: write sum(...) by (<<.GroupBy>>)",
+            id="no aggregation",
+        ),
+        pytest.param(
+            "sum(S{}) by (pod, code)",
+            "grouped by code too, a pod would have several values",
+            id="more labels",
+        ),
+        pytest.param(
+            "sum(S{})", "sum without a grouping by pods: write sum(...) by (<<.GroupBy>>)", id="no grouping"
+        ),
+        pytest.param(
+            "sum(S{}) without (code)",
+            "sum without a grouping by pods: write sum(...) by (<<.GroupBy>>)",
+            id="without",
+        ),
+        pytest.param("sum(S{}) by (code)", "sum by (code) does not name pod: it mixes pods", id="no pods"),
+        pytest.param(
+            "max(sum(S{}) by (code)) by pod", "sum by (code) does not name pod: it mixes pods", id="inner"
+        ),
+        pytest.param("topk(1, S{})", "topk is not one of sum, max, min, avg, count", id="topk"),
+        pytest.param(
+            "quantile(0.9, S{}) by pod", "quantile is not one of sum, max, min, avg, count", id="quantile"
+        ),
+        pytest.param("sum(1) by pod", "the query does not parse: ", id="sum of a number"),
+        pytest.param(
+            "sum(S{}) by pod or vector(0)",
+            "or chooses between series, only + - * / % ^ are computed",
+            id="or",
+        ),
+        pytest.param(
+            "sum(S{}) by pod > 5", "> chooses between series, only + - * / % ^ are computed", id="comparison"
+        ),
+        pytest.param(
+            "sum(avg_over_time(S{}[1m])) by pod",
+            "avg_over_time() cannot be taken from scrapes, only rate, increase, irate, last_over_time, abs, ceil, floor, clamp_min, clamp_max",
+            id="function",
+        ),
+        pytest.param(
+            "max_over_time(sum(S{}) by pod[5m:1m])",
+            "max_over_time() cannot be taken from scrapes, only rate, increase, irate, last_over_time, abs, ceil, floor, clamp_min, clamp_max",
+            id="function of a subquery",
+        ),
+        pytest.param(
+            "sum(rate(S{}[5m:1m])) by pod", "rate() of something other than plain series", id="subquery"
+        ),
+        pytest.param(
+            "clamp_max(sum(S{}) by pod, sum(S{}) by pod)",
+            "the query does not parse: ",
+            id="bound of another kind",
+        ),
+        pytest.param(
+            "clamp_max(sum(S{}) by pod, scalar(S{}))",
+            "scalar() cannot be taken from scrapes, only ",
+            id="bound from series",
+        ),
+        pytest.param(
+            '"text"', "a text or a subquery stands where the series of one scrape are expected", id="text"
+        ),
+        pytest.param(
+            "sum(S{} offset 1m) by pod", "<<.Series>> is read at another time than now", id="offset"
+        ),
+        pytest.param("sum(S{} @ 5) by pod", "<<.Series>> is read at another time than now", id="at"),
+        pytest.param(
+            "sum(rate(S{}[1m] offset 1m)) by pod", "<<.Series>> is read at another time than now", id="range"
+        ),
+        pytest.param("sum(other) by pod", "other is selected without <<.LabelMatchers>>", id="no matchers"),
+        pytest.param(
+            "sum(S{<<.LabelMatchers>>}) by pod",
+            "<<.Series>> is selected without <<.LabelMatchers>>",
+            id="matchers twice",
+        ),
+        pytest.param(
+            "sum({<<.LabelMatchers>>}) by pod", "a selector without the name of a series", id="no name"
+        ),
+        pytest.param('sum(S{__name__=~"x.*"}) by pod', "the query does not parse: ", id="name given twice"),
+        pytest.param(
+            'sum({<<.LabelMatchers>>,__name__=~"x.*"}) by pod',
+            "a selector without the name of a series",
+            id="names",
+        ),
+        pytest.param(
+            'sum(S{job="web"}) by pod',
+            "<<.Series>> is selected by job, which Prometheus adds and no pod shows",
+            id="job",
+        ),
+        pytest.param(
+            'sum(S{a="<<.Series>>"}) by pod',
+            "<<.Series>> has <<.Series>> in a matcher",
+            id="name in a matcher",
+        ),
+        pytest.param(
+            'sum(S{a="1" or b="2"}) by pod',
+            "<<.Series>> joins matchers with or",
+            id="matchers joined with or",
+        ),
+        pytest.param(
+            "sum(S{} / S{}) by pod",
+            "/ matches series with one another: aggregate both sides by (<<.GroupBy>>)",
+            id="series",
+        ),
+        pytest.param(
+            "sum(S{}) by (pod, code) / sum(S{}) by pod",
+            "/ matches series with one another: aggregate both sides by (<<.GroupBy>>)",
+            id="groups",
+        ),
+        pytest.param(
+            "sum(S{}) by pod / sum(S{}) by (pod, namespace)",
+            "the sides of / are grouped by different labels and never match",
+            id="sides that never match",
+        ),
+        pytest.param(
+            "sum(S{}) by pod / on(namespace) sum(S{}) by pod",
+            "/ with a matching that does not name pod",
+            id="on",
+        ),
+        pytest.param(
+            "sum(S{}) by pod / fill(0) sum(S{}) by pod",
+            "/ with fill values stands in for series that are not there",
+            id="fill",
+        ),
+        pytest.param(
+            "sum(S{}) by pod / ignoring(x) sum(S{}) by pod",
+            "/ with a matching that does not name pod",
+            id="ignoring",
+        ),
+        pytest.param(
+            "sum(S{}) by pod / on(pod, namespace) sum(S{}) by (pod, namespace)",
+            "/ matches on labels that one side has lost",
+            id="lost label",
+        ),
+    ],
+)
+def test_what_cannot_be_evaluated_is_refused_with_the_reason(query: str, reason: str) -> None:
+    with pytest.raises(UnscrapableError) as raised:
+        compiled(query)
+    said = str(raised.value)
+    assert said == reason or (reason.endswith(" ") and said.startswith(reason))
