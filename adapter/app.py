@@ -14,9 +14,9 @@ from adapter import gate as gates
 from adapter import sources
 from adapter.clients.informer import ObjectLister
 from adapter.clients.podwatch import PodWatch
-from adapter.config import scalerflags
+from adapter.config import scaler_flags
 from adapter.config.options import Options
-from adapter.config.rulesfile import RulesConfig
+from adapter.config.rules_file import RulesConfig
 from adapter.errors import NotSyncedError
 from adapter.model.clock import Clock
 from adapter.model.metrics import MetricsProvider
@@ -274,7 +274,7 @@ async def _open_local_pages(
 
 async def _open_probes(options: Options, health: Health, stack: AsyncExitStack) -> None:
     """Answer kubelet's probes, where that is asked for, until `stack` ends."""
-    address = scalerflags.split_bind_address(options.health_probe_bind_address)
+    address = scaler_flags.split_bind_address(options.health_probe_bind_address)
     if address is not None:
         listener = ProbeListener(*address, health)
         await listener.start()
@@ -295,7 +295,7 @@ async def _open_scaler_metrics(
 
     It is the server of the metrics APIs with no API group, so callers are authenticated and authorized alike.
     """
-    address = scalerflags.split_bind_address(options.metrics_bind_address)
+    address = scaler_flags.split_bind_address(options.metrics_bind_address)
     if address is None:
         return {}
     gate = await gates.open_gate(options, base.clock, base.monitoring, base.faults, stack)

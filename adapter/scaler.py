@@ -44,9 +44,9 @@ from adapter.controller.seams import Hands, Key
 from adapter.controller.sources import Sources
 from adapter.controller.work import Following, Surroundings
 from adapter.errors import InputError
-from adapter.model import instants, shards
+from adapter.model import shards, timestamps
 from adapter.model.clock import Clock
-from adapter.model.selectors import LabelSelector
+from adapter.model.selectors.label_selectors import LabelSelector
 from adapter.monitoring import FaultLog, Monitoring
 from adapter.provider.resource import ResourceProvider
 from adapter.provider.scalervalues import ScalerProvider
@@ -103,7 +103,7 @@ class Scaler:
         self._roster = Roster(self.rivals, self._wants, self._shard, answers=options.scaler)
         self.rivals.changed = self._roster.rivals_changed
         parts.scraped.subscribe_owners(self._roster.scraped)
-        period = instants.span_of(options.horizontal_pod_autoscaler_sync_period)
+        period = timestamps.span_of(options.horizontal_pod_autoscaler_sync_period)
         self._natives = Natives(self._roster, self.rivals, parts.clock, parts.faults, period)
         self.floors: FloorView | None = None
         if self._files is None:
@@ -262,9 +262,9 @@ def settings_of(options: Options) -> Settings:
     """Return the controller's settings. Zero is always allowed, and what overflows is no value."""
     return Settings(
         options.horizontal_pod_autoscaler_tolerance,
-        instants.span_of(options.horizontal_pod_autoscaler_cpu_initialization_period),
-        instants.span_of(options.horizontal_pod_autoscaler_initial_readiness_delay),
-        instants.span_of(options.horizontal_pod_autoscaler_downscale_stabilization),
+        timestamps.span_of(options.horizontal_pod_autoscaler_cpu_initialization_period),
+        timestamps.span_of(options.horizontal_pod_autoscaler_initial_readiness_delay),
+        timestamps.span_of(options.horizontal_pod_autoscaler_downscale_stabilization),
         scale_to_zero=True,
         strict=True,
     )

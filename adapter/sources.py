@@ -24,11 +24,11 @@ from adapter.clients.reflector import Surroundings
 from adapter.clients.rulesfiles import RulesFiles
 from adapter.clients.scraper import Scraper
 from adapter.config.options import Options, check_max_age
-from adapter.config.rulesfile import Parsed, RulesConfig
+from adapter.config.rules_file import Parsed, RulesConfig
 from adapter.errors import InputError, NotSyncedError
-from adapter.model import podnetworks
+from adapter.model import pod_networks
+from adapter.model.autoscaling.fastpath_autoscaler import BOOST
 from adapter.model.clock import Clock
-from adapter.model.fastpathautoscaler import BOOST
 from adapter.monitoring import FaultLog, Monitoring
 from adapter.provider.floors import RESERVED, Watched
 from adapter.provider.relist import Relister
@@ -106,7 +106,7 @@ async def open_base(
     )
     freshness = renewed(options.metrics_ttl, options.metrics_max_answer_age)
     met = SourceFaults(clock, faults)
-    networks = podnetworks.parse_networks(options.scrape_pod_cidrs)
+    networks = pod_networks.parse_networks(options.scrape_pod_cidrs)
     scraper = await stack.enter_async_context(Scraper(clock, monitoring, faults, networks=networks))
     scraped = ScrapedValues(
         scraper,

@@ -19,7 +19,7 @@ from adapter.app import SystemClock
 from adapter.clients.connection import PrometheusSettings
 from adapter.clients.discovery import SeriesLister
 from adapter.clients.prometheus import PrometheusClient
-from adapter.config import rulesfile
+from adapter.config import rules_file
 from adapter.model.resources import BUILTIN
 from adapter.monitoring import FaultLog, Monitoring
 from adapter.provider.relist import Relister
@@ -46,7 +46,7 @@ async def relist(url: str) -> dict[str, float]:
     gc.freeze()  # as `fastpath serve` does: what is imported is no garbage
     clock, monitoring = SystemClock(), Monitoring()
     faults = FaultLog(monitoring, clock)
-    parsed = rulesfile.parse_rules(json.dumps(rules(['{__name__=~"component_.*"}'])), "rules")
+    parsed = rules_file.parse_rules(json.dumps(rules(['{__name__=~"component_.*"}'])), "rules")
     ruleset, found = compile_rules(parsed.config, BUILTIN)
     faulty = (*parsed.faults, *parsed.fatal, *found)
     assert not faulty

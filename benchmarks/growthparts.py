@@ -21,9 +21,9 @@ from adapter.clients.discovery import SeriesLister
 from adapter.clients.informer import ObjectLister
 from adapter.clients.prometheus import PrometheusClient
 from adapter.clients.reflector import Surroundings
-from adapter.config import rulesfile
+from adapter.config import rules_file
 from adapter.model.resources import BUILTIN
-from adapter.model.selectors import EVERYTHING
+from adapter.model.selectors.label_selectors import EVERYTHING
 from adapter.monitoring import FaultLog, Monitoring
 from adapter.provider.relist import Relister
 from adapter.rules.compile import compile_rules
@@ -56,7 +56,7 @@ async def discover(url: str) -> dict[str, float]:
     clock, monitoring = SystemClock(), Monitoring()
     faults = FaultLog(monitoring, clock)
     ruleset, found = compile_rules(
-        rulesfile.parse_rules(json.dumps(rules([SERIES])), "rules").config, BUILTIN
+        rules_file.parse_rules(json.dumps(rules([SERIES])), "rules").config, BUILTIN
     )
     assert not found
     client = await PrometheusClient.open(PrometheusSettings(url=url), clock, monitoring, faults)

@@ -21,7 +21,7 @@ from adapter.app import SystemClock
 from adapter.clients import credentials, kubernetes
 from adapter.clients.podwatch import PodWatch
 from adapter.clients.reflector import Surroundings
-from adapter.model.selectors import parse_selector
+from adapter.model.selectors.label_selectors import parse_selector
 from adapter.monitoring import FaultLog, Monitoring
 from benchmarks import common
 from benchmarks.common import Goal, Report

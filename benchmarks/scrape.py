@@ -19,8 +19,8 @@ from prometheus_client import parser
 
 from adapter.app import SystemClock
 from adapter.clients.scraper import Endpoint, Scraper
-from adapter.config.scrapekeys import Access
-from adapter.model import podnetworks
+from adapter.config.scrape_keys import Access
+from adapter.model import pod_networks
 from adapter.monitoring import FaultLog, Monitoring
 from adapter.rules import template
 from adapter.rules.scrape import exposition, pod_query
@@ -32,7 +32,7 @@ WANTED = "http_requests_total"
 _QUERY = "sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)"
 _IDENTITY = pod_query.Identity("shop", "web-0", "namespace", "pod")
 _WINDOW = 5.0
-LOOPBACK = podnetworks.parse_networks(["127.0.0.0/8"])
+LOOPBACK = pod_networks.parse_networks(["127.0.0.0/8"])
 
 
 def make_body(lines: int, number: int = 0, *, end: bool = False) -> bytes:

@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from adapter.model import boosting
-from adapter.model.autoscaling import encode_scalar
+from adapter.boost import model
+from adapter.model.autoscaling.hpa import encode_scalar
 from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.sandbox.apiserver.workloads import Workloads, deployment
 from adapter.sandbox.prometheus.exporter import Exporter
@@ -132,8 +132,8 @@ def autoscaler(workload: Workload, pods: int) -> dict[str, Any]:
         {"type": "Pods", "pods": {"metric": {"name": f"{workload.case}_load"}, "target": target}}
     ]
     if workload.case == "boosted":
-        metadata["annotations"] = {boosting.MODE_ANNOTATION: "boost"}
-        floor = boosting.handshake(workload.name, boosting.EXTERNAL)
+        metadata["annotations"] = {model.MODE_ANNOTATION: "boost"}
+        floor = model.handshake(workload.name, model.EXTERNAL)
         metrics.append(msgspec.to_builtins(floor, enc_hook=encode_scalar))
     return {
         "apiVersion": "autoscaling/v2" if native else "fastpath.io/v1alpha1",

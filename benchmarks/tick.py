@@ -24,16 +24,16 @@ from adapter.controller.loop import Controller
 from adapter.controller.seams import Again, Current, Key, Outcome
 from adapter.controller.source import Site, View
 from adapter.controller.work import Surroundings
-from adapter.model.autoscaling import (
+from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, PastChange
+from adapter.model.autoscaling.hpa import (
     CrossVersionObjectReference,
     HorizontalPodAutoscalerStatus,
     MetricSpec,
     decode_scalar,
 )
-from adapter.model.fastpathautoscaler import FastPathAutoscaler, PastChange
 from adapter.model.pods import Container, Pod, PodFacts, ResourceRequirements, facts_of
-from adapter.model.quantityparse import read
-from adapter.model.selectors import LabelSelector
+from adapter.model.quantity_parse import read
+from adapter.model.selectors.label_selectors import LabelSelector
 from adapter.monitoring import Monitoring
 from adapter.scaling.decision import Event
 from adapter.scaling.observation import PodsReading, Reading

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-from adapter.cli import certs
-from adapter.config import flags, rulesfile
+from adapter.cli.deploy import certs
+from adapter.config import flags, rules_file
 from adapter.model import apiservices
 from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.sandbox.apiserver.storage.kinds import Kind
@@ -108,7 +108,7 @@ def test_cpu_and_memory(overlay: Path) -> None:
     )
     rules = objects.one("ConfigMap", "fastpath-rules")["data"]
     assert rules.keys() == {"rules.yaml", "resource.yaml"}
-    assert rulesfile.parse_rules(rules["resource.yaml"], "resource.yaml").config.resource_rules is not None
+    assert rules_file.parse_rules(rules["resource.yaml"], "resource.yaml").config.resource_rules is not None
     assert "fastpath check manifests/components/resource-rules/resource.yaml" in DEPLOY.read_text()
 
 

@@ -6,10 +6,14 @@ from pathlib import Path
 import pytest
 
 from adapter import monitoring
+from adapter.boost import model
 from adapter.cli import main
-from adapter.cli.check import lint
-from adapter.config import chart, checkflags, deployflags, doctorflags, flagtable, rulesfile, scrapekeys
-from adapter.model import boosting, durations
+from adapter.cli.check import flags as checkflags
+from adapter.cli.check.command import lint
+from adapter.cli.deploy import flags as deployflags
+from adapter.cli.doctor import flags as doctorflags
+from adapter.config import chart, flag_table, rules_file, scrape_keys
+from adapter.model import durations
 from adapter.model.resources import BUILTIN
 from adapter.rules import compile as compiler
 from adapter.rules import template_functions
@@ -27,7 +31,7 @@ CONFIGURATION = (ROOT / "docs" / "configuration.md").read_text()
 
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _FLAGS = (
-    *flagtable.TABLE,
+    *flag_table.TABLE,
     *checkflags.OWN,
     *deployflags.CERTS,
     *deployflags.PREFLIGHT,
@@ -79,7 +83,7 @@ def test_every_metric_is_documented() -> None:
 
 
 def test_metrics_and_flags_that_pages_name_exist() -> None:
-    names = {row.name for row in monitoring.METRICS} | {boosting.METRIC}
+    names = {row.name for row in monitoring.METRICS} | {model.METRIC}
     flags = {*_FLAGS, "help", "version"}
     for page in PAGES:
         text = page.read_text()
@@ -133,33 +137,33 @@ OTHER_FLAGS = frozenset(
 
 
 def test_every_key_of_the_rules_file_is_documented() -> None:
-    for key in rulesfile.VOCABULARY:
+    for key in rules_file.VOCABULARY:
         assert re.search(rf"`([\w.]*\.)?{re.escape(key)}(\.\w+)?(: [^`]*)?`", CONFIGURATION), key
     example = (ROOT / "docs" / "examples" / "all-keys.yaml").read_text()
-    for key in rulesfile.VOCABULARY:
+    for key in rules_file.VOCABULARY:
         assert re.search(rf"\b{re.escape(key)}:", example), key
 
 
 def test_bounds_and_defaults_are_documented() -> None:
-    for key, (least, greatest) in rulesfile.BOUNDS.items():
+    for key, (least, greatest) in rules_file.BOUNDS.items():
         (row,) = re.findall(rf"^\| `{key}` \|.*$", CONFIGURATION, re.MULTILINE)
         low, high = durations.format_go_duration(least), durations.format_go_duration(greatest)
         assert f"From {low} to {high}" in row
     for key, flag in (("ttl", "metrics-ttl"), ("maxAge", "metrics-max-answer-age")):
-        assert f"| `{key}` | `--{flag}`, {flagtable.TABLE[flag].default} |" in CONFIGURATION
-    for key, bounds in scrapekeys.BOUNDS.items():
+        assert f"| `{key}` | `--{flag}`, {flag_table.TABLE[flag].default} |" in CONFIGURATION
+    for key, bounds in scrape_keys.BOUNDS.items():
         (row,) = re.findall(rf"^\| `scrape.{key}` \|.*$", CONFIGURATION, re.MULTILINE)
         low, high = map(durations.format_go_duration, bounds)
         assert f"From {low} to {high}" in row
-    for key, bounds in scrapekeys.COUNTS.items():
+    for key, bounds in scrape_keys.COUNTS.items():
         default = {
-            "maxBytes": scrapekeys.MAX_BYTES,
-            "maxLines": scrapekeys.MAX_LINES,
-            "maxSeries": scrapekeys.MAX_SERIES,
+            "maxBytes": scrape_keys.MAX_BYTES,
+            "maxLines": scrape_keys.MAX_LINES,
+            "maxSeries": scrape_keys.MAX_SERIES,
         }[key]
         (row,) = re.findall(rf"^\| `scrape.{key}` \| {default} \|.*$", CONFIGURATION, re.MULTILINE)
         assert f"From {bounds.least} to {bounds.greatest}" in row
-    for value in (*rulesfile.OnNaN, *rulesfile.OnWarnings):
+    for value in (*rules_file.OnNaN, *rules_file.OnWarnings):
         assert f"`{value.value}`" in CONFIGURATION
 
 
@@ -173,7 +177,7 @@ def test_the_template_language_is_documented() -> None:
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_examples_work_and_are_listed(path: Path) -> None:
     text = path.read_text()
-    read = chart.rules_from_chart if chart.is_chart_values(text) else rulesfile.parse_rules
+    read = chart.rules_from_chart if chart.is_chart_values(text) else rules_file.parse_rules
     parsed = read(text, path.name)
     assert (parsed.faults, parsed.fatal) == ((), ())
     ruleset, faults = compiler.compile_rules(parsed.config, BUILTIN)

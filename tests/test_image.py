@@ -25,7 +25,7 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 
-from adapter.cli import certs
+from adapter.cli.deploy import certs
 from adapter.config import chart
 from adapter.sandbox.apiserver.cluster import Cluster
 from tests.support import adapter as support

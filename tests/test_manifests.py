@@ -12,8 +12,9 @@ from urllib.parse import quote
 
 import pytest
 
-from adapter.cli import preflight
-from adapter.config import deployflags, flags, rulesfile
+from adapter.cli.deploy import flags as deployflags
+from adapter.cli.deploy import preflight
+from adapter.config import flags, rules_file
 from adapter.config.options import Options
 from adapter.model import apiservices, resources
 from adapter.rules import compile as compiler
@@ -180,12 +181,12 @@ def test_files_that_arguments_name_are_mounted(name: str) -> None:
 def test_rules_have_no_fault_and_serve_nothing_that_is_not_registered(name: str) -> None:
     objects = objects_of(name)
     parsed = [
-        rulesfile.parse_rules(text, source)
+        rules_file.parse_rules(text, source)
         for source, text in sorted(objects.one("ConfigMap")["data"].items())
     ]
     for each in parsed:
         assert (each.faults, each.fatal) == ((), ())
-    config, doubled = rulesfile.merge([each.config for each in parsed])
+    config, doubled = rules_file.merge([each.config for each in parsed])
     assert not doubled
     rules, faults = compiler.compile_rules(config, resources.BUILTIN)
     assert faults == ()
@@ -201,7 +202,7 @@ def test_rules_have_no_fault_and_serve_nothing_that_is_not_registered(name: str)
 
 
 def test_the_example_of_external_rules_has_no_fault() -> None:
-    parsed = rulesfile.parse_rules(EXTERNAL_EXAMPLE.read_text(), "example-rules.yaml")
+    parsed = rules_file.parse_rules(EXTERNAL_EXAMPLE.read_text(), "example-rules.yaml")
     assert (parsed.faults, parsed.fatal) == ((), ())
     rules, faults = compiler.compile_rules(parsed.config, resources.BUILTIN)
     assert faults == ()
@@ -311,7 +312,7 @@ def test_kinds_that_rules_name_may_be_read(name: str) -> None:
     rights = Rights(objects, "fastpath", "fastpath")
     named = set()
     for source, text in objects.one("ConfigMap")["data"].items():
-        for rule in rulesfile.parse_rules(text, source).config.rules:
+        for rule in rules_file.parse_rules(text, source).config.rules:
             for override in rule.resources.overrides:
                 found = resources.BUILTIN.lookup(override.resource, override.group or None)
                 assert found is not None

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from adapter.model import autoscalerdocuments, fastpathautoscaler
-from adapter.model.instants import read_span
+from adapter.model.autoscaling import documents, fastpath_autoscaler
+from adapter.model.timestamps import read_span
 from tests.support import crd, rendered, structural
 from tests.support.rendered import MANIFESTS, ROOT
 
@@ -18,7 +18,7 @@ SCHEMA: dict[str, Any] = crd.definition()["spec"]["versions"][0]["schema"]["open
 BLOCKS: list[dict[str, Any]] = [
     yaml.safe_load(block) for block in re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 ]
-(SHOWN,) = (block for block in BLOCKS if block["kind"] == fastpathautoscaler.KIND)
+(SHOWN,) = (block for block in BLOCKS if block["kind"] == fastpath_autoscaler.KIND)
 
 
 @pytest.mark.parametrize(
@@ -29,14 +29,14 @@ BLOCKS: list[dict[str, Any]] = [
 def test_examples_are_taken(document: dict[str, Any]) -> None:
     assert structural.verdict(document, SCHEMA) == []
     assert structural.pruned(document, SCHEMA) == document
-    assert autoscalerdocuments.read_document(document).metadata.namespace == "shop"
+    assert documents.read_document(document).metadata.namespace == "shop"
 
 
 def test_examples_are_listed() -> None:
     for path in EXAMPLES:
         assert f"[{path.name}](examples/autoscalers/{path.name})" in PAGE
     shown = {yaml.safe_load(path.read_text())["spec"].get("fallback", {}).get("type") for path in EXAMPLES}
-    assert {fastpathautoscaler.FLOOR, fastpathautoscaler.LAST_GOOD} <= shown
+    assert {fastpath_autoscaler.FLOOR, fastpath_autoscaler.LAST_GOOD} <= shown
 
 
 ROWS = dict(re.findall(r"^\| `([\w.]+)` \| (.*)$", PAGE, re.MULTILINE))
@@ -53,9 +53,9 @@ def test_every_field_is_on_the_page() -> None:
 
 def test_defaults_and_bounds_are_on_the_page() -> None:
     for name, default, (least, greatest) in (
-        ("syncPeriod", fastpathautoscaler.SYNC_PERIOD, fastpathautoscaler.SYNC_PERIODS),
-        ("fallback.after", fastpathautoscaler.AFTER, fastpathautoscaler.AFTERS),
-        ("fallback.lastGoodFor", None, fastpathautoscaler.LAST_GOOD_FORS),
+        ("syncPeriod", fastpath_autoscaler.SYNC_PERIOD, fastpath_autoscaler.SYNC_PERIODS),
+        ("fallback.after", fastpath_autoscaler.AFTER, fastpath_autoscaler.AFTERS),
+        ("fallback.lastGoodFor", None, fastpath_autoscaler.LAST_GOOD_FORS),
     ):
         row = ROWS[name]
         found = re.search(r"from (\w+) to (\w+)\.", row)
@@ -64,14 +64,14 @@ def test_defaults_and_bounds_are_on_the_page() -> None:
         if default is not None:
             assert row.startswith("`")
             assert read_span(row.split("`")[1]) == default
-    assert f"`{fastpathautoscaler.AUTO}`" in ROWS["mode"].split("|")[0]
-    for value in fastpathautoscaler.MODES:
+    assert f"`{fastpath_autoscaler.AUTO}`" in ROWS["mode"].split("|")[0]
+    for value in fastpath_autoscaler.MODES:
         assert f"`{value}`" in ROWS["mode"]
-    for value in fastpathautoscaler.FALLBACKS:
+    for value in fastpath_autoscaler.FALLBACKS:
         assert f"`{value}`" in ROWS["fallback.type"]
         assert f"- `{value}` " in PAGE
-    assert f"`metrics` may have {fastpathautoscaler.MOST_METRICS} entries" in PAGE
-    assert f"{fastpathautoscaler.MOST_POLICIES} policies" in PAGE
+    assert f"`metrics` may have {fastpath_autoscaler.MOST_METRICS} entries" in PAGE
+    assert f"{fastpath_autoscaler.MOST_POLICIES} policies" in PAGE
 
 
 def test_columns_are_those_of_the_kind() -> None:

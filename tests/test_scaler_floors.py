@@ -6,18 +6,18 @@ from typing import Any
 import msgspec
 import pytest
 
+from adapter.boost import model as boosting
+from adapter.boost.floor import Demotion, FloorEntry
 from adapter.clients.autoscalers import _keep_hpa
 from adapter.clients.reflector import Surroundings
 from adapter.config.options import Options
 from adapter.controller.hands import ClusterHands
 from adapter.controller.seams import Key
 from adapter.errors import NotLeadingError
-from adapter.model import autoscaling as model
-from adapter.model import boosting
-from adapter.model.autoscaling import encode_scalar
-from adapter.model.floors import Demotion, FloorEntry
-from adapter.model.instants import SECOND, FineInstant
-from adapter.model.quantityparse import read
+from adapter.model.autoscaling import hpa as model
+from adapter.model.autoscaling.hpa import encode_scalar
+from adapter.model.quantity_parse import read
+from adapter.model.timestamps import SECOND, FineInstant
 from adapter.monitoring import FaultLog, Monitoring
 from adapter.scaler import Parts, Scaler
 from tests.controller.test_boost import hpa as native

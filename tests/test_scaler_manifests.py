@@ -10,10 +10,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from adapter.config import deployflags, flags, flagtable, rulesfile, scalerflags
+from adapter.boost import floor
+from adapter.cli.deploy import flags as deployflags
+from adapter.config import flag_table, flags, rules_file, scaler_flags
 from adapter.config.options import Options
-from adapter.model import autoscalerdocuments, floors, resources
-from adapter.model.fastpathautoscaler import ADVISE, GROUP, PLURAL
+from adapter.model import resources
+from adapter.model.autoscaling import documents
+from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, GROUP, PLURAL
 from adapter.model.shards import WHOLE, Shard
 from adapter.rules import compile as compiler
 from adapter.server.tls import issue
@@ -103,7 +106,7 @@ def _needs(namespace: str) -> list[Want]:
 
 
 def _lease(namespace: str) -> list[Want]:
-    name = WHOLE.lease_name(flagtable.TABLE["leader-elect-resource-name"].default)
+    name = WHOLE.lease_name(flag_table.TABLE["leader-elect-resource-name"].default)
     wants = [
         Want(verb, "coordination.k8s.io", "leases", namespace, name) for verb in ("get", "update", "watch")
     ]
@@ -111,7 +114,7 @@ def _lease(namespace: str) -> list[Want]:
 
 
 def _floors(namespace: str) -> list[Want]:
-    name = floors.config_map_name(WHOLE)
+    name = floor.config_map_name(WHOLE)
     wants = [Want(verb, "", "configmaps", namespace) for verb in ("list", "watch", "create")]
     return wants + [Want(verb, "", "configmaps", namespace, name) for verb in ("get", "update", "delete")]
 
@@ -156,7 +159,7 @@ def test_the_pods_that_answer_callers_write_nothing(components: tuple[str, ...])
     assert _writes(rights) == {("create", "tokenreviews"), ("create", "subjectaccessreviews")}
     for group, plural in WORKLOADS:
         assert not rights.allow(Want("update", group, f"{plural}/scale", "shop", "web"))
-    assert not rights.allow(Want("update", "", "configmaps", "fastpath", floors.config_map_name(WHOLE)))
+    assert not rights.allow(Want("update", "", "configmaps", "fastpath", floor.config_map_name(WHOLE)))
 
 
 def test_the_pods_that_answer_callers_read_the_floors() -> None:
@@ -294,7 +297,7 @@ def scaler(request: pytest.FixtureRequest) -> Objects:
 
 def test_a_scaler_is_probed(scaler: Objects) -> None:
     (port,) = (each for each in scaler.container["ports"] if each["name"] == "health")
-    assert scalerflags.split_bind_address(options_of(scaler).health_probe_bind_address) == (
+    assert scaler_flags.split_bind_address(options_of(scaler).health_probe_bind_address) == (
         "",
         port["containerPort"],
     )
@@ -366,17 +369,17 @@ def test_the_patch_of_the_page_names_what_shards_write(tmp_path: Path) -> None:
     rights = Rights(rendered.render(tmp_path), SCALER, "fastpath")
     for number in (1, 2, 3):
         shard = Shard(number, 3)
-        lease = shard.lease_name(flagtable.TABLE["leader-elect-resource-name"].default)
+        lease = shard.lease_name(flag_table.TABLE["leader-elect-resource-name"].default)
         wants = [
             Want(verb, "coordination.k8s.io", "leases", "fastpath", lease)
             for verb in ("get", "update", "watch")
         ]
         wants += [
-            Want(verb, "", "configmaps", "fastpath", floors.config_map_name(shard))
+            Want(verb, "", "configmaps", "fastpath", floor.config_map_name(shard))
             for verb in ("get", "update")
         ]
         assert [want for want in wants if not rights.allow(want)] == []
-    assert not rights.allow(Want("update", "", "configmaps", "fastpath", floors.config_map_name(WHOLE)))
+    assert not rights.allow(Want("update", "", "configmaps", "fastpath", floor.config_map_name(WHOLE)))
 
 
 # --- in the pods of the metrics APIs -----------------------------------------------------------------------------------
@@ -417,7 +420,7 @@ def test_prometheus_finds_trusts_and_may_scrape_the_scaler() -> None:
     listening = {each["name"]: each["containerPort"] for each in scaler.container["ports"]}[
         port["targetPort"]
     ]
-    assert scalerflags.split_bind_address(options.metrics_bind_address) == ("", listening)
+    assert scaler_flags.split_bind_address(options.metrics_bind_address) == ("", listening)
     mounts = {mount["mountPath"]: mount["name"] for mount in scaler.container["volumeMounts"]}
     volumes = {volume["name"]: volume for volume in scaler.pod["volumes"]}
     for path in (options.tls_cert_file, options.tls_private_key_file):
@@ -473,7 +476,7 @@ def test_the_variant_reads_what_is_mounted(within: Objects) -> None:
     container, pod = within.container, within.pod
     assert container["command"] == ["fastpath", "scale"]
     given = dict(argument.lstrip("-").split("=", 1) for argument in container["args"])
-    assert given.keys() <= flagtable.TABLE.keys()
+    assert given.keys() <= flag_table.TABLE.keys()
     mounts = {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}
     volumes = {volume["name"]: volume["configMap"]["name"] for volume in pod["volumes"]}
     named = {volumes[mounts[given["config"]]], volumes[mounts[given["autoscalers"]]]}
@@ -486,9 +489,9 @@ def test_the_variant_reads_what_is_mounted(within: Objects) -> None:
 
 def test_the_examples_of_the_variant_are_right() -> None:
     folder = MANIFESTS / "namespaced"
-    read = autoscalerdocuments.read_document(yaml.safe_load((folder / "web.yaml").read_text()), "shop")
+    read = documents.read_document(yaml.safe_load((folder / "web.yaml").read_text()), "shop")
     assert read.spec.mode == ADVISE  # whoever applies an example changes nothing
-    parsed = rulesfile.parse_rules((folder / "rules.yaml").read_text(), "rules.yaml")
+    parsed = rules_file.parse_rules((folder / "rules.yaml").read_text(), "rules.yaml")
     assert (parsed.faults, parsed.fatal) == ((), ())
     rules, faults = compiler.compile_rules(parsed.config, resources.BUILTIN)
     assert (len(rules.custom), faults) == (1, ())

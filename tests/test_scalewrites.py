@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from adapter.model import floors
-from adapter.model.floors import FloorEntry
-from adapter.model.instants import FineInstant, span_of
+from adapter.boost import floor as floors
+from adapter.boost.floor import FloorEntry
+from adapter.model.timestamps import FineInstant, span_of
 from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.sandbox.apiserver.workloads import deployment
 from tests.support.clock import FakeClock

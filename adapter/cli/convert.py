@@ -1,6 +1,6 @@
 """`fastpath convert`: the FastPathAutoscaler for each HorizontalPodAutoscaler of a manifest, with `--back` the reverse.
 
-Reading, writing and exit statuses. What becomes of which field is `model.conversion`'s. The output is valid; what it
+Reading, writing and exit statuses. What becomes of which field is `model.autoscaling.conversion`'s. The output is valid; what it
 leaves out is named on standard error.
 """
 
@@ -13,10 +13,11 @@ import yaml
 
 from adapter.cli import files
 from adapter.clients.autoscalerfiles import located
-from adapter.config import yamldocuments
+from adapter.config.yaml import documents
 from adapter.errors import Fault, InputError
-from adapter.model import autoscalerdocuments, conversion
-from adapter.model.fastpathautoscaler import HPA_KIND, KIND
+from adapter.model.autoscaling import conversion
+from adapter.model.autoscaling import documents as autoscalerdocuments
+from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND
 
 DESCRIPTION = """\
 Print the FastPathAutoscaler for each HorizontalPodAutoscaler (autoscaling/v2) of a manifest, as YAML, or with
@@ -62,7 +63,7 @@ def build_parser() -> argparse.ArgumentParser:
 def _convert(source: files.Source, faults: list[Fault], *, back: bool) -> Iterator[str]:
     """Yield the autoscalers of a text as YAML. Objects of other kinds are named and left out; `faults` grows with what is wrong."""
     kinds = {KIND} if back else {HPA_KIND, KIND}
-    for document in yamldocuments.read_documents(source.text, source.name):
+    for document in documents.read_documents(source.text, source.name):
         if isinstance(document, InputError):
             faults += document.faults
             continue

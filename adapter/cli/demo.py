@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from adapter.cli.version import version
-from adapter.config.yamltree import shown_text
+from adapter.config.yaml.reader import shown_text
 from adapter.errors import Fault, InputError
 from adapter.model import durations
 from adapter.sandbox.demo import run

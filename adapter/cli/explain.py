@@ -21,7 +21,7 @@ import msgspec
 from aiohttp import http_exceptions
 
 from adapter import app
-from adapter.cli import preflight
+from adapter.cli.deploy import preflight
 from adapter.cli.version import version
 from adapter.clients import connectfaults, credentials, kubernetes, leaderelection
 from adapter.clients.leases import KubernetesLeases

@@ -1,6 +1,6 @@
 """Autoscalers in files: a folder of documents, read at start, looked at again while the process runs.
 
-Here: which files there are and what becomes of one that is wrong. Not here: what a document may say (`model.autoscalerdocuments`), who
+Here: which files there are and what becomes of one that is wrong. Not here: what a document may say (`model.autoscaling.documents`), who
 runs the autoscalers. Files are looked at rather than watched, for the reasons in `rulesfiles`. Law: a file that is wrong changes
 nothing: its autoscalers stay as they were when it was last right, and it is reported. Only a file that is gone takes its own away.
 """
@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from adapter.clients import rulesfiles
-from adapter.config import yamldocuments
-from adapter.config.yamldocuments import YAMLDocument
+from adapter.config.yaml import documents
+from adapter.config.yaml.documents import YAMLDocument
 from adapter.errors import Fault, InputError
-from adapter.model import autoscalerdocuments
-from adapter.model.fastpathautoscaler import FastPathAutoscaler
+from adapter.model.autoscaling import documents as autoscalerdocuments
+from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 
 _FLAG = "--autoscalers"
 _EXPECTED = "expected an autoscaler in it; to remove its autoscalers remove the file"
@@ -84,7 +84,7 @@ class AutoscalerFiles:
             raise InputError([Fault(_FLAG, source, f"expected a readable file: {reason}")]) from error
         faults: list[Fault] = []
         count = 0
-        for document in yamldocuments.read_documents(text, source):
+        for document in documents.read_documents(text, source):
             count += 1
             if isinstance(document, InputError):
                 faults += document.faults

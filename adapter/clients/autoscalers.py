@@ -1,7 +1,7 @@
 """The autoscalers of the cluster: FastPathAutoscalers, which are ours, and whoever else scales the same targets.
 
 What lives here: `Autoscalers`, a mirror of the FastPathAutoscalers; `Rivals`, which knows the autoscalers of each target,
-HorizontalPodAutoscalers among them. Not here: what stands in an autoscaler (`model.autoscalerdocuments`), documents in files
+HorizontalPodAutoscalers among them. Not here: what stands in an autoscaler (`model.autoscaling.documents`), documents in files
 (`autoscalerfiles`). The law: an object that cannot be read is there with its faults; it is never passed over, and keeps no other from
 being read.
 """
@@ -14,11 +14,14 @@ import msgspec
 from msgspec.structs import replace
 
 from adapter import errors
+from adapter.boost import model
+from adapter.boost.model import Boosted
 from adapter.clients.mirror import Collection, Mirror, Part, WholeClient, in_steps
 from adapter.clients.objectlist import Form
 from adapter.clients.reflector import Named, ReflectorStatus, Surroundings
-from adapter.model import autoscalerdocuments, boosting, fastpathautoscaler
-from adapter.model.autoscaling import (
+from adapter.model.autoscaling import documents, fastpath_autoscaler
+from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, Metadata
+from adapter.model.autoscaling.hpa import (
     CrossVersionObjectReference,
     HorizontalPodAutoscaler,
     HorizontalPodAutoscalerSpec,
@@ -26,15 +29,13 @@ from adapter.model.autoscaling import (
     Struct,
     decode_scalar,
 )
-from adapter.model.boosting import Boosted
-from adapter.model.fastpathautoscaler import FastPathAutoscaler, Metadata
 from adapter.model.resources import BUILTIN, APIResource
 
 T = TypeVar("T", bound=Named)
 
 _VERBS = frozenset({"get", "list", "watch"})
-_GROUP, _, _VERSION = fastpathautoscaler.API_VERSION.partition("/")
-_KIND, _PLURAL = fastpathautoscaler.KIND, fastpathautoscaler.PLURAL
+_GROUP, _, _VERSION = fastpath_autoscaler.API_VERSION.partition("/")
+_KIND, _PLURAL = fastpath_autoscaler.KIND, fastpath_autoscaler.PLURAL
 _FASTPATH = APIResource(_GROUP, _VERSION, _PLURAL, _KIND.lower(), _KIND, True, _VERBS, True)
 _found = BUILTIN.lookup("horizontalpodautoscalers")
 assert _found is not None
@@ -67,7 +68,7 @@ class AskingHPA(msgspec.Struct, frozen=True):
     def fault(self) -> str:
         """Why it is only advised, "" where nothing keeps it from being boosted."""
         if self.owner:
-            return boosting.owned(self.owner)
+            return model.owned(self.owner)
         faults = (*self.boosted.wishes.faults, self.boosted.handshake.fault)
         return next((fault for fault in faults if fault), "")
 
@@ -130,7 +131,7 @@ _WHOLE_HPA = msgspec.json.Decoder(_WholeHPA, dec_hook=decode_scalar)
 def _keep_autoscaler(raw: msgspec.Raw) -> ReadAutoscaler:
     meta = _NAMED.decode(raw).metadata
     try:
-        autoscaler = autoscalerdocuments.decode_object(raw)
+        autoscaler = documents.decode_object(raw)
     except errors.InputError as error:
         return ReadAutoscaler(meta.namespace, meta.name, meta.resource_version, None, error.faults)
     return ReadAutoscaler(meta.namespace, meta.name, meta.resource_version, autoscaler)
@@ -140,15 +141,15 @@ def _keep_hpa(raw: msgspec.Raw) -> WatchedHPA:
     found = _HPA_DOCUMENT.decode(raw)
     meta, target = found.metadata, found.spec.scale_target_ref
     plain = WatchedHPA(meta.namespace, meta.name, meta.uid, meta.resource_version, target)
-    if not meta.annotations or not any(key in meta.annotations for key in boosting.ANNOTATIONS):
+    if not meta.annotations or not any(key in meta.annotations for key in model.ANNOTATIONS):
         return plain
     try:
         whole = _WHOLE_HPA.decode(raw)
     except msgspec.ValidationError as error:
         return replace(plain, faults=(f"cannot be read: {error}",))
-    boosted = boosting.read_boosted(HorizontalPodAutoscaler(metadata=whole.metadata, spec=whole.spec))
+    boosted = model.read_boosted(HorizontalPodAutoscaler(metadata=whole.metadata, spec=whole.spec))
     if boosted is None:
-        return replace(plain, faults=boosting.wishes_of(meta.annotations).faults)
+        return replace(plain, faults=model.wishes_of(meta.annotations).faults)
     if whole.spec.metrics and not boosted.autoscaler.spec.metrics:
         return replace(
             plain, faults=(boosted.handshake.fault,)
@@ -164,7 +165,7 @@ def _keep_hpa(raw: msgspec.Raw) -> WatchedHPA:
 def _owner_of(meta: _Metadata) -> str:
     """Return which object of another autoscaling project an autoscaler belongs to, "" for none."""
     owners = ((each.api_version, each.kind, each.name) for each in meta.owner_references or ())
-    return boosting.owner_of(owners, meta.labels)
+    return model.owner_of(owners, meta.labels)
 
 
 def _same_autoscaler(one: ReadAutoscaler, other: ReadAutoscaler) -> bool:

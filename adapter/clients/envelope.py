@@ -13,7 +13,7 @@ import msgspec
 
 from adapter.clients import hints, pieces
 from adapter.errors import PrometheusError
-from adapter.model import gofloats
+from adapter.model import go_floats
 from adapter.model.metrics import HISTOGRAM, QueryResult, Sample
 
 PIECE_BYTES = 128 * 1024
@@ -215,7 +215,7 @@ def _decode(decoder: msgspec.json.Decoder[_T], text: bytes | msgspec.Raw) -> _T:
 def _parse_value(text: str) -> float:
     """Return a sample's value, as the clients of Prometheus that are written in Go read it."""
     try:
-        return gofloats.parse_float(text)
+        return go_floats.parse_float(text)
     except ValueError as error:
         raise PrometheusError("decode", f"a sample's value is {error}: {shorten(repr(text))}") from error
 

@@ -16,10 +16,10 @@ from typing import NamedTuple
 import msgspec
 
 from adapter import errors
+from adapter.boost.floor import LONGEST, FloorEntry, as_known_for, decode_entry, floor_of, shard_of
 from adapter.clients.objectlist import Form
 from adapter.model.clock import Clock
-from adapter.model.floors import LONGEST, FloorEntry, as_known_for, decode_entry, floor_of, shard_of
-from adapter.model.instants import SECOND
+from adapter.model.timestamps import SECOND
 from adapter.scaling import boost as boosting
 
 _STEP = 500  # entries decoded at once, a few ms

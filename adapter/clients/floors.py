@@ -1,7 +1,7 @@
 """The published floors as a process knows them: the ConfigMaps of all shards, watched and read anew.
 
 What lives here: `FloorView`: when they are read, and how old what is known may be. Not here: what is known (`floormaps`), the number that
-is served of an entry (`model.floors`), publishing (`floorwriter`). The law: what is known says how old it is; "no floor" is the answer of
+is served of an entry (`boost.floor`), publishing (`floorwriter`). The law: what is known says how old it is; "no floor" is the answer of
 a read that began after the question, never that of a view that may be behind.
 
 A watch alone cannot tell whether it is behind, so a view is as old as the list that confirmed it, counted from when it was asked for.
@@ -13,12 +13,12 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import Protocol, TypeVar
 
 from adapter import errors
+from adapter.boost.floor import LABEL, FloorEntry
 from adapter.clients.floormaps import FORM, FloorMaps, ReadMap, number
 from adapter.clients.objectlist import Form, ObjectEvent
 from adapter.model.clock import Clock
-from adapter.model.floors import LABEL, FloorEntry
 from adapter.model.resources import APIResource
-from adapter.model.selectors import LabelSelector, parse_selector
+from adapter.model.selectors.label_selectors import LabelSelector, parse_selector
 from adapter.monitoring import FaultLog
 
 RELIST = 4.0

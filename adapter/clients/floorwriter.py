@@ -17,12 +17,12 @@ from typing import Any, NamedTuple
 import msgspec
 
 from adapter import errors
+from adapter.boost.floor import LABEL, FloorEntry, config_map_name, decode_entries, encode_entry
 from adapter.clients import apifaults, kubernetes
 from adapter.clients.floormaps import FORM
 from adapter.clients.floors import FloorView
 from adapter.clients.writebudget import Kind
 from adapter.clients.writes import Writer, is_overloaded, may_have_been_made
-from adapter.model.floors import LABEL, FloorEntry, config_map_name, decode_entries, encode_entry
 from adapter.model.shards import Shard
 from adapter.monitoring import FaultLog
 

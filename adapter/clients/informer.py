@@ -17,7 +17,7 @@ from adapter.clients.objectstore import Store
 from adapter.clients.reflector import Reflector, ReflectorStatus, Surroundings
 from adapter.model.metrics import GroupResource
 from adapter.model.resources import APIResource
-from adapter.model.selectors import LabelSelector
+from adapter.model.selectors.label_selectors import LabelSelector
 
 _STEP = 1_000
 """How many objects are described between two points at which other work may run."""

@@ -18,7 +18,7 @@ from adapter.clients import apidiscovery, credentials, objectlist, wirebody
 from adapter.clients.apifaults import error_of, translated
 from adapter.clients.sending import REVIEW_SECONDS, Parameters, Request, Sender, open_sender
 from adapter.model.resources import APIResource, Catalogue
-from adapter.model.selectors import EVERYTHING, LabelSelector
+from adapter.model.selectors.label_selectors import EVERYTHING, LabelSelector
 
 _PAGE = 500
 _JSON = "application/json"

@@ -14,9 +14,9 @@ from adapter import errors
 from adapter.clients.kubernetes import KubernetesClient
 from adapter.clients.objectlist import UNREADABLE
 from adapter.model import quoting
-from adapter.model.autoscaling import Struct, decode_scalar
-from adapter.model.instants import Instant
-from adapter.model.quantityparse import Quantity
+from adapter.model.autoscaling.hpa import Struct, decode_scalar
+from adapter.model.quantity_parse import Quantity
+from adapter.model.timestamps import Instant
 from adapter.scaling.document import ExternalMetricValue, MetricValue, PodMetrics
 
 _CUSTOM = "/apis/custom.metrics.k8s.io/v1beta2"

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import msgspec
 
 from adapter.clients.boundedcaches import BoundedCache
-from adapter.model.selectors import LabelSelector, Operator, Requirement
+from adapter.model.selectors.label_selectors import LabelSelector, Operator, Requirement
 from adapter.monitoring import Monitoring
 
 _STEP = 1_000

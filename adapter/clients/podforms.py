@@ -13,10 +13,10 @@ import msgspec
 
 from adapter.clients.objectlist import Form
 from adapter.model import memo
-from adapter.model.autoscaling import Struct
-from adapter.model.instants import NEVER, read_nanoseconds
+from adapter.model.autoscaling.hpa import Struct
 from adapter.model.pods import Container, PodFacts, Requests, ResourceRequirements
-from adapter.model.quantityparse import Quantity, read
+from adapter.model.quantity_parse import Quantity, read
+from adapter.model.timestamps import NEVER, read_nanoseconds
 
 _NEVER = int(NEVER)
 

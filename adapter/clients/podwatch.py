@@ -17,9 +17,9 @@ from adapter.clients.podforms import SharedSpec, WatchedPod, WirePod, WireSpec
 from adapter.clients.readyhistory import ReadyHistory
 from adapter.clients.reflector import ReflectorStatus, Surroundings
 from adapter.model.clock import Clock
-from adapter.model.instants import SECOND
 from adapter.model.resources import BUILTIN, APIResource
-from adapter.model.selectors import LabelSelector, Operator
+from adapter.model.selectors.label_selectors import LabelSelector, Operator
+from adapter.model.timestamps import SECOND
 
 _found = BUILTIN.lookup("pods")
 assert _found is not None

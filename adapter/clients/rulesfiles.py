@@ -7,8 +7,8 @@ a symbolic link, which a watch on the file does not see, and a look costs some m
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from adapter.config import rulesfile
-from adapter.config.rulesfile import Parsed
+from adapter.config import rules_file
+from adapter.config.rules_file import Parsed
 from adapter.errors import Fault
 
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -31,8 +31,8 @@ class RulesFiles:
         return self._parse(list(self.texts(fatal)), fatal)
 
     def _parse(self, texts: Sequence[tuple[str, str]], fatal: list[Fault]) -> Parsed:
-        parsed = [rulesfile.parse_rules(text, source) for source, text in texts]
-        merged, doubled = rulesfile.merge([one.config for one in parsed])
+        parsed = [rules_file.parse_rules(text, source) for source, text in texts]
+        merged, doubled = rules_file.merge([one.config for one in parsed])
         faults = tuple(fault for one in parsed for fault in one.faults)
         fatal += [fault for one in parsed for fault in one.fatal]
         return Parsed(merged, (*faults, *doubled), tuple(fatal))

@@ -8,7 +8,7 @@ import msgspec
 from adapter.clients import targetforms
 from adapter.clients.objectlist import Form
 from adapter.clients.targetforms import Seen
-from adapter.model.autoscaling import Int32
+from adapter.model.autoscaling.hpa import Int32
 
 
 class _Wire(msgspec.Struct, frozen=True, gc=False, rename="camel"):

@@ -20,11 +20,11 @@ from yarl import URL
 
 from adapter.clients import connection, prometheus
 from adapter.clients.scrapebodies import Buffer
-from adapter.config import scrapekeys
-from adapter.config.scrapekeys import Access, EndpointTLS
+from adapter.config import scrape_keys
+from adapter.config.scrape_keys import Access, EndpointTLS
 from adapter.errors import InputError, ScrapeError
 from adapter.model.clock import Clock
-from adapter.model.podnetworks import PodNetworks
+from adapter.model.pod_networks import PodNetworks
 from adapter.monitoring import FaultLog, Monitoring
 from adapter.rules import matchers
 from adapter.rules.scrape import exposition
@@ -77,7 +77,7 @@ class Scraper:
         monitoring: Monitoring,
         faults: FaultLog,
         *,
-        service_account: str = scrapekeys.SERVICE_ACCOUNT,
+        service_account: str = scrape_keys.SERVICE_ACCOUNT,
         networks: PodNetworks | None = None,
     ) -> None:
         """`service_account`: where our own token is mounted; what is the same file is never sent.
@@ -177,7 +177,7 @@ class Scraper:
     def _is_own_identity(self, path: str) -> bool:
         """Whether a path leads, over whatever links, to where our service account is mounted."""
         real = Path(path).resolve()
-        return scrapekeys.is_own_identity(str(real)) or self._service_account.resolve() in real.parents
+        return scrape_keys.is_own_identity(str(real)) or self._service_account.resolve() in real.parents
 
     def _render(self, text: str) -> str:
         """Return the header's value; ValueError for a text that is no token or is our own, however it came into the file."""

@@ -21,7 +21,7 @@ import msgspec
 from adapter import errors
 from adapter.clients.writebudget import Kind
 from adapter.clients.writes import Writer
-from adapter.model.autoscaling import HorizontalPodAutoscalerStatus
+from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
 from adapter.model.clock import Clock
 from adapter.model.turns import Turns
 from adapter.monitoring import FaultLog, Monitoring

@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from adapter.clients.objectlist import Form
-from adapter.model import apiselectors, memo
-from adapter.model.apiselectors import APISelector
-from adapter.model.selectors import LabelSelector, Operator, Requirement
+from adapter.model import memo
+from adapter.model.selectors import api_selectors
+from adapter.model.selectors.api_selectors import APISelector
+from adapter.model.selectors.label_selectors import LabelSelector, Operator, Requirement
 
 
 class ScalePaths(NamedTuple):
@@ -109,7 +110,7 @@ def _weigh_text(written: bytes) -> int:
 def _text_of(written: bytes) -> str:
     """Return the text that status.selector of a Scale carries; "" for one that is wrong, which the API server would not store."""
     try:
-        return str(apiselectors.compile_selector(_SELECTOR.decode(written)))
+        return str(api_selectors.compile_selector(_SELECTOR.decode(written)))
     except (ValueError, msgspec.MsgspecError):
         return ""
 

@@ -15,7 +15,7 @@ from adapter.clients.objectlist import UNREADABLE
 from adapter.clients.reflector import ReflectorStatus, Surroundings
 from adapter.clients.targetforms import Seen
 from adapter.clients.targetkinds import POLL_SECONDS, Client, Kind, Kinds, TargetKinds, is_refused
-from adapter.model.autoscaling import CrossVersionObjectReference
+from adapter.model.autoscaling.hpa import CrossVersionObjectReference
 from adapter.model.quoting import quote
 from adapter.model.resources import APIResource
 

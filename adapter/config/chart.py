@@ -15,8 +15,9 @@ from dataclasses import replace
 import yaml
 
 from adapter import errors
-from adapter.config import rulesfile, yamltree
-from adapter.config.rulesfile import Parsed, RulesConfig, Sections
+from adapter.config import rules_file
+from adapter.config.rules_file import Parsed, RulesConfig, Sections
+from adapter.config.yaml import reader
 
 SECTIONS = ("default", "custom", "external", "resource", "existing")
 
@@ -109,7 +110,7 @@ def is_chart_values(text: str) -> bool:
     rules file has; or they stand under the key that a parent chart gives them.
     """
     try:
-        root = yamltree.compose(text, "")
+        root = reader.compose(text, "")
     except errors.InputError:
         return False
     return root is not None and _locate(_as_helm_reads(root, "", "", [])) is not None
@@ -121,7 +122,7 @@ def rules_from_chart(text: str, source: str) -> Parsed:
         values = _Values(text, source)
     except errors.InputError as error:
         return Parsed(RulesConfig(), fatal=error.faults)
-    parsed = rulesfile.build(values.sections(), source)
+    parsed = rules_file.build(values.sections(), source)
     return replace(parsed, faults=(*values.faults, *parsed.faults))
 
 
@@ -151,20 +152,20 @@ class _Values:
     def __init__(self, text: str, source: str) -> None:
         self.source = source
         self.faults: list[errors.Fault] = []
-        root = yamltree.compose(text, source)
+        root = reader.compose(text, source)
         noted: list[errors.Fault] = []
         top = _as_helm_reads(root, "", source, noted) if root is not None else None
         located = _locate(top) if top is not None else None
         if located is None:
             expected = "expected the chart's values: a mapping `rules` of default, custom, external, resource, existing"
             raise errors.InputError(
-                [errors.Fault("", "", expected, source, yamltree.line_of(top) if top else 0)]
+                [errors.Fault("", "", expected, source, reader.line_of(top) if top else 0)]
             )
         self.path, parent, section = located
         if section is not None and not isinstance(section, yaml.MappingNode):
             expected = "expected a mapping of default, custom, external, resource, existing: the chart fails without it"
             raise errors.InputError([self._fault(self.path, section, expected)])
-        self.line = yamltree.line_of(section) if section is not None else 0
+        self.line = reader.line_of(section) if section is not None else 0
         self.given = _entries(section) if section is not None else {}
         self.faults += [fault for fault in noted if _within(fault.path, self.path)]
         self._look_around(parent)
@@ -178,7 +179,7 @@ class _Values:
         return Sections(
             rules,
             self._list("external"),
-            (yamltree.join(self.path, "resource"), resource)
+            (reader.join(self.path, "resource"), resource)
             if resource is not None and _truth(resource)
             else None,
         )
@@ -187,21 +188,21 @@ class _Values:
         switch = self.given.get("default")
         if switch is not None and not _truth(switch):
             return []
-        place = yamltree.join(self.path, "default")
-        return [(yamltree.join(place, index), _default_rule(*row)) for index, row in enumerate(_DEFAULTS)]
+        place = reader.join(self.path, "default")
+        return [(reader.join(place, index), _default_rule(*row)) for index, row in enumerate(_DEFAULTS)]
 
     def _list(self, key: str) -> list[tuple[str, yaml.Node]]:
         node = self.given.get(key)
         if not isinstance(node, yaml.SequenceNode):
             return []
-        place = yamltree.join(self.path, key)
-        return [(yamltree.join(place, index), entry) for index, entry in enumerate(node.value)]
+        place = reader.join(self.path, key)
+        return [(reader.join(place, index), entry) for index, entry in enumerate(node.value)]
 
     def _check(self) -> None:
         """Refuse what Helm or the adapter behind it would refuse; note what Helm passes over in silence."""
         fatal = []
         for key, node in self.given.items():
-            place = yamltree.join(self.path, key)
+            place = reader.join(self.path, key)
             if key not in SECTIONS:
                 meant = _CONFIG_KEYS.get(key)
                 advice = f"write {meant}" if meant else f"the section has {', '.join(SECTIONS)}"
@@ -229,7 +230,7 @@ class _Values:
                     self.faults.append(self._fault(place + key, node, expected))
 
     def _fault(self, path: str, node: yaml.Node, expected: str) -> errors.Fault:
-        return errors.Fault(path, yamltree.shown(node), expected, self.source, yamltree.line_of(node))
+        return errors.Fault(path, reader.shown(node), expected, self.source, reader.line_of(node))
 
 
 def _locate(top: yaml.Node) -> tuple[str, Mapping[str, yaml.Node], yaml.Node | None] | None:
@@ -263,9 +264,9 @@ def _truth(node: yaml.Node) -> bool:
     """Say what Go's templates make of a value in `if`: false, 0, null and everything empty are false."""
     if not isinstance(node, yaml.ScalarNode):
         return bool(node.value)
-    if node.tag == yamltree.TEXT:
+    if node.tag == reader.TEXT:
         return bool(node.value)
-    return node.tag != yamltree.NULL and node.value not in ("false", "0", "0.0")
+    return node.tag != reader.NULL and node.value not in ("false", "0", "0.0")
 
 
 def _as_helm_reads(node: yaml.Node, path: str, source: str, noted: list[errors.Fault]) -> yaml.Node:
@@ -275,7 +276,7 @@ def _as_helm_reads(node: yaml.Node, path: str, source: str, noted: list[errors.F
     """
     if isinstance(node, yaml.SequenceNode):
         copies = [
-            _as_helm_reads(entry, yamltree.join(path, index), source, noted)
+            _as_helm_reads(entry, reader.join(path, index), source, noted)
             for index, entry in enumerate(node.value)
         ]
         return yaml.SequenceNode(node.tag, copies, node.start_mark, node.end_mark)
@@ -296,7 +297,7 @@ def _collect(
 ) -> None:
     own: set[str] = set()
     for key, value in node.value:
-        if yamltree.is_merge(key):
+        if reader.is_merge(key):
             merged = value.value if isinstance(value, yaml.SequenceNode) else [value]
             for mapping in reversed(merged):
                 if isinstance(mapping, yaml.MappingNode):
@@ -304,20 +305,18 @@ def _collect(
                 else:
                     expected, line = (
                         "expected a mapping or a list of mappings to merge",
-                        yamltree.line_of(mapping),
+                        reader.line_of(mapping),
                     )
                     noted.append(
-                        errors.Fault(
-                            yamltree.join(path, "<<"), yamltree.shown(mapping), expected, source, line
-                        )
+                        errors.Fault(reader.join(path, "<<"), reader.shown(mapping), expected, source, line)
                     )
             continue
         spelled = _respelled(key)
         text = str(spelled.value)
-        place = yamltree.join(path, text)
+        place = reader.join(path, text)
         if text in own:
             expected = "this key is given twice; Helm would silently use the last"
-            noted.append(errors.Fault(place, yamltree.shown(value), expected, source, yamltree.line_of(key)))
+            noted.append(errors.Fault(place, reader.shown(value), expected, source, reader.line_of(key)))
         own.add(text)
         found[text] = spelled, _as_helm_reads(value, place, source, noted)
 
@@ -327,15 +326,15 @@ def _respelled(node: yaml.Node) -> yaml.Node:
     if not isinstance(node, yaml.ScalarNode):
         return node
     tag, text = node.tag, str(node.value)
-    truth = yamltree.boolean_of(node)
+    truth = reader.boolean_of(node)
     if truth is not None:
-        tag, text = yamltree.BOOL, str(truth).lower()
-    elif tag == yamltree.NULL:
+        tag, text = reader.BOOL, str(truth).lower()
+    elif tag == reader.NULL:
         text = "null"
     elif tag == _INT_TAG and _INT.fullmatch(text):
         text = _decimal(text)
-    elif tag == yamltree.BINARY:
-        tag, text = yamltree.TEXT, yamltree.text_of(node) or text
+    elif tag == reader.BINARY:
+        tag, text = reader.TEXT, reader.text_of(node) or text
     return yaml.ScalarNode(tag, text, node.start_mark, node.end_mark, style=node.style)
 
 
@@ -372,7 +371,7 @@ def _node(value: object) -> yaml.Node:
         )
     if isinstance(value, list):
         return _sequence([_node(entry) for entry in value])
-    return yaml.ScalarNode(yamltree.TEXT, str(value))
+    return yaml.ScalarNode(reader.TEXT, str(value))
 
 
 def _sequence(nodes: list[yaml.Node]) -> yaml.SequenceNode:

@@ -16,11 +16,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from adapter import errors
-from adapter.config import ciphers, leaderflags, pflag, scalerflags, yamltree
-from adapter.config.flagtable import TABLE
+from adapter.config import ciphers, leader_flags, pflag, scaler_flags
+from adapter.config.flag_table import TABLE
 from adapter.config.options import SERVABLE_GROUPS, Options
 from adapter.config.pflag import Effect, Flag, Given, Kind, Scanned
-from adapter.model import durations, podnetworks
+from adapter.config.yaml import reader
+from adapter.model import durations, pod_networks
 
 _SECRET = frozenset({"prometheus-url", "prometheus-header", "prometheus-query-param"})
 """Flags whose values may hold credentials."""
@@ -79,7 +80,7 @@ def _read(given: Given, values: dict[str, Any]) -> errors.Fault | None:
 
 
 def _fault(flag: Flag, text: str, expected: str) -> errors.Fault:
-    shown = "" if flag.name in _SECRET else yamltree.shown_text(text)
+    shown = "" if flag.name in _SECRET else reader.shown_text(text)
     return errors.Fault(f"--{flag.name}", shown if text else "", expected)
 
 
@@ -103,7 +104,7 @@ def _check(options: Options, values: dict[str, Any]) -> Iterable[errors.Fault]:
     if bool(options.tls_cert_file) != bool(options.tls_private_key_file):
         missing = "--tls-private-key-file" if options.tls_cert_file else "--tls-cert-file"
         yield errors.Fault(missing, "", "missing: certificate and key are given together")
-    if fault := leaderflags.check_times(options):
+    if fault := leader_flags.check_times(options):
         yield fault
     suites = options.tls_cipher_suites
     if (
@@ -186,7 +187,7 @@ def _suites(names: Any) -> str:
             if near
             else ", expected Go's names such as TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"
         )
-        return f"{yamltree.shown_text(unknown[0])} is no cipher suite{asked}"
+        return f"{reader.shown_text(unknown[0])} is no cipher suite{asked}"
     return ""
 
 
@@ -206,7 +207,7 @@ def _positive(number: Any) -> str:
 
 def _pod_networks(cidrs: Any) -> str:
     try:
-        podnetworks.parse_networks(cidrs)
+        pod_networks.parse_networks(cidrs)
     except ValueError as error:
         return str(error)
     return ""
@@ -237,21 +238,21 @@ _CHECKS: dict[str, Callable[[Any], str]] = {
     "metrics-max-answer-age": _not_negative,
     "scrape-max-per-second": _positive,
     "scrape-pod-cidrs": _pod_networks,
-    "prometheus-max-queries-per-second": leaderflags.check_rate,
+    "prometheus-max-queries-per-second": leader_flags.check_rate,
     "horizontal-pod-autoscaler-sync-period": _above_zero,
-    "horizontal-pod-autoscaler-tolerance": scalerflags.check_not_negative,
+    "horizontal-pod-autoscaler-tolerance": scaler_flags.check_not_negative,
     "horizontal-pod-autoscaler-downscale-stabilization": _not_negative,
     "horizontal-pod-autoscaler-cpu-initialization-period": _not_negative,
     "horizontal-pod-autoscaler-initial-readiness-delay": _not_negative,
-    "local-address": scalerflags.check_local_address,
-    "health-probe-bind-address": scalerflags.check_bind_address,
-    "metrics-bind-address": scalerflags.check_bind_address,
-    "leader-elect-lease-duration": leaderflags.check_lease_duration,
+    "local-address": scaler_flags.check_local_address,
+    "health-probe-bind-address": scaler_flags.check_bind_address,
+    "metrics-bind-address": scaler_flags.check_bind_address,
+    "leader-elect-lease-duration": leader_flags.check_lease_duration,
     "leader-elect-retry-period": _above_zero,
-    "leader-elect-resource-lock": leaderflags.check_lock,
-    "leader-elect-resource-name": leaderflags.check_name,
-    "shard": leaderflags.check_shard,
-    "kube-api-write-qps": leaderflags.check_rate,
+    "leader-elect-resource-lock": leader_flags.check_lock,
+    "leader-elect-resource-name": leader_flags.check_name,
+    "shard": leader_flags.check_shard,
+    "kube-api-write-qps": leader_flags.check_rate,
     "prometheus-timeout": _above_zero,
     "prometheus-attempt-timeout": _above_zero,
     "shutdown-delay": _not_negative,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from adapter import errors
-from adapter.config.rulesfile import RulesConfig
+from adapter.config.rules_file import RulesConfig
 from adapter.model import durations
 
 SERVABLE_GROUPS = ("custom.metrics.k8s.io", "external.metrics.k8s.io", "metrics.k8s.io")

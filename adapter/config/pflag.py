@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from adapter import errors
-from adapter.config import yamltree
 from adapter.config.options import NamedPair
+from adapter.config.yaml import reader
 from adapter.model import durations
 
 
@@ -111,7 +111,7 @@ def _scan_long(argument: str, rest: list[str], table: Mapping[str, Flag], scanne
     elif name == "help":
         scanned.help = True
     else:
-        scanned.faults.append(errors.Fault(f"--{yamltree.one_line(name)}", "", _unknown(name, table)))
+        scanned.faults.append(errors.Fault(f"--{reader.one_line(name)}", "", _unknown(name, table)))
 
 
 def _scan_short(
@@ -160,7 +160,7 @@ def _unknown(name: str, table: Mapping[str, Flag]) -> str:
 
 def _shown(argument: str) -> str:
     """Return the name part of an argument: its value may be a secret."""
-    return yamltree.one_line(argument.partition("=")[0]) or "-"
+    return reader.one_line(argument.partition("=")[0]) or "-"
 
 
 def expectation(kind: Kind) -> str:

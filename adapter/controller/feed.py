@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from adapter.controller.delays import DELAYED
 from adapter.controller.readings import Answer, Interval
-from adapter.model.instants import SECOND
+from adapter.model.timestamps import SECOND
 
 LATE = 2.0
 """An answer is late when the next has been due for longer than its period and so many seconds."""

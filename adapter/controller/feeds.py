@@ -40,7 +40,7 @@ from adapter.controller.delays import Delays
 from adapter.controller.feed import LATE, QUERIES, Ask, Asked, Feed, namespace_of
 from adapter.errors import SourceError, StatusError
 from adapter.model.clock import Clock
-from adapter.model.instants import SECOND
+from adapter.model.timestamps import SECOND
 from adapter.model.turns import Turns
 from adapter.monitoring import facts
 

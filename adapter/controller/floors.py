@@ -7,9 +7,9 @@ published (`clients.floors`). Law: what is not published is not raised.
 import msgspec
 
 from adapter import errors
+from adapter.boost.floor import FloorEntry
 from adapter.controller.seams import Floors, Outcome
 from adapter.controller.work import Seen, Work
-from adapter.model.floors import FloorEntry
 from adapter.scaling import boost as boosting
 from adapter.scaling import history as histories
 from adapter.scaling.boost import Floor

@@ -15,9 +15,16 @@ from adapter.clients.statuswriter import StatusUpdate, StatusWriter
 from adapter.clients.writes import may_have_been_made
 from adapter.controller.seams import Again, Current, Key, Outcome, Target
 from adapter.errors import KubernetesError
-from adapter.model import fastpathautoscaler, targetcolumn
-from adapter.model.autoscaling import HorizontalPodAutoscalerStatus
-from adapter.model.fastpathautoscaler import API_VERSION, GROUP, KIND, PLURAL, FastPathAutoscaler, PastChange
+from adapter.model.autoscaling import fastpath_autoscaler, target_column
+from adapter.model.autoscaling.fastpath_autoscaler import (
+    API_VERSION,
+    GROUP,
+    KIND,
+    PLURAL,
+    FastPathAutoscaler,
+    PastChange,
+)
+from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
 from adapter.monitoring import facts
 from adapter.scaling.decision import Event
 
@@ -65,7 +72,7 @@ class ClusterHands(_ScaleHands):
             meta.namespace, meta.name, meta.uid, path, meta.resource_version, status, document
         )
         seen = autoscaler.status
-        self._statuses.submit(update, None if seen is None else fastpathautoscaler.plain_status(seen))
+        self._statuses.submit(update, None if seen is None else fastpath_autoscaler.plain_status(seen))
 
     def event(self, autoscaler: FastPathAutoscaler, event: Event) -> None:
         """Have an event written."""
@@ -89,9 +96,9 @@ class ClusterHands(_ScaleHands):
 def _render_status(
     autoscaler: FastPathAutoscaler, status: HorizontalPodAutoscalerStatus, changes: tuple[PastChange, ...]
 ) -> Mapping[str, object]:
-    metrics = fastpathautoscaler.as_hpa(autoscaler).spec.metrics or ()
-    targets = targetcolumn.describe_targets(metrics, status.current_metrics or ())
-    return fastpathautoscaler.status_to_plain(fastpathautoscaler.full_status(status, changes, targets))
+    metrics = fastpath_autoscaler.as_hpa(autoscaler).spec.metrics or ()
+    targets = target_column.describe_targets(metrics, status.current_metrics or ())
+    return fastpath_autoscaler.status_to_plain(fastpath_autoscaler.full_status(status, changes, targets))
 
 
 class FileHands(_ScaleHands):

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from adapter.controller.seams import Key
-from adapter.model.instants import SECOND, write_instant
+from adapter.model.timestamps import SECOND, write_instant
 from adapter.scaling.decision import Decision, Event
 from adapter.scaling.observation import ExternalReading, ObjectReading, PodsReading, Reading
 from adapter.scaling.trace import Step

@@ -10,6 +10,7 @@ import itertools
 import logging
 from collections.abc import Callable, Iterable
 
+from adapter.boost.floor import FloorEntry
 from adapter.controller.deciding import Attempt, Decider
 from adapter.controller.floors import FloorKeeper
 from adapter.controller.journal import Journal
@@ -18,10 +19,9 @@ from adapter.controller.telling import Teller
 from adapter.controller.timeline import Timeline
 from adapter.controller.work import Surroundings, Work
 from adapter.controller.writing import Writing
+from adapter.model.autoscaling.fastpath_autoscaler import BOOST, FastPathAutoscaler
 from adapter.model.clock import Clock
-from adapter.model.fastpathautoscaler import BOOST, FastPathAutoscaler
-from adapter.model.floors import FloorEntry
-from adapter.model.instants import SECOND
+from adapter.model.timestamps import SECOND
 from adapter.monitoring import Monitoring, facts
 from adapter.scaling import boost as boosting
 from adapter.scaling.boost import Boost

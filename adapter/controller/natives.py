@@ -1,13 +1,14 @@
 """HorizontalPodAutoscalers that ask to be advised or boosted, and the floors that a leader before has published of them.
 
 Here: following what their annotations ask for, and taking over at the beginning of a term. Not here: what annotations mean
-(`model.boosting`), what becomes of a floor (`floors`). Law: none is worked on before it is known what is published, which counts once; of
+(`boost.model`), what becomes of a floor (`floors`). Law: none is worked on before it is known what is published, which counts once; of
 who asks for nothing any more nothing stays published.
 """
 
 import asyncio
 import itertools
 
+from adapter.boost.floor import FloorEntry
 from adapter.clients.autoscalers import AskingHPA, Rivals, WatchedHPA
 from adapter.clients.floorwriter import FloorWriter
 from adapter.clients.mirror import STEP
@@ -15,8 +16,7 @@ from adapter.controller.roster import Roster
 from adapter.controller.seams import Key
 from adapter.errors import KubernetesError, NotLeadingError
 from adapter.model.clock import Clock
-from adapter.model.floors import FloorEntry
-from adapter.model.instants import SECOND
+from adapter.model.timestamps import SECOND
 from adapter.monitoring import FaultLog
 from adapter.scaling import boost as boosting
 from adapter.scaling.boost import Boost

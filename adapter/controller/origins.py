@@ -16,7 +16,7 @@ from adapter.clients.mirror import STEP, WholeClient
 from adapter.clients.reflector import Surroundings
 from adapter.controller.roster import Roster
 from adapter.controller.seams import Key
-from adapter.model.fastpathautoscaler import FastPathAutoscaler
+from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.monitoring import FaultLog, facts
 
 _log = logging.getLogger(__name__)

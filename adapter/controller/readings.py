@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from statistics import median
 from typing import NamedTuple
 
-from adapter.model.instants import SECOND, span_of
+from adapter.model.timestamps import SECOND, span_of
 from adapter.scaling.document import PodMetrics
 from adapter.scaling.observation import ExternalReading, ObjectReading, PodsReading, Unavailable
 

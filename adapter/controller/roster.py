@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterable
 from adapter.clients.autoscalers import Rivals, TargetKey
 from adapter.controller.loop import Controller
 from adapter.controller.seams import Key
-from adapter.model.fastpathautoscaler import FastPathAutoscaler
+from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.shards import Shard
 from adapter.provider.scrapewants import ScrapeWants
 

@@ -6,11 +6,11 @@ Protocols and the values that cross them. Law: what is not known yet says so; it
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
+from adapter.boost.floor import FloorEntry
 from adapter.clients.scalewriter import Again, Current, ScaleSeen
 from adapter.clients.targets import Target, Unfound
-from adapter.model.autoscaling import CrossVersionObjectReference, HorizontalPodAutoscalerStatus
-from adapter.model.fastpathautoscaler import HPA_KIND, FastPathAutoscaler, PastChange
-from adapter.model.floors import FloorEntry
+from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, FastPathAutoscaler, PastChange
+from adapter.model.autoscaling.hpa import CrossVersionObjectReference, HorizontalPodAutoscalerStatus
 from adapter.scaling.decision import Event
 
 _NATIVE = "hpa/"

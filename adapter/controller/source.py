@@ -8,14 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, Protocol
 
-from adapter.config.rulesfile import OnNaN
+from adapter.config.rules_file import OnNaN
 from adapter.controller import readings
 from adapter.controller.feed import Feed
 from adapter.controller.feeds import Feeds
 from adapter.controller.readings import Answer, LeastReady
-from adapter.model.instants import SECOND
 from adapter.model.pods import PodFacts
-from adapter.model.selectors import LabelSelector
+from adapter.model.selectors.label_selectors import LabelSelector
+from adapter.model.timestamps import SECOND
 from adapter.provider.scraped import ScrapedValues
 from adapter.provider.scrapeseams import ScrapedAnswer
 from adapter.rules import matchers

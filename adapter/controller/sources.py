@@ -23,13 +23,13 @@ from adapter.controller.source import (
     Source,
 )
 from adapter.errors import InternalError, KubernetesError
-from adapter.model import apiselectors
-from adapter.model.autoscaling import CrossVersionObjectReference, MetricSpec
-from adapter.model.fieldselectors import FieldSelector
-from adapter.model.instants import SECOND
+from adapter.model.autoscaling.hpa import CrossVersionObjectReference, MetricSpec
 from adapter.model.metrics import CustomQuestion, ExternalQuestion, ResourceAnswer, ResourceQuestion
 from adapter.model.resources import Catalogue
-from adapter.model.selectors import EVERYTHING, LabelSelector
+from adapter.model.selectors import api_selectors
+from adapter.model.selectors.field_selectors import FieldSelector
+from adapter.model.selectors.label_selectors import EVERYTHING, LabelSelector
+from adapter.model.timestamps import SECOND
 from adapter.provider.scalervalues import PARTIAL, ObjectSamples, ScalerProvider
 from adapter.provider.scraped import ScrapedValues
 from adapter.provider.sourcefaults import UNFETCHED
@@ -91,16 +91,16 @@ class Sources:
             return FedUsage(self._resource_feed(site), self._feeds, site.owner, source.name, source.container)
         try:
             if metric.pods is not None and metric.type == "Pods":
-                narrowed = apiselectors.compile_selector(metric.pods.metric.selector)
+                narrowed = api_selectors.compile_selector(metric.pods.metric.selector)
                 return self._open_pods(metric.pods.metric.name, narrowed, site)
             if metric.object is not None and metric.type == "Object":
-                narrowed = apiselectors.compile_selector(metric.object.metric.selector)
+                narrowed = api_selectors.compile_selector(metric.object.metric.selector)
                 feed = self._object_feed(
                     metric.object.metric.name, metric.object.described_object, narrowed, site
                 )
                 return FedObject(feed, self._feeds, site.owner)
             assert metric.external is not None
-            narrowed = apiselectors.compile_selector(metric.external.metric.selector)
+            narrowed = api_selectors.compile_selector(metric.external.metric.selector)
             return FedSeries(
                 self._external_feed(metric.external.metric.name, narrowed, site), self._feeds, site.owner
             )

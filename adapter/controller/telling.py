@@ -12,7 +12,7 @@ from adapter.controller import journal as journals
 from adapter.controller.journal import Entry, Input, Journal
 from adapter.controller.seams import Hands, Key
 from adapter.controller.work import Last, Seen, Work
-from adapter.model.instants import SECOND
+from adapter.model.timestamps import SECOND
 from adapter.monitoring import Monitoring
 from adapter.scaling.conditions import SCALING_LIMITED
 from adapter.scaling.decision import Decision, Event

@@ -5,7 +5,7 @@ carried on by the monotonic clock; when the two have parted, `jump` says by how 
 """
 
 from adapter.model.clock import Clock
-from adapter.model.instants import SECOND
+from adapter.model.timestamps import SECOND
 
 _PARTED = SECOND
 """What the clock of the machine may be slewed by without anybody taking notice."""

@@ -8,8 +8,8 @@ from adapter.controller import journal
 from adapter.controller.loop import Controller
 from adapter.controller.seams import Key, Unfound
 from adapter.controller.work import Work
-from adapter.model.autoscaling import encode_scalar
-from adapter.model.fastpathautoscaler import full_status, status_to_plain
+from adapter.model.autoscaling.fastpath_autoscaler import full_status, status_to_plain
+from adapter.model.autoscaling.hpa import encode_scalar
 from adapter.scaling import boost as boosting
 from adapter.scaling.boost import Boost
 from adapter.scaling.history import Queued

@@ -10,20 +10,25 @@ from typing import NamedTuple, Protocol
 import msgspec
 from prometheus_client import Gauge
 
+from adapter.boost.floor import FloorEntry
 from adapter.controller.journal import Input
 from adapter.controller.readings import ASSUMED_INTERVAL, ASSUMED_WINDOW
 from adapter.controller.seams import Followed, Key, Target, Targets, Unfound
 from adapter.controller.source import Site, Source, View
 from adapter.controller.sources import Sources
 from adapter.errors import NotSyncedError
-from adapter.model import fastpathautoscaler
-from adapter.model.autoscaling import HorizontalPodAutoscalerSpec, MetricSpec
-from adapter.model.autoscalingvalidation import Violation
-from adapter.model.fastpathautoscaler import PAUSED, FastPathAutoscaler, FastPathAutoscalerStatus, PastChange
-from adapter.model.floors import FloorEntry
-from adapter.model.instants import SECOND
+from adapter.model.autoscaling import fastpath_autoscaler
+from adapter.model.autoscaling.fastpath_autoscaler import (
+    PAUSED,
+    FastPathAutoscaler,
+    FastPathAutoscalerStatus,
+    PastChange,
+)
+from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerSpec, MetricSpec
+from adapter.model.autoscaling.validation import Violation
 from adapter.model.pods import PodFacts
-from adapter.model.selectors import LabelSelector
+from adapter.model.selectors.label_selectors import LabelSelector
+from adapter.model.timestamps import SECOND
 from adapter.scaling import autoscaler as autoscalers
 from adapter.scaling import boost as boosting
 from adapter.scaling import decision, live, pastchanges, writers
@@ -188,7 +193,7 @@ class Work:
     @property
     def period(self) -> float:
         """Return the longest time between two decisions, in seconds."""
-        least, most = fastpathautoscaler.SYNC_PERIODS  # a spec that is refused may have any
+        least, most = fastpath_autoscaler.SYNC_PERIODS  # a spec that is refused may have any
         return min(max(self.object.spec.sync_period, least), most) / SECOND
 
     @property
@@ -272,12 +277,12 @@ class Work:
         return pastchanges.changes_of(history.ups, history.downs, now, longest)
 
     def _prepare(self) -> Autoscaler:
-        self.violations = fastpathautoscaler.validate(self.object)
+        self.violations = fastpath_autoscaler.validate(self.object)
         if self.violations:
             # what cannot be valid is not looked into: no metric, no behavior, only a name
-            plain = msgspec.structs.replace(fastpathautoscaler.as_hpa(self.object), spec=_NO_SPEC)
+            plain = msgspec.structs.replace(fastpath_autoscaler.as_hpa(self.object), spec=_NO_SPEC)
             return autoscalers.prepare(plain, self._around.settings)
-        return autoscalers.prepare(fastpathautoscaler.as_hpa(self.object), self._around.settings)
+        return autoscalers.prepare(fastpath_autoscaler.as_hpa(self.object), self._around.settings)
 
     # -- what it sees --------------------------------------------------------------------------------------------------
 
@@ -374,7 +379,7 @@ class Work:
                 return tuple(pod.name for pod in following.pods if pod.phase != "Pending")
 
             site = Site(str(self.key), self.key.namespace, self.period, self._selector, names)
-            metrics = fastpathautoscaler.as_hpa(self.object).spec.metrics or ()
+            metrics = fastpath_autoscaler.as_hpa(self.object).spec.metrics or ()
             self._sources = (
                 () if self.violations else tuple(around.sources.open(each, site) for each in metrics)
             )
@@ -425,7 +430,7 @@ def _remember(
         return live.remember(NO_STATUS, *(events or ((), ())))
     if events is None:
         events = pastchanges.events_of(status.recent_changes, now)
-    return live.remember(fastpathautoscaler.plain_status(status), *events)
+    return live.remember(fastpath_autoscaler.plain_status(status), *events)
 
 
 def _is_older(version: str, written: Written) -> bool:

@@ -16,7 +16,7 @@ from adapter.controller.telling import Teller
 from adapter.controller.timeline import Timeline
 from adapter.controller.work import Seen, Work, Written
 from adapter.model.clock import Clock
-from adapter.model.instants import SECOND
+from adapter.model.timestamps import SECOND
 from adapter.scaling import boost as boosting
 from adapter.scaling import history as histories
 from adapter.scaling import live, writers

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from adapter.model.autoscaling import Struct
-from adapter.model.instants import NEVER, Instant
-from adapter.model.quantityparse import Quantity
+from adapter.model.autoscaling.hpa import Struct
+from adapter.model.quantity_parse import Quantity
+from adapter.model.timestamps import NEVER, Instant
 
 Requests = Mapping[str, Quantity]
 

@@ -9,12 +9,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+from adapter.boost.floor import FloorEntry, floor_of
+from adapter.boost.model import LABEL, METRIC
 from adapter.errors import BadRequestError, InternalError, NotFoundError, NotSyncedError
-from adapter.model.boosting import LABEL, METRIC
+from adapter.model.autoscaling.fastpath_autoscaler import HPA_API_VERSION, HPA_KIND
 from adapter.model.clock import Clock
-from adapter.model.fastpathautoscaler import HPA_API_VERSION, HPA_KIND
-from adapter.model.floors import FloorEntry, floor_of
-from adapter.model.instants import SECOND
 from adapter.model.metrics import (
     CustomAnswer,
     CustomMetricInfo,
@@ -27,7 +26,8 @@ from adapter.model.metrics import (
     MetricValue,
     ObjectReference,
 )
-from adapter.model.selectors import EVERYTHING, LabelSelector, Operator
+from adapter.model.selectors.label_selectors import EVERYTHING, LabelSelector, Operator
+from adapter.model.timestamps import SECOND
 
 RESERVED = frozenset({METRIC})
 """The names that no rule may give where floors are served."""

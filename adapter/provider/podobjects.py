@@ -3,7 +3,7 @@
 from adapter.clients.informer import Described
 from adapter.clients.podwatch import PodWatch
 from adapter.model.resources import APIResource
-from adapter.model.selectors import LabelSelector
+from adapter.model.selectors.label_selectors import LabelSelector
 
 
 class PodObjects:

@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 
 from adapter.clients.answers import Freshness, renewed
 from adapter.clients.querycache import ObjectAnswer, QueryCache, TextAnswer
-from adapter.config.rulesfile import OnNaN
+from adapter.config.rules_file import OnNaN
 from adapter.errors import (
     InternalError,
     KubernetesError,
@@ -37,7 +37,7 @@ from adapter.model.metrics import (
     Sample,
 )
 from adapter.model.resources import APIResource, Catalogue
-from adapter.model.selectors import LabelSelector
+from adapter.model.selectors.label_selectors import LabelSelector
 from adapter.monitoring import Monitoring
 from adapter.provider.relist import Relister
 from adapter.provider.scraped import ScrapedValues

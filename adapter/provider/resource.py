@@ -22,12 +22,12 @@ from adapter.errors import (
     TooManyRequestsError,
     UnavailableError,
 )
-from adapter.model import fieldselectors
 from adapter.model.clock import Clock
-from adapter.model.fieldselectors import FieldSelector
 from adapter.model.metrics import GroupResource, ObjectUsage, ResourceAnswer, ResourceQuestion
 from adapter.model.resources import APIResource
-from adapter.model.selectors import LabelSelector
+from adapter.model.selectors import field_selectors
+from adapter.model.selectors.field_selectors import FieldSelector
+from adapter.model.selectors.label_selectors import LabelSelector
 from adapter.monitoring import Monitoring
 from adapter.provider.provider import Resources
 from adapter.provider.relist import Relister
@@ -277,7 +277,7 @@ def _times_of(answers: Sequence[_Answers | None]) -> dict[str, float]:
 def _namespace_of(question: ResourceQuestion) -> str | None:
     """Return the only namespace that can have an answer, None for all."""
     if question.namespace is None and question.resource == "pods":
-        return question.fields.required(fieldselectors.NAMESPACE)
+        return question.fields.required(field_selectors.NAMESPACE)
     return question.namespace
 
 
@@ -294,8 +294,8 @@ async def _choose(found: Sequence[Described], selector: FieldSelector) -> tuple[
 
 def _fields(described: Described) -> dict[str, str]:
     """Return the fields that a selector may name; a node has no namespace."""
-    fields = {fieldselectors.NAME: described.name}
-    return fields | {fieldselectors.NAMESPACE: described.namespace} if described.namespace else fields
+    fields = {field_selectors.NAME: described.name}
+    return fields | {field_selectors.NAMESPACE: described.namespace} if described.namespace else fields
 
 
 def _no_usage(question: ResourceQuestion) -> NotFoundError:

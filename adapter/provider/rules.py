@@ -9,7 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from adapter.clients.rulesfiles import RulesFiles
-from adapter.config.rulesfile import Parsed, RulesConfig
+from adapter.config.rules_file import Parsed, RulesConfig
 from adapter.errors import Fault, InputError, KubernetesError, NotSyncedError
 from adapter.model.clock import Clock
 from adapter.model.resources import Catalogue

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from adapter.clients.answers import Freshness, ObjectAnswer, TextAnswer
-from adapter.config.rulesfile import OnNaN
+from adapter.config.rules_file import OnNaN
 from adapter.errors import (
     InternalError,
     NamingError,

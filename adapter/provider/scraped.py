@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 from adapter.clients.scraper import Endpoint
 from adapter.clients.scraperounds import ScrapeRounds
-from adapter.config.scrapekeys import Access
+from adapter.config.scrape_keys import Access
 from adapter.errors import ScrapeError
 from adapter.model.clock import Clock
-from adapter.model.selectors import LabelSelector
+from adapter.model.selectors.label_selectors import LabelSelector
 from adapter.monitoring import Monitoring
 from adapter.provider.scrapeseams import Finished, Reader, Registered, ScrapedAnswer, ScrapedPod, ScrapedValue
 from adapter.provider.scrapetargets import MOST_MATCHERS, Answer, Key, Question, Scrape, Source, Target

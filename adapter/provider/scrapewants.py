@@ -11,9 +11,9 @@ from typing import Protocol
 
 from adapter.clients.targets import Target, Unfound
 from adapter.errors import NotSyncedError
-from adapter.model.autoscaling import CrossVersionObjectReference
-from adapter.model.fastpathautoscaler import FastPathAutoscaler
-from adapter.model.selectors import LabelSelector
+from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
+from adapter.model.autoscaling.hpa import CrossVersionObjectReference
+from adapter.model.selectors.label_selectors import LabelSelector
 from adapter.provider.scraped import ScrapedValues
 from adapter.provider.scrapeseams import ScrapedPod
 from adapter.scaling import decision

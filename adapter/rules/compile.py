@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from adapter.config.rulesfile import (
+from adapter.config.rules_file import (
     OnWarnings,
     ResourceRuleConfig,
     ResourceRulesConfig,

@@ -5,20 +5,20 @@ Errors are those of the metric clients, and only those that an answer from a lis
 
 from collections.abc import Container, Iterable, Sequence
 
-from adapter.model import apiselectors
-from adapter.model.autoscaling import (
+from adapter.model.autoscaling.hpa import (
     CrossVersionObjectReference,
     ExternalMetricSource,
     MetricSpec,
     ObjectMeta,
     ObjectMetricSource,
 )
-from adapter.model.instants import NEVER, Instant, span_of
 from adapter.model.metrics import ObjectUsage
 from adapter.model.pods import PodFacts, facts_of
-from adapter.model.quantityparse import from_milli
+from adapter.model.quantity_parse import from_milli
 from adapter.model.resources import BUILTIN
-from adapter.model.selectors import LabelSelector, Operator
+from adapter.model.selectors import api_selectors
+from adapter.model.selectors.label_selectors import LabelSelector, Operator
+from adapter.model.timestamps import NEVER, Instant, span_of
 from adapter.scaling.decision import selector_of
 from adapter.scaling.document import (
     ContainerMetrics,
@@ -155,7 +155,7 @@ def _of_object(items: Sequence[MetricValue], source: ObjectMetricSource, namespa
 def _of_external(items: Sequence[ExternalMetricValue], source: ExternalMetricSource) -> Reading:
     name = source.metric.name.lower()
     try:
-        selector = apiselectors.compile_selector(source.metric.selector)
+        selector = api_selectors.compile_selector(source.metric.selector)
     except ValueError as error:
         return Unavailable("InvalidSelector", str(error))
     values = [

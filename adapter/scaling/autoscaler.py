@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from adapter.model import apiselectors
-from adapter.model.autoscaling import (
+from adapter.model.autoscaling.hpa import (
     ContainerResourceMetricStatus,
     ExternalMetricStatus,
     HorizontalPodAutoscaler,
@@ -24,8 +23,9 @@ from adapter.model.autoscaling import (
     PodsMetricStatus,
     ResourceMetricStatus,
 )
-from adapter.model.instants import SECOND
-from adapter.model.quantityparse import Form, from_milli
+from adapter.model.quantity_parse import Form, from_milli
+from adapter.model.selectors import api_selectors
+from adapter.model.timestamps import SECOND
 from adapter.scaling import calculator
 from adapter.scaling.behavior import Limits, Policy, Rules
 from adapter.scaling.calculator import Proposal, Situation
@@ -210,7 +210,7 @@ def _object(metric: MetricSpec, namespace: str) -> Metric:
         milli = target.value.milli
     elif target.type == "AverageValue" and target.average_value is not None:
         # upstream calls it so, and repeats itself in errors
-        description = f"external metric {name}({apiselectors.go_text(source.metric.selector)})"
+        description = f"external metric {name}({api_selectors.go_text(source.metric.selector)})"
         aggregate += "" if blank else f"failed to get {name} object metric: "
         calculate, milli = calculator.by_object_average, target.average_value.milli
     else:
@@ -237,7 +237,7 @@ def _external(metric: MetricSpec, namespace: str) -> Metric:
     source = metric.external
     assert source is not None
     name, target = source.metric.name, source.target
-    selector = apiselectors.go_text(source.metric.selector)
+    selector = api_selectors.go_text(source.metric.selector)
     description = f"external metric {name}({selector})"
     aggregate = f"failed to get {name} external metric value: "
     if target.average_value is not None:
@@ -274,7 +274,7 @@ _BY_TYPE: dict[str, Callable[[MetricSpec, str], Metric]] = {
 def _selector_fault(metric: MetricIdentifier) -> str:
     """Return why the selector of a metric cannot be used, "" where it can."""
     try:
-        apiselectors.compile_selector(metric.selector)
+        api_selectors.compile_selector(metric.selector)
     except ValueError as error:
         return str(error)
     return ""

@@ -8,7 +8,7 @@ faster than the policies allow. The law is ``horizontal.go`` of 1.36. Condition 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from adapter.model.instants import SECOND
+from adapter.model.timestamps import SECOND
 from adapter.scaling import numbers
 from adapter.scaling.history import Events, History, Recommendations, changed_within
 from adapter.scaling.numbers import w32

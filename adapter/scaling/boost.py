@@ -1,7 +1,7 @@
 """Boosting a HorizontalPodAutoscaler: raises beside it, the floor that holds them, and when it is left alone.
 
 Here: which decision may be done, the life of a floor, who has taken back what. Not here: any count (`decide`'s), publishing the floor
-(`clients.floors`), asking for it (`model.boosting`). Law: a value goes in, a value comes out. Nothing is ever lowered, nothing is raised
+(`clients.floors`), asking for it (`boost.model`). Law: a value goes in, a value comes out. Nothing is ever lowered, nothing is raised
 at or to zero, or by a value that is not fresh. A floor begins with a raise and is 0 again once the autoscaler has shown it and `hold`
 has passed, and at zero. Whoever takes back two raises within five minutes is right: then there is only advice, for an hour or until spec
 or annotations are others.
@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from adapter.model import floors
-from adapter.model.fastpathautoscaler import BOOST
-from adapter.model.floors import Demotion, FloorEntry
-from adapter.model.instants import SECOND, FineInstant, Span
+from adapter.boost import floor as floors
+from adapter.boost.floor import Demotion, FloorEntry
+from adapter.model.autoscaling.fastpath_autoscaler import BOOST
+from adapter.model.timestamps import SECOND, FineInstant, Span
 from adapter.scaling.autoscaler import Autoscaler
 from adapter.scaling.behavior import Limits
 from adapter.scaling.decision import Decision, Event

@@ -6,14 +6,14 @@ The texts are upstream's, byte for byte. A condition keeps its place and, while 
 from collections.abc import Sequence
 from typing import Any
 
-from adapter.model.autoscaling import (
+from adapter.model.autoscaling.hpa import (
     Condition,
     HorizontalPodAutoscalerStatus,
     MetricIdentifier,
     MetricStatus,
     MetricValueStatus,
 )
-from adapter.model.instants import Instant
+from adapter.model.timestamps import Instant
 
 ABLE_TO_SCALE = "AbleToScale"
 SCALING_ACTIVE = "ScalingActive"

@@ -11,10 +11,11 @@ from typing import NamedTuple
 import msgspec
 
 from adapter.errors import BadRequestError
-from adapter.model import memo, selectors
-from adapter.model.autoscaling import HorizontalPodAutoscalerStatus, MetricStatus
-from adapter.model.instants import Instant
-from adapter.model.selectors import LabelSelector
+from adapter.model import memo
+from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus, MetricStatus
+from adapter.model.selectors import label_selectors
+from adapter.model.selectors.label_selectors import LabelSelector
+from adapter.model.timestamps import Instant
 from adapter.scaling import behavior, conditions, prudence
 from adapter.scaling.autoscaler import Autoscaler, Metric
 from adapter.scaling.behavior import Normalized
@@ -312,7 +313,7 @@ def _parse(selector: str) -> LabelSelector | str:
     if len(selector) > LONGEST_SELECTOR or selector.count(",") > MOST_COMMAS:
         return f"it has more than {LONGEST_SELECTOR} characters or {MOST_COMMAS} commas"
     try:
-        return selectors.parse_selector(selector, later=True)
+        return label_selectors.parse_selector(selector, later=True)
     except BadRequestError as error:
         return error.message
 

@@ -11,12 +11,20 @@ import msgspec
 from msgspec.structs import replace
 
 from adapter.errors import Fault, InputError
-from adapter.model import autoscalingvalidation, formfaults, instants
-from adapter.model.autoscaling import HorizontalPodAutoscaler, Int32, ObjectMeta, Scale, Struct, decode_scalar
-from adapter.model.autoscalingdefaults import with_defaults
-from adapter.model.instants import Instant, Span
+from adapter.model import timestamps, validation_errors
+from adapter.model.autoscaling import validation
+from adapter.model.autoscaling.defaults import with_defaults
+from adapter.model.autoscaling.hpa import (
+    HorizontalPodAutoscaler,
+    Int32,
+    ObjectMeta,
+    Scale,
+    Struct,
+    decode_scalar,
+)
 from adapter.model.pods import Pod
-from adapter.model.quantityparse import Quantity
+from adapter.model.quantity_parse import Quantity
+from adapter.model.timestamps import Instant, Span
 from adapter.scaling.history import History, Listed, Recommendation, ScaleEvent
 from adapter.scaling.settings import Settings
 
@@ -115,9 +123,9 @@ class Options(Struct, frozen=True):
         """Return them as the controller's settings."""
         return Settings(
             self.tolerance,
-            instants.span_of(self.cpu_initialization_period_seconds),
-            instants.span_of(self.initial_readiness_delay_seconds),
-            instants.span_of(self.downscale_stabilization_seconds),
+            timestamps.span_of(self.cpu_initialization_period_seconds),
+            timestamps.span_of(self.initial_readiness_delay_seconds),
+            timestamps.span_of(self.downscale_stabilization_seconds),
             self.scale_to_zero,
         )
 
@@ -140,11 +148,13 @@ class Document(Struct, frozen=True):
         if past is None:
             return History()
         recommendations = (
-            Recommendation(each.replicas, now - instants.span_of(each.age_seconds))
+            Recommendation(each.replicas, now - timestamps.span_of(each.age_seconds))
             for each in past.recommendations or ()
         )
         ups, downs = (
-            tuple(ScaleEvent(each.change, now - instants.span_of(each.age_seconds)) for each in changes or ())
+            tuple(
+                ScaleEvent(each.change, now - timestamps.span_of(each.age_seconds)) for each in changes or ()
+            )
             for changes in (past.scale_up_events, past.scale_down_events)
         )
         return History(Listed(tuple(recommendations)), ups, downs)
@@ -172,14 +182,14 @@ def _misshapen(wrong: str, tree: object, source: str) -> InputError:
     """Return what is wrong with the form of a document; an object of the cluster in its place is named as such."""
     kind = tree.get("kind") if isinstance(tree, dict) and "hpa" not in tree else None
     if not isinstance(kind, str):
-        return formfaults.explain(wrong, tree, source)
+        return validation_errors.explain(wrong, tree, source)
     place = (
         "it belongs under hpa"
         if kind == "HorizontalPodAutoscaler"
         else "its key is hpa, scale or an item of pods"
     )
     expected = f"expected a document with now, hpa and scale, not a single object: {place} (docs/evaluate.md)"
-    return InputError([Fault("kind", formfaults.shown(kind), expected, source)])
+    return InputError([Fault("kind", validation_errors.shown(kind), expected, source)])
 
 
 def _not_json(error: Exception, source: str) -> InputError:
@@ -213,18 +223,20 @@ def _checked(document: Document, source: str) -> Document:
     faults = []
     if hpa.api_version not in {"", "autoscaling/v2"}:
         faults.append(
-            Fault("hpa.apiVersion", formfaults.shown(hpa.api_version), "expected autoscaling/v2", source)
+            Fault(
+                "hpa.apiVersion", validation_errors.shown(hpa.api_version), "expected autoscaling/v2", source
+            )
         )
     if hpa.kind not in {"", "HorizontalPodAutoscaler"}:
         faults.append(
-            Fault("hpa.kind", formfaults.shown(hpa.kind), "expected HorizontalPodAutoscaler", source)
+            Fault("hpa.kind", validation_errors.shown(hpa.kind), "expected HorizontalPodAutoscaler", source)
         )
     if not meta.namespace:
         # that of its target, else where kubectl puts what names no namespace
         meta = replace(meta, namespace=document.scale.metadata.namespace or "default")
     hpa = replace(hpa, metadata=meta, spec=with_defaults(hpa.spec))
-    violations = [("hpa", each) for each in autoscalingvalidation.validate(hpa, stored=True)]
-    violations += [("scale", each) for each in autoscalingvalidation.validate_scale(document.scale)]
+    violations = [("hpa", each) for each in validation.validate(hpa, stored=True)]
+    violations += [("scale", each) for each in validation.validate_scale(document.scale)]
     faults += [
         Fault(f"{where}.{path}", ": ".join(filter(None, (problem, value))), detail, source)
         for where, (path, problem, value, detail) in violations

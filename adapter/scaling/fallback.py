@@ -13,8 +13,8 @@ Around one decision:
 
 from typing import NamedTuple
 
-from adapter.model.fastpathautoscaler import FLOOR, LAST_GOOD, Fallback
-from adapter.model.instants import write_span
+from adapter.model.autoscaling.fastpath_autoscaler import FLOOR, LAST_GOOD, Fallback
+from adapter.model.timestamps import write_span
 from adapter.scaling.decision import Decision, Event
 
 STARTED = "FallbackStarted"

@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from adapter.model.instants import SECOND
+from adapter.model.timestamps import SECOND
 from adapter.scaling.numbers import w32
 
 KEPT = 3600 * SECOND

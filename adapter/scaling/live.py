@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from adapter.model.autoscaling import Condition, HorizontalPodAutoscalerStatus
-from adapter.model.fastpathautoscaler import ADVISE, AUTO, BOOST, PAUSED, Fallback
-from adapter.model.instants import SECOND, Instant, read_instant
+from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, AUTO, BOOST, PAUSED, Fallback
+from adapter.model.autoscaling.hpa import Condition, HorizontalPodAutoscalerStatus
+from adapter.model.timestamps import SECOND, Instant, read_instant
 from adapter.scaling import boost as boosting
 from adapter.scaling import conditions, decision, fallback
 from adapter.scaling import history as histories

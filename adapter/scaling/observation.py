@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from adapter.model.autoscaling import HorizontalPodAutoscalerStatus
+from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
 from adapter.model.pods import PodFacts
 
 NO_STATUS = HorizontalPodAutoscalerStatus()

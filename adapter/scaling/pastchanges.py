@@ -17,8 +17,8 @@ they are then forgotten sooner, by as much as it was behind.
 
 from collections.abc import Iterable
 
-from adapter.model.fastpathautoscaler import PastChange
-from adapter.model.instants import SECOND, FineInstant
+from adapter.model.autoscaling.fastpath_autoscaler import PastChange
+from adapter.model.timestamps import SECOND, FineInstant
 from adapter.scaling.history import Events, ScaleEvent
 
 LONGEST_PERIOD = 1800 * SECOND

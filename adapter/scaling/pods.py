@@ -6,8 +6,8 @@ The law is ``groupPods`` of 1.36. Readiness is looked at for cpu alone; the age 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from adapter.model.instants import NEVER
 from adapter.model.pods import PodFacts
+from adapter.model.timestamps import NEVER
 from adapter.scaling.observation import PodsReading
 from adapter.scaling.settings import Settings
 

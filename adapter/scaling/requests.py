@@ -7,7 +7,7 @@ that asks as a whole, the scheduler's sum. Values of the spec count, not those o
 from collections.abc import Mapping
 
 from adapter.model.pods import Container, PodFacts, Requests
-from adapter.model.quantityparse import Quantity
+from adapter.model.quantity_parse import Quantity
 from adapter.scaling.numbers import w64
 from adapter.scaling.observation import Unavailable
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from adapter.model.autoscaling import HorizontalPodAutoscalerStatus, MetricStatus, encode_scalar
+from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus, MetricStatus, encode_scalar
 from adapter.scaling import answers
 from adapter.scaling.autoscaler import prepare
 from adapter.scaling.decision import Decision, decide

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from adapter.model.instants import SECOND
+from adapter.model.timestamps import SECOND
 
 
 class Settings(msgspec.Struct, frozen=True):

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from adapter.model.instants import SECOND
+from adapter.model.timestamps import SECOND
 
 OWN = "fastpath"
 """The field manager of our writes."""

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from adapter.cli import main
-from adapter.model import autoscalerdocuments
+from adapter.model.autoscaling import documents
 from tests.support import crd, structural
 
 HPA = """\
@@ -92,10 +92,7 @@ def test_what_is_printed_is_taken_by_the_cluster_and_wants_the_same(
     schema = crd.definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     assert structural.verdict(printed, schema) == []
     given = list(yaml.safe_load_all(HPA))[1]
-    assert (
-        autoscalerdocuments.read_document(printed, "x").spec
-        == autoscalerdocuments.read_document(given, "x").spec
-    )
+    assert documents.read_document(printed, "x").spec == documents.read_document(given, "x").spec
 
 
 def test_lists_and_several_files(

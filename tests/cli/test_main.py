@@ -6,7 +6,8 @@ import sys
 import pytest
 
 from adapter import errors
-from adapter.cli import check, main, version
+from adapter.cli import main, version
+from adapter.cli.check import command
 
 VERBS = tuple(main._VERBS)
 
@@ -80,7 +81,7 @@ def test_errors_become_lines_and_a_status(
     def fail(_: object) -> int:
         raise error
 
-    monkeypatch.setattr(check, "main", fail)
+    monkeypatch.setattr(command, "main", fail)
     assert main.main(["check", "x"]) == status
     assert capsys.readouterr().err == "".join(f"fastpath check: {line}\n" for line in said)
 

@@ -13,8 +13,8 @@ from adapter.clients import autoscalers, credentials, kubernetes
 from adapter.clients.autoscalers import Autoscalers, Rivals, TargetKey
 from adapter.clients.objectlist import Form
 from adapter.clients.reflector import Periods, Surroundings
-from adapter.model.autoscaling import CrossVersionObjectReference
-from adapter.model.fastpathautoscaler import FastPathAutoscaler, FastPathAutoscalerSpec, Metadata
+from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, FastPathAutoscalerSpec, Metadata
+from adapter.model.autoscaling.hpa import CrossVersionObjectReference
 from adapter.monitoring import FaultLog, Monitoring
 from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.sandbox.apiserver.storage.custom_resources import FASTPATH_AUTOSCALERS

@@ -6,13 +6,13 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from adapter.boost.floor import LABEL, Demotion, FloorEntry, encode_entry
 from adapter.clients import floorcleaner
 from adapter.clients.floorcleaner import FAULT, FloorCleaner
 from adapter.clients.writebudget import WriteBudget
 from adapter.clients.writes import Writer
-from adapter.model.floors import LABEL, Demotion, FloorEntry, encode_entry
-from adapter.model.instants import SECOND, FineInstant
 from adapter.model.shards import Shard
+from adapter.model.timestamps import SECOND, FineInstant
 from tests.support.configmaps import Store
 from tests.support.floorterms import NAMESPACE, Process, watching
 from tests.support.writing import Gate

@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
+from adapter.boost.floor import LABEL, FloorEntry, encode_entry
 from adapter.clients import credentials, floors, kubernetes
 from adapter.clients.floormaps import ReadMap
 from adapter.clients.floors import CONFIRM, STALE, FloorView
 from adapter.errors import KubernetesError, NotSyncedError
-from adapter.model.floors import LABEL, FloorEntry, encode_entry
-from adapter.model.instants import SECOND, FineInstant
+from adapter.model.timestamps import SECOND, FineInstant
 from adapter.monitoring import FaultLog, Monitoring
 from adapter.sandbox.apiserver.cluster import Cluster
 from tests.support.configmaps import JSON, Store

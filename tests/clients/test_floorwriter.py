@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 
+from adapter.boost.floor import LABEL, Demotion, FloorEntry, decode_entries, encode_entry
 from adapter.clients import apifaults, floorwriter, kubernetes
 from adapter.clients.floors import FloorView
 from adapter.clients.floorwriter import ADOPTED, AGAIN, FloorWriter
 from adapter.errors import KubernetesError, NotLeadingError
-from adapter.model.floors import LABEL, Demotion, FloorEntry, decode_entries, encode_entry
-from adapter.model.instants import SECOND, FineInstant
 from adapter.model.shards import Shard
+from adapter.model.timestamps import SECOND, FineInstant
 from adapter.sandbox.apiserver.cluster import Cluster
 from tests.support.configmaps import JSON, Store, lagging
 from tests.support.election import WALL

@@ -17,7 +17,7 @@ from adapter.clients.objectlist import ObjectMeta, WatchEvent
 from adapter.clients.reflector import Periods, Reflector, ReflectorStatus, Surroundings
 from adapter.model.metrics import GroupResource
 from adapter.model.resources import BUILTIN, APIResource
-from adapter.model.selectors import EVERYTHING, parse_selector
+from adapter.model.selectors.label_selectors import EVERYTHING, parse_selector
 from adapter.monitoring import FaultLog, Monitoring
 from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.sandbox.apiserver.storage.kinds import Kind

@@ -24,7 +24,7 @@ from adapter.clients import apifaults, credentials, kubernetes
 from adapter.clients.kubernetes import KubernetesClient
 from adapter.clients.objectlist import ObjectMeta, WatchEvent
 from adapter.model.resources import BUILTIN, APIResource
-from adapter.model.selectors import parse_selector
+from adapter.model.selectors.label_selectors import parse_selector
 from adapter.monitoring import FaultLog, Monitoring
 from adapter.sandbox.apiserver.cluster import Cluster
 from tests.support.clock import FakeClock

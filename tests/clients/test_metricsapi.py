@@ -15,7 +15,7 @@ from aiohttp.test_utils import TestServer
 from adapter.clients import credentials, kubernetes
 from adapter.clients.metricsapi import Described, MetricsAPI
 from adapter.errors import KubernetesError
-from adapter.model.instants import SECOND, read_instant
+from adapter.model.timestamps import SECOND, read_instant
 from adapter.sandbox.apiserver.cluster import Cluster
 from tests.support.tls import Authority
 

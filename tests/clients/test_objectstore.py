@@ -10,7 +10,13 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
 from adapter.clients import objectstore
 from adapter.clients.objectstore import Store
-from adapter.model.selectors import EVERYTHING, LabelSelector, Operator, Requirement, parse_selector
+from adapter.model.selectors.label_selectors import (
+    EVERYTHING,
+    LabelSelector,
+    Operator,
+    Requirement,
+    parse_selector,
+)
 from adapter.monitoring import Monitoring
 
 NAMESPACES = ["a", "a-b", "ab", ""]

@@ -22,7 +22,7 @@ from adapter.clients.prometheus import PrometheusClient
 from adapter.clients.querycache import Freshness, QueryCache
 from adapter.errors import PrometheusError
 from adapter.model.metrics import QueryResult
-from adapter.model.selectors import parse_selector
+from adapter.model.selectors.label_selectors import parse_selector
 from adapter.monitoring import FaultLog, Monitoring
 from adapter.rules import matchers
 from adapter.rules.plan import plan

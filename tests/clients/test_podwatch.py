@@ -24,9 +24,9 @@ from adapter.clients.podwatch import Following, PodWatch
 from adapter.clients.readyhistory import ReadyHistory
 from adapter.clients.reflector import Periods, Surroundings
 from adapter.model import pods as models
-from adapter.model.autoscaling import decode_scalar
-from adapter.model.instants import SECOND
-from adapter.model.selectors import EVERYTHING, LabelSelector, parse_selector
+from adapter.model.autoscaling.hpa import decode_scalar
+from adapter.model.selectors.label_selectors import EVERYTHING, LabelSelector, parse_selector
+from adapter.model.timestamps import SECOND
 from adapter.monitoring import FaultLog, Monitoring
 from adapter.sandbox.apiserver.cluster import Cluster
 from tests.support.clock import FakeClock, ShiftedClock

@@ -17,7 +17,7 @@ from adapter.clients.lanes import Lanes
 from adapter.clients.querycache import QueryCache
 from adapter.errors import PrometheusError
 from adapter.model.metrics import QueryResult, Sample
-from adapter.model.selectors import parse_selector
+from adapter.model.selectors.label_selectors import parse_selector
 from adapter.monitoring import Monitoring
 from adapter.rules import matchers
 from adapter.rules.plan.plan import Objects

@@ -15,10 +15,10 @@ from aiohttp import web
 
 from adapter.clients.scrapebodies import Bodies
 from adapter.clients.scraper import HEADER_BYTES, HEADERS_TAKEN, Body, Endpoint, Scraper
-from adapter.config.scrapekeys import Access, Credentials, EndpointTLS
+from adapter.config.scrape_keys import Access, Credentials, EndpointTLS
 from adapter.errors import ScrapeError
-from adapter.model import podnetworks
-from adapter.model.podnetworks import PodNetworks
+from adapter.model import pod_networks
+from adapter.model.pod_networks import PodNetworks
 from adapter.monitoring import FaultLog, Monitoring
 from adapter.sandbox.listener import Listener
 from tests.support.clock import FakeClock
@@ -27,7 +27,7 @@ from tests.support.waiting import other_work
 
 BODY = b"# TYPE x gauge\nx 1\n"
 ACCESS = Access("metrics", timeout=1.0)
-LOOPBACK = podnetworks.parse_networks(["127.0.0.0/8", "::1/128"])
+LOOPBACK = pod_networks.parse_networks(["127.0.0.0/8", "::1/128"])
 TOKEN = Credentials("", frozenset({"shop"}))
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]

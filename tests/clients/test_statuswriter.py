@@ -12,8 +12,8 @@ from adapter.clients import statuswriter
 from adapter.clients.statuswriter import StatusUpdate, StatusWriter, is_urgent
 from adapter.clients.writebudget import Kind
 from adapter.errors import KubernetesError
-from adapter.model.autoscaling import Condition, HorizontalPodAutoscalerStatus, MetricStatus
-from adapter.model.instants import Instant
+from adapter.model.autoscaling.hpa import Condition, HorizontalPodAutoscalerStatus, MetricStatus
+from adapter.model.timestamps import Instant
 from adapter.monitoring import FaultLog, Monitoring
 from adapter.sandbox.apiserver.cluster import Cluster
 from tests.support.election import LoopClock

@@ -18,8 +18,8 @@ from adapter.clients.apidiscovery import CatalogueSource
 from adapter.clients.reflector import Periods, Surroundings
 from adapter.clients.targetforms import ScalePaths
 from adapter.clients.targets import Target, Targets, Unfound
-from adapter.model.autoscaling import CrossVersionObjectReference
-from adapter.model.selectors import LabelSelector
+from adapter.model.autoscaling.hpa import CrossVersionObjectReference
+from adapter.model.selectors.label_selectors import LabelSelector
 from adapter.monitoring import FaultLog, Monitoring
 from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.sandbox.apiserver.storage import custom_resources, kinds

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter import errors
-from adapter.config import chart, rulesfile
-from adapter.config.rulesfile import OverrideConfig, Parsed, RuleConfig, RulesConfig
+from adapter.config import chart, rules_file
+from adapter.config.rules_file import OverrideConfig, Parsed, RuleConfig, RulesConfig
 
 CUSTOM = "{seriesQuery: q, metricsQuery: m}"
 
@@ -285,7 +285,7 @@ def test_scalars_are_spelled_as_after_a_trip_through_json(written: str, text: st
     values = f"rules: {{default: false, custom: [{{name: {{as: {written}}}}}]}}"
     (rule,) = parse(values).config.rules
     assert rule.name_as == text
-    (again,) = rulesfile.parse_rules(chart.render_config(values), "").config.rules
+    (again,) = rules_file.parse_rules(chart.render_config(values), "").config.rules
     assert again.name_as == text
 
 
@@ -362,11 +362,11 @@ SCALARS = (
     | st.text(max_size=6)
     | st.sampled_from(["1m", "zero", "^a$", "\x85"])
 )
-KEYS = st.sampled_from([*rulesfile.VOCABULARY, *chart.SECTIONS, "prometheus", "group"]) | st.text(max_size=3)
+KEYS = st.sampled_from([*rules_file.VOCABULARY, *chart.SECTIONS, "prometheus", "group"]) | st.text(max_size=3)
 TREES: st.SearchStrategy[object] = st.deferred(
     lambda: SCALARS | st.lists(TREES, max_size=2) | st.dictionaries(KEYS, TREES, max_size=3)
 )
-RULE = st.dictionaries(st.sampled_from([*rulesfile.VOCABULARY]), TREES, max_size=3)
+RULE = st.dictionaries(st.sampled_from([*rules_file.VOCABULARY]), TREES, max_size=3)
 SECTIONS = st.fixed_dictionaries(
     # mostly without the default rules: six rules to write and read again are most of the time of an example
     {"default": st.sampled_from([False, None, 0, "", [], True])},
@@ -385,7 +385,7 @@ def test_reading_values_equals_reading_what_the_chart_renders(section: dict[str,
     direct = parse(values)
     if direct.fatal:
         return
-    rendered = rulesfile.parse_rules(chart.render_config(values), "")
+    rendered = rules_file.parse_rules(chart.render_config(values), "")
     assert not rendered.fatal
     assert content(rendered.config.rules) == content(direct.config.rules)
     assert content(rendered.config.external_rules) == content(direct.config.external_rules)

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter import errors
-from adapter.config import ciphers, flags, options, pflag, rulesfile, scalerflags
-from adapter.config.flagtable import TABLE
+from adapter.config import ciphers, flags, options, pflag, rules_file, scaler_flags
+from adapter.config.flag_table import TABLE
 from adapter.config.options import NamedPair, Options
 from adapter.config.pflag import Effect, Kind
 
@@ -623,7 +623,7 @@ def test_help_and_documentation_name_every_flag() -> None:
     ],
 )
 def test_max_age_below_the_relist_interval(argv: list[str], rules: str, faulty: bool) -> None:  # noqa: FBT001 - a table column
-    fault = options.check_max_age(parse(*argv), rulesfile.parse_rules(rules, "").config)
+    fault = options.check_max_age(parse(*argv), rules_file.parse_rules(rules, "").config)
     assert (fault is not None) is faulty
     if fault:
         assert str(fault) == (
@@ -695,6 +695,6 @@ def test_any_value_is_read_or_refused(kind: Kind, text: str) -> None:
     ],
 )
 def test_bind_addresses_are_those_of_controller_runtime(text: str, expected: tuple[str, int] | None) -> None:
-    assert scalerflags.split_bind_address(text) == expected
+    assert scaler_flags.split_bind_address(text) == expected
     options, _ = flags.parse_flags(["--config=rules.yaml", f"--health-probe-bind-address={text}"])
     assert options.health_probe_bind_address == text

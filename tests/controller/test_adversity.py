@@ -9,7 +9,7 @@ import pytest
 from adapter.controller.seams import Key
 from adapter.controller.work import Work
 from adapter.errors import NotLeadingError, NotSyncedError
-from adapter.model.fastpathautoscaler import FastPathAutoscaler
+from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.scaling.observation import ExternalReading, PodsReading, Unavailable
 from tests.support.controller import Bench, fpa
 from tests.support.scaling import external_metric, pods, pods_metric

@@ -6,14 +6,20 @@ from typing import Any
 import msgspec
 import pytest
 
+from adapter.boost.floor import Demotion, FloorEntry
 from adapter.controller.loop import Controller
 from adapter.controller.seams import Key
 from adapter.controller.view import show
 from adapter.controller.work import Surroundings
 from adapter.errors import KubernetesError, NotLeadingError
-from adapter.model.fastpathautoscaler import ADVISE, BOOST, HPA_API_VERSION, HPA_KIND, FastPathAutoscaler
-from adapter.model.floors import Demotion, FloorEntry
-from adapter.model.instants import SECOND, FineInstant, Span
+from adapter.model.autoscaling.fastpath_autoscaler import (
+    ADVISE,
+    BOOST,
+    HPA_API_VERSION,
+    HPA_KIND,
+    FastPathAutoscaler,
+)
+from adapter.model.timestamps import SECOND, FineInstant, Span
 from adapter.scaling.boost import LONGEST, Boost
 from adapter.scaling.observation import ExternalReading, Unavailable
 from tests.support.controller import LIVE, Bench, fpa

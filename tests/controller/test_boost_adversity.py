@@ -6,11 +6,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from adapter.boost.floor import Demotion, FloorEntry
 from adapter.controller.seams import Again, Current, Key, Outcome, ScaleSeen, Target, Unfound
 from adapter.errors import KubernetesError, NotLeadingError
-from adapter.model.fastpathautoscaler import ADVISE, BOOST
-from adapter.model.floors import Demotion, FloorEntry
-from adapter.model.instants import SECOND, FineInstant, Span
+from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, BOOST
+from adapter.model.timestamps import SECOND, FineInstant, Span
 from adapter.scaling.boost import LONGEST
 from adapter.scaling.observation import Unavailable
 from tests.controller.test_boost import KEY, NATIVE, ON, BoostBench, hpa

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from adapter.config.rulesfile import OnNaN
+from adapter.config.rules_file import OnNaN
 from adapter.controller.feeds import Feeds
 from adapter.controller.journal import Journal
 from adapter.controller.loop import Controller
@@ -22,7 +22,6 @@ from adapter.controller.seams import Key
 from adapter.controller.sources import Sources
 from adapter.controller.work import Surroundings
 from adapter.errors import InternalError, NotFoundError
-from adapter.model.instants import SECOND
 from adapter.model.metrics import (
     ContainerUsage,
     CustomQuestion,
@@ -33,6 +32,7 @@ from adapter.model.metrics import (
     Usage,
 )
 from adapter.model.resources import BUILTIN
+from adapter.model.timestamps import SECOND
 from adapter.monitoring import Monitoring
 from adapter.provider import scalervalues
 from adapter.provider.scalervalues import ObjectSamples, SeriesSamples

@@ -9,7 +9,7 @@ from adapter.controller import readings
 from adapter.controller.feeds import Asked, Budget, Feed, Feeds
 from adapter.controller.readings import Answer
 from adapter.errors import InternalError, KubernetesError
-from adapter.model.instants import SECOND
+from adapter.model.timestamps import SECOND
 from adapter.scaling.observation import ExternalReading
 from tests.support.election import LoopClock
 

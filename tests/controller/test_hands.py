@@ -18,10 +18,10 @@ from adapter.clients.statuswriter import StatusWriter
 from adapter.controller.hands import ClusterHands, FileHands
 from adapter.controller.seams import Key, ScaleSeen, Target
 from adapter.errors import NotLeadingError
-from adapter.model.autoscalerdocuments import decode_object
-from adapter.model.autoscaling import HorizontalPodAutoscalerStatus, MetricStatus, decode_scalar
-from adapter.model.fastpathautoscaler import FastPathAutoscaler, PastChange
-from adapter.model.instants import FineInstant, read_instant
+from adapter.model.autoscaling.documents import decode_object
+from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, PastChange
+from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus, MetricStatus, decode_scalar
+from adapter.model.timestamps import FineInstant, read_instant
 from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.sandbox.apiserver.workloads import deployment
 from adapter.scaling.decision import Event

@@ -8,7 +8,7 @@ from adapter.controller.journal import Entry, Input, Journal, moment, show
 from adapter.controller.seams import Key, Unfound
 from adapter.controller.view import encode
 from adapter.controller.view import show as show_all
-from adapter.model.instants import SECOND
+from adapter.model.timestamps import SECOND
 from adapter.scaling.decision import Event
 from adapter.scaling.observation import ExternalReading, ObjectReading, PodsReading, Reading, Unavailable
 from adapter.scaling.writers import Change

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from adapter.controller.seams import Key, Unfound
-from adapter.model.autoscaling import HorizontalPodAutoscalerStatus
-from adapter.model.fastpathautoscaler import PastChange, full_status
-from adapter.model.instants import SECOND, FineInstant
+from adapter.model.autoscaling.fastpath_autoscaler import PastChange, full_status
+from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
+from adapter.model.timestamps import SECOND, FineInstant
 from adapter.scaling.observation import NOT_YET, ExternalReading, Unavailable
 from tests.support.controller import Bench, fpa
 from tests.support.scaling import NOW, external_metric, pods, pods_metric

@@ -11,8 +11,8 @@ import pytest
 
 from adapter.controller import readings
 from adapter.controller.readings import Answer
-from adapter.model.instants import SECOND
 from adapter.model.pods import PodFacts
+from adapter.model.timestamps import SECOND
 from adapter.scaling import live
 from adapter.scaling.live import Circumstances, Look, Memory
 from adapter.scaling.observation import ExternalReading, Observation

@@ -19,7 +19,7 @@ from adapter.controller.feed import LATE_IN_TURN, NEVER_IN_TURN, Asked, Feed
 from adapter.controller.feeds import Feeds
 from adapter.controller.readings import Answer
 from adapter.controller.source import FedSeries, View
-from adapter.model.instants import SECOND
+from adapter.model.timestamps import SECOND
 from adapter.monitoring import FaultLog, Monitoring
 from adapter.scaling.observation import NOT_YET, ExternalReading, Unavailable
 from tests.support.election import LoopClock

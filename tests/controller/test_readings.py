@@ -4,7 +4,7 @@ import pytest
 
 from adapter.controller import readings
 from adapter.controller.readings import OLDEST, SLACK, UNKNOWN_AGE, UNKNOWN_INTERVAL, Answer, Interval
-from adapter.model.instants import SECOND
+from adapter.model.timestamps import SECOND
 from adapter.scaling.observation import ExternalReading, ObjectReading, PodsReading, Unavailable
 
 NOW = 1_000_000 * SECOND

@@ -14,8 +14,7 @@ from adapter.controller.feeds import Feeds
 from adapter.controller.source import Site, Source, View
 from adapter.controller.sources import Sources
 from adapter.errors import KubernetesError, ScrapeError
-from adapter.model.autoscaling import MetricSpec, decode_scalar
-from adapter.model.instants import SECOND
+from adapter.model.autoscaling.hpa import MetricSpec, decode_scalar
 from adapter.model.metrics import (
     ContainerUsage,
     CustomQuestion,
@@ -27,7 +26,8 @@ from adapter.model.metrics import (
     Usage,
 )
 from adapter.model.resources import BUILTIN
-from adapter.model.selectors import parse_selector
+from adapter.model.selectors.label_selectors import parse_selector
+from adapter.model.timestamps import SECOND
 from adapter.provider import scalervalues
 from adapter.provider.scalervalues import ObjectSamples, SeriesSamples
 from adapter.scaling.document import PodMetrics

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 import yaml
 
-from adapter.model import autoscalerdocuments, fastpathautoscaler
+from adapter.model.autoscaling import documents, fastpath_autoscaler
 from tests.e2e import conftest
 from tests.e2e.clusters import ClusterUnderTest
 from tests.support import crd
@@ -19,7 +19,7 @@ from tests.support.rendered import ROOT
 pytestmark = [pytest.mark.e2e, pytest.mark.integration, pytest.mark.timeout(120)]
 
 EXAMPLES = sorted((ROOT / "docs" / "examples" / "autoscalers").glob("*.yaml"))
-NAME = f"{fastpathautoscaler.PLURAL}.{fastpathautoscaler.GROUP}"
+NAME = f"{fastpath_autoscaler.PLURAL}.{fastpath_autoscaler.GROUP}"
 
 
 async def _install(cluster: ClusterUnderTest) -> None:
@@ -38,17 +38,17 @@ async def test_what_is_applied_is_what_is_decided_on(cluster: ClusterUnderTest) 
     await _install(cluster)
     await cluster.create(*(_example(path, cluster) for path in EXAMPLES))
     listed = json.loads(await cluster.kubectl("get", "fpa", "-n", cluster.namespace, "-o", "json"))
-    read = [autoscalerdocuments.decode_object(msgspec.json.encode(item)) for item in listed["items"]]
+    read = [documents.decode_object(msgspec.json.encode(item)) for item in listed["items"]]
     assert len(read) == len(EXAMPLES)
     wanted = {
         each.metadata.name: each
-        for each in (autoscalerdocuments.read_document(_example(path, cluster)) for path in EXAMPLES)
+        for each in (documents.read_document(_example(path, cluster)) for path in EXAMPLES)
     }
     for each in read:
-        assert fastpathautoscaler.validate(each) == []
+        assert fastpath_autoscaler.validate(each) == []
         assert each.metadata.uid
         same = wanted[each.metadata.name]
-        assert fastpathautoscaler.as_hpa(each).spec == fastpathautoscaler.as_hpa(same).spec
+        assert fastpath_autoscaler.as_hpa(each).spec == fastpath_autoscaler.as_hpa(same).spec
         assert (each.spec.sync_period, each.spec.mode, each.spec.fallback) == (
             same.spec.sync_period,
             same.spec.mode,

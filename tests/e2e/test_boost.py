@@ -17,7 +17,7 @@ import aiohttp
 import pytest
 import yaml
 
-from adapter.model import floors
+from adapter.boost import floor as floors
 from adapter.sandbox.prometheus.series import SeriesSet
 from adapter.sandbox.prometheus.server import Prometheus
 from adapter.scaling import boost

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from adapter.model import fastpathautoscaler
+from adapter.model.autoscaling import fastpath_autoscaler
 from tests.e2e import aggregation, conftest
 from tests.e2e.aggregation import NAMESPACE, SERVICE
 from tests.e2e.clusters import ClusterUnderTest, Config, Document
@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.integration, pytest.mark.timeout(300)
 
 EVERYWHERE = pytest.mark.parametrize("fronted", conftest.WITH_WORKLOADS, indirect=True)
 ALONE = pytest.mark.parametrize("own_fronted", conftest.WITH_WORKLOADS, indirect=True)
-NAME = f"{fastpathautoscaler.PLURAL}.{fastpathautoscaler.GROUP}"
+NAME = f"{fastpath_autoscaler.PLURAL}.{fastpath_autoscaler.GROUP}"
 QUEUE = "&LabelSelector{MatchLabels:map[string]string{queue: orders,},MatchExpressions:[]LabelSelectorRequirement{},}"
 RULES = """
 rules:
@@ -97,7 +97,7 @@ async def _set(fronted: Fronted, prometheus: PrometheusServer, directory: Path) 
 
 def autoscaler(cluster: ClusterUnderTest, metric: Document, **spec: Any) -> Document:
     return {
-        "apiVersion": f"{fastpathautoscaler.GROUP}/v1alpha1",
+        "apiVersion": f"{fastpath_autoscaler.GROUP}/v1alpha1",
         "kind": "FastPathAutoscaler",
         "metadata": {"name": "web", "namespace": cluster.namespace},
         "spec": {

@@ -1,9 +1,9 @@
 import msgspec
 
-from adapter.model.autoscaling import decode_scalar
-from adapter.model.instants import NEVER, SECOND, read_instant
+from adapter.model.autoscaling.hpa import decode_scalar
 from adapter.model.pods import Container, Pod, PodFacts, ResourceRequirements, facts_of
-from adapter.model.quantityparse import read
+from adapter.model.quantity_parse import read
+from adapter.model.timestamps import NEVER, SECOND, read_instant
 
 _POD = b"""{
   "metadata": {"name": "web-0", "namespace": "default", "labels": {"app": "web"}, "deletionTimestamp": "2026-11-20T12:00:00Z"},

@@ -5,10 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
+from adapter.boost.floor import FloorEntry
+from adapter.boost.model import METRIC
 from adapter.errors import BadRequestError, InternalError, NotFoundError, NotSyncedError
-from adapter.model import selectors
-from adapter.model.boosting import METRIC
-from adapter.model.floors import FloorEntry
 from adapter.model.metrics import (
     CustomAnswer,
     CustomMetricInfo,
@@ -16,6 +15,7 @@ from adapter.model.metrics import (
     ExternalAnswer,
     ExternalQuestion,
 )
+from adapter.model.selectors import label_selectors
 from adapter.provider.floors import AUTOSCALERS, FlooredProvider, FloorProvider, Watched
 from tests.support.clock import WALL, FakeClock
 from tests.support.floors import FakeAutoscalers, FakeFloors, entry
@@ -53,7 +53,7 @@ class Case:
 
 
 def external(selector: str, namespace: str = "shop") -> ExternalQuestion:
-    return ExternalQuestion(namespace, METRIC, selectors.parse_selector(selector))
+    return ExternalQuestion(namespace, METRIC, label_selectors.parse_selector(selector))
 
 
 def custom(
@@ -68,8 +68,8 @@ def custom(
         namespace,
         name,
         METRIC,
-        selectors.parse_selector(objects),
-        selectors.parse_selector(selector),
+        label_selectors.parse_selector(objects),
+        label_selectors.parse_selector(selector),
     )
 
 

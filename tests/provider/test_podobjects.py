@@ -9,7 +9,7 @@ import pytest
 from adapter.clients.informer import Described
 from adapter.errors import NotSyncedError
 from adapter.model.resources import BUILTIN, APIResource
-from adapter.model.selectors import EVERYTHING, LabelSelector
+from adapter.model.selectors.label_selectors import EVERYTHING, LabelSelector
 from adapter.provider.podobjects import PodObjects
 
 _found = BUILTIN.lookup("pods")

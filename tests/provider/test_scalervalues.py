@@ -7,7 +7,7 @@ import pytest
 
 from adapter.errors import InternalError, NotFoundError, PrometheusError
 from adapter.model.metrics import HISTOGRAM, CustomQuestion, ExternalQuestion, SeriesInfo
-from adapter.model.selectors import EVERYTHING, LabelSelector, parse_selector
+from adapter.model.selectors.label_selectors import EVERYTHING, LabelSelector, parse_selector
 from adapter.provider import scalervalues
 from adapter.provider.scalervalues import ObjectSamples, SeriesSamples
 from tests.support.clock import WALL

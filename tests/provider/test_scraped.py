@@ -11,7 +11,7 @@ import pytest
 
 from adapter.errors import PrometheusError, ScrapeError
 from adapter.model.metrics import CustomAnswer, SeriesInfo
-from adapter.model.selectors import EVERYTHING, parse_selector
+from adapter.model.selectors.label_selectors import EVERYTHING, parse_selector
 from adapter.provider.scrapeseams import ScrapedAnswer, ScrapedValue
 from adapter.rules.registry import CustomKey
 from adapter.rules.resource import PODS

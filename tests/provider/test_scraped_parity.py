@@ -13,9 +13,9 @@ from prometheus_client.registry import Collector
 from adapter.app import SystemClock
 from adapter.clients.scraper import Scraper
 from adapter.errors import UnscrapableError
-from adapter.model import podnetworks
+from adapter.model import pod_networks
 from adapter.model.metrics import SeriesInfo
-from adapter.model.selectors import parse_selector
+from adapter.model.selectors.label_selectors import parse_selector
 from adapter.monitoring import FaultLog, Monitoring
 from adapter.provider.relist import Relister
 from adapter.provider.scraped import ScrapedValues
@@ -226,7 +226,7 @@ async def test_values_are_those_of_prometheus_up_to_its_sampling(
         relisting = asyncio.create_task(relister.run())
         await relister.attempted.wait()
         async with Scraper(
-            clock, monitoring, faults, networks=podnetworks.parse_networks(["127.0.0.0/8"])
+            clock, monitoring, faults, networks=pod_networks.parse_networks(["127.0.0.0/8"])
         ) as scraper:
             met = SourceFaults(clock, faults)
             scraped = ScrapedValues(

@@ -8,15 +8,15 @@ import pytest
 
 from adapter.clients.targets import Target, Unfound
 from adapter.errors import NotSyncedError
-from adapter.model.autoscaling import (
+from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, FastPathAutoscalerSpec, Metadata
+from adapter.model.autoscaling.hpa import (
     CrossVersionObjectReference,
     MetricIdentifier,
     MetricSpec,
     PodsMetricSource,
 )
-from adapter.model.fastpathautoscaler import FastPathAutoscaler, FastPathAutoscalerSpec, Metadata
 from adapter.model.metrics import SeriesInfo
-from adapter.model.selectors import LabelSelector
+from adapter.model.selectors.label_selectors import LabelSelector
 from adapter.provider.scrapewants import ScrapeWants
 from tests.support.world import FakePod, World, compile_text, world
 

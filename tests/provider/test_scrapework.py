@@ -10,7 +10,7 @@ import pytest
 from adapter.clients.scraper import Body
 from adapter.clients.scrapeturns import TURN_SECONDS
 from adapter.model.metrics import SeriesInfo
-from adapter.model.selectors import parse_selector
+from adapter.model.selectors.label_selectors import parse_selector
 from adapter.provider import scrapetargets, scrapework
 from adapter.provider.scrapeseams import ScrapedAnswer
 from adapter.rules.scrape.series import MAX_LABELS

@@ -1,6 +1,6 @@
 import pytest
 
-from adapter.config import rulesfile
+from adapter.config import rules_file
 from adapter.errors import NamingError, TemplateError
 from adapter.model.resources import BUILTIN
 from adapter.rules.compile import Ruleset, compile_rules
@@ -9,7 +9,7 @@ from tests.support.world import compile_rule, compile_text
 
 
 def faults_of(text: str) -> tuple[Ruleset, list[str]]:
-    parsed = rulesfile.parse_rules(text, "rules.yaml")
+    parsed = rules_file.parse_rules(text, "rules.yaml")
     assert not parsed.fatal
     assert not parsed.faults
     ruleset, faults = compile_rules(parsed.config, BUILTIN)
@@ -172,13 +172,13 @@ def test_a_rule_that_is_written_as_before_is_the_same() -> None:
     """So that what was answered to its questions still is; one that changed in anything, its place included, is another."""
     text = "rules:\n- seriesQuery: a\n- seriesQuery: b\nexternalRules:\n- seriesQuery: c\n"
     known, _ = faults_of(text)
-    changed = rulesfile.parse_rules(text.replace("seriesQuery: b", "seriesQuery: d"), "rules.yaml").config
+    changed = rules_file.parse_rules(text.replace("seriesQuery: b", "seriesQuery: d"), "rules.yaml").config
     now, faults = compile_rules(changed, BUILTIN, known)
     assert not faults
     assert now.custom[0] is known.custom[0]
     assert now.custom[1] is not known.custom[1]
     assert now.external[0] is known.external[0]
-    elsewhere, _ = compile_rules(rulesfile.parse_rules(text, "other.yaml").config, BUILTIN, known)
+    elsewhere, _ = compile_rules(rules_file.parse_rules(text, "other.yaml").config, BUILTIN, known)
     assert not set(elsewhere.custom) & set(known.custom)
 
 
@@ -196,7 +196,7 @@ def test_resource_rules_that_are_written_as_before_are_the_same(
 ) -> None:
     def compiled(window: str | None, known: Ruleset | None) -> Ruleset:
         text = RESOURCE_RULES.replace("2m", window) if window else ""
-        ruleset, faults = compile_rules(rulesfile.parse_rules(text, "rules.yaml").config, BUILTIN, known)
+        ruleset, faults = compile_rules(rules_file.parse_rules(text, "rules.yaml").config, BUILTIN, known)
         assert not faults
         return ruleset
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from adapter.errors import BadRequestError, NamingError, TemplateError, UnsupportedSelectorError
 from adapter.model.metrics import GroupResource, SeriesInfo
 from adapter.model.resources import BUILTIN, APIResource, Catalogue
-from adapter.model.selectors import parse_selector
+from adapter.model.selectors.label_selectors import parse_selector
 from adapter.rules import matchers, registry
 from adapter.rules.matchers import Matcher
 from adapter.rules.naming import NAMESPACES

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from adapter.model.instants import NEVER, SECOND, read_instant
+from adapter.model.timestamps import NEVER, SECOND, read_instant
 from adapter.scaling import answers, document
 from adapter.scaling.observation import (
     NO_STATUS,

@@ -3,8 +3,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from adapter.model.autoscaling import MetricStatus, encode_scalar
-from adapter.model.instants import SECOND
+from adapter.model.autoscaling.hpa import MetricStatus, encode_scalar
+from adapter.model.timestamps import SECOND
 from adapter.scaling.autoscaler import Metric, prepare
 from adapter.scaling.behavior import Limits, Policy, Rules
 from adapter.scaling.calculator import Proposal

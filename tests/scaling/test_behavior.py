@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.model.instants import SECOND
+from adapter.model.timestamps import SECOND
 from adapter.scaling import behavior
 from adapter.scaling.behavior import Limits, Normalized, Policy, Rules
 from adapter.scaling.history import History, Listed

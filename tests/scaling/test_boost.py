@@ -8,11 +8,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from adapter.model import boosting as handshaking
-from adapter.model.autoscaling import HorizontalPodAutoscalerStatus, encode_scalar
-from adapter.model.fastpathautoscaler import ADVISE, BOOST
-from adapter.model.floors import Demotion, FloorEntry
-from adapter.model.instants import SECOND, FineInstant
+from adapter.boost import model as handshaking
+from adapter.boost.floor import Demotion, FloorEntry
+from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, BOOST
+from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus, encode_scalar
+from adapter.model.timestamps import SECOND, FineInstant
 from adapter.scaling import boost as boosting
 from adapter.scaling import decision, live
 from adapter.scaling.boost import DEMOTED_FOR, LONGEST, NOTHING, Boost, Boosting, Floor, Reversal

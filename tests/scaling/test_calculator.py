@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.model.pods import Container, ResourceRequirements
-from adapter.model.quantityparse import read
+from adapter.model.quantity_parse import read
 from adapter.scaling import calculator
 from adapter.scaling.calculator import Average, Proposal, Utilization
 from adapter.scaling.numbers import INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN

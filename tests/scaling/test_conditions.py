@@ -4,8 +4,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from adapter.model.autoscaling import Condition, HorizontalPodAutoscalerStatus, decode_scalar
-from adapter.model.instants import Instant
+from adapter.model.autoscaling.hpa import Condition, HorizontalPodAutoscalerStatus, decode_scalar
+from adapter.model.timestamps import Instant
 from adapter.scaling.conditions import Conditions, holds, same_status
 from tests.support.scaling import NOW
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.model.autoscaling import Condition, HorizontalPodAutoscalerStatus, MetricStatus
-from adapter.model.instants import SECOND, Instant
+from adapter.model.autoscaling.hpa import Condition, HorizontalPodAutoscalerStatus, MetricStatus
+from adapter.model.timestamps import SECOND, Instant
 from adapter.scaling import decision as decisions
 from adapter.scaling.autoscaler import Autoscaler
 from adapter.scaling.decision import Decision, Event, decide, selector_of, without_scale

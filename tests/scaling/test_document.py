@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.errors import InputError
-from adapter.model.instants import SECOND
+from adapter.model.timestamps import SECOND
 from adapter.scaling import document, result
 from adapter.scaling.document import Document
 from adapter.scaling.history import Listed, ScaleEvent

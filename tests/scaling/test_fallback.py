@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.model.autoscaling import Condition, HorizontalPodAutoscalerStatus
-from adapter.model.fastpathautoscaler import Fallback
-from adapter.model.instants import SECOND, Span
+from adapter.model.autoscaling.fastpath_autoscaler import Fallback
+from adapter.model.autoscaling.hpa import Condition, HorizontalPodAutoscalerStatus
+from adapter.model.timestamps import SECOND, Span
 from adapter.scaling import fallback
 from adapter.scaling.autoscaler import Autoscaler
 from adapter.scaling.decision import Decision, Event, decide

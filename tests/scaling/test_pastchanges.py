@@ -1,8 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.model.fastpathautoscaler import PastChange
-from adapter.model.instants import SECOND, FineInstant
+from adapter.model.autoscaling.fastpath_autoscaler import PastChange
+from adapter.model.timestamps import SECOND, FineInstant
 from adapter.scaling.behavior import Policy, Rules, lower_limit, raise_limit
 from adapter.scaling.history import ScaleEvent, changed_within
 from adapter.scaling.pastchanges import LONGEST_PERIOD, MOST, changes_of, events_of

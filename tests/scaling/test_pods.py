@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from adapter.model.instants import NEVER, SECOND
+from adapter.model.timestamps import NEVER, SECOND
 from adapter.scaling.observation import PodsReading
 from adapter.scaling.pods import count_ready, group_pods
 from adapter.scaling.settings import Settings

@@ -3,7 +3,7 @@ from collections.abc import Mapping
 import pytest
 
 from adapter.model.pods import Container, PodFacts, ResourceRequirements
-from adapter.model.quantityparse import Quantity, read
+from adapter.model.quantity_parse import Quantity, read
 from adapter.scaling.observation import Unavailable
 from adapter.scaling.requests import request_of
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adapter.model.autoscaling import HorizontalPodAutoscalerStatus
-from adapter.model.instants import SECOND
+from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
+from adapter.model.timestamps import SECOND
 from adapter.scaling import live
 from adapter.scaling.autoscaler import Autoscaler
 from adapter.scaling.decision import Decision

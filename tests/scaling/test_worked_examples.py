@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from adapter.model import quantityparse
-from adapter.model.autoscaling import Condition, HorizontalPodAutoscalerStatus
-from adapter.model.instants import NEVER, SECOND
+from adapter.model import quantity_parse
+from adapter.model.autoscaling.hpa import Condition, HorizontalPodAutoscalerStatus
 from adapter.model.pods import Container, PodFacts, ResourceRequirements
-from adapter.model.quantityparse import read
+from adapter.model.quantity_parse import read
+from adapter.model.timestamps import NEVER, SECOND
 from adapter.scaling import behavior, calculator
 from adapter.scaling.behavior import Limits, Policy, Rules
 from adapter.scaling.calculator import Proposal
@@ -595,7 +595,7 @@ def test_56_zero_is_looked_at_before_the_minimum() -> None:
 def test_57_quantities() -> None:
     assert read("1500u").milli == 2
     assert read("10P").milli == 0
-    assert quantityparse.read("350m").approximate() == 0.35000000000000003
+    assert quantity_parse.read("350m").approximate() == 0.35000000000000003
 
 
 def test_the_classic_experiment() -> None:

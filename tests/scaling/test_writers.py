@@ -2,7 +2,7 @@
 
 import pytest
 
-from adapter.model.instants import SECOND
+from adapter.model.timestamps import SECOND
 from adapter.scaling import writers as writing
 from adapter.scaling.writers import OWN, Change, Writers, Written
 

@@ -18,8 +18,8 @@ from typing import NamedTuple
 import pytest
 import yaml
 
-from adapter.model.floors import Demotion
-from adapter.model.instants import span_of
+from adapter.boost.floor import Demotion
+from adapter.model.timestamps import span_of
 from adapter.scaling import boost
 from adapter.scaling.live import FOREIGN_AUTOSCALER
 from tests.support import boosting

@@ -3,8 +3,8 @@
 import pytest
 
 from adapter.errors import NotSyncedError
-from adapter.model import selectors
 from adapter.model.metrics import CustomQuestion, ExternalQuestion
+from adapter.model.selectors import label_selectors
 from adapter.provider.floors import FloorProvider, Watched
 from adapter.server.api.paths import CUSTOM_GROUP, EXTERNAL_GROUP
 from tests.support.clock import FakeClock
@@ -192,7 +192,7 @@ async def test_discovery_lists_the_floors(boosting: Served) -> None:
 async def test_where_floors_are_not_served_the_name_is_one_as_any(served: Served) -> None:
     await served.get(WEB)
     await served.get(OF_WEB)
-    web = selectors.parse_selector("autoscaler=web")
+    web = label_selectors.parse_selector("autoscaler=web")
     assert served.provider.questions == [
         ExternalQuestion("shop", "fastpath_replicas", web),
         CustomQuestion(
@@ -200,8 +200,8 @@ async def test_where_floors_are_not_served_the_name_is_one_as_any(served: Served
             "shop",
             "web",
             "fastpath_replicas",
-            selectors.EVERYTHING,
-            selectors.EVERYTHING,
+            label_selectors.EVERYTHING,
+            label_selectors.EVERYTHING,
         ),
     ]
     external = (await served.get(f"/apis/{EXTERNAL_GROUP}/v1beta1")).json["resources"]

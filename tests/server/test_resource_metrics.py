@@ -3,8 +3,8 @@
 import pytest
 
 from adapter import errors
-from adapter.model import fieldselectors, selectors
 from adapter.model.metrics import ContainerUsage, ObjectUsage, ResourceQuestion, Usage
+from adapter.model.selectors import field_selectors, label_selectors
 from adapter.server.api.paths import CUSTOM_GROUP, RESOURCE_GROUP
 from tests.support.serving import Served, ServerFactory
 
@@ -28,9 +28,9 @@ async def test_as_an_autoscaler_asks(served: Served) -> None:
     answer = await served.get(f"{PODS}?labelSelector=app%3Dweb", headers=HPA)
     assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
     assert (answer.json["kind"], answer.json["items"][0]["window"]) == ("PodMetricsList", "1m0s")
-    everything = fieldselectors.EVERYTHING
+    everything = field_selectors.EVERYTHING
     assert served.provider.questions == [
-        ResourceQuestion("pods", "shop", None, selectors.parse_selector("app=web"), everything)
+        ResourceQuestion("pods", "shop", None, label_selectors.parse_selector("app=web"), everything)
     ]
 
 

@@ -20,9 +20,9 @@ import yaml
 from aiohttp import web
 
 from adapter.app import SystemClock
-from adapter.model import boosting
-from adapter.model.autoscaling import encode_scalar
-from adapter.model.instants import SECOND
+from adapter.boost import model
+from adapter.model.autoscaling.hpa import encode_scalar
+from adapter.model.timestamps import SECOND
 from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.sandbox.apiserver.storage.store import Change
 from adapter.sandbox.apiserver.workloads import Workloads, deployment
@@ -194,7 +194,7 @@ class Workload:
     name: str
     metrics: str
     load: Load
-    way: str = boosting.EXTERNAL
+    way: str = model.EXTERNAL
     spec: Document = field(default_factory=lambda: {"behavior": BEHAVIOR})
     replicas: int = LIMITS[0]
     ready: int = 0
@@ -215,7 +215,7 @@ class Workload:
         metrics = METRICS[self.metrics](self.name)
         annotations = {}
         if self.way:
-            annotations = {boosting.MODE_ANNOTATION: "boost", boosting.HOLD_ANNOTATION: f"{HOLD:g}s"}
+            annotations = {model.MODE_ANNOTATION: "boost", model.HOLD_ANNOTATION: f"{HOLD:g}s"}
             metrics = [*metrics, handshake(self.name, self.way)]
         return {
             "apiVersion": "autoscaling/v2",
@@ -240,7 +240,7 @@ class Workload:
 
 def handshake(name: str, way: str) -> Document:
     """Return the metric by which an autoscaler reads its floor."""
-    plain: Document = msgspec.to_builtins(boosting.handshake(name, way), enc_hook=encode_scalar)
+    plain: Document = msgspec.to_builtins(model.handshake(name, way), enc_hook=encode_scalar)
     return plain
 
 
@@ -250,7 +250,7 @@ def fleet(count: int = 20, *, boosted: bool = True, prefix: str = "web") -> list
     A third of them has no behavior: the native controller uses its legacy algorithm there.
     """
     kinds, shapes = list(METRICS), list(SHAPES)
-    ways = (boosting.EXTERNAL, boosting.OBJECT)
+    ways = (model.EXTERNAL, model.OBJECT)
     return [
         Workload(
             f"{prefix}-{number:02}-{shapes[number % len(shapes)]}",
@@ -419,7 +419,7 @@ class World(Loads):
 
     def remove_handshake(self, name: str) -> None:
         """Take the metric of the floor out of the spec."""
-        metrics = [each for each in self.hpa(name)["spec"]["metrics"] if boosting.METRIC not in str(each)]
+        metrics = [each for each in self.hpa(name)["spec"]["metrics"] if model.METRIC not in str(each)]
         self.cluster.patch("HorizontalPodAutoscaler", name, {"spec": {"metrics": metrics}}, NAMESPACE)
 
     def _pod_changed(self, change: Change) -> None:

@@ -17,7 +17,7 @@ from adapter.clients.floorwriter import FETCH_SECONDS
 from adapter.clients.objectlist import Form, ObjectEvent
 from adapter.errors import KubernetesError
 from adapter.model.resources import APIResource
-from adapter.model.selectors import LabelSelector
+from adapter.model.selectors.label_selectors import LabelSelector
 
 _T = TypeVar("_T")
 JSON = dict[str, Any]

@@ -14,15 +14,15 @@ from adapter.controller.loop import Controller
 from adapter.controller.seams import Again, Current, Key, Outcome, ScaleSeen, Target, Unfound
 from adapter.controller.source import Site, View
 from adapter.controller.work import Surroundings
-from adapter.model.autoscaling import (
+from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, PastChange
+from adapter.model.autoscaling.hpa import (
     CrossVersionObjectReference,
     HorizontalPodAutoscalerStatus,
     MetricSpec,
     decode_scalar,
 )
-from adapter.model.fastpathautoscaler import FastPathAutoscaler, PastChange
 from adapter.model.pods import PodFacts
-from adapter.model.selectors import LabelSelector
+from adapter.model.selectors.label_selectors import LabelSelector
 from adapter.monitoring import Monitoring
 from adapter.scaling.decision import Event
 from adapter.scaling.observation import Observation, Reading, Unavailable

@@ -2,7 +2,7 @@
 
 A schema of Kubernetes' kind says the same few things many times: quantities, selectors, targets. They are said once here. Only what
 Kubernetes 1.27 knows is used: no `fieldPath`, no `reason`, no quantities in CEL. Lengths and counts have bounds so that the cost of
-every rule has one. Whether the schema agrees with the program is asked in tests/model/test_schema.py, not here.
+every rule has one. Whether the schema agrees with the program is asked in tests/model/autoscaling/test_schema.py, not here.
 """
 
 import textwrap
@@ -12,8 +12,8 @@ from typing import Any
 
 import yaml
 
-from adapter.model import fastpathautoscaler
-from adapter.model.instants import write_span
+from adapter.model.autoscaling import fastpath_autoscaler
+from adapter.model.timestamps import write_span
 
 PATH = Path(__file__).parent.parent.parent / "manifests" / "crd" / "fastpathautoscalers.yaml"
 
@@ -134,8 +134,8 @@ def _selector() -> JSON:
 
 def _metric() -> JSON:
     floor = _rule(
-        f"self != '{fastpathautoscaler.FLOOR_METRIC}'",
-        f"{fastpathautoscaler.FLOOR_METRIC} is only for boosted HorizontalPodAutoscalers; remove this metric",
+        f"self != '{fastpath_autoscaler.FLOOR_METRIC}'",
+        f"{fastpath_autoscaler.FLOOR_METRIC} is only for boosted HorizontalPodAutoscalers; remove this metric",
     )
     return _object("The metric.", {"name": _segment("Its name.", floor), "selector": _selector()}, "name")
 
@@ -235,7 +235,7 @@ def _metrics() -> JSON:
         "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}},
     }
     about = "What the replicas are computed from; the highest count wins. Without any: cpu at 80 % of what is requested."
-    return _list(about, items, maxItems=fastpathautoscaler.MOST_METRICS, default=[default])
+    return _list(about, items, maxItems=fastpath_autoscaler.MOST_METRICS, default=[default])
 
 
 def _behavior() -> JSON:
@@ -248,7 +248,7 @@ def _behavior() -> JSON:
         },
         "type value periodSeconds",
     )
-    most = fastpathautoscaler.MOST_POLICIES
+    most = fastpath_autoscaler.MOST_POLICIES
     rules = {
         "stabilizationWindowSeconds": _count("How far back recommendations count.", 0, 3600),
         "selectPolicy": _choice("Which policy counts; Max if absent.", "Max", "Min", "Disabled"),
@@ -270,23 +270,23 @@ def _fallback() -> JSON:
             f"{field} is needed for type {kind}, and for no other",
         )
         for kind, field in (
-            (fastpathautoscaler.FLOOR, "replicas"),
-            (fastpathautoscaler.LAST_GOOD, "lastGoodFor"),
+            (fastpath_autoscaler.FLOOR, "replicas"),
+            (fastpath_autoscaler.LAST_GOOD, "lastGoodFor"),
         )
     ]
     properties = {
         "type": _choice(
             "Hold keeps the replicas; Floor keeps at least replicas; LastGood keeps at least what the metrics asked for last.",
-            *fastpathautoscaler.FALLBACKS,
+            *fastpath_autoscaler.FALLBACKS,
         ),
         "after": _duration(
             "How long a metric has to be absent.",
-            fastpathautoscaler.AFTERS,
-            default=_short(fastpathautoscaler.AFTER),
+            fastpath_autoscaler.AFTERS,
+            default=_short(fastpath_autoscaler.AFTER),
         ),
         "replicas": _count("The floor.", 1),
         "lastGoodFor": _duration(
-            "For how long the last good count is kept.", fastpathautoscaler.LAST_GOOD_FORS
+            "For how long the last good count is kept.", fastpath_autoscaler.LAST_GOOD_FORS
         ),
     }
     about = "What holds when a metric has been absent for a while. It keeps or raises the replicas, it never lowers them."
@@ -306,13 +306,13 @@ def _spec() -> JSON:
         "behavior": _behavior(),
         "syncPeriod": _duration(
             "The longest time between two decisions.",
-            fastpathautoscaler.SYNC_PERIODS,
-            default=_short(fastpathautoscaler.SYNC_PERIOD),
+            fastpath_autoscaler.SYNC_PERIODS,
+            default=_short(fastpath_autoscaler.SYNC_PERIOD),
         ),
         "mode": _choice(
             "Auto scales; Advise decides and tells, but does not scale; Paused does nothing.",
-            *fastpathautoscaler.MODES,
-            default=fastpathautoscaler.AUTO,
+            *fastpath_autoscaler.MODES,
+            default=fastpath_autoscaler.AUTO,
         ),
         "fallback": _fallback(),
     }
@@ -453,18 +453,18 @@ def definition() -> JSON:
         "status": _status(),
     }
     about = "Scales a workload as a HorizontalPodAutoscaler does, about a second after its load changed."
-    group, _, version = fastpathautoscaler.API_VERSION.partition("/")
+    group, _, version = fastpath_autoscaler.API_VERSION.partition("/")
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{fastpathautoscaler.PLURAL}.{group}"},
+        "metadata": {"name": f"{fastpath_autoscaler.PLURAL}.{group}"},
         "spec": {
             "group": group,
             "names": {
-                "kind": fastpathautoscaler.KIND,
-                "listKind": f"{fastpathautoscaler.KIND}List",
-                "plural": fastpathautoscaler.PLURAL,
-                "singular": fastpathautoscaler.KIND.lower(),
+                "kind": fastpath_autoscaler.KIND,
+                "listKind": f"{fastpath_autoscaler.KIND}List",
+                "plural": fastpath_autoscaler.PLURAL,
+                "singular": fastpath_autoscaler.KIND.lower(),
                 "shortNames": ["fpa"],
                 "categories": ["all"],
             },

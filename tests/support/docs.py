@@ -5,8 +5,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from adapter import monitoring
-from adapter.cli import boost, convert, explain
-from adapter.config import checkflags, deployflags, doctorflags, flags
+from adapter.cli import convert, explain
+from adapter.cli.boost import command
+from adapter.cli.check import flags as checkflags
+from adapter.cli.deploy import flags as deployflags
+from adapter.cli.doctor import flags as doctorflags
+from adapter.config import flags
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
 
@@ -70,7 +74,7 @@ def explain_flags() -> list[argparse.Action]:
 
 def boost_flags() -> list[argparse.Action]:
     """Return the flags of `fastpath boost`."""
-    return _flags_of(boost.build_parser())
+    return _flags_of(command.build_parser())
 
 
 def convert_flags() -> list[argparse.Action]:

@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Mapping
 
-from adapter.model.floors import FloorEntry
-from adapter.model.instants import SECOND, FineInstant
+from adapter.boost.floor import FloorEntry
+from adapter.model.timestamps import SECOND, FineInstant
 from adapter.provider.floors import Watched
 from tests.support.clock import WALL
 

@@ -4,14 +4,14 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping
 
+from adapter.boost.floor import FloorEntry, floor_of
 from adapter.clients.floors import FloorView
 from adapter.clients.floorwriter import FloorWriter
 from adapter.clients.writebudget import WriteBudget
 from adapter.clients.writes import Writer
 from adapter.errors import NotSyncedError
-from adapter.model.floors import FloorEntry, floor_of
-from adapter.model.instants import SECOND
 from adapter.model.shards import WHOLE, Shard
+from adapter.model.timestamps import SECOND
 from adapter.monitoring import FaultLog, Monitoring
 from tests.support.configmaps import Line, Store
 from tests.support.election import LoopClock

@@ -23,7 +23,7 @@ from adapter.clients.statuswriter import StatusUpdate, StatusWriter
 from adapter.clients.writebudget import WriteBudget
 from adapter.clients.writes import Writer
 from adapter.errors import KubernetesError, NotLeadingError
-from adapter.model.autoscaling import HorizontalPodAutoscalerStatus
+from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
 from adapter.model.clock import Clock
 from adapter.monitoring import FaultLog, Monitoring
 from tests.support.writing import SystemClock

@@ -22,7 +22,7 @@ import aiohttp
 from aiohttp import web
 from yarl import URL
 
-from adapter.model import boosting
+from adapter.boost import model
 from adapter.sandbox.demo import native_hpa
 from adapter.sandbox.demo.native_hpa import Adapter
 from adapter.sandbox.listener import Listener
@@ -194,7 +194,7 @@ class Front:
     async def ask(self, path: str, accept: str = "application/json") -> _Answer:
         """Return what the next process that listens answers now, and 503 where none does."""
         assert self._session is not None
-        asked = self.processes if boosting.METRIC in path else self.others
+        asked = self.processes if model.METRIC in path else self.others
         self._turn += 1
         for number in range(len(asked)):
             port = asked[(self._turn + number) % len(asked)].port
@@ -209,7 +209,7 @@ class Front:
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         path = request.path_qs
-        if boosting.METRIC in path:
+        if model.METRIC in path:
             answer = await self._ask_floor(path)
         else:
             answer = await self.ask(path, request.headers.get("Accept", "application/json"))

@@ -7,9 +7,9 @@ a sandbox. Law: nothing that a booster says of itself counts, what it wrote does
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from adapter.model import floors
-from adapter.model.floors import FloorEntry
-from adapter.model.instants import span_of
+from adapter.boost import floor as floors
+from adapter.boost.floor import FloorEntry
+from adapter.model.timestamps import span_of
 from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.sandbox.apiserver.storage.objects import store_key
 from adapter.sandbox.apiserver.storage.store import Change

@@ -5,11 +5,15 @@ from typing import Any
 
 import msgspec
 
-from adapter.model.autoscaling import HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus, decode_scalar
-from adapter.model.autoscalingdefaults import with_defaults
-from adapter.model.instants import SECOND, read_instant
+from adapter.model.autoscaling.defaults import with_defaults
+from adapter.model.autoscaling.hpa import (
+    HorizontalPodAutoscaler,
+    HorizontalPodAutoscalerStatus,
+    decode_scalar,
+)
 from adapter.model.pods import Container, PodFacts, ResourceRequirements
-from adapter.model.quantityparse import read
+from adapter.model.quantity_parse import read
+from adapter.model.timestamps import SECOND, read_instant
 from adapter.scaling.autoscaler import Autoscaler, prepare
 from adapter.scaling.calculator import Situation
 from adapter.scaling.decision import Decision, decide

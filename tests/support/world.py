@@ -11,7 +11,7 @@ from adapter.clients.informer import Described
 from adapter.clients.querycache import QueryCache
 from adapter.clients.scrapebodies import Buffer
 from adapter.clients.scraper import Body, Endpoint
-from adapter.config import rulesfile
+from adapter.config import rules_file
 from adapter.errors import PrometheusError, ScrapeError
 from adapter.model import resources
 from adapter.model.metrics import (
@@ -23,7 +23,7 @@ from adapter.model.metrics import (
     SeriesInfo,
 )
 from adapter.model.resources import APIResource, Catalogue
-from adapter.model.selectors import LabelSelector
+from adapter.model.selectors.label_selectors import LabelSelector
 from adapter.monitoring import FaultLog, Monitoring
 from adapter.provider.provider import Provider
 from adapter.provider.relist import Relister
@@ -313,7 +313,7 @@ async def world(
 
 def compile_text(text: str, catalogue: Catalogue = resources.BUILTIN) -> Ruleset:
     """Return the rules of a file that has no fault."""
-    parsed = rulesfile.parse_rules(text, "rules.yaml")
+    parsed = rules_file.parse_rules(text, "rules.yaml")
     assert not parsed.fatal
     assert not parsed.faults
     ruleset, faults = compile_rules(parsed.config, catalogue)

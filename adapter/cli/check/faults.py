@@ -5,7 +5,7 @@ A rule that reading refuses is compiled here nevertheless, as far as it could be
 
 import re
 
-from adapter.config.rulesfile import Parsed
+from adapter.config.rules_file import Parsed
 from adapter.errors import Fault
 from adapter.model.resources import Catalogue
 from adapter.rules import compile as compiler

@@ -21,8 +21,9 @@ from adapter.clients import credentials, kubernetes
 from adapter.clients.kubernetes import KubernetesClient
 from adapter.clients.metricsapi import Described, MetricsAPI
 from adapter.errors import KubernetesError
-from adapter.model import apiselectors, instants
-from adapter.model.autoscaling import (
+from adapter.model import timestamps
+from adapter.model.autoscaling.defaults import with_defaults
+from adapter.model.autoscaling.hpa import (
     CrossVersionObjectReference,
     HorizontalPodAutoscaler,
     HorizontalPodAutoscalerStatus,
@@ -34,12 +35,12 @@ from adapter.model.autoscaling import (
     decode_scalar,
     encode_scalar,
 )
-from adapter.model.autoscalingdefaults import with_defaults
 from adapter.model.clock import Clock
-from adapter.model.instants import Instant
 from adapter.model.pods import Pod, facts_of
 from adapter.model.resources import APIResource, Catalogue
-from adapter.model.selectors import LabelSelector
+from adapter.model.selectors import api_selectors
+from adapter.model.selectors.label_selectors import LabelSelector
+from adapter.model.timestamps import Instant
 from adapter.monitoring import FaultLog, Monitoring
 from adapter.scaling import answers, autoscaler, decision
 from adapter.scaling.decision import Decision
@@ -178,7 +179,7 @@ class NativeController:
     async def _reconcile(self, key: Key, hpa: HorizontalPodAutoscaler) -> Decision:
         ready = autoscaler.prepare(hpa, self._settings)
         history = self._histories.get(key, History())
-        now = instants.span_of(self._clock.wall())
+        now = timestamps.span_of(self._clock.wall())
         try:
             path = self._scale_path(key.namespace, hpa.spec.scale_target_ref)
             written = msgspec.json.decode((await self._cluster.get(path)).content)
@@ -355,7 +356,7 @@ def _write_kubeconfig(adapter: Adapter, path: Path) -> Path:
 
 def _text(metric: MetricIdentifier) -> str:
     """Return the selector of a metric as the clients write it; ValueError for one that is wrong."""
-    return str(apiselectors.compile_selector(metric.selector))
+    return str(api_selectors.compile_selector(metric.selector))
 
 
 def _plain(status: HorizontalPodAutoscalerStatus) -> dict[str, Any]:

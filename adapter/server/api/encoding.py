@@ -15,8 +15,9 @@ from typing import TypeVar
 import msgspec
 
 from adapter import errors
-from adapter.model import quantity, selectors
+from adapter.model import quantity
 from adapter.model.metrics import CustomAnswer, CustomQuestion, ExternalAnswer, ExternalValue, MetricValue
+from adapter.model.selectors import label_selectors
 from adapter.server.http.response_budget import SMALL_ANSWER, Charge
 
 PIECE_BYTES = 16_384
@@ -134,7 +135,7 @@ def encode_custom(version: str, question: CustomQuestion, answer: CustomAnswer) 
     but only when there is an item to carry it, as upstream.
     """
     selector = None
-    if answer.items and (form := selectors.selector_to_json(question.selector)) is not None:
+    if answer.items and (form := label_selectors.selector_to_json(question.selector)) is not None:
         selector = _Selector(**form)
     stamp = functools.cache(format_time)  # the items of one answer mostly share theirs
 

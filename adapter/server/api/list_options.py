@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from adapter import errors
-from adapter.model import fieldselectors
 from adapter.model.quoting import quote
+from adapter.model.selectors import field_selectors
 
 _NUMBER = re.compile(r"[+-]?[0-9]+")
 _FALSE_WORDS = frozenset({"0", "false"})
@@ -65,9 +65,9 @@ def check_numbers(options: ListOptions) -> None:
             raise errors.BadRequestError(f"strconv.ParseInt: parsing {quote(text)}: value out of range")
 
 
-def parse_fields(options: ListOptions) -> tuple[fieldselectors.Term, ...]:
+def parse_fields(options: ListOptions) -> tuple[field_selectors.Term, ...]:
     """Return the field selector; BadRequestError when it is none."""
-    return fieldselectors.parse_selector(options.field_selector)
+    return field_selectors.parse_selector(options.field_selector)
 
 
 def check_together(options: ListOptions, *, watch: bool) -> None:

@@ -13,13 +13,14 @@ from typing import Literal, NamedTuple, Protocol, TypeAlias
 from urllib.parse import unquote_to_bytes
 
 from adapter import errors
-from adapter.model import durations, fieldselectors, selectors
+from adapter.model import durations
 from adapter.model.metrics import (
     CustomQuestion,
     ExternalQuestion,
     ResourceAnswer,
     ResourceQuestion,
 )
+from adapter.model.selectors import field_selectors, label_selectors
 from adapter.server.api import list_options
 from adapter.server.api.list_options import ListOptions
 
@@ -238,23 +239,23 @@ def build_question(path: MetricPath, parameters: Parameters) -> Question:
     list_options.check_numbers(parameters.options)
     if path.form == "resource":
         return _build_resource_question(path, parameters)
-    selector = selectors.parse_selector(parameters.label_selector)
+    selector = label_selectors.parse_selector(parameters.label_selector)
     fields = list_options.parse_fields(parameters.options)
     if path.form == "external":
         list_options.check_together(parameters.options, watch=parameters.watch)
-        fieldselectors.check_fields(fields)
+        field_selectors.check_fields(fields)
         if parameters.watch:
             message = f'watch is not supported on resources of kind "*.{path.group}"'
             raise errors.MethodNotAllowedError(message, {"group": path.group, "kind": "*"})
         assert path.namespace is not None
         return ExternalQuestion(path.namespace, path.metric, selector)
-    fieldselectors.check_fields(fields)
-    fieldselectors.check_name(fields, path.name or WILDCARD)
+    field_selectors.check_fields(fields)
+    field_selectors.check_name(fields, path.name or WILDCARD)
     try:
-        metric_selector = selectors.parse_selector(parameters.metric_label_selector)
+        metric_selector = label_selectors.parse_selector(parameters.metric_label_selector)
     except errors.BadRequestError as error:
         raise errors.PlainError(error.message) from error
-    objects = selector if path.name is None else selectors.EVERYTHING
+    objects = selector if path.name is None else label_selectors.EVERYTHING
     resource, _, group = path.resource.partition(".")
     asked = (
         path.resource if group else resource
@@ -278,10 +279,10 @@ def _build_resource_question(path: MetricPath, parameters: Parameters) -> Resour
     assert path.resource in {"pods", "nodes"}
     resource: Literal["pods", "nodes"] = "pods" if path.resource == "pods" else "nodes"
     if path.name is not None:
-        everything = selectors.EVERYTHING, fieldselectors.EVERYTHING
+        everything = label_selectors.EVERYTHING, field_selectors.EVERYTHING
         return ResourceQuestion(resource, path.namespace, path.name, *everything)
-    objects = selectors.parse_selector(parameters.label_selector)
-    fields = fieldselectors.parse_metadata(parameters.options.field_selector)
+    objects = label_selectors.parse_selector(parameters.label_selector)
+    fields = field_selectors.parse_metadata(parameters.options.field_selector)
     if parameters.watch:
         message = f'watch is not supported on resources of kind "{resource}.{path.group}"'
         raise errors.MethodNotAllowedError(message, {"group": path.group, "kind": resource})

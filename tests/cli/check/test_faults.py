@@ -1,15 +1,15 @@
 import pytest
 
-from adapter.cli.check import faults
-from adapter.config import rulesfile
-from adapter.config.rulesfile import Parsed
+from adapter.cli.check.command import faults
+from adapter.config import rules_file
+from adapter.config.rules_file import Parsed
 from adapter.model.resources import BUILTIN
 
 
 def places(text: str) -> list[tuple[int, str]]:
     return [
         (fault.line, fault.path)
-        for fault in faults.collect(rulesfile.parse_rules(text, "rules.yaml"), BUILTIN)
+        for fault in faults.collect(rules_file.parse_rules(text, "rules.yaml"), BUILTIN)
     ]
 
 
@@ -53,12 +53,12 @@ def test_collect(text: str, expected: list[tuple[int, str]]) -> None:
 
 
 def test_files_stay_in_their_order() -> None:
-    one = rulesfile.parse_rules("\n\nrules: [{ttl: x}]", "one.yaml")
-    two = rulesfile.parse_rules("rules: [{ttl: x, name: {matches: '('}}]", "two.yaml")
+    one = rules_file.parse_rules("\n\nrules: [{ttl: x}]", "one.yaml")
+    two = rules_file.parse_rules("rules: [{ttl: x, name: {matches: '('}}]", "two.yaml")
     both = Parsed(
-        rulesfile.merge([one.config, two.config])[0],
+        rules_file.merge([one.config, two.config])[0],
         (*one.faults, *two.faults),
-        readable=rulesfile.merge([one.readable, two.readable])[0],
+        readable=rules_file.merge([one.readable, two.readable])[0],
     )
     assert [(fault.source, fault.path) for fault in faults.collect(both, BUILTIN)] == [
         ("one.yaml", "rules[0].ttl"),

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from adapter.cli.check import lint, resource_preview
-from adapter.config import chart, rulesfile
+from adapter.cli.check.command import lint, resource_preview
+from adapter.config import chart, rules_file
 from adapter.model.metrics import SeriesInfo
 from adapter.model.resources import BUILTIN
 from adapter.rules.compile import compile_rules
@@ -588,7 +588,7 @@ OWN_EXAMPLES = [
 @pytest.mark.parametrize("path", OWN_EXAMPLES, ids=[path.stem for path in OWN_EXAMPLES])
 def test_our_own_examples_have_no_warning(path: Path) -> None:
     text = path.read_text()
-    read = chart.rules_from_chart if chart.is_chart_values(text) else rulesfile.parse_rules
+    read = chart.rules_from_chart if chart.is_chart_values(text) else rules_file.parse_rules
     parsed = read(text, path.name)
     assert (parsed.faults, parsed.fatal) == ((), ())
     ruleset, faults = compile_rules(parsed.config, BUILTIN)

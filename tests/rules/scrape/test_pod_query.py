@@ -5,7 +5,7 @@ import math
 import pytest
 
 from adapter.errors import UnscrapableError
-from adapter.model.selectors import parse_selector
+from adapter.model.selectors.label_selectors import parse_selector
 from adapter.rules import matchers, template
 from adapter.rules.scrape import exposition
 from adapter.rules.scrape.pod_query import Identity, PodQuery, compile_query

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter import errors
-from adapter.model import selectors
 from adapter.model.metrics import (
     CustomAnswer,
     CustomQuestion,
@@ -17,6 +16,7 @@ from adapter.model.metrics import (
     MetricValue,
     ObjectReference,
 )
+from adapter.model.selectors import label_selectors
 from adapter.server.api import encoding
 
 PIECE = 16_384
@@ -27,7 +27,12 @@ NODE = MetricValue(ObjectReference("Node", "", "n1", "/v1"), "load", 250, TIME +
 
 def question(selector: str = "") -> CustomQuestion:
     return CustomQuestion(
-        "services", "somens", None, "ingress_hits", selectors.EVERYTHING, selectors.parse_selector(selector)
+        "services",
+        "somens",
+        None,
+        "ingress_hits",
+        label_selectors.EVERYTHING,
+        label_selectors.parse_selector(selector),
     )
 
 

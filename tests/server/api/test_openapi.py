@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from adapter.model import fieldselectors
 from adapter.model.metrics import (
     ContainerUsage,
     CustomAnswer,
@@ -20,7 +19,8 @@ from adapter.model.metrics import (
     ResourceQuestion,
     Usage,
 )
-from adapter.model.selectors import EVERYTHING, parse_selector
+from adapter.model.selectors import field_selectors
+from adapter.model.selectors.label_selectors import EVERYTHING, parse_selector
 from adapter.server.api import encoding, encoding_resource, openapi
 from adapter.server.api import paths as api
 from adapter.server.api.paths import CUSTOM_GROUP, EXTERNAL_GROUP, RESOURCE_GROUP, VERSIONS
@@ -149,7 +149,7 @@ def _custom(version: str) -> bytes:
 
 
 def _resource(kind: Any, name: str | None) -> bytes:
-    question = ResourceQuestion(kind, None, name, EVERYTHING, fieldselectors.EVERYTHING)
+    question = ResourceQuestion(kind, None, name, EVERYTHING, field_selectors.EVERYTHING)
     answer = ResourceAnswer((POD if kind == "pods" else NODE,), 60.0, 0.0, 0.0)
     return b"".join(encoding_resource.encode("v1beta1", question, answer, None))
 

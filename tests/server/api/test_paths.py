@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter import errors
-from adapter.model import fieldselectors, selectors
 from adapter.model.metrics import CustomQuestion, ExternalQuestion, ResourceQuestion
+from adapter.model.selectors import field_selectors, label_selectors
 from adapter.server.api import paths
 from adapter.server.api.list_options import ListOptions
 from adapter.server.api.paths import (
@@ -21,8 +21,8 @@ from adapter.server.api.paths import (
     Parameters,
 )
 
-EVERYTHING = selectors.EVERYTHING
-WEB = selectors.parse_selector("app=web")
+EVERYTHING = label_selectors.EVERYTHING
+WEB = label_selectors.parse_selector("app=web")
 
 
 def parse(rest: str, group: str = CUSTOM_GROUP, version: str = "v1beta2") -> MetricPath:
@@ -228,12 +228,12 @@ def resource_question(rest: str, query: str = "") -> object:
 
 
 def test_resource_question() -> None:
-    fields = fieldselectors.parse_metadata("metadata.name=a")
+    fields = field_selectors.parse_metadata("metadata.name=a")
     assert resource_question(
         "pods", "labelSelector=app%3Dweb&fieldSelector=metadata.name%3Da"
     ) == ResourceQuestion("pods", None, None, WEB, fields)
     assert resource_question("nodes/n", "labelSelector=a+in+b&fieldSelector=x&watch=1") == ResourceQuestion(
-        "nodes", None, "n", EVERYTHING, fieldselectors.EVERYTHING
+        "nodes", None, "n", EVERYTHING, field_selectors.EVERYTHING
     ), "of one object nothing is selected, and what selects means nothing"
 
 
@@ -437,7 +437,7 @@ def test_a_large_selector_is_read() -> None:
         pytest.param(
             "namespaces/ns/pods/*/m",
             Parameters("app=web", "verb=GET"),
-            CustomQuestion("pods", "ns", None, "m", WEB, selectors.parse_selector("verb=GET")),
+            CustomQuestion("pods", "ns", None, "m", WEB, label_selectors.parse_selector("verb=GET")),
             id="wildcard",
         ),
         pytest.param(

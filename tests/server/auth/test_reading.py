@@ -8,9 +8,9 @@ from unittest import mock
 
 import pytest
 
-from adapter.model import fieldselectors, selectors
 from adapter.model.identity import AccessVerdict, User
 from adapter.model.metrics import CustomQuestion, ExternalQuestion
+from adapter.model.selectors import field_selectors, label_selectors
 from adapter.server.api.paths import VERSIONS
 from tests.support.serving import Answer, Served, ServerFactory, pod_value
 
@@ -46,7 +46,7 @@ async def served(serve: ServerFactory) -> Served:
 def watching() -> Iterator[list[int]]:
     """Return the threads in which selectors are parsed meanwhile, one entry for each."""
     threads: list[int] = []
-    labels, fields = selectors.parse_selector, fieldselectors.parse_selector
+    labels, fields = label_selectors.parse_selector, field_selectors.parse_selector
 
     def parse_labels(text: str, **options: Any) -> Any:
         threads.append(threading.get_ident())
@@ -57,8 +57,8 @@ def watching() -> Iterator[list[int]]:
         return fields(text)
 
     with (
-        mock.patch.object(selectors, "parse_selector", parse_labels),
-        mock.patch.object(fieldselectors, "parse_selector", parse_fields),
+        mock.patch.object(label_selectors, "parse_selector", parse_labels),
+        mock.patch.object(field_selectors, "parse_selector", parse_fields),
     ):
         yield threads
 

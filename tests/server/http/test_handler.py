@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from adapter import errors, monitoring
-from adapter.model import selectors
 from adapter.model.identity import AccessVerdict, User
 from adapter.model.metrics import (
     CustomMetricInfo,
@@ -23,6 +22,7 @@ from adapter.model.metrics import (
     ExternalValue,
     GroupResource,
 )
+from adapter.model.selectors import label_selectors
 from adapter.server.api import encoding, routing
 from adapter.server.api.paths import CUSTOM_GROUP, EXTERNAL_GROUP, VERSIONS
 from adapter.server.health import Check
@@ -72,8 +72,8 @@ async def test_custom_metrics(served: Served) -> None:
             "default",
             None,
             "http_requests",
-            selectors.parse_selector("app=web,tier in (a,b)"),
-            selectors.parse_selector("verb=GET"),
+            label_selectors.parse_selector("app=web,tier in (a,b)"),
+            label_selectors.parse_selector("verb=GET"),
         )
     ]
 
@@ -97,7 +97,7 @@ async def test_external_metrics(served: Served) -> None:
         }
     ]
     assert served.provider.questions == [
-        ExternalQuestion("default", "queue", selectors.parse_selector("queue=a"))
+        ExternalQuestion("default", "queue", label_selectors.parse_selector("queue=a"))
     ]
 
 

@@ -1,0 +1,183 @@
+"""`fastpath check`: what a rules file would do, what is wrong with it, and why a metric is absent.
+
+The order of work, and what is printed where: the report on standard output, faults one a line on standard error. What rules mean
+is `rules`' business, asking that of `evidence`.
+"""
+
+import asyncio
+import logging
+import sys
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+
+import msgspec
+
+from adapter import app, monitoring
+from adapter.cli.check import flags, inputs, report, why
+from adapter.cli.check.command import empty, faults, lint, missing, resource_preview
+from adapter.cli.check.flags import CheckOptions
+from adapter.config.rules_file import RulesConfig
+from adapter.errors import Fault, KubernetesError, PrometheusError
+from adapter.monitoring import FaultLog, Monitoring
+from adapter.rules import compile as compiler
+from adapter.rules import preview
+from adapter.rules.compile import Rule, Ruleset
+from adapter.rules.preview import Sketch
+from adapter.rules.trace import Lists
+
+# A query for all objects of a metric with more series than this is not asked for the sake of an example.
+_EXAMPLE_SERIES = 20_000
+_NO_SAMPLE = "the query has no sample now, so nothing is served: compare its series and labels with those in Prometheus"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Check files; see the exit statuses in `checkflags.render_help`."""
+    if flags.asks_for_help(arguments):
+        print(flags.render_help(), end="")
+        return 0
+    options, notices = flags.parse_check(arguments)
+    for notice in notices:
+        print(f"fastpath check: {notice}", file=sys.stderr)
+    if options.print_config:
+        print(inputs.render_config(options.files), end="")
+        return 0
+    question = why.parse_question(options) if options.why else None
+    monitoring.configure_logging(options.options.verbosity)
+    if options.options.verbosity < 6:
+        logging.getLogger("adapter").setLevel(logging.ERROR)  # what goes wrong is in the report
+    return asyncio.run(_check(options, question))
+
+
+async def _check(options: CheckOptions, question: why.Question | None) -> int:
+    parsed = inputs.parse(options.files)
+    clock = app.SystemClock()
+    own_metrics = Monitoring()
+    fault_log = FaultLog(own_metrics, clock)
+    unreachable: list[str] = []
+    absent = warned = False
+    async with AsyncExitStack() as stack:
+        cluster = await inputs.open_cluster(options.options, clock, fault_log, stack)
+        catalogue, notes = inputs.assumed_catalogue(parsed.config)
+        if cluster is not None:
+            try:
+                catalogue, notes = await cluster.catalogue(), ()
+            except KubernetesError as error:
+                unreachable.append(
+                    f"the API server cannot be asked, built-in kinds are taken for its own: {error}"
+                )
+        ruleset, _ = compiler.compile_rules(parsed.config, catalogue)
+        all_faults = faults.collect(parsed, catalogue)
+        prometheus = None
+        if options.asks_prometheus:
+            prometheus = await inputs.open_prometheus(options.options, clock, own_metrics, fault_log, stack)
+        if question is not None:
+            assert prometheus is not None  # the command line refuses the one without the other
+            left_out = missing.rules_of(fault.path for fault in all_faults)
+            story = await why.explain(question, prometheus, cluster, catalogue, ruleset, left_out)
+            print(
+                _encode(story.document()) if options.output == "json" else report.printable(story.text()),
+                end="",
+            )
+            unreachable += story.unreachable
+            absent = not story.served
+        else:
+            reports, failures = await _reports(options, ruleset, prometheus, notes)
+            unreachable += failures
+            resource, failures = await _resource_reports(ruleset, prometheus)
+            unreachable += failures
+            general = _general(parsed.config, all_faults)
+            document = report.build_document(reports, resource, general, all_faults)
+            text = report.render_text(reports, resource, general)
+            warned = report.count_warnings(reports, resource, general) > 0
+            print(_encode(document) if options.output == "json" else report.printable(text), end="")
+    for line in (*map(str, all_faults), *dict.fromkeys(unreachable)):
+        print(f"fastpath check: {line}", file=sys.stderr)
+    if all_faults or (options.strict and warned):
+        return 2
+    return 1 if unreachable or absent else 0
+
+
+def _general(config: RulesConfig, found: Sequence[Fault]) -> list[Fault]:
+    """Return the warnings about all files together."""
+    if config.rules or config.external_rules or config.resource_rules or found:
+        return []
+    return [Fault("rules", "", "the files have no rule, so nothing is served")]
+
+
+async def _reports(
+    options: CheckOptions, ruleset: Ruleset, prometheus: inputs.Prometheus | None, notes: Sequence[Fault]
+) -> tuple[list[report.RuleReport], list[str]]:
+    """Return the report on each rule, and what could not be asked."""
+    lists = await prometheus.lists(ruleset.selectors()) if prometheus else {}
+    made = [_sketch(rule, lists, external=False) for rule in ruleset.custom]
+    made += [_sketch(rule, lists, external=True) for rule in ruleset.external]
+    warnings = [*notes, *lint.lint(made, options.scrape_interval)]
+    reports, failures = [], []
+    for each in made:
+        config = each.rule.config
+        mine = tuple(
+            warning
+            for warning in warnings
+            if warning.path.startswith(f"{config.path}.") and warning.source == config.source
+        )
+        answer = lists.get(config.series_query)
+        unread = str(answer) if isinstance(answer, PrometheusError) else ""
+        asked = await _ask_example(each, prometheus) if prometheus and not unread else None
+        failures += _failures(answer, asked)
+        refused = [
+            *_refusals(f"{config.path}.seriesQuery", answer, config.source, config.line),
+            *_refusals(f"{config.path}.metricsQuery", asked, config.source, config.line),
+        ]
+        reports.append(report.RuleReport(each, (*mine, *refused), unread, asked))
+    return reports, failures
+
+
+async def _resource_reports(
+    ruleset: Ruleset, prometheus: inputs.Prometheus | None
+) -> tuple[list[report.ResourceReport], list[str]]:
+    """Return the report on each query of the resource rules, and what could not be asked."""
+    if ruleset.resource is None:
+        return [], []
+    reports, failures = [], []
+    for made in resource_preview.sketch(ruleset.resource):
+        asked = await prometheus.ask(made.example.everything) if prometheus and made.example.promql else None
+        failures += _failures(asked)
+        config = ruleset.resource.config
+        found = [*made.warnings, *_refusals(made.path, asked, config.source, config.line)]
+        if asked is not None and not isinstance(asked, PrometheusError) and not asked.samples:
+            found.append(Fault(made.path, "", _NO_SAMPLE, config.source, config.line))
+        reports.append(report.ResourceReport(made._replace(warnings=tuple(found)), config, asked))
+    return reports, failures
+
+
+def _refusals(path: str, answer: object, source: str, line: int) -> list[Fault]:
+    """Return a warning where Prometheus refuses a query."""
+    if isinstance(answer, PrometheusError) and answer.kind in empty.OF_THE_QUERY:
+        return [Fault(path, "", f"Prometheus refuses the query: {answer}", source, line)]
+    return []
+
+
+def _failures(*answers: object) -> list[str]:
+    """Return a sentence for each failure that is not the query's own fault."""
+    return [
+        f"Prometheus cannot be asked: {answer}"
+        for answer in answers
+        if isinstance(answer, PrometheusError) and answer.kind not in empty.OF_THE_QUERY
+    ]
+
+
+def _sketch(rule: Rule, lists: Lists, *, external: bool) -> Sketch:
+    answer = lists.get(rule.config.series_query)
+    return preview.sketch(rule, None if isinstance(answer, PrometheusError) else answer, external=external)
+
+
+async def _ask_example(made: Sketch, prometheus: inputs.Prometheus) -> report.Answer | None:
+    """Ask for all objects of the main example, if there are series to ask for, and not too many."""
+    if made.main is None or not made.main.promql or not made.series:
+        return None
+    count = sum(each.count for each in made.known or () if each.name == made.series[-1])
+    return await prometheus.ask(made.main.everything) if count <= _EXAMPLE_SERIES else None
+
+
+def _encode(document: object) -> str:
+    return msgspec.json.format(msgspec.json.encode(document)).decode() + "\n"

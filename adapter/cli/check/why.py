@@ -1,0 +1,175 @@
+"""`fastpath check --why`: follows a metric from its series in Prometheus to the value of an object, or to where it ends.
+
+Asks what the way needs, one step after the other; each step is told, and the last line is the judgement of `cli.check.command.missing` or
+`cli.check.command.empty`. Nothing is judged here.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from adapter.cli.check import report, why_external, why_object
+from adapter.cli.check.command import empty, empty_external, missing
+from adapter.cli.check.empty import ALL, Wanted
+from adapter.cli.check.flags import CheckOptions
+from adapter.cli.check.inputs import Cluster, Prometheus
+from adapter.cli.check.session import Inquiry, Story
+from adapter.errors import BadRequestError, Fault, InputError, PrometheusError, UnsupportedSelectorError
+from adapter.model.quoting import quote
+from adapter.model.resources import Catalogue
+from adapter.model.selectors.label_selectors import LabelSelector, parse_selector
+from adapter.rules import matchers, registry, trace
+from adapter.rules.compile import Ruleset
+from adapter.rules.matchers import Matcher
+from adapter.rules.registry import Registry
+from adapter.rules.trace import RuleTrace, counted, listed
+
+# With more rules than this, those that have nothing to do with the metric are counted, not told.
+_TOLD_RULES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is to be explained: a metric and, if `wanted` is given, its value for that.
+
+    `objects` selects objects, `labels` the series of an external metric, `metric_labels` those of a custom one.
+    """
+
+    metric: str
+    wanted: Wanted | None
+    objects: LabelSelector
+    labels: tuple[Matcher, ...]
+    metric_labels: tuple[Matcher, ...]
+
+
+def parse_question(options: CheckOptions) -> Question:
+    """Return what the options ask. InputError for an object or a selector that cannot be read or answered."""
+    wanted = empty.parse_wanted(options.object) if options.object else None
+    if wanted is not None and wanted.name == ALL and not options.options.lister_kubeconfig:
+        expected = "expected --lister-kubeconfig too: the API server knows the objects"
+        raise InputError([Fault("--object", options.object, expected)])
+    objects = _selector("--selector", options.selector)
+    external = wanted is not None and not wanted.kind
+    labels = _matchers("--selector", objects) if external else ()
+    return Question(
+        options.why,
+        wanted,
+        objects,
+        labels,
+        _matchers("--metric-selector", _selector("--metric-selector", options.metric_selector)),
+    )
+
+
+def _selector(flag: str, text: str) -> LabelSelector:
+    try:
+        return parse_selector(text)
+    except BadRequestError as error:
+        raise InputError([Fault(flag, text, f"expected a label selector: {error}")]) from error
+
+
+def _matchers(flag: str, selector: LabelSelector) -> tuple[Matcher, ...]:
+    try:
+        return matchers.from_selector(selector)
+    except UnsupportedSelectorError as error:
+        raise InputError([Fault(flag, str(selector), f"expected neither < nor >: {error}")]) from error
+
+
+async def explain(
+    question: Question,
+    prometheus: Prometheus,
+    cluster: Cluster | None,
+    catalogue: Catalogue,
+    ruleset: Ruleset,
+    left_out: Sequence[str],
+) -> Story:
+    """Return the story of one metric. `left_out`: the paths of rules that faults keep out of `ruleset`."""
+    story = Story(question.metric)
+    lists = await prometheus.lists(ruleset.selectors())
+    inquiry = Inquiry(prometheus, cluster, story, lists)
+    traces = trace.trace_rules(ruleset, lists, question.metric)
+    _tell_series(inquiry, traces, left_out)
+    known = _registry(inquiry, ruleset)
+    kinds, external = empty.kinds_of(known, question.metric), known.external.get(question.metric)
+    if not kinds and external is None:
+        story.conclusion = await _explain_absence(inquiry, traces, known, left_out)
+        return story
+    served = story.section("where it is served")
+    if kinds:
+        served.append(f"custom.metrics.k8s.io: {listed(kinds)}")
+    if external is not None:
+        served.append(f"external.metrics.k8s.io: by {external.rule.config.path}")
+    wanted = question.wanted
+    if wanted is None:
+        story.conclusion = _served(story, custom=bool(kinds), external=external is not None)
+    elif wanted.kind:
+        entry = empty.locate(known, catalogue, question.metric, wanted)
+        if isinstance(entry, str):
+            story.conclusion = entry
+        else:
+            story.conclusion = await why_object.explain(
+                inquiry, entry, wanted, question.objects, question.metric_labels
+            )
+    elif external is None:
+        story.conclusion = empty.wrong_api(known, question.metric)
+    else:
+        story.conclusion = await why_external.explain(
+            inquiry, external, wanted.namespace or "", question.labels
+        )
+    return story
+
+
+def _registry(inquiry: Inquiry, ruleset: Ruleset) -> Registry:
+    """Return what the adapter would serve of the series there are."""
+    memory: dict[str, tuple[registry.Known, ...]] = {}
+    for selector, answer in inquiry.lists.items():
+        if not isinstance(answer, PrometheusError):
+            memory = registry.remember(memory, selector, answer)
+    return registry.build(ruleset, memory, 1)
+
+
+def _tell_series(inquiry: Inquiry, traces: Sequence[RuleTrace], left_out: Sequence[str]) -> None:
+    story = inquiry.story
+    lines = story.section(f"what each rule makes of the series of the last {inquiry.look_back}")
+    told = traces
+    if len(traces) > _TOLD_RULES:
+        told = [each for each in traces if each.gives] or [
+            each for each in traces if each.leads_to(story.metric)
+        ]
+    for traced in told:
+        config = traced.rule.config
+        place = report.place_of(config.source, config.line)
+        lines.append(f"{config.path}  {report.one_line(config.series_query)}  ({place})")
+        lines += [f"  {step}" for step in trace.steps(traced)]
+    if len(told) < len(traces):
+        lines.append(f"{counted(len(traces) - len(told), 'other rule does', 'other rules do')} not make it")
+    lines += [f"{path}  left out because of a fault" for path in left_out]
+    for answer in inquiry.lists.values():
+        if isinstance(answer, PrometheusError) and answer.kind not in empty.OF_THE_QUERY:
+            story.unreachable.append(f"Prometheus cannot be asked: {answer}")
+
+
+async def _explain_absence(
+    inquiry: Inquiry, traces: Sequence[RuleTrace], known: Registry, left_out: Sequence[str]
+) -> str:
+    metric = inquiry.story.metric
+    names = missing.probe_names(metric, traces)
+    found = await inquiry.prometheus.lists([f"{{__name__={quote(name)}}}" for name in names])
+    probes = dict(zip(names, found.values(), strict=True))
+    lines = inquiry.story.section("what Prometheus has without any rule")
+    for name, answer in probes.items():
+        if isinstance(answer, PrometheusError):
+            lines.append(f"{name}: not read: {answer}")
+            continue
+        labels = listed(sorted(trace.label_names(answer, name)))
+        number = counted(sum(each.count for each in answer), "series", "series")
+        lines.append(f"{name}: {number}" + (f" with labels {labels}" if labels else ""))
+    return missing.explain(missing.Case(metric, traces, probes, known, left_out, inquiry.look_back))
+
+
+def _served(story: Story, *, custom: bool, external: bool) -> str:
+    metric = story.metric
+    if external and not custom and not empty_external.can_be_asked_for(metric):
+        return empty_external.served(metric, 0)
+    story.served = True
+    apis = " and ".join(name for name, there in (("a custom", custom), ("an external", external)) if there)
+    hint = "KIND/NAMESPACE/NAME" if custom else "NAMESPACE"
+    return f"{metric} is served as {apis} metric: add --object {hint} to follow it to a value"

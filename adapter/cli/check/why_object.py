@@ -1,0 +1,167 @@
+"""The part of `fastpath check --why` that follows a served custom metric to the values of objects."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from adapter.cli.check import report
+from adapter.cli.check.command import empty
+from adapter.cli.check.empty import ALL, Value, Wanted
+from adapter.cli.check.session import SHOWN_VALUES, Inquiry
+from adapter.config.rules_file import OnNaN
+from adapter.errors import KubernetesError, TemplateError
+from adapter.model import durations
+from adapter.model.metrics import QueryResult, Sample
+from adapter.model.selectors.label_selectors import LabelSelector
+from adapter.rules.matchers import Matcher
+from adapter.rules.query import MetricQuery, last_samples
+from adapter.rules.registry import CustomEntry
+from adapter.rules.trace import counted, listed
+
+
+async def explain(
+    inquiry: Inquiry,
+    entry: CustomEntry,
+    wanted: Wanted,
+    objects: LabelSelector,
+    selector: tuple[Matcher, ...],
+) -> str:
+    """Return the sentence about an object, or all that match `objects`; the story grows with every step."""
+    query = empty.build_query(entry, wanted, selector)
+    if isinstance(query, str):
+        return query
+    names = await _names(inquiry, entry, wanted, objects)
+    if inquiry.story.conclusion:
+        return inquiry.story.conclusion
+    lines = inquiry.story.section(f"{wanted}, answered by {entry.rule.config.path} from {entry.series}")
+    asked = [wanted.name] if wanted.name != ALL else list(names or ())
+    try:
+        promql = query.render(wanted.namespace, asked)
+    except TemplateError as error:
+        return empty.no_query(entry.rule.config.path, error)
+    result = await inquiry.ask(lines, promql, accepts_warnings=entry.rule.accepts_warnings)
+    if result is None:
+        return inquiry.story.conclusion
+    return await _Answer(inquiry, lines, entry, query, wanted, asked, names, result).judge()
+
+
+async def _names(
+    inquiry: Inquiry, entry: CustomEntry, wanted: Wanted, objects: LabelSelector
+) -> tuple[str, ...] | None:
+    """Return the objects that the API server has there, None when it was not asked; conclude where that ends the way."""
+    if inquiry.cluster is None:
+        return None
+    story, kind = inquiry.story, entry.resource.group_resource
+    lines = story.section(f"what the API server has of {kind}")
+    try:
+        namespace = wanted.namespace if entry.resource.namespaced else None
+        names = await inquiry.cluster.names(entry.resource, namespace, objects)
+    except KubernetesError as error:
+        lines.append(f"not read: {error}")
+        story.unreachable.append(f"the API server cannot be asked for {kind}: {error}")
+        if wanted.name == ALL:
+            story.conclusion = f"{kind} cannot be listed, so every request for {wanted} fails: {error}"
+        return None
+    chosen = f" that match {objects}" if objects.requirements else ""
+    place = f" in namespace {wanted.namespace}" if wanted.namespace else ""
+    found = f": {listed(names)}" if names else ""
+    lines.append(f"{counted(len(names), 'object', 'objects')}{place}{chosen}{found}")
+    if wanted.name == ALL and not names:
+        story.conclusion = f"the cluster has no {kind}{place}{chosen}, and without objects there is no value: compare labels and namespace"
+    return names
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """Prometheus' answer about some objects. `names` are those the cluster has, None when nobody asked it."""
+
+    inquiry: Inquiry
+    lines: list[str]
+    entry: CustomEntry
+    query: MetricQuery
+    wanted: Wanted
+    asked: Sequence[str]
+    names: Sequence[str] | None
+    result: QueryResult
+
+    async def judge(self) -> str:
+        """Tell the values and return the sentence; where there is no value, find out why."""
+        samples = last_samples(self.result.samples, self.query.object_label)
+        if len(self.result.samples) > len(samples):
+            self.lines.append(
+                "several samples of one object, of which the last counts: group by (<<.GroupBy>>)"
+            )
+        zero = self.entry.rule.config.on_nan is OnNaN.ZERO
+        values = {
+            name: empty.value_of(samples[name], nan_is_zero=zero) for name in self.asked if name in samples
+        }
+        self.lines.extend(
+            f"{name}: {value.fault or value.quantity}" for name, value in list(values.items())[:SHOWN_VALUES]
+        )
+        if self.result.type != "vector" or (self.result.samples and not values):
+            return empty.unusable(self.query, self.result, listed(self.asked))
+        if not values:
+            return await self._why_nothing()
+        return await self._too_old() or self._sentence(samples, values)
+
+    def _exists(self) -> bool | None:
+        """Tell whether the cluster has the one object that was asked for, None when nobody knows."""
+        return None if self.names is None or self.wanted.name == ALL else self.wanted.name in self.names
+
+    async def _why_nothing(self) -> str:
+        name = self.asked[0]
+        followups = empty.object_followups(self.query, self.wanted, name)
+        named = await self.inquiry.follow(self.lines, followups.named)
+        around = await self.inquiry.follow(self.lines, followups.around)
+        labels = self.inquiry.labels(self.entry.rule.config.series_query, self.entry.series)
+        case = empty.Nothing(
+            self.query,
+            self.wanted,
+            name,
+            self.entry.resource,
+            named,
+            around,
+            labels,
+            self._exists(),
+            self.inquiry.look_back,
+        )
+        return empty.explain_nothing(case)
+
+    async def _too_old(self) -> str:
+        """Return the sentence for values that `maxSampleAge` leaves out, "" when there are none."""
+        rule, oldest = self.entry.rule, self.entry.rule.config.max_sample_age
+        if rule.age is None or oldest is None:
+            return ""
+        query = self.query
+        companion = MetricQuery(
+            rule.age, query.series, query.selector, query.namespace_label, query.object_label
+        )
+        now = self.inquiry.prometheus.now
+
+        def show(sample: Sample) -> str:
+            return f"{report.show_labels(sample)} {_age(now - sample.value)} ago"
+
+        promql = companion.render(self.wanted.namespace, self.asked)
+        times = last_samples(await self.inquiry.follow(self.lines, promql, show), query.object_label)
+        old = [name for name in self.asked if name in times and times[name].value < now - oldest]
+        if not old:
+            return ""
+        return empty.too_old(rule.config.path, old, _age(now - times[old[0]].value), _age(oldest))
+
+    def _sentence(self, samples: Mapping[str, Sample], values: Mapping[str, Value]) -> str:
+        metric, wanted = self.inquiry.story.metric, self.wanted
+        faulty = [name for name, value in values.items() if value.fault]
+        if len(faulty) == len(values):
+            return empty.no_number(metric, wanted, samples[faulty[0]].value)
+        if self._exists() is False:
+            return empty.no_object(wanted)
+        self.inquiry.story.served = True
+        if wanted.name != ALL:
+            return f"{metric} of {wanted} is served: {values[wanted.name].quantity}"
+        lost = [name for name in self.asked if name not in values or values[name].fault]
+        number = f"{len(self.asked) - len(lost)} of {counted(len(self.asked), 'object has', 'objects have')} a value"
+        why = f", {listed(lost)} not: give one of these to --object to see why" if lost else ""
+        return f"{metric} of {wanted} is served: {number}{why}"
+
+
+def _age(seconds: float) -> str:
+    return durations.format_go_duration(round(seconds))

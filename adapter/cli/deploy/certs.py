@@ -1,0 +1,164 @@
+"""`fastpath certs`: the Secret that the Deployment expects, the caBundle for the APIServices, and a ConfigMap for scrapers.
+
+Makes and prints; talks to no cluster. The key of the new authority is gone when the process ends: a renewal is a new one.
+"""
+
+import base64
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+
+from adapter import app
+from adapter.cli.deploy import flags
+from adapter.errors import Fault, InputError
+from adapter.model import apiservices
+from adapter.model.apiservices import ServiceReference
+from adapter.server.tls import issue
+from adapter.server.tls.issue import Issued
+
+Document = dict[str, Any]
+
+CONFIG_MAP_FILE = "ca-configmap.yaml"
+
+_REGISTRATION = "fastpath.io/apiservice"  # the label of the APIServices in the manifests
+_LABELS = {"app.kubernetes.io/name": "fastpath", "app.kubernetes.io/part-of": "fastpath"}
+
+ABOUT = (
+    "Makes a serving certificate for Fastpath's Service and prints, as YAML, the Secret with it and a ConfigMap with the",
+    "authorities that vouch for it, which Prometheus reads. On standard error it prints the commands that set the caBundle of",
+    "the APIServices. Contacts no cluster. What is printed holds a private key.",
+    "",
+    "With -o the files go into a folder, which is a kustomize component that also sets the caBundle: secret.yaml,",
+    "ca-configmap.yaml, ca.crt. To renew, give the old ca.crt as --previous and apply in the order that is printed then: the",
+    "new certificate is trusted before it is served.",
+)
+
+_HEAD = "# Made by `fastpath certs` for {service}, good until {until:%Y-%m-%d}.\n"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Make certificates; 0 when they are written. InputError for a wrong command line and for files that cannot be used."""
+    if flags.asks_for_help(arguments, flags.CERTS):
+        print(flags.render_help("certs", ABOUT, flags.CERTS), end="")
+        return 0
+    options = flags.parse_certs(arguments)
+    now = datetime.fromtimestamp(app.SystemClock().wall(), UTC)
+    previous = _read_authorities(options.previous, now) if options.previous else b""
+    valid = timedelta(days=options.days)
+    names = issue.service_names(options.service.name, options.service.namespace)
+    stamp = f"{now:%Y%m%d%H%M%S}"  # authorities in one bundle are told apart by name
+    issued = issue.issue(options.service.name, f"fastpath-ca-{stamp}", names, now=now, valid=valid)
+    authorities = issued.authority + previous
+    bundle = base64.b64encode(authorities).decode()
+    head = _HEAD.format(service=options.service, until=now + valid)
+    secret = head + _dump(build_secret(options.service, issued))
+    config_map = head + _dump(build_config_map(options.service, authorities))
+    if not options.output:
+        sys.stdout.write(f"{secret}---\n{config_map}")
+        print(
+            "Have the API server trust the certificate, before a running Fastpath serves it:", file=sys.stderr
+        )
+        for name in apiservices.names_of(options.groups):
+            print(f"kubectl patch apiservice {name} --type=merge -p '{build_patch(bundle)}'", file=sys.stderr)
+        return 0
+    files = {
+        "kustomization.yaml": head + _dump(build_component(bundle)),
+        "secret.yaml": secret,
+        CONFIG_MAP_FILE: config_map,
+        "ca.crt": issued.authority.decode(),
+    }
+    _write(Path(options.output), files)
+    print(f"wrote {', '.join(files)} into {options.output}; secret.yaml holds the private key")
+    if options.previous:
+        old = Path(options.previous).parent
+        print(
+            "Put the folder in the place of the old one, then apply the authorities before the certificate:"
+        )
+        print(f"kubectl apply -f {old / CONFIG_MAP_FILE}")
+        print(f"kubectl apply -k . -l {_REGISTRATION}")
+        print("kubectl apply -k .")
+    return 0
+
+
+def build_secret(service: ServiceReference, issued: Issued) -> Document:
+    """Return the Secret that the Deployment mounts; `ca.crt` is for those who verify, and for the next renewal."""
+    pair = {"tls.crt": issued.certificate, "tls.key": issued.key, "ca.crt": issued.authority}
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": flags.SECRET, "namespace": service.namespace, "labels": _LABELS},
+        "type": "kubernetes.io/tls",
+        "data": {name: base64.b64encode(content).decode() for name, content in pair.items()},
+    }
+
+
+def build_config_map(service: ServiceReference, authorities: bytes) -> Document:
+    """Return the ConfigMap with the authorities for scrapers, which then need not read the Secret with the key."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": flags.AUTHORITIES, "namespace": service.namespace, "labels": _LABELS},
+        "data": {"ca.crt": authorities.decode()},
+    }
+
+
+def build_patch(bundle: str) -> str:
+    """Return the merge patch that sets the caBundle of an APIService.
+
+    A patch, not server-side apply: kubectl warns at length where the APIService was applied from the client before.
+    """
+    return json.dumps({"spec": {"caBundle": bundle}})
+
+
+def build_component(bundle: str) -> Document:
+    """Return the kustomization of the folder: adds both objects, and the bundle to each APIService there is by then."""
+    operation = {"op": "add", "path": "/spec/caBundle", "value": bundle}
+    return {
+        "apiVersion": "kustomize.config.k8s.io/v1alpha1",
+        "kind": "Component",
+        "resources": ["secret.yaml", CONFIG_MAP_FILE],
+        "patches": [{"target": {"kind": "APIService"}, "patch": _dump([operation])}],
+    }
+
+
+def _dump(*documents: object) -> str:
+    return yaml.safe_dump_all(documents, sort_keys=False, width=1_000_000)
+
+
+def _read_authorities(name: str, now: datetime) -> bytes:
+    """Return the authorities of a file that are still good, as PEM: those that ended vouch for nothing any more."""
+    try:
+        found = x509.load_pem_x509_certificates(Path(name).read_bytes())
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it holds no certificate"
+        raise InputError(
+            [Fault("--previous", name, f"expected a PEM file of authorities: {reason}")]
+        ) from error
+    good = [each for each in found if each.not_valid_after_utc > now]
+    return b"".join(each.public_bytes(serialization.Encoding.PEM) for each in good)
+
+
+def _write(folder: Path, files: Mapping[str, str]) -> None:
+    """Write the files, for their owner alone; none that is there is replaced, for it may be the key in use."""
+    for name in files:
+        if (folder / name).exists():
+            raise InputError(
+                [Fault("--output", str(folder / name), "is there already: expected a new folder")]
+            )
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in files.items():
+            with os.fdopen(os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+                file.write(content)
+    except OSError as error:
+        raise InputError(
+            [Fault("--output", str(folder), f"expected a folder to write into: {error.strerror}")]
+        ) from error

@@ -1,0 +1,445 @@
+"""The rules file: prometheus-adapter's configuration format, read as strictly as upstream reads it, with our few extra keys.
+
+Here: the format as frozen values, its shapes, and the checks that need nothing but the file. Not here: whether templates
+and regular expressions compile and which metrics a rule gives (`adapter.rules`), reading files (the caller), chart values
+(`chart`).
+
+Law: all faults at once, each with its path, line and what is allowed. A fault inside one rule leaves out that rule; a fault
+around the rules makes the file unusable. An empty file is a configuration without rules.
+"""
+
+import enum
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeVar
+
+import yaml
+
+from adapter import errors
+from adapter.config import scrape_keys
+from adapter.config.scrape_keys import ScrapeConfig
+from adapter.config.yaml import reader
+from adapter.config.yaml.decode import Decoder, Fields, Leaf, ListOf, MapOf, Scalar, Shape
+from adapter.model import durations
+
+
+class OnNaN(enum.Enum):
+    """What becomes of a sample that has no value: it is left out, or NaN is 0 as in prometheus-adapter."""
+
+    DROP = "drop"
+    ZERO = "zero"
+
+
+class OnWarnings(enum.Enum):
+    """What becomes of an answer that came with a warning: a failed query, or the answer it is in prometheus-adapter."""
+
+    FAIL = "fail"
+    ACCEPT = "accept"
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesFilter:
+    """One entry of `seriesFilters`: exactly one of the two regular expressions is not empty."""
+
+    is_: str = ""
+    is_not: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OverrideConfig:
+    """One entry of `resources.overrides`: the label and the resource it names, as written (any case, singular or plural)."""
+
+    label: str
+    group: str
+    resource: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResourcesConfig:
+    """How labels and resources correspond. `namespaced` has an effect on external rules only."""
+
+    template: str = ""
+    overrides: tuple[OverrideConfig, ...] = ()
+    namespaced: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class RuleConfig:
+    """One entry of `rules` or `externalRules`. Durations are seconds, None where the file says nothing.
+
+    `path`, `source` and `line` say where it stands. `ttl`: how long an answer is used again; `max_age`: how
+    old an answer may be when Prometheus cannot be asked; `max_sample_age`: how old a sample itself may be;
+    `scrape`: how pods are read themselves. `on_nan` is None where the file says nothing: a custom metric then
+    leaves the object out, an external metric is an error.
+    """
+
+    path: str
+    source: str
+    line: int
+    series_query: str = ""
+    series_filters: tuple[SeriesFilter, ...] = ()
+    resources: ResourcesConfig = ResourcesConfig()
+    name_matches: str = ""
+    name_as: str = ""
+    metrics_query: str = ""
+    on_nan: OnNaN | None = None
+    on_warnings: OnWarnings = OnWarnings.FAIL
+    ttl: float | None = None
+    max_age: float | None = None
+    max_sample_age: float | None = None
+    scrape: ScrapeConfig | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceRuleConfig:
+    """How one resource metric (cpu or memory) is asked for."""
+
+    container_query: str = ""
+    node_query: str = ""
+    resources: ResourcesConfig = ResourcesConfig()
+    container_label: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceRulesConfig:
+    """`resourceRules`; `window` in seconds is reported to callers and enters no query."""
+
+    path: str
+    cpu: ResourceRuleConfig = ResourceRuleConfig()
+    memory: ResourceRuleConfig = ResourceRuleConfig()
+    window: float = 0.0
+    source: str = ""
+    line: int = 0
+    on_warnings: OnWarnings = OnWarnings.FAIL
+
+
+@dataclass(frozen=True, slots=True)
+class RulesConfig:
+    """What one or several files say. `resource_rules` is None when absent, which differs from present and empty."""
+
+    rules: tuple[RuleConfig, ...] = ()
+    external_rules: tuple[RuleConfig, ...] = ()
+    resource_rules: ResourceRulesConfig | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """The rules that are usable, the faults of those that are not, and the faults that make the whole file unusable.
+
+    `readable` has the unusable rules too, as far as they could be read: whoever reports faults looks for more of them there.
+    """
+
+    config: RulesConfig
+    faults: tuple[errors.Fault, ...] = ()
+    fatal: tuple[errors.Fault, ...] = ()
+    readable: RulesConfig = field(default_factory=RulesConfig, compare=False)
+
+
+class Sections(NamedTuple):
+    """The parts of a document that hold rules, each entry with the path it has in what the person wrote."""
+
+    rules: Sequence[tuple[str, yaml.Node]] = ()
+    external_rules: Sequence[tuple[str, yaml.Node]] = ()
+    resource_rules: tuple[str, yaml.Node] | None = None
+
+
+_Choice = TypeVar("_Choice", bound=enum.Enum)
+_Default = TypeVar("_Default", bound=enum.Enum | None)
+
+_CONVERT = "`fastpath check --print-config` converts them"
+_CHART = f"a key of the Helm chart's values, not of the configuration file: {_CONVERT}"
+_MANIFEST = (
+    "this is a Kubernetes manifest: give the content of its data key or of spec.values, not the manifest"
+)
+
+
+def _override_instead(label: str, text: str) -> str:
+    if label in {"namespaced", "template"}:
+        return f"{label} belongs in resources, beside overrides: check the indentation"
+    return f"expected a mapping of group and resource, such as {{resource: {reader.one_line(text) or 'pod'}}}"
+
+
+_FILTER = Shape(
+    "a series filter",
+    {"is": Leaf.TEXT, "isNot": Leaf.TEXT},
+    instead=lambda _, text: f"expected a mapping, such as {{is: {reader.shown_text(text)}}}",
+)
+_OVERRIDE = Shape("an override", {"group": Leaf.TEXT, "resource": Leaf.TEXT}, instead=_override_instead)
+_RESOURCES = Shape(
+    "resources",
+    {"template": Leaf.TEXT, "overrides": MapOf(_OVERRIDE), "namespaced": Leaf.BOOLEAN},
+)
+_NAME = Shape(
+    "name",
+    {"matches": Leaf.TEXT, "as": Leaf.TEXT},
+    instead=lambda _, text: f"expected a mapping, such as {{as: {reader.shown_text(text)}}}",
+)
+_RULE = Shape(
+    "a rule",
+    {
+        "seriesQuery": Leaf.TEXT,
+        "seriesFilters": ListOf(_FILTER),
+        "resources": _RESOURCES,
+        "name": _NAME,
+        "metricsQuery": Leaf.TEXT,
+        "onNaN": Leaf.TEXT,
+        "onWarnings": Leaf.TEXT,
+        "ttl": Leaf.TEXT,
+        "maxAge": Leaf.TEXT,
+        "maxSampleAge": Leaf.TEXT,
+        "scrape": scrape_keys.SHAPE,
+    },
+)
+_RESOURCE_RULE = Shape(
+    "a resource rule",
+    {
+        "containerQuery": Leaf.TEXT,
+        "nodeQuery": Leaf.TEXT,
+        "resources": _RESOURCES,
+        "containerLabel": Leaf.TEXT,
+    },
+)
+_RESOURCE_RULES = Shape(
+    "resourceRules",
+    {"cpu": _RESOURCE_RULE, "memory": _RESOURCE_RULE, "window": Leaf.TEXT, "onWarnings": Leaf.TEXT},
+)
+_FILE = Shape(
+    "a rules file",
+    {"rules": Leaf.NODE, "externalRules": Leaf.NODE, "resourceRules": Leaf.NODE},
+    notes={
+        **dict.fromkeys(("default", "custom", "external", "resource", "existing", "prometheus"), _CHART),
+        **dict.fromkeys(("apiVersion", "kind", "metadata", "data", "spec"), _MANIFEST),
+        "groups": "this looks like a file of recording or alerting rules, which Prometheus itself reads",
+    },
+)
+
+VOCABULARY: Mapping[str, str] = {
+    **scrape_keys.VOCABULARY,
+    **{key: "in a rule, beside seriesQuery" for key in _RULE.fields if key != "seriesQuery"},
+    "seriesQuery": "in a rule",
+    **dict.fromkeys(_FILTER.fields, "in an entry of seriesFilters"),
+    **dict.fromkeys(_RESOURCES.fields, "in resources"),
+    **dict.fromkeys(_NAME.fields, "in name"),
+    **dict.fromkeys(
+        ("containerQuery", "nodeQuery", "containerLabel"), "in resourceRules.cpu or resourceRules.memory"
+    ),
+    **dict.fromkeys(_RESOURCE_RULES.fields, "in resourceRules"),
+    "onWarnings": "in a rule, beside seriesQuery, or in resourceRules",
+    **dict.fromkeys(_FILE.fields, "at the top of the file"),
+}
+"""Where each key of the format belongs, for keys found under another parent."""
+
+
+class _Bounds(NamedTuple):
+    """Least and greatest sensible value of a duration, in seconds, and why in the words of a fault."""
+
+    least: float
+    greatest: float
+
+
+BOUNDS: Mapping[str, _Bounds] = {
+    "ttl": _Bounds(0.01, 300),
+    "maxAge": _Bounds(0.1, 3600),
+    "maxSampleAge": _Bounds(0.1, 86_400),
+}
+"""What our own durations may be. Kubernetes asks every 15 s, Prometheus looks back 5 min; a day covers daily batch jobs."""
+
+
+def parse_rules(text: str, source: str) -> Parsed:
+    """Read a rules file. `source` names it in faults. Never raises: what cannot be read is in `fatal`."""
+    try:
+        root = reader.compose(text, source)
+    except errors.InputError as error:
+        return Parsed(RulesConfig(), fatal=error.faults)
+    if root is None:
+        return Parsed(RulesConfig())
+    decoder = Decoder(source, VOCABULARY)
+    top = decoder.decode(root, _FILE, "")
+    sections = Sections(
+        _entries(decoder, top.nodes.get("rules"), "rules"),
+        _entries(decoder, top.nodes.get("externalRules"), "externalRules"),
+        ("resourceRules", top.nodes["resourceRules"]) if "resourceRules" in top.nodes else None,
+    )
+    if decoder.faults:
+        # Rules under a broken top are still read, so that one run shows every fault of the file.
+        inner = build(sections, source)
+        return Parsed(RulesConfig(), inner.faults, tuple(decoder.faults), inner.readable)
+    return build(sections, source)
+
+
+def _entries(decoder: Decoder, node: yaml.Node | None, path: str) -> list[tuple[str, yaml.Node]]:
+    if node is None:
+        return []
+    if isinstance(node, yaml.SequenceNode):
+        return [(reader.join(path, index), entry) for index, entry in enumerate(node.value)]
+    expected = "expected a list of rules"
+    if isinstance(node, yaml.MappingNode):
+        expected = f"expected a list of rules; a mapping of default, custom, external is the Helm chart's values: {_CONVERT}"
+    decoder.fault(path, reader.shown(node), expected, reader.line_of(node))
+    return []
+
+
+def build(sections: Sections, source: str) -> Parsed:
+    """Read the entries of a document whose outer shape is sound; the faults of an entry leave out that entry only."""
+    faults: list[errors.Fault] = []
+    rules, all_rules = _rules(sections.rules, source, faults)
+    external_rules, all_external_rules = _rules(sections.external_rules, source, faults)
+    resource_rules = all_resource_rules = None
+    if sections.resource_rules:
+        path, node = sections.resource_rules
+        decoder = Decoder(source, VOCABULARY)
+        fields = decoder.decode(node, _RESOURCE_RULES, path)
+        all_resource_rules = _resource_rules(fields, decoder)
+        resource_rules = None if decoder.faults else all_resource_rules
+        faults += decoder.faults
+    readable = RulesConfig(all_rules, all_external_rules, all_resource_rules)
+    return Parsed(RulesConfig(rules, external_rules, resource_rules), tuple(faults), readable=readable)
+
+
+def _rules(
+    entries: Iterable[tuple[str, yaml.Node]], source: str, faults: list[errors.Fault]
+) -> tuple[tuple[RuleConfig, ...], tuple[RuleConfig, ...]]:
+    """Return the rules without a fault, and all of them."""
+    good, every = [], []
+    for path, node in entries:
+        decoder = Decoder(source, VOCABULARY)
+        rule = _rule(decoder.decode(node, _RULE, path), decoder)
+        every.append(rule)
+        if not decoder.faults:
+            good.append(rule)
+        faults += decoder.faults
+    return tuple(good), tuple(every)
+
+
+def _rule(fields: Fields, decoder: Decoder) -> RuleConfig:
+    ttl, max_age = _duration(fields, "ttl", decoder), _duration(fields, "maxAge", decoder)
+    if ttl is not None and max_age is not None and ttl > max_age:
+        expected = f"expected at most maxAge, which is {reader.one_line(fields.text('maxAge'))}"
+        _refuse(fields, "ttl", fields.scalars["ttl"], expected, decoder)
+    return RuleConfig(
+        path=fields.path,
+        source=decoder.source,
+        line=fields.line,
+        series_query=fields.text("seriesQuery"),
+        series_filters=tuple(_filter(entry, decoder) for entry in fields.lists.get("seriesFilters", ())),
+        resources=_resources(fields.struct("resources"), decoder),
+        name_matches=fields.struct("name").text("matches"),
+        name_as=fields.struct("name").text("as"),
+        metrics_query=fields.text("metricsQuery"),
+        on_nan=_choice(fields, "onNaN", OnNaN, None, decoder),
+        on_warnings=_choice(fields, "onWarnings", OnWarnings, OnWarnings.FAIL, decoder),
+        ttl=ttl,
+        max_age=max_age,
+        max_sample_age=_duration(fields, "maxSampleAge", decoder),
+        scrape=scrape_keys.read(fields.structs["scrape"], decoder) if "scrape" in fields.structs else None,
+    )
+
+
+def _filter(fields: Fields, decoder: Decoder) -> SeriesFilter:
+    found = SeriesFilter(fields.text("is"), fields.text("isNot"))
+    if not fields.broken and bool(found.is_) == bool(found.is_not):
+        value = "both is and isNot" if found.is_ else "neither is nor isNot"
+        decoder.fault(fields.path, value, "expected exactly one of is and isNot, not empty", fields.line)
+    return found
+
+
+def _resources(fields: Fields, decoder: Decoder) -> ResourcesConfig:
+    overrides = []
+    for label, entry in fields.maps.get("overrides", {}).items():
+        override = OverrideConfig(label, entry.text("group"), entry.text("resource"))
+        if not entry.broken and not override.resource:
+            place = reader.join(entry.path, "resource")
+            decoder.fault(
+                place, "", "missing: expected the resource that the label names, such as pod", entry.line
+            )
+        overrides.append(override)
+    return ResourcesConfig(fields.text("template"), tuple(overrides), fields.text("namespaced") != "false")
+
+
+def _resource_rules(fields: Fields, decoder: Decoder) -> ResourceRulesConfig:
+    window = 0.0
+    written = fields.scalars.get("window")
+    if written:
+        try:
+            window = durations.parse_prometheus_duration(written.text)
+        except ValueError:
+            expected = "expected a Prometheus duration such as 5m or 1h30m (units y w d h m s ms), or 0"
+            _refuse(fields, "window", written, expected, decoder)
+    return ResourceRulesConfig(
+        fields.path,
+        _resource_rule(fields.struct("cpu"), decoder),
+        _resource_rule(fields.struct("memory"), decoder),
+        window,
+        decoder.source,
+        fields.line,
+        _choice(fields, "onWarnings", OnWarnings, OnWarnings.FAIL, decoder),
+    )
+
+
+def _resource_rule(fields: Fields, decoder: Decoder) -> ResourceRuleConfig:
+    return ResourceRuleConfig(
+        fields.text("containerQuery"),
+        fields.text("nodeQuery"),
+        _resources(fields.struct("resources"), decoder),
+        fields.text("containerLabel"),
+    )
+
+
+def _choice(
+    fields: Fields, key: str, choices: type[_Choice], default: _Default, decoder: Decoder
+) -> _Choice | _Default:
+    """Return which of a few words stands at a key, `default` where there is none."""
+    written = fields.scalars.get(key)
+    if written is None:
+        return default
+    try:
+        return choices(written.text)
+    except ValueError:
+        _refuse(fields, key, written, f"expected {' or '.join(each.value for each in choices)}", decoder)
+        return default
+
+
+def _duration(fields: Fields, key: str, decoder: Decoder) -> float | None:
+    written = fields.scalars.get(key)
+    if written is None:
+        return None
+    least, greatest = BOUNDS[key]
+    try:
+        seconds = durations.parse_go_duration(written.text)
+    except ValueError:
+        seconds = -1.0
+    if least <= seconds <= greatest:
+        return seconds
+    low, high = durations.format_go_duration(least), durations.format_go_duration(greatest)
+    _refuse(
+        fields, key, written, f"expected a Go duration such as 1s or 1m30s, from {low} to {high}", decoder
+    )
+    return None
+
+
+def _refuse(fields: Fields, key: str, written: Scalar, expected: str, decoder: Decoder) -> None:
+    place = reader.join(fields.path, key)
+    decoder.fault(place, reader.shown_text(written.text), expected, written.line)
+
+
+def merge(configs: Sequence[RulesConfig]) -> tuple[RulesConfig, tuple[errors.Fault, ...]]:
+    """Join the rules of several files in their order, so that a later file's rule wins over an earlier one's.
+
+    `resourceRules` can be given once: the first stays, each further one is a fault that names where the first stands.
+    """
+    resource_rules: ResourceRulesConfig | None = None
+    faults = []
+    for found in (config.resource_rules for config in configs if config.resource_rules):
+        if resource_rules is None:
+            resource_rules = found
+            continue
+        expected = (
+            f"given already in {resource_rules.source}:{resource_rules.line}: expected in one file only"
+        )
+        faults.append(errors.Fault(found.path, "", expected, found.source, found.line))
+    joined = RulesConfig(
+        tuple(rule for config in configs for rule in config.rules),
+        tuple(rule for config in configs for rule in config.external_rules),
+        resource_rules,
+    )
+    return joined, tuple(faults)

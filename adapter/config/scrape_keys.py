@@ -1,0 +1,316 @@
+"""The `scrape` key of a rule: that the pods' own endpoints are read, which, how often, with what credentials, within what limits.
+
+Here: the settings as a frozen value and their checks. Not here: whether the rule's query can be evaluated for one pod by itself
+(`rules.scrape.pod_query`), reading of files that it names (`clients`).
+
+Law: nothing that can be abused is on by default: no credentials, no pods in the node's network, bounded bytes, lines and time.
+"""
+
+import ipaddress
+import posixpath
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import yaml
+
+from adapter.config.yaml import reader
+from adapter.config.yaml.decode import Decoder, Fields, Leaf, Shape
+from adapter.model import durations
+
+SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+"""Where a pod finds its own identity, which is never shown to another pod."""
+
+
+MAX_BYTES = 4 * 1024 * 1024
+MAX_LINES = 50_000
+MAX_SERIES = 2000
+"""What a body may be unless the rule says otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """A bearer token from a file, for pods of the listed namespaces only."""
+
+    token_file: str
+    namespaces: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointTLS:
+    """How a pod's certificate is checked: by the authorities of a file ("" for the system's), for a name ("" for the address)."""
+
+    ca_file: str = ""
+    server_name: str = ""
+    verify: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What a scrape is made with. Two rules with equal access share the scrapes of a pod.
+
+    `port` is a number or the name of a container port. Durations are seconds, sizes bytes after unzipping; `max_series` counts the
+    series that are wanted.
+    """
+
+    port: str
+    path: str = "/metrics"
+    scheme: str = "http"
+    interval: float = 1.0
+    timeout: float = 1.0
+    host_network: bool = False
+    credentials: Credentials | None = None
+    tls: EndpointTLS | None = None
+    max_bytes: int = MAX_BYTES
+    max_lines: int = MAX_LINES
+    max_series: int = MAX_SERIES
+
+
+@dataclass(frozen=True, slots=True)
+class ScrapeConfig:
+    """The `scrape` key: `window` is what a counter's rate is taken over, seconds."""
+
+    access: Access
+    window: float = 5.0
+
+
+class Bounds(NamedTuple):
+    """Least and greatest value of a setting: seconds, bytes or lines."""
+
+    least: float
+    greatest: float
+
+
+BOUNDS: Mapping[str, Bounds] = {
+    "interval": Bounds(0.1, 60),
+    "window": Bounds(0.2, 600),
+    "timeout": Bounds(0.05, 60),
+}
+COUNTS: Mapping[str, Bounds] = {
+    "maxBytes": Bounds(1024, 16 * 1024 * 1024),
+    "maxLines": Bounds(10, 1_000_000),
+    "maxSeries": Bounds(1, 10_000),
+}
+"""No more than a few pods may need of what all scraped pods share; see docs/limits.md."""
+
+LONGEST_TIMEOUT = 10.0
+"""The default of `timeout` where the interval is longer, as Prometheus has it; seconds."""
+
+WINDOW_INTERVALS = 5
+"""The default of `window`, in intervals."""
+
+_NAME_CHARS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")
+
+CREDENTIALS = Shape("credentials", {"tokenFile": Leaf.TEXT, "namespaces": Leaf.NODE})
+TLS = Shape("tls", {"caFile": Leaf.TEXT, "serverName": Leaf.TEXT, "insecureSkipVerify": Leaf.BOOLEAN})
+SHAPE = Shape(
+    "scrape",
+    {
+        "interval": Leaf.TEXT,
+        "window": Leaf.TEXT,
+        "timeout": Leaf.TEXT,
+        "port": Leaf.TEXT,
+        "path": Leaf.TEXT,
+        "scheme": Leaf.TEXT,
+        "tls": TLS,
+        "credentials": CREDENTIALS,
+        "hostNetwork": Leaf.BOOLEAN,
+        "maxBytes": Leaf.TEXT,
+        "maxLines": Leaf.TEXT,
+        "maxSeries": Leaf.TEXT,
+    },
+    notes={
+        "targetPort": "expected port: a number, or the name of a container port",
+        "headers": "headers are not sent; a token comes from credentials.tokenFile",
+        "bearerTokenFile": "expected credentials.tokenFile, with the namespaces whose pods may see the token",
+        "tokenFile": "belongs in credentials, with the namespaces whose pods may see the token",
+    },
+)
+
+VOCABULARY: Mapping[str, str] = {
+    **{key: "in scrape" for key in SHAPE.fields if key != "window"},
+    **dict.fromkeys(CREDENTIALS.fields, "in scrape.credentials"),
+    **dict.fromkeys(TLS.fields, "in scrape.tls"),
+}
+"""Where each key belongs. `window` is also a key of resourceRules, which the caller knows of."""
+
+
+def read(fields: Fields, decoder: Decoder) -> ScrapeConfig | None:
+    """Return the settings; None after a fault."""
+    if fields.broken:
+        return None
+    before = len(decoder.faults)
+    interval = _duration(fields, "interval", decoder, 1.0)
+    window = _duration(fields, "window", decoder, min(WINDOW_INTERVALS * interval, BOUNDS["window"].greatest))
+    timeout = _duration(fields, "timeout", decoder, min(interval, LONGEST_TIMEOUT))
+    if len(decoder.faults) == before:
+        if window < 2 * interval:
+            _refuse(fields, "window", decoder, "expected at least two intervals: a rate needs two scrapes")
+        if timeout > interval:
+            _refuse(
+                fields, "timeout", decoder, "expected at most the interval: a pod is asked once at a time"
+            )
+    access = Access(
+        _port(fields, decoder),
+        _path(fields, decoder),
+        _scheme(fields, decoder),
+        interval,
+        timeout,
+        fields.text("hostNetwork") == "true",
+        _credentials(fields, decoder),
+        _tls(fields, decoder),
+        _count(fields, "maxBytes", decoder, MAX_BYTES),
+        _count(fields, "maxLines", decoder, MAX_LINES),
+        _count(fields, "maxSeries", decoder, MAX_SERIES),
+    )
+    return ScrapeConfig(access, window) if len(decoder.faults) == before else None
+
+
+def _port(fields: Fields, decoder: Decoder) -> str:
+    text = fields.text("port")
+    number = text.isascii() and text.isdigit()
+    # the API server's rule for names of ports: at most 15 of a-z, 0-9 and inner dashes
+    good = 0 < int(text[:6]) < 65536 if number else _is_name(text) and len(text) <= 15
+    if not good:
+        _refuse(
+            fields, "port", decoder, "expected a port number, or the name of a container port such as metrics"
+        )
+    return text
+
+
+def _path(fields: Fields, decoder: Decoder) -> str:
+    text = fields.text("path") or "/metrics"
+    if not text.startswith("/") or not text.isascii() or not text.isprintable() or " " in text or "#" in text:
+        _refuse(
+            fields,
+            "path",
+            decoder,
+            "expected the path of a URL such as /metrics, with its query if it has one",
+        )
+    return text
+
+
+def _scheme(fields: Fields, decoder: Decoder) -> str:
+    text = fields.text("scheme") or "http"
+    if text not in {"http", "https"}:
+        _refuse(fields, "scheme", decoder, "expected http or https")
+    return text
+
+
+def _credentials(fields: Fields, decoder: Decoder) -> Credentials | None:
+    if "credentials" not in fields.structs:
+        return None
+    inner = fields.struct("credentials")
+    if inner.broken:
+        return None
+    path = inner.text("tokenFile")
+    if not path.startswith("/"):
+        _refuse(inner, "tokenFile", decoder, "expected the absolute path of a file that holds a token")
+    elif is_own_identity(path):
+        _refuse(
+            inner,
+            "tokenFile",
+            decoder,
+            "our own service account token is never sent to pods: expected another file",
+        )
+    namespaces = _namespaces(inner, decoder)
+    return Credentials(path, namespaces)
+
+
+def is_own_identity(path: str) -> bool:
+    """Whether a path lies where the pod's own service account token is mounted, as far as the text tells."""
+    normal = posixpath.normpath(path)
+    own = (SERVICE_ACCOUNT, SERVICE_ACCOUNT.removeprefix("/var"))  # /var/run is a link to /run
+    return any(normal == each or normal.startswith(f"{each}/") for each in own)
+
+
+def _namespaces(fields: Fields, decoder: Decoder) -> frozenset[str]:
+    node = fields.nodes.get("namespaces")
+    place = reader.join(fields.path, "namespaces")
+    expected = "expected a list of the namespaces whose pods may see the token"
+    if node is None:
+        decoder.fault(place, "", f"missing: {expected}", fields.line)
+        return frozenset()
+    entries = node.value if isinstance(node, yaml.SequenceNode) else []
+    names = [reader.text_of(entry) for entry in entries if isinstance(entry, yaml.ScalarNode)]
+    found = frozenset(name for name in names if name is not None and _is_name(name))
+    if not found or len(found) != len(entries):
+        decoder.fault(
+            place, reader.shown(node), f"{expected}, each once and by its name", reader.line_of(node)
+        )
+    return found
+
+
+def _is_name(text: str) -> bool:
+    return 0 < len(text) <= 63 and _NAME_CHARS.issuperset(text) and "-" not in {text[0], text[-1]}
+
+
+def _tls(fields: Fields, decoder: Decoder) -> EndpointTLS | None:
+    if "tls" not in fields.structs:
+        return None
+    inner = fields.struct("tls")
+    if fields.text("scheme") != "https":
+        decoder.fault(inner.path, "", "has no effect without scheme: https", inner.line)
+    skip = inner.text("insecureSkipVerify") == "true"
+    name = inner.text("serverName")
+    if name and not _is_host(name):
+        _refuse(
+            inner, "serverName", decoder, "expected the name in the pods' certificates such as web.shop.svc"
+        )
+    return EndpointTLS(inner.text("caFile"), name, not skip)
+
+
+def _is_host(text: str) -> bool:
+    """Whether a text is a name or an address that TLS can ask for: with any other a scrape is no failure but a defect."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return len(text) <= 253 and all(
+            _is_name(label.replace("_", "-")) for label in text.lower().split(".")
+        )
+    return True
+
+
+def _duration(fields: Fields, key: str, decoder: Decoder, default: float) -> float:
+    if key not in fields.scalars:
+        return default
+    low, high = map(durations.format_go_duration, BOUNDS[key])
+    expected = f"expected a Go duration such as 1s or 500ms, from {low} to {high}"
+    return _number(fields, key, decoder, default, durations.parse_go_duration, BOUNDS[key], expected)
+
+
+def _count(fields: Fields, key: str, decoder: Decoder, default: int) -> int:
+    if key not in fields.scalars:
+        return default
+    least, greatest = COUNTS[key]
+    expected = f"expected a whole number from {least:.0f} to {greatest:.0f}"
+    return int(_number(fields, key, decoder, default, int, COUNTS[key], expected))
+
+
+def _number(
+    fields: Fields,
+    key: str,
+    decoder: Decoder,
+    default: float,
+    parse: Callable[[str], float],
+    bounds: Bounds,
+    expected: str,
+) -> float:
+    try:
+        value = parse(fields.text(key))
+    except ValueError:
+        value = -1
+    if bounds.least <= value <= bounds.greatest:
+        return value
+    _refuse(fields, key, decoder, expected)
+    return default
+
+
+def _refuse(fields: Fields, key: str, decoder: Decoder, expected: str) -> None:
+    """Note what is wrong with a text, or that it is missing."""
+    place = reader.join(fields.path, key)
+    written = fields.scalars.get(key)
+    if written is None:
+        decoder.fault(place, "", f"missing: {expected}", fields.line)
+    else:
+        decoder.fault(place, reader.shown_text(written.text), expected, written.line)

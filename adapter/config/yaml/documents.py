@@ -1,0 +1,189 @@
+"""YAML text with several documents to plain values: mappings, lists, text, numbers, booleans and null, as JSON would have them.
+
+For documents of Kubernetes objects. Times without quotes stay text, and so does whatever else JSON has no form for. Reading, and the
+limits against hostile input, are `yamltree`'s.
+
+Law: any text ends in values or in an `InputError`; a key given twice is a fault, merge keys are applied and never win.
+"""
+
+import itertools
+import math
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import yaml
+
+from adapter.config.yaml import reader
+from adapter.errors import Fault, InputError
+
+_MARKER = re.compile(r"^---(?=\s|$)", re.MULTILINE)
+_NO_CONTENT = re.compile(r"[ \t]*(?:#[^\n]*)?\r?\n?\Z")
+_NOTHING_MORE = re.compile(r"(?:\s|#[^\n]*|\.\.\.)*")
+_INT = "tag:yaml.org,2002:int"
+_FLOAT = "tag:yaml.org,2002:float"
+_DECIMAL = re.compile(r"[+-]?(?:0|[1-9][0-9_]{0,40})")
+_BASED = re.compile(r"([+-]?)0(x[0-9a-fA-F_]{1,40}|o?[0-7_]{1,40}|b[01_]{1,200})")
+_ENDLESS = {".inf": math.inf, "+.inf": math.inf, "-.inf": -math.inf, ".nan": math.nan}
+
+
+class YAMLDocument(NamedTuple):
+    """One document of a text: its value, and the tree it came from."""
+
+    value: object
+    root: yaml.Node
+
+    def line_of(self, path: str) -> int:
+        """Return the line of a JSON path such as ``pods[0].status``, or of the nearest node above it that exists."""
+        node = self.root
+        for name, index in re.findall(r"([^.\[\]]+)|\[(\d+)\]", path):
+            below = _child(node, name, int(index) if index else -1)
+            if below is None:
+                break
+            node = below
+        return reader.line_of(node)
+
+
+def _child(node: yaml.Node, name: str, index: int) -> yaml.Node | None:
+    if isinstance(node, yaml.MappingNode):
+        return next((value for key, value in node.value if key.value == name), None)
+    if isinstance(node, yaml.SequenceNode) and 0 <= index < len(node.value):
+        found: yaml.Node = node.value[index]
+        return found
+    return None
+
+
+def split_documents(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the text of each document and how many lines stand before it; joined they are the text.
+
+    The ``---`` before a document and the directives before that (``%YAML 1.1``) belong to it.
+    """
+    starts = [0]
+    for match in _MARKER.finditer(text):
+        starts.append(_begin(text, match.start(), starts[-1]))
+    for start, end in itertools.pairwise([*starts, len(text)]):
+        yield text.count("\n", 0, start), text[start:end]
+
+
+def _begin(text: str, marker: int, after: int) -> int:
+    """Return where the document of a ``---`` begins: at the first of the directives before it, else there.
+
+    Comments and blank lines may stand between them. `after` is where the document before it begins.
+    """
+    begin = place = marker
+    while place > after:
+        line = text.rfind("\n", after, place - 1) + 1 or after
+        if text.startswith("%", line):
+            begin = line
+        elif not _NO_CONTENT.match(text, line, place):
+            break
+        place = line
+    return begin
+
+
+def read_documents(text: str, source: str) -> Iterator[YAMLDocument | InputError]:
+    """Yield each document of a text, or why it cannot be read; empty ones are left out.
+
+    A document begins at a line with ``---``. A fault in one does not hide the others.
+    """
+    for lines, part in split_documents(text):
+        document = read_part(lines, part, source)
+        if document is not None:
+            yield document
+
+
+def read_part(lines: int, part: str, source: str) -> YAMLDocument | InputError | None:
+    """Return the document of one part of a text with `lines` before it, None for an empty one.
+
+    Marks of its nodes count these lines, as blank ones: an index less `lines` is one in the part.
+    """
+    if not part.strip():
+        return None
+    try:
+        # blank lines in place of what came before: lines count from the top of the text
+        padded = "\n" * lines + part
+        root = reader.compose(padded, source)
+        if root is None or reader.is_null(root):
+            return None
+        _refuse_more(padded, root, source)
+        return YAMLDocument(_plain(root, source, {}), root)
+    except InputError as error:
+        return error
+
+
+def _refuse_more(text: str, root: yaml.Node, source: str) -> None:
+    """Refuse what stands after the end of a document: only its first part would be read."""
+    if not _NOTHING_MORE.fullmatch(text, root.end_mark.index):
+        expected = "something follows the document; another one begins with ---"
+        raise InputError([Fault("", "", expected, source, root.end_mark.line + 1)])
+
+
+def _plain(node: yaml.Node, source: str, known: dict[int, object]) -> object:
+    """Return the value of a node; an anchor's value is made once, however often it is used."""
+    if id(node) not in known:
+        if isinstance(node, yaml.MappingNode):
+            known[id(node)] = _mapping(node, source, known)
+        elif isinstance(node, yaml.SequenceNode):
+            known[id(node)] = [_plain(each, source, known) for each in node.value]
+        else:
+            assert isinstance(node, yaml.ScalarNode)
+            known[id(node)] = _scalar(node)
+    return known[id(node)]
+
+
+def _mapping(node: yaml.MappingNode, source: str, known: dict[int, object]) -> dict[str, object]:
+    merged: dict[str, object] = {}
+    own: dict[str, object] = {}
+    for key, value in node.value:
+        if reader.is_merge(key):
+            for each in value.value if isinstance(value, yaml.SequenceNode) else [value]:
+                below = _plain(each, source, known)
+                if not isinstance(below, dict):
+                    raise _fault("<<", reader.shown(each), "expected a mapping to merge", source, each)
+                merged = below | merged
+            continue
+        if not isinstance(key, yaml.ScalarNode):
+            raise _fault("", reader.shown(key), "a key is text", source, key)
+        name = str(key.value)
+        if name in own:
+            raise _fault(name, "", "the key is given twice", source, key)
+        own[name] = _plain(value, source, known)
+    return merged | own
+
+
+def _fault(path: str, value: str, expected: str, source: str, node: yaml.Node) -> InputError:
+    return InputError([Fault(path, value, expected, source, reader.line_of(node))])
+
+
+def _scalar(node: yaml.ScalarNode) -> object:
+    if reader.is_null(node):
+        return None
+    written = str(node.value)
+    if node.tag == reader.BOOL:
+        return reader.boolean_of(node)
+    if node.tag == _INT:
+        return _integer(written)
+    if node.tag == _FLOAT:
+        return _fraction(written)
+    return written
+
+
+def _integer(written: str) -> object:
+    """Return an integer in any of YAML's bases; text where it is in sixties or longer than any integer that means something."""
+    if _DECIMAL.fullmatch(written):
+        return int(written)
+    if based := _BASED.fullmatch(written):
+        digits = based[2].replace("_", "").lower()
+        base = {"x": 16, "b": 2}.get(digits[:1], 8)
+        value = int(digits.lstrip("xob") or "0", base)
+        return -value if based[1] == "-" else value
+    return written
+
+
+def _fraction(written: str) -> object:
+    if (endless := _ENDLESS.get(written.lower())) is not None:
+        return endless
+    try:
+        return float(written.replace("_", ""))
+    except ValueError:  # in sixties
+        return written

@@ -1,0 +1,123 @@
+"""Conversion of autoscaler documents between HorizontalPodAutoscaler and FastPathAutoscaler.
+
+Target, limits, metrics and behavior mean the same in both kinds and are kept. What only one kind has is left out, and
+a note names it: the metric and the annotations of boost in one direction, `syncPeriod`, `mode` and `fallback` in the
+other. Reading and writing YAML is `cli.convert`'s.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from adapter.errors import InputError
+from adapter.model import validation_errors
+from adapter.model.autoscaling import documents, fastpath_autoscaler
+from adapter.model.autoscaling.fastpath_autoscaler import (
+    FLOOR_METRIC,
+    GROUP,
+    HPA_API_VERSION,
+    HPA_KIND,
+    KIND,
+    PAUSED,
+    FastPathAutoscaler,
+)
+from adapter.model.autoscaling.hpa import (
+    HorizontalPodAutoscaler,
+    HorizontalPodAutoscalerBehavior,
+    HorizontalPodAutoscalerSpec,
+    encode_scalar,
+)
+
+_NOWHERE = "a-namespace"
+"""Stands in for a namespace that a manifest leaves to `kubectl --namespace`; it is not part of the result."""
+
+_OWN_FIELDS = ("syncPeriod", "mode", "fallback")
+
+
+class Converted(NamedTuple):
+    """An autoscaler as mappings, lists and scalars. Each of `notes` is a sentence without the final stop."""
+
+    document: dict[str, Any]
+    notes: tuple[str, ...]
+
+
+def to_fastpath(tree: dict[str, Any]) -> Converted:
+    """Return the FastPathAutoscaler for a document of either kind. InputError with all that is wrong in it."""
+    read = documents.read_document(tree, _NOWHERE, floor_metric=True)
+    notes = [*_annotation_notes(tree)] if documents.kind_of(tree) == HPA_KIND else []
+    read, dropped = _without_floor(read)
+    faults = list(documents.faults_of(read))
+    if faults:
+        raise InputError(faults)
+    return Converted(_placed(fastpath_autoscaler.to_plain(read)), (*dropped, *notes))
+
+
+def to_native(tree: dict[str, Any]) -> Converted:
+    """Return the HorizontalPodAutoscaler for a FastPathAutoscaler. InputError with all that is wrong in it."""
+    read, dropped = _without_floor(documents.read_document(tree, _NOWHERE, floor_metric=True))
+    faults = list(documents.faults_of(read))
+    if faults:
+        raise InputError(faults)
+    spec = read.spec
+    native = HorizontalPodAutoscaler(
+        HPA_API_VERSION,
+        HPA_KIND,
+        fastpath_autoscaler.successor_metadata(read.metadata),
+        HorizontalPodAutoscalerSpec(
+            spec.scale_target_ref, spec.min_replicas, spec.max_replicas, spec.metrics, spec.behavior
+        ),
+    )
+    plain: dict[str, Any] = msgspec.to_builtins(native, enc_hook=encode_scalar)
+    return Converted(_placed(plain), (*dropped, *_annotation_notes(tree), *_native_notes(tree, read)))
+
+
+def _placed(plain: dict[str, Any]) -> dict[str, Any]:
+    """Return a document without the namespace that stands in for none."""
+    if plain["metadata"]["namespace"] == _NOWHERE:
+        del plain["metadata"]["namespace"]
+    return plain
+
+
+def _without_floor(autoscaler: FastPathAutoscaler) -> tuple[FastPathAutoscaler, tuple[str, ...]]:
+    """Return an autoscaler without the metric of boost, and notes on that."""
+    metrics = autoscaler.spec.metrics or ()
+    kept = tuple(each for each in metrics if not fastpath_autoscaler.floor_source(each))
+    if len(kept) == len(metrics):
+        return autoscaler, ()
+    notes = [f"left out, only a boosted {HPA_KIND} has it: metric {FLOOR_METRIC}"]
+    if not kept:
+        notes.append("it has no other metric, so the API's default applies: cpu at 80 %")
+    return replace(autoscaler, spec=replace(autoscaler.spec, metrics=kept or None)), tuple(notes)
+
+
+def _annotation_notes(tree: dict[str, Any]) -> Iterator[str]:
+    names = [name for name in tree["metadata"].get("annotations") or {} if name.startswith(f"{GROUP}/")]
+    if names:
+        yield f"left out: annotation {', '.join(names)}"
+
+
+def _native_notes(tree: dict[str, Any], read: FastPathAutoscaler) -> Iterator[str]:
+    """Yield what the HorizontalPodAutoscaler lacks, and what its API server may not accept."""
+    given = tree["spec"]
+    own = [
+        f"spec.{name}: {validation_errors.shown(given[name])}"
+        for name in _OWN_FIELDS
+        if given.get(name) is not None
+    ]
+    if own:
+        yield f"left out, a {HPA_KIND} does not have it: {', '.join(own)}"
+    spec = read.spec
+    if spec.mode != fastpath_autoscaler.AUTO:
+        done = "did nothing" if spec.mode == PAUSED else "only advised"
+        yield f"the {KIND} {done}, and the {HPA_KIND} scales as soon as it is applied"
+    if spec.min_replicas == 0:
+        yield "spec.minReplicas 0 needs the feature gate HPAScaleToZero of the cluster"
+    behavior = spec.behavior or HorizontalPodAutoscalerBehavior()
+    for name, rules in (("scaleUp", behavior.scale_up), ("scaleDown", behavior.scale_down)):
+        if rules is not None and rules.tolerance is not None:
+            yield (
+                f"spec.behavior.{name}.tolerance needs Kubernetes 1.35, "
+                "or the feature gate HPAConfigurableTolerance of the cluster"
+            )

@@ -1,0 +1,219 @@
+"""Autoscalers as documents: JSON of the API server, and what people keep in files.
+
+Here: FastPathAutoscalers and HorizontalPodAutoscalers to one kind of value. Not here: what is refused in that value
+(`fastpathautoscaler`), reading YAML (`config.yaml.documents`). Law: an object of the API server may have fields that are not known
+here; a file may not, for what nobody reads is a mistake. Any input ends in an autoscaler or in an `InputError`.
+"""
+
+import difflib
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import msgspec
+from msgspec import inspect
+from msgspec.structs import replace
+
+from adapter.errors import Fault, InputError
+from adapter.model import validation_errors
+from adapter.model.autoscaling import fastpath_autoscaler
+from adapter.model.autoscaling.fastpath_autoscaler import (
+    API_VERSION,
+    HPA_API_VERSION,
+    HPA_KIND,
+    KIND,
+    FastPathAutoscaler,
+    FastPathAutoscalerSpec,
+    Metadata,
+)
+from adapter.model.autoscaling.hpa import (
+    HorizontalPodAutoscaler,
+    HorizontalPodAutoscalerSpec,
+    Struct,
+    decode_scalar,
+)
+
+_TOP = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
+_METADATA = frozenset(
+    {
+        "annotations",
+        "clusterName",
+        "creationTimestamp",
+        "deletionGracePeriodSeconds",
+        "deletionTimestamp",
+        "finalizers",
+        "generateName",
+        "generation",
+        "labels",
+        "managedFields",
+        "name",
+        "namespace",
+        "ownerReferences",
+        "resourceVersion",
+        "selfLink",
+        "uid",
+    }
+)
+_EITHER = f"{API_VERSION} {KIND} or {HPA_API_VERSION} {HPA_KIND}"
+
+
+class _HPADocument(Struct, frozen=True):
+    """A HorizontalPodAutoscaler in a file; its status is not read."""
+
+    metadata: Metadata = Metadata()
+    spec: HorizontalPodAutoscalerSpec = HorizontalPodAutoscalerSpec()
+
+
+class _Document(Struct, frozen=True):
+    """A FastPathAutoscaler in a file; its status is not read."""
+
+    metadata: Metadata = Metadata()
+    spec: FastPathAutoscalerSpec = FastPathAutoscalerSpec()
+
+
+_DECODER = msgspec.json.Decoder(FastPathAutoscaler, dec_hook=decode_scalar)
+
+
+def decode_object(text: bytes | msgspec.Raw) -> FastPathAutoscaler:
+    """Return the FastPathAutoscaler of the API server's JSON. Unknown fields are ignored; nothing but the form is checked."""
+    try:
+        return _DECODER.decode(text)
+    except msgspec.ValidationError as error:
+        raise validation_errors.explain(str(error), msgspec.json.decode(text), "") from None
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise InputError([Fault("", "", f"not JSON: {error}")]) from None
+
+
+def documents_in(tree: object) -> Iterator[tuple[str, object]]:
+    """Yield path and value of each object of a document: of a List its items, else the document itself."""
+    if isinstance(tree, dict) and tree.get("kind") == "List" and isinstance(items := tree.get("items"), list):
+        yield from ((f"items[{index}].", item) for index, item in enumerate(items))
+    else:
+        yield "", tree
+
+
+def kind_of(tree: object) -> str:
+    """Return the kind of a document, "" where it is no autoscaler of either kind whatever its version."""
+    kind = tree.get("kind") if isinstance(tree, dict) else None
+    return kind if kind in (KIND, HPA_KIND) else ""
+
+
+def read_document(tree: object, namespace: str = "", *, floor_metric: bool = False) -> FastPathAutoscaler:
+    """Return the autoscaler of a document of either kind, as mappings, lists and scalars; valid, or InputError with all faults.
+
+    `namespace` is where it belongs if it says none. Its status, and all that an API server adds to metadata, is left out.
+    `floor_metric` accepts the metric of boost, which an autoscaler that Fastpath runs may not have.
+    """
+    kind = kind_of(tree)
+    if not isinstance(tree, dict) or not kind:
+        given = tree.get("kind") if isinstance(tree, dict) else tree
+        raise InputError(
+            [
+                Fault(
+                    "kind",
+                    "absent" if given is None else validation_errors.shown(given),
+                    f"expected {_EITHER}",
+                )
+            ]
+        )
+    faults = [*_version_faults(tree, kind)]
+    kept = {name: _without_nulls(tree[name]) for name in ("metadata", "spec") if tree.get(name) is not None}
+    shape: type[_Document | _HPADocument] = _Document if kind == KIND else _HPADocument
+    faults += _unknown(tree, _TOP, "")
+    if isinstance(meta := kept.get("metadata"), dict):
+        faults += _unknown(meta, _METADATA, "metadata.")
+    faults += _unknown_fields(
+        kept.get("spec"), inspect.type_info(shape.__annotations__["spec"]), "spec", kind
+    )
+    try:
+        read: _Document | _HPADocument = msgspec.convert(kept, shape, dec_hook=decode_scalar)
+    except msgspec.ValidationError as error:
+        raise InputError([*faults, *validation_errors.explain(str(error), kept, "").faults]) from None
+    autoscaler = _autoscaler(read)
+    meta = autoscaler.metadata
+    autoscaler = replace(autoscaler, metadata=replace(meta, namespace=meta.namespace or namespace))
+    faults += faults_of(autoscaler, floor_metric=floor_metric)
+    if faults:
+        raise InputError(faults)
+    return autoscaler
+
+
+def faults_of(autoscaler: FastPathAutoscaler, *, floor_metric: bool = False) -> Iterator[Fault]:
+    """Yield what `fastpathautoscaler.validate` refuses, as faults of a document."""
+    for path, problem, value, detail in fastpath_autoscaler.validate(autoscaler, floor_metric=floor_metric):
+        yield Fault(path, ": ".join(filter(None, (problem, value))), detail)
+
+
+def _autoscaler(read: _Document | _HPADocument) -> FastPathAutoscaler:
+    """Return what was read without what an API server adds to it."""
+    if isinstance(read, _HPADocument):
+        return fastpath_autoscaler.from_hpa(HorizontalPodAutoscaler(metadata=read.metadata, spec=read.spec))
+    meta = replace(read.metadata, uid="", resource_version="", generation=0)
+    return FastPathAutoscaler(metadata=meta, spec=read.spec)
+
+
+def _version_faults(tree: dict[str, Any], kind: str) -> Iterator[Fault]:
+    expected = API_VERSION if kind == KIND else HPA_API_VERSION
+    given = tree.get("apiVersion")
+    if given != expected:
+        shown = "absent" if given is None else validation_errors.shown(given)
+        advice = "; kubectl get hpa.v2.autoscaling NAME -o yaml gives it" if kind == HPA_KIND else ""
+        yield Fault("apiVersion", shown, f"expected {expected}{advice}")
+
+
+def _without_nulls(value: Any) -> Any:
+    """Return a value without the keys whose value is null: null is absence."""
+    if isinstance(value, dict):
+        return {name: _without_nulls(below) for name, below in value.items() if below is not None}
+    if isinstance(value, list):
+        return [_without_nulls(below) for below in value]
+    return value
+
+
+# --- unknown fields --------------------------------------------------------------------------------------------------
+
+
+def _unknown(tree: dict[str, Any], known: frozenset[str], prefix: str) -> Iterator[Fault]:
+    for name, value in tree.items():
+        if name not in known:
+            yield Fault(f"{prefix}{name}", validation_errors.shown(value), _advice(name, known))
+
+
+def _unknown_fields(tree: object, shape: inspect.Type, path: str, kind: str) -> Iterator[Fault]:
+    """Yield the fields of a tree that its shape does not have; what has another form altogether is not looked into."""
+    shape = _present(shape)
+    if isinstance(shape, inspect.StructType) and isinstance(tree, dict):
+        fields = _fields(shape.cls)
+        for name, value in tree.items():
+            if name in fields:
+                yield from _unknown_fields(value, fields[name], f"{path}.{name}", kind)
+            elif kind == HPA_KIND and path == "spec" and name in _fields(FastPathAutoscalerSpec):
+                yield Fault(
+                    f"{path}.{name}", validation_errors.shown(value), f"unknown field: only a {KIND} has it"
+                )
+            else:
+                yield Fault(
+                    f"{path}.{name}", validation_errors.shown(value), _advice(name, frozenset(fields))
+                )
+    elif isinstance(shape, inspect.VarTupleType) and isinstance(tree, list):
+        for index, item in enumerate(tree):
+            yield from _unknown_fields(item, shape.item_type, f"{path}[{index}]", kind)
+
+
+def _present(shape: inspect.Type) -> inspect.Type:
+    """Return what a type is where it is not None."""
+    if isinstance(shape, inspect.UnionType):
+        return next(one for one in shape.types if not isinstance(one, inspect.NoneType))
+    return shape
+
+
+@cache
+def _fields(struct: type) -> dict[str, inspect.Type]:
+    shape = inspect.type_info(struct)
+    assert isinstance(shape, inspect.StructType)
+    return {field.encode_name: field.type for field in shape.fields}
+
+
+def _advice(name: str, known: frozenset[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"unknown field, did you mean {near[0]}?" if near else "unknown field"

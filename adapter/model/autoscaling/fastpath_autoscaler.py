@@ -1,0 +1,301 @@
+"""FastPathAutoscaler, the object of the fast-scaler: the spec of a HorizontalPodAutoscaler and what it needs beyond that.
+
+Here: its shape, its defaults, what is refused in it, and the way from and to a HorizontalPodAutoscaler. Not here: reading texts
+(`autoscalerdocuments`), the shared part of the shape (`autoscaling`) and of what is refused (`autoscalingvalidation`). Law: status and
+conditions are a HorizontalPodAutoscaler's, and decisions are made from `as_hpa`. The schema in manifests/crd says the same.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from adapter.model.autoscaling import validation
+from adapter.model.autoscaling.defaults import with_defaults
+from adapter.model.autoscaling.hpa import (
+    HorizontalPodAutoscaler,
+    HorizontalPodAutoscalerBehavior,
+    HorizontalPodAutoscalerSpec,
+    HorizontalPodAutoscalerStatus,
+    HPAScalingRules,
+    Int32,
+    MetricSpec,
+    ObjectMeta,
+    Struct,
+    encode_scalar,
+)
+from adapter.model.autoscaling.validation import Violation
+from adapter.model.quoting import quote
+from adapter.model.timestamps import SECOND, FineInstant, Span, write_span
+
+GROUP = "fastpath.io"
+API_VERSION = f"{GROUP}/v1alpha1"
+KIND = "FastPathAutoscaler"
+PLURAL = "fastpathautoscalers"
+
+HPA_API_VERSION = "autoscaling/v2"
+HPA_KIND = "HorizontalPodAutoscaler"
+
+AUTO, ADVISE, PAUSED = "Auto", "Advise", "Paused"
+MODES = (AUTO, ADVISE, PAUSED)
+BOOST = "Boost"
+"""The mode of a HorizontalPodAutoscaler that is boosted, and no mode of a FastPathAutoscaler."""
+
+
+HOLD, FLOOR, LAST_GOOD = "Hold", "Floor", "LastGood"
+FALLBACKS = (HOLD, FLOOR, LAST_GOOD)
+
+SYNC_PERIOD = Span(SECOND)
+SYNC_PERIODS = (Span(SECOND // 10), Span(60 * SECOND))
+"""The shortest and the longest."""
+
+AFTER = Span(60 * SECOND)
+AFTERS = (Span(SECOND), Span(3600 * SECOND))
+LAST_GOOD_FORS = (Span(SECOND), Span(24 * 3600 * SECOND))
+
+FLOOR_METRIC = "fastpath_replicas"
+"""The metric by which a boosted HorizontalPodAutoscaler reads its floor. A FastPathAutoscaler has no floor."""
+
+MOST_METRICS = 50
+MOST_POLICIES = 20
+"""More of them are refused, so that what the API server spends on checking an object has a bound."""
+
+
+_ANNOTATIONS_OF_THE_OTHER = (
+    "kubectl.kubernetes.io/last-applied-configuration",
+    "autoscaling.alpha.kubernetes.io/",
+    f"{GROUP}/",
+)
+"""Prefixes of annotations that describe one autoscaler and do not apply to its successor of the other kind."""
+
+
+class Metadata(ObjectMeta, frozen=True):
+    """Metadata as the scaler uses it: `uid` for events, `resource_version` for writes, labels and annotations as they are."""
+
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    labels: Mapping[str, str] | None = None
+    annotations: Mapping[str, str] | None = None
+
+
+class Fallback(Struct, frozen=True):
+    """What holds when metrics have been absent for `after`: nothing is lowered, and as `type` says something raised.
+
+    Hold: no more than that. Floor: at least `replicas`. LastGood: for `last_good_for`, at least what the metrics asked for last.
+    """
+
+    type: str = msgspec.field(default_factory=str)
+    after: Span = AFTER
+    replicas: Int32 | None = None
+    last_good_for: Span | None = None
+
+
+class FastPathAutoscalerSpec(HorizontalPodAutoscalerSpec, frozen=True):
+    """What somebody wants. `sync_period` is the longest time between two decisions; a new value is acted on at once."""
+
+    sync_period: Span = SYNC_PERIOD
+    mode: str = AUTO
+    fallback: Fallback | None = None
+
+
+class PastChange(Struct, frozen=True):
+    """A change of the target's replicas that policies count: by how many (down is negative), when."""
+
+    change: Int32 = 0
+    time: FineInstant = FineInstant(0)
+
+
+class FastPathAutoscalerStatus(HorizontalPodAutoscalerStatus, frozen=True):
+    """What the last decision came to.
+
+    `recent_changes` are for the next leader, oldest first: policies hold across a change of it. `targets` is the text
+    of kubectl's column. It follows from the metrics of the spec and of the status, so a change of it alone is never a
+    reason to write.
+    """
+
+    recent_changes: tuple[PastChange, ...] | None = None
+    targets: str = ""
+
+
+class FastPathAutoscaler(Struct, frozen=True):
+    """An autoscaler that Fastpath runs."""
+
+    api_version: str = API_VERSION
+    kind: str = KIND
+    metadata: Metadata = Metadata()
+    spec: FastPathAutoscalerSpec = FastPathAutoscalerSpec()
+    status: FastPathAutoscalerStatus | None = None
+
+
+def as_hpa(autoscaler: FastPathAutoscaler) -> HorizontalPodAutoscaler:
+    """Return the HorizontalPodAutoscaler that decisions are made from, its defaults filled in.
+
+    An absent `behavior` is an empty one: the legacy algorithm limits each decision and not each second, which once a second is no limit.
+    """
+    spec = autoscaler.spec
+    plain = HorizontalPodAutoscalerSpec(
+        spec.scale_target_ref,
+        spec.min_replicas,
+        spec.max_replicas,
+        spec.metrics,
+        spec.behavior or HorizontalPodAutoscalerBehavior(),
+    )
+    status = None if autoscaler.status is None else plain_status(autoscaler.status)
+    return HorizontalPodAutoscaler(
+        HPA_API_VERSION, HPA_KIND, autoscaler.metadata, with_defaults(plain), status
+    )
+
+
+def plain_status(status: FastPathAutoscalerStatus) -> HorizontalPodAutoscalerStatus:
+    """Return what of a status decisions are made from."""
+    return HorizontalPodAutoscalerStatus(
+        status.observed_generation,
+        status.last_scale_time,
+        status.current_replicas,
+        status.desired_replicas,
+        status.current_metrics,
+        status.conditions,
+    )
+
+
+def full_status(
+    status: HorizontalPodAutoscalerStatus, changes: Iterable[PastChange], targets: str = ""
+) -> FastPathAutoscalerStatus:
+    """Return what is written: a decision's status, the changes that policies still count, kubectl's column."""
+    return FastPathAutoscalerStatus(
+        status.observed_generation,
+        status.last_scale_time,
+        status.current_replicas,
+        status.desired_replicas,
+        status.current_metrics,
+        status.conditions,
+        tuple(changes) or None,
+        targets,
+    )
+
+
+def status_to_plain(status: FastPathAutoscalerStatus) -> dict[str, Any]:
+    """Return a status as mappings, lists and scalars, as it is written: counts also where they are 0.
+
+    Of an HPA `currentReplicas` is left out then; kubectl's columns, which the API server fills for an HPA, would show none here.
+    """
+    plain: dict[str, Any] = msgspec.to_builtins(status, enc_hook=encode_scalar)
+    return {"currentReplicas": status.current_replicas, "desiredReplicas": status.desired_replicas} | plain
+
+
+def from_hpa(autoscaler: HorizontalPodAutoscaler) -> FastPathAutoscaler:
+    """Return the FastPathAutoscaler that wants the same. It has no status: that of the other is not its own."""
+    meta, spec = autoscaler.metadata, autoscaler.spec
+    if not isinstance(meta, Metadata):
+        meta = Metadata(meta.name, meta.namespace)
+    return FastPathAutoscaler(
+        metadata=successor_metadata(meta),
+        spec=FastPathAutoscalerSpec(
+            spec.scale_target_ref, spec.min_replicas, spec.max_replicas, spec.metrics, spec.behavior
+        ),
+    )
+
+
+def successor_metadata(meta: Metadata) -> Metadata:
+    """Return the metadata for the other kind: name, namespace, labels, and the annotations that still apply."""
+    annotations = {
+        name: text
+        for name, text in (meta.annotations or {}).items()
+        if not name.startswith(_ANNOTATIONS_OF_THE_OTHER)
+    }
+    return replace(meta, uid="", resource_version="", generation=0, annotations=annotations or None)
+
+
+def to_plain(autoscaler: FastPathAutoscaler) -> dict[str, Any]:
+    """Return it as mappings, lists and scalars, apiVersion and kind first; what is a default is left out."""
+    plain: dict[str, Any] = msgspec.to_builtins(autoscaler, enc_hook=encode_scalar)
+    return {"apiVersion": autoscaler.api_version, "kind": autoscaler.kind} | plain
+
+
+def validate(autoscaler: FastPathAutoscaler, *, floor_metric: bool = False) -> list[Violation]:
+    """Return all that is refused, each with its field path; nothing when all is well. The status is not checked.
+
+    `floor_metric` accepts FLOOR_METRIC, for a reader that removes it or that changes a HorizontalPodAutoscaler.
+    """
+    spec = autoscaler.spec
+    shared = replace(as_hpa(autoscaler), status=None)
+    if autoscaler.kind == HPA_KIND:
+        # a minimum of zero may rest on the handshake, which is no metric of ours
+        least = 1 if spec.min_replicas == 0 else spec.min_replicas
+        return validation.validate(replace(shared, spec=replace(shared.spec, min_replicas=least)))
+    floors = () if floor_metric else _floors(spec)
+    return [*validation.validate(shared), *_counts(spec), *floors, *_own(spec)]
+
+
+def floor_source(metric: MetricSpec) -> str:
+    """Return which source of a metric names FLOOR_METRIC, such as ``external``; "" for any other metric."""
+    sources = {"external": metric.external, "object": metric.object, "pods": metric.pods}
+    return next(
+        (name for name, each in sources.items() if each is not None and each.metric.name == FLOOR_METRIC), ""
+    )
+
+
+def _floors(spec: FastPathAutoscalerSpec) -> Iterator[Violation]:
+    """Refuse FLOOR_METRIC: no floor is published for this kind, so it has no value and blocks every shrink."""
+    for index, metric in enumerate(spec.metrics or ()):
+        if source := floor_source(metric):
+            detail = f"{FLOOR_METRIC} is only for boosted HorizontalPodAutoscalers: remove this metric"
+            yield Violation(f"spec.metrics[{index}].{source}.metric.name", "Forbidden", "", detail)
+
+
+def _counts(spec: FastPathAutoscalerSpec) -> Iterator[Violation]:
+    yield from _too_many("spec.metrics", spec.metrics, MOST_METRICS)
+    if behavior := spec.behavior:
+        for name, rules in (("scaleUp", behavior.scale_up), ("scaleDown", behavior.scale_down)):
+            policies = (rules or HPAScalingRules()).policies
+            yield from _too_many(f"spec.behavior.{name}.policies", policies, MOST_POLICIES)
+
+
+def _too_many(path: str, listed: tuple[object, ...] | None, most: int) -> Iterator[Violation]:
+    if listed and len(listed) > most:
+        yield Violation(path, "Too many", str(len(listed)), f"must have at most {most} items")
+
+
+def _own(spec: FastPathAutoscalerSpec) -> Iterator[Violation]:
+    yield from _within("spec.syncPeriod", spec.sync_period, SYNC_PERIODS)
+    if spec.mode not in MODES:
+        yield _unsupported("spec.mode", spec.mode, MODES)
+    fallback = spec.fallback
+    if fallback is None:
+        return
+    path = "spec.fallback"
+    if fallback.type not in FALLBACKS:
+        yield _unsupported(f"{path}.type", fallback.type, FALLBACKS)
+    yield from _within(f"{path}.after", fallback.after, AFTERS)
+    yield from _belongs(f"{path}.replicas", fallback.replicas, FLOOR, fallback.type)
+    yield from _belongs(f"{path}.lastGoodFor", fallback.last_good_for, LAST_GOOD, fallback.type)
+    count = fallback.replicas
+    if count is not None and count < 1:
+        yield Violation(f"{path}.replicas", "Invalid value", str(count), "must be greater than 0")
+    elif count is not None and count > spec.max_replicas:
+        detail = "must be less than or equal to `maxReplicas`"
+        yield Violation(f"{path}.replicas", "Invalid value", str(count), detail)
+    if fallback.last_good_for is not None:
+        yield from _within(f"{path}.lastGoodFor", fallback.last_good_for, LAST_GOOD_FORS)
+
+
+def _within(path: str, span: Span, bounds: tuple[Span, Span]) -> Iterator[Violation]:
+    least, greatest = bounds
+    if not least <= span <= greatest:
+        detail = f"must be from {write_span(least)} to {write_span(greatest)}"
+        yield Violation(path, "Invalid value", quote(write_span(span)), detail)
+
+
+def _belongs(path: str, value: object, owner: str, kind: str) -> Iterator[Violation]:
+    """Check a field that one type of fallback needs and the others have no use for."""
+    if kind == owner and value is None:
+        yield Violation(path, "Required value", "", f"is needed for type {owner}")
+    elif kind != owner and value is not None:
+        yield Violation(path, "Forbidden", "", f"belongs to type {owner} alone")
+
+
+def _unsupported(path: str, value: str, supported: tuple[str, ...]) -> Violation:
+    listed = ", ".join(map(quote, sorted(supported)))
+    return Violation(path, "Unsupported value", quote(value), f"supported values: {listed}")

@@ -1,0 +1,291 @@
+"""Autoscaler, its status and the Scale of its target, as API objects: frozen structs that JSON decodes into.
+
+Field names are Kubernetes'. Unknown fields are ignored, null is absence. Defaulting is `autoscalingdefaults`', validation
+`autoscalingvalidation`'s; nothing is computed here. The law is ``autoscaling/v2`` and ``autoscaling/v1`` Scale.
+"""
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import msgspec
+
+from adapter.model import quantity_parse, timestamps
+from adapter.model.quantity_parse import Quantity
+from adapter.model.selectors.api_selectors import APISelector
+from adapter.model.timestamps import FineInstant, Instant, Span
+
+Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+
+_always = msgspec.field(default_factory=str)
+"""The default of a text that is written even when it is empty."""
+
+
+class Struct(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
+    """Base of API objects: camelCase names, frozen, defaults not written.
+
+    Out of the garbage collector's sight: ten thousand autoscalers would keep it busy, and what is frozen refers to nothing that refers
+    back.
+    """
+
+
+class ObjectMeta(Struct, frozen=True):
+    """The part of an object's metadata that the autoscaler reads."""
+
+    name: str = ""
+    namespace: str = ""
+
+
+class CrossVersionObjectReference(Struct, frozen=True):
+    """A reference by kind and name in the autoscaler's own namespace; of `api_version` only the group matters."""
+
+    kind: str = _always
+    name: str = _always
+    api_version: str = ""
+
+
+class MetricIdentifier(Struct, frozen=True):
+    """A metric's name, and the selector that narrows it."""
+
+    name: str = _always
+    selector: APISelector | None = None
+
+
+class MetricTarget(Struct, frozen=True):
+    """What a metric is held at; which of the fields counts depends on the source."""
+
+    type: str = _always
+    value: Quantity | None = None
+    average_value: Quantity | None = None
+    average_utilization: Int32 | None = None
+
+
+class ResourceMetricSource(Struct, frozen=True):
+    """A resource of the pods."""
+
+    name: str = _always
+    target: MetricTarget = MetricTarget()
+
+
+class ContainerResourceMetricSource(Struct, frozen=True):
+    """A resource of one container in each pod."""
+
+    name: str = _always
+    container: str = _always
+    target: MetricTarget = MetricTarget()
+
+
+class PodsMetricSource(Struct, frozen=True):
+    """A custom metric of the pods."""
+
+    metric: MetricIdentifier = MetricIdentifier()
+    target: MetricTarget = MetricTarget()
+
+
+class ObjectMetricSource(Struct, frozen=True):
+    """A custom metric of one object."""
+
+    metric: MetricIdentifier = MetricIdentifier()
+    target: MetricTarget = MetricTarget()
+    described_object: CrossVersionObjectReference = CrossVersionObjectReference()
+
+
+class ExternalMetricSource(Struct, frozen=True):
+    """A metric that belongs to no object of the cluster."""
+
+    metric: MetricIdentifier = MetricIdentifier()
+    target: MetricTarget = MetricTarget()
+
+
+class MetricSpec(Struct, frozen=True):
+    """One metric; `type` says which source is set."""
+
+    type: str = _always
+    resource: ResourceMetricSource | None = None
+    container_resource: ContainerResourceMetricSource | None = None
+    pods: PodsMetricSource | None = None
+    object: ObjectMetricSource | None = None
+    external: ExternalMetricSource | None = None
+
+
+class HPAScalingPolicy(Struct, frozen=True):
+    """At most `value` pods, or per cent of them, in `period_seconds`."""
+
+    type: str = _always
+    value: Int32 = 0
+    period_seconds: Int32 = 0
+
+
+class HPAScalingRules(Struct, frozen=True):
+    """How fast one direction may go; None where the default, or the controller's flag, applies."""
+
+    stabilization_window_seconds: Int32 | None = None
+    select_policy: str | None = None
+    policies: tuple[HPAScalingPolicy, ...] | None = None
+    tolerance: Quantity | None = None
+
+
+class HorizontalPodAutoscalerBehavior(Struct, frozen=True):
+    """Rules for both directions."""
+
+    scale_up: HPAScalingRules | None = None
+    scale_down: HPAScalingRules | None = None
+
+
+class HorizontalPodAutoscalerSpec(Struct, frozen=True):
+    """What somebody wants."""
+
+    scale_target_ref: CrossVersionObjectReference = CrossVersionObjectReference()
+    min_replicas: Int32 | None = None
+    max_replicas: Int32 = 0
+    metrics: tuple[MetricSpec, ...] | None = None
+    behavior: HorizontalPodAutoscalerBehavior | None = None
+
+
+class MetricValueStatus(Struct, frozen=True):
+    """What a metric was when last looked at."""
+
+    value: Quantity | None = None
+    average_value: Quantity | None = None
+    average_utilization: Int32 | None = None
+
+
+class ResourceMetricStatus(Struct, frozen=True):
+    """A resource of the pods, as measured."""
+
+    name: str = _always
+    current: MetricValueStatus = MetricValueStatus()
+
+
+class ContainerResourceMetricStatus(Struct, frozen=True):
+    """A resource of one container in each pod, as measured."""
+
+    name: str = _always
+    container: str = _always
+    current: MetricValueStatus = MetricValueStatus()
+
+
+class PodsMetricStatus(Struct, frozen=True):
+    """A custom metric of the pods, as measured."""
+
+    metric: MetricIdentifier = MetricIdentifier()
+    current: MetricValueStatus = MetricValueStatus()
+
+
+class ObjectMetricStatus(Struct, frozen=True):
+    """A custom metric of one object, as measured."""
+
+    metric: MetricIdentifier = MetricIdentifier()
+    current: MetricValueStatus = MetricValueStatus()
+    described_object: CrossVersionObjectReference = CrossVersionObjectReference()
+
+
+class ExternalMetricStatus(Struct, frozen=True):
+    """A metric of no object, as measured."""
+
+    metric: MetricIdentifier = MetricIdentifier()
+    current: MetricValueStatus = MetricValueStatus()
+
+
+class MetricStatus(Struct, frozen=True):
+    """One metric's status; empty but for an empty `type` where the metric could not be computed."""
+
+    type: str = _always
+    resource: ResourceMetricStatus | None = None
+    container_resource: ContainerResourceMetricStatus | None = None
+    pods: PodsMetricStatus | None = None
+    object: ObjectMetricStatus | None = None
+    external: ExternalMetricStatus | None = None
+
+
+class Condition(Struct, frozen=True):
+    """One condition; `last_transition_time` is when `status` last changed."""
+
+    type: str = _always
+    status: str = _always
+    reason: str = ""
+    message: str = ""
+    last_transition_time: Instant | None = None
+
+
+class HorizontalPodAutoscalerStatus(Struct, frozen=True):
+    """What the last sync wrote."""
+
+    observed_generation: int | None = None
+    last_scale_time: Instant | None = None
+    current_replicas: Int32 = 0
+    desired_replicas: Int32 = 0
+    current_metrics: tuple[MetricStatus, ...] | None = None
+    conditions: tuple[Condition, ...] | None = None
+
+
+class HorizontalPodAutoscaler(Struct, frozen=True):
+    """An autoscaler."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+    spec: HorizontalPodAutoscalerSpec = HorizontalPodAutoscalerSpec()
+    status: HorizontalPodAutoscalerStatus | None = None
+
+
+class ScaleSpec(Struct, frozen=True):
+    """How many replicas are wanted."""
+
+    replicas: Int32 = 0
+
+
+class ScaleStatus(Struct, frozen=True):
+    """How many replicas there are, and the text of the selector that finds their pods."""
+
+    replicas: Int32 = 0
+    selector: str = ""
+
+
+class Scale(Struct, frozen=True):
+    """The scale subresource of a target."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ScaleSpec = ScaleSpec()
+    status: ScaleStatus = ScaleStatus()
+
+
+def decode_scalar(wanted: type, written: Any) -> Any:
+    """Return a quantity, instant or span from what JSON or YAML has in its place: msgspec's ``dec_hook`` for the structs here.
+
+    A quantity may be written as a number. ValueError with a sentence otherwise; msgspec adds the path.
+    """
+    if written.__class__ is str:
+        return _READERS[wanted](written)
+    if wanted is Quantity and isinstance(written, int | float) and not isinstance(written, bool):
+        return quantity_parse.read(repr(written))
+    raise ValueError(f"expected {_EXPECTED[wanted]}")
+
+
+_READERS: dict[type, Callable[[str], object]] = {
+    Quantity: quantity_parse.read,
+    Instant: timestamps.read_instant,
+    FineInstant: lambda text: FineInstant(timestamps.read_nanoseconds(text)),
+    Span: timestamps.read_span,
+}
+
+_EXPECTED = {
+    Quantity: "a quantity such as 500m, 2 or 1Gi",
+    Instant: "an RFC 3339 time such as 2026-01-31T12:00:00Z",
+    FineInstant: "an RFC 3339 time such as 2026-01-31T12:00:00.5Z",
+    Span: "a duration such as 30s or 1m30s",
+}
+
+
+def encode_scalar(value: Any) -> str:
+    """Return the canonical text of a quantity, instant or span: msgspec's ``enc_hook`` for the structs here."""
+    writer = _WRITERS.get(value.__class__, str)
+    return writer(value)
+
+
+_WRITERS: dict[type, Callable[[Any], str]] = {
+    Instant: timestamps.write_instant,
+    FineInstant: timestamps.write_fine_instant,
+    Span: timestamps.write_span,
+}

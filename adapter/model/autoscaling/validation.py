@@ -1,0 +1,352 @@
+"""What the API server refuses in an autoscaler: every violation at once, each with its field path, in its words.
+
+The law is ``pkg/apis/autoscaling/validation`` of 1.36. `minReplicas` 0 is allowed whatever the feature gate, for an object that has it
+may keep it. A metric's selector is not checked, as there: the controller finds what is wrong with it. Specs come with their defaults
+filled in.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from adapter.model.autoscaling.hpa import (
+    ContainerResourceMetricSource,
+    CrossVersionObjectReference,
+    ExternalMetricSource,
+    HorizontalPodAutoscaler,
+    HorizontalPodAutoscalerSpec,
+    HPAScalingPolicy,
+    HPAScalingRules,
+    MetricIdentifier,
+    MetricSpec,
+    MetricTarget,
+    ObjectMeta,
+    ObjectMetricSource,
+    PodsMetricSource,
+    ResourceMetricSource,
+    Scale,
+)
+from adapter.model.quantity_parse import Quantity
+from adapter.model.quoting import quote
+from adapter.model.selectors import label_selectors
+
+_MAX_PERIOD = 1800
+_MAX_WINDOW = 3600
+
+_SOURCES = {
+    "object": "Object",
+    "external": "External",
+    "pods": "Pods",
+    "resource": "Resource",
+    "containerResource": "ContainerResource",
+}
+"""Where each type of metric keeps its source, in the order in which they are looked at."""
+
+_TARGET_TYPES = frozenset({"Utilization", "Value", "AverageValue"})
+_CONTAINER_RESOURCES = frozenset({"cpu", "memory", "ephemeral-storage"})
+
+_LABEL_REGEX = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_LABEL = re.compile(_LABEL_REGEX)
+_SUBDOMAIN_REGEX = rf"{_LABEL_REGEX}(\.{_LABEL_REGEX})*"
+_SUBDOMAIN = re.compile(_SUBDOMAIN_REGEX)
+_LABEL_RULE = (
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an "
+    f"alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '{_LABEL_REGEX}')"
+)
+_SUBDOMAIN_RULE = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end "
+    f"with an alphanumeric character (e.g. 'example.com', regex used for validation is '{_SUBDOMAIN_REGEX}')"
+)
+
+
+class Violation(NamedTuple):
+    """One thing that is refused: where, what kind of wrong, the value as it is shown ("" where upstream shows none), the rule."""
+
+    path: str
+    problem: str
+    value: str
+    detail: str
+
+    def __str__(self) -> str:
+        """Return upstream's line: ``spec.maxReplicas: Invalid value: 0: must be greater than 0``."""
+        return ": ".join(part for part in self if part)
+
+
+Violations = Iterator[Violation]
+
+
+def validate(autoscaler: HorizontalPodAutoscaler, *, stored: bool = False) -> list[Violation]:
+    """Return what is refused in an autoscaler, its status included; nothing when all is well.
+
+    A `stored` one may be older than two rules, which then do not hold: that its target names an API group, and that it has an Object
+    or External metric for `minReplicas` 0. The controller works with both.
+    """
+    found = [*_metadata(autoscaler.metadata), *_spec(autoscaler.spec, stored=stored)]
+    if status := autoscaler.status:
+        counts = {"currentReplicas": status.current_replicas, "desiredReplicas": status.desired_replicas}
+        found += [_negative(f"status.{name}", str(count)) for name, count in counts.items() if count < 0]
+    return found
+
+
+def validate_scale(scale: Scale) -> list[Violation]:
+    """Return what is refused in the scale of a target."""
+    replicas = scale.spec.replicas
+    return [_negative("spec.replicas", str(replicas))] if replicas < 0 else []
+
+
+def _metadata(meta: ObjectMeta) -> Violations:
+    if not meta.name:
+        yield _required("metadata.name", "name or generateName is required")
+    elif complaints := _name_faults(meta.name, _SUBDOMAIN, _SUBDOMAIN_RULE, 253):
+        yield from (_invalid("metadata.name", quote(meta.name), complaint) for complaint in complaints)
+    if not meta.namespace:
+        yield _required("metadata.namespace", "")
+    elif complaints := _name_faults(meta.namespace, _LABEL, _LABEL_RULE, 63):
+        yield from (
+            _invalid("metadata.namespace", quote(meta.namespace), complaint) for complaint in complaints
+        )
+
+
+def _spec(spec: HorizontalPodAutoscalerSpec, *, stored: bool) -> Violations:
+    lowest = spec.min_replicas
+    if lowest is not None and lowest < 0:
+        yield _invalid("spec.minReplicas", str(lowest), "must be greater than or equal to 0")
+    if spec.max_replicas < 1:
+        yield _invalid("spec.maxReplicas", str(spec.max_replicas), "must be greater than 0")
+    if lowest is not None and spec.max_replicas < lowest:
+        yield _invalid(
+            "spec.maxReplicas", str(spec.max_replicas), "must be greater than or equal to `minReplicas`"
+        )
+    target = spec.scale_target_ref
+    needs_group = not stored and target.kind != "ReplicationController"
+    yield from _reference(target, "spec.scaleTargetRef", needs_group=needs_group)
+    metrics = spec.metrics or ()
+    for index, metric in enumerate(metrics):
+        yield from _metric(metric, f"spec.metrics[{index}]")
+    if lowest == 0 and not stored and not any(metric.type in {"Object", "External"} for metric in metrics):
+        yield _forbidden(
+            "spec.metrics",
+            "must specify at least one Object or External metric to support scaling to zero replicas",
+        )
+    if behavior := spec.behavior:
+        yield from _rules(behavior.scale_up, "spec.behavior.scaleUp")
+        yield from _rules(behavior.scale_down, "spec.behavior.scaleDown")
+
+
+def _reference(reference: CrossVersionObjectReference, path: str, *, needs_group: bool) -> Violations:
+    for name, text in (("kind", reference.kind), ("name", reference.name)):
+        if not text:
+            yield _required(f"{path}.{name}", "")
+        yield from _segment(f"{path}.{name}", text)
+    version = reference.api_version
+    group, slash, _ = version.partition("/")
+    if version.count("/") > 1:
+        yield _invalid(f"{path}.apiVersion", quote(version), f"unexpected GroupVersion string: {version}")
+    elif needs_group and not (slash and group):
+        yield _invalid(f"{path}.apiVersion", quote(version), "apiVersion must specify API group")
+
+
+def _metric(metric: MetricSpec, path: str) -> Violations:
+    if not metric.type:
+        yield _required(f"{path}.type", "must specify a metric source type")
+    if metric.type not in _SOURCES.values():
+        yield _unsupported(f"{path}.type", metric.type, sorted(_SOURCES.values()))
+    sources = {
+        "object": metric.object,
+        "external": metric.external,
+        "pods": metric.pods,
+        "resource": metric.resource,
+        "containerResource": metric.container_resource,
+    }
+    present = {name: source for name, source in sources.items() if source is not None}
+    for name, source in list(present.items())[:1]:
+        yield from _source(source, f"{path}.{name}")
+    for name, wanted in _SOURCES.items():
+        if metric.type == wanted and name not in present:
+            yield _required(f"{path}.{name}", "must populate information for the given metric source")
+        if len(present) > 1 and name in present and metric.type != wanted:
+            yield _forbidden(f"{path}.{name}", "must populate the given metric source only")
+
+
+_Source = (
+    ObjectMetricSource
+    | ExternalMetricSource
+    | PodsMetricSource
+    | ResourceMetricSource
+    | ContainerResourceMetricSource
+)
+
+
+def _source(source: _Source, path: str) -> Violations:
+    target = source.target
+    match source:
+        case ObjectMetricSource():
+            yield from _reference(source.described_object, f"{path}.describedObject", needs_group=False)
+        case ResourceMetricSource() | ContainerResourceMetricSource() if not source.name:
+            yield _required(f"{path}.name", "must specify a resource name")
+        case ContainerResourceMetricSource():
+            yield from _container_resource(source.name, f"{path}.name")
+        case _:
+            pass
+    if isinstance(source, ContainerResourceMetricSource):
+        if not source.container:
+            yield _required(f"{path}.container", "must specify a container")
+        else:
+            for complaint in _name_faults(source.container, _LABEL, _LABEL_RULE, 63):
+                yield _invalid(f"{path}.container", quote(source.container), complaint)
+    if isinstance(source, ObjectMetricSource | ExternalMetricSource | PodsMetricSource):
+        yield from _identifier(source.metric, f"{path}.metric")
+    yield from _target(target, f"{path}.target")
+    yield from _TARGET_RULES[type(source)](target, f"{path}.target")
+
+
+def _object_target(target: MetricTarget, path: str) -> Violations:
+    if target.value is None and target.average_value is None:
+        yield _required(f"{path}.averageValue", "must set either a target value or averageValue")
+
+
+def _external_target(target: MetricTarget, path: str) -> Violations:
+    if target.value is None and target.average_value is None:
+        yield _required(
+            f"{path}.averageValue", "must set either a target value for metric or a per-pod target"
+        )
+    if target.value is not None and target.average_value is not None:
+        yield _forbidden(f"{path}.value", "may not set both a target value for metric and a per-pod target")
+
+
+def _pods_target(target: MetricTarget, path: str) -> Violations:
+    if target.average_value is None:
+        yield _required(f"{path}.averageValue", "must specify a positive target averageValue")
+
+
+def _resource_target(target: MetricTarget, path: str) -> Violations:
+    if target.average_utilization is None and target.average_value is None:
+        yield _required(
+            f"{path}.averageUtilization", "must set either a target raw value or a target utilization"
+        )
+    if target.average_utilization is not None and target.average_value is not None:
+        yield _forbidden(
+            f"{path}.averageValue", "may not set both a target raw value and a target utilization"
+        )
+
+
+_TARGET_RULES: dict[type, Callable[[MetricTarget, str], Violations]] = {
+    ObjectMetricSource: _object_target,
+    ExternalMetricSource: _external_target,
+    PodsMetricSource: _pods_target,
+    ResourceMetricSource: _resource_target,
+    ContainerResourceMetricSource: _resource_target,
+}
+
+
+def _target(target: MetricTarget, path: str) -> Violations:
+    if not target.type:
+        yield _required(f"{path}.type", "must specify a metric target type")
+    if target.type not in _TARGET_TYPES:
+        yield _invalid(
+            f"{path}.type", quote(target.type), "must be either Utilization, Value, or AverageValue"
+        )
+    for name, quantity in (("value", target.value), ("averageValue", target.average_value)):
+        if quantity is not None and quantity.sign != 1:
+            yield _invalid(f"{path}.{name}", _shown(quantity), "must be positive")
+    if target.average_utilization is not None and target.average_utilization < 1:
+        yield _invalid(
+            f"{path}.averageUtilization", str(target.average_utilization), "must be greater than 0"
+        )
+
+
+def _identifier(metric: MetricIdentifier, path: str) -> Violations:
+    if not metric.name:
+        yield _required(f"{path}.name", "must specify a metric name")
+    yield from _segment(f"{path}.name", metric.name)
+
+
+def _container_resource(name: str, path: str) -> Violations:
+    """Check a resource that a container can ask for: cpu, memory, hugepages and the like, or a device with its domain."""
+    if complaints := label_selectors.key_faults(name):
+        yield from (_invalid(path, quote(name), complaint) for complaint in complaints)
+    elif "/" not in name:
+        if name not in _CONTAINER_RESOURCES and not name.startswith("hugepages-"):
+            yield _invalid(path, quote(name), "must be a standard resource for containers")
+    elif "kubernetes.io/" not in name and (
+        name.startswith("requests.") or label_selectors.key_faults(f"requests.{name}")
+    ):
+        yield _invalid(path, quote(name), "doesn't follow extended resource name standard")
+
+
+def _rules(rules: HPAScalingRules | None, path: str) -> Violations:
+    if rules is None:
+        return
+    window = rules.stabilization_window_seconds
+    if window is not None and window < 0:
+        yield _invalid(
+            f"{path}.stabilizationWindowSeconds", str(window), "must be greater than or equal to zero"
+        )
+    if window is not None and window > _MAX_WINDOW:
+        detail = f"must be less than or equal to {_MAX_WINDOW}"
+        yield _invalid(f"{path}.stabilizationWindowSeconds", str(window), detail)
+    if rules.select_policy not in {None, "Max", "Min", "Disabled"}:
+        yield _unsupported(f"{path}.selectPolicy", str(rules.select_policy), ["Disabled", "Max", "Min"])
+    if not rules.policies:
+        yield _required(f"{path}.policies", "must specify at least one Policy")
+    for index, policy in enumerate(rules.policies or ()):
+        yield from _policy(policy, f"{path}.policies[{index}]")
+    if rules.tolerance is not None and rules.tolerance.sign < 0:
+        yield _negative(f"{path}.tolerance", _shown(rules.tolerance))
+
+
+def _policy(policy: HPAScalingPolicy, path: str) -> Violations:
+    if policy.type not in {"Pods", "Percent"}:
+        yield _unsupported(f"{path}.type", policy.type, ["Percent", "Pods"])
+    for name, number in (("value", policy.value), ("periodSeconds", policy.period_seconds)):
+        if number <= 0:
+            yield _invalid(f"{path}.{name}", str(number), "must be greater than zero")
+    if policy.period_seconds > _MAX_PERIOD:
+        detail = f"must be less than or equal to {_MAX_PERIOD}"
+        yield _invalid(f"{path}.periodSeconds", str(policy.period_seconds), detail)
+
+
+def _segment(path: str, text: str) -> Violations:
+    """Check that a text can stand in a URL path."""
+    if text in {".", ".."}:
+        yield _invalid(path, quote(text), f"may not be '{text}'")
+        return
+    for sign in "/%":
+        if sign in text:
+            yield _invalid(path, quote(text), f"may not contain '{sign}'")
+
+
+def _name_faults(name: str, pattern: re.Pattern[str], rule: str, limit: int) -> list[str]:
+    faults = (
+        [f"must be no more than {limit} bytes"] if len(name.encode("utf-8", "surrogatepass")) > limit else []
+    )
+    if not pattern.fullmatch(name):
+        dotted = pattern is _LABEL and _SUBDOMAIN.fullmatch(name)
+        faults.append("must not contain dots" if dotted else rule)
+    return faults
+
+
+def _shown(quantity: Quantity) -> str:
+    return quote(str(quantity))
+
+
+def _invalid(path: str, value: str, detail: str) -> Violation:
+    return Violation(path, "Invalid value", value, detail)
+
+
+def _negative(path: str, value: str) -> Violation:
+    return _invalid(path, value, "must be greater than or equal to 0")
+
+
+def _required(path: str, detail: str) -> Violation:
+    return Violation(path, "Required value", "", detail)
+
+
+def _forbidden(path: str, detail: str) -> Violation:
+    return Violation(path, "Forbidden", "", detail)
+
+
+def _unsupported(path: str, value: str, supported: list[str]) -> Violation:
+    return Violation(
+        path, "Unsupported value", quote(value), f"supported values: {', '.join(map(quote, supported))}"
+    )

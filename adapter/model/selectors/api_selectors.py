@@ -1,0 +1,121 @@
+"""Label selectors as API objects carry them: ``matchLabels`` and ``matchExpressions``.
+
+Here are their shape, their way to a `selectors.LabelSelector`, and Go's printed form, which stands in metric descriptions and error
+texts. Parsing of selector text is `selectors`'. The law is ``metav1.LabelSelector``.
+"""
+
+import json
+from collections.abc import Mapping
+
+import msgspec
+
+from adapter.model.quoting import quote
+from adapter.model.selectors import label_selectors
+from adapter.model.selectors.label_selectors import LabelSelector, Operator, Requirement
+
+_OPERATORS = {
+    "In": Operator.IN,
+    "NotIn": Operator.NOT_IN,
+    "Exists": Operator.EXISTS,
+    "DoesNotExist": Operator.DOES_NOT_EXIST,
+}
+
+
+def _drop_empty(part: msgspec.Struct, *names: str) -> None:
+    for name in names:
+        if not getattr(part, name):
+            msgspec.structs.force_setattr(part, name, None)
+
+
+class MatchExpression(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One condition on one label; `operator` is checked only when the selector is compiled, as upstream does."""
+
+    key: str = msgspec.field(default_factory=str)
+    operator: str = msgspec.field(default_factory=str)
+    values: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        """Make no values of an empty list: upstream writes none."""
+        _drop_empty(self, "values")
+
+
+class APISelector(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A selector as it is written; nothing in it means everything."""
+
+    match_labels: Mapping[str, str] | None = None
+    match_expressions: tuple[MatchExpression, ...] | None = None
+
+    def __post_init__(self) -> None:
+        """Leave out what is empty: upstream writes no empty parts."""
+        _drop_empty(self, "match_labels", "match_expressions")
+
+    def shown(self) -> dict[str, object]:
+        """Return it as JSON, empty parts left out: two selectors that show the same mean the same."""
+        labels, expressions = self.match_labels, self.match_expressions
+        shown: dict[str, object] = {"matchLabels": dict(labels)} if labels else {}
+        if expressions:
+            shown["matchExpressions"] = [
+                {"key": one.key, "operator": one.operator}
+                | ({"values": list(one.values)} if one.values else {})
+                for one in expressions
+            ]
+        return shown
+
+
+def compile_selector(selector: APISelector | None) -> LabelSelector:
+    """Return what the selector asks for, sorted as its text is; None asks for everything here, for its text is empty.
+
+    Mirrors ``LabelSelectorAsSelector``: ValueError with its sentence for the first part that is wrong.
+    """
+    if selector is None:
+        return label_selectors.EVERYTHING
+    requirements = [
+        _requirement(key, Operator.EQUALS, (value,)) for key, value in (selector.match_labels or {}).items()
+    ]
+    for expression in selector.match_expressions or ():
+        operator = _OPERATORS.get(expression.operator)
+        if operator is None:
+            raise ValueError(f"{quote(expression.operator)} is not a valid label selector operator")
+        requirements.append(_requirement(expression.key, operator, expression.values or ()))
+    return LabelSelector(tuple(sorted(requirements, key=lambda requirement: requirement.key)))
+
+
+def _requirement(key: str, operator: Operator, values: tuple[str, ...]) -> Requirement:
+    """Return a checked requirement, as ``labels.NewRequirement``; several complaints stand in brackets."""
+    complaints = []
+    if faults := label_selectors.key_faults(key):
+        complaints.append(f"key: Invalid value: {quote(key)}: {_joined(faults)}")
+    if operator in {Operator.IN, Operator.NOT_IN} and not values:
+        complaints.append(
+            "values: Invalid value: null: for 'in', 'notin' operators, values set can't be empty"
+        )
+    if operator in {Operator.EXISTS, Operator.DOES_NOT_EXIST} and values:
+        listed = json.dumps(values, separators=(",", ":"), ensure_ascii=False)
+        complaints.append(
+            f"values: Invalid value: {listed}: values set must be empty for exists and does not exist"
+        )
+    for index, value in enumerate(values):
+        if faults := label_selectors.value_faults(value):
+            complaints.append(f"values[{index}][{key}]: Invalid value: {quote(value)}: {_joined(faults)}")
+    if complaints:
+        raise ValueError(complaints[0] if len(complaints) == 1 else f"[{', '.join(complaints)}]")
+    return Requirement(key, operator, tuple(sorted(set(values))))
+
+
+def _joined(faults: list[str]) -> str:
+    return label_selectors.in_later_words("; ".join(faults))
+
+
+def go_text(selector: APISelector | None) -> str:
+    """Return what Go's ``%+v`` prints for a pointer to the selector: ``nil`` or ``&LabelSelector{...}``."""
+    if selector is None:
+        return "nil"
+    labels = "".join(f"{key}: {value}," for key, value in sorted((selector.match_labels or {}).items()))
+    expressions = "".join(
+        f"LabelSelectorRequirement{{Key:{one.key},Operator:{one.operator},Values:[{' '.join(one.values or ())}],}},"
+        for one in selector.match_expressions or ()
+    )
+    return (
+        f"&LabelSelector{{MatchLabels:map[string]string{{{labels}}},"
+        f"MatchExpressions:[]LabelSelectorRequirement{{{expressions}}},}}"
+    )

@@ -1,0 +1,102 @@
+"""What is published of a raise."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter.boost import floor as floors
+from adapter.boost.floor import Demotion, FloorEntry
+from adapter.model.shards import Shard
+from adapter.model.timestamps import SECOND, FineInstant, Span
+
+ENTRY = FloorEntry(
+    "shop", "web", "uid-1", 8, FineInstant(100 * SECOND), 4, FineInstant(7), seen="12", hold=Span(SECOND)
+)
+
+
+@pytest.mark.parametrize(
+    ("entry", "now", "most", "floor"),
+    [
+        (None, 0, 10, 0),
+        (ENTRY, 99 * SECOND, 10, 8),
+        (ENTRY, 100 * SECOND, 10, 0),
+        (ENTRY, 99 * SECOND, 5, 5),
+        (FloorEntry(demoted=Demotion()), 0, 10, 0),
+    ],
+    ids=["none", "held", "over", "no more than may be", "demoted"],
+)
+def test_the_number(entry: FloorEntry | None, now: int, most: int, floor: int) -> None:
+    assert floors.floor_of(entry, now, most) == floor
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        ENTRY,
+        FloorEntry("a", "b", "c", shown=FineInstant(5), reversals=(FineInstant(3),)),
+        FloorEntry("a", "b", "c", demoted=Demotion(FineInstant(1), "argocd", "abc")),
+    ],
+)
+def test_there_and_back(entry: FloorEntry) -> None:
+    assert floors.decode_entries({"c": floors.encode_entry(entry)}) == {"c": entry}
+
+
+@pytest.mark.parametrize("text", ["", "{", "8", '{"replicas": "many"}', '{"until": "soon"}'])
+def test_what_is_none(text: str) -> None:
+    with pytest.raises(ValueError, match="not a floor"):
+        floors.decode_entry(text)
+
+
+def test_no_data() -> None:
+    assert floors.decode_entries(None) == {}
+
+
+def test_names() -> None:
+    assert floors.config_map_name(Shard()) == "fastpath-floors"
+    assert floors.config_map_name(Shard(2, 3)) == "fastpath-floors-2-of-3"
+
+
+@pytest.mark.parametrize(
+    "name", ["fastpath-floors", "fastpath-floors-2-of-3", "fastpath-floors-1000-of-1000"]
+)
+def test_the_shard_of_a_name(name: str) -> None:
+    shard = floors.shard_of(name)
+    assert shard is not None
+    assert floors.config_map_name(shard) == name
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "fastpath-floors-",
+        "2-of-3",
+        "fastpath-floors-4-of-3",
+        "fastpath-floors-02-of-3",
+        "fastpath-floors-1-of-1",
+    ],
+)
+def test_names_of_no_shard(name: str) -> None:
+    assert floors.shard_of(name) is None
+
+
+@pytest.mark.parametrize("ahead", [0, 60, 3 * 3600])
+def test_a_floor_ends_ten_minutes_after_it_was_first_seen_whatever_the_clock_of_its_writer_says(
+    ahead: int,
+) -> None:
+    start = 1_700_000_000 * SECOND
+    entry = msgspec.structs.replace(ENTRY, until=FineInstant(start + (600 + ahead) * SECOND))
+    for seconds, held in [(0, 8), (599, 8), (600, 0), (3600, 0)]:
+        known = seconds * SECOND
+        assert floors.floor_of(floors.as_known_for(entry, known), start + known, 10) == held
+
+
+@given(st.integers(0, 600), st.integers(0, 600), st.integers(0, 600))
+def test_no_floor_of_a_right_clock_is_cut(held: int, late: int, seconds: int) -> None:
+    """It is seen `late` seconds after it was written, to hold for `held` seconds, and read after more."""
+    entry = msgspec.structs.replace(ENTRY, until=FineInstant(held * SECOND))
+    now = (late + seconds) * SECOND
+    assert floors.floor_of(floors.as_known_for(entry, seconds * SECOND), now, 10) == floors.floor_of(
+        entry, now, 10
+    )

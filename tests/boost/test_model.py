@@ -1,0 +1,266 @@
+"""What the annotations ask for, and when the handshake is right."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter.boost import model
+from adapter.boost.model import EXTERNAL, HOLD_ANNOTATION, MODE_ANNOTATION, OBJECT, Wishes
+from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, BOOST, Metadata
+from adapter.model.autoscaling.hpa import HorizontalPodAutoscaler, MetricSpec, decode_scalar
+from adapter.model.timestamps import SECOND, Span
+
+CPU = {
+    "type": "Resource",
+    "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}},
+}
+
+
+def metric(document: dict[str, Any]) -> MetricSpec:
+    return msgspec.convert(document, MetricSpec, dec_hook=decode_scalar)
+
+
+def hpa(
+    *metrics: dict[str, Any] | MetricSpec, name: str = "web", annotations: dict[str, str] | None = None
+) -> HorizontalPodAutoscaler:
+    spec = {
+        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+        "maxReplicas": 9,
+    }
+    found = msgspec.convert({"spec": spec}, HorizontalPodAutoscaler, dec_hook=decode_scalar)
+    listed = tuple(each if isinstance(each, MetricSpec) else metric(each) for each in metrics)
+    whole = msgspec.structs.replace(found.spec, metrics=listed or None)
+    return HorizontalPodAutoscaler(metadata=Metadata(name, "shop", annotations=annotations), spec=whole)
+
+
+def external(**changes: Any) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "metric": {"name": "fastpath_replicas", "selector": {"matchLabels": {"autoscaler": "web"}}},
+        "target": {"type": "AverageValue", "averageValue": "1"},
+    }
+    return {"type": "External", "external": document | changes}
+
+
+def itself(**changes: Any) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "metric": {"name": "fastpath_replicas"},
+        "describedObject": {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "name": "web"},
+        "target": {"type": "AverageValue", "averageValue": "1"},
+    }
+    return {"type": "Object", "object": document | changes}
+
+
+@pytest.mark.parametrize(
+    ("annotations", "wishes"),
+    [
+        (None, Wishes("", None)),
+        ({"other/mode": "boost"}, Wishes("", None)),
+        ({MODE_ANNOTATION: "advise"}, Wishes(ADVISE, None)),
+        ({MODE_ANNOTATION: "boost", HOLD_ANNOTATION: "45s"}, Wishes(BOOST, Span(45 * SECOND))),
+        ({MODE_ANNOTATION: "boost", HOLD_ANNOTATION: "10m"}, Wishes(BOOST, Span(600 * SECOND))),
+        ({HOLD_ANNOTATION: "45s"}, Wishes("", Span(45 * SECOND))),
+    ],
+)
+def test_annotations(annotations: dict[str, str] | None, wishes: Wishes) -> None:
+    assert model.wishes_of(annotations) == wishes
+
+
+def test_a_mode_that_is_none() -> None:
+    mode, _, faults = model.wishes_of({MODE_ANNOTATION: "Boost"})
+
+    assert (mode, faults) == ("", ('annotation fastpath.io/mode: "Boost": expected advise or boost',))
+
+
+@pytest.mark.parametrize("text", ["", "fast", "0s", "999ms", "10m1s", "-30s", "30"])
+def test_a_hold_that_is_none(text: str) -> None:
+    _, hold, faults = model.wishes_of({MODE_ANNOTATION: "boost", HOLD_ANNOTATION: text})
+
+    expected = "expected a duration from 1s to 10m0s, such as 45s"
+    assert (hold, faults) == (None, (f'annotation fastpath.io/hold: "{text}": {expected}',))
+
+
+@pytest.mark.parametrize("way", [EXTERNAL, OBJECT])
+@pytest.mark.parametrize("place", [0, 1])
+def test_the_handshake_that_we_write_is_right(way: str, place: int) -> None:
+    metrics: list[Any] = [CPU]
+    metrics.insert(place, model.handshake("web", way))
+
+    assert model.handshake_of("web", hpa(*metrics).spec).holds
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        external(target={"type": "AverageValue", "averageValue": "1000m"}),
+        itself(),
+        itself(
+            describedObject={"apiVersion": "autoscaling/v1", "kind": "HorizontalPodAutoscaler", "name": "web"}
+        ),
+    ],
+)
+def test_right_however_written(document: dict[str, Any]) -> None:
+    assert model.handshake_of("web", hpa(document, CPU).spec).holds
+
+
+@pytest.mark.parametrize(
+    ("document", "fault"),
+    [
+        (external(metric={"name": "fastpath_replicas"}), "selector"),
+        (
+            external(metric={"name": "fastpath_replicas", "selector": {"matchLabels": {"autoscaler": "x"}}}),
+            "selector",
+        ),
+        (
+            external(
+                metric={
+                    "name": "fastpath_replicas",
+                    "selector": {
+                        "matchExpressions": [{"key": "autoscaler", "operator": "In", "values": ["web"]}]
+                    },
+                }
+            ),
+            "selector",
+        ),
+        (
+            external(
+                metric={
+                    "name": "fastpath_replicas",
+                    "selector": {"matchLabels": {"autoscaler": "web", "shard": "1"}},
+                }
+            ),
+            "selector",
+        ),
+        (external(target={"type": "Value", "value": "1"}), "target"),
+        (external(target={"type": "AverageValue", "averageValue": "2"}), "target"),
+        (external(target={"type": "Value", "averageValue": "1"}), "target"),
+        (external(target={"type": "AverageValue"}), "target"),
+        (
+            itself(describedObject={"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler"}),
+            "describe",
+        ),
+        (itself(describedObject={"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}), "describe"),
+        (
+            itself(metric={"name": "fastpath_replicas", "selector": {"matchLabels": {"a": "b"}}}),
+            "takes no selector",
+        ),
+        (itself(target={"type": "Value", "value": "1"}), "target"),
+        (
+            {
+                "type": "Pods",
+                "pods": {
+                    "metric": {"name": "fastpath_replicas"},
+                    "target": {"type": "AverageValue", "averageValue": "1"},
+                },
+            },
+            "External or Object",
+        ),
+        (external() | {"type": "Pods"}, "External or Object"),
+    ],
+)
+def test_a_handshake_that_is_wrong_does_not_count(document: dict[str, Any], fault: str) -> None:
+    found = model.handshake_of("web", hpa(CPU, document).spec)
+
+    assert not found.holds
+    assert fault in found.fault
+
+
+def test_no_handshake() -> None:
+    assert "spec.metrics has no fastpath_replicas" in model.handshake_of("web", hpa(CPU).spec).fault
+    assert not model.handshake_of("web", hpa().spec).holds
+
+
+def test_nothing_but_the_handshake() -> None:
+    assert "nothing to decide from" in model.handshake_of("web", hpa(external()).spec).fault
+
+
+def test_one_right_one_wrong() -> None:
+    """The wrong one multiplies the floor, whatever the right one says: the autoscaler takes the greatest."""
+    wrong = external(target={"type": "AverageValue", "averageValue": "2"})
+
+    assert not model.handshake_of("web", hpa(CPU, wrong, external()).spec).holds
+
+
+def test_what_is_decided_for() -> None:
+    annotations = {MODE_ANNOTATION: "boost", "team": "x"}
+    found = model.read_boosted(hpa(CPU, external(), annotations=annotations))
+
+    assert found is not None
+    assert (found.autoscaler.kind, found.autoscaler.api_version) == (
+        "HorizontalPodAutoscaler",
+        "autoscaling/v2",
+    )
+    assert found.autoscaler.spec.mode == BOOST
+    assert found.autoscaler.spec.metrics == (metric(CPU),)
+    assert found.handshake.holds
+    assert found.autoscaler.metadata.name == "web"
+
+
+def test_default_metrics_stay_default() -> None:
+    found = model.read_boosted(hpa(annotations={MODE_ANNOTATION: "advise"}))
+
+    assert found is not None
+    assert found.autoscaler.spec.metrics is None
+
+
+def test_who_asks_for_nothing() -> None:
+    assert model.read_boosted(hpa(CPU)) is None
+    assert model.read_boosted(hpa(CPU, annotations={MODE_ANNOTATION: "yes"})) is None
+    assert model.read_boosted(HorizontalPodAutoscaler()) is None
+
+
+def test_every_change_has_another_digest() -> None:
+    states = [
+        hpa(CPU, annotations={MODE_ANNOTATION: "boost"}),
+        hpa(CPU, annotations={MODE_ANNOTATION: "advise"}),
+        hpa(CPU, annotations={MODE_ANNOTATION: "boost", HOLD_ANNOTATION: "45s"}),
+        hpa(CPU, external(), annotations={MODE_ANNOTATION: "boost"}),
+        hpa(annotations={MODE_ANNOTATION: "boost"}),
+    ]
+    digests = [found.digest for each in states if (found := model.read_boosted(each)) is not None]
+
+    assert len(set(digests)) == len(states)
+    again = model.read_boosted(hpa(CPU, annotations={MODE_ANNOTATION: "boost", "team": "y"}))
+    assert again is not None
+    assert again.digest == digests[0]
+
+
+@given(st.dictionaries(st.sampled_from([MODE_ANNOTATION, HOLD_ANNOTATION]), st.text()))
+def test_any_text_is_a_wish_or_a_fault(annotations: dict[str, str]) -> None:
+    mode, hold, faults = model.wishes_of(annotations)
+
+    assert mode in {"", ADVISE, BOOST}
+    assert len(faults) == (MODE_ANNOTATION in annotations and not mode) + (
+        HOLD_ANNOTATION in annotations and hold is None
+    )
+
+
+@pytest.mark.parametrize(
+    ("owners", "labels", "owner"),
+    [
+        ([], None, ""),
+        ([("keda.sh/v1alpha1", "ScaledObject", "web")], None, "the ScaledObject web"),
+        ([("autoscaling.kapacity.io/v1", "Profile", "web")], None, "the Profile web"),
+        ([("example.com/v1", "ClusterAutoscaler", "web")], None, "the ClusterAutoscaler web"),
+        ([("shop.io/v1", "Shop", "web")], {"app": "web"}, ""),
+        ([("shop.io/v1", "Shop", "web")], {"scaledobject.keda.sh/name": "web"}, "the ScaledObject web"),
+    ],
+)
+def test_who_owns_it(owners: list[tuple[str, str, str]], labels: dict[str, str] | None, owner: str) -> None:
+    assert model.owner_of(owners, labels) == owner
+
+
+def test_what_an_owner_means() -> None:
+    assert model.owned("the ScaledObject web") == "it belongs to the ScaledObject web, which writes its spec"
+
+
+def test_a_name_that_is_no_value_of_a_label() -> None:
+    """The native controller finds such a selector invalid: it would never read the floor, and never shrink."""
+    name = "w" * 64
+    found = model.handshake_of(name, hpa(CPU, model.handshake(name, EXTERNAL)).spec)
+    assert not found.holds
+    assert found.fault.startswith("a label has no value of more than 63 characters")
+    assert model.handshake_of(name, hpa(CPU, model.handshake(name, OBJECT)).spec).holds
+    assert model.handshake_of(name[1:], hpa(CPU, model.handshake(name[1:], EXTERNAL)).spec).holds

@@ -1,0 +1,85 @@
+from typing import cast
+
+from adapter.cli.check.inputs import Prometheus
+from adapter.cli.check.session import Inquiry, Story
+from adapter.clients.discovery import SeriesLister
+from adapter.errors import PrometheusError
+from adapter.rules.trace import Lists
+from tests.support.world import FakeLister, FakeQuerier, Outcome, partial, series, vector
+
+
+def inquire(outcome: Outcome) -> Inquiry:
+    lister = cast("SeriesLister", FakeLister({}))  # the seam is its one method
+    prometheus = Prometheus(FakeQuerier(lambda _: outcome), lister, 1000.0, 90.0)
+    lists: Lists = {
+        "hits": series({"__name__": "hits", "pod": "a"}),
+        "broken": PrometheusError("timeout", "too slow"),
+    }
+    return Inquiry(prometheus, None, Story("hits"), lists)
+
+
+def test_a_story_as_text() -> None:
+    story = Story("hits")
+    story.section("first").extend(["a", "  b"])
+    story.section("second")
+    story.conclusion = "so it is"
+    assert story.text() == "first\n  a\n    b\n\nsecond\n\nso it is\n"
+    assert story.document() == {
+        "metric": "hits",
+        "steps": [{"title": "first", "lines": ["a", "b"]}, {"title": "second", "lines": []}],
+        "served": False,
+        "conclusion": "so it is",
+    }
+
+
+def test_labels() -> None:
+    inquiry = inquire(vector())
+    assert inquiry.labels("hits", "hits") == {"pod"}
+    assert inquiry.labels("broken", "hits") == set()
+    assert inquiry.look_back == "1m30s"
+
+
+async def test_an_answer_is_told() -> None:
+    inquiry = inquire(vector(({"__name__": "hits", "pod": "a"}, 2.5)))
+    lines: list[str] = []
+    assert await inquiry.ask(lines, "sum(\n  hits)", accepts_warnings=False) is not None
+    assert len(await inquiry.follow(lines, "hits")) == 1
+    assert lines == ["asks sum( hits)", "1 sample", "also asks hits", "{pod=a} 2.5"]
+    assert inquiry.story.unreachable == []
+
+
+async def test_no_answer_to_the_query_ends_the_story() -> None:
+    inquiry = inquire(PrometheusError("timeout", "too slow"))
+    lines: list[str] = []
+    assert await inquiry.ask(lines, "hits", accepts_warnings=False) is None
+    assert lines == ["asks hits", "refused: too slow"]
+    assert (
+        inquiry.story.conclusion
+        == "Prometheus does not answer the query (too slow): check its address and its load"
+    )
+    assert inquiry.story.unreachable == ["Prometheus cannot be asked: too slow"]
+
+
+async def test_a_refused_query_is_no_failure_of_prometheus() -> None:
+    inquiry = inquire(PrometheusError("query", "bad_data"))
+    assert await inquiry.ask([], "hits", accepts_warnings=False) is None
+    assert inquiry.story.unreachable == []
+
+
+async def test_no_answer_to_a_further_query_counts_as_nothing() -> None:
+    inquiry = inquire(PrometheusError("timeout", "too slow"))
+    lines: list[str] = []
+    assert await inquiry.follow(lines, "hits") == ()
+    assert lines == ["also asks hits", "refused: too slow"]
+    assert inquiry.story.conclusion == ""
+
+
+async def test_an_answer_with_a_warning_is_none_unless_the_rule_accepts_it() -> None:
+    inquiry = inquire(partial(({"pod": "a"}, 2.5)))
+    lines: list[str] = []
+    assert await inquiry.ask(lines, "hits", accepts_warnings=False) is None
+    assert lines[-1] == "warning: receive series from store-1: Unavailable"
+    assert inquiry.story.conclusion.startswith(
+        "the answer has a warning (receive series from store-1: Unavailable)"
+    )
+    assert await inquire(partial(({"pod": "a"}, 2.5))).ask([], "hits", accepts_warnings=True) is not None

@@ -1,0 +1,201 @@
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter.config.yaml.documents import YAMLDocument, read_documents, split_documents
+from adapter.errors import InputError
+
+
+def _values(text: str) -> list[object]:
+    found = []
+    for each in read_documents(text, "a.yaml"):
+        assert isinstance(each, YAMLDocument)
+        found.append(each.value)
+    return found
+
+
+def _faults(text: str) -> list[str]:
+    return [str(each) for each in read_documents(text, "a.yaml") if isinstance(each, InputError)]
+
+
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        ("2026-11-20T12:00:00.5Z", "2026-11-20T12:00:00.5Z"),
+        ("2026-11-20", "2026-11-20"),
+        ("5", 5),
+        ("-5", -5),
+        ("+5", 5),
+        ("0", 0),
+        ("1_000", 1000),
+        ("0x1F", 31),
+        ("-0b101", -5),
+        ("010", 8),
+        ("0x", "0x"),
+        ("1:30", "1:30"),
+        ("9" * 60, "9" * 60),
+        ("0.5", 0.5),
+        ("1_0.5", 10.5),
+        ("1.5e+3", 1500.0),
+        ("1:30.5", "1:30.5"),
+        (".inf", math.inf),
+        ("-.Inf", -math.inf),
+        ("1e3", "1e3"),
+        ("500m", "500m"),
+        ("true", True),
+        ("off", False),
+        ("null", None),
+        ("~", None),
+        ("", None),
+        ('"5"', "5"),
+        ("'2026-11-20T12:00:00Z'", "2026-11-20T12:00:00Z"),
+        ("[1, a]", [1, "a"]),
+        ("{a: {}}", {"a": {}}),
+    ],
+)
+def test_scalars(written: str, value: object) -> None:
+    assert _values(f"a: {written}\n") == [{"a": value}]
+
+
+def test_no_number() -> None:
+    ((found,),) = ([_values("a: .nan\n")],)
+    assert isinstance(found[0], dict)
+    assert math.isnan(found[0]["a"])
+
+
+def test_several_documents() -> None:
+    text = "# first\n---\na: 1\n--- # second\nb: 2\n...\n---\n---\n# nothing\n---\nnull\n--- {c: 3}\n"
+
+    assert _values(text) == [{"a": 1}, {"b": 2}, {"c": 3}]
+
+
+def test_comments_may_follow() -> None:
+    assert _values("{a: 1} # one\n# two\n...\n\n# three") == [{"a": 1}]
+    assert _values("a: 1 # one\n\n# two\n...\n") == [{"a": 1}]
+    assert _values("- a\n- b: |\n    c\n\n\n") == [["a", {"b": "c\n"}]]
+
+
+def test_dashes_within_text_begin_nothing() -> None:
+    assert _values("a: |\n  x\n  ---\n  y\nb: ---c\n") == [{"a": "x\n---\ny\n", "b": "---c"}]
+
+
+def test_lines_count_from_the_top() -> None:
+    text = "a: 1\n---\nb:\n  - c: 2\n  - d: 3\n"
+
+    first, second = read_documents(text, "a.yaml")
+
+    assert isinstance(first, YAMLDocument)
+    assert isinstance(second, YAMLDocument)
+    assert first.line_of("a") == 1
+    assert second.line_of("b[1].d") == 5
+    assert second.line_of("b[1].nothing") == 5
+    assert second.line_of("b[7]") == 4
+    assert second.line_of("b[0].c.deeper") == 4
+    assert second.line_of("") == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("%YAML 1.1\n---\na: 1\n", [{"a": 1}]),
+        ("# what this is\n%YAML 1.1\n%TAG !e! tag:example.org,2000:\n# more\n\n---\na: 1\n", [{"a": 1}]),
+        ("a: 1\n...\n%YAML 1.1\n--- # next\nb: 2\n---\nc: 3\n", [{"a": 1}, {"b": 2}, {"c": 3}]),
+        ("%YAML 1.1\r\n---\r\na: 1\r\n", [{"a": 1}]),
+        ("a: |\n  x\n  %YAML 1.1\n---\nb: 2\n", [{"a": "x\n%YAML 1.1\n"}, {"b": 2}]),
+    ],
+)
+def test_directives_belong_to_the_document_after_them(text: str, values: list[object]) -> None:
+    assert _values(text) == values
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a: 1\n...\n%YAML 1.2\n---\nb: 2\n", "a.yaml:3: not YAML: only YAML 1.1 is read"),
+        ("%ODD\n---\na: 1\n", "a.yaml:1: not YAML: unknown directive"),
+        ("%YAML 1.1\na: 1\n", "a.yaml:2: not YAML: expected '<document start>'"),
+        ("%YAML 1.1\n", "a.yaml:2: not YAML: expected '<document start>'"),
+    ],
+)
+def test_directives_that_are_wrong(text: str, said: str) -> None:
+    (fault,) = _faults(text)
+    assert fault.startswith(said)
+
+
+_LINES = ["%YAML 1.1", "%YAML 1.2", "---", "--- a", "...", "# c", "", "  ", "a: 1", "  %b", "- c", '"']
+
+
+@given(st.lists(st.sampled_from(_LINES), max_size=12), st.sampled_from(["\n", "\r\n"]), st.booleans())
+def test_the_parts_are_the_text(lines: list[str], end: str, ends: bool) -> None:  # noqa: FBT001  # hypothesis calls it
+    text = end.join(lines) + (end if ends else "")
+    parts = list(split_documents(text))
+    assert "".join(part for _, part in parts) == text
+    for before, part in parts:
+        assert (
+            text.splitlines(keepends=True)[before:][: part.count("\n")]
+            == part.splitlines(keepends=True)[: part.count("\n")]
+        )
+    markers = sum(line.startswith("---") for line in lines)
+    assert len(parts) == markers + 1
+
+
+def test_anchors_and_merges() -> None:
+    text = "base: &base {a: 1, b: 2}\nother: &other {c: 3, a: 9}\nx:\n  <<: *base\n  b: 5\ny:\n  b: 7\n  <<: [*base, *other]\n"
+
+    (found,) = _values(text)
+
+    assert isinstance(found, dict)
+    assert found["x"] == {"a": 1, "b": 5}
+    assert found["y"] == {"a": 1, "b": 7, "c": 3}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a: 1\na: 2\n", "a.yaml:2: a: the key is given twice"),
+        ("a: 1\n---\n? [b]\n: 2\n", "a.yaml:3: a list of 1: a key is text"),
+        ("<<: 5\n", "a.yaml:1: <<: 5: expected a mapping to merge"),
+        ("<<: [5]\n", "a.yaml:1: <<: 5: expected a mapping to merge"),
+        ("a: [\n", "a.yaml:2: not YAML"),
+        ("{a: 1}\n{b: 2}\n", "a.yaml:1: something follows the document; another one begins with ---"),
+        ("{a: 1}\n...\nb: 2\n", "a.yaml:1: something follows the document"),
+        ("[a]\n# fine\nb", "a.yaml:1: something follows the document"),
+        ("a: &x [*x]\n", "a.yaml:1: an anchor contains an alias of itself"),
+        ("a: \x00\n", "a.yaml:1: not YAML: the character U+0000 is not allowed"),
+    ],
+)
+def test_says_what_is_wrong(text: str, said: str) -> None:
+    assert _faults(text)[0].startswith(said)
+
+
+def test_one_bad_document_does_not_hide_the_others() -> None:
+    found = list(read_documents("a: 1\n---\nb: [\n---\nc: 3\n", "a.yaml"))
+
+    assert [isinstance(each, YAMLDocument) for each in found] == [True, False, True]
+
+
+_JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**15), 10**15)
+    | st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=8),
+    lambda below: (
+        st.lists(below, max_size=3)
+        | st.dictionaries(st.text("abc", min_size=1, max_size=3), below, max_size=3)
+    ),
+    max_leaves=12,
+)
+
+
+@given(st.dictionaries(st.text("abc", min_size=1), _JSON, min_size=1, max_size=3))
+def test_reads_json(value: dict[str, object]) -> None:
+    assert _values(json.dumps(value, ensure_ascii=False)) == [value]
+
+
+@given(st.text(max_size=40))
+def test_any_text_ends_in_values_or_a_fault(text: str) -> None:
+    for each in read_documents(text, "a.yaml"):
+        assert isinstance(each, YAMLDocument | InputError)

@@ -1,0 +1,368 @@
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from adapter.errors import InputError
+from adapter.model.autoscaling import documents
+from adapter.model.autoscaling.fastpath_autoscaler import (
+    FastPathAutoscaler,
+    Metadata,
+    PastChange,
+    as_hpa,
+    from_hpa,
+    full_status,
+    status_to_plain,
+    to_plain,
+    validate,
+)
+from adapter.model.autoscaling.hpa import (
+    HorizontalPodAutoscaler,
+    HorizontalPodAutoscalerSpec,
+    HorizontalPodAutoscalerStatus,
+    HPAScalingPolicy,
+    ObjectMeta,
+)
+from adapter.model.timestamps import SECOND, FineInstant, Instant
+
+TARGET = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+
+
+def _document(kind: str = "FastPathAutoscaler", **spec: Any) -> dict[str, Any]:
+    version = "fastpath.io/v1alpha1" if kind == "FastPathAutoscaler" else "autoscaling/v2"
+    meta = {"name": "web", "namespace": "shop", "labels": {"app": "web"}, "uid": "1", "generation": 2}
+    return {
+        "apiVersion": version,
+        "kind": kind,
+        "metadata": meta,
+        "spec": {"scaleTargetRef": TARGET, "maxReplicas": 5} | spec,
+    }
+
+
+def _read(**spec: Any) -> FastPathAutoscaler:
+    return documents.read_document(_document(**spec))
+
+
+def test_defaults() -> None:
+    spec = _read().spec
+    assert (spec.sync_period, spec.mode, spec.fallback) == (SECOND, "Auto", None)
+    fallback = _read(fallback={"type": "Hold"}).spec.fallback
+    assert fallback is not None
+    assert fallback.after == 60 * SECOND
+
+
+def test_decisions_are_made_from_a_hpa_with_behavior() -> None:
+    status = HorizontalPodAutoscalerStatus(current_replicas=2)
+    hpa = as_hpa(replace(_read(), status=full_status(status, [PastChange(1, FineInstant(5))])))
+    assert (hpa.kind, hpa.metadata.name, hpa.status) == ("HorizontalPodAutoscaler", "web", status)
+    assert type(hpa.status) is HorizontalPodAutoscalerStatus
+    assert type(hpa.spec) is HorizontalPodAutoscalerSpec
+    assert hpa.spec.min_replicas == 1
+    assert hpa.spec.metrics is not None
+    behavior = hpa.spec.behavior
+    assert behavior is not None
+    assert behavior.scale_up is not None
+    assert behavior.scale_up.policies == (
+        HPAScalingPolicy("Pods", 4, 15),
+        HPAScalingPolicy("Percent", 100, 15),
+    )
+    assert behavior.scale_down is not None
+    assert behavior.scale_down.stabilization_window_seconds is None
+
+
+def test_a_behavior_that_is_there_is_kept() -> None:
+    behavior = as_hpa(_read(behavior={"scaleDown": {"selectPolicy": "Disabled"}})).spec.behavior
+    assert behavior is not None
+    assert behavior.scale_down is not None
+    assert behavior.scale_down.select_policy == "Disabled"
+
+
+def test_from_a_hpa() -> None:
+    read = documents.read_document(_document("HorizontalPodAutoscaler", minReplicas=2))
+    assert read.kind == "FastPathAutoscaler"
+    assert read.metadata == Metadata("web", "shop", labels={"app": "web"})
+    assert (read.spec.min_replicas, read.spec.sync_period) == (2, SECOND)
+    annotations = {
+        "kubectl.kubernetes.io/last-applied-configuration": "{}",
+        "team": "shop",
+        "fastpath.io/mode": "advise",
+    }
+    hpa = HorizontalPodAutoscaler(metadata=Metadata("web", "shop", "u", "1", 2, None, annotations))
+    assert from_hpa(hpa).metadata == Metadata("web", "shop", annotations={"team": "shop"})
+    plain = from_hpa(
+        HorizontalPodAutoscaler(metadata=ObjectMeta("web", "shop"), status=HorizontalPodAutoscalerStatus())
+    )
+    assert (plain.metadata, plain.status) == (Metadata("web", "shop"), None)
+    assert as_hpa(from_hpa(as_hpa(read))) == as_hpa(read)
+
+
+def test_it_is_written_as_it_is_read() -> None:
+    spec = {
+        "syncPeriod": "500ms",
+        "mode": "Advise",
+        "minReplicas": 0,
+        "fallback": {"type": "LastGood", "after": "2m0s", "lastGoodFor": "10m0s"},
+        "metrics": [
+            {
+                "type": "External",
+                "external": {
+                    "metric": {"name": "queue", "selector": {"matchLabels": {"q": "a"}}},
+                    "target": {"type": "Value", "value": "1500m"},
+                },
+            }
+        ],
+    }
+    read = _read(**spec)
+    written = to_plain(read)
+    assert list(written)[:2] == ["apiVersion", "kind"]
+    assert (
+        documents.read_document(
+            {**written, "spec": {**written["spec"], "metrics": list(written["spec"]["metrics"])}}
+        )
+        == read
+    )
+    assert written["spec"]["fallback"] == spec["fallback"]
+    assert written["spec"]["syncPeriod"] == "500ms"
+
+
+def test_a_status_as_it_is_written() -> None:
+    status = HorizontalPodAutoscalerStatus(last_scale_time=Instant(1_700_000_000_999_999_999))
+    assert status_to_plain(full_status(status, [])) == {
+        "currentReplicas": 0,
+        "desiredReplicas": 0,
+        "lastScaleTime": "2023-11-14T22:13:20Z",
+    }
+    changes = [PastChange(-2, FineInstant(1_700_000_000_000_000_001))]
+    assert status_to_plain(full_status(HorizontalPodAutoscalerStatus(desired_replicas=3), changes)) == {
+        "currentReplicas": 0,
+        "desiredReplicas": 3,
+        "recentChanges": ({"change": -2, "time": "2023-11-14T22:13:20.000000001Z"},),
+    }
+
+
+REFUSED = {
+    "period too short": (
+        {"syncPeriod": "50ms"},
+        'spec.syncPeriod: Invalid value: "50ms": must be from 100ms to 1m0s',
+    ),
+    "period too long": (
+        {"syncPeriod": "2m"},
+        'spec.syncPeriod: Invalid value: "2m0s": must be from 100ms to 1m0s',
+    ),
+    "mode": (
+        {"mode": "auto"},
+        'spec.mode: Unsupported value: "auto": supported values: "Advise", "Auto", "Paused"',
+    ),
+    "fallback without type": (
+        {"fallback": {}},
+        'spec.fallback.type: Unsupported value: "": supported values: "Floor", "Hold", "LastGood"',
+    ),
+    "floor without replicas": (
+        {"fallback": {"type": "Floor"}},
+        "spec.fallback.replicas: Required value: is needed for type Floor",
+    ),
+    "floor of nothing": (
+        {"fallback": {"type": "Floor", "replicas": 0}},
+        "spec.fallback.replicas: Invalid value: 0: must be greater than 0",
+    ),
+    "floor above the maximum": (
+        {"fallback": {"type": "Floor", "replicas": 6}},
+        "spec.fallback.replicas: Invalid value: 6: must be less than or equal to `maxReplicas`",
+    ),
+    "replicas that mean nothing": (
+        {"fallback": {"type": "Hold", "replicas": 1}},
+        "spec.fallback.replicas: Forbidden: belongs to type Floor alone",
+    ),
+    "last good without time": (
+        {"fallback": {"type": "LastGood"}},
+        "spec.fallback.lastGoodFor: Required value: is needed for type LastGood",
+    ),
+    "last good for too long": (
+        {"fallback": {"type": "LastGood", "lastGoodFor": "25h"}},
+        'spec.fallback.lastGoodFor: Invalid value: "25h0m0s": must be from 1s to 24h0m0s',
+    ),
+    "after nothing": (
+        {"fallback": {"type": "Hold", "after": "0s"}},
+        'spec.fallback.after: Invalid value: "0s": must be from 1s to 1h0m0s',
+    ),
+    "too many policies": (
+        {"behavior": {"scaleUp": {"policies": [{"type": "Pods", "value": 1, "periodSeconds": 1}] * 21}}},
+        "spec.behavior.scaleUp.policies: Too many: 21: must have at most 20 items",
+    ),
+    "what a hpa may not have either": (
+        {"maxReplicas": 0},
+        "spec.maxReplicas: Invalid value: 0: must be greater than 0",
+    ),
+    "unknown field": ({"maxReplica": 1}, "spec.maxReplica: 1: unknown field, did you mean maxReplicas?"),
+    "unknown field further down": (
+        {"metrics": [{"type": "Pods", "xyz": {}}]},
+        "spec.metrics[0].xyz: {}: unknown field",
+    ),
+    "form": ({"syncPeriod": 1}, "spec.syncPeriod: 1: expected a duration such as 30s or 1m30s"),
+    "form of labels": (
+        {
+            "metrics": [
+                {
+                    "type": "Pods",
+                    "pods": {
+                        "metric": {"name": "x", "selector": {"matchLabels": {"a": 1}}},
+                        "target": {"type": "AverageValue", "averageValue": 1},
+                    },
+                }
+            ]
+        },
+        'spec.metrics[0].pods.metric.selector.matchLabels["a"]: 1: expected text, got an integer',
+    ),
+}
+
+
+def _faults(document: Any) -> list[str]:
+    with pytest.raises(InputError) as caught:
+        documents.read_document(document)
+    return [str(fault) for fault in caught.value.faults]
+
+
+@pytest.mark.parametrize(("spec", "fault"), REFUSED.values(), ids=list(REFUSED))
+def test_what_is_refused(spec: dict[str, Any], fault: str) -> None:
+    assert fault in _faults(_document(**spec))
+
+
+def test_faults_are_told_together() -> None:
+    document = _document(maxReplica=3, maxReplicas=0, syncPeriod="0s")
+    document["metadata"]["nam"] = "x"
+    document["spce"] = {}
+    assert [fault.partition(":")[0] for fault in _faults(document)] == [
+        "spce",
+        "metadata.nam",
+        "spec.maxReplica",
+        "spec.maxReplicas",
+        "spec.maxReplicas",
+        "spec.syncPeriod",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("document", "fault"),
+    [
+        (
+            [],
+            "kind: []: expected fastpath.io/v1alpha1 FastPathAutoscaler or autoscaling/v2 HorizontalPodAutoscaler",
+        ),
+        (
+            {},
+            "kind: absent: expected fastpath.io/v1alpha1 FastPathAutoscaler or autoscaling/v2 HorizontalPodAutoscaler",
+        ),
+        (
+            {"kind": "Pod"},
+            'kind: "Pod": expected fastpath.io/v1alpha1 FastPathAutoscaler or autoscaling/v2 HorizontalPodAutoscaler',
+        ),
+        (
+            _document() | {"apiVersion": "fastpath.io/v1"},
+            'apiVersion: "fastpath.io/v1": expected fastpath.io/v1alpha1',
+        ),
+        (
+            _document("HorizontalPodAutoscaler") | {"apiVersion": "autoscaling/v1"},
+            'apiVersion: "autoscaling/v1": expected autoscaling/v2; kubectl get hpa.v2.autoscaling NAME -o yaml gives it',
+        ),
+        (
+            {"kind": "FastPathAutoscaler"}
+            | {"metadata": _document()["metadata"], "spec": _document()["spec"]},
+            "apiVersion: absent: expected fastpath.io/v1alpha1",
+        ),
+        (
+            _document("HorizontalPodAutoscaler", mode="Auto"),
+            'spec.mode: "Auto": unknown field: only a FastPathAutoscaler has it',
+        ),
+        (_document() | {"metadata": []}, "metadata: []: expected an object, got a list"),
+        (_document() | {"spec": "x"}, 'spec: "x": expected an object, got text'),
+    ],
+)
+def test_other_documents(document: Any, fault: str) -> None:
+    assert _faults(document) == [fault]
+
+
+def test_null_is_absence_and_status_is_not_read() -> None:
+    read = documents.read_document(_document(mode=None, metrics=None, fallback=None) | {"status": {"odd": 1}})
+    assert (read.spec.mode, read.spec.metrics, read.status) == ("Auto", None, None)
+    nothing = _faults(
+        {"apiVersion": "fastpath.io/v1alpha1", "kind": "FastPathAutoscaler", "metadata": None, "spec": None}
+    )
+    assert "metadata.name: Required value: name or generateName is required" in nothing
+
+
+def test_a_namespace_of_its_own_wins() -> None:
+    bare = _document()
+    del bare["metadata"]["namespace"]
+    assert documents.read_document(bare, "here").metadata.namespace == "here"
+    assert documents.read_document(_document(), "here").metadata.namespace == "shop"
+
+
+def test_lists() -> None:
+    one, other = _document(), _document("HorizontalPodAutoscaler")
+    assert list(documents.documents_in({"kind": "List", "items": [one, other]})) == [
+        ("items[0].", one),
+        ("items[1].", other),
+    ]
+    assert list(documents.documents_in(one)) == [("", one)]
+    assert list(documents.documents_in({"kind": "List"})) == [("", {"kind": "List"})]
+    assert documents.kind_of(one) == "FastPathAutoscaler"
+    assert (documents.kind_of([]), documents.kind_of({"kind": "Pod"}), documents.kind_of({"kind": []})) == (
+        "",
+        "",
+        "",
+    )
+
+
+def test_objects_of_the_api_server() -> None:
+    text = b"""{"apiVersion": "fastpath.io/v1alpha1", "kind": "FastPathAutoscaler", "later": 1,
+        "metadata": {"name": "web", "namespace": "shop", "uid": "u", "resourceVersion": "7", "managedFields": []},
+        "spec": {"scaleTargetRef": {"kind": "Deployment", "name": "web"}, "maxReplicas": 3, "syncPeriod": "2s", "later": {}}}"""
+    read = documents.decode_object(text)
+    assert read.metadata == Metadata("web", "shop", "u", "7")
+    assert (read.spec.sync_period, read.spec.max_replicas) == (2 * SECOND, 3)
+    assert validate(read)[0].path == "spec.scaleTargetRef.apiVersion"
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        (b"{", "not JSON: Input data was truncated"),
+        (b'{"spec": {"maxReplicas": "x"}}', 'spec.maxReplicas: "x": expected an integer, got text'),
+        (b'{"spec": {"syncPeriod": "x"}}', 'spec.syncPeriod: "x": time: invalid duration "x"'),
+    ],
+)
+def test_objects_of_another_form(text: bytes, fault: str) -> None:
+    with pytest.raises(InputError) as caught:
+        documents.decode_object(text)
+    assert [str(each) for each in caught.value.faults] == [fault]
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda below: st.lists(below, max_size=3) | st.dictionaries(st.text(max_size=5), below, max_size=3),
+    max_leaves=8,
+)
+_FIELDS = ["scaleTargetRef", "minReplicas", "metrics", "behavior", "syncPeriod", "mode", "fallback"]
+
+
+@given(_JSON)
+def test_any_document_is_read_or_refused(document: Any) -> None:
+    with pytest.raises(InputError):
+        documents.read_document(document)
+
+
+@given(
+    st.sampled_from(["FastPathAutoscaler", "HorizontalPodAutoscaler"]),
+    st.dictionaries(st.sampled_from(_FIELDS), _JSON),
+    _JSON,
+)
+def test_any_field_is_read_or_refused(kind: str, spec: dict[str, Any], meta: Any) -> None:
+    document = _document(kind, **spec)
+    document["metadata"] = meta or document["metadata"]
+    try:
+        read = documents.read_document(document)
+    except InputError:
+        return
+    assert validate(read) == []

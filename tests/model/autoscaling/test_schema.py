@@ -1,0 +1,658 @@
+"""The schema in manifests/crd and the program agree on what a FastPathAutoscaler is."""
+
+import copy
+import functools
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from msgspec import inspect
+from msgspec.structs import replace
+
+from adapter.errors import InputError
+from adapter.model.autoscaling import documents, fastpath_autoscaler
+from adapter.model.autoscaling.fastpath_autoscaler import (
+    FastPathAutoscalerSpec,
+    FastPathAutoscalerStatus,
+    PastChange,
+)
+from adapter.model.autoscaling.hpa import (
+    Condition,
+    MetricStatus,
+    MetricValueStatus,
+    ResourceMetricStatus,
+)
+from adapter.model.quantity_parse import from_milli
+from adapter.model.timestamps import FineInstant, Instant
+from adapter.scaling.autoscaler import prepare
+from adapter.scaling.settings import Settings
+from tests.support import crd, structural
+
+JSON = dict[str, Any]
+
+DEFINITION: JSON = yaml.safe_load(crd.PATH.read_text())
+(VERSION,) = DEFINITION["spec"]["versions"]
+SCHEMA: JSON = VERSION["schema"]["openAPIV3Schema"]
+
+
+def test_the_file_is_up_to_date() -> None:
+    assert crd.PATH.read_text() == crd.render(), "run python -m tests.support.crd"
+
+
+def test_the_schema_is_structural() -> None:
+    assert structural.faults_of_form(SCHEMA) == []
+
+
+def test_names_of_the_kind() -> None:
+    spec = DEFINITION["spec"]
+    names = spec["names"]
+    assert DEFINITION["metadata"]["name"] == f"{names['plural']}.{spec['group']}"
+    assert f"{spec['group']}/{VERSION['name']}" == fastpath_autoscaler.API_VERSION
+    assert (names["kind"], names["plural"], names["shortNames"]) == (
+        fastpath_autoscaler.KIND,
+        fastpath_autoscaler.PLURAL,
+        ["fpa"],
+    )
+    assert (spec["scope"], VERSION["served"], VERSION["storage"]) == ("Namespaced", True, True)
+    assert VERSION["subresources"] == {"status": {}}
+
+
+def _fields(shape: inspect.Type, path: str = "") -> set[str]:
+    """Return the paths of all fields of a struct, as `structural.nodes` names them."""
+    if isinstance(shape, inspect.UnionType):
+        return set().union(*(_fields(one, path) for one in shape.types))
+    if isinstance(shape, inspect.VarTupleType):
+        return {f"{path}[]"} | _fields(shape.item_type, f"{path}[]")
+    if isinstance(shape, inspect.DictType | inspect.CollectionType):
+        return {f"{path}{{}}"}
+    if not isinstance(shape, inspect.StructType):
+        return set()
+    found = set()
+    for field in shape.fields:
+        below = f"{path}.{field.encode_name}".lstrip(".")
+        found |= {below} | _fields(field.type, below)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "struct"), [("spec", FastPathAutoscalerSpec), ("status", FastPathAutoscalerStatus)]
+)
+def test_fields_are_those_of_the_struct(name: str, struct: type) -> None:
+    written = {path for path, _ in structural.nodes(SCHEMA["properties"][name]) if path}
+    assert written == _fields(inspect.type_info(struct))
+
+
+def test_everything_of_a_spec_is_explained() -> None:
+    for path, node in structural.nodes(SCHEMA["properties"]["spec"]):
+        if not path.endswith("{}") and "values[]" not in path:
+            assert node.get("description"), path
+
+
+def test_columns_show_what_there_is() -> None:
+    known = {path for path, _ in structural.nodes(SCHEMA)} | {"metadata.creationTimestamp"}
+    for column in VERSION["additionalPrinterColumns"]:
+        path = column["jsonPath"].lstrip(".")
+        if "[?" in path:
+            path = path.split("[?")[0] + "[]" + path.split(")]")[1]
+        assert path in known, column
+    shown = [each["name"] for each in VERSION["additionalPrinterColumns"] if not each.get("priority")]
+    assert shown == [
+        "Kind",
+        "Reference",
+        "Targets",
+        "MinPods",
+        "MaxPods",
+        "Replicas",
+        "Able",
+        "Active",
+        "Mode",
+        "Age",
+    ]
+
+
+def test_rules_have_messages_that_stand_alone() -> None:
+    rules = [
+        rule for _, node in structural.nodes(SCHEMA) for rule in node.get("x-kubernetes-validations", ())
+    ]
+    assert len(rules) > 20
+    for rule in rules:
+        assert rule.keys() == {"rule", "message"}  # what 1.27 knows
+        assert rule["message"][0].islower()
+        assert "\n" not in rule["message"]
+
+
+def test_rules_look_only_at_what_is_bounded() -> None:
+    """The cost of a rule is estimated from the largest value there may be."""
+    for path, node in structural.nodes(SCHEMA["properties"]["spec"]):
+        if node.get("type") == "string" and "x-kubernetes-validations" in node:
+            assert node["maxLength"] <= 320, path
+    lists = {path: node for path, node in structural.nodes(SCHEMA["properties"]["spec"]) if "items" in node}
+    for path, node in lists.items():
+        below = [each for _, each in structural.nodes(node["items"])]
+        if any("x-kubernetes-validations" in each for each in below):
+            assert node["maxItems"] == fastpath_autoscaler.MOST_METRICS, path
+
+
+# --- the same verdicts -----------------------------------------------------------------------------------------------
+
+
+def _document(**spec: Any) -> JSON:
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+    return {
+        "apiVersion": fastpath_autoscaler.API_VERSION,
+        "kind": fastpath_autoscaler.KIND,
+        "metadata": {"name": "web", "namespace": "shop"},
+        "spec": {"scaleTargetRef": target, "maxReplicas": 10} | spec,
+    }
+
+
+def _refused_by_schema(document: JSON) -> list[str]:
+    return structural.verdict(document, SCHEMA)
+
+
+def _refused_by_program(document: JSON) -> list[str]:
+    try:
+        documents.read_document(document)
+    except InputError as error:
+        return [str(fault) for fault in error.faults]
+    return []
+
+
+METRICS: dict[str, JSON] = {
+    "resource": {
+        "type": "Resource",
+        "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 60}},
+    },
+    "containerResource": {
+        "type": "ContainerResource",
+        "containerResource": {
+            "name": "memory",
+            "container": "app",
+            "target": {"type": "AverageValue", "averageValue": "100Mi"},
+        },
+    },
+    "pods": {
+        "type": "Pods",
+        "pods": {
+            "metric": {"name": "requests", "selector": {"matchLabels": {"a": "b"}}},
+            "target": {"type": "AverageValue", "averageValue": "50"},
+        },
+    },
+    "object": {
+        "type": "Object",
+        "object": {
+            "describedObject": {"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "name": "web"},
+            "metric": {"name": "requests"},
+            "target": {"type": "Value", "value": 10},
+        },
+    },
+    "external": {
+        "type": "External",
+        "external": {
+            "metric": {
+                "name": "queue",
+                "selector": {"matchExpressions": [{"key": "q", "operator": "In", "values": ["a"]}]},
+            },
+            "target": {"type": "Value", "value": "2k"},
+        },
+    },
+}
+BEHAVIOR: dict[str, JSON] = {
+    "scaleUp": {
+        "stabilizationWindowSeconds": 0,
+        "selectPolicy": "Max",
+        "policies": [{"type": "Pods", "value": 4, "periodSeconds": 15}],
+        "tolerance": "50m",
+    },
+    "scaleDown": {"selectPolicy": "Disabled"},
+}
+FALLBACKS: list[JSON] = [
+    {"type": "Hold"},
+    {"type": "Floor", "replicas": 3, "after": "2m"},
+    {"type": "LastGood", "lastGoodFor": "10m"},
+]
+FULL = [
+    _document(
+        metrics=list(METRICS.values()),
+        behavior=BEHAVIOR,
+        minReplicas=0,
+        syncPeriod="500ms",
+        mode=mode,
+        fallback=each,
+    )
+    for mode, each in zip(fastpath_autoscaler.MODES, FALLBACKS, strict=True)
+]
+
+
+@pytest.mark.parametrize("document", [_document(), *FULL], ids=["least", "Hold", "Floor", "LastGood"])
+def test_both_accept(document: JSON) -> None:
+    assert _refused_by_schema(document) == []
+    assert _refused_by_program(document) == []
+
+
+def test_the_defaults_are_the_same() -> None:
+    written = _document(fallback={"type": "Hold"})
+    stored = structural.defaulted(written, SCHEMA)
+    assert stored["spec"].keys() - written["spec"].keys() == {"minReplicas", "metrics", "syncPeriod", "mode"}
+    here, there = (documents.read_document(each) for each in (written, stored))
+    assert fastpath_autoscaler.as_hpa(here) == fastpath_autoscaler.as_hpa(there)
+    assert (here.spec.sync_period, here.spec.mode, here.spec.fallback) == (
+        there.spec.sync_period,
+        there.spec.mode,
+        there.spec.fallback,
+    )
+
+
+def _changed(document: JSON, way: Sequence[str | int], value: Any) -> JSON:
+    """Return the document with another value at a place; None takes away what is there."""
+    document = copy.deepcopy(document)
+    below: Any = document["spec"]
+    for step in way[:-1]:
+        below = below[step]
+    if value is None:
+        del below[way[-1]]
+    else:
+        below[way[-1]] = copy.deepcopy(value)
+    return document
+
+
+def _way(place: str) -> list[str | int]:
+    return [int(step) if step.isdigit() else step for step in place.split(".")]
+
+
+REFUSALS = [
+    ("maxReplicas", None, "'maxReplicas' is a required property", "spec.maxReplicas"),
+    ("minReplicas", 11, "maxReplicas must be greater than or equal to minReplicas", "spec.maxReplicas"),
+    ("minReplicas", -1, "-1 is less than the minimum of 0", "spec.minReplicas"),
+    ("maxReplicas", 2**31, "2147483648 is greater than the maximum", "spec.maxReplicas"),
+    ("scaleTargetRef", None, "'scaleTargetRef' is a required property", "spec.scaleTargetRef.kind"),
+    (
+        "scaleTargetRef.name",
+        "a/b",
+        "must not contain '/' or '%', nor be '.' or '..'",
+        "spec.scaleTargetRef.name",
+    ),
+    (
+        "scaleTargetRef.kind",
+        "..",
+        "must not contain '/' or '%', nor be '.' or '..'",
+        "spec.scaleTargetRef.kind",
+    ),
+    (
+        "scaleTargetRef.apiVersion",
+        None,
+        "apiVersion must name an API group",
+        "spec.scaleTargetRef.apiVersion",
+    ),
+    (
+        "scaleTargetRef.apiVersion",
+        "v1",
+        "apiVersion must name an API group",
+        "spec.scaleTargetRef.apiVersion",
+    ),
+    ("scaleTargetRef.apiVersion", "a/b/c", "does not match", "spec.scaleTargetRef.apiVersion"),
+    ("metrics", [METRICS["pods"]] * 51, "is too long", "spec.metrics"),
+    (
+        "metrics",
+        list(METRICS.values())[:3],
+        "minReplicas 0 needs an Object or External metric",
+        "spec.metrics",
+    ),
+    ("metrics.0.type", "Pods", "pods is needed for type Pods, and for no other", "spec.metrics[0].pods"),
+    ("metrics.0.type", "Podz", "'Podz' is not one of", "spec.metrics[0].type"),
+    ("metrics.0.pods", METRICS["pods"]["pods"], "pods is needed for type Pods", "spec.metrics[0].pods"),
+    (
+        "metrics.0.resource.target.averageValue",
+        1,
+        "needs averageUtilization or averageValue, and not both",
+        "spec.metrics[0].resource.target.averageValue",
+    ),
+    (
+        "metrics.0.resource.target.averageUtilization",
+        0,
+        "0 is less than the minimum of 1",
+        "averageUtilization",
+    ),
+    ("metrics.1.containerResource.name", "cpus", "does not match", "spec.metrics[1].containerResource.name"),
+    ("metrics.1.containerResource.container", "a.b", "does not match", "containerResource.container"),
+    ("metrics.2.pods.target.averageValue", None, "'averageValue' is a required", "target.averageValue"),
+    ("metrics.2.pods.target.averageValue", "0", "does not match", "target.averageValue"),
+    ("metrics.2.pods.target.averageValue", "-1", "does not match", "target.averageValue"),
+    ("metrics.2.pods.target.averageValue", 0, "0 is less than the minimum of 1", "target.averageValue"),
+    ("metrics.2.pods.target.averageValue", "1 GB", "does not match", "target.averageValue"),
+    (
+        "metrics.2.pods.metric.name",
+        "",
+        "is too short|should be non-empty",
+        "spec.metrics[2].pods.metric.name",
+    ),
+    (
+        "metrics.2.pods.metric.name",
+        "fastpath_replicas",
+        "remove this metric",
+        "spec.metrics[2].pods.metric.name",
+    ),
+    (
+        "metrics.3.object.metric.name",
+        "fastpath_replicas",
+        "remove this metric",
+        "spec.metrics[3].object.metric.name",
+    ),
+    (
+        "metrics.4.external.metric.name",
+        "fastpath_replicas",
+        "remove this metric",
+        "metrics[4].external.metric.name",
+    ),
+    ("metrics.3.object.target.value", None, "needs value or averageValue", "object.target.averageValue"),
+    (
+        "metrics.4.external.target.averageValue",
+        1,
+        "needs value or averageValue, and not both",
+        "external.target.value",
+    ),
+    ("metrics.4.external.target.type", "Average", "is not one of", "external.target.type"),
+    ("behavior.scaleUp.policies", [], "should be non-empty|is too short", "spec.behavior.scaleUp.policies"),
+    ("behavior.scaleUp.policies", BEHAVIOR["scaleUp"]["policies"] * 21, "is too long", "scaleUp.policies"),
+    ("behavior.scaleUp.policies.0.periodSeconds", 1801, "1801 is greater than", "policies[0].periodSeconds"),
+    ("behavior.scaleUp.policies.0.value", 0, "0 is less than the minimum of 1", "policies[0].value"),
+    (
+        "behavior.scaleUp.stabilizationWindowSeconds",
+        3601,
+        "3601 is greater than",
+        "stabilizationWindowSeconds",
+    ),
+    ("behavior.scaleUp.tolerance", "-1m", "does not match", "spec.behavior.scaleUp.tolerance"),
+    ("behavior.scaleDown.selectPolicy", "max", "'max' is not one of", "spec.behavior.scaleDown.selectPolicy"),
+    ("syncPeriod", "99ms", "must be from 100ms to 1m", "spec.syncPeriod"),
+    ("syncPeriod", "61s", "must be from 100ms to 1m", "spec.syncPeriod"),
+    ("syncPeriod", "1", "does not match", "spec.syncPeriod"),
+    ("syncPeriod", 1, "is not of type 'string'", "spec.syncPeriod"),
+    ("mode", "auto", "'auto' is not one of", "spec.mode"),
+    ("fallback.type", None, "'type' is a required property", "spec.fallback.type"),
+    (
+        "fallback.type",
+        "Hold",
+        "replicas is needed for type Floor, and for no other",
+        "spec.fallback.replicas",
+    ),
+    (
+        "fallback.replicas",
+        None,
+        "replicas is needed for type Floor, and for no other",
+        "spec.fallback.replicas",
+    ),
+    (
+        "fallback.replicas",
+        11,
+        "fallback.replicas must be less than or equal to maxReplicas",
+        "spec.fallback.replicas",
+    ),
+    ("fallback.replicas", 0, "0 is less than the minimum of 1", "spec.fallback.replicas"),
+    (
+        "fallback.lastGoodFor",
+        "1m",
+        "lastGoodFor is needed for type LastGood, and for no other",
+        "lastGoodFor",
+    ),
+    ("fallback.after", "500ms", "must be from 1s to 1h", "spec.fallback.after"),
+    ("fallback.after", "61m", "must be from 1s to 1h", "spec.fallback.after"),
+]
+
+
+@pytest.mark.parametrize(("place", "value", "said", "path"), REFUSALS, ids=lambda each: str(each)[:40])
+def test_both_refuse(place: str, value: Any, said: str, path: str) -> None:
+    document = _changed(FULL[1], _way(place), value)
+    assert re.search(said, "\n".join(_refused_by_schema(document)))
+    assert any(path in fault.partition(": ")[0] for fault in _refused_by_program(document))
+
+
+_STRINGS = [
+    "",
+    ".",
+    "..",
+    "a",
+    "a/b",
+    "v1",
+    "apps/v1",
+    "a/b/c",
+    "a%b",
+    "ReplicationController",
+    "Deployment",
+    "cpu",
+    "requests.a/b",
+]
+_STRINGS += [
+    "example.com/gpu",
+    "hugepages-2Mi",
+    "fastpath_replicas",
+    "Pods",
+    "Percent",
+    "Max",
+    "Resource",
+    "External",
+    "Object",
+    "Value",
+    "AverageValue",
+]
+_STRINGS += [
+    "100ms",
+    "99ms",
+    "1s",
+    ".5s",
+    "1m0.5s",
+    "60s",
+    "1m1s",
+    "1h",
+    "25h",
+    "9999999999999h",
+    "-1s",
+    "5",
+    "soon",
+]
+_STRINGS += [
+    "0",
+    "1",
+    "-1",
+    "+1",
+    "1.5",
+    ".5",
+    "5.",
+    "1e3",
+    "1E",
+    "1Ki",
+    "1m",
+    "1n",
+    "00.00",
+    "1e-99",
+    "1Gb",
+    "0.0k",
+]
+_STRINGS += ["Auto", "Paused", "Hold", "Floor", "LastGood", "In", "x" * 64]
+_VALUES: list[Any] = [
+    None,
+    {},
+    [],
+    [None],
+    True,
+    0,
+    1,
+    3,
+    -1,
+    10,
+    11,
+    1800,
+    3601,
+    2**31 - 1,
+    2**31,
+    {"a": "b"},
+    {"a": 1},
+]
+_VALUES += [*_STRINGS, *METRICS.values(), *FALLBACKS, BEHAVIOR, BEHAVIOR["scaleDown"]]
+
+
+def _places(value: Any, way: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    below = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for step, each in below:
+        yield (*way, step)
+        yield from _places(each, (*way, step))
+
+
+_QUANTITIES = ["1", 7, "500m", ".5", "1e3", "2Ki", "00.10", "+3", "0", "-1", "1n"]
+_DURATIONS = ["100ms", "1s", ".5s", "1m0.5s", "60s", "90s", "1h", "1.5h", "24h"]
+_COUNTS = [0, 1, 2, 10, 60]
+_NAMES = ["a", "cpu", "web-1", "ReplicationController", "example.com/gpu"]
+_LIKELY: dict[str | int, list[Any]] = {
+    "value": _QUANTITIES,
+    "averageValue": _QUANTITIES,
+    "tolerance": _QUANTITIES,
+    "syncPeriod": _DURATIONS,
+    "after": _DURATIONS,
+    "lastGoodFor": _DURATIONS,
+    "minReplicas": _COUNTS,
+    "maxReplicas": _COUNTS,
+    "replicas": _COUNTS,
+    "averageUtilization": _COUNTS,
+    "periodSeconds": _COUNTS,
+    "kind": _NAMES,
+    "name": _NAMES,
+    "container": _NAMES,
+    "stabilizationWindowSeconds": [0, 300, 3600],
+    "type": ["Hold", "Floor", "LastGood", "Pods", "Percent", "Value", "AverageValue", "Utilization"],
+    "selectPolicy": ["Max", "Min", "Disabled"],
+    "mode": list(fastpath_autoscaler.MODES),
+    "fallback": FALLBACKS,
+    "metrics": [[], [METRICS["pods"]], [METRICS["external"], METRICS["pods"]]],
+    "behavior": [{}, BEHAVIOR, {"scaleDown": {}}],
+    "apiVersion": ["apps/v1", "v1", "apps/", ""],
+}
+"""What may stand in a field: without it hardly any document would be accepted."""
+
+_ADDED = sorted(
+    {
+        path.rpartition(".")[2].rstrip("[]{}")
+        for path, _ in structural.nodes(SCHEMA["properties"]["spec"])
+        if path
+    }
+    - {"key", "operator", "matchExpressions"}
+)
+
+
+@st.composite
+def _documents(draw: st.DrawFn) -> JSON:
+    """Return a document with up to three things changed in it: replaced, taken away, put in.
+
+    Expressions of selectors are left alone, for there the two are known to differ.
+    """
+    document = copy.deepcopy(draw(st.sampled_from(FULL)))
+    for _ in range(draw(st.integers(0, 3))):
+        if draw(st.integers(0, 3)):
+            ways = [way for way in _places(document["spec"]) if "matchExpressions" not in way]
+            way = draw(st.sampled_from(ways))
+            document = _changed(document, way, draw(_values(way[-1])))
+        else:
+            way, below = draw(st.sampled_from(list(_objects(document["spec"]))))
+            name = draw(st.sampled_from(_ADDED))
+            if _has(way, name):
+                below[name] = copy.deepcopy(draw(_values(name)))
+    return document
+
+
+@functools.cache
+def _values(name: str | int) -> st.SearchStrategy[Any]:
+    odd = st.sampled_from(_VALUES)
+    return (
+        st.one_of(st.sampled_from(_LIKELY[name]), st.sampled_from(_LIKELY[name]), odd)
+        if name in _LIKELY
+        else odd
+    )
+
+
+def _objects(value: Any, way: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], JSON]]:
+    if isinstance(value, dict):
+        yield way, value
+    below = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for step, each in below:
+        yield from _objects(each, (*way, step))
+
+
+def _has(way: tuple[str | int, ...], name: str) -> bool:
+    """Tell whether the schema has a field of an object: what is unknown is pruned by the one and refused by the other."""
+    schema = SCHEMA["properties"]["spec"]
+    for step in way:
+        schema = (
+            schema.get("items", {}) if isinstance(step, int) else schema.get("properties", {}).get(step, {})
+        )
+    return name in schema.get("properties", {})
+
+
+@pytest.mark.timeout(180)
+@settings(suppress_health_check=[HealthCheck.too_slow])
+@given(_documents())
+def test_verdicts_agree(document: JSON) -> None:
+    by_schema, by_program = (
+        _refused_by_schema(document),
+        _refused_by_program(structural.pruned(document, SCHEMA)),
+    )
+    assert bool(by_schema) is bool(by_program), (by_schema, by_program)
+
+
+@pytest.mark.timeout(180)
+@settings(suppress_health_check=[HealthCheck.too_slow])
+@given(_documents())
+def test_what_is_stored_can_be_read_and_decided_on(document: JSON) -> None:
+    stored = structural.defaulted(structural.pruned(document, SCHEMA), SCHEMA)
+    if not list(structural.problems(stored, SCHEMA)):
+        read = documents.decode_object(json.dumps(stored).encode())
+        assert fastpath_autoscaler.validate(read) == []
+        prepare(fastpath_autoscaler.as_hpa(read), Settings())
+
+
+KNOWN_DIFFERENCES = {
+    "a quantity that is a fraction without quotes": ("metrics.2.pods.target.averageValue", 0.5),
+    "blanks around a quantity": ("metrics.2.pods.target.averageValue", " 5 "),
+    "an expression of a selector without operator": (
+        "metrics.4.external.metric.selector.matchExpressions",
+        [{"key": "q"}],
+    ),
+    "a name longer than any there can be": ("scaleTargetRef.name", "x" * 254),
+}
+"""What the schema refuses and a file may have, for a HorizontalPodAutoscaler may. Never the other way round."""
+
+
+@pytest.mark.parametrize(("place", "value"), KNOWN_DIFFERENCES.values(), ids=list(KNOWN_DIFFERENCES))
+def test_known_differences(place: str, value: Any) -> None:
+    document = _changed(FULL[0], _way(place), value)
+    assert _refused_by_schema(document) != []
+    assert _refused_by_program(document) == []
+
+
+# --- status ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_status_is_taken_as_it_is_written() -> None:
+    current = MetricValueStatus(average_value=from_milli(-(2**63)), average_utilization=70)
+    status = FastPathAutoscalerStatus(
+        last_scale_time=Instant(1_700_000_000_500_000_000),
+        current_replicas=3,
+        desired_replicas=0,
+        current_metrics=(
+            MetricStatus(""),
+            MetricStatus("Resource", resource=ResourceMetricStatus("cpu", current)),
+        ),
+        conditions=(Condition("AbleToScale", "True", "SucceededRescale", "said", Instant(0)),),
+        recent_changes=(PastChange(-3, FineInstant(1_700_000_000_500_000_007)),),
+    )
+    autoscaler = replace(documents.read_document(_document()), status=status)
+    written = json.loads(json.dumps(fastpath_autoscaler.to_plain(autoscaler)))
+    assert structural.verdict(written, SCHEMA) == []
+    assert structural.pruned(written, SCHEMA)["status"] == written["status"]
+    assert written["status"]["recentChanges"] == [{"change": -3, "time": "2023-11-14T22:13:20.500000007Z"}]
+    assert written["status"]["lastScaleTime"] == "2023-11-14T22:13:20Z"
+    read = documents.decode_object(json.dumps(written).encode())
+    assert read.status == replace(status, last_scale_time=Instant(1_700_000_000_000_000_000))

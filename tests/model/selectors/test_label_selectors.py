@@ -1,0 +1,416 @@
+"""Cases follow the tests of k8s.io/apimachinery/pkg/labels; every sentence is what version 0.30 says."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter import errors
+from adapter.model.selectors import label_selectors
+from adapter.model.selectors.label_selectors import LabelSelector, Operator, Requirement
+
+NAME_RULE = (
+    "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character "
+    "(e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
+)
+VALUE_RULE = (
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end "
+    "with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', "
+    "regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+)
+SUBDOMAIN_RULE = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end "
+    "with an alphanumeric character (e.g. 'example.com', regex used for validation is "
+    r"'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+)
+OPERATORS = "in, notin, =, ==, !=, gt, lt"
+INTEGER_RULE = "for 'Gt', 'Lt' operators, the value must be an integer"
+
+
+def test_empty_text_selects_everything() -> None:
+    assert label_selectors.parse_selector("") == label_selectors.EVERYTHING
+    assert label_selectors.parse_selector(" \t\r\n") == label_selectors.EVERYTHING
+    assert label_selectors.EVERYTHING.matches({"any": "thing"})
+    assert not str(label_selectors.EVERYTHING)
+
+
+@pytest.mark.parametrize(
+    ("text", "requirements"),
+    [
+        pytest.param("x=a", [("x", "=", ("a",))], id="equals"),
+        pytest.param("x==a", [("x", "==", ("a",))], id="double equals stays double"),
+        pytest.param("x!=a", [("x", "!=", ("a",))], id="not equals"),
+        pytest.param("x=", [("x", "=", ("",))], id="no value is the empty value"),
+        pytest.param("x=,y=", [("x", "=", ("",)), ("y", "=", ("",))], id="no value before a comma"),
+        pytest.param(" x \t=\n a ,\r y ", [("x", "=", ("a",)), ("y", "exists", ())], id="blanks"),
+        pytest.param("x", [("x", "exists", ())], id="exists"),
+        pytest.param("!x", [("x", "!", ())], id="does not exist"),
+        pytest.param("! x", [("x", "!", ())], id="does not exist, with a blank"),
+        pytest.param("x>1,y<-0", None, id="a sign is no label value"),
+        pytest.param("x>1,y<007", [("x", "gt", ("1",)), ("y", "lt", ("007",))], id="order"),
+        pytest.param("x in (b,a,a)", [("x", "in", ("a", "b"))], id="sorted without duplicates"),
+        pytest.param("x notin (b, a )", [("x", "notin", ("a", "b"))], id="notin with blanks"),
+        pytest.param("x in ()", [("x", "in", ("",))], id="no value in parentheses is the empty value"),
+        pytest.param("x in (,)", [("x", "in", ("",))], id="comma alone"),
+        pytest.param("x in (,a)", [("x", "in", ("", "a"))], id="gap at the front"),
+        pytest.param("x in (a,)", [("x", "in", ("", "a"))], id="gap at the end"),
+        pytest.param("x in (a,,b)", [("x", "in", ("", "a", "b"))], id="gap in the middle"),
+        pytest.param("x in (a,,,b)", [("x", "in", ("", "a", "b"))], id="two gaps"),
+        pytest.param(
+            "in in (in,notin),notin=in", [("in", "in", ("in", "notin")), ("notin", "=", ("in",))], id="words"
+        ),
+        pytest.param(
+            "b=1,a=2,b!=3", [("a", "=", ("2",)), ("b", "=", ("1",)), ("b", "!=", ("3",))], id="sorted by key"
+        ),
+        pytest.param("e.com/n=v", [("e.com/n", "=", ("v",))], id="prefix"),
+        pytest.param(
+            "x=a\0,y", [("x", "=", ("a",)), ("y", "exists", ())], id="a zero byte after a token is swallowed"
+        ),
+        pytest.param("x\t\0,y=", [("x", "exists", ())], id="a zero byte in place of a token ends the text"),
+        pytest.param("a" * 63 + "=" + "b" * 63, [("a" * 63, "=", ("b" * 63,))], id="longest"),
+    ],
+)
+def test_parse(text: str, requirements: list[tuple[str, str, tuple[str, ...]]] | None) -> None:
+    if requirements is None:
+        with pytest.raises(errors.BadRequestError):
+            label_selectors.parse_selector(text)
+        return
+    expected = LabelSelector(
+        tuple(Requirement(key, Operator(op), values) for key, op, values in requirements)
+    )
+    assert label_selectors.parse_selector(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        pytest.param(",", "found ',', expected: !, identifier, or 'end of string'", id="comma alone"),
+        pytest.param("=a", "found '=', expected: !, identifier, or 'end of string'", id="no key"),
+        pytest.param("(a)", "found '(', expected: !, identifier, or 'end of string'", id="parenthesis"),
+        pytest.param("a,", "found '', expected: identifier after ','", id="trailing comma"),
+        pytest.param("a,,b", "found ',', expected: identifier after ','", id="two commas"),
+        pytest.param("a=b c", "found 'c', expected: ',' or 'end of string'", id="two values"),
+        pytest.param("!a=b", "found '=', expected: ',' or 'end of string'", id="negation with a value"),
+        pytest.param(
+            "!", "unable to parse requirement: found '', expected: identifier", id="negation of nothing"
+        ),
+        pytest.param(
+            "!!a", "unable to parse requirement: found '!', expected: identifier", id="double negation"
+        ),
+        pytest.param(
+            "a b", f"unable to parse requirement: found 'b', expected: {OPERATORS}", id="no operator"
+        ),
+        pytest.param(
+            "a!b", f"unable to parse requirement: found '!', expected: {OPERATORS}", id="negation inside"
+        ),
+        pytest.param("a=)", "unable to parse requirement: found ')', expected: identifier", id="no value"),
+        pytest.param(
+            "a===b", "unable to parse requirement: found '=', expected: identifier", id="three equals"
+        ),
+        pytest.param("a in", "unable to parse requirement: found '' expected: '('", id="in without values"),
+        pytest.param("a in b", "unable to parse requirement: found 'b' expected: '('", id="no parenthesis"),
+        pytest.param(
+            "a in (", "unable to parse requirement: found '', expected: ',', ')' or identifier", id="open"
+        ),
+        pytest.param(
+            "a in (=", "unable to parse requirement: found '=', expected: ',', ')' or identifier", id="odd"
+        ),
+        pytest.param(
+            "a in (b", "unable to parse requirement: found '', expected: ',' or ')'", id="not closed"
+        ),
+        pytest.param(
+            "a in (b c)", "unable to parse requirement: found 'c', expected: ',' or ')'", id="no comma"
+        ),
+        pytest.param(
+            "a in (b,", "unable to parse requirement: found '', expected: ',', or identifier", id="comma, end"
+        ),
+        pytest.param(
+            "a in (b,=)",
+            "unable to parse requirement: found '=', expected: ',', or identifier",
+            id="comma, odd",
+        ),
+        pytest.param(
+            "a in (b,,)",
+            "unable to parse requirement: found ')', expected: ',', or identifier",
+            id="two commas at the end",
+        ),
+        pytest.param(
+            "nginx_",
+            f'unable to parse requirement: <nil>: Invalid value: "nginx_": name part {NAME_RULE}',
+            id="key",
+        ),
+        pytest.param(
+            'a"=b',
+            f'unable to parse requirement: <nil>: Invalid value: "a\\"": name part {NAME_RULE}',
+            id="quote",
+        ),
+        pytest.param(
+            "a" * 64,
+            f'unable to parse requirement: <nil>: Invalid value: "{"a" * 64}": name part must be no more than 63 characters',
+            id="long key",
+        ),
+        pytest.param(
+            "é" * 32,
+            f'unable to parse requirement: <nil>: Invalid value: "{"é" * 32}": '
+            f"name part must be no more than 63 characters; name part {NAME_RULE}",
+            id="length in bytes",
+        ),
+        pytest.param(
+            "e.com/",
+            f'unable to parse requirement: <nil>: Invalid value: "e.com/": name part must be non-empty; name part {NAME_RULE}',
+            id="no name",
+        ),
+        pytest.param(
+            "/a",
+            'unable to parse requirement: <nil>: Invalid value: "/a": prefix part must be non-empty',
+            id="no prefix",
+        ),
+        pytest.param(
+            "E.com/a",
+            f'unable to parse requirement: <nil>: Invalid value: "E.com/a": prefix part {SUBDOMAIN_RULE}',
+            id="prefix in capitals",
+        ),
+        pytest.param(
+            "e" * 254 + "/a",
+            f'unable to parse requirement: <nil>: Invalid value: "{"e" * 254}/a": '
+            "prefix part must be no more than 253 characters",
+            id="long prefix",
+        ),
+        pytest.param(
+            "a/b/c",
+            f'unable to parse requirement: <nil>: Invalid value: "a/b/c": a qualified name {NAME_RULE}'
+            " with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')",
+            id="two slashes",
+        ),
+        pytest.param(
+            "a=_b",
+            f'unable to parse requirement: values[0][a]: Invalid value: "_b": {VALUE_RULE}',
+            id="value",
+        ),
+        pytest.param(
+            "a in (x,_b)",
+            f'unable to parse requirement: values[0][a]: Invalid value: "_b": {VALUE_RULE}',
+            id="one of two",
+        ),
+        pytest.param(
+            "a=" + "b" * 64,
+            f'unable to parse requirement: values[0][a]: Invalid value: "{"b" * 64}": must be no more than 63 characters',
+            id="long value",
+        ),
+        pytest.param(
+            "a>x",
+            f'unable to parse requirement: values[0]: Invalid value: "x": {INTEGER_RULE}',
+            id="order with a word",
+        ),
+        pytest.param(
+            "a>",
+            f'unable to parse requirement: values[0]: Invalid value: "": {INTEGER_RULE}',
+            id="order, empty",
+        ),
+        pytest.param(
+            "a<9223372036854775808",
+            f'unable to parse requirement: values[0]: Invalid value: "9223372036854775808": {INTEGER_RULE}',
+            id="more than 64 bits",
+        ),
+        pytest.param(
+            "a>-5",
+            f'unable to parse requirement: values[0][a]: Invalid value: "-5": {VALUE_RULE}',
+            id="negative number",
+        ),
+        pytest.param(
+            "a>x_",
+            f'unable to parse requirement: [values[0]: Invalid value: "x_": {INTEGER_RULE}, '
+            f'values[0][a]: Invalid value: "x_": {VALUE_RULE}]',
+            id="two complaints",
+        ),
+    ],
+)
+def test_parse_refuses_in_the_words_of_upstream(text: str, sentence: str) -> None:
+    with pytest.raises(errors.BadRequestError) as caught:
+        label_selectors.parse_selector(text)
+    assert caught.value.message == sentence
+
+
+@pytest.mark.parametrize(
+    ("text", "canonical"),
+    [("a in (,,)", "a in ()"), ("a in (b,,)", "a in (,b)"), ("a in (b,,,c)", "a in (,b,c)")],
+    ids=["commas alone", "two at the end", "three"],
+)
+def test_later_versions_read_any_number_of_commas(text: str, canonical: str) -> None:
+    assert str(label_selectors.parse_selector(text, later=True)) == canonical
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("a" * 64, "name part must be no more than 63 bytes"),
+        ("e" * 254 + "/a", "prefix part must be no more than 253 bytes"),
+        ("a=" + "b" * 64, "must be no more than 63 bytes"),
+        (
+            "a/b/c",
+            f"a valid label key {NAME_RULE} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')",
+        ),
+    ],
+    ids=["long key", "long prefix", "long value", "two slashes"],
+)
+def test_later_versions_refuse_in_other_words(text: str, complaint: str) -> None:
+    with pytest.raises(errors.BadRequestError) as caught:
+        label_selectors.parse_selector(text, later=True)
+    assert caught.value.message.endswith(f": {complaint}")
+
+
+def test_a_long_list_of_commas_is_refused_not_recursed_into() -> None:
+    with pytest.raises(errors.BadRequestError):
+        label_selectors.parse_selector(f"a in (b{',' * 20_000})")
+
+
+@pytest.mark.parametrize(
+    ("text", "matching", "not_matching"),
+    [
+        pytest.param("x=a", [{"x": "a", "y": "b"}], [{}, {"x": "b"}, {"x": ""}], id="="),
+        pytest.param("x==a", [{"x": "a"}], [{}, {"x": "b"}], id="=="),
+        pytest.param("x=", [{"x": ""}], [{}, {"x": "a"}], id="empty value"),
+        pytest.param("x!=a", [{}, {"x": "b"}], [{"x": "a"}], id="!= is met by an absent label"),
+        pytest.param("x in (a,b)", [{"x": "a"}, {"x": "b"}], [{}, {"x": "c"}], id="in"),
+        pytest.param("x notin (a,b)", [{}, {"x": "c"}], [{"x": "a"}], id="notin is met by an absent label"),
+        pytest.param("x", [{"x": ""}, {"x": "a"}], [{}, {"y": "a"}], id="exists"),
+        pytest.param("!x", [{}, {"y": "a"}], [{"x": ""}], id="does not exist"),
+        pytest.param(
+            "x>5",
+            [{"x": "6"}, {"x": "+6"}, {"x": "9223372036854775807"}],
+            [
+                {},
+                {"x": "5"},
+                {"x": "-6"},
+                {"x": "six"},
+                {"x": "6.5"},
+                {"x": "9223372036854775808"},
+                {"x": "6" * 5000},
+            ],
+            id=">",
+        ),
+        pytest.param("x<5", [{"x": "4"}, {"x": "-9223372036854775808"}], [{}, {"x": "5"}, {"x": ""}], id="<"),
+        pytest.param("x=a,y", [{"x": "a", "y": ""}], [{"x": "a"}, {"y": ""}], id="all requirements"),
+    ],
+)
+def test_matches(text: str, matching: list[dict[str, str]], not_matching: list[dict[str, str]]) -> None:
+    selector = label_selectors.parse_selector(text)
+    assert [selector.matches(labels) for labels in matching] == [True] * len(matching)
+    assert [selector.matches(labels) for labels in not_matching] == [False] * len(not_matching)
+
+
+def test_a_limit_that_is_no_integer_matches_nothing() -> None:
+    assert not Requirement("x", Operator.GREATER_THAN, ("five",)).matches({"x": "6"})
+
+
+def test_str_is_canonical() -> None:
+    text = "z , ! y, x notin(b,a),w in (c),v!=1 ,u==2,t=3,s >4,r< 5,q in ()"
+    canonical = "q in (),r<5,s>4,t=3,u==2,v!=1,w in (c),x notin (a,b),!y,z"
+    assert str(label_selectors.parse_selector(text)) == canonical
+
+
+def test_selectors_are_values() -> None:
+    assert (
+        len({label_selectors.parse_selector("a in (x,y),b"), label_selectors.parse_selector("b, a in (y,x)")})
+        == 1
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "document"),
+    [
+        pytest.param("", None, id="everything"),
+        pytest.param("b=1,a==2", {"matchLabels": {"a": "2", "b": "1"}}, id="labels"),
+        pytest.param("a=1,a=2", {"matchLabels": {"a": "2"}}, id="the last of one key"),
+        pytest.param(
+            "verb in (POST,GET),canary,!debug,code notin (500)",
+            {
+                "matchExpressions": [
+                    {"key": "canary", "operator": "Exists"},
+                    {"key": "code", "operator": "NotIn", "values": ["500"]},
+                    {"key": "debug", "operator": "DoesNotExist"},
+                    {"key": "verb", "operator": "In", "values": ["GET", "POST"]},
+                ]
+            },
+            id="expressions",
+        ),
+        pytest.param(
+            "a=1,b",
+            {"matchLabels": {"a": "1"}, "matchExpressions": [{"key": "b", "operator": "Exists"}]},
+            id="both",
+        ),
+    ],
+)
+def test_selector_to_json(text: str, document: dict[str, object] | None) -> None:
+    assert label_selectors.selector_to_json(label_selectors.parse_selector(text)) == document
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("a!=1", '"!=" is not a valid label selector operator'),
+        ("a>1", '"gt" isn\'t supported in label selectors'),
+        ("a<1", '"lt" isn\'t supported in label selectors'),
+    ],
+)
+def test_what_the_api_form_cannot_say(text: str, sentence: str) -> None:
+    with pytest.raises(errors.PlainError) as caught:
+        label_selectors.selector_to_json(label_selectors.parse_selector(text))
+    assert caught.value.message == sentence
+
+
+# --- properties ------------------------------------------------------------------------------------------------------
+
+names = st.text(alphabet="aZ0-_.", max_size=4).map(lambda middle: f"a{middle}9")
+keys = st.one_of(names, names.map(lambda name: f"e-1.com/{name}"))
+values = st.one_of(names, st.sampled_from(["", "in", "notin", "x"]))
+
+
+@st.composite
+def requirements(draw: st.DrawFn) -> Requirement:
+    operator = draw(st.sampled_from(Operator))
+    match operator:
+        case Operator.EXISTS | Operator.DOES_NOT_EXIST:
+            texts: tuple[str, ...] = ()
+        case Operator.IN | Operator.NOT_IN:
+            texts = tuple(sorted(draw(st.sets(values, min_size=1, max_size=4))))
+        case Operator.GREATER_THAN | Operator.LESS_THAN:
+            texts = (str(draw(st.integers(min_value=0, max_value=2**63 - 1))),)
+        case _:
+            texts = (draw(values),)
+    return Requirement(draw(keys), operator, texts)
+
+
+@given(st.lists(requirements(), max_size=5))
+def test_canonical_text_reads_back(listed: list[Requirement]) -> None:
+    selector = LabelSelector(tuple(sorted(listed, key=lambda requirement: requirement.key)))
+    assert label_selectors.parse_selector(str(selector)) == selector
+
+
+@given(st.lists(requirements(), max_size=3), st.dictionaries(keys, values, max_size=3))
+def test_a_selector_matches_when_all_its_requirements_do(
+    listed: list[Requirement], labels: dict[str, str]
+) -> None:
+    selector = LabelSelector(tuple(listed))
+    assert selector.matches(labels) == all(requirement.matches(labels) for requirement in listed)
+
+
+pieces = st.sampled_from(
+    ["a", "b/c", "in", "notin", "=", "==", "!=", "!", "(", ")", ",", "<", ">", " ", "\0", "_", "5", "é"]
+)
+
+
+@given(st.lists(pieces, max_size=12).map("".join) | st.text())
+def test_any_text_is_read_or_refused(text: str) -> None:
+    try:
+        selector = label_selectors.parse_selector(text)
+    except errors.BadRequestError:
+        return
+    assert label_selectors.parse_selector(str(selector)) == selector
+
+
+def test_a_selector_weighs_many_times_its_text() -> None:
+    """By which caches are bounded: `in` makes a string of every value."""
+    values = ",".join(f"v{number}" for number in range(1000))
+    small, large = label_selectors.parse_selector("a"), label_selectors.parse_selector(f"a in ({values})")
+    assert label_selectors.EVERYTHING.weight < small.weight < 1000
+    assert 60_000 < large.weight < 100_000

@@ -1,0 +1,58 @@
+from typing import Any
+
+import msgspec
+import pytest
+
+from adapter.model import validation_errors
+from adapter.model.autoscaling.hpa import Struct, decode_scalar
+from adapter.model.quantity_parse import Quantity
+
+
+class _Inner(Struct, frozen=True):
+    size: int
+    names: tuple[str, ...] = ()
+
+
+class _Outer(Struct, frozen=True):
+    inner: _Inner | None = None
+    labels: dict[str, str] | None = None
+    usage: dict[str, Quantity] | None = None
+
+
+@pytest.mark.parametrize(
+    ("tree", "fault"),
+    [
+        ([], "f: the document: []: expected an object, got a list"),
+        ({"inner": {}}, "f: inner.size: absent: it is required"),
+        ({"inner": {"size": "x"}}, 'f: inner.size: "x": expected an integer, got text'),
+        ({"inner": {"size": 1, "names": ["a", 2]}}, "f: inner.names[1]: 2: expected text, got an integer"),
+        ({"labels": {"a": "b", "c.d": None}}, 'f: labels["c.d"]: null: expected text, got null'),
+        ({"usage": {"cpu": "1", "x": "1.2.3"}}, 'f: usage["x"]: "1.2.3": quantities must match'),
+        ({"inner": 3}, "f: inner: 3: expected an object or null, got an integer"),
+    ],
+)
+def test_messages_have_path_value_and_what_was_expected(tree: Any, fault: str) -> None:
+    with pytest.raises(msgspec.ValidationError) as caught:
+        msgspec.convert(tree, _Outer, dec_hook=decode_scalar)
+    assert str(validation_errors.explain(str(caught.value), tree, "f")).startswith(fault)
+
+
+def test_a_key_that_is_given_twice() -> None:
+    text = b'{"inner": {"size": "x"}, "inner": null}'
+    with pytest.raises(msgspec.ValidationError) as caught:
+        msgspec.json.decode(text, type=_Outer)
+    error = validation_errors.explain(str(caught.value), msgspec.json.decode(text), "")
+    assert str(error) == ".inner.size: a key on the way is given twice: expected an integer, got text".lstrip(
+        "."
+    )
+    odd = validation_errors.explain(
+        "Expected `str`, got `int` - at `$.labels[...]`", {"labels": {"a": "b"}}, ""
+    )
+    assert "a key on the way is given twice" in str(odd)
+    odd = validation_errors.explain("is odd - at `$.usage[...]`", {"usage": {"a": "1"}}, "")
+    assert "a key on the way is given twice" in str(odd)
+
+
+def test_values_are_shown_short_and_on_one_line() -> None:
+    assert len(validation_errors.shown("x" * 500)) == 80
+    assert validation_errors.shown("a\nb\u202e") == '"a\\nb\\u202e"'
