@@ -12,20 +12,20 @@ from typing import Any
 
 from adapter import gate as gates
 from adapter import sources
-from adapter.clients.informer import ObjectLister
-from adapter.clients.podwatch import PodWatch
+from adapter.boost.provider import FlooredProvider, FloorProvider
 from adapter.config import scaler_flags
 from adapter.config.options import Options
 from adapter.config.rules_file import RulesConfig
 from adapter.errors import NotSyncedError
+from adapter.kubernetes.cache.lister import ObjectLister
+from adapter.kubernetes.cache.pods import PodWatch
 from adapter.model.clock import Clock
 from adapter.model.metrics import MetricsProvider
 from adapter.monitoring import FaultLog, Monitoring
-from adapter.provider.floors import FlooredProvider, FloorProvider
-from adapter.provider.podobjects import PodObjects
+from adapter.provider.pod_objects import PodObjects
 from adapter.provider.resource import ResourceProvider
 from adapter.provider.rules import RuleSource
-from adapter.provider.scalervalues import ScalerProvider
+from adapter.provider.scaler import ScalerProvider
 from adapter.rules.resource import NODES, PODS
 from adapter.scaler import Parts, Scaler
 from adapter.server.admin import LocalPages

@@ -14,12 +14,13 @@ from pathlib import Path
 
 from kubernetes_asyncio.client import Configuration
 
-from adapter.clients import credentials, kubernetes
-from adapter.clients.reviews import ReviewClient
-from adapter.clients.trustsource import ConfigMapSource, FileSource
 from adapter.config.ciphers import openssl_cipher_list
 from adapter.config.options import Options
 from adapter.errors import Fault, InputError
+from adapter.kubernetes import client as kubernetes
+from adapter.kubernetes import credentials
+from adapter.kubernetes.config_map import ConfigMapSource, FileSource
+from adapter.kubernetes.reviews import ReviewClient
 from adapter.model.clock import Clock
 from adapter.monitoring import FaultLog, Monitoring
 from adapter.server.auth.admission import Access

@@ -10,26 +10,11 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from adapter.clients import leaderelection, ownpod
-from adapter.clients.apidiscovery import CatalogueSource
-from adapter.clients.autoscalerfiles import AutoscalerFiles
-from adapter.clients.autoscalers import Rivals
-from adapter.clients.events import EventRecorder
-from adapter.clients.fence import Fence, LeaseFence, Unfenced
-from adapter.clients.floorcleaner import FloorCleaner
-from adapter.clients.floors import FloorView
-from adapter.clients.floorwriter import FloorWriter
-from adapter.clients.kubernetes import KubernetesClient
-from adapter.clients.leaderelection import Election, Elector
-from adapter.clients.leases import KubernetesLeases
-from adapter.clients.metricsapi import MetricsAPI
-from adapter.clients.podwatch import PodWatch
-from adapter.clients.reflector import Surroundings as WatchSurroundings
-from adapter.clients.scalewriter import ScaleWriter
-from adapter.clients.statuswriter import StatusWriter
-from adapter.clients.targets import Targets
-from adapter.clients.writebudget import WriteBudget
-from adapter.clients.writes import Writer
+from adapter.autoscaler.autoscaler_files import AutoscalerFiles
+from adapter.autoscaler.scrape_subscriptions import ScrapeWants
+from adapter.boost.cleaner import FloorCleaner
+from adapter.boost.publisher import FloorWriter
+from adapter.boost.view import FloorView
 from adapter.config.options import Options
 from adapter.controller import view
 from adapter.controller.delays import Delays
@@ -44,15 +29,31 @@ from adapter.controller.seams import Hands, Key
 from adapter.controller.sources import Sources
 from adapter.controller.work import Following, Surroundings
 from adapter.errors import InputError
+from adapter.kubernetes import own_pod
+from adapter.kubernetes.cache.hpas import Rivals
+from adapter.kubernetes.cache.pods import PodWatch
+from adapter.kubernetes.cache.reflector import Surroundings as WatchSurroundings
+from adapter.kubernetes.cache.scale_targets import Targets
+from adapter.kubernetes.client import KubernetesClient
+from adapter.kubernetes.discovery import CatalogueSource
+from adapter.kubernetes.leader import election as leaderelection
+from adapter.kubernetes.leader.election import Election, Elector
+from adapter.kubernetes.leader.fence import Fence, LeaseFence, Unfenced
+from adapter.kubernetes.leader.lease import KubernetesLeases
+from adapter.kubernetes.metrics_api import MetricsAPI
+from adapter.kubernetes.write.client import Writer
+from adapter.kubernetes.write.events import EventRecorder
+from adapter.kubernetes.write.rate_limiter import WriteBudget
+from adapter.kubernetes.write.scale import ScaleWriter
+from adapter.kubernetes.write.status import StatusWriter
 from adapter.model import shards, timestamps
 from adapter.model.clock import Clock
 from adapter.model.selectors.label_selectors import LabelSelector
 from adapter.monitoring import FaultLog, Monitoring
 from adapter.provider.resource import ResourceProvider
-from adapter.provider.scalervalues import ScalerProvider
-from adapter.provider.scraped import ScrapedValues
-from adapter.provider.scrapewants import ScrapeWants
+from adapter.provider.scaler import ScalerProvider
 from adapter.scaling.settings import Settings
+from adapter.scrape.cache import ScrapedValues
 
 _LAST_WORDS = 0.5
 """How long, in seconds, the statuses and events of a term that ends in order may take: the next leader waits."""
@@ -84,7 +85,7 @@ class Scaler:
         self._shard = shards.parse_shard(options.shard)
         self._settings = settings_of(options)
         self.journal = Journal()
-        self._namespace = ownpod.find_namespace() or "default"
+        self._namespace = own_pod.find_namespace() or "default"
         self._files: AutoscalerFiles | None = None
         namespaces: Sequence[str] = ("",)
         if options.autoscalers:
@@ -119,7 +120,7 @@ class Scaler:
         namespace = options.leader_elect_resource_namespace or self._namespace
         name = self._shard.lease_name(options.leader_elect_resource_name)
         election = Election(
-            ownpod.new_identity(ownpod.find_pod_name()),
+            own_pod.new_identity(own_pod.find_pod_name()),
             name,
             options.leader_elect_lease_duration,
             options.leader_elect_renew_deadline,

@@ -10,33 +10,34 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from adapter.clients import credentials, kubernetes, ownpod
-from adapter.clients.answers import Freshness, renewed
-from adapter.clients.apidiscovery import CatalogueSource
-from adapter.clients.autoscalers import Rivals
-from adapter.clients.connection import PrometheusSettings
-from adapter.clients.discovery import SeriesLister
-from adapter.clients.floors import FloorView
-from adapter.clients.informer import ObjectLister
-from adapter.clients.prometheus import PrometheusClient
-from adapter.clients.querycache import QueryCache
-from adapter.clients.reflector import Surroundings
-from adapter.clients.rulesfiles import RulesFiles
-from adapter.clients.scraper import Scraper
+from adapter.boost.provider import RESERVED, Watched
+from adapter.boost.view import FloorView
 from adapter.config.options import Options, check_max_age
 from adapter.config.rules_file import Parsed, RulesConfig
 from adapter.errors import InputError, NotSyncedError
+from adapter.kubernetes import client as kubernetes
+from adapter.kubernetes import credentials, own_pod
+from adapter.kubernetes.cache.hpas import Rivals
+from adapter.kubernetes.cache.lister import ObjectLister
+from adapter.kubernetes.cache.reflector import Surroundings
+from adapter.kubernetes.discovery import CatalogueSource
 from adapter.model import pod_networks
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST
 from adapter.model.clock import Clock
 from adapter.monitoring import FaultLog, Monitoring
-from adapter.provider.floors import RESERVED, Watched
+from adapter.prometheus.answers import Freshness, renewed
+from adapter.prometheus.client import PrometheusClient
+from adapter.prometheus.connection import PrometheusSettings
+from adapter.prometheus.query_cache import QueryCache
+from adapter.prometheus.series import SeriesLister
 from adapter.provider.relist import Relister
 from adapter.provider.resource import DescribedObjects, ResourceProvider
 from adapter.provider.rules import RuleSource
-from adapter.provider.scalervalues import ScalerProvider
-from adapter.provider.scraped import ScrapedValues
-from adapter.provider.sourcefaults import SourceFaults
+from adapter.provider.rules_files import RulesFiles
+from adapter.provider.scaler import ScalerProvider
+from adapter.scrape.cache import ScrapedValues
+from adapter.scrape.http import Scraper
+from adapter.telemetry.source_problems import SourceFaults
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +232,6 @@ def open_floors(options: Options, base: Base, known: tuple[Rivals, FloorView] | 
         return None
     if known is not None:
         return Floors(*known, {})
-    view = FloorView(base.client, base.clock, ownpod.find_namespace() or "default", base.faults)
+    view = FloorView(base.client, base.clock, own_pod.find_namespace() or "default", base.faults)
     autoscalers = Rivals(base.client, base.watching)
     return Floors(autoscalers, view, {"floors": view.run(), "autoscalers": autoscalers.run()})

@@ -16,12 +16,12 @@ import time
 import uvloop
 
 from adapter.app import SystemClock
-from adapter.clients.connection import PrometheusSettings
-from adapter.clients.discovery import SeriesLister
-from adapter.clients.prometheus import PrometheusClient
 from adapter.config import rules_file
 from adapter.model.resources import BUILTIN
 from adapter.monitoring import FaultLog, Monitoring
+from adapter.prometheus.client import PrometheusClient
+from adapter.prometheus.connection import PrometheusSettings
+from adapter.prometheus.series import SeriesLister
 from adapter.provider.relist import Relister
 from adapter.rules.compile import compile_rules
 from benchmarks import common

@@ -26,7 +26,7 @@ from pathlib import Path
 import uvloop
 import yaml
 
-from adapter.clients.envelope import AnswerDecoder
+from adapter.prometheus.response import AnswerDecoder
 from benchmarks import common, load
 from benchmarks.common import Goal, Report
 from benchmarks.hpas import rules

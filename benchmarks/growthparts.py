@@ -15,16 +15,17 @@ from pathlib import Path
 import uvloop
 
 from adapter.app import SystemClock
-from adapter.clients import credentials, kubernetes
-from adapter.clients.connection import PrometheusSettings
-from adapter.clients.discovery import SeriesLister
-from adapter.clients.informer import ObjectLister
-from adapter.clients.prometheus import PrometheusClient
-from adapter.clients.reflector import Surroundings
 from adapter.config import rules_file
+from adapter.kubernetes import client as kubernetes
+from adapter.kubernetes import credentials
+from adapter.kubernetes.cache.lister import ObjectLister
+from adapter.kubernetes.cache.reflector import Surroundings
 from adapter.model.resources import BUILTIN
 from adapter.model.selectors.label_selectors import EVERYTHING
 from adapter.monitoring import FaultLog, Monitoring
+from adapter.prometheus.client import PrometheusClient
+from adapter.prometheus.connection import PrometheusSettings
+from adapter.prometheus.series import SeriesLister
 from adapter.provider.relist import Relister
 from adapter.rules.compile import compile_rules
 from benchmarks.hpas import rules

@@ -18,9 +18,10 @@ from pathlib import Path
 import uvloop
 
 from adapter.app import SystemClock
-from adapter.clients import credentials, kubernetes
-from adapter.clients.podwatch import PodWatch
-from adapter.clients.reflector import Surroundings
+from adapter.kubernetes import client as kubernetes
+from adapter.kubernetes import credentials
+from adapter.kubernetes.cache.pods import PodWatch
+from adapter.kubernetes.cache.reflector import Surroundings
 from adapter.model.selectors.label_selectors import parse_selector
 from adapter.monitoring import FaultLog, Monitoring
 from benchmarks import common

@@ -18,12 +18,12 @@ from typing import Any
 
 import msgspec
 
-from adapter.clients.targets import Target
 from adapter.controller.journal import Journal
 from adapter.controller.loop import Controller
 from adapter.controller.seams import Again, Current, Key, Outcome
 from adapter.controller.source import Site, View
 from adapter.controller.work import Surroundings
+from adapter.kubernetes.cache.scale_targets import Target
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, PastChange
 from adapter.model.autoscaling.hpa import (
     CrossVersionObjectReference,

@@ -6,31 +6,20 @@ from pathlib import Path
 import pytest
 
 from adapter import monitoring
-from adapter.clients import (
-    answers,
-    discovery_worker,
-    envelope,
-    events,
-    floorwriter,
-    lanes,
-    objectlist,
-    objectstore,
-    podforms,
-    prometheus,
-    querycache,
-    reflector,
-    scrapebodies,
-    scraper,
-    scrapeturns,
-    targetforms,
-)
-from adapter.clients.connection import PrometheusSettings
+from adapter.boost import publisher
 from adapter.config.options import Options
 from adapter.controller import feed, feeds, journal
-from adapter.provider import relist, scraped, scrapeshares, scrapetargets, scrapework
+from adapter.kubernetes import codec
+from adapter.kubernetes.cache import pod_codec, reflector, scale_codec, store
+from adapter.kubernetes.write import events
+from adapter.prometheus import answers, batching, client, query_cache, response, series_worker
+from adapter.prometheus.connection import PrometheusSettings
+from adapter.provider import relist
 from adapter.rules.plan import lookback
 from adapter.rules.scrape import exposition, series, series_match
 from adapter.scaling import decision
+from adapter.scrape import bodies, http, shares, targets, turns, work
+from adapter.scrape import cache as scraped
 from adapter.server import probes
 from adapter.server.api import discovery, paths
 from adapter.server.auth import authentication, authorization, request_header, review_cache
@@ -90,7 +79,7 @@ NUMBERS = {
     "32 KiB, 4,000 commas": (paths.LONGEST_SELECTOR // 1024, paths.MOST_SYMBOLS),
     "a query has more than 4 KiB; without credentials 1 KiB": (paths.LONG_QUERY // 1024, paths.ANONYMOUS_QUERY // 1024),
     "400; a question counts": Limits().in_flight,
-    "| 64 MiB | the last answer": querycache.WAITING_BYTES // MIB,
+    "| 64 MiB | the last answer": query_cache.WAITING_BYTES // MIB,
     "100 of one user, 100 with unknown tokens from one address, 400 anonymous ones": (
         Limits().in_flight // handler._SHARES, Limits().in_flight // handler._SHARES, Limits().in_flight,
     ),
@@ -105,9 +94,9 @@ NUMBERS = {
     "48 MiB of paths": handler._ROUTES_WEIGHT // MIB,
     "64 MiB of answers ready": Limits().kept_bytes // MIB,
     "10,000 questions, 32 MiB a metric; 10,000 metrics and metric selectors, 64 MiB": (
-        lanes.STANDING_QUESTIONS, lanes.LANE_BYTES // MIB, lanes.LANES, lanes.LANES_BYTES // MIB,
+        batching.STANDING_QUESTIONS, batching.LANE_BYTES // MIB, batching.LANES, batching.LANES_BYTES // MIB,
     ),
-    "16 MiB for each kind": objectstore._REMEMBERED_BYTES // MIB,
+    "16 MiB for each kind": store._REMEMBERED_BYTES // MIB,
     "20,000 of each API": discovery.MOST_LISTED,
     "one more for each 100 characters": discovery._COUNTS_AS_ONE,
     "one look-up in 15 s": relist._LOOKUP_GAP,
@@ -116,47 +105,47 @@ NUMBERS = {
     "20; others wait, 8 s": (PrometheusSettings().max_connections, PrometheusSettings().request_timeout),
     "(20): 75 distinct External metrics with samples every 15 s": (RATE, RATE * 15 / 2 / feeds.QUERIES, 15),
     "after 300 s they are absent": feed.HELD,
-    "at most 128 MiB of memory beside": discovery_worker.MEMORY_BYTES // MIB,
-    "while 10 questions are on their way": querycache.ASKED_AHEAD,
+    "at most 128 MiB of memory beside": series_worker.MEMORY_BYTES // MIB,
+    "while 10 questions are on their way": query_cache.ASKED_AHEAD,
     "| one answer | 64 MiB": Options().prometheus_max_answer_bytes // MIB,
     "the same 64 MiB together; answers of up to 1 MiB": (
-        PrometheusSettings().max_answer_bytes // MIB, prometheus.SMALL_ANSWER // MIB,
+        PrometheusSettings().max_answer_bytes // MIB, client.SMALL_ANSWER // MIB,
     ),
-    "counts 16 times": envelope.WHOLE_GROWTH,
-    "had 20,000 objects; not read beyond 100,000 samples": (lanes.SWEEP_LIMIT, querycache.SWEPT_SAMPLES),
+    "counts 16 times": response.WHOLE_GROWTH,
+    "had 20,000 objects; not read beyond 100,000 samples": (batching.SWEEP_LIMIT, query_cache.SWEPT_SAMPLES),
     "128 MiB for objects, 64 MiB for queries of external metrics, 64 MiB for sweeps": (
         answers.KEPT_BYTES // MIB, answers.KEPT_TEXTS_BYTES // MIB, answers.KEPT_SWEEPS_BYTES // MIB,
     ),
-    "| 16 MiB |": objectlist._LINE_BYTES // MIB,
-    "64 are taken in": objectlist._WATCH_STEP,
+    "| 16 MiB |": codec._LINE_BYTES // MIB,
+    "64 are taken in": codec._WATCH_STEP,
     "40 are told apart": reflector._REASONS,
-    "64 headers of 4 KiB": (scraper.HEADERS_TAKEN, scraper.HEADER_BYTES // 1024),
+    "64 headers of 4 KiB": (http.HEADERS_TAKEN, http.HEADER_BYTES // 1024),
     "48 MiB, 24 MiB for the pods of one namespace": (
-        scrapebodies.BODIES_BYTES // MIB, scrapebodies.NAMESPACE_BODIES_BYTES // MIB,
+        bodies.BODIES_BYTES // MIB, bodies.NAMESPACE_BODIES_BYTES // MIB,
     ),
     "64, and 8 KiB between the braces; 16 KiB a line": (
         series.MAX_LABELS, series.MAX_LABEL_BYTES // 1024, exposition.MAX_LINE_BYTES // 1024,
     ),
-    "2 times as many within the window; 12 MiB": (series.KEPT_SERIES, scrapetargets.POD_BYTES // MIB),
+    "2 times as many within the window; 12 MiB": (series.KEPT_SERIES, targets.POD_BYTES // MIB),
     "96 MiB, 48 MiB for the pods of one namespace": (
-        scrapework.KEPT_BYTES // MIB, scrapework.NAMESPACE_BYTES // MIB,
+        work.KEPT_BYTES // MIB, work.NAMESPACE_BYTES // MIB,
     ),
-    "turns of 2 ms": scrapeturns.TURN_SECONDS * 1000,
-    "40 % of the process's time": scrapeshares.TIME_SHARE * 100,
-    "less often, up to 60 times": scrapeshares.LONGEST_STRETCH,
+    "turns of 2 ms": turns.TURN_SECONDS * 1000,
+    "40 % of the process's time": shares.TIME_SHARE * 100,
+    "less often, up to 60 times": shares.LONGEST_STRETCH,
     "64 answers of up to 32 matchers, each until 60 s": (
-        scrapetargets.ANSWERS_KEPT, scrapetargets.MOST_MATCHERS, scrapetargets.ANSWERED_SECONDS,
+        targets.ANSWERS_KEPT, targets.MOST_MATCHERS, targets.ANSWERED_SECONDS,
     ),
     "takes 5,000 series": scraped.READ_WORK,
     "compiled matchers of metric selectors | 4 MiB": series_match.TESTS_BYTES // MIB,
     "16 KiB, 256 commas; 8 MiB of parsed ones, 8 MiB of texts": (
         decision.LONGEST_SELECTOR // 1024, decision.MOST_COMMAS, decision.SELECTORS_BYTES // MIB,
-        targetforms.TEXTS_BYTES // MIB,
+        scale_codec.TEXTS_BYTES // MIB,
     ),
-    "| 64; 4 MiB of requests": (podforms.MOST_RESOURCES, podforms.REQUESTS_BYTES // MIB),
+    "| 64; 4 MiB of requests": (pod_codec.MOST_RESOURCES, pod_codec.REQUESTS_BYTES // MIB),
     "1 MiB of queries": lookback.LOOKBACKS_BYTES // MIB,
     "100 an autoscaler, 20,000 in all, 64 MiB": (journal.PER_AUTOSCALER, journal.IN_ALL, journal.ROOM // MIB),
-    "900,000 bytes, 450,000 of one": (floorwriter.LIMIT, floorwriter.SHARE),
+    "900,000 bytes, 450,000 of one": (publisher.LIMIT, publisher.SHARE),
     "1,000; alike": events.QUEUED,
 }  # fmt: skip
 

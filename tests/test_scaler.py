@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from adapter.clients.autoscalerfiles import Read
-from adapter.clients.mirror import STEP
-from adapter.clients.reflector import Surroundings
+from adapter.autoscaler.autoscaler_files import Read
 from adapter.config.options import Options
 from adapter.controller.origins import InFiles
 from adapter.controller.seams import Key
+from adapter.kubernetes.cache.mirror import STEP
+from adapter.kubernetes.cache.reflector import Surroundings
 from adapter.model.resources import BUILTIN, Catalogue
 from adapter.monitoring import FaultLog, Monitoring
 from adapter.scaler import Parts, Scaler

@@ -8,12 +8,12 @@ import pytest
 
 from adapter.boost import model as boosting
 from adapter.boost.floor import Demotion, FloorEntry
-from adapter.clients.autoscalers import _keep_hpa
-from adapter.clients.reflector import Surroundings
 from adapter.config.options import Options
 from adapter.controller.hands import ClusterHands
 from adapter.controller.seams import Key
 from adapter.errors import NotLeadingError
+from adapter.kubernetes.cache.hpas import _keep_hpa
+from adapter.kubernetes.cache.reflector import Surroundings
 from adapter.model.autoscaling import hpa as model
 from adapter.model.autoscaling.hpa import encode_scalar
 from adapter.model.quantity_parse import read

@@ -11,8 +11,8 @@ from typing import Any
 
 import yaml
 
+from adapter.autoscaler.autoscaler_files import located
 from adapter.cli import files
-from adapter.clients.autoscalerfiles import located
 from adapter.config.yaml import documents
 from adapter.errors import Fault, InputError
 from adapter.model.autoscaling import conversion

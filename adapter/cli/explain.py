@@ -23,11 +23,14 @@ from aiohttp import http_exceptions
 from adapter import app
 from adapter.cli.deploy import preflight
 from adapter.cli.version import version
-from adapter.clients import connectfaults, credentials, kubernetes, leaderelection
-from adapter.clients.leases import KubernetesLeases
 from adapter.errors import Fault, InputError, RunError
+from adapter.kubernetes import client as kubernetes
+from adapter.kubernetes import credentials
+from adapter.kubernetes.leader import election
+from adapter.kubernetes.leader.lease import KubernetesLeases
 from adapter.model import shards
 from adapter.monitoring import FaultLog, Monitoring
+from adapter.net import connect_errors
 
 _SECONDS = 10.0
 _SHOWN = 10
@@ -141,8 +144,8 @@ async def _get(options: argparse.Namespace, url: str) -> dict[str, Any]:
         ):
             body = await response.read()
     except (aiohttp.ClientError, http_exceptions.HttpProcessingError, OSError) as error:
-        advice = _NAME_ADVICE if connectfaults.is_wrong_name(error) else ""
-        raise RunError(f"{url}: {connectfaults.describe(error)}{advice}") from error
+        advice = _NAME_ADVICE if connect_errors.is_wrong_name(error) else ""
+        raise RunError(f"{url}: {connect_errors.describe(error)}{advice}") from error
     try:
         document = msgspec.json.decode(body, type=dict[str, Any])
     except msgspec.MsgspecError as error:
@@ -195,7 +198,7 @@ async def _find_leader(options: argparse.Namespace) -> str:
         lease = await KubernetesLeases(client, options.lease_namespace, name).fetch(_SECONDS)
     if lease is None or not lease.record.holder:
         raise RunError(f"nobody leads: the Lease {options.lease_namespace}/{name} has no holder")
-    return leaderelection.pod_of(lease.record.holder)
+    return election.pod_of(lease.record.holder)
 
 
 @contextlib.asynccontextmanager

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 from adapter import app, monitoring
 from adapter.cli.version import version
-from adapter.clients.eventloop import Loop
 from adapter.config import flags
 from adapter.config.options import Options
+from adapter.net.event_loop import Loop
 
 _log = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 """The floors of raises: published before a count is written, followed while they are held, taken back when nothing came of it.
 
 Here: what of an autoscaler's memory everybody is to read, and when. Not here: when a floor begins and ends (`scaling.boost`), how it is
-published (`clients.floors`). Law: what is not published is not raised.
+published (`boost.view`). Law: what is not published is not raised.
 """
 
 import msgspec

@@ -1,6 +1,6 @@
 """Writing what was decided, through the one door of a term: Scales, statuses, events.
 
-Here: from an autoscaler and a decision to what the writers take. Not here: the fence, the budget, the wire (`clients.writes` and those
+Here: from an autoscaler and a decision to what the writers take. Not here: the fence, the budget, the wire (`kubernetes.write.client` and those
 on top of it). Law: a Scale is awaited, statuses and events are not; nothing is written about an autoscaler that stands in a file.
 """
 
@@ -8,13 +8,13 @@ import functools
 import logging
 from collections.abc import Mapping
 
-from adapter.clients.eventcorrelator import Regarding
-from adapter.clients.events import EventRecorder
-from adapter.clients.scalewriter import ScaleOf, ScaleWriter
-from adapter.clients.statuswriter import StatusUpdate, StatusWriter
-from adapter.clients.writes import may_have_been_made
 from adapter.controller.seams import Again, Current, Key, Outcome, Target
 from adapter.errors import KubernetesError
+from adapter.kubernetes.write.client import may_have_been_made
+from adapter.kubernetes.write.event_correlator import Regarding
+from adapter.kubernetes.write.events import EventRecorder
+from adapter.kubernetes.write.scale import ScaleOf, ScaleWriter
+from adapter.kubernetes.write.status import StatusUpdate, StatusWriter
 from adapter.model.autoscaling import fastpath_autoscaler, target_column
 from adapter.model.autoscaling.fastpath_autoscaler import (
     API_VERSION,

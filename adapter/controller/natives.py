@@ -9,12 +9,12 @@ import asyncio
 import itertools
 
 from adapter.boost.floor import FloorEntry
-from adapter.clients.autoscalers import AskingHPA, Rivals, WatchedHPA
-from adapter.clients.floorwriter import FloorWriter
-from adapter.clients.mirror import STEP
+from adapter.boost.publisher import FloorWriter
 from adapter.controller.roster import Roster
 from adapter.controller.seams import Key
 from adapter.errors import KubernetesError, NotLeadingError
+from adapter.kubernetes.cache.hpas import AskingHPA, Rivals, WatchedHPA
+from adapter.kubernetes.cache.mirror import STEP
 from adapter.model.clock import Clock
 from adapter.model.timestamps import SECOND
 from adapter.monitoring import FaultLog

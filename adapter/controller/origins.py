@@ -1,7 +1,7 @@
 """Where the autoscalers stand that are ours: objects of the cluster, or documents in files.
 
-Here: following what becomes of them, and all there are when a term begins. Not here: reading them (`clients.autoscalers`,
-`clients.autoscalerfiles`), who is told of each (`roster`), HorizontalPodAutoscalers that ask for something (`natives`). Law: what cannot
+Here: following what becomes of them, and all there are when a term begins. Not here: reading them (`kubernetes.cache.hpas`,
+`autoscaler.autoscaler_files`), who is told of each (`roster`), HorizontalPodAutoscalers that ask for something (`natives`). Law: what cannot
 be read stays as it was, and is said.
 """
 
@@ -10,12 +10,12 @@ import asyncio
 import logging
 from collections.abc import Iterable, Sequence
 
-from adapter.clients.autoscalerfiles import AutoscalerFiles, Read
-from adapter.clients.autoscalers import Autoscalers
-from adapter.clients.mirror import STEP, WholeClient
-from adapter.clients.reflector import Surroundings
+from adapter.autoscaler.autoscaler_files import AutoscalerFiles, Read
 from adapter.controller.roster import Roster
 from adapter.controller.seams import Key
+from adapter.kubernetes.cache.hpas import Autoscalers
+from adapter.kubernetes.cache.mirror import STEP, WholeClient
+from adapter.kubernetes.cache.reflector import Surroundings
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.monitoring import FaultLog, facts
 

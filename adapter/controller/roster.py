@@ -7,12 +7,12 @@ autoscalers of other shards are known here, and not decided.
 
 from collections.abc import Hashable, Iterable
 
-from adapter.clients.autoscalers import Rivals, TargetKey
+from adapter.autoscaler.scrape_subscriptions import ScrapeWants
 from adapter.controller.loop import Controller
 from adapter.controller.seams import Key
+from adapter.kubernetes.cache.hpas import Rivals, TargetKey
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.shards import Shard
-from adapter.provider.scrapewants import ScrapeWants
 
 
 class Roster:

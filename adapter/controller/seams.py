@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from adapter.boost.floor import FloorEntry
-from adapter.clients.scalewriter import Again, Current, ScaleSeen
-from adapter.clients.targets import Target, Unfound
+from adapter.kubernetes.cache.scale_targets import Target, Unfound
+from adapter.kubernetes.write.scale import Again, Current, ScaleSeen
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, FastPathAutoscaler, PastChange
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference, HorizontalPodAutoscalerStatus
 from adapter.scaling.decision import Event
@@ -52,7 +52,7 @@ class Key(NamedTuple):
 
 
 class Followed(Protocol):
-    """A target that somebody keeps an eye on; met by `clients.targets.Followed`."""
+    """A target that somebody keeps an eye on; met by `kubernetes.cache.scale_targets.Followed`."""
 
     def find(self) -> Target | Unfound:
         """Return the target as last seen."""
@@ -64,7 +64,7 @@ class Followed(Protocol):
 
 
 class Targets(Protocol):
-    """The scales of targets, from caches; met by `clients.targets.Targets`."""
+    """The scales of targets, from caches; met by `kubernetes.cache.scale_targets.Targets`."""
 
     def follow(
         self, namespace: str, reference: CrossVersionObjectReference, changed: Callable[[], None]
@@ -111,7 +111,7 @@ class Hands(Protocol):
 
 
 class Floors(Protocol):
-    """Publishes floors, for one term; met by `clients.floors.FloorWriter`."""
+    """Publishes floors, for one term; met by `boost.view.FloorWriter`."""
 
     async def publish(self, entry: FloorEntry) -> None:
         """Return when everybody can read it. KubernetesError where it cannot be published, NotLeadingError."""

@@ -16,13 +16,13 @@ from adapter.controller.readings import Answer, LeastReady
 from adapter.model.pods import PodFacts
 from adapter.model.selectors.label_selectors import LabelSelector
 from adapter.model.timestamps import SECOND
-from adapter.provider.scraped import ScrapedValues
-from adapter.provider.scrapeseams import ScrapedAnswer
 from adapter.rules import matchers
 from adapter.rules.query import Dropped, milli_of
 from adapter.rules.registry import CustomEntry
 from adapter.scaling import answers
 from adapter.scaling.observation import NOT_YET, PodsReading, Reading, Unavailable
+from adapter.scrape.cache import ScrapedValues
+from adapter.scrape.interfaces import ScrapedAnswer
 
 _NOT_YET = "no answer yet"
 _FETCHING = "unable to fetch metrics from custom metrics API"

@@ -7,7 +7,6 @@ Law: one question is asked once however many autoscalers ask it; which source an
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Protocol, TypeVar
 
-from adapter.clients.metricsapi import CustomValue, Described, ExternalValue, MetricsAPI
 from adapter.controller import readings
 from adapter.controller.feed import QUERIES, Asked, Feed
 from adapter.controller.feeds import Feeds
@@ -23,6 +22,7 @@ from adapter.controller.source import (
     Source,
 )
 from adapter.errors import InternalError, KubernetesError
+from adapter.kubernetes.metrics_api import CustomValue, Described, ExternalValue, MetricsAPI
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference, MetricSpec
 from adapter.model.metrics import CustomQuestion, ExternalQuestion, ResourceAnswer, ResourceQuestion
 from adapter.model.resources import Catalogue
@@ -30,12 +30,12 @@ from adapter.model.selectors import api_selectors
 from adapter.model.selectors.field_selectors import FieldSelector
 from adapter.model.selectors.label_selectors import EVERYTHING, LabelSelector
 from adapter.model.timestamps import SECOND
-from adapter.provider.scalervalues import PARTIAL, ObjectSamples, ScalerProvider
-from adapter.provider.scraped import ScrapedValues
-from adapter.provider.sourcefaults import UNFETCHED
+from adapter.provider.scaler import PARTIAL, ObjectSamples, ScalerProvider
 from adapter.scaling import answers
 from adapter.scaling.document import PodMetrics
 from adapter.scaling.observation import Unavailable
+from adapter.scrape.cache import ScrapedValues
+from adapter.telemetry.source_problems import UNFETCHED
 
 _T = TypeVar("_T")
 

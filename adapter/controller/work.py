@@ -49,7 +49,7 @@ _BEHIND = "fewer pods are known than the target has"
 
 
 class Following(Protocol):
-    """The pods that an autoscaler selects; met by `clients.podwatch.Following`."""
+    """The pods that an autoscaler selects; met by `kubernetes.cache.pods.Following`."""
 
     @property
     def pods(self) -> Sequence[PodFacts]:

@@ -1,7 +1,7 @@
 """Who serves the metrics APIs of a cluster: its APIServices, read and judged.
 
 Here: which group and version has which APIService, what one says, whose it is, and whether we may take it. Not here: fetching
-them (`clients.registrations`). Law: an APIService is cluster-wide, so one that is not ours is never taken by accident.
+them (`kubernetes.apiservices`). Law: an APIService is cluster-wide, so one that is not ours is never taken by accident.
 """
 
 import enum

@@ -1,7 +1,7 @@
 """The REST mapper as a value: which kind of object a written resource name means in this cluster.
 
 What lives here: look-up by plural or singular name, the order of precedence among groups and versions, and a small
-built-in catalogue for work without a cluster. Not here: reading discovery documents (`clients.kubernetes`) and the
+built-in catalogue for work without a cluster. Not here: reading discovery documents (`kubernetes.client`) and the
 mapping between series labels and resources (`rules`).
 
 The law: look-ups give what client-go's discovery REST mapper gives on the same documents. A catalogue never changes; a

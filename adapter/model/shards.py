@@ -1,7 +1,7 @@
 """Which autoscalers a process answers for when several share them: the setting ``--shard i/n``, as a value.
 
 The law: every autoscaler belongs to exactly one of the n shards, told by its namespace and name alone, the same in every process and
-version. Who leads a shard is the Lease's affair (`clients.leaderelection`). Leases of different n know nothing of each other: a
+version. Who leads a shard is the Lease's affair (`kubernetes.leader.election`). Leases of different n know nothing of each other: a
 change of n needs every process of the old n gone first.
 """
 

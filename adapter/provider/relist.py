@@ -1,6 +1,6 @@
 """Discovery over time: asks for series lists, keeps what is known, and makes the registry that requests read.
 
-How a list is fetched is the business of `clients.discovery`, what it means that of `rules.registry`. The law: a failed list
+How a list is fetched is the business of `prometheus.series`, what it means that of `rules.registry`. The law: a failed list
 voids only the refresh of its own rules; nothing known is lost by a failure; readiness waits for the first attempt, not for success.
 """
 

@@ -9,8 +9,6 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from adapter.clients.informer import Described
-from adapter.clients.querycache import Freshness, ObjectAnswer, QueryCache
 from adapter.errors import (
     InternalError,
     KubernetesError,
@@ -22,6 +20,7 @@ from adapter.errors import (
     TooManyRequestsError,
     UnavailableError,
 )
+from adapter.kubernetes.cache.lister import Described
 from adapter.model.clock import Clock
 from adapter.model.metrics import GroupResource, ObjectUsage, ResourceAnswer, ResourceQuestion
 from adapter.model.resources import APIResource
@@ -29,12 +28,13 @@ from adapter.model.selectors import field_selectors
 from adapter.model.selectors.field_selectors import FieldSelector
 from adapter.model.selectors.label_selectors import LabelSelector
 from adapter.monitoring import Monitoring
-from adapter.provider.provider import Resources
+from adapter.prometheus.query_cache import Freshness, ObjectAnswer, QueryCache
+from adapter.provider.custom import Resources
 from adapter.provider.relist import Relister
-from adapter.provider.sourcefaults import UNLISTED, SourceFaults
 from adapter.rules import resource as usages
 from adapter.rules.plan.plan import Objects
 from adapter.rules.resource import KINDS, PODS, Absent, Labelled, Pair, ResourceQuery, ResourceRules
+from adapter.telemetry.source_problems import UNLISTED, SourceFaults
 
 _GROUP = "metrics.k8s.io"
 

@@ -1,7 +1,7 @@
 """Boosting a HorizontalPodAutoscaler: raises beside it, the floor that holds them, and when it is left alone.
 
 Here: which decision may be done, the life of a floor, who has taken back what. Not here: any count (`decide`'s), publishing the floor
-(`clients.floors`), asking for it (`boost.model`). Law: a value goes in, a value comes out. Nothing is ever lowered, nothing is raised
+(`boost.view`), asking for it (`boost.model`). Law: a value goes in, a value comes out. Nothing is ever lowered, nothing is raised
 at or to zero, or by a value that is not fresh. A floor begins with a raise and is 0 again once the autoscaler has shown it and `hold`
 has passed, and at zero. Whoever takes back two raises within five minutes is right: then there is only advice, for an hour or until spec
 or annotations are others.

@@ -34,14 +34,14 @@ from adapter.model.metrics import (
 from adapter.model.resources import BUILTIN
 from adapter.model.timestamps import SECOND
 from adapter.monitoring import Monitoring
-from adapter.provider import scalervalues
-from adapter.provider.scalervalues import ObjectSamples, SeriesSamples
-from adapter.provider.scrapeseams import ScrapedAnswer, ScrapedValue
+from adapter.provider import scaler
+from adapter.provider.scaler import ObjectSamples, SeriesSamples
 from adapter.scaling import decision
 from adapter.scaling.autoscaler import prepare
 from adapter.scaling.history import History
 from adapter.scaling.observation import Observation, PodsReading
 from adapter.scaling.settings import Settings
+from adapter.scrape.interfaces import ScrapedAnswer, ScrapedValue
 from tests.support.controller import LIVE, HandPods, HandRivals, Server, fpa
 from tests.support.election import LoopClock
 from tests.support.scaling import NOW, cpu_metric, external_metric, hpa, object_metric, pods, pods_metric
@@ -207,7 +207,7 @@ class World:
 
     @property
     def overdue(self) -> str:
-        return scalervalues.PARTIAL if self.fault == "partial answers" else ""
+        return scaler.PARTIAL if self.fault == "partial answers" else ""
 
     @property
     def answers(self) -> bool:

@@ -11,13 +11,13 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
-from adapter.clients import statuswriter
-from adapter.clients.events import EventRecorder
-from adapter.clients.scalewriter import ScaleWriter
-from adapter.clients.statuswriter import StatusWriter
 from adapter.controller.hands import ClusterHands, FileHands
 from adapter.controller.seams import Key, ScaleSeen, Target
 from adapter.errors import NotLeadingError
+from adapter.kubernetes.write import status as statuswriter
+from adapter.kubernetes.write.events import EventRecorder
+from adapter.kubernetes.write.scale import ScaleWriter
+from adapter.kubernetes.write.status import StatusWriter
 from adapter.model.autoscaling.documents import decode_object
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, PastChange
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus, MetricStatus, decode_scalar

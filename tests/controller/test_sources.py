@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from adapter.clients.metricsapi import CustomValue, Described, ExternalValue
 from adapter.controller import readings
 from adapter.controller.feeds import Feeds
 from adapter.controller.source import Site, Source, View
 from adapter.controller.sources import Sources
 from adapter.errors import KubernetesError, ScrapeError
+from adapter.kubernetes.metrics_api import CustomValue, Described, ExternalValue
 from adapter.model.autoscaling.hpa import MetricSpec, decode_scalar
 from adapter.model.metrics import (
     ContainerUsage,
@@ -28,8 +28,8 @@ from adapter.model.metrics import (
 from adapter.model.resources import BUILTIN
 from adapter.model.selectors.label_selectors import parse_selector
 from adapter.model.timestamps import SECOND
-from adapter.provider import scalervalues
-from adapter.provider.scalervalues import ObjectSamples, SeriesSamples
+from adapter.provider import scaler
+from adapter.provider.scaler import ObjectSamples, SeriesSamples
 from adapter.scaling.document import PodMetrics
 from adapter.scaling.observation import ExternalReading, ObjectReading, PodsReading, Unavailable
 from tests.support.clock import WALL, FakeClock
@@ -578,7 +578,7 @@ async def test_cpu_by_rules_of_ours_with_a_warning_is_overdue() -> None:
     async with bench() as here:
         here.provided.usages = used("a", times=None, partial=True)
         reading = await here.answered(here.open(cpu_metric()))
-        assert (reading.values, reading.overdue) == ({"a": 300}, scalervalues.PARTIAL)
+        assert (reading.values, reading.overdue) == ({"a": 300}, scaler.PARTIAL)
 
 
 async def test_cpu_by_rules_of_ours_is_as_old_as_its_samples() -> None:

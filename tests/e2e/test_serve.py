@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import pytest
 
-from adapter.clients import reflector
+from adapter.kubernetes.cache import reflector
 from tests.e2e.clusters import WIDGETS, ClusterUnderTest, Document
 from tests.support.adapter import Answer, RunningAdapter
 from tests.support.clock import ShiftedClock

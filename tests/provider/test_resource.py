@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import yaml
 
-from adapter.clients import querycache
-from adapter.clients.informer import Described
 from adapter.errors import InternalError, KubernetesError, NotSyncedError, PrometheusError, StatusError
+from adapter.kubernetes.cache.lister import Described
 from adapter.model.metrics import HISTOGRAM, ContainerUsage, ObjectUsage, QueryResult, ResourceAnswer, Usage
 from adapter.model.resources import Catalogue
+from adapter.prometheus import query_cache
 from adapter.server.api import encoding_resource
 from tests.support.waiting import other_work, until
 from tests.support.world import (
@@ -133,7 +133,7 @@ async def test_a_failed_node_query_empties_the_list() -> None:
 
 async def test_too_many_questions_empty_no_list(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody asked Prometheus, so nothing is known of any node: the caller is told to come again."""
-    monkeypatch.setattr(querycache, "WAITING_BYTES", 0)
+    monkeypatch.setattr(query_cache, "WAITING_BYTES", 0)
     async with world(RULES, answer=lambda _: vector(), nodes=nodes("node1")) as here:
         assert (await refused(here, "/nodes"))[0] == 429
         assert here.querier.asked == []

@@ -20,18 +20,18 @@ import pytest
 import yaml
 from hypothesis import strategies as st
 
-from adapter.clients.connection import PrometheusSettings
-from adapter.clients.informer import Described
-from adapter.clients.prometheus import PrometheusClient
-from adapter.clients.querycache import QueryCache
 from adapter.errors import NotFoundError
+from adapter.kubernetes.cache.lister import Described
 from adapter.model.metrics import GroupResource, ObjectUsage, Sample
 from adapter.monitoring import FaultLog, Monitoring
+from adapter.prometheus.client import PrometheusClient
+from adapter.prometheus.connection import PrometheusSettings
+from adapter.prometheus.query_cache import QueryCache
 from adapter.provider.relist import Relister
 from adapter.provider.resource import ResourceProvider
-from adapter.provider.sourcefaults import SourceFaults
 from adapter.rules.resource import KINDS, PODS, Pair, ResourceQuery
 from adapter.server.api import encoding_resource
+from adapter.telemetry.source_problems import SourceFaults
 from tests.support.clock import FakeClock
 from tests.support.prometheus import PrometheusFactory
 from tests.support.world import (

@@ -11,20 +11,20 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from adapter.app import SystemClock
-from adapter.clients.scraper import Scraper
 from adapter.errors import UnscrapableError
 from adapter.model import pod_networks
 from adapter.model.metrics import SeriesInfo
 from adapter.model.selectors.label_selectors import parse_selector
 from adapter.monitoring import FaultLog, Monitoring
 from adapter.provider.relist import Relister
-from adapter.provider.scraped import ScrapedValues
-from adapter.provider.sourcefaults import SourceFaults
 from adapter.rules import matchers, template
 from adapter.rules.matchers import Matcher
 from adapter.rules.scrape import exposition
 from adapter.rules.scrape.pod_query import Identity, compile_query
 from adapter.rules.scrape.series import PodSeries
+from adapter.scrape.cache import ScrapedValues
+from adapter.scrape.http import Scraper
+from adapter.telemetry.source_problems import SourceFaults
 from tests.support import waiting
 from tests.support.prometheus import PrometheusFactory, PrometheusServer
 from tests.support.world import FakeLister, FakePod, compile_text

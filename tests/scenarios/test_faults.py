@@ -21,8 +21,8 @@ from typing import NamedTuple
 import pytest
 from aiohttp import web
 
-from adapter.clients import hints
-from adapter.clients.rulesfiles import RulesFiles
+from adapter.prometheus import hints
+from adapter.provider.rules_files import RulesFiles
 from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.sandbox.apiserver.storage.kinds import Kind
 from adapter.sandbox.prometheus.series import Series, SeriesSet
@@ -918,7 +918,7 @@ async def test_a_fault_that_nobody_meets_any_more_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Who met it may never ask again: the autoscaler is gone, or the rule."""
-    monkeypatch.setattr("adapter.provider.sourcefaults._QUIET_LOOK", 0.02)
+    monkeypatch.setattr("adapter.telemetry.source_problems._QUIET_LOOK", 0.02)
     clock = ShiftedClock()
     async with _running(tmp_path, cluster, prometheus.url, *SHORT, clock=clock) as adapter:
         prometheus.behaviours[QUERY] = faulty.refuse(422, "execution", "too many samples")

@@ -2,10 +2,10 @@
 
 import pytest
 
+from adapter.boost.provider import FloorProvider, Watched
 from adapter.errors import NotSyncedError
 from adapter.model.metrics import CustomQuestion, ExternalQuestion
 from adapter.model.selectors import label_selectors
-from adapter.provider.floors import FloorProvider, Watched
 from adapter.server.api.paths import CUSTOM_GROUP, EXTERNAL_GROUP
 from tests.support.clock import FakeClock
 from tests.support.floors import FakeAutoscalers, FakeFloors, entry

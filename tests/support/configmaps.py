@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from adapter.clients import kubernetes, sending
-from adapter.clients.floorwriter import FETCH_SECONDS
-from adapter.clients.objectlist import Form, ObjectEvent
+from adapter.boost.publisher import FETCH_SECONDS
 from adapter.errors import KubernetesError
+from adapter.kubernetes import client, transport
+from adapter.kubernetes.codec import Form, ObjectEvent
 from adapter.model.resources import APIResource
 from adapter.model.selectors.label_selectors import LabelSelector
 
@@ -135,7 +135,7 @@ class Line:
         self._cutting.set()
         self._cutting = asyncio.Event()
 
-    async def get(self, path: str) -> kubernetes.Body:
+    async def get(self, path: str) -> client.Body:
         self.gets += 1
         await self._way()
         found = self.store.objects.get(path.rpartition("/")[2])
@@ -151,10 +151,10 @@ class Line:
         content: bytes,
         *,
         content_type: str,
-        parameters: sending.Parameters,
+        parameters: transport.Parameters,
         seconds: float,
         check: Callable[[], object],
-    ) -> kubernetes.Body:
+    ) -> client.Body:
         assert content_type == "application/json"
         assert parameters == {"fieldManager": "fastpath"}
         await self._way()
@@ -290,5 +290,5 @@ def _matches(selector: LabelSelector, document: JSON) -> bool:
     return selector.matches(document["metadata"].get("labels") or {})
 
 
-def _body(document: JSON) -> kubernetes.Body:
-    return kubernetes.Body("application/json", msgspec.json.encode(document))
+def _body(document: JSON) -> client.Body:
+    return client.Body("application/json", msgspec.json.encode(document))

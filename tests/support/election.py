@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
-from adapter.clients.leases import Lease, LeaseRecord
 from adapter.errors import KubernetesError
+from adapter.kubernetes.leader.lease import Lease, LeaseRecord
 
 WALL = 1_700_000_000.0
 _T = TypeVar("_T")

@@ -4,13 +4,13 @@ import asyncio
 from collections.abc import Mapping
 
 from adapter.boost.floor import FloorEntry
+from adapter.boost.provider import Watched
 from adapter.model.timestamps import SECOND, FineInstant
-from adapter.provider.floors import Watched
 from tests.support.clock import WALL
 
 
 class FakeAutoscalers:
-    """Meets `adapter.provider.floors.FindAutoscaler`."""
+    """Meets `adapter.boost.provider.FindAutoscaler`."""
 
     def __init__(self, known: Mapping[tuple[str, str], Watched]) -> None:
         self.known = dict(known)
@@ -23,7 +23,7 @@ class FakeAutoscalers:
 
 
 class FakeFloors:
-    """Meets `adapter.provider.floors.Floors`: what is published is known once it has come, by itself or by a read."""
+    """Meets `adapter.boost.provider.Floors`: what is published is known once it has come, by itself or by a read."""
 
     def __init__(self) -> None:
         self.reads = 0

@@ -5,11 +5,11 @@ import contextlib
 from collections.abc import AsyncIterator, Mapping
 
 from adapter.boost.floor import FloorEntry, floor_of
-from adapter.clients.floors import FloorView
-from adapter.clients.floorwriter import FloorWriter
-from adapter.clients.writebudget import WriteBudget
-from adapter.clients.writes import Writer
+from adapter.boost.publisher import FloorWriter
+from adapter.boost.view import FloorView
 from adapter.errors import NotSyncedError
+from adapter.kubernetes.write.client import Writer
+from adapter.kubernetes.write.rate_limiter import WriteBudget
 from adapter.model.shards import WHOLE, Shard
 from adapter.model.timestamps import SECOND
 from adapter.monitoring import FaultLog, Monitoring

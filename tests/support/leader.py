@@ -12,17 +12,18 @@ import sys
 import time
 from collections.abc import Callable
 
-from adapter.clients import credentials, kubernetes
-from adapter.clients.eventcorrelator import Regarding
-from adapter.clients.events import EventRecorder
-from adapter.clients.fence import LeaseFence
-from adapter.clients.leaderelection import Election, Elector
-from adapter.clients.leases import KubernetesLeases, Lease, LeaseRecord
-from adapter.clients.scalewriter import ScaleOf, ScaleWriter
-from adapter.clients.statuswriter import StatusUpdate, StatusWriter
-from adapter.clients.writebudget import WriteBudget
-from adapter.clients.writes import Writer
 from adapter.errors import KubernetesError, NotLeadingError
+from adapter.kubernetes import client as kubernetes
+from adapter.kubernetes import credentials
+from adapter.kubernetes.leader.election import Election, Elector
+from adapter.kubernetes.leader.fence import LeaseFence
+from adapter.kubernetes.leader.lease import KubernetesLeases, Lease, LeaseRecord
+from adapter.kubernetes.write.client import Writer
+from adapter.kubernetes.write.event_correlator import Regarding
+from adapter.kubernetes.write.events import EventRecorder
+from adapter.kubernetes.write.rate_limiter import WriteBudget
+from adapter.kubernetes.write.scale import ScaleOf, ScaleWriter
+from adapter.kubernetes.write.status import StatusUpdate, StatusWriter
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
 from adapter.model.clock import Clock
 from adapter.monitoring import FaultLog, Monitoring

@@ -13,27 +13,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from adapter.clients import (
-    answers,
-    discovery_worker,
-    events,
-    floorwriter,
-    lanes,
-    objectstore,
-    podforms,
-    prometheus,
-    querycache,
-    scrapebodies,
-    targetforms,
-)
-from adapter.clients.connection import PrometheusSettings
+from adapter.boost import publisher
 from adapter.config import flags
 from adapter.config.options import Options
 from adapter.controller import journal
-from adapter.provider import scrapework
+from adapter.kubernetes.cache import pod_codec, scale_codec, store
+from adapter.kubernetes.write import events
+from adapter.prometheus import answers, batching, client, query_cache, series_worker
+from adapter.prometheus.connection import PrometheusSettings
 from adapter.rules.plan import lookback
 from adapter.rules.scrape import series_match
 from adapter.scaling import decision
+from adapter.scrape import bodies, work
 from adapter.server import probes
 from adapter.server.auth import request_header, review_cache
 from adapter.server.http import (
@@ -119,12 +110,12 @@ def bounds(process: Process) -> Iterator[Bound]:
     yield Bound("pods watched, as stated", POD * load.pods)
     kept = answers.KEPT_TEXTS_BYTES + answers.KEPT_BYTES + answers.KEPT_SWEEPS_BYTES
     yield Bound("answers kept (`texts`, `objects`, `sweeps`)", ESTIMATED * kept)
-    small = PrometheusSettings().max_connections * prometheus.SMALL_ANSWER
+    small = PrometheusSettings().max_connections * client.SMALL_ANSWER
     yield Bound("answers being read", ESTIMATED * (options.prometheus_max_answer_bytes + small))
-    yield Bound("questions that wait for Prometheus", querycache.WAITING_BYTES)
-    yield Bound("questions known (`lanes`)", ESTIMATED * lanes.LANES_BYTES)
-    yield Bound("label selectors (`selections`)", ESTIMATED * process.kinds * objectstore._REMEMBERED_BYTES)
-    yield Bound("the worker of discovery", options.discovery_max_bytes + discovery_worker.MEMORY_BYTES)
+    yield Bound("questions that wait for Prometheus", query_cache.WAITING_BYTES)
+    yield Bound("questions known (`lanes`)", ESTIMATED * batching.LANES_BYTES)
+    yield Bound("label selectors (`selections`)", ESTIMATED * process.kinds * store._REMEMBERED_BYTES)
+    yield Bound("the worker of discovery", options.discovery_max_bytes + series_worker.MEMORY_BYTES)
     yield Bound("connections for probes", probes.MOST_CONNECTIONS * (probes.HEAD_BYTES + PROBE_BYTES))
     if process.serves or options.metrics_bind_address:
         yield Bound("connections", connection_server.MOST_CONNECTIONS * connections.CONNECTION_BYTES)
@@ -144,9 +135,9 @@ def bounds(process: Process) -> Iterator[Bound]:
         if options.access_log:
             yield Bound("lines of the access log", access_log._ROOM)
     if process.scales:
-        yield Bound("bodies of scraped pods", scrapebodies.BODIES_BYTES)
-        yield Bound("series of scraped pods", ESTIMATED * scrapework.KEPT_BYTES)
-        read = 2 * targetforms.TEXTS_BYTES + podforms.REQUESTS_BYTES + decision.SELECTORS_BYTES
+        yield Bound("bodies of scraped pods", bodies.BODIES_BYTES)
+        yield Bound("series of scraped pods", ESTIMATED * work.KEPT_BYTES)
+        read = 2 * scale_codec.TEXTS_BYTES + pod_codec.REQUESTS_BYTES + decision.SELECTORS_BYTES
         yield Bound("selectors and requests that are read", ESTIMATED * read)
         yield Bound(
             "queries that are read", ESTIMATED * (series_match.TESTS_BYTES + lookback.LOOKBACKS_BYTES)
@@ -155,7 +146,7 @@ def bounds(process: Process) -> Iterator[Bound]:
         yield Bound("decisions remembered", ESTIMATED * journal.ROOM)
         yield Bound("events that wait", events.QUEUED * EVENT_BYTES)
     if process.scales or options.serves_floors:
-        yield Bound("floors, read and about to be written", 3 * floorwriter.LIMIT)
+        yield Bound("floors, read and about to be written", 3 * publisher.LIMIT)
 
 
 def total(process: Process) -> float:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from adapter import monitoring
+from adapter.boost.provider import FlooredProvider, FloorProvider
 from adapter.errors import KubernetesError
 from adapter.model.clock import Clock
 from adapter.model.identity import AccessVerdict, User
@@ -26,7 +27,6 @@ from adapter.model.metrics import (
     ResourceAnswer,
     ResourceQuestion,
 )
-from adapter.provider.floors import FlooredProvider, FloorProvider
 from adapter.server.api.documents import Documents
 from adapter.server.api.paths import CUSTOM_GROUP, EXTERNAL_GROUP, Question
 from adapter.server.auth.admission import Access

@@ -6,13 +6,9 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
-from adapter.clients.answers import renewed
-from adapter.clients.informer import Described
-from adapter.clients.querycache import QueryCache
-from adapter.clients.scrapebodies import Buffer
-from adapter.clients.scraper import Body, Endpoint
 from adapter.config import rules_file
 from adapter.errors import PrometheusError, ScrapeError
+from adapter.kubernetes.cache.lister import Described
 from adapter.model import resources
 from adapter.model.metrics import (
     CustomQuestion,
@@ -25,15 +21,19 @@ from adapter.model.metrics import (
 from adapter.model.resources import APIResource, Catalogue
 from adapter.model.selectors.label_selectors import LabelSelector
 from adapter.monitoring import FaultLog, Monitoring
-from adapter.provider.provider import Provider
+from adapter.prometheus.answers import renewed
+from adapter.prometheus.query_cache import QueryCache
+from adapter.provider.custom import Provider
 from adapter.provider.relist import Relister
 from adapter.provider.resource import ResourceProvider
-from adapter.provider.scalervalues import ScalerProvider
-from adapter.provider.scraped import ScrapedValues
-from adapter.provider.sourcefaults import SourceFaults
+from adapter.provider.scaler import ScalerProvider
 from adapter.rules.compile import Rule, Ruleset, compile_rules
+from adapter.scrape.bodies import Buffer
+from adapter.scrape.cache import ScrapedValues
+from adapter.scrape.http import Body, Endpoint
 from adapter.server.api import paths
 from adapter.server.api.paths import Question
+from adapter.telemetry.source_problems import SourceFaults
 from tests.support.clock import FakeClock
 
 FRESHNESS = renewed(ttl=1.0, max_age=30.0)
@@ -188,7 +188,7 @@ class FakeReader:
 
 
 class FakePod(NamedTuple):
-    """A pod as `adapter.provider.scraped` looks at it."""
+    """A pod as `adapter.scrape.cache` looks at it."""
 
     name: str
     ip: str = ""

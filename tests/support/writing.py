@@ -4,10 +4,11 @@ import contextlib
 import time
 from collections.abc import AsyncIterator
 
-from adapter.clients import credentials, kubernetes
-from adapter.clients.writebudget import WriteBudget
-from adapter.clients.writes import Writer
 from adapter.errors import NotLeadingError
+from adapter.kubernetes import client as kubernetes
+from adapter.kubernetes import credentials
+from adapter.kubernetes.write.client import Writer
+from adapter.kubernetes.write.rate_limiter import WriteBudget
 from adapter.monitoring import FaultLog, Monitoring
 from adapter.sandbox.apiserver.cluster import Cluster
 

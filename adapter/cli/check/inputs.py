@@ -12,20 +12,21 @@ from pathlib import Path
 
 from adapter import sources
 from adapter.cli.check.flags import STDIN
-from adapter.clients import credentials, kubernetes, objectlist
-from adapter.clients.discovery import SeriesLister
-from adapter.clients.kubernetes import KubernetesClient
-from adapter.clients.prometheus import PrometheusClient, Querier
-from adapter.clients.rulesfiles import EMPTY, RulesFiles
 from adapter.config import chart, rules_file
 from adapter.config.options import Options
 from adapter.config.rules_file import Parsed, RuleConfig, RulesConfig
 from adapter.errors import Fault, InputError, PrometheusError
+from adapter.kubernetes import client as kubernetes
+from adapter.kubernetes import codec, credentials
+from adapter.kubernetes.client import KubernetesClient
 from adapter.model.clock import Clock
 from adapter.model.metrics import QueryResult
 from adapter.model.resources import BUILTIN, APIResource, Catalogue
 from adapter.model.selectors.label_selectors import LabelSelector
 from adapter.monitoring import FaultLog, Monitoring
+from adapter.prometheus.client import PrometheusClient, Querier
+from adapter.prometheus.series import SeriesLister
+from adapter.provider.rules_files import EMPTY, RulesFiles
 from adapter.rules.trace import Lists
 
 
@@ -123,7 +124,7 @@ class Cluster:
         """Return the names of the objects that match, in the order of its list."""
         names: list[str] = []
 
-        def deliver(objects: list[objectlist.ObjectMeta]) -> None:
+        def deliver(objects: list[codec.ObjectMeta]) -> None:
             names.extend(each.name for each in objects)
 
         await self._client.list_objects(resource, deliver, namespace=namespace or "", selector=selector)

@@ -13,10 +13,12 @@ from pathlib import Path
 from adapter import app
 from adapter.cli.deploy import flags
 from adapter.cli.deploy.flags import PreflightOptions
-from adapter.clients import credentials, kubernetes, registrations
-from adapter.clients.kubernetes import KubernetesClient
-from adapter.clients.registrations import Access, Subject
 from adapter.errors import Fault, InputError
+from adapter.kubernetes import apiservices as registrations
+from adapter.kubernetes import client as kubernetes
+from adapter.kubernetes import credentials
+from adapter.kubernetes.apiservices import Access, Subject
+from adapter.kubernetes.client import KubernetesClient
 from adapter.model import apiservices
 from adapter.model.apiservices import Finding, Owner
 from adapter.monitoring import FaultLog, Monitoring

@@ -15,9 +15,9 @@ from adapter.boost import floor
 from adapter.boost.floor import FloorEntry
 from adapter.cli.doctor.codec import ConfigMap, ConfigMapList, LeaseList, Pod, PodList, Service
 from adapter.cli.doctor.facts import Leader, Period, Serving, Unread
-from adapter.clients import registrations
-from adapter.clients.kubernetes import KubernetesClient
 from adapter.errors import KubernetesError
+from adapter.kubernetes import apiservices as registrations
+from adapter.kubernetes.client import KubernetesClient
 from adapter.model import apiservices, shards
 from adapter.model.apiservices import Owner, ServiceReference
 from adapter.model.autoscaling.hpa import decode_scalar

@@ -29,9 +29,10 @@ from adapter.cli.doctor.flags import DoctorOptions
 from adapter.cli.doctor.read import GROUPS, Autoscalers, Workload
 from adapter.cli.doctor.sources import Sources
 from adapter.cli.doctor.stage import State
-from adapter.clients import credentials, kubernetes
-from adapter.clients.autoscalers import TargetKey
 from adapter.errors import InputError, KubernetesError, RunError
+from adapter.kubernetes import client as kubernetes
+from adapter.kubernetes import credentials
+from adapter.kubernetes.cache.hpas import TargetKey
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND
 from adapter.model.autoscaling.hpa import MetricSpec
 from adapter.model.clock import Clock

@@ -11,9 +11,9 @@ from urllib.parse import quote
 from adapter.cli.doctor.cluster import Surroundings, age_of, fetch, fetch_pods, why
 from adapter.cli.doctor.codec import FPA, HPA, FPAList, HPAList, Pod
 from adapter.cli.doctor.facts import Answer, Starts, Target, Unread
-from adapter.clients.kubernetes import KubernetesClient
-from adapter.clients.metricsapi import Described, MetricsAPI
 from adapter.errors import KubernetesError, RunError
+from adapter.kubernetes.client import KubernetesClient
+from adapter.kubernetes.metrics_api import Described, MetricsAPI
 from adapter.model.autoscaling.fastpath_autoscaler import API_VERSION, PLURAL
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference, MetricIdentifier, MetricSpec, Scale
 from adapter.model.clock import Clock

@@ -14,7 +14,6 @@ from adapter.cli.check.empty import Wanted
 from adapter.cli.doctor.cluster import Surroundings
 from adapter.cli.doctor.facts import Scraped, Series, Source, Unread
 from adapter.cli.doctor.read import GROUPS
-from adapter.clients.prometheus import Querier
 from adapter.config import rules_file
 from adapter.config.rules_file import Parsed
 from adapter.errors import (
@@ -30,6 +29,7 @@ from adapter.model.metrics import SeriesInfo
 from adapter.model.quoting import quote
 from adapter.model.resources import APIResource
 from adapter.model.selectors import api_selectors
+from adapter.prometheus.client import Querier
 from adapter.rules import compile as compiler
 from adapter.rules import matchers, preview, registry
 from adapter.rules.compile import Rule, Ruleset

@@ -17,10 +17,10 @@ from urllib.parse import urlencode
 import msgspec
 from msgspec.structs import replace
 
-from adapter.clients import credentials, kubernetes
-from adapter.clients.kubernetes import KubernetesClient
-from adapter.clients.metricsapi import Described, MetricsAPI
 from adapter.errors import KubernetesError
+from adapter.kubernetes import client, credentials
+from adapter.kubernetes.client import KubernetesClient
+from adapter.kubernetes.metrics_api import Described, MetricsAPI
 from adapter.model import timestamps
 from adapter.model.autoscaling.defaults import with_defaults
 from adapter.model.autoscaling.hpa import (
@@ -326,7 +326,7 @@ async def running(
         files = kubeconfig, _write_kubeconfig(adapter, directory / "native-controller-kubeconfig")
         loaded = [await credentials.load_configuration(file, clock, faults) for file in files]
         cluster, metrics = [
-            await stack.enter_async_context(await kubernetes.connect(each, random=random)) for each in loaded
+            await stack.enter_async_context(await client.connect(each, random=random)) for each in loaded
         ]
         asking = MetricsAPI(metrics)
         controller = NativeController(cluster, asking, clock, period=period, settings=settings, random=random)

@@ -11,8 +11,8 @@ from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
 from adapter import errors
-from adapter.clients.boundedcaches import BoundedCache
 from adapter.model import identity
+from adapter.model.caching import BoundedCache
 from adapter.model.identity import User
 from adapter.monitoring import Monitoring
 from adapter.server.auth.trust import HeaderNames

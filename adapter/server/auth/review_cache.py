@@ -13,7 +13,7 @@ from typing import Generic, NamedTuple, TypeVar
 from prometheus_client import Counter
 
 from adapter import errors
-from adapter.clients.boundedcaches import BoundedCache
+from adapter.model.caching import BoundedCache
 from adapter.model.clock import Clock
 from adapter.monitoring import Monitoring
 

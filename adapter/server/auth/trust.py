@@ -1,6 +1,6 @@
 """Whose certificates are believed, and for what: bundles of authorities and the verification of a peer against them.
 
-Not here: reading files and the cluster's ConfigMap (`clients.trustsource`), what a verified peer is taken for
+Not here: reading files and the cluster's ConfigMap (`kubernetes.config_map`), what a verified peer is taken for
 (`authentication`). No IO, no clock. The law is Go's ``x509.Verify`` with upstream's options: a chain to one of the
 authorities, every certificate of it within its time and, where it is restricted to uses, meant for clients.
 

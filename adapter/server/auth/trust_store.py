@@ -1,6 +1,6 @@
 """The trust in force, kept current: from files, from the cluster's ConfigMap, or from one each.
 
-Not here: reading either (`clients.trustsource`), verification (`trust`). The law: what was good once stays until something
+Not here: reading either (`kubernetes.config_map`), verification (`trust`). The law: what was good once stays until something
 good replaces it. A ConfigMap that is deleted, emptied or cannot be read takes nothing away, and nothing is believed that
 was never read.
 """

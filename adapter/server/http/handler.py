@@ -22,8 +22,8 @@ from multidict import CIMultiDict
 from prometheus_client import Counter, Histogram
 
 from adapter import errors, monitoring
-from adapter.clients.boundedcaches import BoundedCache
 from adapter.controller import view
+from adapter.model.caching import BoundedCache
 from adapter.model.clock import Clock
 from adapter.model.identity import ANONYMOUS, User
 from adapter.model.metrics import CustomQuestion, ExternalQuestion, MetricsProvider, ResourceQuestion

@@ -2,8 +2,8 @@ from typing import cast
 
 from adapter.cli.check.inputs import Prometheus
 from adapter.cli.check.session import Inquiry, Story
-from adapter.clients.discovery import SeriesLister
 from adapter.errors import PrometheusError
+from adapter.prometheus.series import SeriesLister
 from adapter.rules.trace import Lists
 from tests.support.world import FakeLister, FakeQuerier, Outcome, partial, series, vector
 

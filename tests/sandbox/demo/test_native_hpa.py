@@ -10,9 +10,9 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import RawTestServer
 
-from adapter.clients import kubernetes
-from adapter.clients.credentials import build_configuration
-from adapter.clients.metricsapi import MetricsAPI
+from adapter.kubernetes import client as kubernetes
+from adapter.kubernetes.credentials import build_configuration
+from adapter.kubernetes.metrics_api import MetricsAPI
 from adapter.sandbox.apiserver.cluster import EPOCH, Cluster
 from adapter.sandbox.apiserver.workloads import Workloads, deployment
 from adapter.sandbox.demo import native_hpa

@@ -1,0 +1,205 @@
+"""Where the authorities of client certificates are read: the ConfigMap that kube-apiserver publishes, or files.
+
+What lives here: looking, and looking again. Not here: what the texts mean and what becomes of the old ones
+(`server.auth.trust_store`). The law: a source that cannot be read says so and is asked again, for ever; it never ends the process
+and never takes away what it once delivered.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from adapter import errors
+from adapter.kubernetes.client import KubernetesClient
+from adapter.kubernetes.codec import UNREADABLE
+from adapter.model.resources import APIResource
+from adapter.monitoring import FaultLog
+
+NAMESPACE, NAME = "kube-system", "extension-apiserver-authentication"
+FILE_SECONDS = 1.0
+"""How often a file is looked at."""
+
+_PATH = f"/api/v1/namespaces/{NAMESPACE}/configmaps/{NAME}"
+_CONFIG_MAPS = APIResource("", "v1", "configmaps", "configmap", "ConfigMap", True, frozenset(), True)
+_FIELDS = f"metadata.name={NAME}"
+_FAULT = "trust-lookup"
+_DOUBLINGS = 20  # of pauses: far beyond their limit, and still a number after days of failures
+_UNWATCHED = "the ConfigMap with the authorities cannot be watched; it is read every minute"
+_MISSING_RIGHTS = f"; bind the Role extension-apiserver-authentication-reader in {NAMESPACE} to the service account with a RoleBinding there"
+
+
+@dataclass(frozen=True, slots=True)
+class Periods:
+    """How often and how long, in seconds."""
+
+    watch: float = 300.0
+    """A watch lasts this long at least, twice that at most; then the ConfigMap is read again."""
+
+    silence: float = 120.0
+    """A watch without a word for so long is lost."""
+
+    poll: float = 60.0
+    """Where watching is not allowed: how often the ConfigMap is read."""
+
+    backoff: float = 0.8
+    """The pause after a failure; doubled by each further one, and stretched by chance up to twice its length."""
+
+    backoff_limit: float = 30.0
+
+
+class _ConfigMap(msgspec.Struct, frozen=True):
+    data: dict[str, str] | None = None
+
+
+_CONFIG_MAP = msgspec.json.Decoder(_ConfigMap)
+
+
+class ConfigMapSource:
+    """Delivers the entries of the ConfigMap, None while there is none, at first and whenever it changes."""
+
+    def __init__(
+        self,
+        client: KubernetesClient,
+        deliver: Callable[[Mapping[str, str] | None], None],
+        faults: FaultLog,
+        *,
+        random: Callable[[], float],
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        periods: Periods = Periods(),
+    ) -> None:
+        self.error = ""
+        """What the last look failed with; "" while all is well."""
+        self._client = client
+        self._deliver = deliver
+        self._faults = faults
+        self._random = random
+        self._sleep = sleep
+        self._periods = periods
+        self._failures = 0
+
+    async def run(self) -> None:
+        """Read and watch until cancelled."""
+        while True:
+            try:
+                version = await self._read()
+                await self._watch(version)
+                await self._sleep(self._periods.backoff)
+            except errors.KubernetesError as error:
+                await self._fail(error)
+
+    async def _read(self) -> str:
+        """Deliver what there is now; return a version to watch from, of then or a little before."""
+        version = await self._client.list_objects(
+            _CONFIG_MAPS, lambda _: None, namespace=NAMESPACE, fields=_FIELDS, resource_version=""
+        )
+        await self._deliver_current()
+        self.error = ""
+        self._faults.ended(_FAULT)
+        return version
+
+    async def _deliver_current(self) -> None:
+        try:
+            body = await self._client.get(_PATH)
+        except errors.KubernetesError as error:
+            if error.status != 404:
+                raise
+            self._deliver(None)
+            return
+        try:
+            found = _CONFIG_MAP.decode(body.content)
+        except (*UNREADABLE, ValueError) as error:
+            raise errors.KubernetesError(0, "Decode", f"cannot read {_PATH}: {error}") from error
+        self._deliver(found.data or {})
+
+    async def _watch(self, version: str) -> None:
+        """Deliver whatever comes after `version` until the watch ends; where there can be none, wait as long."""
+        watching = self._client.watch_objects(
+            _CONFIG_MAPS,
+            namespace=NAMESPACE,
+            fields=_FIELDS,
+            resource_version=version,
+            duration=self._periods.watch * (1 + self._random()),
+            silence=self._periods.silence,
+        )
+        try:
+            async with watching as watch:
+                self._failures = 0
+                async for events in watch:
+                    if any(event.type != "BOOKMARK" for event in events):
+                        await self._deliver_current()
+        except errors.KubernetesError as error:
+            if error.status == 410:  # too long ago for the server's log; the next look begins anew
+                return
+            if error.status not in {403, 405}:
+                raise
+            self._faults.met("trust-watch", _UNWATCHED, f"{error}{_hint(error)}")
+            await self._sleep(self._periods.poll)
+        else:
+            self._faults.ended("trust-watch")
+
+    async def _fail(self, error: errors.KubernetesError) -> None:
+        self.error = f"{error}{_hint(error)}"
+        self._faults.met(
+            _FAULT, f"the ConfigMap {NAMESPACE}/{NAME} cannot be read; what it last said stays", self.error
+        )
+        pause = min(
+            self._periods.backoff * 2.0 ** min(self._failures, _DOUBLINGS), self._periods.backoff_limit
+        )
+        self._failures += 1
+        await self._sleep(pause * (1 + self._random()))
+
+
+class FileSource:
+    """Delivers the text of a file, at first and whenever it changes. `deliver` raises ValueError for what is no good."""
+
+    def __init__(self, path: str, flag: str, deliver: Callable[[str], None], faults: FaultLog) -> None:
+        """Read the file. Raises `errors.InputError` naming `flag` when that cannot be."""
+        self._path = Path(path)
+        self._flag = flag
+        self._deliver = deliver
+        self._faults = faults
+        self._seen = self._signature()
+        try:
+            self._deliver(self._path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:  # UnicodeDecodeError is a ValueError
+            fault = errors.Fault(flag, path, f"expected a file with PEM certificates: {_sentence(error)}")
+            raise errors.InputError([fault]) from error
+
+    def look(self) -> None:
+        """Deliver the file if it has changed; one that is no good is said, and looked at again when it changes."""
+        signature = self._signature()
+        if signature == self._seen:
+            return
+        self._seen = signature
+        try:
+            self._deliver(self._path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            message = "a file of certificate authorities cannot be used; what it last said stays"
+            self._faults.met("trust-file", message, _sentence(error), subject=self._flag, file=self._path)
+        else:
+            self._faults.ended("trust-file", subject=self._flag)
+
+    async def run(self, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
+        """Look until cancelled."""
+        while True:
+            await sleep(FILE_SECONDS)
+            self.look()
+
+    def _signature(self) -> object:
+        """Return what changes when the file does; links are followed, a missing file is a state like any other."""
+        try:
+            status = self._path.stat()
+        except OSError as error:
+            return error.errno
+        return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+
+def _hint(error: errors.KubernetesError) -> str:
+    return _MISSING_RIGHTS if error.status == 403 else ""
+
+
+def _sentence(error: Exception) -> str:
+    return (error.strerror or str(error)) if isinstance(error, OSError) else str(error)

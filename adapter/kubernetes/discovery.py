@@ -1,0 +1,361 @@
+"""The API server's discovery documents, read into a catalogue; and the catalogue in force, refreshed on a timer and on a miss.
+
+What lives here: aggregated discovery (``apidiscovery.k8s.io``), the legacy documents for servers without it, `CatalogueSource`.
+Not here: look-up (`adapter.model.resources`). The law: one API group that cannot be read, as those of aggregated API servers
+often cannot, costs its own resources at most, and not even those if they were known before.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import NamedTuple, Protocol, TypeVar
+
+import msgspec
+
+from adapter import errors
+from adapter.kubernetes.codec import UNREADABLE
+from adapter.model.clock import Clock
+from adapter.model.resources import APIResource, Catalogue
+from adapter.monitoring import FaultLog, facts
+
+_JSON = "application/json"
+_AGGREGATED = "as=apigroupdiscoverylist"
+_ACCEPT = ",".join(
+    [
+        f"{_JSON};g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+        f"{_JSON};g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList",
+        _JSON,
+    ]
+)
+_PARALLEL = 8
+_FIRST_DISTANCE = (
+    1.0  # seconds between two readings while there was none that succeeded: nobody can be answered yet
+)
+
+METRIC_GROUPS = frozenset({"custom.metrics.k8s.io", "external.metrics.k8s.io"})
+"""What these list are names of metrics, ours among them. They describe no objects, so no label may resolve to them."""
+
+_log = logging.getLogger(__name__)
+
+
+class Body(Protocol):
+    """An answer as it came."""
+
+    @property
+    def content_type(self) -> str:
+        """Return it in lower case, with its parameters."""
+        ...
+
+    @property
+    def content(self) -> bytes:
+        """Return the whole body."""
+        ...
+
+
+class Get(Protocol):
+    """How documents are fetched; raises `errors.KubernetesError`."""
+
+    def __call__(self, path: str, *, accept: str = _JSON) -> Awaitable[Body]:
+        """Fetch what is at `path`."""
+        ...
+
+
+class Discovery(NamedTuple):
+    """The resources of a cluster, and what could not be read: a sentence by group and version (or group)."""
+
+    catalogue: Catalogue
+    failed: Mapping[str, str]
+
+
+# -- the documents -----------------------------------------------------------------------------------------------------
+
+
+class _Named(msgspec.Struct, frozen=True):
+    name: str = ""
+
+
+class _ResponseKind(msgspec.Struct, frozen=True):
+    kind: str = ""
+
+
+class _AggregatedResource(msgspec.Struct, frozen=True, rename="camel"):
+    resource: str
+    response_kind: _ResponseKind | None = None
+    scope: str = ""
+    singular_resource: str = ""
+    verbs: list[str] | None = None
+
+    @property
+    def kind(self) -> str:
+        """Return the kind of its objects, "" if the entry is only the place of its sub-resources."""
+        return self.response_kind.kind if self.response_kind else ""
+
+    def build(self, group: str, version: str, *, preferred: bool) -> APIResource:
+        """Return the catalogue's entry."""
+        verbs = frozenset(self.verbs or ())
+        singular = self.singular_resource or _guess_singular(self.kind)
+        namespaced = self.scope == "Namespaced"
+        return APIResource(group, version, self.resource, singular, self.kind, namespaced, verbs, preferred)
+
+
+class _AggregatedVersion(msgspec.Struct, frozen=True):
+    version: str
+    freshness: str = "Current"
+    resources: list[_AggregatedResource] | None = None
+
+
+class _AggregatedGroup(msgspec.Struct, frozen=True):
+    metadata: _Named = _Named()
+    versions: list[_AggregatedVersion] | None = None
+
+
+class _AggregatedList(msgspec.Struct, frozen=True):
+    items: list[_AggregatedGroup] | None = None
+
+
+class _LegacyVersions(msgspec.Struct, frozen=True):
+    versions: list[str] | None = None
+
+
+class _LegacyVersion(msgspec.Struct, frozen=True):
+    version: str = ""
+
+
+class _LegacyGroup(msgspec.Struct, frozen=True, rename="camel"):
+    name: str
+    versions: list[_LegacyVersion] | None = None
+    preferred_version: _LegacyVersion = _LegacyVersion()
+
+
+class _LegacyGroups(msgspec.Struct, frozen=True):
+    groups: list[_LegacyGroup] | None = None
+
+
+class _LegacyResource(msgspec.Struct, frozen=True, rename="camel"):
+    name: str
+    kind: str
+    namespaced: bool = False
+    singular_name: str = ""
+    verbs: list[str] | None = None
+
+    def build(self, group: str, version: str, *, preferred: bool) -> APIResource:
+        """Return the catalogue's entry."""
+        verbs = frozenset(self.verbs or ())
+        singular = self.singular_name or _guess_singular(self.kind)
+        return APIResource(group, version, self.name, singular, self.kind, self.namespaced, verbs, preferred)
+
+
+class _LegacyResources(msgspec.Struct, frozen=True):
+    resources: list[_LegacyResource] | None = None
+
+
+_T = TypeVar("_T")
+
+
+def _guess_singular(kind: str) -> str:
+    """Return what client-go takes where a server leaves the singular name out."""
+    return kind.lower()
+
+
+def _decode(path: str, body: Body, type_: type[_T]) -> _T:
+    try:
+        return msgspec.json.decode(body.content, type=type_)
+    except UNREADABLE as error:
+        raise errors.KubernetesError(0, "Decode", f"cannot get {path}: Decode: {error}") from error
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+async def fetch_discovery(get: Get, known: Catalogue | None = None) -> Discovery:
+    """Read what the cluster has. Resources of `known` stand in for group versions that cannot be read.
+
+    Raise `errors.KubernetesError` if ``/api``, ``/apis`` or the core group cannot be read: without these nothing resolves.
+    """
+    reading = _Reading(get, known or Catalogue(()))
+    core = await reading.read_core()
+    rest = await reading.read_groups()
+    return Discovery(Catalogue([*core, *rest]), reading.failed)
+
+
+class _Reading:
+    """One pass over the documents."""
+
+    def __init__(self, get: Get, known: Catalogue) -> None:
+        self._get = get
+        self._known = known
+        self.failed: dict[str, str] = {}
+
+    async def read_core(self) -> list[APIResource]:
+        body = await self._get("/api", accept=_ACCEPT)
+        if _AGGREGATED in body.content_type:
+            return self._resources_of(_decode("/api", body, _AggregatedList))
+        versions = _decode("/api", body, _LegacyVersions).versions or []
+        return [
+            resource
+            for index, version in enumerate(versions)
+            for resource in await self._read_version("", version, preferred=index == 0)
+        ]
+
+    async def read_groups(self) -> list[APIResource]:
+        body = await self._get("/apis", accept=_ACCEPT)
+        if _AGGREGATED in body.content_type:
+            return self._resources_of(_decode("/apis", body, _AggregatedList))
+        groups = _decode("/apis", body, _LegacyGroups).groups or []
+        slots = asyncio.Semaphore(_PARALLEL)
+
+        async def read(group: str, version: str, preferred: str) -> list[APIResource]:
+            async with slots:
+                try:
+                    return await self._read_version(group, version, preferred=version == preferred)
+                except errors.KubernetesError as error:
+                    return self._stand_in(group, version, str(error))
+
+        async with asyncio.TaskGroup() as tasks:
+            reads = [
+                tasks.create_task(
+                    read(group.name, version.version, group.preferred_version.version),
+                    name=f"discovery of {group.name}/{version.version}",
+                )
+                for group in groups
+                if group.name not in METRIC_GROUPS
+                for version in group.versions or ()
+            ]
+        return [resource for task in reads for resource in task.result()]
+
+    async def _read_version(self, group: str, version: str, *, preferred: bool) -> list[APIResource]:
+        path = f"/apis/{group}/{version}" if group else f"/api/{version}"
+        found = _decode(path, await self._get(path), _LegacyResources).resources or ()
+        return [entry.build(group, version, preferred=preferred) for entry in found if "/" not in entry.name]
+
+    def _resources_of(self, document: _AggregatedList) -> list[APIResource]:
+        """Return the resources of an aggregated document, whose versions stand in order of preference."""
+        resources: list[APIResource] = []
+        for group in document.items or ():
+            name = group.metadata.name
+            if name in METRIC_GROUPS:
+                continue
+            for index, version in enumerate(group.versions or ()):
+                if version.freshness == "Stale" and not version.resources:
+                    resources += self._stand_in(name, version.version, "its API server does not answer")
+                    continue
+                resources += [
+                    entry.build(name, version.version, preferred=index == 0)
+                    for entry in version.resources or ()
+                    if entry.kind
+                ]
+        return resources
+
+    def _stand_in(self, group: str, version: str, sentence: str) -> list[APIResource]:
+        self.failed[f"{group}/{version}"] = sentence
+        return [
+            resource for resource in self._known if (resource.group, resource.version) == (group, version)
+        ]
+
+
+# -- the catalogue in force --------------------------------------------------------------------------------------------
+
+
+class CatalogueClient(Protocol):
+    """Reads documents; raises `errors.KubernetesError`."""
+
+    def get(self, path: str, *, accept: str = _JSON) -> Awaitable[Body]:
+        """Fetch what is at `path`."""
+        ...
+
+
+class CatalogueSource:
+    """The catalogue in force. Callers of one moment share one reading, and readings keep a distance.
+
+    `interval` is how often `run` reads in seconds, `distance` how soon after an attempt a miss may cause the next one.
+    `initial` is in force until the first reading succeeds; without it `current` raises until then.
+    """
+
+    def __init__(
+        self,
+        client: CatalogueClient,
+        clock: Clock,
+        faults: FaultLog,
+        *,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        interval: float = 600.0,
+        distance: float = 10.0,
+        initial: Catalogue | None = None,
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self._faults = faults
+        self._sleep = sleep
+        self._interval = interval
+        self._distance = distance
+        self._current = initial
+        self._lock = asyncio.Lock()
+        self._attempted: float | None = None
+        self._readings = 0
+        self._error: errors.KubernetesError | None = None
+        self.synced = False
+        """Whether a reading ever succeeded."""
+
+    def current(self) -> Catalogue:
+        """Return the catalogue in force, `errors.NotSyncedError` if there is none yet."""
+        if self._current is None:
+            raise errors.NotSyncedError("the resources of the cluster have not been read yet")
+        return self._current
+
+    async def refresh(self, *, force: bool = False) -> Catalogue:
+        """Read the cluster's resources again, unless that was tried within `distance` seconds; return the catalogue in force.
+
+        `force` reads in any case. Who comes while a reading is under way waits for it and shares what came of it. Raise
+        `errors.KubernetesError` if the reading fails and `errors.NotSyncedError` if it is not due and there was none; what
+        was in force stays in force.
+        """
+        readings = self._readings
+        async with self._lock:
+            if readings != self._readings:
+                if self._error is not None:
+                    raise errors.KubernetesError(self._error.status, self._error.reason, str(self._error))
+            elif force or self._is_due():
+                await self._read()
+        return self.current()
+
+    def _is_due(self) -> bool:
+        distance = self._distance if self.synced else min(self._distance, _FIRST_DISTANCE)
+        return self._attempted is None or self._clock.monotonic() - self._attempted >= distance
+
+    async def _read(self) -> None:
+        """Read once. A reading that is cancelled counts for nothing: who waits for it begins another."""
+        try:
+            discovery = await fetch_discovery(self._client.get, self._current if self.synced else None)
+        except errors.KubernetesError as error:
+            self._note_reading(error)
+            self._faults.met("api-discovery", "the resources of the cluster cannot be read", str(error))
+            raise
+        self._note_reading(None)
+        self._faults.ended("api-discovery")
+        self._note_failures(discovery.failed)
+        if discovery.catalogue != self._current:
+            _log.info("resources of the cluster read", extra=facts(resources=len(discovery.catalogue)))
+        self._current = discovery.catalogue
+        self.synced = True
+
+    def _note_reading(self, error: errors.KubernetesError | None) -> None:
+        self._error = error
+        self._readings += 1
+        self._attempted = self._clock.monotonic()
+
+    def _note_failures(self, failed: Mapping[str, str]) -> None:
+        for fault, subject in list(self._faults.active()):
+            if fault == "api-group" and subject not in failed:
+                self._faults.ended(fault, subject=subject)
+        for group_version, sentence in failed.items():
+            self._faults.met("api-group", "an API group cannot be read", sentence, subject=group_version)
+
+    async def run(self) -> None:
+        """Read now, then every `interval` seconds, sooner again after a failure; until cancelled."""
+        while True:
+            pause = self._interval
+            try:
+                await self.refresh(force=not self.synced)
+            except errors.SourceError:
+                pause = min(self._interval, self._distance)
+            await self._sleep(pause)

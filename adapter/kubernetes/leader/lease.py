@@ -1,0 +1,167 @@
+"""The Lease of a leader election at the API server: read, create, replace, and word of its changes.
+
+What lives here: the object on the wire. Not here: what a record means (`leaderelection`). The law: a Lease is only ever replaced in
+the version that was read, and what others put into it (labels, owners, fields of newer versions) stays. The form is
+``coordination.k8s.io/v1``'s, the use of its fields client-go's.
+"""
+
+import asyncio
+import datetime as dt
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from adapter import errors
+from adapter.kubernetes.client import KubernetesClient
+from adapter.model.resources import APIResource
+
+_PATH = "/apis/coordination.k8s.io/v1/namespaces"
+_LEASES = APIResource(
+    "coordination.k8s.io", "v1", "leases", "lease", "Lease", True, frozenset(), preferred=True
+)
+_WATCH_SECONDS = 300.0
+_SILENCE = _WATCH_SECONDS + 30.0
+
+
+class LeaseRecord(NamedTuple):
+    """What a Lease says. `duration` is in seconds; the times are text, for nobody here compares them with a clock."""
+
+    holder: str
+    duration: int
+    acquired: str
+    renewed: str
+    transitions: int
+
+
+class Lease(NamedTuple):
+    """A record with the version in which it may be replaced, and the object it stands in."""
+
+    record: LeaseRecord
+    version: str
+    document: dict[str, Any]
+
+
+class LeaseStore(Protocol):
+    """Where one Lease is kept. All raise `errors.KubernetesError`; writes with status 409 when somebody was quicker."""
+
+    async def fetch(self, seconds: float) -> Lease | None:
+        """Return the Lease, None when there is none."""
+        ...
+
+    async def create(self, record: LeaseRecord, seconds: float) -> Lease:
+        """Create the Lease and return it."""
+        ...
+
+    async def replace(self, lease: Lease, record: LeaseRecord, seconds: float) -> Lease:
+        """Put `record` in the place of what `lease` says, and return the new one."""
+        ...
+
+    async def watch(self, version: str, changed: Callable[[], None]) -> None:
+        """Call `changed` whenever the Lease may have changed after `version`; return when the watch ends."""
+        ...
+
+
+class KubernetesLeases:
+    """The Lease NAMESPACE/NAME of a cluster."""
+
+    def __init__(self, client: KubernetesClient, namespace: str, name: str) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._name = name
+
+    async def fetch(self, seconds: float) -> Lease | None:
+        """Return the Lease, None when there is none; at most `seconds`."""
+        what = f"get lease {self._namespace}/{self._name}"
+        try:
+            async with asyncio.timeout(seconds):
+                answer = await self._client.get(f"{_PATH}/{self._namespace}/leases/{self._name}")
+        except TimeoutError as error:
+            raise errors.KubernetesError(
+                0, "Timeout", f"cannot {what}: no answer within {seconds:g} s"
+            ) from error
+        except errors.KubernetesError as error:
+            if error.status == 404:
+                return None
+            raise
+        return _decode(answer.content, what)
+
+    async def create(self, record: LeaseRecord, seconds: float) -> Lease:
+        """Create the Lease; a conflict (409 AlreadyExists) when somebody was quicker."""
+        document = {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"name": self._name, "namespace": self._namespace},
+            "spec": _spec(record),
+        }
+        path = f"{_PATH}/{self._namespace}/leases"
+        answer = await self._client.write(
+            "POST", path, msgspec.json.encode(document), seconds=seconds, check=_nothing
+        )
+        return _decode(answer.content, f"create lease {self._namespace}/{self._name}")
+
+    async def replace(self, lease: Lease, record: LeaseRecord, seconds: float) -> Lease:
+        """Replace the Lease in the version read; a conflict (409) when it is not the present one."""
+        document = {**lease.document, "spec": {**(lease.document.get("spec") or {}), **_spec(record)}}
+        path = f"{_PATH}/{self._namespace}/leases/{self._name}"
+        answer = await self._client.write(
+            "PUT", path, msgspec.json.encode(document), seconds=seconds, check=_nothing
+        )
+        return _decode(answer.content, f"update lease {self._namespace}/{self._name}")
+
+    async def watch(self, version: str, changed: Callable[[], None]) -> None:
+        """Call `changed` at every event of the Lease; bookmarks count too, for they cost one look."""
+        async with self._client.watch_objects(
+            _LEASES,
+            namespace=self._namespace,
+            fields=f"metadata.name={self._name}",
+            resource_version=version,
+            duration=_WATCH_SECONDS,
+            silence=_SILENCE,
+        ) as events:
+            async for _ in events:
+                changed()
+
+
+def micro_time(wall: float) -> str:
+    """Return epoch seconds as a MicroTime of the API."""
+    return dt.datetime.fromtimestamp(wall, dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    acquire_time: str | None = None
+    renew_time: str | None = None
+    lease_transitions: int | None = None
+
+
+def _decode(content: bytes, what: str) -> Lease:
+    try:
+        document = msgspec.json.decode(content, type=dict[str, Any])
+        version = document["metadata"]["resourceVersion"]
+        spec = msgspec.convert(document.get("spec") or {}, _Spec)
+    except (msgspec.MsgspecError, KeyError, TypeError) as error:
+        raise errors.KubernetesError(0, "Decode", f"cannot {what}: the answer is no Lease") from error
+    record = LeaseRecord(
+        spec.holder_identity or "",
+        spec.lease_duration_seconds or 0,
+        spec.acquire_time or "",
+        spec.renew_time or "",
+        spec.lease_transitions or 0,
+    )
+    return Lease(record, version, document)
+
+
+def _spec(record: LeaseRecord) -> dict[str, object]:
+    return {
+        "holderIdentity": record.holder,
+        "leaseDurationSeconds": record.duration,
+        "acquireTime": record.acquired,
+        "renewTime": record.renewed,
+        "leaseTransitions": record.transitions,
+    }
+
+
+def _nothing() -> None:
+    """Check nothing: the write that wins or keeps the lease needs none."""

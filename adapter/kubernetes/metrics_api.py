@@ -1,0 +1,156 @@
+"""The metrics APIs as somebody else serves them: values that no rule of ours answers, asked through the API server as the HPA asks.
+
+Here: paths and answers. Not here: who asks and when. Law: paths and the order of parameters are those of the native controller's
+clients; whatever goes wrong is an `errors.KubernetesError`.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple, TypeVar
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from adapter import errors
+from adapter.kubernetes.client import KubernetesClient
+from adapter.kubernetes.codec import UNREADABLE
+from adapter.model import quoting
+from adapter.model.autoscaling.hpa import Struct, decode_scalar
+from adapter.model.quantity_parse import Quantity
+from adapter.model.timestamps import Instant
+from adapter.scaling.document import ExternalMetricValue, MetricValue, PodMetrics
+
+_CUSTOM = "/apis/custom.metrics.k8s.io/v1beta2"
+_EXTERNAL = "/apis/external.metrics.k8s.io/v1beta1"
+_RESOURCE = "/apis/metrics.k8s.io/v1beta1"
+
+
+class CustomValue(MetricValue, frozen=True):
+    """A custom metric of one object, when it was taken, and over how many seconds."""
+
+    timestamp: Instant | None = None
+    window_seconds: int | None = None
+
+
+class ExternalValue(ExternalMetricValue, frozen=True):
+    """One series of an external metric, when it was taken, and over how many seconds."""
+
+    timestamp: Instant | None = None
+    window: int | None = None
+
+
+class _CustomList(Struct, frozen=True):
+    items: tuple[CustomValue, ...] | None = None
+
+
+class _ExternalList(Struct, frozen=True):
+    items: tuple[ExternalValue, ...] | None = None
+
+
+class _ResourceList(Struct, frozen=True):
+    items: tuple[PodMetrics, ...] | None = None
+
+
+_T = TypeVar("_T")
+
+
+class Described(NamedTuple):
+    """An object as a path names it: ``plural.group`` in a namespace."""
+
+    resource: str
+    namespace: str
+    name: str
+
+
+class MetricsAPI:
+    """Asks the metrics APIs through the API server."""
+
+    def __init__(self, client: KubernetesClient) -> None:
+        self._client = client
+
+    async def pods(
+        self, namespace: str, metric: str, selector: str, metric_selector: str
+    ) -> Sequence[CustomValue]:
+        """Return a custom metric of the pods that match."""
+        path = f"{_CUSTOM}/namespaces/{_escaped(namespace)}/pods/{_escaped('*')}/{_escaped(metric)}"
+        asked = "pods.custom.metrics.k8s.io *"
+        return (await self._get(path, selector, metric_selector, _CustomList, asked)).items or ()
+
+    async def described(
+        self, described: Described, metric: str, metric_selector: str
+    ) -> Sequence[CustomValue]:
+        """Return a custom metric of one object; for a Namespace its own form of path."""
+        resource, namespace, name = described
+        if name in {"", ".", ".."} or not {"/", "%"}.isdisjoint(name):
+            # client-go refuses these too: even escaped they would lead to another path
+            raise errors.KubernetesError(0, "Invalid", f"invalid resource name {quoting.quote(name)}")
+        within = "metrics" if resource == "namespaces" else f"{_escaped(resource.lower())}/{_escaped(name)}"
+        path = f"{_CUSTOM}/namespaces/{_escaped(namespace)}/{within}/{_escaped(metric)}"
+        asked = ("metrics", metric) if resource == "namespaces" else (resource, name)
+        words = "{}.custom.metrics.k8s.io {}".format(*asked)
+        return (await self._get(path, "", metric_selector, _CustomList, words)).items or ()
+
+    async def external(self, namespace: str, metric: str, metric_selector: str) -> Sequence[ExternalValue]:
+        """Return the series of an external metric, whose name loses its capitals on the way as it always does."""
+        path = f"{_EXTERNAL}/namespaces/{_escaped(namespace)}/{_escaped(metric.lower())}"
+        asked = f"{metric}.external.metrics.k8s.io"
+        return (await self._get(path, metric_selector, "", _ExternalList, asked)).items or ()
+
+    async def resource(self, namespace: str, selector: str) -> Sequence[PodMetrics]:
+        """Return what the containers of the pods that match have used."""
+        path = f"{_RESOURCE}/namespaces/{_escaped(namespace)}/pods"
+        return (await self._get(path, selector, "", _ResourceList, "pods.metrics.k8s.io")).items or ()
+
+    async def _get(self, path: str, selector: str, metric_selector: str, form: type[_T], asked: str) -> _T:
+        parameters = {"labelSelector": selector, "metricLabelSelector": metric_selector}
+        query = urlencode({name: value for name, value in parameters.items() if value})
+        try:
+            body = await self._client.get(f"{path}?{query}" if query else path)
+        except errors.KubernetesError as error:
+            raise _in_upstreams_words(error, asked) from error
+        try:
+            return msgspec.json.decode(body.content, type=form, dec_hook=decode_scalar)
+        except (*UNREADABLE, ValueError) as error:
+            raise errors.KubernetesError(
+                0, "Decode", f"cannot get {path}: the answer is no list of values"
+            ) from error
+
+
+def _escaped(segment: str) -> str:
+    """Return a text as one segment of a path. Kubernetes allows ``?`` and ``#`` in names of objects."""
+    return quote(segment, safe="")
+
+
+_GENERIC = {
+    401: "the server has asked for the client to provide credentials",
+    404: "the server could not find the requested resource",
+    429: "the server has received too many requests and has asked us to try again later",
+    503: "the server is currently unable to handle the request",
+    504: "the server was unable to return a response in the time allotted, but may still be processing the request",
+}
+"""What client-go says of an answer that is no Status."""
+
+
+def _in_upstreams_words(error: errors.KubernetesError, asked: str) -> errors.KubernetesError:
+    """Return a refusal as client-go words it: as the server did, else by its status and what was `asked` for.
+
+    Where there was no answer at all the words are ours.
+    """
+    if not error.status:
+        return error
+    if error.said and not error.plain:
+        text = error.said
+    else:
+        said = error.said or "unknown"
+        if error.status in _GENERIC:
+            words = _GENERIC[error.status]
+        elif error.status == 403:
+            words = said
+        elif error.status >= 500:
+            words = f'an error on the server ("{said}") has prevented the request from succeeding'
+        else:
+            words = f"the server responded with the status code {error.status} but did not return more information"
+        text = f"{words} (get {asked})"
+    return errors.KubernetesError(error.status, error.reason, text, error.retry_after)
+
+
+__all__ = ["CustomValue", "Described", "ExternalValue", "MetricsAPI", "PodMetrics", "Quantity"]

@@ -1,0 +1,179 @@
+"""Token reviews and access reviews: questions to the Kubernetes API server about somebody else's rights.
+
+Not here: when to ask and what is kept (`server.auth.authentication`, `server.auth.authorization`), sending and retries (`kubernetes`).
+The law: a token goes into the body of a token review and into nothing else, no log and no error text; what is not an answer
+raises, so that nobody can take it for one.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Generic, NamedTuple, TypeVar
+
+import msgspec
+from prometheus_client import Counter, Histogram
+
+from adapter import errors
+from adapter.kubernetes.client import KubernetesClient
+from adapter.model import identity
+from adapter.model.clock import Clock
+from adapter.model.identity import AccessVerdict, User
+from adapter.monitoring import FaultLog, Monitoring
+
+TOKEN_PATH = "/apis/authentication.k8s.io/v1/tokenreviews"  # noqa: S105 - a path
+ACCESS_PATH = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+
+RATE, BURST = 200.0, 400.0
+"""Reviews a second, and how many at once after a pause; upstream's limits."""
+
+_NO_STATUS = "<error>"
+
+
+class _UserInfo(msgspec.Struct, frozen=True):
+    username: str = ""
+    uid: str = ""
+    groups: list[str] | None = None
+    extra: dict[str, list[str]] | None = None
+
+
+class _TokenStatus(msgspec.Struct, frozen=True):
+    authenticated: bool = False
+    user: _UserInfo = _UserInfo()
+
+
+class _AccessStatus(msgspec.Struct, frozen=True):
+    allowed: bool
+    denied: bool = False
+    reason: str = ""
+
+
+class _TokenReview(msgspec.Struct, frozen=True):
+    status: _TokenStatus
+
+
+class _AccessReview(msgspec.Struct, frozen=True):
+    status: _AccessStatus
+
+
+_Answer = TypeVar("_Answer")
+
+
+class _Kind(NamedTuple, Generic[_Answer]):
+    """A kind of review, and where its requests are counted."""
+
+    name: str
+    path: str
+    decoder: msgspec.json.Decoder[_Answer]
+    total: Counter
+    duration: Histogram
+
+
+class Throttle:
+    """Lets through `rate` a second, and up to `burst` at once; others wait their turn."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        rate: float = RATE,
+        burst: float = BURST,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._clock = clock
+        self._step = 1 / rate
+        self._room = (burst - 1) / rate
+        self._sleep = sleep
+        self._next = clock.monotonic() - self._room
+
+    async def wait(self) -> None:
+        """Return when it is the caller's turn."""
+        now = self._clock.monotonic()
+        turn = max(self._next, now - self._room)
+        self._next = turn + self._step
+        if turn > now:
+            await self._sleep(turn - now)
+
+
+class ReviewClient:
+    """Asks one API server. Its errors are `errors.KubernetesError`: there is no answer then."""
+
+    def __init__(
+        self,
+        client: KubernetesClient,
+        clock: Clock,
+        own_metrics: Monitoring,
+        faults: FaultLog,
+        *,
+        throttle: Throttle | None = None,
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self._faults = faults
+        self._throttle = throttle or Throttle(clock)
+        self._token_kind = _Kind(
+            "TokenReview",
+            TOKEN_PATH,
+            msgspec.json.Decoder(_TokenReview),
+            own_metrics.token_reviews,
+            own_metrics.token_review_duration,
+        )
+        self._access_kind = _Kind(
+            "SubjectAccessReview",
+            ACCESS_PATH,
+            msgspec.json.Decoder(_AccessReview),
+            own_metrics.access_reviews,
+            own_metrics.access_review_duration,
+        )
+
+    async def review_token(self, token: str) -> User | None:
+        """Return whose token it is, with the groups that the API server names; None for nobody's."""
+        try:
+            status = (await self._review(self._token_kind, {"token": token})).status
+        except errors.KubernetesError as error:
+            # the API server's own words may repeat what it was sent, and so may the cause
+            text = (
+                f"token review refused: {error.status} {error.reason}{_hint(error)}"
+                if error.status
+                else str(error)
+            )
+            self._faults.met("token-review", "bearer tokens cannot be reviewed; they are refused", text)
+            raise errors.KubernetesError(error.status, error.reason, text) from None
+        self._faults.ended("token-review")
+        user = status.user
+        if not status.authenticated or not user.username:
+            return None
+        return User(user.username, user.uid, tuple(user.groups or ()), identity.sort_extra(user.extra or {}))
+
+    async def review_access(self, spec: Mapping[str, object]) -> AccessVerdict:
+        """Return the verdict on the spec of a SubjectAccessReview."""
+        try:
+            status = (await self._review(self._access_kind, spec)).status
+        except errors.KubernetesError as error:
+            text = f"{error}{_hint(error)}"
+            self._faults.met("access-review", "access cannot be reviewed; requests that need it fail", text)
+            raise
+        self._faults.ended("access-review")
+        return AccessVerdict(status.allowed, status.denied, status.reason)
+
+    async def _review(self, kind: _Kind[_Answer], spec: Mapping[str, object]) -> _Answer:
+        await self._throttle.wait()
+        started = self._clock.monotonic()
+        code = _NO_STATUS
+        try:
+            api_version = kind.path.removeprefix("/apis/").rpartition("/")[0]
+            body = await self._client.create(
+                kind.path, {"apiVersion": api_version, "kind": kind.name, "spec": spec}
+            )
+            answer = kind.decoder.decode(body.content)
+            code = "201"
+        except ValueError as error:  # msgspec's own errors are ValueErrors, as is bad UTF-8
+            raise errors.KubernetesError(0, "Decode", f"the answer to a {kind.name} is none") from error
+        except errors.KubernetesError as error:
+            code = str(error.status or _NO_STATUS)
+            raise
+        finally:
+            kind.total.labels(code).inc()
+            kind.duration.labels(code).observe(self._clock.monotonic() - started)
+        return answer
+
+
+def _hint(error: errors.KubernetesError) -> str:
+    return "; the service account needs the ClusterRole system:auth-delegator" if error.status == 403 else ""

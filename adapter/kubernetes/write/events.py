@@ -1,0 +1,205 @@
+"""Events about autoscalers, written as client-go's recorder writes those of the HPA controller: core/v1, counted, merged, thinned out.
+
+What lives here: the queue and the wire. Not here: which events there are (`scaling.decision`), what becomes of look-alikes
+(`eventcorrelator`). The law: to record an event never waits and never fails; what cannot be written is dropped and counted; while
+the API server cannot be reached all wait.
+
+Events of one object keep their order. Namespaces take turns (`model.turns`), and when the queue is full the
+namespace with the most events in it loses one, so a tenant with many autoscalers does not displace the
+events of others.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Hashable
+
+import msgspec
+
+from adapter import errors
+from adapter.kubernetes.write.client import Writer
+from adapter.kubernetes.write.event_correlator import (
+    Correlated,
+    Correlator,
+    EventRecord,
+    Regarding,
+    first_record,
+    timestamp,
+)
+from adapter.kubernetes.write.rate_limiter import Kind
+from adapter.model.clock import Clock
+from adapter.model.turns import Turns
+from adapter.monitoring import FaultLog, Monitoring
+
+COMPONENT = "fastpath"
+"""Where our events come from: ``source.component``, which `kubectl describe` shows."""
+
+QUEUED = 1000
+TRIES = 12
+RETRY = 10.0
+FAULT = "event-write"
+_MERGE = "application/merge-patch+json"
+_MESSAGE_LENGTH = 1024
+
+
+class EventRecorder:
+    """Records events; `run` writes them through the `Writer` of one term."""
+
+    def __init__(
+        self,
+        writer: Writer,
+        clock: Clock,
+        random: Callable[[], float],
+        monitoring: Monitoring,
+        faults: FaultLog,
+    ) -> None:
+        self._writer = writer
+        self._clock = clock
+        self._random = random
+        self._monitoring = monitoring
+        self._faults = faults
+        self._correlator = Correlator()
+        self._queue: Turns[EventRecord] = Turns()
+        self._counts: Counter[str] = Counter()
+        self._next: Correlated | None = None
+        self._stamp = 0
+        self._wake = asyncio.Event()
+        monitoring.write_queue.labels(Kind.EVENT.label).set_function(self._waiting)
+
+    def record(self, regarding: Regarding, kind: str, reason: str, message: str) -> None:
+        """Record an event of `kind` Normal or Warning. A text longer than the API takes is cut."""
+        if self._waiting() >= QUEUED:
+            self._drop("queue")
+            if not self._make_room(regarding.namespace):
+                return
+        text = message[:_MESSAGE_LENGTH]
+        self._stamp = max(self._stamp + 1, round(self._clock.wall() * 1e9))
+        owner = (regarding.kind, regarding.name, regarding.uid)
+        self._queue.add(regarding.namespace, owner, first_record(regarding, kind, reason, text, self._stamp))
+        self._counts[regarding.namespace] += 1
+        self._wake.set()
+
+    def _waiting(self) -> int:
+        return self._counts.total() + (self._next is not None)
+
+    def _make_room(self, namespace: str) -> bool:
+        """Remove the latest event of the namespace with the most, unless that has no more than this one would have."""
+        ((largest, count),) = self._counts.most_common(1)
+        if count <= self._counts[namespace] + 1:
+            return False
+        *_, latest = (item for item in self._queue if item[0] == largest)
+        self._remove(*latest)
+        return True
+
+    def _remove(self, namespace: str, owner: Hashable, event: EventRecord) -> None:
+        self._queue.discard(namespace, owner, event)
+        self._counts[namespace] -= 1
+        if not self._counts[namespace]:
+            del self._counts[namespace]
+
+    async def run(self) -> None:
+        """Write what is recorded, until cancelled."""
+        while True:
+            while not self._waiting():
+                self._wake.clear()
+                await self._wake.wait()
+            await self._record_next()
+
+    async def drain(self, seconds: float) -> None:
+        """Write what is recorded, within so many seconds: for the orderly end of a term. The rest is dropped."""
+        try:
+            async with asyncio.timeout(seconds):
+                while self._waiting():
+                    await self._record_next()
+        except TimeoutError:
+            for _ in range(self._waiting()):
+                self._drop("fenced")
+            self._queue, self._counts, self._next = Turns(), Counter(), None
+        finally:
+            self._faults.ended(FAULT)
+
+    async def _record_next(self) -> None:
+        """Write the next event of the queue. It stays the next one until something has come of it."""
+        if self._next is None:
+            namespace, owner, found = self._queue.next()
+            self._remove(namespace, owner, found)
+            self._next = self._correlator.correlate(found)
+        event, repeated = self._next
+        if event is None:
+            self._drop("spam")
+        else:
+            await self._send(event, repeated=repeated)
+        self._next = None
+
+    async def _send(self, event: EventRecord, *, repeated: bool) -> None:
+        for tries in range(TRIES):
+            if tries:
+                await asyncio.sleep(RETRY * (self._random() if tries == 1 else 1))
+            try:
+                await self._writer.turn(Kind.EVENT)
+                await self._write(event, repeated=repeated)
+            except errors.NotLeadingError:
+                self._drop("fenced")
+                return
+            except errors.KubernetesError as error:
+                if error.status and error.status != 429 and error.status < 500:
+                    self._give_up(error)
+                    return
+                self._faults.met(FAULT, "an event could not be written", str(error))
+            else:
+                self._faults.ended(FAULT)
+                return
+        self._drop("refused")
+
+    async def _write(self, event: EventRecord, *, repeated: bool) -> None:
+        events = f"/api/v1/namespaces/{event.regarding.namespace}/events"
+        if repeated:
+            changed = {"count": event.count, "lastTimestamp": timestamp(event.last), "message": event.message}
+            content = msgspec.json.encode(changed)
+            try:
+                await self._writer.send(
+                    Kind.EVENT, "PATCH", f"{events}/{event.name}", content, content_type=_MERGE
+                )
+            except errors.KubernetesError as error:
+                if error.status != 404:  # else its time was over, and it begins anew
+                    raise
+                await self._writer.turn(Kind.EVENT)
+            else:
+                return
+        await self._writer.send(Kind.EVENT, "POST", events, msgspec.json.encode(_document(event)))
+
+    def _give_up(self, error: errors.KubernetesError) -> None:
+        """Drop an event that the API server will never take. One that exists already, or whose namespace goes, is no fault."""
+        if error.status not in {404, 409} and "because it is being terminated" not in str(error):
+            self._faults.met(FAULT, "an event was refused", str(error))
+        self._drop("refused")
+
+    def _drop(self, reason: str) -> None:
+        self._monitoring.events_dropped.labels(reason).inc()
+
+
+def _document(event: EventRecord) -> dict[str, object]:
+    regarding = event.regarding
+    involved = {
+        "kind": regarding.kind,
+        "namespace": regarding.namespace,
+        "name": regarding.name,
+        "uid": regarding.uid,
+        "apiVersion": regarding.api_version,
+        "resourceVersion": regarding.resource_version,
+    }
+    return {
+        "kind": "Event",
+        "apiVersion": "v1",
+        "metadata": {"name": event.name, "namespace": regarding.namespace},
+        "involvedObject": {name: value for name, value in involved.items() if value},
+        "reason": event.reason,
+        "message": event.message,
+        "source": {"component": COMPONENT},
+        "firstTimestamp": timestamp(event.first),
+        "lastTimestamp": timestamp(event.last),
+        "count": event.count,
+        "type": event.type,
+        "eventTime": None,
+        "reportingComponent": COMPONENT,
+        "reportingInstance": "",
+    }

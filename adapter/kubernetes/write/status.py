@@ -1,0 +1,338 @@
+"""Writing the statuses of autoscalers: what matters at once, the rest at its leisure.
+
+What lives here: when a status is due, which one goes next, and the patch on the wire. Not here: what it says (`scaling.decision`). The
+law: of each object only the latest status is ever written; it is written at once when a replica count, or the status or reason of
+a condition, differs from what is written, else at most every 15 s; a status that could not be written stays wanted.
+
+Of the statuses that are due the urgent ones go first, and of each sort the namespaces take turns
+(`model.turns`): a tenant with many autoscalers delays the status of another by one turn.
+"""
+
+import asyncio
+import heapq
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import msgspec
+
+from adapter import errors
+from adapter.kubernetes.write.client import Writer
+from adapter.kubernetes.write.rate_limiter import Kind
+from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
+from adapter.model.clock import Clock
+from adapter.model.turns import Turns
+from adapter.monitoring import FaultLog, Monitoring
+from adapter.scaling import conditions
+
+PERIOD = 15.0
+"""Seconds between two statuses of one object that differ in nothing but numbers and texts."""
+
+AT_ONCE = 8
+"""How many statuses are under way together."""
+
+AGAIN = 5
+RETRY, RETRY_LIMIT = 1.0, 15.0
+FAULT = "status-write"
+_PATCH = "application/json-patch+json"
+_DOUBLINGS = 10  # of pauses; after hours of failures they would be no numbers any more
+_NO_STATUS = HorizontalPodAutoscalerStatus()
+
+
+class StatusUpdate(NamedTuple):
+    """A status to be written.
+
+    `path` is that of the status subresource, `resource_version` the version of the object that was decided for, `status` what the
+    urgency is judged by; `document` makes the same as JSON, with whatever else travels in it, when it is written.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    path: str
+    resource_version: str
+    status: HorizontalPodAutoscalerStatus
+    document: Callable[[], Mapping[str, object]]
+
+
+def is_urgent(written: HorizontalPodAutoscalerStatus, wanted: HorizontalPodAutoscalerStatus) -> bool:
+    """Tell whether a status may not wait: replicas, or the status or reason of a condition, differ from what is written.
+
+    Neither may that of a scale that was written and written back: what policies count travels in it.
+    """
+    return _matters(written) != _matters(wanted)
+
+
+def _matters(status: HorizontalPodAutoscalerStatus) -> tuple[object, ...]:
+    states = [(each.type, each.status, each.reason) for each in status.conditions or ()]
+    return status.current_replicas, status.desired_replicas, status.last_scale_time, states
+
+
+@dataclass(slots=True)
+class _Entry:
+    """What is known of one object. `due` is monotonic; `place` is its place in a queue, 0 for none, and any other is void."""
+
+    uid: str
+    written: HorizontalPodAutoscalerStatus
+    wanted: StatusUpdate | None = None
+    written_at: float = -math.inf
+    due: float = 0.0
+    urgent: bool = False
+    place: int = 0
+    busy: bool = False
+    failures: int = 0
+
+
+class StatusWriter:
+    """Writes statuses through the `Writer` of one term. `failed` is told of each status that the API server did not take."""
+
+    def __init__(
+        self,
+        writer: Writer,
+        clock: Clock,
+        monitoring: Monitoring,
+        faults: FaultLog,
+        failed: Callable[[StatusUpdate, errors.KubernetesError], None] = lambda _update, _error: None,
+    ) -> None:
+        self._writer = writer
+        self._clock = clock
+        self._faults = faults
+        self._failed = failed
+        self._entries: dict[tuple[str, str], _Entry] = {}
+        self._queues: tuple[list[tuple[float, int, tuple[str, str]]], ...] = ([], [])
+        self._turns: tuple[Turns[int], ...] = (Turns(), Turns())
+        """The places that are due."""
+        self._places = itertools.count(1)
+        self._wake = asyncio.Event()
+        monitoring.write_queue.labels(Kind.STATUS.label).set_function(self._count_due)
+
+    def submit(self, update: StatusUpdate, seen: HorizontalPodAutoscalerStatus | None) -> None:
+        """Want `update` written; `seen` is the status that the object was read with. Never waits.
+
+        What was written lately is known better than from a reading; after that the reading counts, for somebody else may have written.
+        """
+        key, now = (update.namespace, update.name), self._clock.monotonic()
+        entry = self._entries.get(key)
+        if entry is None or entry.uid != update.uid:
+            entry = self._entries[key] = _Entry(update.uid, seen or _NO_STATUS, written_at=now)
+        elif not entry.busy and now - entry.written_at > PERIOD:
+            entry.written = seen or _NO_STATUS
+        entry.wanted = update
+        if not entry.busy:
+            self._plan(key, entry)
+
+    def forget(self, namespace: str, name: str) -> None:
+        """Drop what is wanted for an object that is gone."""
+        self._entries.pop((namespace, name), None)
+        self._faults.ended(FAULT, subject=f"{namespace}/{name}")
+
+    async def run(self) -> None:
+        """Write what is due, until cancelled."""
+        gate = asyncio.Semaphore(AT_ONCE)
+        async with asyncio.TaskGroup() as group:
+            while True:
+                await self._wait_for_due()
+                await gate.acquire()
+                if not await self._turn():
+                    gate.release()
+                    continue
+                key = self._take()
+                if key is None:
+                    gate.release()
+                    continue
+                task = group.create_task(self._write(key, self._entries[key]), name="status")
+                task.add_done_callback(lambda _: gate.release())
+
+    async def drain(self, seconds: float) -> None:
+        """Write what is urgent, within so many seconds: for the orderly end of a term. What could not be written is over with it."""
+        try:
+            async with asyncio.timeout(seconds):
+                while self._has_urgent() and await self._turn():
+                    key = self._take()
+                    if key is not None:
+                        await self._write(key, self._entries[key])
+                    else:  # it has failed a moment ago
+                        await asyncio.sleep(RETRY / 4)
+        except TimeoutError:
+            return
+        finally:
+            for key in self._entries:
+                self._faults.ended(FAULT, subject="/".join(key))
+
+    # -- the queue -----------------------------------------------------------------------------------------------------
+
+    def _plan(self, key: tuple[str, str], entry: _Entry) -> None:
+        """Give an entry its place among what is due."""
+        wanted, now = entry.wanted, self._clock.monotonic()
+        if wanted is None or conditions.same_status(entry.written, wanted.status):
+            entry.wanted, entry.place = None, 0
+            return
+        pause = min(RETRY_LIMIT, RETRY * 2 ** min(entry.failures - 1, _DOUBLINGS)) if entry.failures else 0.0
+        urgent = is_urgent(entry.written, wanted.status)
+        due = now + pause if urgent else max(now + pause, entry.written_at + PERIOD)
+        if entry.place and urgent == entry.urgent and due >= entry.due:
+            return  # it has its place
+        entry.urgent, entry.due, entry.place = urgent, due, next(self._places)
+        heapq.heappush(self._queues[0 if urgent else 1], (due, entry.place, key))
+        self._wake.set()
+
+    def _first(self, queue: list[tuple[float, int, tuple[str, str]]]) -> float | None:
+        """Return when the first of a queue is due, None for an empty one; drops what was planned anew since."""
+        while queue:
+            due, place, key = queue[0]
+            entry = self._entries.get(key)
+            if entry is not None and entry.place == place and not entry.busy:
+                return due
+            heapq.heappop(queue)
+        return None
+
+    def _gather(self) -> None:
+        """Have those that are due by now wait for a turn."""
+        now = self._clock.monotonic()
+        for queue, turns in zip(self._queues, self._turns, strict=True):
+            while (due := self._first(queue)) is not None and due <= now:
+                _, place, (namespace, name) = heapq.heappop(queue)
+                turns.add(namespace, name, place)
+
+    def _take(self) -> tuple[str, str] | None:
+        """Take the next one that is due, the urgent ones first; it is busy from now on."""
+        self._gather()
+        for turns in self._turns:
+            while turns:
+                namespace, name, place = turns.next()
+                key = namespace, str(name)
+                turns.discard(*key, place)
+                entry = self._entries.get(key)
+                if entry is not None and entry.place == place and not entry.busy:
+                    entry.busy, entry.place = True, 0
+                    return key
+        return None
+
+    def _has_urgent(self) -> bool:
+        """Return whether an urgent status is wanted, due or not."""
+        return bool(self._turns[0]) or self._first(self._queues[0]) is not None
+
+    async def _wait_for_due(self) -> None:
+        while True:
+            self._wake.clear()
+            self._gather()
+            if any(self._turns):
+                return
+            due = min(
+                (due for queue in self._queues if (due := self._first(queue)) is not None), default=math.inf
+            )
+            wait = due - self._clock.monotonic()
+            if wait <= 0:
+                return
+            try:
+                async with asyncio.timeout(None if math.isinf(wait) else wait):
+                    await self._wake.wait()
+            except TimeoutError:
+                continue
+
+    async def _turn(self) -> bool:
+        """Wait for the turn of a status; False where the fence is shut just now."""
+        try:
+            await self._writer.turn(Kind.STATUS)
+        except errors.NotLeadingError:
+            await asyncio.sleep(RETRY / 4)
+            return False
+        return True
+
+    def _due(self) -> Iterator[_Entry]:
+        now = self._clock.monotonic()
+        return (entry for entry in self._entries.values() if entry.wanted is not None and entry.due <= now)
+
+    def _count_due(self) -> float:
+        return sum(1 for _ in self._due())
+
+    # -- the wire ------------------------------------------------------------------------------------------------------
+
+    async def _write(self, key: tuple[str, str], entry: _Entry) -> None:
+        """Write what is wanted of one object by now, and plan what comes next for it; nothing of one that has gone meanwhile."""
+        update = entry.wanted
+        if update is None or self._entries.get(key) is not entry:
+            entry.busy = False
+            return
+        try:
+            await self._patch(update)
+        except errors.KubernetesError as error:
+            if self._entries.get(key) is entry:
+                self._note_failure(key, entry, update, error)
+        except errors.NotLeadingError:
+            entry.failures += 1
+        else:
+            entry.written, entry.written_at, entry.failures = update.status, self._clock.monotonic(), 0
+            self._faults.ended(FAULT, subject="/".join(key))
+        finally:
+            entry.busy = False
+            if self._entries.get(key) is entry:
+                self._plan(key, entry)
+
+    def _note_failure(
+        self, key: tuple[str, str], entry: _Entry, update: StatusUpdate, error: errors.KubernetesError
+    ) -> None:
+        subject = "/".join(key)
+        if error.status == 404 or error.reason == _OTHER_OBJECT:
+            self._faults.ended(FAULT, subject=subject)
+            if entry.wanted is update:
+                entry.wanted = None
+            return
+        entry.failures += 1
+        self._faults.met(FAULT, "a status could not be written", str(error), subject=subject)
+        self._failed(update, error)
+
+    async def _patch(self, update: StatusUpdate) -> None:
+        """Put the status in the place of the one that is there. Onto a newer version too, for nobody else writes it."""
+        version = update.resource_version
+        for left in reversed(range(AGAIN + 1)):
+            try:
+                content = msgspec.json.encode(_operations(update, version))
+                await self._writer.send(Kind.STATUS, "PATCH", update.path, content, content_type=_PATCH)
+            except errors.KubernetesError as error:
+                if error.status != 409 or not left:
+                    raise
+            else:
+                return
+            version = await self._fetch_version(update)
+            await self._writer.turn(Kind.STATUS)
+
+    async def _fetch_version(self, update: StatusUpdate) -> str:
+        what = f"get {update.path}"
+        answer = await self._writer.client.get(update.path)
+        try:
+            metadata = _OBJECT.decode(answer.content).metadata
+        except msgspec.MsgspecError as error:
+            raise errors.KubernetesError(
+                0, "Decode", f"cannot {what}: the answer is no object ({error})"
+            ) from error
+        if metadata.uid != update.uid:
+            raise errors.KubernetesError(0, _OTHER_OBJECT, f"cannot {what}: another object has that name now")
+        return metadata.resource_version
+
+
+_OTHER_OBJECT = "OtherObject"
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    uid: str = ""
+    resource_version: str = ""
+
+
+class _Object(msgspec.Struct):
+    metadata: _Metadata
+
+
+_OBJECT = msgspec.json.Decoder(_Object)
+
+
+def _operations(update: StatusUpdate, version: str) -> list[dict[str, object]]:
+    """Return the JSON patch. Version and uid are conditions: the API server answers 409 where they are others."""
+    bound = {"/metadata/uid": update.uid, "/metadata/resourceVersion": version}
+    operations: list[dict[str, object]] = [
+        {"op": "replace", "path": path, "value": value} for path, value in bound.items() if value
+    ]
+    operations.append({"op": "add", "path": "/status", "value": update.document()})
+    return operations

@@ -1,0 +1,223 @@
+"""Whose pods are scraped, as autoscalers, targets, pods and rules change."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from adapter.autoscaler.scrape_subscriptions import ScrapeWants
+from adapter.errors import NotSyncedError
+from adapter.kubernetes.cache.scale_targets import Target, Unfound
+from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, FastPathAutoscalerSpec, Metadata
+from adapter.model.autoscaling.hpa import (
+    CrossVersionObjectReference,
+    MetricIdentifier,
+    MetricSpec,
+    PodsMetricSource,
+)
+from adapter.model.metrics import SeriesInfo
+from adapter.model.selectors.label_selectors import LabelSelector
+from tests.support.world import FakePod, World, compile_text, world
+
+RULES = """
+rules:
+- seriesQuery: all
+  resources: {template: <<.Resource>>}
+  scrape: {port: metrics}
+  metricsQuery: sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)
+"""
+LISTS = {"all": (SeriesInfo("depth", frozenset({"namespace", "pod"}), 3),)}
+WEB = CrossVersionObjectReference("Deployment", "web", "apps/v1")
+A, B = FakePod("a", "10.0.0.1"), FakePod("b", "10.0.0.2")
+
+
+class Kept:
+    """A target or the pods of a selector, as a test says; `changed` tells who follows."""
+
+    def __init__(
+        self, open_ones: list["Kept"], changed: Callable[[], None], find: Callable[[], object]
+    ) -> None:
+        self.changed = changed
+        self._open = open_ones
+        self._find = find
+        open_ones.append(self)
+
+    def find(self) -> Target | Unfound:
+        found = self._find()
+        assert isinstance(found, Target | Unfound)
+        return found
+
+    @property
+    def pods(self) -> tuple[FakePod, ...]:
+        found = self._find()
+        if isinstance(found, Exception):
+            raise found
+        assert isinstance(found, tuple)
+        return found
+
+    def close(self) -> None:
+        self._open.remove(self)
+
+
+class Around:
+    """Targets and pods."""
+
+    def __init__(self) -> None:
+        self.target: Target | Unfound = at("app=web")
+        self.pods: tuple[FakePod, ...] | Exception = (A,)
+        self.targets_open: list[Kept] = []
+        self.pods_open: list[Kept] = []
+        self.selectors: list[str] = []
+
+    def follow_target(
+        self, namespace: str, reference: CrossVersionObjectReference, changed: Callable[[], None]
+    ) -> Kept:
+        assert (namespace, reference) == ("shop", WEB)
+        return Kept(self.targets_open, changed, lambda: self.target)
+
+    def follow_pods(
+        self, namespace: str, selector: LabelSelector, autoscaler: str, changed: Callable[[], None]
+    ) -> Kept:
+        self.selectors.append(f"{autoscaler} {namespace} {selector}")
+        return Kept(self.pods_open, changed, lambda: self.pods)
+
+
+class _Follow:
+    def __init__(self, follow: Callable[..., Kept]) -> None:
+        self.follow = follow
+
+
+def at(selector: str) -> Target:
+    return Target(1, 1, selector, "1", "", "/scale")
+
+
+def autoscaler(*metrics: str, target: CrossVersionObjectReference = WEB) -> FastPathAutoscaler:
+    listed = tuple(MetricSpec("Pods", pods=PodsMetricSource(MetricIdentifier(name))) for name in metrics)
+    spec = FastPathAutoscalerSpec(scale_target_ref=target, metrics=(*listed, MetricSpec("Resource")))
+    return FastPathAutoscaler(metadata=Metadata(name="x", namespace="shop"), spec=spec)
+
+
+@asynccontextmanager
+async def wanting(rules: str = RULES) -> AsyncIterator[tuple[World, Around, ScrapeWants]]:
+    async with world(rules, lists=LISTS) as here:
+        around = Around()
+        yield (
+            here,
+            around,
+            ScrapeWants(here.scraped, _Follow(around.follow_target), _Follow(around.follow_pods)),
+        )
+
+
+def scraped(here: World) -> list[str]:
+    return sorted(name for _, name, _ in here.scraped._targets)
+
+
+async def test_the_pods_of_the_target_as_they_come_and_go() -> None:
+    async with wanting() as (here, around, wants):
+        wants.put(autoscaler("depth", "other"))
+        assert scraped(here) == ["a"]
+        assert around.selectors == ["shop/x shop app=web"]
+
+        around.pods = (A, B)
+        around.pods_open[0].changed()
+        assert scraped(here) == ["a", "b"]
+        around.pods = (B,)
+        around.pods_open[0].changed()
+        assert scraped(here) == ["b"]
+
+        wants.remove("shop", "x")
+        wants.remove("shop", "x")
+        assert scraped(here) == []
+        assert around.targets_open == around.pods_open == []
+
+
+async def test_another_selector_and_a_target_that_goes() -> None:
+    async with wanting() as (here, around, wants):
+        wants.put(autoscaler("depth"))
+        around.target = at("app=new")
+        around.pods = (B,)
+        around.targets_open[0].changed()
+        assert scraped(here) == ["b"]
+        assert (around.selectors[-1], len(around.pods_open)) == ("shop/x shop app=new", 1)
+
+        around.target = Unfound("the cache is not in", known=False)
+        around.targets_open[0].changed()
+        assert scraped(here) == ["b"], "what is not known changes nothing"
+        around.target = Unfound("not found")
+        around.targets_open[0].changed()
+        assert (scraped(here), around.pods_open) == ([], [])
+        around.target = at("app=new")
+        around.targets_open[0].changed()
+        assert scraped(here) == ["b"]
+
+
+@pytest.mark.parametrize("selector", ["", "a b"])
+async def test_a_target_whose_selector_is_none_has_no_pods(selector: str) -> None:
+    async with wanting() as (here, around, wants):
+        around.target = at(selector)
+        wants.put(autoscaler("depth"))
+
+        assert (scraped(here), around.pods_open) == ([], [])
+
+
+async def test_pods_that_are_not_listed_yet_are_waited_for() -> None:
+    async with wanting() as (here, around, wants):
+        around.pods = NotSyncedError("first list of pods is not in")
+        wants.put(autoscaler("depth"))
+        assert scraped(here) == []
+        around.pods = (A,)
+        around.pods_open[0].changed()
+        assert scraped(here) == ["a"]
+
+
+async def test_without_a_scraped_metric_nothing_is_followed() -> None:
+    async with wanting() as (here, around, wants):
+        wants.put(autoscaler("other"))
+        wants.put(autoscaler())
+
+        assert around.targets_open == []
+        assert scraped(here) == []
+
+
+async def test_a_changed_autoscaler() -> None:
+    async with wanting() as (here, around, wants):
+        wants.put(autoscaler("depth"))
+        first = around.targets_open[0]
+        wants.put(autoscaler("depth"))
+        assert around.targets_open == [first], "nothing that matters has changed"
+        wants.put(autoscaler("depth", "other"))
+        assert around.targets_open != [first]
+        assert scraped(here) == ["a"]
+        wants.put(autoscaler())
+        assert (scraped(here), around.targets_open) == ([], [])
+
+
+async def test_callbacks_after_the_end_do_nothing() -> None:
+    async with wanting() as (here, around, wants):
+        wants.put(autoscaler("depth"))
+        target, pods = around.targets_open[0], around.pods_open[0]
+        wants.remove("shop", "x")
+        target.changed()
+        pods.changed()
+
+        assert scraped(here) == []
+        assert around.pods_open == []
+
+
+@pytest.mark.looptime
+async def test_other_rules() -> None:
+    async with wanting("rules: []") as (here, around, wants):
+        task = asyncio.create_task(wants.run())
+        wants.put(autoscaler("depth"))
+        assert around.targets_open == []
+
+        await here.relister.adopt(compile_text(RULES))
+        await asyncio.sleep(2.1)
+        assert scraped(here) == ["a"]
+
+        await here.relister.adopt(compile_text(RULES.replace("  scrape: {port: metrics}\n", "")))
+        await asyncio.sleep(2.1)
+        assert (scraped(here), around.targets_open) == ([], [])
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

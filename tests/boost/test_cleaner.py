@@ -1,0 +1,163 @@
+"""What shards of another total have left behind: served until it has ended, then deleted, and never more than that."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from adapter.boost import cleaner
+from adapter.boost.cleaner import FAULT, FloorCleaner
+from adapter.boost.floor import LABEL, Demotion, FloorEntry, encode_entry
+from adapter.kubernetes.write.client import Writer
+from adapter.kubernetes.write.rate_limiter import WriteBudget
+from adapter.model.shards import Shard
+from adapter.model.timestamps import SECOND, FineInstant
+from tests.support.configmaps import Store
+from tests.support.floorterms import NAMESPACE, Process, watching
+from tests.support.writing import Gate
+
+pytestmark = pytest.mark.looptime
+TWO, THREE = Shard(1, 2), Shard(1, 3)
+
+
+class Place:
+    """A store with what shards of three have left, and a process of the first shard of two that sees it."""
+
+    def __init__(self) -> None:
+        self.store = Store()
+        self.process = Process(self.store)
+        self.gate = Gate()
+        clock, monitoring = self.process.clock, self.process.monitoring
+        writer = Writer(
+            self.process.line, self.gate, WriteBudget(1000.0, clock, monitoring), clock, monitoring
+        )  # type: ignore[arg-type]  # all it calls
+        self.cleaner = FloorCleaner(writer, self.process.view, TWO, self.process.faults)
+
+    def entry(self, replicas: int = 0, seconds: float = 0.0, **fields: object) -> FloorEntry:
+        until = FineInstant(round((self.process.clock.wall() + seconds) * SECOND))
+        entry = FloorEntry("shop", "web", "uid", replicas, until)
+        return entry if not fields else FloorEntry("shop", "web", "uid", replicas, until, **fields)  # type: ignore[arg-type]  # by name
+
+    def put(self, name: str, *entries: FloorEntry) -> None:
+        data = {f"uid-{number}": encode_entry(entry) for number, entry in enumerate(entries)}
+        labels = {LABEL: "true"}
+        metadata = {"name": name, "namespace": NAMESPACE, "labels": labels}
+        self.store.post({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
+
+    @property
+    def names(self) -> list[str]:
+        return sorted(self.store.objects)
+
+
+@asynccontextmanager
+async def placed() -> AsyncIterator[Place]:
+    made = Place()
+    async with watching(made.process):
+        await asyncio.sleep(0.1)
+        yield made
+
+
+async def test_what_is_over_is_deleted_and_nothing_else() -> None:
+    async with placed() as place:
+        place.put("fastpath-floors", place.entry(5, -1))
+        place.put("fastpath-floors-1-of-3")
+        place.put("fastpath-floors-2-of-3", place.entry(5, -1), place.entry(7, 300))
+        demoted = Demotion(FineInstant(round((place.process.clock.wall() + 300) * SECOND)))
+        place.put("fastpath-floors-3-of-3", place.entry(demoted=demoted))
+        place.put("fastpath-floors-1-of-2", place.entry(5, -1))
+        place.put("fastpath-floors-2-of-2")
+        place.put("fastpath-floors-of-mine")
+        task = asyncio.create_task(place.cleaner.run())
+
+        await asyncio.sleep(cleaner.PERIOD + 1)
+        ours = ["fastpath-floors-1-of-2", "fastpath-floors-2-of-2"]
+        assert place.names == [
+            *ours,
+            "fastpath-floors-2-of-3",
+            "fastpath-floors-3-of-3",
+            "fastpath-floors-of-mine",
+        ]
+        await asyncio.sleep(300)
+        assert place.names == [*ours, "fastpath-floors-of-mine"]
+        assert place.process.line.writes == ["DELETE"] * 4
+        assert place.process.faults.active() == {}
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def test_a_floor_by_a_clock_that_was_ahead_is_over_after_ten_minutes() -> None:
+    async with placed() as place:
+        place.put("fastpath-floors-2-of-3", place.entry(5, 3 * 3600))
+        await asyncio.sleep(599)
+        await place.cleaner.clean()
+        assert place.names == ["fastpath-floors-2-of-3"]
+
+        await asyncio.sleep(2)
+        await place.cleaner.clean()
+        assert place.names == []
+
+
+async def test_what_was_written_since_it_was_seen_stays() -> None:
+    async with placed() as place:
+        place.put("fastpath-floors-1-of-3", place.entry(5, -1))
+        await asyncio.sleep(0.1)
+        place.process.line.delay = lambda: 1.0  # on the way there a shard of three publishes
+        cleaning = asyncio.create_task(place.cleaner.clean())
+        await asyncio.sleep(0.5)
+        text = encode_entry(place.entry(9, 300))
+        place.store.edit("fastpath-floors-1-of-3", lambda document: document["data"].update({"uid-0": text}))
+        await cleaning
+
+        assert place.names == ["fastpath-floors-1-of-3"]
+        assert place.process.faults.active() == {}
+
+
+async def test_a_leader_whose_config_map_was_deleted_publishes_in_a_new_one() -> None:
+    """Though shards of two totals should not run at a time."""
+    async with placed() as place:
+        other = place.process.open_term(Gate(), THREE)
+        running = asyncio.create_task(other.run())
+        await other.start()
+        await other.publish(place.entry(5, 30))
+        other.want("uid", None)
+        await asyncio.sleep(1)
+        assert place.store.texts("fastpath-floors-1-of-3") == {}
+        await place.cleaner.clean()
+        assert place.names == []
+
+        await other.publish(place.entry(7, 30))
+        assert place.names == ["fastpath-floors-1-of-3"]
+        assert place.process.known("uid") == 7
+        running.cancel()
+        await asyncio.wait([running])
+
+
+async def test_without_the_right_it_is_said_once_and_what_to_do() -> None:
+    async with placed() as place:
+        place.put("fastpath-floors-1-of-3", place.entry(5, -1))
+        place.process.line.answer = 403
+        await asyncio.sleep(0.1)
+        for _ in range(2):
+            await place.cleaner.clean()
+        (text,) = place.process.faults.active().values()
+        assert text.endswith("or run: kubectl delete configmap fastpath-floors-1-of-3 -n fastpath")
+
+        place.process.line.answer = 0
+        await place.cleaner.clean()
+        assert (place.names, place.process.faults.active()) == ([], {})
+
+
+@pytest.mark.parametrize("shut", [True, False], ids=["the fence is shut", "floors cannot be read"])
+async def test_it_waits_for_the_next_look(*, shut: bool) -> None:
+    async with placed() as place:
+        place.put("fastpath-floors-1-of-3", place.entry(5, -1))
+        await asyncio.sleep(0.1)
+        if shut:
+            place.gate.passes = 0
+        else:
+            place.process.line.cut = True
+            await asyncio.sleep(30)
+        await place.cleaner.clean()
+        assert place.names == ["fastpath-floors-1-of-3"]
+        assert (FAULT, "") not in place.process.faults.active()

@@ -1,0 +1,352 @@
+"""The floors as metrics: which questions have an answer, which number it is, and that no old 0 is among them."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from adapter.boost.floor import FloorEntry
+from adapter.boost.model import METRIC
+from adapter.boost.provider import AUTOSCALERS, FlooredProvider, FloorProvider, Watched
+from adapter.errors import BadRequestError, InternalError, NotFoundError, NotSyncedError
+from adapter.model.metrics import (
+    CustomAnswer,
+    CustomMetricInfo,
+    CustomQuestion,
+    ExternalAnswer,
+    ExternalQuestion,
+)
+from adapter.model.selectors import label_selectors
+from tests.support.clock import WALL, FakeClock
+from tests.support.floors import FakeAutoscalers, FakeFloors, entry
+from tests.support.serving import Provider
+
+PATH = "horizontalpodautoscalers.autoscaling"
+
+
+class Case:
+    """A provider of floors on an autoscaler ``shop/web`` (uid 1, version 100, at most 50 replicas) that is boosted."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.autoscalers = FakeAutoscalers({("shop", "web"): Watched("1", "100", 50, boosts=True)})
+        self.floors = FakeFloors()
+        self.provider = FloorProvider(self.autoscalers, self.floors, self.clock)
+
+    def change(self, uid: str = "1", version: str = "100", most: int = 50, *, boosts: bool = True) -> None:
+        self.autoscalers.known["shop", "web"] = Watched(uid, version, most, boosts)
+
+    def publish(self, *entries: FloorEntry) -> None:
+        self.floors.publish(*entries)
+        self.floors.arrive()
+
+    async def ask(self, selector: str = "autoscaler=web", namespace: str = "shop") -> int:
+        """Return the external value, having checked that the custom one is the same where there is one to compare."""
+        answer = await self.provider.external(external(selector, namespace))
+        (item,) = answer.items
+        assert item.milli % 1000 == 0
+        assert not self.clock.monotonic() < answer.fresh_until, "nobody keeps a floor"
+        if selector == "autoscaler=web":
+            (value,) = (await self.provider.custom(custom("web", namespace))).items
+            assert value.milli == item.milli
+        return item.milli // 1000
+
+
+def external(selector: str, namespace: str = "shop") -> ExternalQuestion:
+    return ExternalQuestion(namespace, METRIC, label_selectors.parse_selector(selector))
+
+
+def custom(
+    name: str | None,
+    namespace: str | None = "shop",
+    resource: str = PATH,
+    objects: str = "",
+    selector: str = "",
+) -> CustomQuestion:
+    return CustomQuestion(
+        resource,
+        namespace,
+        name,
+        METRIC,
+        label_selectors.parse_selector(objects),
+        label_selectors.parse_selector(selector),
+    )
+
+
+@pytest.fixture
+def case() -> Case:
+    return Case()
+
+
+# Which questions have an answer.
+
+
+@pytest.mark.parametrize("selector", ["autoscaler=web", "autoscaler==web"])
+async def test_one_equality_is_answered_with_one_item(case: Case, selector: str) -> None:
+    case.publish(entry(7))
+    answer = await case.provider.external(external(selector))
+    (item,) = answer.items
+    assert (item.metric, item.labels, item.milli, item.time) == (METRIC, {"autoscaler": "web"}, 7000, WALL)
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [
+        "",
+        "autoscaler=",
+        "autoscaler",
+        "!autoscaler",
+        "autoscaler!=web",
+        "autoscaler in (web)",
+        "autoscaler in (web,api)",
+        "app=web",
+        "autoscaler=web,app=web",
+        "autoscaler=web,autoscaler=api",
+    ],
+)
+async def test_any_other_selector_is_refused(case: Case, selector: str) -> None:
+    with pytest.raises(BadRequestError, match=r"labelSelector=autoscaler=NAME and nothing else$"):
+        await case.provider.external(external(selector))
+    assert case.floors.reads == 0
+
+
+@pytest.mark.parametrize("resource", [PATH, "horizontalpodautoscalers"])
+async def test_the_floor_describes_the_autoscaler(case: Case, resource: str) -> None:
+    case.publish(entry(7))
+    (item,) = (await case.provider.custom(custom("web", resource=resource))).items
+    described = item.described
+    assert (described.kind, described.namespace, described.name) == ("HorizontalPodAutoscaler", "shop", "web")
+    assert (described.api_version, item.metric, item.milli, item.time) == (
+        "autoscaling/v2",
+        METRIC,
+        7000,
+        WALL,
+    )
+
+
+@pytest.mark.parametrize(
+    "question",
+    [custom(None), custom(None, objects="app=web"), custom("web", selector="autoscaler=web")],
+    ids=["all of them", "those that match", "a metric selector"],
+)
+async def test_a_custom_floor_is_of_one_name(case: Case, question: CustomQuestion) -> None:
+    with pytest.raises(BadRequestError, match=r"of one autoscaler by its name, without a selector$"):
+        await case.provider.custom(question)
+
+
+@pytest.mark.parametrize(
+    ("resource", "namespace"),
+    [("pods", "shop"), ("horizontalpodautoscalers.example.com", "shop"), ("namespaces", None), (PATH, None)],
+)
+async def test_nothing_else_has_a_floor(case: Case, resource: str, namespace: str | None) -> None:
+    with pytest.raises(NotFoundError, match=f"could not find the metric fastpath_replicas for {resource}$"):
+        await case.provider.custom(custom("web", namespace, resource))
+
+
+@pytest.mark.parametrize(("namespace", "name"), [("shop", "api"), ("other", "web")])
+async def test_an_unknown_autoscaler_is_named(case: Case, namespace: str, name: str) -> None:
+    case.publish(entry(7))
+    message = f'^{PATH} "{name}" not found in the namespace "{namespace}"$'
+    with pytest.raises(NotFoundError, match=message):
+        await case.provider.external(external(f"autoscaler={name}", namespace))
+    with pytest.raises(NotFoundError, match=message):
+        await case.provider.custom(custom(name, namespace))
+
+
+async def test_a_name_too_long_for_a_label_is_asked_for_by_path(case: Case) -> None:
+    name = "w" * 200
+    case.autoscalers.known["shop", name] = Watched("1", "100", 50, boosts=True)
+    case.publish(entry(7, name=name))
+    (item,) = (await case.provider.custom(custom(name))).items
+    assert item.milli == 7000
+
+
+# Which number.
+
+
+async def test_without_a_floor_it_is_0(case: Case) -> None:
+    assert await case.ask() == 0
+
+
+async def test_the_time_of_the_value_is_now(case: Case) -> None:
+    case.clock.advance(5)
+    (item,) = (await case.provider.external(external("autoscaler=web"))).items
+    assert item.time == WALL + 5
+
+
+async def test_a_floor_ends_by_itself(case: Case) -> None:
+    case.publish(entry(7, until=WALL + 30))
+    case.clock.advance(29.5)
+    assert await case.ask() == 7
+    case.clock.advance(0.5)
+    assert await case.ask() == 0
+
+
+async def test_a_floor_is_capped_by_the_maximum_of_today(case: Case) -> None:
+    case.publish(entry(40))
+    assert await case.ask() == 40
+    case.change(version="101", most=20)
+    assert await case.ask() == 20
+
+
+async def test_who_is_not_boosted_has_no_floor(case: Case) -> None:
+    case.publish(entry(7, seen="100"))
+    case.change(version="101", boosts=False)
+    assert await case.ask() == 0
+
+
+async def test_an_entry_of_someone_else_is_no_floor(case: Case) -> None:
+    case.publish(
+        entry(7, uid="2", name="api"), entry(8, uid="3", namespace="other"), entry(9, uid="0", seen="50")
+    )
+    assert await case.ask() == 0, "not another autoscaler's, and not one's of the same name that is gone"
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        pytest.param(lambda case: case.change(boosts=False), 40, id="the annotation has not come yet"),
+        pytest.param(lambda case: case.change(most=10), 40, id="the greater maximum has not come yet"),
+        pytest.param(
+            lambda case: case.change(uid="0", version="90"), 40, id="the new object has not come yet"
+        ),
+        pytest.param(lambda case: case.change(version="99", boosts=False), 40, id="older by a digit less"),
+        pytest.param(
+            lambda case: case.change(version="101", boosts=False), 0, id="the annotation is gone since"
+        ),
+        pytest.param(lambda case: case.change(version="102", most=10), 10, id="the maximum is less since"),
+        pytest.param(lambda case: case.change(version="1000", boosts=False), 0, id="newer by a digit more"),
+        pytest.param(lambda case: case.change(version="abc", boosts=False), 40, id="who knows"),
+        pytest.param(lambda case: case.change(uid="4", version="200"), 0, id="another object since"),
+    ],
+)
+async def test_a_floor_counts_where_the_cache_is_behind(
+    case: Case, change: Callable[[Case], None], expected: int
+) -> None:
+    case.publish(entry(40, seen="101"))
+    change(case)
+    assert await case.ask() == expected
+
+
+async def test_one_that_cannot_be_compared_counts_unless_it_is_the_same(case: Case) -> None:
+    case.change(version="abc", boosts=False)
+    case.publish(entry(7, seen="abc"))
+    assert await case.ask() == 0
+    case.publish(entry(7, seen="abd"))
+    assert await case.ask() == 7
+    case.publish(entry(7, seen=""))
+    assert await case.ask() == 0
+
+
+async def test_a_floor_that_counts_though_the_cache_is_behind_still_ends(case: Case) -> None:
+    case.change(boosts=False)
+    case.publish(entry(7, seen="101", until=WALL + 30))
+    case.clock.advance(30)
+    assert await case.ask() == 0
+
+
+# No old 0.
+
+
+async def test_a_higher_floor_that_has_not_come_yet_is_found(case: Case) -> None:
+    case.publish(entry(5))
+    case.floors.publish(entry(7))
+    assert await case.ask() == 7
+
+
+async def test_a_floor_is_answered_though_it_cannot_be_read_anew(case: Case) -> None:
+    case.publish(entry(7))
+    case.floors.unread = NotSyncedError("10.0.0.1 refuses")
+    assert await case.ask() == 7
+
+
+async def test_each_answer_has_a_read_of_its_own(case: Case) -> None:
+    await case.provider.external(external("autoscaler=web"))
+    assert case.floors.reads == 1
+    await case.provider.external(external("autoscaler=web"))
+    assert case.floors.reads == 2
+
+
+async def test_a_floor_that_has_not_come_yet_is_found(case: Case) -> None:
+    case.floors.publish(entry(7))
+    assert await case.ask() == 7
+
+
+async def test_what_the_cache_of_autoscalers_learns_meanwhile_counts(case: Case) -> None:
+    case.floors.publish(entry(40, seen="101"))
+    case.floors.gate.clear()
+    asked = asyncio.create_task(case.provider.external(external("autoscaler=web")))
+    await asyncio.sleep(0)
+    case.change(version="102", most=20)
+    case.floors.gate.set()
+    (item,) = (await asked).items
+    assert item.milli == 20_000
+
+
+async def test_an_autoscaler_that_goes_meanwhile_is_not_found(case: Case) -> None:
+    case.floors.gate.clear()
+    asked = asyncio.create_task(case.provider.external(external("autoscaler=web")))
+    await asyncio.sleep(0)
+    case.autoscalers.known.clear()
+    case.floors.gate.set()
+    with pytest.raises(NotFoundError):
+        await asked
+
+
+async def test_a_0_that_cannot_be_confirmed_is_an_error(case: Case) -> None:
+    case.floors.unread = NotSyncedError("10.0.0.1 refuses")
+    with pytest.raises(InternalError, match=r"the floors of autoscalers are not known now$"):
+        await case.ask()
+    case.publish(entry(7))
+    assert await case.ask() == 7, "what is known to be a floor needs no read"
+
+
+async def test_floors_that_are_too_old_are_an_error(case: Case) -> None:
+    case.publish(entry(7))
+    case.floors.stale = NotSyncedError("10.0.0.1 refuses")
+    with pytest.raises(InternalError, match=r"the floors of autoscalers are not known now$"):
+        await case.ask()
+
+
+async def test_autoscalers_that_are_not_listed_yet_are_an_error(case: Case) -> None:
+    case.publish(entry(7))
+    case.autoscalers.error = NotSyncedError("10.0.0.1 refuses")
+    with pytest.raises(InternalError, match=r"the autoscalers are not known now$"):
+        await case.ask()
+
+
+# Beside the metrics of rules.
+
+
+@pytest.fixture
+def rules() -> Provider:
+    provider = Provider()
+    provider.metrics = [CustomMetricInfo(AUTOSCALERS, True, "hits"), CustomMetricInfo(AUTOSCALERS, True, "a")]
+    provider.external_names = ["queue", "a"]
+    return provider
+
+
+async def test_the_floors_stand_beside_the_metrics_of_rules(case: Case, rules: Provider) -> None:
+    case.publish(entry(7))
+    both = FlooredProvider(rules, case.provider)
+    assert isinstance(await both.external(external("autoscaler=web")), ExternalAnswer)
+    assert isinstance(await both.custom(custom("web")), CustomAnswer)
+    assert rules.questions == []
+    others = (external("a=b")._replace(metric="queue"), custom("web")._replace(metric="hits"))
+    await both.external(others[0])
+    await both.custom(others[1])
+    assert rules.questions == list(others)
+
+
+def test_the_floors_are_listed_in_order(case: Case, rules: Provider) -> None:
+    both = FlooredProvider(rules, case.provider)
+    assert [(str(each.resource), each.namespaced, each.metric) for each in both.custom_metrics()] == [
+        (PATH, True, "a"),
+        (PATH, True, METRIC),
+        (PATH, True, "hits"),
+    ]
+    assert both.external_metrics() == ["a", METRIC, "queue"]
+    rules.canonical["hpa"] = PATH
+    assert both.canonical_resource("hpa") == PATH
+    rules.generation = 5
+    assert both.generation == 5

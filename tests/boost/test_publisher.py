@@ -1,0 +1,760 @@
+"""Publishing floors: accepted or not published, nothing lost, nothing late; and two hundred terms under a script of faults."""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncIterator
+
+import msgspec
+import pytest
+
+from adapter.boost import publisher
+from adapter.boost.floor import LABEL, Demotion, FloorEntry, decode_entries, encode_entry
+from adapter.boost.publisher import ADOPTED, AGAIN, FloorWriter
+from adapter.boost.view import FloorView
+from adapter.errors import KubernetesError, NotLeadingError
+from adapter.kubernetes import api_errors, client
+from adapter.model.shards import Shard
+from adapter.model.timestamps import SECOND, FineInstant
+from adapter.sandbox.apiserver.cluster import Cluster
+from tests.support.configmaps import JSON, Store, lagging
+from tests.support.election import WALL
+from tests.support.floorterms import NAMESPACE, Checker, Process, end, leading, watching
+from tests.support.waiting import until
+from tests.support.writing import Gate, desk_on
+
+pytestmark = pytest.mark.looptime
+
+NAME = "fastpath-floors"
+
+
+def entry(uid: str, replicas: int, *, lasts: float = 600.0, since: float = WALL) -> FloorEntry:
+    return FloorEntry(
+        "shop", f"web-{uid}", uid, replicas, FineInstant(round((since + lasts) * SECOND)), seen="7"
+    )
+
+
+def config_map(*entries: FloorEntry) -> JSON:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": NAME, "namespace": NAMESPACE, "labels": {LABEL: "true"}},
+        "data": {each.uid: encode_entry(each) for each in entries},
+    }
+
+
+def published(store: Store, name: str = NAME) -> dict[str, int]:
+    return {uid: each.replicas for uid, each in decode_entries(store.texts(name)).items()}
+
+
+@pytest.fixture
+def store() -> Store:
+    return Store()
+
+
+@pytest.fixture
+def process(store: Store) -> Process:
+    return Process(store)
+
+
+# --- publishing ----------------------------------------------------------------------------------------------------------
+
+
+async def test_the_first_floor_makes_the_config_map(process: Process) -> None:
+    async with leading(process) as writer:
+        assert process.store.objects == {}
+        assert process.line.writes == []
+        await writer.publish(entry("a", 8))
+    metadata = process.store.objects[NAME]["metadata"]
+    assert (metadata["namespace"], metadata["labels"]) == (NAMESPACE, {"fastpath.io/floors": "true"})
+    assert published(process.store) == {"a": 8}
+    assert process.writes("success") == 1
+
+
+async def test_each_shard_has_its_own(process: Process) -> None:
+    async with leading(process, shard=Shard(2, 3)) as writer:
+        await writer.publish(entry("a", 8))
+    assert list(process.store.objects) == ["fastpath-floors-2-of-3"]
+
+
+async def test_it_is_published_when_the_server_has_accepted_it(process: Process) -> None:
+    process.line.delay = lambda: 0.5
+    async with leading(process) as writer:
+        publishing = asyncio.create_task(writer.publish(entry("a", 8)))
+        while not published(process.store):
+            assert not publishing.done()
+            await asyncio.sleep(0.01)
+        await publishing
+        assert process.line.gets == 1
+
+
+async def test_the_view_of_the_process_knows_it_at_once(process: Process) -> None:
+    async with watching(process), leading(process) as writer:
+        await asyncio.sleep(1)
+        process.line.frozen = True
+        await writer.publish(entry("a", 8))
+        assert process.known("a") == 8
+
+
+async def test_those_who_publish_together_share_a_write(process: Process) -> None:
+    async with leading(process) as writer:
+        await asyncio.gather(*(writer.publish(entry(str(number), 8)) for number in range(50)))
+        assert process.line.writes == ["POST"]
+        process.line.delay = lambda: 0.1
+        first = asyncio.create_task(writer.publish(entry("a", 8)))
+        await asyncio.sleep(0.05)
+        rest = [asyncio.create_task(writer.publish(entry(f"b{number}", 8))) for number in range(50)]
+        await first
+        await asyncio.gather(*rest)
+        assert process.line.writes == ["POST", "PUT", "PUT"]
+    assert len(published(process.store)) == 101
+    assert process.line.gets == 1, "what was written needs no reading"
+
+
+async def test_an_entry_stays_until_it_is_taken_back(process: Process) -> None:
+    async with leading(process) as writer:
+        await writer.publish(entry("a", 8))
+        await writer.publish(entry("b", 9))
+        assert published(process.store) == {"a": 8, "b": 9}
+        writer.remove("a")
+        writer.want("b", entry("b", 9, lasts=30))
+        await asyncio.sleep(0.1)
+        assert decode_entries(process.store.texts(NAME)) == {"b": entry("b", 9, lasts=30)}
+        writes = len(process.line.writes)
+        writer.remove("a")
+        writer.remove("c")
+        await asyncio.sleep(0.1)
+        assert len(process.line.writes) == writes, "there is nothing to write"
+
+
+async def test_taking_back_what_there_is_not_makes_nothing(process: Process) -> None:
+    async with leading(process) as writer:
+        writer.remove("a")
+        await asyncio.sleep(1)
+    assert process.line.writes == []
+
+
+async def test_a_demotion_is_kept_with_the_floors(process: Process) -> None:
+    demoted = FloorEntry(
+        "shop", "web", "a", demoted=Demotion(FineInstant(round(WALL + 3600) * SECOND), "keda", "d")
+    )
+    async with leading(process) as writer:
+        writer.want("a", demoted)
+        await asyncio.sleep(0.1)
+    async with leading(process) as writer:
+        assert await writer.start() == {"a": demoted}
+
+
+# --- a new leader ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_new_leader_adopts_what_is_published(process: Process) -> None:
+    other = Process(process.store)
+    async with leading(process) as writer:
+        await writer.publish(entry("a", 8))
+        await writer.publish(entry("b", 9))
+    writer = other.open_term(Gate())
+    assert await writer.start() == {"a": entry("a", 8), "b": entry("b", 9)}
+    async with leading(other) as writer:
+        await writer.publish(entry("c", 3))
+        assert published(process.store) == {"a": 8, "b": 9, "c": 3}
+        writer.remove("a")
+        await asyncio.sleep(0.1)
+        assert published(process.store) == {"b": 9, "c": 3}
+
+
+async def test_what_is_asked_before_the_start_comes_after_it(process: Process) -> None:
+    process.store.post(config_map(entry("a", 5), entry("b", 6)))
+    writer = process.open_term(Gate())
+    running = asyncio.create_task(writer.run())
+    writer.remove("a")
+    publishing = asyncio.create_task(writer.publish(entry("c", 7)))
+    await asyncio.sleep(1)
+    assert published(process.store) == {"a": 5, "b": 6}
+    await writer.start()
+    await publishing
+    await asyncio.sleep(0.1)
+    assert published(process.store) == {"b": 6, "c": 7}
+    await end(running)
+
+
+async def test_nothing_of_a_former_leader_lands_after_a_new_one_has_begun(process: Process) -> None:
+    """Whatever a network holds back: it was made from a version that is no more."""
+    other = Process(process.store)
+    gate = Gate()
+    async with leading(process, gate) as old:
+        await old.publish(entry("a", 8))
+        process.line.late = lambda: 3.0
+        gate.left = 1.0
+        old.remove("a")
+        lost = asyncio.create_task(old.publish(entry("b", 9)))
+        await asyncio.sleep(0.5)
+        gate.passes = 0
+        async with leading(other) as new:
+            assert decode_entries(process.store.texts(NAME)) == {"a": entry("a", 8)}
+            await asyncio.sleep(5)
+            assert published(process.store) == {"a": 8}
+            await new.publish(entry("c", 3))
+        with pytest.raises(KubernetesError, match="no answer"):
+            await lost
+    assert published(process.store) == {"a": 8, "c": 3}
+
+
+async def test_a_start_that_meets_a_late_write_adopts_it(process: Process) -> None:
+    process.store.post(config_map(entry("a", 5)))
+    process.line.delay = lambda: 0.2
+    writer = process.open_term(Gate())
+    starting = asyncio.create_task(writer.start())
+    await asyncio.sleep(0.5)  # it has read, and its own write is on its way
+    process.store.edit(NAME, lambda document: document.update(data=config_map(entry("b", 6))["data"]))
+    assert await starting == {"b": entry("b", 6)}
+
+
+async def test_a_start_that_cannot_read_may_be_tried_again(process: Process) -> None:
+    process.store.post(config_map(entry("a", 5)))
+    process.store.edit(NAME, lambda document: document["data"].update(b="?"))
+    writer = process.open_term(Gate())
+    with pytest.raises(
+        KubernetesError, match=r"the ConfigMap fastpath/fastpath-floors holds what is no floor .*; delete"
+    ):
+        await writer.start()
+    process.line.cut = True
+    with pytest.raises(KubernetesError, match="no answer within 5 s"):
+        await writer.start()
+    process.line.cut = False
+    process.store.edit(NAME, lambda document: document["data"].pop("b"))
+    process.line.answer = 500
+    with pytest.raises(KubernetesError, match="refused by the test"):
+        await writer.start()
+    process.line.answer = 0
+    assert await writer.start() == {"a": entry("a", 5)}
+
+
+# --- others write too --------------------------------------------------------------------------------------------------------
+
+
+async def test_what_others_have_put_there_stays_and_ours_wins(process: Process) -> None:
+    def change(document: JSON) -> None:
+        document["metadata"]["labels"]["team"] = "shop"
+        document["metadata"]["annotations"]["note"] = "hands off"
+        document["binaryData"] = {"x": "AA=="}
+        document["data"] |= {"a": encode_entry(entry("a", 1)), "theirs": encode_entry(entry("theirs", 2))}
+
+    async with leading(process) as writer:
+        await writer.publish(entry("a", 8))
+        process.store.edit(NAME, change)
+        await writer.publish(entry("b", 9))
+        assert process.line.writes == ["POST", "PUT", "PUT"]
+    assert published(process.store) == {"a": 8, "b": 9, "theirs": 2}
+    stored = process.store.objects[NAME]
+    assert stored["metadata"]["labels"] == {"fastpath.io/floors": "true", "team": "shop"}
+    assert stored["metadata"]["annotations"].keys() == {"note", ADOPTED}
+    assert stored["binaryData"] == {"x": "AA=="}
+
+
+async def test_a_config_map_that_was_deleted_is_made_anew_with_all_of_ours(process: Process) -> None:
+    async with leading(process) as writer:
+        await writer.publish(entry("a", 8))
+        process.store.delete(NAME)
+        await writer.publish(entry("b", 9))
+    assert published(process.store) == {"a": 8, "b": 9}
+
+
+async def test_a_config_map_that_somebody_else_has_made_is_taken(process: Process) -> None:
+    async with leading(process) as writer:
+        unlabelled = config_map(entry("theirs", 2))
+        del unlabelled["metadata"]["labels"]
+        process.store.post(unlabelled)
+        await writer.publish(entry("a", 8))
+    assert published(process.store) == {"a": 8, "theirs": 2}
+    assert process.store.objects[NAME]["metadata"]["labels"] == {LABEL: "true"}
+
+
+async def test_floors_that_somebody_takes_away_are_restored(process: Process) -> None:
+    async with watching(process), leading(process) as writer:
+        await writer.publish(entry("a", 8))
+        await asyncio.sleep(1)
+        process.store.delete(NAME)
+        await asyncio.sleep(0.1)
+        assert published(process.store) == {"a": 8}
+        process.store.edit(NAME, lambda document: document.update(data={}))
+        await asyncio.sleep(0.1)
+        assert published(process.store) == {"a": 8}
+        process.store.edit(NAME, lambda document: document["metadata"].pop("labels"))
+        await asyncio.sleep(0.1)
+        assert process.store.objects[NAME]["metadata"]["labels"] == {LABEL: "true"}
+        writes = len(process.line.writes)
+        process.store.edit(NAME, lambda document: document["data"].update(b=encode_entry(entry("b", 1))))
+        await asyncio.sleep(10)
+        assert len(process.line.writes) == writes, "what is not ours is not fought over"
+
+
+async def test_floors_are_restored_in_a_store_that_was_put_back(process: Process) -> None:
+    async with watching(process), leading(process) as writer:
+        await writer.publish(entry("a", 5))
+        before, version = dict(process.store.objects), process.store.version
+        await writer.publish(entry("b", 8))
+        await asyncio.sleep(1)
+        process.store.set_back(before, version)
+        process.line.cut_watches()
+        await asyncio.sleep(6)
+    assert published(process.store) == {"a": 5, "b": 8}
+
+
+async def test_a_conflict_without_end_is_told(process: Process) -> None:
+    async with leading(process) as writer:
+        process.line.answer = 409
+        with pytest.raises(KubernetesError) as caught:
+            await writer.publish(entry("a", 8))
+        assert caught.value.status == 409
+        assert process.line.writes == ["POST"] * (AGAIN + 1)
+        process.line.answer = 0
+        await writer.publish(entry("b", 8))
+    assert published(process.store) == {"b": 8}
+
+
+# --- failures ------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", [403, 422, 429, 500])
+async def test_what_is_refused_is_not_published_and_what_was_stays(process: Process, status: int) -> None:
+    async with leading(process) as writer:
+        await writer.publish(entry("a", 5))
+        process.line.answer = status
+        for uid in ("a", "b"):
+            with pytest.raises(KubernetesError, match="refused by the test"):
+                await writer.publish(entry(uid, 9))
+        assert process.faults.active() == {("floor-write", ""): "refused by the test"}
+        process.line.answer = 0
+        await asyncio.sleep(30)
+        assert published(process.store) == {"a": 5}
+        await writer.publish(entry("a", 9))
+        assert process.faults.active() == {}
+    assert published(process.store) == {"a": 9}
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["without a floor before", "with a floor before"])
+@pytest.mark.parametrize("late", [0.0, 2.0, 2.6, 10.0])
+async def test_what_had_no_answer_does_not_stay_published(
+    process: Process, late: float, *, known: bool
+) -> None:
+    """It may be stored, or be stored later: what was there before is restored, so that nothing can come after it."""
+    gate = Gate()
+    gate.left = 1.0
+    async with leading(process, gate) as writer:
+        if known:
+            await writer.publish(entry("a", 5))
+        process.line.late = lambda: late
+        process.line.deaf = lambda: True
+        with pytest.raises(KubernetesError, match="no answer"):
+            await writer.publish(entry("a", 9))
+        process.line.late = lambda: 0.0
+        process.line.deaf = lambda: False
+        await asyncio.sleep(15)
+        assert published(process.store) == ({"a": 5} if known else {})
+        assert process.faults.active() == {}
+
+
+async def test_a_lost_connection_is_looked_after(process: Process) -> None:
+    """The write was made; what is stored shows that, and the entry counts as published after one more write."""
+    writer_line = process.line
+    reset = KubernetesError(0, api_errors.RESET, "closed")
+    write = writer_line.write
+    lost = 0
+
+    async def closed(*args: object, **kwargs: object) -> client.Body:
+        nonlocal lost
+        body = await write(*args, **kwargs)  # type: ignore[arg-type]  # passed on
+        lost += 1
+        if lost == 1:
+            raise reset
+        return body
+
+    writer_line.write = closed  # type: ignore[method-assign]  # a connection that is closed after the first write
+    async with leading(process) as writer:
+        await writer.publish(entry("a", 8))
+    assert published(process.store) == {"a": 8}
+    assert lost == 2
+
+
+@pytest.mark.parametrize("content", [b"<html>", b"[]", b"{}", b'{"metadata": {"resourceVersion": "v7"}}'])
+async def test_an_answer_that_is_no_config_map_is_an_error(process: Process, content: bytes) -> None:
+    async def get(_: str) -> client.Body:
+        return client.Body("text/html", content)
+
+    process.line.get = get  # type: ignore[method-assign,assignment]  # a proxy in between
+    with pytest.raises(KubernetesError) as caught:
+        await process.open_term(Gate()).start()
+    assert caught.value.reason == "Decode"
+
+
+async def test_a_start_that_may_not_read_says_so(process: Process) -> None:
+    async def get(_: str) -> client.Body:
+        raise KubernetesError(403, "Forbidden", "no right to get configmaps")
+
+    process.line.get = get  # type: ignore[method-assign,assignment]  # an account without rights
+    with pytest.raises(KubernetesError, match="no right to get"):
+        await process.open_term(Gate()).start()
+
+
+async def test_what_nobody_waits_for_is_tried_until_it_is_accepted(process: Process) -> None:
+    async with leading(process) as writer:
+        await writer.publish(entry("a", 8))
+        process.line.answer = 500
+        writer.remove("a")
+        await asyncio.sleep(60)
+        assert published(process.store) == {"a": 8}
+        assert 5 <= len(process.line.writes) <= 15
+        start = process.clock.monotonic()
+        process.line.answer = 0
+        await writer.publish(entry("b", 9))
+        assert process.clock.monotonic() - start < 0.1, "who waits does not wait for the pause"
+    assert published(process.store) == {"b": 9}
+
+
+async def test_with_nobody_writing_it_comes_by_itself(process: Process) -> None:
+    async with leading(process) as writer:
+        await writer.publish(entry("a", 8))
+        process.line.cut = True
+        writer.remove("a")
+        await asyncio.sleep(60)
+        process.line.cut = False
+        await asyncio.sleep(25)
+    assert published(process.store) == {}
+    assert process.faults.active() == {}
+
+
+async def test_the_latest_counts(process: Process) -> None:
+    async with leading(process) as writer:
+        await writer.publish(entry("a", 3))
+        process.line.delay = lambda: 0.1
+        first = asyncio.create_task(writer.publish(entry("b", 1)))
+        await asyncio.sleep(0.01)
+        replaced = asyncio.create_task(writer.publish(entry("a", 4)))
+        await asyncio.sleep(0.01)
+        latest = asyncio.create_task(writer.publish(entry("a", 5)))
+        dropped = asyncio.create_task(writer.publish(entry("c", 5)))
+        await asyncio.sleep(0.01)
+        writer.remove("c")
+        writer.remove("b")  # its write is under way
+        await asyncio.gather(first, latest)
+        for each in (replaced, dropped):
+            with pytest.raises(KubernetesError, match="another is wanted since"):
+                await each
+        await asyncio.sleep(1)
+    assert published(process.store) == {"a": 5}
+
+
+async def test_one_that_is_replaced_while_its_write_is_tried_again(process: Process) -> None:
+    async with leading(process) as writer:
+        await writer.publish(entry("a", 3))
+        process.line.delay = lambda: 0.1
+        process.line.answer = 409
+        first = asyncio.create_task(writer.publish(entry("a", 4)))
+        other = asyncio.create_task(writer.publish(entry("b", 4)))
+        await asyncio.sleep(0.25)
+        process.line.answer = 0
+        latest = asyncio.create_task(writer.publish(entry("a", 5)))
+        writer.remove("b")
+        await latest
+        for each in (first, other):
+            with pytest.raises(KubernetesError, match="another is wanted since"):
+                await each
+    assert published(process.store) == {"a": 5}
+
+
+async def test_who_stops_waiting_in_time_publishes_nothing(process: Process) -> None:
+    async with leading(process) as writer:
+        process.line.delay = lambda: 0.1
+        first = asyncio.create_task(writer.publish(entry("a", 1)))
+        await asyncio.sleep(0.01)
+        gone = asyncio.create_task(writer.publish(entry("b", 1)))
+        await asyncio.sleep(0.01)
+        gone.cancel()
+        await first
+        await asyncio.sleep(1)
+        assert published(process.store) == {"a": 1}
+        under_way = asyncio.create_task(writer.publish(entry("a", 2)))
+        await asyncio.sleep(0.15)
+        under_way.cancel()
+        await asyncio.sleep(1)
+        assert published(process.store) == {"a": 2}, "as documented: whoever goes has to say what is wanted"
+        writer.want("a", entry("a", 1))
+        await asyncio.sleep(1)
+    assert published(process.store) == {"a": 1}
+
+
+async def test_more_than_a_config_map_holds_is_refused(
+    process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = len(encode_entry(entry("a", 5))) + 1
+    monkeypatch.setattr(publisher, "LIMIT", 2 * size + 5)
+    async with leading(process) as writer:
+        results = await asyncio.gather(
+            *(writer.publish(entry(uid, 5)) for uid in ("a", "b", "c")), return_exceptions=True
+        )
+        assert results[:2] == [None, None]
+        assert isinstance(results[2], KubernetesError)
+        assert (results[2].status, results[2].reason) == (0, "TooLarge")
+        assert "more shards" in str(results[2])
+        assert published(process.store) == {"a": 5, "b": 5}
+        await writer.publish(entry("a", 6))
+        writer.remove("b")
+        await writer.publish(entry("c", 5))
+    assert published(process.store) == {"a": 6, "c": 5}
+
+
+async def test_a_namespace_with_many_raises_leaves_room_for_others(
+    process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = len(encode_entry(entry("a", 5))) + 1
+    monkeypatch.setattr(publisher, "LIMIT", 3 * size + 30)
+    monkeypatch.setattr(publisher, "SHARE", 2 * size + 5, raising=False)
+    async with leading(process) as writer:
+        results = await asyncio.gather(
+            *(writer.publish(entry(uid, 5)) for uid in ("a", "b", "c")), return_exceptions=True
+        )
+        assert [isinstance(each, KubernetesError) for each in results] == [False, False, True]
+        assert "of the namespace shop: use more shards" in str(results[2])
+        await writer.publish(msgspec.structs.replace(entry("v", 5), namespace="victim"))
+    assert published(process.store) == {"a": 5, "b": 5, "v": 5}
+
+    async with leading(process) as writer:  # what was published before counts for the next leader too
+        with pytest.raises(KubernetesError, match="of the namespace shop"):
+            await writer.publish(entry("c", 5))
+        writer.remove("b")
+        await writer.publish(entry("c", 5))
+    assert published(process.store) == {"a": 5, "c": 5, "v": 5}
+
+
+# --- the fence -------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "passes", [0, 1, 2], ids=["when its turn is asked for", "when sent", "at the first byte"]
+)
+async def test_a_shut_fence_lets_nothing_through(process: Process, passes: int) -> None:
+    gate = Gate()
+    async with leading(process, gate) as writer:
+        await writer.publish(entry("a", 5))
+        gate.passes = passes
+        with pytest.raises(NotLeadingError):
+            await writer.publish(entry("a", 9))
+        writer.remove("a")
+        await asyncio.sleep(30)
+        assert published(process.store) == {"a": 5}
+        assert process.line.writes == ["POST"]
+        assert process.writes("fenced") >= 1
+        gate.passes = None
+        await asyncio.sleep(11)
+        assert published(process.store) == {}, "a fence that opens again was never lost"
+
+
+async def test_a_start_behind_a_shut_fence_writes_nothing(process: Process) -> None:
+    process.store.post(config_map(entry("a", 5)))
+    gate = Gate()
+    gate.passes = 0
+    with pytest.raises(NotLeadingError):
+        await process.open_term(gate).start()
+    assert process.line.writes == []
+
+
+async def test_with_the_term_nobody_waits_any_more(process: Process) -> None:
+    process.line.delay = lambda: 0.5
+    async with leading(process) as writer:
+        waiting = [asyncio.create_task(writer.publish(entry("a", 8)))]
+        await asyncio.sleep(0.2)
+        waiting.append(asyncio.create_task(writer.publish(entry("b", 8))))
+        await asyncio.sleep(0.1)
+    for each in waiting:
+        with pytest.raises(NotLeadingError, match="the term is over"):
+            await each
+    with pytest.raises(NotLeadingError, match="the term is over"):
+        await writer.publish(entry("c", 8))
+
+
+# --- two hundred terms -------------------------------------------------------------------------------------------------------
+
+
+class Replicas:
+    """Three processes that lead in turn, all of which are asked all the time."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.store = Store()
+        self.processes = [Process(self.store) for _ in range(3)]
+        self.checker = Checker()
+        self.uids = [f"u{number}" for number in range(12)]
+        self.terms = self.published = self.refused = 0
+        for each in self.processes:
+            each.line.delay = lagging(self.rng)
+            each.line.late = lagging(self.rng, 0.0, 0.05, 4.0)
+            each.line.deaf = lambda: self.rng.random() < 0.03
+
+    async def lead(self) -> None:
+        """Live through a term: adopt, publish and take back, until the fence shuts at any moment."""
+        process, gate = self.rng.choice(self.processes), Gate()
+        gate.left = self.rng.uniform(0.5, 2.0)
+        writer = process.open_term(gate)
+        running = asyncio.create_task(writer.run())
+        adopted = await self.adopt(writer)
+        for (
+            uid,
+            each,
+        ) in self.held().items():  # what was under way when its predecessor ended may have come true
+            assert adopted[uid].replicas >= each.replicas
+            assert adopted[uid].until >= each.until
+        works = [asyncio.create_task(self.work(writer, uid)) for uid in self.uids]
+        await asyncio.sleep(self.rng.uniform(0.5, 4.0))
+        gate.passes = self.rng.choice([0, 0, 1, 2])
+        if self.rng.random() < 0.5:
+            await asyncio.sleep(self.rng.uniform(0, 0.1))
+        await end(*works)
+        await end(running)
+        self.terms += 1
+
+    def held(self) -> dict[str, FloorEntry]:
+        return dict(self.checker.held(self.processes[0].clock.wall()))
+
+    async def adopt(self, writer: FloorWriter) -> dict[str, FloorEntry]:
+        while True:
+            with contextlib.suppress(KubernetesError):
+                return dict(await writer.start())
+            await asyncio.sleep(0.1)
+
+    async def work(self, writer: FloorWriter, uid: str) -> None:
+        clock = self.processes[0].clock
+        while True:
+            await asyncio.sleep(self.rng.expovariate(1.0))
+            held = self.held().get(uid)
+            if held is not None and self.rng.random() < 0.4:
+                self.checker.release(uid)
+                writer.remove(uid)
+                continue
+            least = held.replicas if held is not None else 0
+            made = entry(
+                uid, least + 1 + self.rng.randrange(8), lasts=self.rng.uniform(2, 60), since=clock.wall()
+            )
+            if held is not None and made.until < held.until:
+                continue
+            try:
+                await writer.publish(made)
+            except (KubernetesError, NotLeadingError):
+                self.refused += 1
+            else:
+                self.published += 1
+                self.checker.hold(made, clock.wall())
+
+    async def ask(self, process: Process) -> None:
+        """Ask one replica as controllers do."""
+        while True:
+            await asyncio.sleep(self.rng.expovariate(8.0))
+            await self.checker.ask(process, self.rng.choice(self.uids))
+
+    async def disturb(self) -> None:
+        """Cut watches, silence them, forget versions, cut processes off."""
+        while True:
+            await asyncio.sleep(self.rng.expovariate(0.7))
+            line = self.rng.choice(self.processes).line
+            match self.rng.randrange(6):
+                case 0 | 1:
+                    line.cut_watches()
+                case 2 | 3:
+                    line.frozen = not line.frozen
+                case 4:
+                    self.store.compacted = self.store.version
+                    line.cut_watches()
+                case 5:
+                    line.cut = True
+                    await asyncio.sleep(self.rng.uniform(0.1, 1.5))
+                    line.cut = False
+
+
+@contextlib.asynccontextmanager
+async def replicas(seed: int) -> AsyncIterator[Replicas]:
+    them = Replicas(seed)
+    async with watching(*them.processes):
+        await asyncio.sleep(1)
+        tasks = [asyncio.create_task(them.disturb())]
+        tasks += [asyncio.create_task(them.ask(each)) for each in them.processes]
+        try:
+            yield them
+        finally:
+            await end(*tasks)
+            for each in them.processes:
+                each.line.cut = each.line.frozen = False
+                await end(*(task for task in each.line.under_way))  # type: ignore[arg-type]  # what they return is theirs
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("seed", range(4))
+async def test_through_two_hundred_terms_no_old_0_is_answered(seed: int) -> None:
+    async with replicas(seed) as them:
+        while them.terms < 50:
+            await them.lead()
+    assert them.checker.wrong == []
+    assert them.published > 200
+    assert them.refused > 20
+    assert them.checker.floors > 500
+    assert them.checker.zeros > 300
+    assert them.checker.errors < (them.checker.floors + them.checker.zeros) / 4
+
+
+async def test_the_checker_sees_what_a_view_without_confirmation_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def nothing(_: FloorView) -> None:
+        pass
+
+    monkeypatch.setattr(FloorView, "confirm", nothing)
+    async with replicas(1) as them:
+        while them.terms < 10:
+            await them.lead()
+    assert them.checker.wrong != []
+
+
+# --- over HTTP ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.looptime(False)
+async def test_over_http() -> None:
+    async with Cluster() as cluster, desk_on(cluster) as desk:
+        cluster.create({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": NAMESPACE}})
+        view = FloorView(desk.writer.client, desk.clock, NAMESPACE, desk.faults)
+        writer = FloorWriter(desk.writer, view, Shard(), desk.faults)
+        tasks = [asyncio.create_task(view.run()), asyncio.create_task(writer.run())]
+        try:
+            assert await writer.start() == {}
+            await until(lambda: cluster.open_watches == 1)
+            await writer.publish(entry("a", 8))
+            assert view.find("a") == entry("a", 8)
+            stored = cluster.get("configmaps", NAME, NAMESPACE)
+            assert stored["metadata"]["labels"] == {LABEL: "true"}
+            assert cluster.requests[-1].query["fieldManager"] == "fastpath"
+            cluster.patch("configmaps", NAME, {"metadata": {"labels": {"team": "shop"}}}, NAMESPACE)
+            await writer.publish(entry("b", 9))
+            stored = cluster.get("configmaps", NAME, NAMESPACE)
+            assert stored["metadata"]["labels"] == {LABEL: "true", "team": "shop"}
+            assert decode_entries(stored["data"]) == {"a": entry("a", 8), "b": entry("b", 9)}
+            cluster.lose_answers("update", "configmaps")
+            await writer.publish(entry("c", 1))
+            cluster.delete("configmaps", NAME, NAMESPACE)
+            await until(lambda: len(cluster.list("configmaps", NAMESPACE)) == 1)
+            assert decode_entries(cluster.get("configmaps", NAME, NAMESPACE)["data"]).keys() == {
+                "a",
+                "b",
+                "c",
+            }
+            cluster.forbid("update", "configmaps")
+            with pytest.raises(KubernetesError) as caught:
+                await writer.publish(entry("d", 1))
+            assert caught.value.status == 403
+            assert desk.writes("floor", "refused") == 1
+            assert desk.sample("fastpath_write_queue_length", kind="floor") == 0
+        finally:
+            await end(*tasks)
+        next_term = FloorWriter(desk.writer, view, Shard(), desk.faults)
+        with pytest.raises(KubernetesError):
+            await next_term.start()
+        cluster.allow("update", "configmaps")
+        assert (await next_term.start()).keys() == {"a", "b", "c"}

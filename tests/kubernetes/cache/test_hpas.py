@@ -1,0 +1,331 @@
+"""The autoscalers of a cluster: ours, those with faults among them, and whoever else scales the same targets."""
+
+import asyncio
+import contextlib
+import gc
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from typing import Any
+
+import msgspec
+import pytest
+
+from adapter.kubernetes import client as kubernetes
+from adapter.kubernetes import credentials
+from adapter.kubernetes.cache import hpas
+from adapter.kubernetes.cache.hpas import Autoscalers, Rivals, TargetKey
+from adapter.kubernetes.cache.reflector import Periods, Surroundings
+from adapter.kubernetes.codec import Form
+from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, FastPathAutoscalerSpec, Metadata
+from adapter.model.autoscaling.hpa import CrossVersionObjectReference
+from adapter.monitoring import FaultLog, Monitoring
+from adapter.sandbox.apiserver.cluster import Cluster
+from adapter.sandbox.apiserver.storage.custom_resources import FASTPATH_AUTOSCALERS
+from tests.support.clock import ShiftedClock
+from tests.support.waiting import until
+
+JSON = dict[str, Any]
+QUICK = Periods(backoff=0.01, backoff_limit=0.05, short_watch=0.02, relist=0.05)
+
+
+def document(name: str, namespace: str = "default", target: str = "web", **spec: Any) -> JSON:
+    reference = {"apiVersion": "apps/v1", "kind": "Deployment", "name": target}
+    return {
+        "kind": "FastPathAutoscaler",
+        "apiVersion": "fastpath.io/v1alpha1",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"scaleTargetRef": reference, "maxReplicas": 9} | spec,
+    }
+
+
+def hpa(name: str, namespace: str = "default", target: str = "web", **more: Any) -> JSON:
+    made = document(name, namespace, target) | {
+        "kind": "HorizontalPodAutoscaler",
+        "apiVersion": "autoscaling/v2",
+    }
+    made["spec"]["scaleTargetRef"] |= more
+    return made
+
+
+def ours(name: str, namespace: str = "default", target: str = "web") -> FastPathAutoscaler:
+    reference = CrossVersionObjectReference("Deployment", target, "apps/v1")
+    return FastPathAutoscaler(
+        metadata=Metadata(name, namespace),
+        spec=FastPathAutoscalerSpec(scale_target_ref=reference, max_replicas=9),
+    )
+
+
+@contextlib.asynccontextmanager
+async def surrounded(cluster: Cluster) -> AsyncIterator[tuple[kubernetes.KubernetesClient, Surroundings]]:
+    monitoring, clock = Monitoring(), ShiftedClock()
+    configuration = credentials.build_configuration(cluster.url)
+    async with await kubernetes.connect(configuration, random=lambda: 0.0, timeout=1.0) as client:
+        yield (
+            client,
+            Surroundings(client, clock, monitoring, FaultLog(monitoring, clock), lambda: 0.0, periods=QUICK),
+        )
+
+
+@contextlib.asynccontextmanager
+async def running(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    task = asyncio.create_task(work, name="work")
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+@contextlib.asynccontextmanager
+async def watching(
+    cluster: Cluster, changed: Callable[[str, str], None] = lambda *_: None, namespaces: Sequence[str] = ("",)
+) -> AsyncIterator[Autoscalers]:
+    async with surrounded(cluster) as (client, around):
+        found = Autoscalers(client, around, changed, namespaces)
+        async with running(found.run()):
+            yield found
+
+
+@contextlib.asynccontextmanager
+async def opposing(
+    cluster: Cluster, changed: Callable[[TargetKey], None] = lambda _: None, *, objects: bool = False
+) -> AsyncIterator[Rivals]:
+    async with surrounded(cluster) as (client, around):
+        rivals = Rivals(client, around, changed, objects=objects)
+        async with running(rivals.run()):
+            yield rivals
+
+
+# -- ours --------------------------------------------------------------------------------------------------------------------
+
+
+async def test_autoscalers_come_change_and_go() -> None:
+    async with Cluster() as cluster:
+        cluster.create(FASTPATH_AUTOSCALERS)
+        cluster.create(document("b", syncPeriod="500ms"))
+        cluster.create(document("a", "other"))
+        told: list[str] = []
+        async with watching(cluster, lambda namespace, name: told.append(f"{namespace}/{name}")) as found:
+            await until(lambda: len(told) == 2)
+            assert found.synced
+            assert sorted(told) == ["default/b", "other/a"]
+            assert len(found) == len(list(found)) == 2
+            read = found.find("default", "b")
+            assert read is not None
+            assert read.autoscaler is not None
+            assert read.autoscaler.spec.sync_period == 500_000_000
+            assert read.autoscaler.metadata.resource_version == read.resource_version
+            cluster.patch("fpa", "b", {"status": {"currentReplicas": 3}})
+            await until(lambda: len(told) == 3)
+            changed = found.find("default", "b")
+            assert changed is not None
+            assert changed.autoscaler is not None
+            assert changed.autoscaler.status is not None
+            assert changed.autoscaler.status.current_replicas == 3
+            cluster.delete("fpa", "b")
+            await until(lambda: len(told) == 4)
+            assert found.find("default", "b") is None
+            assert found.status()[0].objects == 1
+
+
+async def test_one_that_cannot_be_read_is_there_with_its_faults() -> None:
+    async with Cluster() as cluster:
+        cluster.create(FASTPATH_AUTOSCALERS)
+        cluster.create(document("good"))
+        cluster.create(document("wrong", maxReplicas="many"))
+        cluster.create(
+            document("odd", metrics=[{"type": "Pods", "pods": {"target": {"averageValue": "a lot"}}}])
+        )
+        async with watching(cluster) as found:
+            await until(lambda: found.synced)
+            good, wrong, odd = (found.find("default", name) for name in ("good", "wrong", "odd"))
+            assert good is not None and good.autoscaler is not None and good.faults == ()  # noqa: PT018 - narrows
+            assert wrong is not None and wrong.autoscaler is None  # noqa: PT018 - narrows
+            assert [fault.path for fault in wrong.faults] == ["spec.maxReplicas"]
+            assert odd is not None and [fault.path for fault in odd.faults] == [  # noqa: PT018 - narrows
+                "spec.metrics[0].pods.target.averageValue"
+            ]
+            cluster.patch("fpa", "wrong", {"spec": {"maxReplicas": 3}})
+            await until(lambda: (mended := found.find("default", "wrong")) and mended.autoscaler)
+
+
+async def test_a_definition_that_is_installed_later() -> None:
+    async with Cluster() as cluster, watching(cluster) as found:
+        await until(lambda: "404" in found.status()[0].last_error)
+        assert not found.synced
+        cluster.create(FASTPATH_AUTOSCALERS)
+        cluster.create(document("a"))
+        await until(lambda: found.synced)
+        assert len(found) == 1
+
+
+async def test_autoscalers_of_some_namespaces() -> None:
+    async with Cluster() as cluster:
+        cluster.create(FASTPATH_AUTOSCALERS)
+        for namespace in ("one", "two", "three"):
+            cluster.create(document("a", namespace))
+        told: list[str] = []
+        async with watching(cluster, lambda namespace, _: told.append(namespace), ("one", "two")) as found:
+            await until(lambda: found.synced)
+            assert sorted(told) == ["one", "two"]
+            assert [status.objects for status in found.status()] == [1, 1]
+            cluster.delete("fpa", "a", "one")
+            await until(lambda: len(told) == 3)
+            assert [status.objects for status in found.status()] == [0, 1]
+
+
+def test_ten_thousand_autoscalers_are_out_of_the_garbage_collectors_sight() -> None:
+    form = Form(msgspec.Raw, hpas._keep_autoscaler)
+    metric = {"metric": {"name": "http_requests"}, "target": {"type": "AverageValue", "averageValue": "500m"}}
+    texts = [
+        msgspec.json.encode(document(f"web-{number}", metrics=[{"type": "Pods", "pods": metric}]))
+        for number in range(300)
+    ]
+    kept = [form.decode(texts[0])]
+    gc.collect()
+    before = len(gc.get_objects())
+    kept += [form.decode(text) for text in texts]
+    gc.collect()
+    assert len(gc.get_objects()) - before < 20
+    assert all(each.autoscaler for each in kept)
+
+
+# -- others --------------------------------------------------------------------------------------------------------------------
+
+
+async def test_who_else_scales_a_target() -> None:
+    async with Cluster() as cluster:
+        cluster.create(hpa("a"))
+        cluster.create(hpa("b", apiVersion="apps/v1beta1", kind="deployment"))
+        cluster.create(hpa("c", target="other"))
+        cluster.create(hpa("d", "elsewhere"))
+        cluster.create(hpa("e", apiVersion="example.com/v1"))
+        told: list[TargetKey] = []
+        async with opposing(cluster, told.append) as rivals:
+            rivals.put(ours("web"))
+            assert rivals.of(ours("web")) is None, "not yet known is not nobody"
+            await until(lambda: len(told) == 4)
+            assert rivals.of(ours("web")) == ("HorizontalPodAutoscaler/a", "HorizontalPodAutoscaler/b")
+            web = TargetKey("default", "apps", "deployment", "web")
+            assert told.count(web) == 1
+            told.clear()
+            rivals.put(ours("again"))
+            rivals.put(ours("again"))
+            assert told == [web]
+            assert rivals.of(ours("web")) == (
+                "FastPathAutoscaler/again",
+                "HorizontalPodAutoscaler/a",
+                "HorizontalPodAutoscaler/b",
+            )
+            rivals.put(ours("again", target="other"))
+            assert told[1:] == [web, web._replace(name="other")]
+            assert rivals.of(ours("again", target="other")) == ("HorizontalPodAutoscaler/c",)
+            told.clear()
+            cluster.delete("hpa", "a")
+            cluster.patch("hpa", "b", {"spec": {"scaleTargetRef": {"name": "moved"}}})
+            await until(lambda: rivals.of(ours("web")) == ())
+            assert told == [web, web, web._replace(name="moved")]
+            cluster.create(hpa("f"))
+            await until(lambda: rivals.of(ours("web")) == ("HorizontalPodAutoscaler/f",))
+            rivals.remove("default", "web")
+            rivals.remove("default", "again")
+            rivals.remove("default", "again")
+            assert rivals.of(ours("x", target="nobody's")) == ()
+
+
+async def test_what_is_kept_of_an_hpa() -> None:
+    async with Cluster() as cluster:
+        annotated = hpa("a")
+        annotated["metadata"]["annotations"] = {"fastpath.io/mode": "boost", "other/x": "y"}
+        cluster.create(annotated)
+        cluster.create(hpa("b"))
+        async with opposing(cluster) as rivals:
+            await until(lambda: rivals.synced)
+            (first, second) = rivals.hpas()
+            assert (first.namespace, first.name) == ("default", "a")
+            assert first.target == CrossVersionObjectReference("Deployment", "web", "apps/v1")
+            assert first.asked is not None
+            assert first.asked.boosted.autoscaler.spec.mode == "Boost"
+            assert "spec.metrics has no fastpath_replicas" in first.asked.fault
+            assert second.asked is None
+            assert rivals.find("default", "a") == first
+            assert rivals.status()[0].objects == 2
+
+
+async def test_while_others_may_not_be_listed_nobody_knows() -> None:
+    async with Cluster() as cluster:
+        cluster.forbid("list", "horizontalpodautoscalers")
+        cluster.create(hpa("a"))
+        async with opposing(cluster) as rivals:
+            await until(lambda: "403" in rivals.status()[0].last_error)
+            assert rivals.of(ours("web")) is None
+            cluster.allow("list", "horizontalpodautoscalers")
+            await until(lambda: rivals.of(ours("web")) == ("HorizontalPodAutoscaler/a",))
+
+
+async def test_an_object_stands_in_the_way_of_one_in_a_file() -> None:
+    async with Cluster() as cluster:
+        cluster.create(FASTPATH_AUTOSCALERS)
+        cluster.create(document("web"))
+        told: list[TargetKey] = []
+        async with opposing(cluster, told.append, objects=True) as rivals:
+            rivals.put(ours("web"))
+            await until(lambda: rivals.of(ours("web")) == ("FastPathAutoscaler.fastpath.io/web",))
+            assert [status.resource.resource for status in rivals.status()] == [
+                "horizontalpodautoscalers",
+                "fastpathautoscalers",
+            ]
+            told.clear()
+            cluster.delete("fpa", "web")
+            await until(lambda: rivals.of(ours("web")) == ())
+            assert told == [TargetKey("default", "apps", "deployment", "web")]
+
+
+async def test_the_kind_of_objects_need_not_be_there() -> None:
+    async with Cluster() as cluster, surrounded(cluster) as (client, around):
+        rivals = Rivals(client, around, objects=True)
+        async with running(rivals.run()):
+            rivals.put(ours("web"))
+            await until(lambda: rivals.of(ours("web")) == ())
+            for _ in range(2):
+                await until(lambda: not around.faults.active())
+                cluster.create(FASTPATH_AUTOSCALERS)
+                cluster.create(document("web"))
+                await until(lambda: rivals.of(ours("web")) == ("FastPathAutoscaler.fastpath.io/web",))
+                await until(lambda: cluster.open_watches == 2)
+                cluster.delete("crd", "fastpathautoscalers.fastpath.io")
+                await until(lambda: rivals.of(ours("web")) == ())
+
+
+async def test_while_objects_may_not_be_listed_nobody_knows() -> None:
+    async with Cluster() as cluster:
+        cluster.create(FASTPATH_AUTOSCALERS)
+        cluster.forbid("list", "fastpathautoscalers")
+        async with opposing(cluster, objects=True) as rivals:
+            await until(lambda: "403" in rivals.status()[1].last_error)
+            assert rivals.of(ours("web")) is None
+
+
+async def test_others_stay_known_while_the_api_server_is_away() -> None:
+    async with Cluster() as cluster:
+        cluster.create(hpa("a"))
+        async with opposing(cluster) as rivals:
+            await until(lambda: rivals.synced and cluster.open_watches)
+            await cluster.down()
+            await until(lambda: rivals.status()[0].last_error)
+            assert rivals.of(ours("web")) == ("HorizontalPodAutoscaler/a",)
+
+
+@pytest.mark.parametrize(
+    ("reference", "key"),
+    [
+        (CrossVersionObjectReference("Deployment", "web", "apps/v1"), ("x", "apps", "deployment", "web")),
+        (
+            CrossVersionObjectReference("ReplicationController", "web", "v1"),
+            ("x", "", "replicationcontroller", "web"),
+        ),
+        (CrossVersionObjectReference("Deployment", "web"), ("x", "", "deployment", "web")),
+    ],
+)
+def test_the_key_of_a_target(reference: CrossVersionObjectReference, key: tuple[str, ...]) -> None:
+    assert TargetKey.of("x", reference) == key

@@ -1,0 +1,775 @@
+"""The object cache against a cluster: what it shows, what it costs, what it does when things fail."""
+
+import asyncio
+import contextlib
+import itertools
+import re
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any
+
+import pytest
+
+from adapter import errors
+from adapter.kubernetes import client as kubernetes
+from adapter.kubernetes import credentials
+from adapter.kubernetes.cache import store
+from adapter.kubernetes.cache.lister import Described, ObjectLister
+from adapter.kubernetes.cache.reflector import Periods, Reflector, ReflectorStatus, Surroundings
+from adapter.kubernetes.codec import ObjectMeta, WatchEvent
+from adapter.model.metrics import GroupResource
+from adapter.model.resources import BUILTIN, APIResource
+from adapter.model.selectors.label_selectors import EVERYTHING, parse_selector
+from adapter.monitoring import FaultLog, Monitoring
+from adapter.sandbox.apiserver.cluster import Cluster
+from adapter.sandbox.apiserver.storage.kinds import Kind
+from tests.support.clock import FakeClock
+from tests.support.waiting import other_work, until
+
+
+class SystemClock:
+    """The machine's clock, for what real connections time."""
+
+    def wall(self) -> float:
+        return time.time()  # noqa: TID251 - a test's own clock
+
+    def monotonic(self) -> float:
+        return time.monotonic()  # noqa: TID251 - a test's own clock
+
+
+def resource(text: str) -> APIResource:
+    found = BUILTIN.lookup(text)
+    assert found is not None
+    return found
+
+
+PODS = resource("pods")
+NODES = resource("nodes")
+WEB = parse_selector("app=web")
+QUICK = Periods(backoff=0.01, backoff_limit=0.05, short_watch=0.02, relist=0.05, first_list=1.0)
+
+
+def pod(name: str, namespace: str = "default", **labels: str) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": namespace, "labels": labels}
+    return {
+        "kind": "Pod",
+        "apiVersion": "v1",
+        "metadata": metadata,
+        "spec": {"containers": [{"name": "main"}]},
+    }
+
+
+class Cache:
+    """A lister on a cluster, with its own self-metrics and faults."""
+
+    def __init__(
+        self, client: kubernetes.KubernetesClient, kinds: Sequence[APIResource], periods: Periods, fields: str
+    ) -> None:
+        self.monitoring = Monitoring()
+        clock = SystemClock()
+        self.faults = FaultLog(self.monitoring, clock)
+        self.lister = ObjectLister(
+            Surroundings(client, clock, self.monitoring, self.faults, lambda: 0.0, periods=periods),
+            kinds,
+            fields=fields,
+        )
+
+    async def names(
+        self, namespace: str | None = "default", selector: str = "", what: APIResource = PODS
+    ) -> list[str]:
+        return list(await self.lister.names(what, namespace, parse_selector(selector)))
+
+    async def until_names(self, *expected: str, selector: str = "", what: APIResource = PODS) -> None:
+        found: list[str] | None = None
+        async with asyncio.timeout(1.5):
+            while found != list(expected):
+                await asyncio.sleep(0.005)
+                with contextlib.suppress(errors.NotSyncedError):
+                    found = await self.names(None, selector, what)
+
+    def status(self) -> ReflectorStatus:
+        (status,) = self.lister.status()
+        return status
+
+    def count(self, name: str, **labels: str) -> float:
+        return self.monitoring.registry.get_sample_value(name, labels) or 0.0
+
+
+@contextlib.asynccontextmanager
+async def caching(
+    cluster: Cluster,
+    *kinds: APIResource,
+    periods: Periods = QUICK,
+    timeout: float = 1.0,  # noqa: ASYNC109 - the client's
+    fields: str = "",
+) -> AsyncIterator[Cache]:
+    configuration = credentials.build_configuration(cluster.url)
+    async with await kubernetes.connect(configuration, random=lambda: 0.0, timeout=timeout) as client:
+        cache = Cache(client, kinds, periods, fields)
+        async with cache.lister:
+            yield cache
+
+
+def verbs(cluster: Cluster, plural: str = "pods") -> list[str]:
+    return [request.verb for request in cluster.requests if request.resource == plural]
+
+
+# -- what it shows -------------------------------------------------------------------------------------------------------
+
+
+async def test_names_come_from_the_cache() -> None:
+    async with Cluster() as cluster:
+        cluster.create(pod("b", app="web"))
+        cluster.create(pod("a", app="web", tier="x"))
+        cluster.create(pod("c", app="db"))
+        cluster.create(pod("a", "default-2", app="web"))
+        cluster.create({"kind": "Node", "apiVersion": "v1", "metadata": {"name": "n1"}})
+        async with caching(cluster, PODS) as cache:
+            assert await cache.names("default", "app=web") == ["a", "b"]
+            assert await cache.names("default", "app=web,!tier") == ["b"]
+            assert await cache.names("default") == ["a", "b", "c"]
+            assert await cache.names(None, "app=web") == ["a", "a", "b"]
+            assert await cache.names("nowhere") == []
+            await until(lambda: verbs(cluster) == ["list", "watch"])
+            pods = GroupResource("", "pods")
+            assert cache.status()._replace(age=0) == ReflectorStatus(pods, True, "watch", 0, False, "", 4)
+            assert cache.count("fastpath_informer_synced", resource="pods") == 1
+            assert await cache.names(None, "", NODES) == ["n1"]
+            assert await cache.names("", "", NODES) == ["n1"]
+            assert verbs(cluster) == ["list", "watch"], "questions cost the API server nothing"
+
+
+async def test_objects_with_their_labels() -> None:
+    async with Cluster() as cluster:
+        for each in (
+            pod("b", app="web"),
+            pod("a", app="web", tier="x"),
+            pod("c"),
+            pod("a", "default-2", app="web"),
+        ):
+            cluster.create(each)
+        async with caching(cluster, PODS) as cache:
+            assert cache.lister.count(NODES) == 0
+            assert await cache.lister.select(PODS, "default", WEB) == (
+                Described("default", "a", {"app": "web", "tier": "x"}),
+                Described("default", "b", {"app": "web"}),
+            )
+            everywhere = await cache.lister.select(PODS, None, EVERYTHING)
+            assert [(each.namespace, each.name) for each in everywhere] == [
+                ("default", "a"),
+                ("default", "b"),
+                ("default", "c"),
+                ("default-2", "a"),
+            ]
+            assert await cache.lister.select(PODS, "nowhere", EVERYTHING) == ()
+            assert await cache.lister.find(PODS, "default", "b") == Described("default", "b", {"app": "web"})
+            assert await cache.lister.find(PODS, "default", "d") is None
+            assert await cache.lister.find(PODS, "nowhere", "b") is None
+            assert cache.lister.count(PODS) == 4
+
+
+async def test_namespaces_sort_by_their_name_where_objects_are_described() -> None:
+    async with Cluster() as cluster:
+        cluster.create(pod("a", "a"))
+        cluster.create(pod("a", "a-b"))
+        async with caching(cluster, PODS) as cache:
+            found = await cache.lister.select(PODS, None, EVERYTHING)
+            assert [each.namespace for each in found] == ["a", "a-b"], (
+                "not the order of the API server's lists"
+            )
+
+
+async def test_only_objects_that_match_the_fields_are_mirrored() -> None:
+    async with Cluster() as cluster:
+        running = {"status": {"phase": "Running"}}
+        cluster.create(pod("a") | running)
+        cluster.create(pod("b") | {"status": {"phase": "Pending"}})
+        async with caching(cluster, PODS, fields="status.phase=Running") as cache:
+            assert await cache.names() == ["a"]
+            await until(lambda: verbs(cluster) == ["list", "watch"])
+            cluster.patch("Pod", "b", running)
+            await cache.until_names("a", "b")
+            cluster.patch("Pod", "a", {"status": {"phase": "Succeeded"}})
+            await cache.until_names("b")
+            assert await cache.lister.find(PODS, "default", "a") is None
+            assert [
+                request.query["fieldSelector"] for request in cluster.requests if request.resource == "pods"
+            ] == [
+                "status.phase=Running",
+                "status.phase=Running",
+            ]
+            assert cache.count("fastpath_informer_objects", resource="pods[status.phase=Running]") == 1
+
+
+async def test_a_long_answer_leaves_room_for_other_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "_STEP", 10)
+    async with Cluster() as cluster:
+        for number in range(100):
+            cluster.create(pod(f"pod-{number:03}", app="web", number=str(number)))
+        async with caching(cluster, PODS) as cache:
+            await cache.names("nowhere")
+            async with other_work() as turns:
+                assert await cache.names("default", "app=web") == [
+                    f"pod-{number:03}" for number in range(100)
+                ]
+            assert turns.count >= 10
+
+
+async def test_changes_arrive() -> None:
+    async with Cluster() as cluster, caching(cluster, PODS) as cache:
+        await until(lambda: cluster.open_watches)
+        cluster.create(pod("a", app="web"))
+        await cache.until_names("a", selector="app=web")
+        cluster.create(pod("b", app="web"))
+        await cache.until_names("a", "b", selector="app=web")
+        cluster.patch("Pod", "a", {"metadata": {"labels": {"app": "db"}}})
+        await cache.until_names("b", selector="app=web")
+        await cache.until_names("a", selector="app=db")
+        cluster.patch("Pod", "a", {"metadata": {"labels": None}})
+        await cache.until_names("a", selector="!app")
+        cluster.delete("Pod", "b")
+        await cache.until_names("a")
+        assert verbs(cluster) == ["list", "watch"]
+        assert cache.count("fastpath_informer_objects", resource="pods") == 1
+
+
+async def test_a_kind_that_appears_later() -> None:
+    widgets = APIResource(
+        "example.com", "v1", "widgets", "widget", "Widget", True, PODS.verbs, preferred=True
+    )
+    async with Cluster() as cluster, caching(cluster) as cache:
+        with pytest.raises(errors.KubernetesError) as raised:
+            await cache.names("default", "", widgets)
+        assert raised.value.status == 404
+        cluster.add_kind(Kind("example.com", "v1", "widgets", "Widget", True))
+        cluster.create(
+            {
+                "kind": "Widget",
+                "apiVersion": "example.com/v1",
+                "metadata": {"name": "w", "labels": {"a": "b"}},
+            }
+        )
+        await until(lambda: cache.status().synced)
+        assert await cache.names("default", "a=b", widgets) == ["w"]
+
+
+async def test_another_version_of_a_kind_starts_anew() -> None:
+    old = APIResource(
+        "example.com", "v1beta1", "widgets", "widget", "Widget", True, PODS.verbs, preferred=True
+    )
+    async with Cluster() as cluster:
+        cluster.add_kind(Kind("example.com", "v1beta1", "widgets", "Widget", True))
+        async with caching(cluster, old) as cache:
+            assert await cache.names("default", "", old) == []
+            cluster.remove_kind(Kind("example.com", "v1beta1", "widgets", "Widget", True))
+            cluster.add_kind(Kind("example.com", "v1", "widgets", "Widget", True))
+            cluster.create({"kind": "Widget", "apiVersion": "example.com/v1", "metadata": {"name": "w"}})
+            assert await cache.names("default", "", old._replace(version="v1")) == ["w"]
+            assert len(cache.lister.status()) == 1
+            assert cluster.requests[-1].path.startswith("/apis/example.com/v1/")
+
+
+# -- the watch and its ends ----------------------------------------------------------------------------------------------
+
+
+async def test_a_cut_watch_goes_on_where_it_ended() -> None:
+    async with Cluster(bookmark_interval=0.01) as cluster, caching(cluster, PODS) as cache:
+        await until(lambda: cluster.open_watches)
+        cluster.create(pod("a"))
+        await cache.until_names("a")
+        cluster.cut_watches()
+        cluster.create(pod("b"))
+        await cache.until_names("a", "b")
+        assert verbs(cluster) == ["list", "watch", "watch"]
+        assert cache.faults.active() == {}
+        assert (
+            sum(
+                sample.value
+                for family in cache.monitoring.registry.collect()
+                for sample in family.samples
+                if sample.name == "fastpath_informer_errors_total"
+            )
+            == 1
+        )
+
+
+async def test_a_bookmark_moves_the_version() -> None:
+    async with Cluster(bookmark_interval=0.02, log_size=5) as cluster, caching(cluster, PODS) as cache:
+        await until(lambda: cluster.open_watches)
+        for number in range(
+            20
+        ):  # nothing of this concerns pods; without bookmarks the version would be forgotten
+            cluster.create({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": f"c{number}"}})
+        version = str(cluster.store.version)
+        await until(lambda: next(iter(cache.lister._reflectors.values()))._version == version)
+        cluster.compact()
+        cluster.cut_watches()
+        cluster.create(pod("a"))
+        await cache.until_names("a")
+        assert verbs(cluster)[:3] == ["list", "watch", "watch"]
+        assert verbs(cluster).count("list") == 1
+
+
+@pytest.mark.parametrize("as_status", [True, False], ids=["HTTP 410", "ERROR line"])
+async def test_a_forgotten_version_is_listed_again(*, as_status: bool) -> None:
+    async with Cluster(gone_as_status=as_status) as cluster, caching(cluster, PODS) as cache:
+        cluster.create(pod("gone"))
+        cluster.create(pod("stays", app="web"))
+        await until(lambda: cluster.open_watches)
+        await cache.until_names("gone", "stays")
+        cluster.faults.unavailable = True
+        cluster.cut_watches()
+        cluster.delete("Pod", "gone")
+        cluster.create(pod("new"))
+        cluster.compact()
+        cluster.faults.unavailable = False
+        await cache.until_names("new", "stays")
+        lists = [request.query for request in cluster.requests if request.verb == "list"]
+        assert [query.get("resourceVersion") for query in lists] == ["0", None]
+        assert await cache.names("default", "app=web") == ["stays"]
+        await until(lambda: not cache.faults.active())
+        assert cache.count("fastpath_informer_relists_total", resource="pods") == 2
+
+
+async def test_silence_past_the_limit_reconnects() -> None:
+    periods = Periods(silence=0.1, backoff=0.01, short_watch=0.02)
+    async with Cluster(bookmark_interval=0.02) as cluster, caching(cluster, PODS, periods=periods) as cache:
+        await until(lambda: cluster.open_watches)
+        await asyncio.sleep(0.2)
+        assert verbs(cluster).count("watch") == 1, "bookmarks keep a watch alive"
+        cluster.freeze_watches()
+        await until(lambda: verbs(cluster).count("watch") == 2)
+        cluster.thaw_watches()
+        cluster.create(pod("a"))
+        await cache.until_names("a")
+        assert verbs(cluster).count("list") == 1
+        assert cache.count("fastpath_informer_errors_total", resource="pods", reason="Timeout") == 1
+
+
+async def test_a_watch_that_ends_by_itself_is_no_fault() -> None:
+    periods = Periods(watch=1.0, short_watch=0.02)
+    async with Cluster() as cluster, caching(cluster, PODS, periods=periods) as cache:
+        await until(lambda: verbs(cluster).count("watch") == 2)
+        cluster.create(pod("a"))
+        await cache.until_names("a")
+        assert verbs(cluster).count("list") == 1
+        assert cache.status().last_error == ""
+        assert "fastpath_informer_errors_total{" not in cache.monitoring.exposition()
+
+
+# -- refusals ----------------------------------------------------------------------------------------------------------------
+
+
+async def test_where_watching_is_forbidden_lists_are_taken_while_asked_for() -> None:
+    async with Cluster() as cluster:
+        cluster.forbid("watch", "pods")
+        cluster.create(pod("a", app="web"))
+        async with caching(cluster, PODS) as cache:
+            await until(lambda: cache.lister.status() and cache.status().mode == "list")
+            assert await cache.names("default", "app=web") == ["a"]
+            assert cache.status().synced
+            assert cache.faults.active() == {("watch", "pods"): cache.faults.active()["watch", "pods"]}
+            assert "cannot watch pods: 403 Forbidden" in cache.faults.active()["watch", "pods"]
+            await until(lambda: verbs(cluster) == ["list", "watch", "list"])
+            await asyncio.sleep(0.15)
+            assert verbs(cluster) == ["list", "watch", "list"], "nobody asked"
+            cluster.create(pod("b", app="web"))
+            assert await cache.names("default", "app=web") == ["a", "b"], "an old list is not served"
+            assert cache.status().last_error == ""
+
+
+async def test_a_kind_without_watch_is_listed() -> None:
+    async with Cluster() as cluster, caching(cluster) as cache:
+        cluster.create(pod("a"))
+        kind = PODS._replace(verbs=frozenset({"list"}))
+        assert await cache.names("default", "", kind) == ["a"]
+        assert cache.status().mode == "list"
+        cluster.delete("Pod", "a")
+        await cache.until_names(what=kind)
+        assert "watch" not in verbs(cluster)
+        assert cache.faults.active() == {}
+
+
+async def test_where_watching_becomes_allowed_it_is_watched() -> None:
+    periods = Periods(relist=0.02, watch_again=0.05, short_watch=0.02)
+    async with Cluster() as cluster:
+        cluster.forbid("watch", "pods")
+        async with caching(cluster, PODS, periods=periods) as cache:
+            await until(lambda: cache.lister.status() and cache.status().mode == "list")
+            cluster.allow("watch", "pods")
+            async with asyncio.timeout(1.5):
+                while cache.status().mode == "list" or not cluster.open_watches:
+                    await cache.names()
+                    await asyncio.sleep(0.01)
+            await until(lambda: not cache.faults.active())
+            cluster.create(pod("a"))
+            await cache.until_names("a")
+
+
+async def test_a_forbidden_list_names_verb_and_resource() -> None:
+    async with Cluster() as cluster:
+        cluster.forbid("list", "pods")
+        async with caching(cluster, PODS, NODES) as cache:
+            for _ in range(2):
+                with pytest.raises(
+                    errors.KubernetesError, match="cannot list pods: 403 Forbidden: pods is forbidden"
+                ):
+                    await cache.names()
+            await until(lambda: cache.lister.unsynced() == ())
+            assert await cache.names(None, "", NODES) == []
+            cluster.create(pod("a"))
+            cluster.allow("list", "pods")
+            await until(lambda: all(status.synced for status in cache.lister.status()))
+            assert await cache.names() == ["a"]
+            await until(lambda: not cache.faults.active())
+
+
+# -- an API server that is away ----------------------------------------------------------------------------------------------
+
+
+async def test_down_at_the_start() -> None:
+    async with Cluster() as cluster:
+        cluster.create(pod("a"))
+        await cluster.down()
+        async with caching(cluster, PODS) as cache:
+            for _ in range(2):
+                with pytest.raises(
+                    errors.NotSyncedError, match=r"pods: the first list is not in yet: .*Unreachable"
+                ):
+                    await cache.names()
+            assert cache.lister.unsynced() == (GroupResource("", "pods"),)
+            assert cache.status()[:5] == (GroupResource("", "pods"), False, "watch", None, True)
+            assert cache.count("fastpath_informer_synced", resource="pods") == 0
+            await cluster.up()
+            await cache.until_names("a")
+            assert cache.lister.unsynced() == ()
+            assert cache.count("fastpath_informer_synced", resource="pods") == 1
+            await until(lambda: not cache.faults.active())
+
+
+async def test_a_kind_that_somebody_asked_for_holds_up_nobody() -> None:
+    """Readiness waits for the kinds of `start` alone, else one question could make the adapter unready."""
+    async with Cluster() as cluster, caching(cluster, PODS) as cache:
+        await cache.until_names()
+        await cluster.down()
+        with pytest.raises(errors.NotSyncedError):
+            await cache.names(None, "", NODES)
+        assert cache.lister.unsynced() == ()
+        cache.lister.start([NODES])
+        assert cache.lister.unsynced() == (GroupResource("", "nodes"),)
+
+
+@pytest.mark.parametrize("refuse", [True, False], ids=["connection refused", "503"])
+async def test_down_later(*, refuse: bool) -> None:
+    periods = Periods(backoff=0.01, backoff_limit=0.05, short_watch=0.02, stale=0.1)
+    async with Cluster() as cluster, caching(cluster, PODS, periods=periods) as cache:
+        await until(lambda: cluster.open_watches)
+        cluster.create(pod("a", app="web"))
+        await cache.until_names("a")
+        await cluster.down(refuse=refuse)
+        await until(lambda: cache.status().stale and cache.status().last_error)
+        assert await cache.names("default", "app=web") == ["a"], "reads go on from the cache"
+        assert cache.status().synced
+        assert set(cache.faults.active()) == {("informer", "pods")}
+        cluster.create(pod("b", app="web"))
+        cluster.delete("Pod", "a")
+        await cluster.up()
+        await cache.until_names("b")
+        await until(lambda: not cache.status().last_error)
+        assert not cache.status().stale
+        assert cache.faults.active() == {}
+        assert verbs(cluster).count("list") == 1, "the version was still good"
+
+
+async def test_the_first_list_takes_too_long() -> None:
+    async with Cluster() as cluster:
+        cluster.delay(0.3, "list", "pods")
+        async with caching(cluster, PODS, periods=Periods(first_list=0.05)) as cache:
+            with pytest.raises(errors.NotSyncedError, match=r"pods: the first list is not in yet$"):
+                await cache.names()
+            await until(lambda: cache.status().synced)
+
+
+async def test_first_callers_share_the_first_list_and_may_leave() -> None:
+    async with Cluster() as cluster:
+        cluster.create(pod("a"))
+        cluster.delay(0.05, "list", "pods")
+        async with caching(cluster) as cache:
+            callers = [asyncio.create_task(cache.names(), name=f"caller {number}") for number in range(5)]
+            await asyncio.sleep(0.01)
+            callers[0].cancel()
+            answers = await asyncio.gather(*callers, return_exceptions=True)
+            assert isinstance(answers[0], asyncio.CancelledError)
+            assert answers[1:] == [["a"]] * 4
+            await until(lambda: cluster.open_watches)
+            assert verbs(cluster) == ["list", "watch"]
+
+
+# -- who owns what -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_lister_that_does_not_run_knows_nothing() -> None:
+    async with Cluster() as cluster, caching(cluster) as cache:
+        other = ObjectLister(cache.lister._surroundings)
+        with pytest.raises(errors.NotSyncedError, match="not running"):
+            await other.names(PODS, None, EVERYTHING)
+
+
+async def test_kinds_named_before_it_runs_are_started_with_it() -> None:
+    async with Cluster() as cluster, caching(cluster) as cache:
+        other = ObjectLister(cache.lister._surroundings)
+        other.start([PODS])
+        running = asyncio.create_task(other.run(), name="lister")
+        await until(other.status)
+        assert [status.resource for status in other.status()] == [GroupResource("", "pods")]
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+
+async def test_what_is_raised_inside_comes_out_as_it_is() -> None:
+    async with Cluster() as cluster:
+        with pytest.raises(KeyError, match="mine"):
+            async with caching(cluster, PODS):
+                raise KeyError("mine")
+
+
+async def test_a_reflector_that_breaks_is_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Cluster() as cluster, caching(cluster) as cache:
+        other = ObjectLister(cache.lister._surroundings, [PODS])
+        monkeypatch.setattr(Reflector, "_list", None)
+        with pytest.raises(ExceptionGroup) as raised:
+            await other.run()
+        assert raised.group_contains(TypeError)
+
+
+async def test_leaving_ends_all_tasks() -> None:
+    async with Cluster() as cluster:
+        async with caching(cluster, PODS, NODES):
+            await until(lambda: cluster.open_watches == 2)
+            tasks = {task.get_name() for task in asyncio.all_tasks()}
+            assert {"reflector of pods", "reflector of nodes"} <= tasks
+        left = {task.get_name() for task in asyncio.all_tasks()}
+        assert not {"reflector of pods", "reflector of nodes"} & left
+        await until(lambda: not cluster.open_watches)
+
+
+async def test_what_went_while_a_gateway_stood_between_is_gone() -> None:
+    async with Cluster() as cluster:
+        cluster.create(pod("a"))
+        cluster.create(pod("b"))
+        async with caching(cluster, PODS) as cache:
+            await cache.until_names("a", "b")
+            await until(lambda: cluster.open_watches)
+            cluster.fail(504, "watch", "pods", 2)
+            cluster.cut_watches()
+            cluster.delete("pods", "b")
+            cluster.create(pod("c"))
+            await cache.until_names("a", "c")
+
+
+# -- pauses and versions, step by step ---------------------------------------------------------------------------------------
+
+Step = errors.KubernetesError | list[WatchEvent] | str
+"""What a list or a watch comes to: an error, the events of a watch that then ends, the version of a list."""
+
+
+class Script:
+    """An API server that does what it is told, in order, then hangs; notes versions asked for and pauses taken."""
+
+    def __init__(self, clock: FakeClock, *steps: Step) -> None:
+        self.clock = clock
+        self.steps = iter(steps)
+        self.asked: list[str] = []
+        self.durations: list[float] = []
+        self.pauses: list[float] = []
+        self.done = asyncio.Event()
+        self.watched = 0.0
+
+    async def next(self) -> Step:
+        step = next(self.steps, None)
+        if step is None:
+            self.done.set()
+            await asyncio.Event().wait()
+        assert step is not None
+        if isinstance(step, errors.KubernetesError):
+            raise step
+        return step
+
+    async def list_objects(
+        self,
+        resource: APIResource,
+        deliver: Callable[[list[ObjectMeta]], None],
+        *,
+        fields: str,
+        resource_version: str,
+    ) -> str:
+        self.asked.append(f"list {resource_version}")
+        step = await self.next()
+        assert isinstance(step, str)
+        deliver([ObjectMeta("a", "default")])
+        return step
+
+    @contextlib.asynccontextmanager
+    async def watch_objects(
+        self, resource: APIResource, *, fields: str, resource_version: str, duration: float, silence: float
+    ) -> AsyncIterator[Any]:
+        self.asked.append(f"watch {resource_version}")
+        self.durations.append(duration)
+        step = await self.next()
+        assert isinstance(step, list)
+
+        async def events() -> AsyncIterator[list[WatchEvent]]:
+            if step:
+                yield step
+                self.clock.advance(self.watched)
+
+        yield events()
+
+    async def sleep(self, seconds: float) -> None:
+        self.pauses.append(round(seconds, 3))
+        self.clock.advance(seconds)
+        await asyncio.sleep(0)
+
+
+async def play(
+    *steps: Step, random: Callable[[], float] = lambda: 0.0, watched: float = 0.0
+) -> tuple[Script, Reflector, FaultLog]:
+    clock = FakeClock()
+    script = Script(clock, *steps)
+    script.watched = watched
+    monitoring = Monitoring()
+    faults = FaultLog(monitoring, clock)
+    sleep: Callable[[float], Awaitable[None]] = script.sleep
+    reflector = Reflector(PODS, Surroundings(script, clock, monitoring, faults, random, sleep))
+    task = asyncio.create_task(reflector.run(), name="reflector")
+    await script.done.wait()
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+    return script, reflector, faults
+
+
+def failure(status: int, reason: str = "reason") -> errors.KubernetesError:
+    return errors.KubernetesError(status, reason, f"cannot: {status}")
+
+
+def event(version: int, kind: str = "MODIFIED") -> WatchEvent:
+    return WatchEvent(kind, ObjectMeta("a", "default", None, str(version)))
+
+
+@pytest.mark.parametrize(
+    ("steps", "asked"),
+    [
+        pytest.param(["7", [event(9)], []], ["list 0", "watch 7", "watch 9", "watch 9"], id="versions are followed"),
+        pytest.param(["7", [event(9, "BOOKMARK")]], ["list 0", "watch 7", "watch 9"], id="a bookmark moves on"),
+        pytest.param(["7", failure(0), [event(8)]], ["list 0", "watch 7", "watch 7", "watch 8"], id="a server away"),
+        pytest.param(["7", failure(503)], ["list 0", "watch 7", "watch 7"], id="a server busy"),
+        pytest.param(["7", failure(410), "20"], ["list 0", "watch 7", "list ", "watch 20"], id="a version forgotten"),
+        pytest.param(["7", failure(410), failure(500), "20"], ["list 0", "watch 7", "list ", "list ", "watch 20"], id="forgotten, then busy"),
+        pytest.param(["7", failure(400), "20"], ["list 0", "watch 7", "list 7", "watch 20"], id="another refusal"),
+        pytest.param(["7", failure(400), failure(504), "3"], ["list 0", "watch 7", "list 7", "list ", "watch 3"], id="a server put back in time"),
+        pytest.param(["7", failure(504), "8"], ["list 0", "watch 7", "list ", "watch 8"], id="a gateway that waited in vain"),
+        pytest.param([failure(503), "7"], ["list 0", "list 0", "watch 7"], id="a failed first list"),
+        pytest.param([failure(410), "7"], ["list 0", "list ", "watch 7"], id="a first list that expires"),
+    ],
+)  # fmt: skip
+async def test_versions_asked_for(steps: list[Step], asked: list[str]) -> None:
+    script, _, _ = await play(*steps)
+    assert script.asked == asked
+
+
+async def test_reasons_are_told_apart_within_a_bound() -> None:
+    """They are labels of a metric, and an API server may write what it likes."""
+    _, reflector, _ = await play(*[failure(0, f"Reason{number % 60}") for number in range(100)])
+    exposition = reflector._around.monitoring.exposition()
+    counts = dict(
+        re.findall(r'fastpath_informer_errors_total\{reason="(\w+)",resource="pods"\} (\S+)', exposition)
+    )
+    assert len(counts) == 41
+    assert (counts["Reason39"], counts["Other"], counts.get("Reason40")) == ("2.0", "20.0", None)
+
+
+async def test_pauses_double_up_to_the_limit() -> None:
+    script, reflector, _ = await play(*[failure(0)] * 8)
+    assert script.pauses == [0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0]
+    assert not reflector.synced
+
+
+async def test_pauses_are_stretched_by_chance() -> None:
+    random = itertools.cycle([0.5, 0.25])
+    script, _, _ = await play(*[failure(0)] * 3, random=lambda: next(random))
+    assert script.pauses == [1.2, 2.0, 4.8]
+
+
+async def test_pauses_start_anew_after_a_time_without_failures() -> None:
+    script, _, _ = await play(failure(0), failure(0), "7", [event(8)], failure(0), watched=121.0)
+    assert script.pauses == [0.8, 1.6, 0.8]
+
+
+async def test_pauses_go_on_after_a_short_success() -> None:
+    script, _, _ = await play(failure(0), failure(0), "7", [event(8)], failure(0), watched=60.0)
+    assert script.pauses == [0.8, 1.6, 3.2]
+
+
+async def test_watches_last_five_to_ten_minutes() -> None:
+    assert (await play("7", random=lambda: 0.0))[0].durations == [300.0]
+    assert (await play("7", random=lambda: 0.5))[0].durations == [450.0]
+
+
+async def test_a_watch_that_ends_at_once_and_empty_is_a_failure() -> None:
+    script, reflector, faults = await play("7", [], [], [event(8)])
+    assert script.asked == ["list 0", "watch 7", "watch 7", "watch 7", "watch 8"]
+    assert script.pauses == [0.8, 1.6]
+    assert "it ended at once and empty" in str(reflector.error)
+    assert list(faults.active()) == [("informer", "pods")]
+
+
+async def test_an_expired_watch_is_listed_again_at_once_but_not_in_a_loop() -> None:
+    script, _, _ = await play("7", failure(410), "8", failure(410), "9", failure(410))
+    assert script.pauses == [1.6, 3.2]
+
+
+async def test_a_list_that_breaks_off_takes_nothing_away() -> None:
+    class Breaking(Script):
+        async def list_objects(
+            self,
+            resource: APIResource,
+            deliver: Callable[[list[ObjectMeta]], None],
+            *,
+            fields: str,
+            resource_version: str,
+        ) -> str:
+            deliver([ObjectMeta("b", "default", {"app": "web"})])
+            raise failure(0)
+
+    clock = FakeClock()
+    script = Breaking(clock)
+    monitoring = Monitoring()
+    reflector = Reflector(
+        PODS, Surroundings(script, clock, monitoring, FaultLog(monitoring, clock), lambda: 0.0, script.sleep)
+    )
+    reflector.store.put("default", "a", {"app": "web"})
+    with pytest.raises(errors.KubernetesError):
+        await reflector._list()
+    assert reflector.store.names("default", WEB) == ("a", "b")
+
+
+async def test_a_new_list_takes_away_what_is_gone() -> None:
+    clock = FakeClock()
+    script = Script(clock, "9")
+    monitoring = Monitoring()
+    reflector = Reflector(
+        PODS, Surroundings(script, clock, monitoring, FaultLog(monitoring, clock), lambda: 0.0, script.sleep)
+    )
+    for number in range(5000):
+        reflector.store.put("other", f"gone-{number}", {})
+    reflector.store.put("default", "gone", {})
+    await reflector._list()
+    assert reflector.store.names(None, EVERYTHING) == ("a",)
+
+
+async def test_days_of_failures_are_no_end() -> None:
+    script, reflector, _ = await play(*[failure(503)] * 1100, "7", random=lambda: 0.5)
+    assert reflector.synced
+    assert script.pauses[-1] == 45.0

@@ -1,0 +1,778 @@
+"""Pods as decisions need them: what is kept of each, what selectors find, how few were ready, and what it costs."""
+
+import asyncio
+import contextlib
+import functools
+import gc
+import itertools
+import random
+import tracemalloc
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from adapter import errors
+from adapter.kubernetes import client as kubernetes
+from adapter.kubernetes import credentials
+from adapter.kubernetes.cache import pod_codec, ready_history
+from adapter.kubernetes.cache.pod_codec import WatchedPod
+from adapter.kubernetes.cache.pods import Following, PodWatch
+from adapter.kubernetes.cache.ready_history import ReadyHistory
+from adapter.kubernetes.cache.reflector import Periods, Surroundings
+from adapter.kubernetes.codec import ObjectEvent
+from adapter.model import pods as models
+from adapter.model.autoscaling.hpa import decode_scalar
+from adapter.model.selectors.label_selectors import EVERYTHING, LabelSelector, parse_selector
+from adapter.model.timestamps import SECOND
+from adapter.monitoring import FaultLog, Monitoring
+from adapter.sandbox.apiserver.cluster import Cluster
+from tests.support.clock import FakeClock, ShiftedClock
+from tests.support.waiting import other_work, until
+
+JSON = dict[str, Any]
+WEB = parse_selector("app=web")
+QUICK = Periods(backoff=0.01, backoff_limit=0.05, short_watch=0.02, relist=0.05)
+CONTAINERS = [
+    {
+        "name": "main",
+        "image": "x",
+        "ports": [
+            {"name": "http", "containerPort": 8080},
+            {"name": "dns", "containerPort": 53, "protocol": "UDP"},
+            {"containerPort": 1},
+        ],
+        "resources": {"requests": {"cpu": "250m", "memory": "64Mi"}},
+    },
+    {"name": "side", "ports": [{"name": "metrics", "containerPort": 9090, "protocol": "TCP"}]},
+]
+
+
+def pod(
+    name: str, namespace: str = "default", *, ready: bool = True, phase: str = "Running", **labels: str
+) -> JSON:
+    return {
+        "kind": "Pod",
+        "apiVersion": "v1",
+        "metadata": {"name": name, "namespace": namespace, "labels": labels},
+        "spec": {"containers": CONTAINERS},
+        "status": {
+            "phase": phase,
+            "podIP": "10.1.2.3",
+            "startTime": "2026-01-01T00:00:10Z",
+            "conditions": [
+                {"type": "Initialized", "status": "True"},
+                {"type": "Ready", "status": str(ready), "lastTransitionTime": "2026-01-01T00:00:20Z"},
+            ],
+        },
+    }
+
+
+@contextlib.asynccontextmanager
+async def watching(
+    cluster: Cluster,
+    namespaces: Sequence[str] = ("",),
+    *,
+    periods: Periods = QUICK,
+    clock: ShiftedClock | None = None,
+) -> AsyncIterator[PodWatch]:
+    monitoring = Monitoring()
+    clock = clock or ShiftedClock()
+    configuration = credentials.build_configuration(cluster.url)
+    async with await kubernetes.connect(configuration, random=lambda: 0.0, timeout=1.0) as client:
+        around = Surroundings(
+            client, clock, monitoring, FaultLog(monitoring, clock), lambda: 0.0, periods=periods
+        )
+        watch = PodWatch(client, around, namespaces)
+        task = asyncio.create_task(watch.run(), name="pods")
+        try:
+            yield watch
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+
+def names(pods: Sequence[WatchedPod]) -> list[str]:
+    return [pod.name for pod in pods]
+
+
+def alone(clock: FakeClock | None = None) -> PodWatch:
+    """Return a watch that a test feeds by hand."""
+    monitoring = Monitoring()
+    clock = clock or FakeClock()
+    around = Surroundings(None, clock, monitoring, FaultLog(monitoring, clock), random.random)  # type: ignore[arg-type]  # never asked
+    watch = PodWatch(None, around)  # type: ignore[arg-type]  # as above
+    watch._mirrors[0].synced = True
+    list(watch.listed(""))
+    return watch
+
+
+def put(watch: PodWatch, *documents: JSON) -> None:
+    for document in documents:
+        watch.put(pod_codec.FORM.decode(msgspec.json.encode(document)))
+    watch.settle()
+
+
+def ignored() -> None:
+    """Do nothing about a change."""
+
+
+# -- what is kept ----------------------------------------------------------------------------------------------------------
+
+
+async def test_pods_of_a_cluster() -> None:
+    async with Cluster() as cluster:
+        cluster.create(pod("b", app="web"))
+        cluster.create(pod("a", app="web", ready=False))
+        cluster.create(pod("c", app="db"))
+        cluster.create(pod("a", "other", app="web"))
+        async with watching(cluster) as watch:
+            with pytest.raises(errors.NotSyncedError, match="pods: the first list is not in yet"):
+                watch.select("default", WEB)
+            await until(lambda: watch.synced)
+            assert names(watch.select("default", WEB)) == ["a", "b"]
+            assert names(watch.select("default", EVERYTHING)) == ["a", "b", "c"]
+            assert watch.select("nowhere", EVERYTHING) == ()
+            assert len(watch) == 4
+            found = watch.find("other", "a")
+            assert found is not None
+            assert (found.namespace, found.ip, found.host_network, found.scrapable) == (
+                "other",
+                "10.1.2.3",
+                False,
+                True,
+            )
+            assert found.ports == {"http": 8080, "metrics": 9090}
+            assert watch.find("other", "b") is None
+            assert watch.find("nowhere", "b") is None
+            cluster.create(pod("d", app="web"))
+            cluster.delete("pods", "a")
+            await until(lambda: names(watch.select("default", WEB)) == ["b", "d"])
+            cluster.patch("pods", "b", {"status": {"phase": "Succeeded"}})
+            await until(lambda: (watch.find("default", "b") or found).phase == "Succeeded")
+            assert [request.verb for request in cluster.requests] == ["list", "watch"]
+            assert watch.status()[0].objects == 4
+            assert watch.stale() == ""
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"status": {"phase": "Pending", "conditions": None, "startTime": None, "podIP": None}},
+        {"status": {}},
+        {"metadata": {"name": "p", "namespace": "default", "deletionTimestamp": "2026-01-01T00:01:00Z"}},
+        {
+            "spec": {
+                "containers": [{"name": "m", "resources": {"requests": {"cpu": 1, "memory": 0.5}}}],
+                "initContainers": [{"name": "i", "restartPolicy": "Always", "resources": {}}],
+                "resources": {"requests": {"cpu": "2"}},
+                "overhead": {"cpu": "10m"},
+                "hostNetwork": True,
+            }
+        },
+        {"spec": {"containers": None}},
+        {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "Unknown"}]}},
+    ],
+    ids=["whole", "pending", "nothing known", "terminating", "requests", "no containers", "no transition"],
+)
+def test_the_facts_are_those_of_the_model(change: JSON) -> None:
+    document = pod("p", app="web") | change
+    if (status := document["status"]).get("podIP", "") is None:
+        del status["podIP"]
+    watch = alone()
+    put(watch, document)
+    (found,) = watch.select("default", EVERYTHING)
+    decoded = msgspec.convert(document, models.Pod, dec_hook=decode_scalar)
+    expected = models.facts_of(decoded)
+    assert {field: getattr(found, field) for field in expected.__struct_fields__} == msgspec.structs.asdict(
+        expected
+    )
+    assert found.host_network is bool(document["spec"].get("hostNetwork"))
+
+
+def test_what_cannot_be_read_is_absent() -> None:
+    document = pod("p")
+    document["spec"] = {
+        "containers": [{"name": "m", "resources": {"requests": {"cpu": "much", "memory": "1Gi"}}}]
+    }
+    document["status"]["startTime"] = "yesterday"
+    watch = alone()
+    put(watch, document)
+    (found,) = watch.select("default", EVERYTHING)
+    assert found.started is None
+    (container,) = found.containers
+    assert container.resources is not None
+    assert {name: str(value) for name, value in (container.resources.requests or {}).items()} == {
+        "memory": "1Gi"
+    }
+
+
+def test_a_pod_of_a_test_needs_no_spec() -> None:
+    assert WatchedPod("a", namespace="x").ports == {}
+
+
+def test_the_first_port_of_a_name_counts_and_none_of_those_who_have_ended() -> None:
+    document = pod("a")
+    document["spec"] = {
+        "containers": [
+            {"name": "main", "ports": [{"name": "metrics", "containerPort": 8080}]},
+            {"name": "side", "ports": [{"name": "metrics", "containerPort": 9090}]},
+        ],
+        "initContainers": [
+            {
+                "name": "init",
+                "ports": [{"name": "metrics", "containerPort": 1}, {"name": "gone", "containerPort": 2}],
+            },
+            {
+                "name": "mesh",
+                "restartPolicy": "Always",
+                "ports": [
+                    {"name": "mesh", "containerPort": 15020},
+                    {"name": "metrics", "containerPort": 15090},
+                ],
+            },
+        ],
+    }
+    watch = alone()
+    put(watch, document)
+    (found,) = watch.select("default", EVERYTHING)
+    assert found.ports == {"metrics": 8080, "mesh": 15020}
+
+
+def test_a_pod_may_come_to_be_unlike_the_others() -> None:
+    watch = alone()
+    put(watch, pod("a"), pod("b"))
+    changed = pod("b") | {"spec": {"containers": CONTAINERS[:1]}}
+    put(watch, changed)
+    assert [found.ports.keys() for found in watch.select("default", EVERYTHING)] == [
+        {"http", "metrics"},
+        {"http"},
+    ]
+    assert [spec.users for spec in watch._specs.values()] == [1, 1]
+    put(watch, pod("b"))
+    assert [spec.users for spec in watch._specs.values()] == [2]
+
+
+def test_alike_pods_share_what_is_alike() -> None:
+    watch = alone()
+    put(watch, pod("a", app="web"), pod("b", app="web"), pod("c", "other", app="web"))
+    first, second = watch.select("default", WEB)
+    assert first.spec is second.spec
+    assert first.labels is second.labels
+    assert len(watch._specs) == 1
+    for name in ("a", "b"):
+        watch.remove("default", name)
+    watch.remove("other", "c")
+    assert watch._specs == {}
+    assert watch._spaces == {}
+
+
+# -- what selectors find -----------------------------------------------------------------------------------------------------
+
+
+async def test_a_following_is_told_of_its_pods_alone() -> None:
+    async with Cluster() as cluster:
+        cluster.create(pod("a", app="web"))
+        async with watching(cluster) as watch:
+            told: list[str] = []
+            web = watch.follow("default", WEB, "default/web", lambda: told.append("web"))
+            watch.follow("default", parse_selector("app=db"), "default/db", lambda: told.append("db"))
+            with pytest.raises(errors.NotSyncedError):
+                _ = web.pods
+            with pytest.raises(errors.NotSyncedError):
+                _ = web.ready
+            await until(lambda: told == ["web", "db"])
+            assert (names(web.pods), web.ready) == (["a"], 1)
+            assert web.pods is web.pods
+            cluster.create(pod("b", app="web", ready=False))
+            await until(lambda: told == ["web", "db", "web"])
+            assert (names(web.pods), web.ready) == (["a", "b"], 1)
+            cluster.patch("pods", "b", {"metadata": {"annotations": {"x": "y"}}})
+            cluster.patch("pods", "b", {"metadata": {"labels": {"app": "db"}}})
+            await until(lambda: len(told) == 5)
+            assert sorted(told[3:]) == ["db", "web"]
+            web.close()
+            web.close()
+            cluster.delete("pods", "a")
+            cluster.create(pod("c", app="db"))
+            await until(lambda: len(told) == 6)
+            assert told[5] == "db"
+
+
+def test_who_selects_the_same_pods() -> None:
+    watch = alone()
+    web = watch.follow("default", WEB, "default/web", ignored)
+    tier = watch.follow("default", parse_selector("tier in (front,back)"), "default/tier", ignored)
+    again = watch.follow("default", WEB, "default/again", ignored)
+    assert (web.selected_by, tier.selected_by) == ((), ())
+    put(watch, pod("a", app="web"), pod("b", "other", app="web", tier="front"))
+    expected: tuple[str, ...] = ("default/again", "default/web")
+    assert (web.selected_by, again.selected_by, tier.selected_by) == (expected, expected, ())
+    put(watch, pod("c", app="web", tier="front"))
+    assert (web.selected_by, tier.selected_by) == (("default/again", "default/tier", "default/web"),) * 2
+    again.close()
+    assert (web.selected_by, tier.selected_by) == (("default/tier", "default/web"),) * 2
+    put(watch, pod("c", app="web"))
+    assert (web.selected_by, tier.selected_by) == (("default/web",), ())
+
+
+def test_a_callback_may_close_what_it_likes() -> None:
+    watch = alone()
+    kept: list[Following] = []
+
+    def close() -> None:
+        for following in kept:
+            following.close()
+
+    kept += [watch.follow("default", WEB, f"default/{number}", close) for number in range(3)]
+    put(watch, pod("a", app="web"))
+    assert watch._spaces["default"].selections == {}
+    watch.remove("default", "a")
+    assert watch._spaces == {}
+
+
+def test_selectors_that_come_and_go_leave_nothing() -> None:
+    watch = alone()
+    watch.follow("default", WEB, "default/web", ignored)
+    before = dict(watch._spaces["default"]._by_label)
+    for number in range(10):
+        for selector in (f"app=web-{number}", f"label-{number}=x", f"app!=web-{number}"):
+            watch.follow("default", parse_selector(selector), "default/other", ignored).close()
+    assert watch._spaces["default"]._by_label == before
+
+
+LABELS = st.dictionaries(st.sampled_from(["app", "tier"]), st.sampled_from(["a", "b"]), max_size=2)
+SELECTORS = ["app=a", "app==b", "tier in (a,b)", "app", "!app", "app!=a", "app=a,tier=b", "tier=a,app", ""]
+
+
+class SelectionMachine(RuleBasedStateMachine):
+    """Any sequence of events: a following sees what a scan over all pods would."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock = FakeClock()
+        self.watch = alone(self.clock)
+        self.pods: dict[tuple[str, str], JSON] = {}
+        self.followed: dict[tuple[str, str], Following] = {}
+        self.counts: dict[tuple[str, str], list[tuple[float, int]]] = {}
+
+    @rule(
+        namespace=st.sampled_from(["x", "y"]),
+        name=st.sampled_from("pqr"),
+        labels=LABELS,
+        ready=st.booleans(),
+        phase=st.sampled_from(["Running", "Pending"]),
+    )
+    def put(self, *, namespace: str, name: str, labels: dict[str, str], ready: bool, phase: str) -> None:
+        self.pods[namespace, name] = pod(name, namespace, ready=ready, phase=phase, **labels)
+        put(self.watch, self.pods[namespace, name])
+        self.note()
+
+    @rule(namespace=st.sampled_from(["x", "y"]), name=st.sampled_from("pqr"))
+    def remove(self, namespace: str, name: str) -> None:
+        self.pods.pop((namespace, name), None)
+        self.watch.remove(namespace, name)
+        self.note()
+
+    @rule(namespace=st.sampled_from(["x", "y"]), text=st.sampled_from(SELECTORS))
+    def follow(self, namespace: str, text: str) -> None:
+        if (namespace, text) in self.followed:
+            self.followed.pop((namespace, text)).close()
+            del self.counts[namespace, text]
+            return
+        selector = parse_selector(text)
+        self.followed[namespace, text] = self.watch.follow(
+            namespace, selector, f"{namespace}/{text}", ignored
+        )
+        self.counts[namespace, text] = []
+        self.note()
+
+    @rule(seconds=st.floats(0.5, 100))
+    def wait(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+
+    def expected(self, namespace: str, selector: LabelSelector) -> list[JSON]:
+        return [
+            document
+            for key, document in sorted(self.pods.items())
+            if key[0] == namespace and selector.matches(document["metadata"]["labels"])
+        ]
+
+    def note(self) -> None:
+        for (namespace, text), counts in self.counts.items():
+            found = self.expected(namespace, parse_selector(text))
+            ready = sum(
+                each["status"]["phase"] == "Running" and each["status"]["conditions"][1]["status"] == "True"
+                for each in found
+            )
+            counts.append((self.clock.monotonic(), ready))
+
+    @invariant()
+    def followings_are_right(self) -> None:
+        for (namespace, text), following in self.followed.items():
+            selector = parse_selector(text)
+            found = [each["metadata"]["name"] for each in self.expected(namespace, selector)]
+            assert names(following.pods) == names(self.watch.select(namespace, selector)) == found
+            now = self.clock.monotonic()
+            counts = self.counts[namespace, text]
+            assert following.ready == counts[-1][1]
+            for age in (0, 1, 30, 200):
+                start = now - age
+                known = counts[0][0] <= start
+                seen = [count for at, count in counts if at >= start]
+                before = [count for at, count in counts if at < start][-1:]
+                assert following.min_ready(age * SECOND) == (min([*seen, *before]) if known else None)
+                assert following.max_ready(age * SECOND) == max([*seen, *before])
+
+    @invariant()
+    def selected_by_is_right(self) -> None:
+        for (namespace, text), following in self.followed.items():
+            own = {each["metadata"]["name"] for each in self.expected(namespace, parse_selector(text))}
+            others = [
+                f"{namespace}/{other}"
+                for space, other in self.followed
+                if space == namespace
+                and own
+                & {each["metadata"]["name"] for each in self.expected(namespace, parse_selector(other))}
+            ]
+            assert following.selected_by == tuple(sorted(others))
+
+
+SelectionMachine.TestCase.settings = settings(stateful_step_count=15, max_examples=60)
+TestSelections = pytest.mark.timeout(60)(SelectionMachine.TestCase)  # thousands of steps, each of them quick
+
+
+# -- how few were ready --------------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.tuples(st.floats(0, 50), st.integers(0, 5)), max_size=30), st.floats(0, 2000))
+def test_the_smallest_and_the_largest_count_of_any_window(
+    changes: list[tuple[float, int]], age: float
+) -> None:
+    now = 1000.0
+    history = ReadyHistory(3, now)
+    segments = [(now, 3)]
+    for pause, count in changes:
+        now += pause
+        history.note(count, now)
+        segments.append((now, count))
+    start = now - age
+    assert len(history.past or ()) <= 6
+    assert len(history.peaks or ()) <= 6
+    if age <= ready_history.KEPT_SECONDS:
+        ends = [at for at, _ in segments[1:]] + [now]
+        assert history.largest(start) == max(
+            count for end, (_, count) in zip(ends, segments, strict=True) if end >= start
+        )
+    if start < 1000.0 or age > ready_history.KEPT_SECONDS:
+        assert history.smallest(start, now) is None
+        return
+    ends = [at for at, _ in segments[1:]] + [now]
+    assert history.smallest(start, now) == min(
+        count for end, (_, count) in zip(ends, segments, strict=True) if end >= start
+    )
+
+
+def test_a_history_forgets() -> None:
+    history = ReadyHistory(0, 0.0)
+    for second in range(5000):
+        history.note(second, float(second))
+    assert len(history.past or ()) <= ready_history.KEPT_SECONDS + 1
+    assert history.peaks is None
+    history.note(0, 5000.0)
+    assert history.past is None
+    assert history.largest(4000.0) == 4999
+
+
+async def test_after_a_new_list_nobody_knows_what_was() -> None:
+    clock = ShiftedClock()
+    async with Cluster() as cluster:
+        cluster.create(pod("a", app="web"))
+        async with watching(cluster, clock=clock) as watch:
+            web = watch.follow("default", WEB, "default/web", ignored)
+            await until(lambda: watch.synced and cluster.open_watches)
+            assert web.min_ready(0) == 1
+            assert web.min_ready(30 * SECOND) is None
+            clock.advance(60)
+            assert web.min_ready(30 * SECOND) == 1
+            cluster.cut_watches()
+            cluster.create(pod("b", app="web"))
+            await until(lambda: len(web.pods) == 2)
+            assert web.min_ready(30 * SECOND) == 1, "a watch that went on where it ended missed nothing"
+            await until(lambda: cluster.open_watches)
+            cluster.freeze_watches()
+            cluster.create(pod("c", app="web"))
+            cluster.compact()
+            cluster.cut_watches()
+            cluster.thaw_watches()
+            await until(lambda: [request.verb for request in cluster.requests].count("list") == 2)
+            await until(lambda: len(web.pods) == 3)
+            assert web.min_ready(30 * SECOND) is None
+            assert web.ready == 3
+
+
+# -- what goes wrong -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_watch_that_is_forbidden_becomes_a_list() -> None:
+    async with Cluster() as cluster:
+        cluster.forbid("watch", "pods")
+        cluster.create(pod("a", app="web"))
+        async with watching(cluster) as watch:
+            told: list[int] = []
+            web = watch.follow("default", WEB, "default/web", lambda: told.append(len(web.pods)))
+            await until(lambda: told == [1])
+            cluster.create(pod("b", app="web"))
+            await until(lambda: told == [1, 2])
+            assert watch.status()[0].mode == "list"
+
+
+async def test_pods_stay_while_the_api_server_is_away() -> None:
+    periods = Periods(backoff=0.01, backoff_limit=0.05, short_watch=0.02, stale=0.1)
+    async with Cluster() as cluster:
+        cluster.create(pod("a", app="web"))
+        async with watching(cluster, periods=periods) as watch:
+            assert watch.stale() == "pods were last heard of never"
+            await until(lambda: watch.synced and cluster.open_watches)
+            await cluster.down()
+            await until(lambda: "cannot watch pods" in watch.stale())
+            assert names(watch.select("default", WEB)) == ["a"]
+            cluster.create(pod("b", app="web"))
+            await cluster.up()
+            await until(lambda: len(watch.select("default", WEB)) == 2)
+
+
+async def test_a_watch_that_fails_is_out_of_date_at_once() -> None:
+    periods = Periods(backoff=0.01, backoff_limit=0.05, short_watch=0.02, stale=180)
+    async with Cluster() as cluster:
+        cluster.create(pod("a", app="web"))
+        async with watching(cluster, periods=periods) as watch:
+            await until(lambda: watch.synced and cluster.open_watches and not watch.stale())
+            await cluster.down()
+            await until(lambda: "cannot watch pods" in watch.stale())
+            await cluster.up()
+            await until(lambda: not watch.stale())
+
+
+async def test_rights_in_some_namespaces_only() -> None:
+    async with Cluster() as cluster:
+        for namespace in ("one", "two", "three"):
+            cluster.create(pod("a", namespace, app="web"))
+        cluster.forbid("*", "pods", "")
+        cluster.forbid("*", "pods", "three")
+        async with watching(cluster, ("one", "two")) as watch:
+            await until(lambda: watch.synced)
+            assert [names(watch.select(namespace, WEB)) for namespace in ("one", "two", "three")] == [
+                ["a"],
+                ["a"],
+                [],
+            ]
+            assert [status.objects for status in watch.status()] == [1, 1]
+            cluster.delete("pods", "a", "one")
+            cluster.compact()
+            cluster.cut_watches()
+            await until(lambda: watch.select("one", WEB) == ())
+            assert names(watch.select("two", WEB)) == ["a"], (
+                "the list of one namespace takes nothing from another"
+            )
+        async with watching(cluster) as watch:
+            await until(lambda: watch.status()[0].last_error)
+            with pytest.raises(errors.NotSyncedError, match="403 Forbidden"):
+                watch.select("one", WEB)
+
+
+# -- what it costs -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.timeout(20)
+def test_pods_are_out_of_the_garbage_collectors_sight() -> None:
+    watch = alone()
+    put(watch, pod("warm", app="web"))
+    gc.collect()
+    before = len(gc.get_objects())
+    for number in range(2000):
+        document = pod(f"web-{number:04}", app="web")
+        document["status"]["startTime"] = (
+            f"2026-01-01T{number // 3600:02}:{number // 60 % 60:02}:{number % 60:02}Z"
+        )
+        watch.put(pod_codec.FORM.decode(msgspec.json.encode(document)))
+    gc.collect()
+    assert len(gc.get_objects()) - before < 50
+
+
+def test_a_pod_that_says_nothing_new_changes_nothing() -> None:
+    watch = alone()
+    put(watch, pod("a", app="web"))
+    told: list[int] = []
+    web = watch.follow("default", WEB, "default/web", lambda: told.append(1))
+    before = web.pods
+    put(watch, pod("a", app="web") | {"status": pod("a")["status"] | {"message": "still here"}})
+    assert web.pods is before
+    assert told == []
+
+
+def test_many_are_told_in_steps() -> None:
+    watch = alone()
+    watch._told = False
+    told: list[int] = []
+    for number in range(1200):
+        watch.follow(
+            "default", parse_selector(f"app=web-{number}"), f"default/{number}", lambda: told.append(1)
+        )
+    pauses = [len(told) for _ in watch.listed("")]
+    assert len(told) == 1200
+    assert max(after - before for before, after in itertools.pairwise([0, *pauses, 1200])) <= 50
+    assert sum(1 for _ in watch.listed("elsewhere")) == 0
+    assert len(told) == 1200, "the next list tells of what changed alone"
+
+
+# -- very many changes at once ---------------------------------------------------------------------------------------------
+
+
+class _Flood:
+    """An API server's client: a list of pods, and a watch that has an event for each of them, in batches as they are decoded."""
+
+    def __init__(self, before: Sequence[JSON], after: Sequence[JSON]) -> None:
+        self._before = [pod_codec.FORM.decode(msgspec.json.encode(each)) for each in before]
+        self._after = [pod_codec.FORM.decode(msgspec.json.encode(each)) for each in after]
+        self.begin = asyncio.Event()
+        self.told = asyncio.Event()
+
+    async def list_whole(self, _form: Any, _resource: Any, deliver: Any, **_: Any) -> str:
+        deliver(self._before)
+        return "1"
+
+    @contextlib.asynccontextmanager
+    async def watch_whole(
+        self, *_: Any, **__: Any
+    ) -> AsyncIterator[AsyncIterator[list[ObjectEvent[pod_codec.WirePod]]]]:
+        yield self._tell()
+
+    async def _tell(self) -> AsyncIterator[list[ObjectEvent[pod_codec.WirePod]]]:
+        await self.begin.wait()
+        for start in range(0, len(self._after), 64):
+            await asyncio.sleep(0)
+            yield [ObjectEvent("MODIFIED", each, "2") for each in self._after[start : start + 64]]
+        self.told.set()
+        await asyncio.Event().wait()
+
+
+async def test_ten_thousand_changes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everybody else gets their turn, nobody is told more often than there are batches, and in the end all is right."""
+    apps, each, matched = 500, 20, 0
+
+    def pods(version: str) -> list[JSON]:
+        ready = version == "new"
+        return [
+            pod(f"p{app:03}-{number:02}", f"ns-{app % 10}", ready=ready, app=f"a{app}", version=version)
+            for app in range(apps)
+            for number in range(each)
+        ]
+
+    client = _Flood(pods("old"), pods("new"))
+    matches = LabelSelector.matches
+
+    def counted(self: LabelSelector, labels: Any) -> bool:
+        nonlocal matched
+        matched += 1
+        return matches(self, labels)
+
+    monkeypatch.setattr(LabelSelector, "matches", counted)
+    monitoring, clock = Monitoring(), ShiftedClock()
+    around = Surroundings(client, clock, monitoring, FaultLog(monitoring, clock), lambda: 0.0)  # type: ignore[arg-type]  # it has what is used
+    watch = PodWatch(client, around)  # type: ignore[arg-type]  # as above
+    told: list[int] = []
+    followed = [
+        watch.follow(
+            f"ns-{app % 10}", parse_selector(f"app=a{app}"), f"ns/{app}", functools.partial(told.append, app)
+        )
+        for app in range(apps)
+    ]
+    moved = watch.follow("ns-0", parse_selector("version=new"), "ns/moved", lambda: None)
+    running = asyncio.create_task(watch.run(), name="pods")
+    await until(lambda: len(told) == apps)
+    assert (sum(one.ready for one in followed), len(moved.pods)) == (0, 0)
+    told.clear()
+    matched = 0
+    client.begin.set()
+    async with other_work() as turns:
+        while not client.told.is_set():
+            assert not running.done(), running.exception()
+            await asyncio.sleep(0)
+            found = watch.select("ns-3", parse_selector("app=a3"))
+            assert len(found) == each, "questions are answered meanwhile, and never with less than there is"
+    batches = -(-apps * each // 64)
+    assert turns.count >= batches
+    assert len(told) <= batches + apps, "an app's pods stand in two batches at most"
+    assert set(told) == set(range(apps))
+    assert matched <= 8 * apps * each, "what an event costs does not grow with the number of selections"
+    assert [one.ready for one in followed] == [each] * apps
+    assert len(moved.pods) == apps * each // 10
+    assert len(watch.select("ns-3", parse_selector("version=old"))) == 0
+    events = monitoring.registry.get_sample_value(
+        "fastpath_informer_events_total", {"resource": "pods (scaler)"}
+    )
+    assert events == apps * each
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+# --- requests of many resources -----------------------------------------------------------------------------------------
+
+
+def _greedy(number: int, resources: int) -> bytes:
+    requests = {f"example.com/resource-{number}-{each:05d}": "1" for each in range(resources)}
+    spec = {
+        "containers": [{"name": "main", "resources": {"requests": {**requests, "cpu": "2", "memory": "1Gi"}}}]
+    }
+    return msgspec.json.encode({"metadata": {"name": f"p{number}", "namespace": "hostile"}, "spec": spec})
+
+
+def _read_spec(text: bytes) -> pod_codec.SharedSpec:
+    written = pod_codec.FORM.decode(text).spec
+    return pod_codec.share(written, pod_codec.key_of(written))
+
+
+def test_of_a_container_that_requests_very_many_resources_cpu_and_memory_are_kept() -> None:
+    (container,) = _read_spec(_greedy(0, 15_000)).containers
+    assert container.resources is not None
+    assert container.resources.requests is not None
+    assert {name: quantity.milli for name, quantity in container.resources.requests.items()} == {
+        "cpu": 2000,
+        "memory": 2**30 * 1000,
+    }
+    (usual,) = _read_spec(_greedy(0, pod_codec.MOST_RESOURCES - 2)).containers
+    assert usual.resources is not None
+    assert usual.resources.requests is not None
+    assert len(usual.resources.requests) == pod_codec.MOST_RESOURCES
+
+
+def test_pods_that_are_gone_leave_no_more_than_the_room_for_requests() -> None:
+    tracemalloc.start()
+    try:
+        _read_spec(_greedy(0, 15_000))
+        before = tracemalloc.get_traced_memory()[0]
+        for number in range(1, 4):
+            _read_spec(_greedy(number, 15_000))
+        for number in range(300):
+            _read_spec(_greedy(number, pod_codec.MOST_RESOURCES - 2))
+        gc.collect()
+        taken = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+
+    assert taken < 1.5 * pod_codec.REQUESTS_BYTES
+
+
+def test_specs_are_the_same_by_their_text_however_long_it_is() -> None:
+    one, same, other = (pod_codec.FORM.decode(_greedy(number, 500)).spec for number in (1, 1, 2))
+
+    assert pod_codec.key_of(one) == pod_codec.key_of(same)
+    assert pod_codec.key_of(one) != pod_codec.key_of(other)
+    assert len(pod_codec.key_of(one)) == 32

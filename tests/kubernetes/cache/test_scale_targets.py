@@ -1,0 +1,688 @@
+"""Scale targets from caches: what a GET of the scale would say, without one, and what stands in where watching is not possible."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import aiohttp
+import msgspec
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from adapter import errors
+from adapter.kubernetes import client as kubernetes
+from adapter.kubernetes import credentials
+from adapter.kubernetes.cache import scale_codec, scale_kinds, scale_targets
+from adapter.kubernetes.cache.reflector import Periods, Surroundings
+from adapter.kubernetes.cache.scale_codec import ScalePaths
+from adapter.kubernetes.cache.scale_targets import Target, Targets, Unfound
+from adapter.kubernetes.discovery import CatalogueSource
+from adapter.model.autoscaling.hpa import CrossVersionObjectReference
+from adapter.model.selectors.label_selectors import LabelSelector
+from adapter.monitoring import FaultLog, Monitoring
+from adapter.sandbox.apiserver.cluster import Cluster
+from adapter.sandbox.apiserver.storage import custom_resources, kinds
+from adapter.sandbox.apiserver.workloads import deployment
+from adapter.scaling import decision
+from tests.support.clock import ShiftedClock
+from tests.support.waiting import until
+
+JSON = dict[str, Any]
+QUICK = Periods(backoff=0.01, backoff_limit=0.05, short_watch=0.02, relist=0.05)
+WEB = CrossVersionObjectReference("Deployment", "web", "apps/v1")
+WIDGET = CrossVersionObjectReference("Widget", "w", "example.com/v1")
+NOT_YET = Unfound("the scale is not yet known", known=False)
+
+
+class Pauses:
+    """Pauses of the machinery, all of them short."""
+
+    def __init__(self) -> None:
+        self.taken: list[float] = []
+
+    async def __call__(self, seconds: float) -> None:
+        self.taken.append(seconds)
+        await asyncio.sleep(max(0.002, min(seconds / 100, 0.05)))
+
+
+class Watched:
+    """Targets on a cluster."""
+
+    def __init__(self, client: kubernetes.KubernetesClient, namespaces: Sequence[str]) -> None:
+        self.clock = ShiftedClock()
+        self.pauses = Pauses()
+        monitoring = Monitoring()
+        self.faults = FaultLog(monitoring, self.clock)
+        around = Surroundings(client, self.clock, monitoring, self.faults, lambda: 0.5, self.pauses, QUICK)
+        self.catalogue = CatalogueSource(client, self.clock, self.faults)
+        self.targets = Targets(client, around, self.catalogue, namespaces)
+
+    def web(self, reference: CrossVersionObjectReference = WEB) -> Target:
+        found = self.targets.find("default", reference)
+        assert isinstance(found, Target), found
+        return found
+
+    async def until_found(self, reference: CrossVersionObjectReference = WEB) -> Target:
+        await until(lambda: isinstance(self.targets.find("default", reference), Target))
+        return self.web(reference)
+
+    async def until_refused(self, reference: CrossVersionObjectReference = WEB) -> str:
+        await until(lambda: getattr(self.targets.find("default", reference), "known", False))
+        found = self.targets.find("default", reference)
+        assert isinstance(found, Unfound)
+        return found.message
+
+
+@contextlib.asynccontextmanager
+async def watching(
+    cluster: Cluster, namespaces: Sequence[str] = ("",), *, url: str = ""
+) -> AsyncIterator[Watched]:
+    configuration = credentials.build_configuration(url or cluster.url)
+    async with await kubernetes.connect(configuration, random=lambda: 0.0, timeout=1.0) as client:
+        watched = Watched(client, namespaces)
+        task = asyncio.create_task(watched.targets.run(), name="targets")
+        try:
+            yield watched
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+
+def asked(cluster: Cluster) -> list[str]:
+    return [f"{request.verb} {request.resource}" for request in cluster.requests]
+
+
+def put_widgets(cluster: Cluster, **paths: str) -> None:
+    places = kinds.ScalePaths(**paths) if paths else kinds.ScalePaths(selector=".status.selector")
+    cluster.create(custom_resources.definition("example.com", "v1", "widgets", "Widget", scale=places))
+
+
+def widget(spec: JSON, status: JSON | None = None) -> JSON:
+    body = {"kind": "Widget", "apiVersion": "example.com/v1", "metadata": {"name": "w"}, "spec": spec}
+    return body | ({"status": status} if status is not None else {})
+
+
+# -- kinds that everybody has --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("api_version", "kind", "plural", "selector"),
+    [
+        ("apps/v1", "Deployment", "deployments", {"matchLabels": {"b": "c", "a": "x"}}),
+        ("apps/v1", "StatefulSet", "statefulsets", {"matchLabels": {"a": "x"}, "matchExpressions": [{"key": "b", "operator": "Exists"}, {"key": "c", "operator": "In", "values": ["z", "y"]}]}),
+        ("apps/v1", "ReplicaSet", "replicasets", {"matchExpressions": [{"key": "b", "operator": "NotIn", "values": ["y"]}]}),
+        ("v1", "ReplicationController", "replicationcontrollers", {"b": "c", "a": "x"}),
+    ],
+    ids=["Deployment", "StatefulSet", "ReplicaSet", "ReplicationController"],
+)  # fmt: skip
+async def test_what_is_kept_is_what_the_scale_says(
+    api_version: str, kind: str, plural: str, selector: JSON
+) -> None:
+    async with Cluster() as cluster, aiohttp.ClientSession(cluster.url) as http, watching(cluster) as watched:
+        body = {"kind": kind, "apiVersion": api_version, "metadata": {"name": "web"}}
+        cluster.create(
+            body | {"spec": {"replicas": 3, "selector": selector}, "status": {"replicas": 2}}, manager="helm"
+        )
+        found = await watched.until_found(CrossVersionObjectReference(kind, "web", api_version))
+        async with http.get(found.path) as response:
+            scale = await response.json()
+        version, uid = scale["metadata"]["resourceVersion"], scale["metadata"]["uid"]
+        assert found == (3, 2, scale["status"]["selector"], version, "helm", found.path, uid, found.since)
+        await until(lambda: cluster.open_watches)
+        assert sorted(asked(cluster)) == [f"get {plural}/scale", f"list {plural}", f"watch {plural}"]
+
+
+async def test_changes_are_told() -> None:
+    async with Cluster() as cluster, watching(cluster) as watched:
+        cluster.create(deployment("web", replicas=2), manager="helm")
+        cluster.create(deployment("other", replicas=2))
+        told: list[Target | Unfound] = []
+        followed = watched.targets.follow("default", WEB, lambda: told.append(followed.find()))
+        assert followed.find() == NOT_YET
+        await until(lambda: told)
+        assert watched.web() == told[0]
+        cluster.scale("deployments", "web", 5, manager="kubectl")
+        await until(lambda: len(told) == 2)
+        assert (watched.web().replicas, watched.web().manager) == (5, "kubectl")
+        cluster.patch("deployments", "web", {"status": {"replicas": 4}})
+        await until(lambda: len(told) == 3)
+        assert watched.web().status_replicas == 4
+        version = watched.web().resource_version
+        cluster.patch("deployments", "web", {"metadata": {"annotations": {"a": "b"}}})
+        cluster.scale("deployments", "other", 7, manager="kubectl")
+        await until(lambda: watched.web().resource_version != version)
+        cluster.delete("deployments", "web")
+        await until(lambda: len(told) == 4)
+        assert told[3] == Unfound('deployments.apps "web" not found')
+        cluster.create(deployment("web", replicas=1))
+        await until(lambda: len(told) == 5)
+        followed.close()
+        followed.close()
+        await until(lambda: not cluster.open_watches)
+        assert asked(cluster).count("list deployments") == 1
+
+
+async def test_only_kinds_that_are_targets_are_watched() -> None:
+    async with Cluster() as cluster, watching(cluster) as watched:
+        cluster.create(deployment("web"))
+        first = watched.targets.follow("default", WEB, lambda: None)
+        second = watched.targets.follow(
+            "default", CrossVersionObjectReference("deployment", "x", "apps/v1beta1"), lambda: None
+        )
+        await until(lambda: cluster.open_watches)
+        assert second.find() == Unfound('deployments.apps "x" not found')
+        third = watched.targets.follow(
+            "default", CrossVersionObjectReference("StatefulSet", "x", "apps/v1"), lambda: None
+        )
+        await until(lambda: cluster.open_watches == 2)
+        assert len(watched.targets.status()) == 2
+        first.close()
+        assert second.find() == Unfound('deployments.apps "x" not found')
+        second.close()
+        await until(lambda: cluster.open_watches == 1)
+        third.close()
+        await until(lambda: cluster.open_watches == 0)
+        assert watched.targets.status() == ()
+
+
+async def test_what_was_asked_for_once_is_let_go() -> None:
+    async with Cluster() as cluster, watching(cluster) as watched:
+        cluster.create(deployment("web"))
+        await watched.until_found()
+        watched.clock.advance(50)
+        watched.web()
+        watched.clock.advance(50)
+        watched.targets.find("default", CrossVersionObjectReference("ReplicaSet", "x", "apps/v1"))
+        assert set(map(str, watched.targets._kinds._targeted)) == {"deployments.apps", "replicasets.apps"}
+        watched.clock.advance(61)
+        watched.targets.find("default", CrossVersionObjectReference("ReplicaSet", "y", "apps/v1"))
+        assert set(map(str, watched.targets._kinds._targeted)) == {"replicasets.apps"}
+
+
+async def test_followed_before_it_runs() -> None:
+    async with Cluster() as cluster:
+        cluster.create(deployment("web"))
+        configuration = credentials.build_configuration(cluster.url)
+        async with await kubernetes.connect(configuration, random=lambda: 0.0, timeout=1.0) as client:
+            watched = Watched(client, ("",))
+            assert watched.targets.find("default", WEB) == NOT_YET
+            assert watched.targets.find("default", WIDGET) == NOT_YET
+            task = asyncio.create_task(watched.targets.run(), name="targets")
+            await watched.until_found()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+
+# -- custom kinds ----------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_custom_kind_is_watched_by_its_paths() -> None:
+    async with Cluster() as cluster, aiohttp.ClientSession(cluster.url) as http, watching(cluster) as watched:
+        put_widgets(
+            cluster,
+            spec_replicas=".spec.size.wanted",
+            status_replicas=".status.size",
+            selector=".status.labels",
+        )
+        cluster.create(
+            widget({"size": {"wanted": 4, "other": []}}, {"size": 3, "labels": "app=w"}), manager="me"
+        )
+        found = await watched.until_found(WIDGET)
+        async with http.get(found.path) as response:
+            scale = await response.json()
+        version, uid = scale["metadata"]["resourceVersion"], scale["metadata"]["uid"]
+        assert found == (4, 3, "app=w", version, "me", found.path, uid, found.since)
+        cluster.scale("widgets", "w", 0, manager="kubectl")
+        await until(lambda: watched.web(WIDGET)[:2] == (0, 3))
+        assert "get widgets/scale" not in asked(cluster)[:-2]
+        cluster.patch("widgets", "w", {"spec": {"size": {"wanted": None}}})
+        assert (
+            await watched.until_refused(WIDGET)
+            == "Internal error occurred: the spec replicas field does not exist"
+        )
+
+
+@pytest.mark.parametrize("name", ["../../other/widgets/w", "w?x=", "w%2fstatus", "..", ""])
+async def test_a_name_leads_nowhere_else(name: str) -> None:
+    async with Cluster() as cluster, watching(cluster) as watched:
+        put_widgets(cluster)
+        cluster.forbid("get", "customresourcedefinitions")
+        cluster.create(
+            widget({"replicas": 2}, {"replicas": 1, "selector": "app=w"})
+            | {"metadata": {"name": "w", "namespace": "other"}}
+        )
+        reference = CrossVersionObjectReference("Widget", name, "example.com/v1")
+        assert "invalid resource name" in await watched.until_refused(reference)
+        await asyncio.sleep(0.05)
+        assert "get widgets/scale" not in asked(cluster)
+
+
+async def test_a_custom_kind_whose_definition_may_not_be_read_is_polled() -> None:
+    async with Cluster() as cluster, watching(cluster) as watched:
+        put_widgets(cluster)
+        cluster.forbid("get", "customresourcedefinitions")
+        cluster.create(widget({"replicas": 2}, {"replicas": 1, "selector": "app=w"}))
+        told: list[int] = []
+        followed = watched.targets.follow("default", WIDGET, lambda: told.append(1))
+        found = await watched.until_found(WIDGET)
+        assert found[:3] == (2, 1, "app=w")
+        count = len(told)
+        cluster.scale("widgets", "w", 3, manager="me")
+        await until(lambda: len(told) == count + 1)
+        assert watched.web(WIDGET).replicas == 3
+        assert {scale_kinds.POLL_SECONDS, scale_kinds.DEFINITION_SECONDS} <= set(watched.pauses.taken)
+        assert "watch widgets" not in asked(cluster)
+        cluster.fail(503, "get", "widgets/scale", times=6)
+        for _ in range(20):
+            await asyncio.sleep(0.005)
+            assert watched.web(WIDGET).replicas == 3, "what was read stays"
+        cluster.delete("widgets", "w")
+        assert await watched.until_refused(WIDGET) == 'widgets.example.com "w" not found'
+        followed.close()
+
+
+async def test_a_kind_without_a_scale() -> None:
+    async with Cluster() as cluster, watching(cluster) as watched:
+        cluster.create(custom_resources.definition("example.com", "v1", "widgets", "Widget"))
+        cluster.create(widget({}))
+        message = await watched.until_refused(WIDGET)
+        assert "404" in message
+        assert "page not found" in message
+
+
+@pytest.mark.parametrize(
+    ("written", "paths"),
+    [
+        (
+            (".spec.replicas", ".status.replicas", ""),
+            ScalePaths(("spec", "replicas"), ("status", "replicas"), ()),
+        ),
+        (
+            (".spec.a-b.c", ".status.x_1", ".status.selector"),
+            ScalePaths(("spec", "a-b", "c"), ("status", "x_1"), ("status", "selector")),
+        ),
+        (("spec.replicas", ".status.replicas", ""), None),
+        ((".spec", ".status.replicas", ""), None),
+        ((".spec['replicas']", ".status.replicas", ""), None),
+        ((".spec..replicas", ".status.replicas", ""), None),
+        ((".spec.replicas", "", ""), None),
+        ((".spec.replicas", ".spec.replicas", ""), None),
+        ((".spec.replicas", ".status.a", ".status.a.b"), None),
+        ((".spec.replicas", ".metadata.name", ""), None),
+        ((".spec.replicas", ".metadata.name.x", ""), None),
+    ],
+)
+def test_paths_of_definitions(written: tuple[str, str, str], paths: ScalePaths | None) -> None:
+    assert scale_codec.parse_paths(*written) == paths
+
+
+async def test_paths_that_cannot_be_read_make_it_polled() -> None:
+    async with Cluster() as cluster, watching(cluster) as watched:
+        put_widgets(cluster)
+        made = cluster.get("crd", "widgets.example.com")
+        made["spec"]["versions"][0]["subresources"]["scale"]["labelSelectorPath"] = ".status['selector']"
+        cluster.update(made)
+        cluster.create(widget({"replicas": 2}))
+        assert (await watched.until_found(WIDGET)).replicas == 2
+        assert "get widgets/scale" in asked(cluster)
+
+
+async def test_a_definition_that_could_not_be_read_is_read_again() -> None:
+    async with Cluster() as cluster, watching(cluster) as watched:
+        put_widgets(cluster)
+        cluster.create(widget({"replicas": 2}))
+        cluster.fail(503, "get", "customresourcedefinitions", times=3)
+        assert (await watched.until_found(WIDGET)).manager == "", "a scale does not tell"
+        await until(lambda: watched.web(WIDGET).manager == "sandbox")
+        assert scale_kinds.RETRY_SECONDS in watched.pauses.taken
+
+
+async def test_a_kind_that_is_served_in_another_version() -> None:
+    async with Cluster() as cluster, watching(cluster) as watched:
+        put_widgets(cluster)
+        made = cluster.get("crd", "widgets.example.com")
+        cluster.create(widget({"replicas": 2}))
+        assert (await watched.until_found(WIDGET)).path.startswith("/apis/example.com/v1/")
+        made["spec"]["versions"][0]["name"] = "v2"
+        cluster.update(made)
+        cluster.cut_watches()
+        await watched.catalogue.refresh(force=True)
+        await until(lambda: isinstance(watched.targets.find("default", WIDGET), Target))
+        assert watched.web(WIDGET).path.startswith("/apis/example.com/v2/")
+        assert len(watched.targets.status()) == 1
+
+
+# -- references that lead nowhere ------------------------------------------------------------------------------------------------
+
+
+async def test_a_kind_that_nobody_serves_until_somebody_does() -> None:
+    async with Cluster() as cluster, watching(cluster) as watched:
+        told: list[int] = []
+        watched.targets.follow("default", WIDGET, lambda: told.append(1))
+        assert await watched.until_refused(WIDGET) == 'no matches for kind "Widget" in group "example.com"'
+        assert told
+        put_widgets(cluster)
+        cluster.create(widget({"replicas": 2}))
+        assert watched.targets.find("default", WIDGET).__class__ is Unfound
+        watched.clock.advance(scale_kinds.RETRY_SECONDS)
+        assert (await watched.until_found(WIDGET)).replicas == 2
+
+
+async def test_while_kinds_cannot_be_read_nothing_is_known() -> None:
+    async with Cluster() as cluster, watching(cluster) as watched:
+        await cluster.down()
+        assert watched.targets.find("default", WIDGET) == NOT_YET
+        await until(lambda: scale_kinds.RETRY_SECONDS in watched.pauses.taken)
+        assert watched.targets.find("default", WIDGET) == NOT_YET
+        await cluster.up()
+        put_widgets(cluster)
+        cluster.create(widget({"replicas": 2}))
+        watched.clock.advance(60)
+        assert (await watched.until_found(WIDGET)).replicas == 2
+
+
+@pytest.mark.parametrize(
+    ("reference", "message"),
+    [
+        (CrossVersionObjectReference("Deployment", "web", "a/b/c"), "unexpected GroupVersion string: a/b/c"),
+        (CrossVersionObjectReference("Deployment", "no", "apps/v1"), 'deployments.apps "no" not found'),
+        (
+            CrossVersionObjectReference("ReplicationController", "no", "v1"),
+            'replicationcontrollers "no" not found',
+        ),
+        (
+            CrossVersionObjectReference("Deployment", "web", "v1"),
+            'no matches for kind "Deployment" in group ""',
+        ),
+        (
+            CrossVersionObjectReference("DEPLOYMENT", "web", "apps/v1"),
+            'no matches for kind "DEPLOYMENT" in group "apps"',
+        ),
+    ],
+)
+async def test_errors_in_upstreams_words(reference: CrossVersionObjectReference, message: str) -> None:
+    async with Cluster() as cluster, watching(cluster) as watched:
+        cluster.create(deployment("web"))
+        assert await watched.until_refused(reference) == message
+
+
+# -- what goes wrong -------------------------------------------------------------------------------------------------------------
+
+
+async def test_where_a_kind_may_not_be_watched_it_is_listed() -> None:
+    async with Cluster() as cluster, watching(cluster) as watched:
+        cluster.forbid("watch", "deployments")
+        cluster.create(deployment("web", replicas=2))
+        assert (await watched.until_found()).replicas == 2
+        cluster.scale("deployments", "web", 6, manager="me")
+        await until(lambda: watched.web().replicas == 6)
+        assert asked(cluster).count("watch deployments") == 1
+        assert "get deployments/scale" not in asked(cluster)
+
+
+async def test_where_a_kind_may_not_be_listed_its_scales_are_read() -> None:
+    async with Cluster() as cluster, watching(cluster) as watched:
+        cluster.forbid("list", "deployments")
+        cluster.create(deployment("web", replicas=2))
+        await watched.until_found()
+        assert "get deployments/scale" in asked(cluster)
+        assert (await watched.until_found())[:3] == (2, 0, "app=web")
+        cluster.scale("deployments", "web", 6, manager="me")
+        await until(lambda: watched.web().replicas == 6)
+
+
+async def test_what_was_wrong_with_a_kind_is_over_with_its_last_target() -> None:
+    async with Cluster() as cluster, watching(cluster) as watched:
+        cluster.forbid("watch", "deployments")
+        cluster.forbid("list", "statefulsets")
+        stateful = CrossVersionObjectReference("StatefulSet", "web", "apps/v1")
+        followed = [watched.targets.follow("default", each, lambda: None) for each in (WEB, stateful)]
+        await until(lambda: {fault for fault, _ in watched.faults.active()} == {"watch", "informer"})
+        for each in followed:
+            each.close()
+        await asyncio.sleep(0.05)
+        assert not watched.faults.active()
+
+
+@contextlib.asynccontextmanager
+async def listing(cluster: Cluster, plural: str, items: str) -> AsyncIterator[str]:
+    """Give the address of an API server which lists that of a kind, and is the cluster in all else."""
+
+    async def answer(request: web.Request) -> web.Response:
+        if request.path.endswith(f"/{plural}"):
+            text = '{"kind":"List","metadata":{"resourceVersion":"9"},"items":[' + items + "]}"
+            return web.Response(text=text, content_type="application/json")
+        async with aiohttp.request(
+            "GET", f"{cluster.url}{request.path_qs}", headers=request.headers
+        ) as found:
+            kind = found.headers["Content-Type"]
+            return web.Response(status=found.status, body=await found.read(), headers={"Content-Type": kind})
+
+    app = web.Application()
+    app.router.add_get("/{path:.*}", answer)
+    async with TestServer(app) as server:
+        yield str(server.make_url("")).rstrip("/")
+
+
+async def test_an_object_that_cannot_be_decoded_costs_nobody_else_his_target() -> None:
+    deep = '{"a":' * 1500 + "1" + "}" * 1500
+    items = '{"metadata":{"name":"deep","namespace":"other"},"spec":{"template":' + deep + "}}"
+    async with (
+        Cluster() as cluster,
+        listing(cluster, "widgets", items) as url,
+        watching(cluster, url=url) as watched,
+    ):
+        put_widgets(cluster)
+        cluster.create(widget({"replicas": 3}))
+        assert (await watched.until_found(WIDGET)).replicas == 3
+        assert "TooDeep" in watched.targets.status()[0].last_error
+        cluster.scale("widgets", "w", 4, manager="me")
+        await until(lambda: watched.web(WIDGET).replicas == 4)
+
+
+async def test_rights_that_come_later() -> None:
+    async with Cluster() as cluster, watching(cluster) as watched:
+        cluster.forbid("*", "deployments")
+        cluster.create(deployment("web", replicas=2))
+        await watched.until_found()
+        cluster.allow("*", "deployments")
+        await until(lambda: watched.web().manager == "sandbox")
+        assert cluster.open_watches
+        await until(lambda: not [task for task in asyncio.all_tasks() if "scale of" in task.get_name()])
+
+
+async def test_a_scale_that_may_not_be_read_either() -> None:
+    async with Cluster() as cluster, watching(cluster) as watched:
+        cluster.forbid("*", "deployments")
+        cluster.forbid("*", "deployments/scale")
+        cluster.create(deployment("web"))
+        assert await watched.until_refused() == (
+            'deployments.apps "web" is forbidden: User "system:anonymous" cannot get resource "deployments/scale" in API group '
+            '"apps" in the namespace "default"'
+        )
+
+
+async def test_rights_in_one_namespace_only() -> None:
+    async with Cluster() as cluster, watching(cluster, ("default",)) as watched:
+        cluster.forbid("*", "deployments", "")
+        cluster.create(deployment("web", replicas=2))
+        cluster.create(deployment("web", "other", replicas=3))
+        assert (await watched.until_found()).replicas == 2
+        assert "get deployments/scale" not in asked(cluster)
+        assert [status.objects for status in watched.targets.status()] == [1]
+
+
+async def test_targets_stay_while_the_api_server_is_away() -> None:
+    async with Cluster() as cluster, watching(cluster) as watched:
+        cluster.create(deployment("web", replicas=2))
+        before = await watched.until_found()
+        await until(lambda: cluster.open_watches)
+        await cluster.down()
+        await until(lambda: watched.targets.status()[0].last_error)
+        assert watched.web() == before
+        cluster.scale("deployments", "web", 3, manager="me")
+        await cluster.up()
+        await until(lambda: watched.web().replicas == 3)
+
+
+# -- who wrote the count -----------------------------------------------------------------------------------------------------------
+
+
+def entry(manager: str, second: int, fields: JSON, **more: str) -> JSON:
+    time = f"2026-01-01T00:00:{second:02}Z"
+    return {
+        "manager": manager,
+        "operation": "Update",
+        "time": time,
+        "fieldsType": "FieldsV1",
+        "fieldsV1": fields,
+    } | more
+
+
+REPLICAS: JSON = {"f:spec": {"f:replicas": {}, "f:template": {}}}
+
+
+@pytest.mark.parametrize(
+    ("managed", "manager", "second"),
+    [
+        (None, "", None),
+        ([], "", None),
+        ([entry("kubectl", 1, {"f:metadata": {}, "f:spec": {"f:template": {}}})], "", None),
+        ([entry("kubectl", 1, REPLICAS), entry("kube-controller-manager", 9, {"f:status": {"f:replicas": {}}})], "kubectl", 1),
+        ([entry("helm", 1, REPLICAS), entry("keda", 5, REPLICAS, subresource="scale")], "keda", 5),
+        ([entry("keda", 5, REPLICAS, subresource="scale"), entry("helm", 1, REPLICAS)], "keda", 5),
+        ([{"manager": "bare"}, {"fieldsV1": {"f:spec": {}}}], "", None),
+    ],
+    ids=["absent", "empty", "of other fields", "of the status", "latest last", "latest first", "no fields"],
+)  # fmt: skip
+def test_who_wrote_the_count(managed: list[JSON] | None, manager: str, second: int | None) -> None:
+    document = {
+        "metadata": {"name": "web", "namespace": "x", "managedFields": managed},
+        "spec": {"replicas": 1},
+    }
+    found = scale_codec.built_in().decode(json.dumps(document).encode())
+    since = "" if second is None else f"2026-01-01T00:00:{second:02}Z"
+    assert found == scale_codec.Seen("x", "web", 1, 0, "", "", manager, since=since)
+
+
+def test_what_is_no_count_is_none() -> None:
+    form = scale_codec.custom(ScalePaths(("spec", "n"), ("status", "n"), ("status", "s")))
+    document = {"metadata": {"name": "w"}, "spec": {"n": "3"}, "status": {"n": True, "s": 7}}
+    assert form.decode(json.dumps(document).encode()) == scale_codec.Seen("", "w", None, 0, "", "", "")
+
+
+def test_a_selector_that_cannot_be_is_none() -> None:
+    selector = {"matchExpressions": [{"key": "a", "operator": "Near"}]}
+    document = {"metadata": {"name": "w"}, "spec": {"replicas": 1, "selector": selector}}
+    assert scale_codec.built_in().decode(json.dumps(document).encode()).selector == ""
+
+
+async def test_two_references_to_one_target() -> None:
+    async with Cluster() as cluster, watching(cluster) as watched:
+        cluster.create(deployment("web", replicas=2))
+        told: list[str] = []
+        first = watched.targets.follow("default", WEB, lambda: told.append("first"))
+        other = watched.targets.follow("default", WEB, lambda: told.append("other"))
+        older = CrossVersionObjectReference("deployment", "web", "apps/v1beta2")
+        second = watched.targets.follow("default", older, lambda: told.append("second"))
+        await until(lambda: sorted(told) == ["first", "other", "second"])
+        assert first.find() == second.find()
+        other.close()
+        second.close()
+        told.clear()
+        cluster.scale("deployments", "web", 3, manager="me")
+        await until(lambda: told == ["first"])
+        first.close()
+
+
+async def test_a_reference_to_nothing_that_is_followed_no_more() -> None:
+    async with Cluster() as cluster, watching(cluster) as watched:
+        followed = watched.targets.follow("default", WIDGET, lambda: None)
+        await watched.until_refused(WIDGET)
+        watched.targets.follow(
+            "default", CrossVersionObjectReference("Gadget", "g", "example.com/v1"), lambda: None
+        )
+        followed.close()
+        await until(lambda: len(watched.targets._kinds._missed) == 2)
+
+
+async def test_answers_that_are_none() -> None:
+    async def garbage(path: str) -> kubernetes.Body:
+        return kubernetes.Body("application/json", b"[]")
+
+    async with Cluster() as cluster, watching(cluster) as watched:
+        put_widgets(cluster)
+        await watched.catalogue.refresh()
+        watched.targets._client.get = garbage  # type: ignore[method-assign]  # a proxy's idea of an answer
+        await until(lambda: "is no Scale" in getattr(watched.targets.find("default", WIDGET), "message", ""))
+        assert not getattr(watched.targets.find("default", WIDGET), "known", True)
+
+
+def test_words_of_an_error_without_a_status() -> None:
+    error = errors.KubernetesError(0, "Unreachable", "cannot get /x: Unreachable: refused")
+    assert scale_targets._words_of(error) == str(error)
+
+
+# --- large selectors ----------------------------------------------------------------------------------------------------
+
+
+def _deployment(labels: int, version: int = 0, *, plain: bool = False) -> bytes:
+    named = {f"label-{number:05d}": "x" for number in range(labels)}
+    selector: JSON = named if plain else {"matchLabels": named}
+    spec = {"replicas": version, "selector": selector}
+    return msgspec.json.encode({"metadata": {"name": "web", "namespace": "default"}, "spec": spec})
+
+
+@pytest.mark.parametrize("plain", [False, True], ids=["Deployment", "ReplicationController"])
+def test_the_text_of_a_selector_is_made_once_for_all_events(
+    monkeypatch: pytest.MonkeyPatch, *, plain: bool
+) -> None:
+    made: list[str] = []
+    text_of = LabelSelector.__str__
+
+    def render(selector: LabelSelector) -> str:
+        made.append(text_of(selector))
+        return made[-1]
+
+    monkeypatch.setattr(LabelSelector, "__str__", render)
+    form = scale_codec.built_in(plain_selector=plain)
+    seen = [form.decode(_deployment(77, version, plain=plain)) for version in range(5)]
+
+    assert [each.replicas for each in seen] == [0, 1, 2, 3, 4]
+    assert {each.selector.count(",") for each in seen} == {76}
+    assert len(made) == 1
+
+
+def test_a_very_large_selector_is_not_read_but_refused_with_the_reason() -> None:
+    seen = scale_codec.built_in().decode(_deployment(15_000))
+
+    assert len(seen.selector) <= scale_codec.LONGEST_TEXT
+    assert decision.selector_of(seen.selector) is None
+
+
+def test_the_longest_selector_that_is_decided_on_is_read() -> None:
+    seen = scale_codec.built_in().decode(_deployment(decision.MOST_COMMAS + 1))
+
+    assert decision.selector_of(seen.selector) is not None
+    assert decision.selector_of(f"{seen.selector},a=b") is None
+
+
+def test_a_selector_of_a_custom_kind_is_cut_too() -> None:
+    paths = ScalePaths(("spec", "replicas"), ("status", "replicas"), ("status", "selector"))
+    text = msgspec.json.encode({"metadata": {"name": "w"}, "status": {"selector": "a=b," * 100_000}})
+
+    assert len(scale_codec.custom(paths).decode(text).selector) == scale_codec.LONGEST_TEXT
+
+
+@pytest.mark.parametrize("selector", [b"null", b"[]", b"5", b'{"matchLabels": 5}', b"{}"])
+@pytest.mark.parametrize("plain", [False, True])
+def test_a_selector_that_is_none_is_no_text(selector: bytes, *, plain: bool) -> None:
+    text = b'{"metadata": {"name": "w"}, "spec": {"replicas": 3, "selector": ' + selector + b"}}"
+
+    seen = scale_codec.built_in(plain_selector=plain).decode(text)
+    assert (seen.replicas, seen.selector) == (3, "")

@@ -1,0 +1,252 @@
+"""The index answers as a scan over all objects would, in the API server's order."""
+
+import itertools
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
+
+from adapter.kubernetes.cache import store as objectstore
+from adapter.kubernetes.cache.store import Store
+from adapter.model.selectors.label_selectors import (
+    EVERYTHING,
+    LabelSelector,
+    Operator,
+    Requirement,
+    parse_selector,
+)
+from adapter.monitoring import Monitoring
+
+NAMESPACES = ["a", "a-b", "ab", ""]
+NAMES = ["x", "x-1", "x-2", "x.y", "y", *(f"n{number}" for number in range(40))]
+KEYS = ["app", "env", "level"]
+VALUES = ["", "a", "b", "1", "2"]
+
+LABELS = st.dictionaries(st.sampled_from(KEYS), st.sampled_from(VALUES), max_size=3)
+PAIRED = st.tuples(
+    st.sampled_from(KEYS),
+    st.sampled_from([Operator.EQUALS, Operator.DOUBLE_EQUALS, Operator.NOT_EQUALS]),
+    st.tuples(st.sampled_from(VALUES)),
+)
+SETS = st.tuples(
+    st.sampled_from(KEYS),
+    st.sampled_from([Operator.IN, Operator.NOT_IN]),
+    st.sets(st.sampled_from(VALUES), min_size=1).map(lambda values: tuple(sorted(values))),
+)
+EXISTENCE = st.tuples(
+    st.sampled_from(KEYS), st.sampled_from([Operator.EXISTS, Operator.DOES_NOT_EXIST]), st.just(())
+)
+NUMBERS = st.tuples(
+    st.sampled_from(KEYS), st.sampled_from([Operator.GREATER_THAN, Operator.LESS_THAN]), st.just(("1",))
+)
+SELECTORS = st.lists(
+    st.one_of(PAIRED, SETS, EXISTENCE, NUMBERS).map(lambda parts: Requirement(*parts)), max_size=3
+).map(lambda requirements: LabelSelector(tuple(sorted(requirements, key=lambda each: each.key))))
+
+
+def scan(
+    objects: Mapping[tuple[str, str], Mapping[str, str]], namespace: str | None, selector: LabelSelector
+) -> tuple[str, ...]:
+    found = [
+        key for key, labels in objects.items() if namespace in {None, key[0]} and selector.matches(labels)
+    ]
+    return tuple(name for _, name in sorted(found, key="/".join))
+
+
+class StoreMachine(RuleBasedStateMachine):
+    """Any sequence of events, with questions between them."""
+
+    questions = Bundle("questions")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.store = Store()
+        self.objects: dict[tuple[str, str], Mapping[str, str]] = {}
+
+    @rule(namespace=st.sampled_from(NAMESPACES), name=st.sampled_from(NAMES), labels=LABELS)
+    def put(self, namespace: str, name: str, labels: dict[str, str]) -> None:
+        self.store.put(namespace, name, labels)
+        self.objects[namespace, name] = labels
+
+    @rule(
+        namespace=st.sampled_from(NAMESPACES),
+        labels=LABELS,
+        names=st.sets(st.sampled_from(NAMES), max_size=40),
+    )
+    def put_alike(self, namespace: str, labels: dict[str, str], names: set[str]) -> None:
+        for name in names:
+            self.put(namespace, name, labels)
+
+    @rule(namespace=st.sampled_from(NAMESPACES), names=st.sets(st.sampled_from(NAMES), max_size=40))
+    def remove(self, namespace: str, names: set[str]) -> None:
+        for name in names:
+            self.store.remove(namespace, name)
+            self.objects.pop((namespace, name), None)
+
+    @rule(target=questions, namespace=st.sampled_from([None, *NAMESPACES]), selector=SELECTORS)
+    def ask(self, namespace: str | None, selector: LabelSelector) -> tuple[str | None, LabelSelector]:
+        assert self.store.names(namespace, selector) == scan(self.objects, namespace, selector)
+        return namespace, selector
+
+    @rule(question=questions)
+    def ask_again(self, question: tuple[str | None, LabelSelector]) -> None:
+        assert self.store.names(*question) == scan(self.objects, *question)
+
+    @invariant()
+    def size(self) -> None:
+        assert len(self.store) == len(self.objects)
+        listed = {(namespace, name) for namespace, names in self.store.listing() for name in names}
+        assert listed == set(self.objects)
+
+
+StoreMachine.TestCase.settings = settings(stateful_step_count=20)
+TestStore = pytest.mark.timeout(30)(StoreMachine.TestCase)  # thousands of steps, each of them quick
+
+
+@pytest.mark.timeout(30)
+@given(st.dictionaries(st.tuples(st.sampled_from(NAMESPACES), st.sampled_from(NAMES)), LABELS), SELECTORS)
+def test_many_matches_are_walked_in_order(
+    objects: dict[tuple[str, str], dict[str, str]], selector: LabelSelector
+) -> None:
+    """The path for large answers, taken here for small ones."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(objectstore, "_STEP", 1)
+        store = Store()
+        for (namespace, name), labels in objects.items():
+            store.put(namespace, name, labels)
+        for asked in (None, *NAMESPACES):
+            assert store.names(asked, selector) == scan(objects, asked, selector)
+
+
+def test_emptied_index_keeps_nothing() -> None:
+    store = Store()
+    for name, labels in itertools.product(NAMES, ({"app": "a", "env": "b"}, {"app": "a"})):
+        store.put("a", name, labels | {"name": name})
+    for name in NAMES:
+        store.remove("a", name)
+    assert len(store) == 0
+    assert store._namespaces == {}
+
+
+def test_relabelled_away_leaves_no_trace_in_the_index() -> None:
+    store = Store()
+    store.put("a", "x", {"app": "old"})
+    store.put("a", "x", {"app": "new"})
+    (namespace,) = store._namespaces.values()
+    assert list(namespace.index["app"]) == ["new"]
+    assert len(namespace.alike) == 1
+
+
+def test_list_order_is_that_of_keys() -> None:
+    store = Store()
+    for namespace, name in [
+        ("a", "x"),
+        ("a-b", "x-other"),
+        ("ab", "z"),
+        ("a", "a.b"),
+        ("a", "a-b"),
+        ("a", "a"),
+    ]:
+        store.put(namespace, name, None)
+    # "a-b/..." stands before "a/...", and "a-b" before "a.b"
+    assert store.names(None, EVERYTHING) == ("x-other", "a", "a-b", "a.b", "x", "z")
+
+
+def test_same_name_in_two_namespaces_comes_twice() -> None:
+    store = Store()
+    store.put("a", "x", {})
+    store.put("b", "x", {})
+    assert store.names(None, EVERYTHING) == ("x", "x")
+
+
+def test_unchanged_answers_are_not_computed_again() -> None:
+    store = Store()
+    store.put("a", "x", {"app": "a"})
+    selector = parse_selector("app=a")
+    first = store.names("a", selector)
+    store.put("a", "x", {"app": "a"})  # as every status update of a pod does
+    store.put("b", "x", {"app": "a"})
+    assert store.known("a", selector) is first
+    store.put("a", "y", {"app": "a"})
+    assert store.known("a", selector) is None
+    assert store.names("a", selector) == ("x", "y")
+
+
+def test_remembered_names_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(objectstore, "_REMEMBERED_BYTES", 2112)
+    monkeypatch.setattr(objectstore, "_NAME_BYTES", 100)
+    monitoring = Monitoring()
+    store = Store(monitoring)
+    for number in range(20):
+        store.put("a", f"{number:02}", {"app": str(number % 2)})
+    assert len(store.names("a", EVERYTHING)) == 20
+    assert store.known("a", EVERYTHING) is None
+    for text in ("app=0", "app", "app=1", "!app"):
+        assert store.names("a", parse_selector(text)) == store.names("a", parse_selector(text))
+    assert 0 < store._answers.currsize <= 2112
+    evicted = monitoring.registry.get_sample_value("fastpath_cache_evictions_total", {"cache": "selections"})
+    assert evicted == 2, "two of them have room at a time"
+
+
+def test_endless_large_selectors_that_select_nothing_are_bounded() -> None:
+    """A selector takes many times the room of its text, whatever it selects."""
+    store = Store()
+    store.put("a", "x", {"app": "x"})
+    (requirement,) = parse_selector(
+        f"app in ({','.join(f'v{number}' for number in range(1000))})"
+    ).requirements
+    large = LabelSelector((requirement,))
+    assert large.weight > 10 * len(str(large))
+    fit = objectstore._REMEMBERED_BYTES // (objectstore._ANSWER_BYTES + large.weight)
+    for number in range(fit + 20):
+        assert store.names("a", LabelSelector((requirement._replace(key=f"k{number}"),))) == ()
+    assert fit - 5 < len(store._answers) <= fit
+
+
+def test_a_change_between_two_steps_spoils_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(objectstore, "_STEP", 1)
+    store = Store()
+    for number in range(10):
+        store.put("a", f"n{number}", {"app": "a", "number": str(number)})
+    selector = parse_selector("app=a")
+    steps = store.select("a", selector)
+    for number in (3, 7):
+        next(steps)
+        store.remove("a", f"n{number}")
+        store.put("a", f"m{number}", {"app": "a"})
+    found: tuple[str, ...] = ()
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found = end.value
+            break
+    stayed = {f"n{number}" for number in range(10) if number not in {3, 7}}
+    assert stayed <= set(found) <= stayed | {"n3", "n7", "m3", "m7"}
+    assert store.known("a", selector) is None
+    assert set(store.names("a", selector)) == stayed | {"m3", "m7"}
+
+
+def test_many_alike() -> None:
+    store = Store()
+    names = [f"n{number:03}" for number in range(100)]
+    selector = parse_selector("app=web")
+    for name in reversed(names):
+        store.put("a", name, {"app": "web"})
+    assert store.names("a", selector) == tuple(names)
+    for name in names[::2]:
+        store.remove("a", name)
+    assert store.names("a", selector) == tuple(names[1::2])
+
+
+def test_labels_and_namespaces() -> None:
+    store = Store()
+    store.put("b", "x", {"app": "web"})
+    store.put("a", "x", None)
+    assert store.namespaces() == ["a", "b"]
+    assert store.labels("b", "x") == {"app": "web"}
+    assert store.labels("a", "x") == {}
+    assert store.labels("a", "y") is None
+    assert store.labels("c", "x") is None

@@ -1,0 +1,155 @@
+"""The Lease at an API server, over HTTP."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import msgspec
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from adapter.errors import KubernetesError
+from adapter.kubernetes import client as kubernetes
+from adapter.kubernetes import credentials
+from adapter.kubernetes.leader import lease
+from adapter.kubernetes.leader.lease import KubernetesLeases, LeaseRecord
+from adapter.sandbox.apiserver.cluster import Cluster
+from tests.support.waiting import until
+
+STAMP = "2026-01-31T12:00:00.000000Z"
+MINE = LeaseRecord("web-1_a", 15, STAMP, STAMP, 0)
+LATER = MINE._replace(renewed="2026-01-31T12:00:02.000000Z")
+
+
+@contextlib.asynccontextmanager
+async def store_of(url: str) -> AsyncIterator[KubernetesLeases]:
+    async with await kubernetes.connect(credentials.build_configuration(url), random=lambda: 0.0) as client:
+        yield KubernetesLeases(client, "default", "fastpath")
+
+
+async def test_a_lease_is_created_read_and_replaced() -> None:
+    async with Cluster() as cluster, store_of(cluster.url) as store:
+        assert await store.fetch(1) is None
+        made = await store.create(MINE, 1)
+        assert made.record == MINE
+        renewed = await store.replace(made, LATER, 1)
+        assert (await store.fetch(1)) == renewed
+        assert cluster.get("leases", "fastpath")["spec"] == {
+            "holderIdentity": "web-1_a",
+            "leaseDurationSeconds": 15,
+            "acquireTime": STAMP,
+            "renewTime": "2026-01-31T12:00:02.000000Z",
+            "leaseTransitions": 0,
+        }
+
+
+async def test_only_the_version_that_was_read_is_replaced() -> None:
+    async with Cluster() as cluster, store_of(cluster.url) as store:
+        made = await store.create(MINE, 1)
+        await store.replace(made, LATER, 1)
+        with pytest.raises(KubernetesError) as caught:
+            await store.replace(made, LATER, 1)
+        assert caught.value.status == 409
+        with pytest.raises(KubernetesError) as caught:
+            await store.create(MINE, 1)
+        assert caught.value.status == 409
+
+
+async def test_what_others_put_into_a_lease_stays() -> None:
+    async with Cluster() as cluster, store_of(cluster.url) as store:
+        await store.create(MINE, 1)
+        cluster.patch(
+            "leases",
+            "fastpath",
+            {"metadata": {"labels": {"team": "x"}}, "spec": {"strategy": "OldestEmulationVersion"}},
+        )
+        found = await store.fetch(1)
+        assert found is not None
+        await store.replace(found, LATER, 1)
+        after = cluster.get("leases", "fastpath")
+        assert after["metadata"]["labels"] == {"team": "x"}
+        assert after["spec"]["strategy"] == "OldestEmulationVersion"
+
+
+async def test_a_deleted_lease_cannot_be_replaced() -> None:
+    async with Cluster() as cluster, store_of(cluster.url) as store:
+        made = await store.create(MINE, 1)
+        cluster.delete("leases", "fastpath")
+        with pytest.raises(KubernetesError) as caught:
+            await store.replace(made, LATER, 1)
+        assert caught.value.status == 404
+
+
+async def test_a_change_is_heard_of() -> None:
+    async with Cluster() as cluster, store_of(cluster.url) as store:
+        made = await store.create(MINE, 1)
+        heard = asyncio.Event()
+        watch = asyncio.create_task(store.watch(made.version, heard.set))
+        await until(lambda: cluster.open_watches)
+        assert not heard.is_set()
+        other = {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"name": "other"},
+            "spec": {},
+        }
+        cluster.create(other)
+        await store.replace(made, LATER, 1)
+        await asyncio.wait_for(heard.wait(), 1)
+        watch.cancel()
+        await asyncio.wait([watch])
+
+
+async def test_every_call_is_bounded() -> None:
+    async with Cluster() as cluster, store_of(cluster.url) as store:
+        made = await store.create(MINE, 1)
+        cluster.delay(30, "*", "leases")
+        for call in (store.fetch(0.05), store.create(MINE, 0.05), store.replace(made, LATER, 0.05)):
+            with pytest.raises(KubernetesError) as caught:
+                await call
+            assert caught.value.reason == "Timeout"
+
+
+async def test_an_empty_lease_is_held_by_nobody() -> None:
+    async with Cluster() as cluster, store_of(cluster.url) as store:
+        cluster.create(
+            {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "fastpath"}}
+        )
+        found = await store.fetch(1)
+        assert found is not None
+        assert found.record == LeaseRecord("", 0, "", "", 0)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"{}",
+        b"[]",
+        b"no",
+        b'{"metadata": {}}',
+        b'{"metadata": {"resourceVersion": "1"}, "spec": {"holderIdentity": 7}}',
+    ],
+)
+async def test_what_is_no_lease_is_an_error(body: bytes) -> None:
+    async def handle(_: web.BaseRequest) -> web.Response:
+        return web.Response(body=body, content_type="application/json")
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", handle)
+    async with TestServer(app) as server, store_of(str(server.make_url("")).rstrip("/")) as store:
+        with pytest.raises(KubernetesError, match="the answer is no Lease"):
+            await store.fetch(1)
+
+
+async def test_a_refused_lease_is_an_error() -> None:
+    async with Cluster() as cluster, store_of(cluster.url) as store:
+        cluster.forbid("get", "leases")
+        with pytest.raises(KubernetesError) as caught:
+            await store.fetch(1)
+        assert caught.value.status == 403
+
+
+def test_times_are_those_of_the_api() -> None:
+    assert lease.micro_time(1_769_860_800.25) == "2026-01-31T12:00:00.250000Z"
+    assert msgspec.json.decode(b'"2026-01-31T12:00:00.250000Z"') == lease.micro_time(1_769_860_800.25)

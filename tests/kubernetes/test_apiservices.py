@@ -1,0 +1,91 @@
+"""What an APIService and a review are decoded to, over HTTP."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from adapter.errors import KubernetesError
+from adapter.kubernetes import apiservices, credentials
+from adapter.kubernetes import client as kubernetes
+from adapter.kubernetes.apiservices import Access
+from adapter.kubernetes.client import KubernetesClient
+from adapter.model.apiservices import Registration, ServiceReference, Trust
+from adapter.sandbox.apiserver.cluster import Cluster
+
+NAME = "v1beta1.custom.metrics.k8s.io"
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[Cluster]:
+    async with Cluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+async def client(cluster: Cluster) -> AsyncIterator[KubernetesClient]:
+    configuration = credentials.build_configuration(cluster.url)
+
+    async def at_once(_seconds: float) -> None:
+        return
+
+    async with await kubernetes.connect(configuration, sleep=at_once, random=lambda: 0.0) as client:
+        yield client
+
+
+def _create(cluster: Cluster, **more: object) -> None:
+    document = {"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": {"name": NAME}}
+    cluster.create({**document, **more})
+
+
+async def test_absent_is_none(client: KubernetesClient) -> None:
+    assert await apiservices.fetch_registration(client, NAME) is None
+
+
+async def test_one_without_a_service_is_the_api_servers_own(
+    cluster: Cluster, client: KubernetesClient
+) -> None:
+    _create(cluster, spec={"group": "custom.metrics.k8s.io", "version": "v1beta1"})
+    assert await apiservices.fetch_registration(client, NAME) == Registration(None, Trust.SYSTEM)
+
+
+async def test_port_and_trust_have_defaults(cluster: Cluster, client: KubernetesClient) -> None:
+    _create(cluster, spec={"service": {"namespace": "a", "name": "b"}, "caBundle": None})
+    found = await apiservices.fetch_registration(client, NAME)
+    assert found == Registration(ServiceReference("a", "b", 443), Trust.SYSTEM)
+
+
+async def test_other_conditions_say_nothing(cluster: Cluster, client: KubernetesClient) -> None:
+    conditions = [{"type": "Other", "status": "False", "reason": "No"}]
+    _create(cluster, spec={"service": {"namespace": "a", "name": "b"}}, status={"conditions": conditions})
+    found = await apiservices.fetch_registration(client, NAME)
+    assert found is not None
+    assert (found.available, found.reason) == ("", "")
+
+
+async def test_its_own_labels_win_over_its_services(cluster: Cluster, client: KubernetesClient) -> None:
+    labels = {"app": "service", "k8s-app": "service"}
+    cluster.create(
+        {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "b", "namespace": "a", "labels": labels}}
+    )
+    document = {"name": NAME, "labels": {"app": "own"}}
+    _create(cluster, metadata=document, spec={"service": {"namespace": "a", "name": "b"}})
+    found = await apiservices.fetch_registration(client, NAME)
+    assert found is not None
+    assert found.labels == {"app": "own", "k8s-app": "service"}
+
+
+async def test_what_is_no_apiservice_raises(cluster: Cluster, client: KubernetesClient) -> None:
+    _create(cluster, spec="none")
+    with pytest.raises(KubernetesError, match="not what was asked for"):
+        await apiservices.fetch_registration(client, NAME)
+
+
+async def test_a_server_that_fails_raises_and_is_no_verdict(
+    cluster: Cluster, client: KubernetesClient
+) -> None:
+    await cluster.down(refuse=False)
+    with pytest.raises(KubernetesError) as raised:
+        await apiservices.fetch_registration(client, NAME)
+    assert raised.value.status == 503
+    with pytest.raises(KubernetesError):
+        await apiservices.is_allowed(client, Access("get", "", "pods"))

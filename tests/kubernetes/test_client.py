@@ -1,0 +1,717 @@
+"""The API server's client: what it sends, what it makes of answers, what it tries again."""
+
+import asyncio
+import contextlib
+import inspect
+import json
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import kubernetes_asyncio.client.exceptions
+import kubernetes_asyncio.config.config_exception
+import msgspec
+import pytest
+from aiohttp import client_exceptions, http_exceptions, web
+from aiohttp.test_utils import TestServer
+from kubernetes_asyncio.client import Configuration
+from kubernetes_asyncio.config import kube_config
+
+from adapter import errors
+from adapter.kubernetes import api_errors, credentials
+from adapter.kubernetes import client as kubernetes
+from adapter.kubernetes.client import KubernetesClient
+from adapter.kubernetes.codec import ObjectMeta, WatchEvent
+from adapter.model.resources import BUILTIN, APIResource
+from adapter.model.selectors.label_selectors import parse_selector
+from adapter.monitoring import FaultLog, Monitoring
+from adapter.sandbox.apiserver.cluster import Cluster
+from tests.support.clock import FakeClock
+from tests.support.tls import Authority
+from tests.support.waiting import until
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def resource(text: str) -> APIResource:
+    found = BUILTIN.lookup(text)
+    assert found is not None
+    return found
+
+
+PODS = resource("pods")
+DEPLOYMENTS = resource("deployments")
+
+
+class Pauses:
+    """A sleep that notes how long and does not take it."""
+
+    def __init__(self) -> None:
+        self.taken: list[float] = []
+
+    async def __call__(self, seconds: float) -> None:
+        self.taken.append(seconds)
+        await asyncio.sleep(0)
+
+
+@pytest.fixture
+def pauses() -> Pauses:
+    return Pauses()
+
+
+@contextlib.asynccontextmanager
+async def connected(
+    host: str, pauses: Pauses | None = None, timeout: float = 1.0
+) -> AsyncIterator[KubernetesClient]:  # noqa: ASYNC109 - the client's
+    configuration = credentials.build_configuration(host)
+    async with await kubernetes.connect(
+        configuration, sleep=pauses or Pauses(), random=lambda: 0.5, timeout=timeout
+    ) as client:
+        yield client
+
+
+@contextlib.asynccontextmanager
+async def answering(handler: Handler) -> AsyncIterator[str]:
+    app = web.Application()
+    app.router.add_get("/{path:.*}", handler)
+    async with TestServer(app) as server:
+        yield str(server.make_url("")).rstrip("/")
+
+
+@contextlib.asynccontextmanager
+async def speaking(*words: bytes, hang: bool = False) -> AsyncIterator[str]:
+    """Serve raw bytes to whoever connects, then close (or stay)."""
+    done = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+            await reader.readuntil(b"\r\n\r\n")
+            for word in words:
+                writer.write(word)
+                await writer.drain()
+            if hang:
+                await done.wait()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        done.set()
+
+
+def pod(name: str, namespace: str = "default", **labels: str) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": namespace, "labels": labels}
+    return {
+        "kind": "Pod",
+        "apiVersion": "v1",
+        "metadata": metadata,
+        "spec": {"containers": [{"name": "main"}]},
+    }
+
+
+async def listed(client: KubernetesClient, what: APIResource = PODS, **options: Any) -> tuple[list[str], str]:
+    found: list[ObjectMeta] = []
+    version = await client.list_objects(what, found.extend, **options)
+    return [each.name for each in found], version
+
+
+# -- get and its retries -------------------------------------------------------------------------------------------------
+
+
+def replies(*statuses: int, headers: dict[str, str] | None = None) -> tuple[Handler, list[web.Request]]:
+    seen: list[web.Request] = []
+
+    async def handle(request: web.Request) -> web.Response:
+        seen.append(request)
+        status = statuses[min(len(seen), len(statuses)) - 1]
+        return web.Response(status=status, text='{"items":[]}', headers=headers if status >= 300 else None)
+
+    return handle, seen
+
+
+@pytest.mark.parametrize(
+    ("statuses", "retry_after", "attempts", "slept", "outcome"),
+    [
+        pytest.param([200], None, 1, [], 200, id="at once"),
+        pytest.param([503, 200], None, 2, [0.3], 200, id="503 passes"),
+        pytest.param([500, 502, 200], None, 3, [0.3, 0.6], 200, id="two faults pass"),
+        pytest.param([504], None, 3, [0.3, 0.6], 504, id="three attempts are all"),
+        pytest.param([404], None, 1, [], 404, id="404 is an answer"),
+        pytest.param([401], None, 1, [], 401, id="401 is an answer"),
+        pytest.param([429], None, 1, [], 429, id="429 without a time is an answer"),
+        pytest.param([429, 200], "3", 2, [3.0], 200, id="429 with a time"),
+        pytest.param([503, 200], "1", 2, [1.0], 200, id="503 with a time"),
+        pytest.param([503], "60", 1, [], 503, id="too long to wait"),
+        pytest.param([503, 200], "Wed, 21 Oct 2015 07:28:00 GMT", 2, [0.3], 200, id="a date is no time"),
+        pytest.param([404], "1", 1, [], 404, id="a time with an answer means nothing"),
+    ],
+)
+async def test_retries_of_get(
+    statuses: list[int],
+    retry_after: str | None,
+    attempts: int,
+    slept: list[float],
+    outcome: int,
+    pauses: Pauses,
+) -> None:
+    handle, seen = replies(*statuses, headers={"Retry-After": retry_after} if retry_after else None)
+    async with answering(handle) as host, connected(host, pauses) as client:
+        if outcome == 200:
+            assert (await client.get("/apis")).content == b'{"items":[]}'
+        else:
+            with pytest.raises(errors.KubernetesError) as raised:
+                await client.get("/apis")
+            assert raised.value.status == outcome
+    assert len(seen) == attempts
+    assert pauses.taken == pytest.approx(slept)
+
+
+@pytest.mark.parametrize(
+    ("retry_after", "attempts"), [(None, 1), ("1", 3)], ids=["left to the reflector", "but a time is kept"]
+)
+async def test_a_list_is_not_tried_again(retry_after: str | None, attempts: int, pauses: Pauses) -> None:
+    handle, seen = replies(503, headers={"Retry-After": retry_after} if retry_after else None)
+    async with answering(handle) as host, connected(host, pauses) as client:
+        with pytest.raises(errors.KubernetesError, match="cannot list pods: 503"):
+            await listed(client)
+    assert len(seen) == attempts
+
+
+async def test_nobody_listens(unused_tcp_port: int, pauses: Pauses) -> None:
+    async with connected(f"http://127.0.0.1:{unused_tcp_port}", pauses) as client:
+        with pytest.raises(errors.KubernetesError, match="cannot get /apis: Unreachable") as raised:
+            await client.get("/apis")
+    assert (raised.value.status, raised.value.reason) == (0, "Unreachable")
+    assert len(pauses.taken) == 2
+
+
+# -- what goes wrong -------------------------------------------------------------------------------------------------------
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+DEEP = b'{"a":' * 1500 + b"1" + b"}" * 1500
+"""What Go's decoder still takes, and ours does not."""
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        pytest.param([], "Reset", id="closed without a word"),
+        pytest.param([b"SSH-2.0-OpenSSH\r\n\r\n"], "Broken", id="not HTTP"),
+        pytest.param([HEAD + b"Content-Length: 50\r\n\r\n{"], "Broken", id="body cut"),
+        pytest.param([HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n"], "Broken", id="bad chunk"),
+        pytest.param([HEAD + b"Transfer-Encoding: chunked\r\n\r\n5\r\n{"], "Broken", id="chunk cut"),
+        pytest.param([HEAD + b"Content-Encoding: gzip\r\nContent-Length: 3\r\n\r\nabc"], "Broken", id="bad gzip"),
+        pytest.param([HEAD + b"Content-Length: 6\r\n\r\n<html>"], "Decode", id="not JSON"),
+        pytest.param([HEAD + b"Content-Length: 2\r\n\r\n[]"], "Decode", id="not a list object"),
+        pytest.param([HEAD + b"Content-Length: 0\r\n\r\n"], "Decode", id="nothing"),
+        pytest.param([HEAD + b"Content-Length: %d\r\n\r\n" % len(DEEP) + DEEP], "TooDeep", id="too many levels"),
+    ],
+)  # fmt: skip
+async def test_broken_answers_are_our_errors(words: list[bytes], reason: str) -> None:
+    async with speaking(*words) as host, connected(host) as client:
+        with pytest.raises(errors.KubernetesError) as raised:
+            await listed(client)
+    assert (raised.value.status, raised.value.reason) == (0, reason)
+    assert raised.value.__cause__ is not None
+    assert str(raised.value).startswith(f"cannot list pods: {reason}: ")
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_redirects_are_not_followed(status: int) -> None:
+    """Whoever they lead to would be sent a review with somebody's token, and believed."""
+    heard: list[web.Request] = []
+
+    async def elsewhere(request: web.Request) -> web.StreamResponse:
+        heard.append(request)
+        return web.json_response(
+            {"kind": "PodList", "items": [], "metadata": {}, "status": {"allowed": True}}
+        )
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", elsewhere)
+    async with TestServer(app) as server:
+        moved = f"HTTP/1.1 {status} Moved\r\nLocation: {server.make_url('/x')}\r\nContent-Length: 0\r\n\r\n".encode()
+        async with speaking(moved) as host, connected(host) as client:
+            with pytest.raises(errors.KubernetesError) as raised:
+                await client.create(
+                    "/apis/authentication.k8s.io/v1/tokenreviews", {"spec": {"token": "secret"}}
+                )
+            assert raised.value.status == status
+            with pytest.raises(errors.KubernetesError) as raised:
+                await listed(client)
+            assert raised.value.status == status
+    assert heard == []
+
+
+@pytest.mark.parametrize(
+    "words", [[], [HEAD + b"Content-Length: 50\r\n\r\n{"]], ids=["no answer", "half an answer"]
+)
+async def test_silence_ends_a_call(words: list[bytes]) -> None:
+    async with speaking(*words, hang=True) as host, connected(host, timeout=0.05) as client:
+        with pytest.raises(errors.KubernetesError) as raised:
+            await listed(client)
+        assert raised.value.reason == "Timeout"
+        with pytest.raises(errors.KubernetesError) as raised:
+            await client.get("/api")
+        assert raised.value.reason == "Timeout"
+
+
+@pytest.mark.parametrize(
+    ("host", "reason"),
+    [
+        ("http://", "Unreachable"),
+        ("http://[::1", "Unreachable"),
+        ("nonsense", "Unreachable"),
+        ("http://no.such.host.invalid", "Unreachable"),
+    ],
+)
+async def test_hosts_that_are_none(host: str, reason: str) -> None:
+    async with connected(host) as client:
+        with pytest.raises(errors.KubernetesError) as raised:
+            await listed(client)
+    assert raised.value.reason == reason
+
+
+async def test_a_token_that_cannot_be_sent() -> None:
+    configuration = credentials.build_configuration("http://127.0.0.1:1")
+    configuration.api_key["BearerToken"] = "Bearer two\nlines"
+    async with await kubernetes.connect(configuration, random=lambda: 0.0) as client:
+        with pytest.raises(errors.KubernetesError):
+            await listed(client)
+
+
+async def test_however_many_answers_are_slow_another_request_is_sent() -> None:
+    """What watches many namespaces, and asks a metrics API that hangs, is to renew its Lease all the same."""
+    waiting, enough = 0, asyncio.Event()
+
+    async def handle(request: web.Request) -> web.Response:
+        nonlocal waiting
+        if request.path == "/slow":
+            waiting += 1
+            await enough.wait()
+        return web.json_response({})
+
+    async with answering(handle) as host, connected(host) as client, asyncio.TaskGroup() as group:
+        for _ in range(120):
+            group.create_task(client.get("/slow"))
+        await until(lambda: waiting == 120)
+        assert (await client.get("/quick")).content == b"{}"
+        enough.set()
+
+
+async def test_a_closed_client_says_so() -> None:
+    async with connected("http://127.0.0.1:1") as client:
+        pass
+    with pytest.raises(errors.KubernetesError, match="the client is closed"):
+        await client.get("/api")
+
+
+async def test_closing_ends_what_is_in_flight() -> None:
+    async with speaking(hang=True) as host, connected(host, timeout=5) as client:
+        call = asyncio.create_task(client.get("/api"), name="call")
+        await asyncio.sleep(0.05)
+        await client.close()
+        with pytest.raises(errors.KubernetesError):
+            await call
+
+
+def exceptions_of(*modules: Any) -> list[type[Exception]]:
+    return [
+        member
+        for module in modules
+        for _, member in inspect.getmembers(module, inspect.isclass)
+        if issubclass(member, Exception) and member.__module__.startswith(module.__name__.partition(".")[0])
+    ]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, id=kind.__name__)
+        for kind in exceptions_of(
+            client_exceptions,
+            http_exceptions,
+            kubernetes_asyncio.client.exceptions,
+            kubernetes_asyncio.config.config_exception,
+            msgspec,
+        )
+        # websockets only
+        if kind is not client_exceptions.WSMessageTypeError
+    ],
+)
+def test_no_exception_of_a_library_is_unmapped(kind: type[Exception]) -> None:
+    assert issubclass(kind, api_errors.FOREIGN)
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type", "reason", "text"),
+    [
+        pytest.param(
+            json.dumps({"kind": "Status", "message": "pods is forbidden", "reason": "Forbidden", "code": 403}),
+            "application/json",
+            "Forbidden",
+            "cannot list pods: 403 Forbidden: pods is forbidden",
+            id="a Status",
+        ),
+        pytest.param("go away\n", "text/plain", "Forbidden", "cannot list pods: 403 Forbidden: go away", id="text"),
+        pytest.param("", "text/plain", "Forbidden", "cannot list pods: 403 Forbidden", id="nothing"),
+        pytest.param("x" * 5000, "text/plain", "Forbidden", "cannot list pods: 403 Forbidden: " + "x" * 500, id="long"),
+        pytest.param('{"code":"x"}', "text/plain", "Forbidden", 'cannot list pods: 403 Forbidden: {"code":"x"}', id="no Status"),
+        pytest.param(DEEP.decode(), "text/plain", "Forbidden", f"cannot list pods: 403 Forbidden: {DEEP[:500].decode()}", id="too many levels"),
+    ],
+)  # fmt: skip
+async def test_refusals_name_verb_and_resource(body: str, content_type: str, reason: str, text: str) -> None:
+    async def handle(request: web.Request) -> web.Response:
+        return web.Response(status=403, text=body, content_type=content_type)
+
+    async with answering(handle) as host, connected(host) as client:
+        with pytest.raises(errors.KubernetesError) as raised:
+            await listed(client)
+    assert (raised.value.status, raised.value.reason, str(raised.value)) == (403, reason, text)
+
+
+# -- lists -----------------------------------------------------------------------------------------------------------------
+
+
+async def test_list_from_a_cluster() -> None:
+    async with Cluster() as cluster, connected(cluster.url) as client:
+        cluster.create(pod("b", app="web"))
+        cluster.create(pod("a", app="db"))
+        cluster.create(pod("c", "other", app="web"))
+        found: list[ObjectMeta] = []
+        version = await client.list_objects(PODS, found.extend)
+        assert [(each.namespace, each.name, each.labels) for each in found] == [
+            ("default", "a", {"app": "db"}),
+            ("default", "b", {"app": "web"}),
+            ("other", "c", {"app": "web"}),
+        ]
+        assert version == str(cluster.store.version)
+        assert (await listed(client, namespace="other"))[0] == ["c"]
+        assert (await listed(client, selector=parse_selector("app in (web),app!=db")))[0] == ["b", "c"]
+        assert (await listed(client, DEPLOYMENTS))[0] == []
+        request = cluster.requests[0]
+        assert request.accept == (
+            "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+        )
+        assert request.query == {"resourceVersion": "0", "limit": "500"}
+
+
+async def test_pages_are_followed() -> None:
+    async with Cluster() as cluster, connected(cluster.url) as client:
+        for number in range(1203):
+            cluster.create(pod(f"pod-{number:04}"))
+        names, version = await listed(client, resource_version="")
+        assert names == [f"pod-{number:04}" for number in range(1203)]
+        assert version == str(cluster.store.version)
+        pages = [request.query for request in cluster.requests]
+        assert len(pages) == 3
+        assert pages[0] == {"limit": "500"}
+        assert set(pages[1]) == {"limit", "continue"}
+
+
+async def test_a_list_that_must_not_be_older_has_no_limit() -> None:
+    async with Cluster() as cluster, connected(cluster.url) as client:
+        version = str(cluster.store.version)
+        await listed(client, resource_version=version)
+        assert cluster.requests[0].query == {"resourceVersion": version}
+
+
+async def test_pages_that_expire_are_read_as_one() -> None:
+    async with Cluster() as cluster, connected(cluster.url) as client:
+        for number in range(600):
+            cluster.create(pod(f"pod-{number:04}"))
+        found: list[str] = []
+
+        def deliver(objects: list[ObjectMeta]) -> None:
+            if objects and not found:
+                cluster.create(pod("later"))
+                cluster.compact()
+            found.extend(each.name for each in objects)
+
+        version = await client.list_objects(PODS, deliver, resource_version="")
+        assert set(found) == {f"pod-{number:04}" for number in range(600)} | {"later"}
+        assert version == str(cluster.store.version)
+        assert [set(request.query) for request in cluster.requests] == [
+            {"limit"},
+            {"limit", "continue"},
+            set(),
+        ]
+
+
+async def test_an_expired_first_page_is_an_error() -> None:
+    async def handle(request: web.Request) -> web.Response:
+        return web.json_response({"reason": "Expired", "code": 410}, status=410)
+
+    async with answering(handle) as host, connected(host) as client:
+        with pytest.raises(errors.KubernetesError) as raised:
+            await listed(client, resource_version="5")
+    assert raised.value.status == 410
+
+
+async def test_what_is_delivered_may_fail_in_its_own_way() -> None:
+    def deliver(objects: list[ObjectMeta]) -> None:
+        raise ValueError("mine")
+
+    async with Cluster() as cluster, connected(cluster.url) as client:
+        with pytest.raises(ValueError, match="mine"):
+            await client.list_objects(PODS, deliver)
+
+
+# -- watches ---------------------------------------------------------------------------------------------------------------
+
+
+async def take(watch: kubernetes.Watch[WatchEvent], count: int) -> list[WatchEvent]:
+    events: list[WatchEvent] = []
+    async for batch in watch:
+        events += batch
+        if len(events) >= count:
+            break
+    return events
+
+
+async def test_watch_from_a_cluster() -> None:
+    async with Cluster(bookmark_interval=0.05) as cluster, connected(cluster.url) as client:
+        _, version = await listed(client)
+        async with client.watch_objects(PODS, resource_version=version, duration=300.4, silence=1) as watch:
+            cluster.create(pod("a", app="web"))
+            cluster.patch("Pod", "a", {"metadata": {"labels": {"app": "db"}}})
+            cluster.delete("Pod", "a")
+            events = await take(watch, 4)
+        assert [event.type for event in events] == ["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
+        assert [event.object.labels for event in events[:3]] == [{"app": "web"}, {"app": "db"}, {"app": "db"}]
+        assert events[3].object.resource_version == str(cluster.store.version)
+        request = cluster.requests[-1]
+        assert request.verb == "watch"
+        assert (
+            request.accept == "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+        )
+        assert request.query == {
+            "watch": "true",
+            "resourceVersion": version,
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": "300",
+        }
+
+
+@pytest.mark.parametrize("as_status", [True, False], ids=["HTTP 410", "ERROR line"])
+async def test_watch_from_a_forgotten_version(*, as_status: bool) -> None:
+    async with Cluster(gone_as_status=as_status) as cluster, connected(cluster.url) as client:
+        cluster.create(pod("a"))
+        cluster.compact()
+        cluster.create(pod("b"))
+        cluster.compact()
+        with pytest.raises(errors.KubernetesError, match="cannot watch pods: 410 Expired") as raised:
+            await follow(client, version="1")
+        assert raised.value.status == 410
+
+
+async def test_watch_ends_when_the_server_ends_it() -> None:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b'{"type":"ADDED","object":{"metadata":{"name":"a"}}}\n')
+        return response
+
+    async with answering(handle) as host, connected(host) as client:
+        assert await follow(client) == [WatchEvent("ADDED", ObjectMeta("a"))]
+
+
+async def follow(
+    client: KubernetesClient,
+    first: Callable[[], object] = lambda: None,
+    what: APIResource = PODS,
+    version: str = "5",
+    silence: float = 1.0,
+) -> list[WatchEvent]:
+    """Watch to the end; `first` is called once after the watch has spoken."""
+    events: list[WatchEvent] = []
+    async with client.watch_objects(what, resource_version=version, duration=300, silence=silence) as watch:
+        async for batch in watch:
+            if not events:
+                first()
+            events += batch
+    return events
+
+
+async def test_watch_that_falls_silent() -> None:
+    async with Cluster(bookmark_interval=0.01) as cluster, connected(cluster.url) as client:
+        with pytest.raises(errors.KubernetesError) as raised:
+            await follow(client, cluster.freeze_watches, silence=0.1)
+        cluster.thaw_watches()
+        assert (raised.value.status, raised.value.reason) == (0, "Timeout")
+
+
+async def test_watch_that_is_cut() -> None:
+    async with Cluster(bookmark_interval=0.01) as cluster, connected(cluster.url) as client:
+        with pytest.raises(errors.KubernetesError) as raised:
+            await follow(client, cluster.cut_watches)
+        assert raised.value.status == 0
+        assert raised.value.reason in {"Broken", "Unreachable"}
+
+
+async def test_watch_that_is_forbidden() -> None:
+    async with Cluster() as cluster, connected(cluster.url) as client:
+        cluster.forbid("watch", "deployments.apps")
+        with pytest.raises(
+            errors.KubernetesError, match=r"cannot watch deployments\.apps: 403 Forbidden: "
+        ) as raised:
+            await follow(client, what=DEPLOYMENTS)
+        assert raised.value.status == 403
+
+
+@pytest.mark.parametrize(
+    "text", [b"hello\n", b'{"type":"ADDED"', b'{"type":"ADDED","object":{"metadata":5}}\n']
+)
+async def test_watch_that_is_none(text: bytes) -> None:
+    async with speaking(HEAD + b"Connection: close\r\n\r\n" + text) as host, connected(host) as client:
+        with pytest.raises(errors.KubernetesError) as raised:
+            await follow(client)
+    assert raised.value.reason == "Decode"
+
+
+async def test_a_cancelled_watch_leaves_nothing() -> None:
+    async with Cluster() as cluster, connected(cluster.url) as client:
+        task = asyncio.create_task(follow(client, silence=60), name="follow")
+        await until(lambda: cluster.open_watches)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await until(lambda: not cluster.open_watches)
+
+
+# -- who we are ------------------------------------------------------------------------------------------------------------
+
+
+async def test_certificates_and_tokens_of_a_kubeconfig(authority: Authority, tmp_path: Path) -> None:
+    ca = authority.file.read_bytes()
+    with close_leaks():
+        await check_tokens(authority, ca, tmp_path)
+
+
+async def check_tokens(authority: Authority, ca: bytes, tmp_path: Path) -> None:
+    async with Cluster(tls=authority.server_context(), ca=ca, tokens={"secret": "me"}) as cluster:
+        kubeconfig = cluster.kubeconfig(tmp_path / "config", token="secret")
+        async with await connect_as(kubeconfig) as client:
+            await listed(client)
+        assert cluster.requests[-1].user == "me"
+        async with await connect_as(cluster.kubeconfig(tmp_path / "config", token="other")) as client:
+            with pytest.raises(errors.KubernetesError) as raised:
+                await listed(client)
+        assert raised.value.status == 401
+
+
+@contextlib.contextmanager
+def close_leaks() -> Iterator[None]:
+    """Close what kubernetes-asyncio leaves open: the file of each certificate that stands in a kubeconfig, once a process."""
+    yield
+    for link in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):
+            if str(link.readlink()) in kube_config._temp_files.values():
+                os.close(int(link.name))
+
+
+async def connect_as(kubeconfig: Path) -> KubernetesClient:
+    clock = FakeClock()
+    faults = FaultLog(Monitoring(), clock)
+    configuration = await credentials.load_configuration(kubeconfig, clock, faults)
+    return await kubernetes.connect(configuration, sleep=Pauses(), random=lambda: 0.0, timeout=1.0)
+
+
+async def test_a_server_that_we_do_not_trust(authority: Authority, other_authority: Authority) -> None:
+    async with Cluster(tls=authority.server_context()) as cluster:
+        configuration = credentials.build_configuration(cluster.url)
+        configuration.ssl_ca_cert = str(other_authority.file)
+        async with await kubernetes.connect(configuration, random=lambda: 0.0) as client:
+            with pytest.raises(
+                errors.KubernetesError, match=r"the certificate of .* is not accepted"
+            ) as raised:
+                await listed(client)
+        assert raised.value.reason == "Unreachable"
+
+
+async def test_client_certificates_of_a_kubeconfig(authority: Authority, tmp_path: Path) -> None:
+    pair = authority.issue("client", common_name="me")
+    async with Cluster(tls=authority.server_context(client_certificates=True)) as cluster:
+        kubeconfig = tmp_path / "config"
+        user = {"client-certificate": str(pair.certificate), "client-key": str(pair.key)}
+        kubeconfig.write_text(
+            json.dumps(
+                {
+                    "current-context": "c",
+                    "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+                    "clusters": [
+                        {
+                            "name": "c",
+                            "cluster": {
+                                "server": cluster.url,
+                                "certificate-authority": str(authority.file),
+                            },
+                        }
+                    ],
+                    "users": [{"name": "u", "user": user}],
+                }
+            )
+        )
+        async with await connect_as(kubeconfig) as client:
+            assert (await listed(client))[0] == []
+
+
+@pytest.mark.parametrize("field", ["ssl_ca_cert", "cert_file"])
+async def test_certificates_that_are_none(field: str, tmp_path: Path) -> None:
+    (tmp_path / "bad.pem").write_text("no certificate")
+    for name in ("bad.pem", "absent.pem"):
+        configuration = Configuration()
+        setattr(configuration, field, str(tmp_path / name))
+        with pytest.raises(errors.InputError, match="certificates that can be used") as raised:
+            await kubernetes.connect(configuration, random=lambda: 0.0, flag="--kubeconfig")
+        (fault,) = raised.value.faults
+        assert (fault.path, fault.value) == ("--kubeconfig", str(tmp_path / name))
+        assert "_ssl.c" not in fault.expected
+
+
+@pytest.mark.parametrize("said_by", ["configuration", "environment"])
+async def test_proxies_are_used(said_by: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the name and password in its address, if there are any."""
+    seen: list[bytes] = []
+
+    async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        seen.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}")
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(proxy, "127.0.0.1", 0)
+    async with server:
+        configuration = credentials.build_configuration("http://kubernetes.invalid:8080/prefix")
+        url = f"http://user:word@127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        if said_by == "environment":
+            monkeypatch.setenv("http_proxy", url)
+        else:
+            configuration.proxy = url
+        async with await kubernetes.connect(configuration, random=lambda: 0.0) as client:
+            assert (await client.get("/api")).content == b"{}"
+    assert seen[0].startswith(b"GET http://kubernetes.invalid:8080/prefix/api HTTP/1.1\r\n")
+    assert b"Proxy-Authorization: Basic dXNlcjp3b3Jk\r\n" in seen[0]
+
+
+async def test_a_netrc_is_nobodys_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who we are the kubeconfig says alone; and a file that is looked for at each request would cost more than the request."""
+    netrc = tmp_path / "netrc"
+    netrc.write_text("machine 127.0.0.1 login me password word\n")
+    netrc.chmod(0o600)
+    monkeypatch.setenv("NETRC", str(netrc))
+    handle, seen = replies(200)
+    async with answering(handle) as host, connected(host) as client:
+        await client.get("/api")
+    assert aiohttp.hdrs.AUTHORIZATION not in seen[0].headers
+
+
+async def test_what_every_request_says_of_us() -> None:
+    handle, seen = replies(200)
+    async with answering(handle) as host, connected(host) as client:
+        await client.get("/api")
+    assert seen[0].headers["User-Agent"] == "fastpath-adapter"
+    assert seen[0].headers["Accept-Encoding"] == "identity"
+    assert aiohttp.hdrs.AUTHORIZATION not in seen[0].headers

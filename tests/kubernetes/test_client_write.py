@@ -1,0 +1,271 @@
+"""One write at a time: what is sent, that it is sent once, and that it can be stopped until the very last."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import msgspec
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from adapter import errors
+from adapter.kubernetes import client as kubernetes
+from adapter.kubernetes import credentials
+from adapter.kubernetes.client import KubernetesClient
+from adapter.sandbox.apiserver.cluster import Cluster
+from adapter.sandbox.apiserver.workloads import deployment
+from tests.support.tls import Authority
+from tests.support.waiting import until
+from tests.support.wire import Wire
+
+Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+PATH = "/apis/apps/v1/namespaces/default/deployments/web/scale"
+BODY = msgspec.json.encode({"spec": {"replicas": 3}})
+
+
+def passing() -> None:
+    pass
+
+
+@contextlib.asynccontextmanager
+async def connected(host: str) -> AsyncIterator[KubernetesClient]:
+    async with await kubernetes.connect(credentials.build_configuration(host), random=lambda: 0.5) as client:
+        yield client
+
+
+@contextlib.asynccontextmanager
+async def answering(handler: Handler) -> AsyncIterator[KubernetesClient]:
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", handler)
+    async with TestServer(app) as server, connected(str(server.make_url("")).rstrip("/")) as client:
+        yield client
+
+
+@pytest.mark.parametrize(
+    ("method", "content_type"),
+    [
+        ("PUT", "application/json"),
+        ("POST", "application/json"),
+        ("PATCH", "application/merge-patch+json"),
+        ("DELETE", "application/json"),
+    ],
+)
+async def test_a_write_is_sent_as_it_is(method: str, content_type: str) -> None:
+    asked: list[tuple[str, str, str, str, bytes]] = []
+
+    async def handle(request: web.BaseRequest) -> web.Response:
+        body = await request.read()
+        asked.append(
+            (request.method, request.path, request.query_string, request.headers["Content-Type"], body)
+        )
+        return web.json_response({"kind": "Scale"})
+
+    async with answering(handle) as client:
+        answer = await client.write(
+            method,  # type: ignore[arg-type]  # a row of the table is one of the four
+            PATH,
+            BODY,
+            content_type=content_type,
+            parameters={"fieldManager": "fastpath"},
+            seconds=4.5,
+            check=passing,
+        )
+    assert asked == [(method, PATH, "fieldManager=fastpath&timeout=4500ms", content_type, BODY)]
+    assert answer.content == b'{"kind": "Scale"}'
+
+
+@pytest.mark.parametrize("code", [409, 429, 500, 503, 504])
+async def test_a_refused_write_is_not_sent_again(code: int) -> None:
+    asked = 0
+
+    async def handle(_: web.BaseRequest) -> web.Response:
+        nonlocal asked
+        asked += 1
+        status = {"kind": "Status", "status": "Failure", "reason": "Because", "message": "no", "code": code}
+        return web.json_response(status, status=code, headers={"Retry-After": "3"})
+
+    async with answering(handle) as client:
+        with pytest.raises(errors.KubernetesError) as caught:
+            await client.write("PUT", PATH, BODY, seconds=1, check=passing)
+    assert asked == 1
+    assert (caught.value.status, caught.value.reason) == (code, "Because")
+    assert caught.value.retry_after == (3.0 if code != 409 else None)
+
+
+async def test_a_stopped_write_never_reaches_the_server() -> None:
+    """Not even its head: a server that reads only that cannot act on it."""
+    heard: list[bytes] = []
+    connections = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        heard.append(await reader.read(1000))
+        writer.close()
+
+    def check() -> None:
+        raise errors.NotLeadingError("the lease is no longer held")
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server, connected(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}") as client:
+        with pytest.raises(errors.NotLeadingError, match="no longer held"):
+            await client.write("PUT", PATH, BODY, seconds=1, check=check)
+        await until(lambda: heard)
+    assert connections == 1, "the connection was there by then: this is the last moment"
+    assert heard == [b""]
+
+
+async def test_a_write_sent_again_on_a_new_connection_is_checked_again() -> None:
+    """The idle connection had been closed by the other side; aiohttp opens another, which may take long."""
+    checks = 0
+
+    def check() -> None:
+        nonlocal checks
+        checks += 1
+        if checks == 3:
+            raise errors.NotLeadingError("meanwhile it was lost")
+
+    served = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal served
+        served += 1
+        with contextlib.suppress(asyncio.IncompleteReadError):
+            await reader.readuntil(b"}}")
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+            await writer.drain()
+            await reader.readuntil(b"}}")  # and close without an answer
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server, connected(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}") as client:
+        await client.write("PUT", PATH, BODY, seconds=1, check=check)
+        with pytest.raises(errors.NotLeadingError, match="meanwhile"):
+            await client.write("PUT", PATH, BODY, seconds=1, check=check)
+    assert (checks, served) == (3, 2)
+
+
+async def test_an_error_says_whether_the_write_was_sent_twice() -> None:
+    """The first may have been made, and the second met what it left."""
+    refused = b"HTTP/1.1 409 Conflict\r\nContent-Length: 2\r\n\r\n{}"
+    answers = [refused, b"", refused]
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionResetError):
+            while True:
+                await reader.readuntil(b"}}")
+                answer = answers.pop(0)
+                if not answer:
+                    break
+                writer.write(answer)
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server, connected(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}") as client:
+        for twice in (False, True):
+            with pytest.raises(errors.KubernetesError) as raised:
+                await client.write("PUT", PATH, BODY, seconds=1, check=passing)
+            assert (raised.value.status, raised.value.sent_twice) == (409, twice)
+    assert answers == []
+
+
+async def test_a_write_ends_when_its_time_is_over_and_its_connection_is_reset() -> None:
+    """A connection that is closed in the usual way delivers later what it still holds; this one must not."""
+    ended: list[Exception | None] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"}}")
+        try:
+            ended.append(None if await reader.read() == b"" else AssertionError())
+        except ConnectionResetError as error:
+            ended.append(error)
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server, connected(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}") as client:
+        with pytest.raises(errors.KubernetesError) as caught:
+            await client.write("PUT", PATH, BODY, seconds=0.05, check=passing)
+        await until(lambda: ended)
+    assert (caught.value.status, caught.value.reason) == (0, "Timeout")
+    assert isinstance(ended[0], ConnectionResetError)
+
+
+async def test_the_time_of_a_write_holds_for_connecting_too() -> None:
+    with socket.socket() as full:  # nobody accepts, and its queue is full
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        with socket.create_connection(full.getsockname()):
+            async with connected(f"http://127.0.0.1:{full.getsockname()[1]}") as client:
+                start = asyncio.get_running_loop().time()
+                with pytest.raises(errors.KubernetesError) as caught:
+                    await client.write("PUT", PATH, BODY, seconds=0.1, check=passing)
+                assert asyncio.get_running_loop().time() - start < 0.5
+    assert caught.value.reason == "Timeout"
+
+
+async def test_a_closed_client_writes_nothing() -> None:
+    async with Cluster() as cluster:
+        async with connected(cluster.url) as client:
+            pass
+        with pytest.raises(errors.KubernetesError) as caught:
+            await client.write("PUT", PATH, BODY, seconds=1, check=passing)
+    assert caught.value.reason == "Closed"
+
+
+async def test_a_connection_is_used_again_after_a_write() -> None:
+    async with Cluster() as cluster, connected(cluster.url) as client:
+        cluster.create(deployment("web"))
+        for replicas in (2, 3, 4):
+            body = msgspec.json.encode({"metadata": {"name": "web"}, "spec": {"replicas": replicas}})
+            await client.write("PUT", PATH, body, seconds=1, check=passing)
+        assert cluster.get("deployments", "web")["spec"]["replicas"] == 4
+
+
+async def test_an_answer_that_is_lost_is_an_error_without_status() -> None:
+    async with Cluster() as cluster, connected(cluster.url) as client:
+        cluster.create(deployment("web"))
+        cluster.lose_answers("update", "deployments/scale", 2)
+        body = msgspec.json.encode({"metadata": {"name": "web"}, "spec": {"replicas": 5}})
+        with pytest.raises(errors.KubernetesError) as caught:
+            await client.write("PUT", PATH, body, seconds=1, check=passing)
+        assert (caught.value.status, caught.value.reason) == (0, "Reset")
+        assert cluster.get("deployments", "web")["spec"]["replicas"] == 5
+
+
+async def test_all_that_holds_over_tls_too(authority: Authority) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"}}")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+        await writer.drain()
+        await reader.read()  # no answer to the second
+        writer.transport.abort()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=authority.server_context())
+    async with server, Wire(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}") as wire:
+        configuration = credentials.build_configuration(wire.url.replace("http:", "https:"))
+        configuration.ssl_ca_cert = str(authority.file)
+        async with await kubernetes.connect(configuration, random=lambda: 0.5) as client:
+            await client.write("PUT", PATH, BODY, seconds=1, check=passing)
+            assert wire.resets == 0
+            with pytest.raises(errors.KubernetesError) as caught:
+                await client.write("PUT", PATH, BODY, seconds=0.05, check=passing)
+            await until(lambda: wire.resets == 1)
+    assert caught.value.reason == "Timeout"
+
+
+@pytest.mark.parametrize("version", ["right", "wrong"])
+async def test_an_object_is_deleted_in_the_version_that_was_seen(version: str) -> None:
+    async with Cluster() as cluster, connected(cluster.url) as client:
+        cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "web"}, "data": {}})
+        found = cluster.get("configmaps", "web")["metadata"]["resourceVersion"] if version == "right" else "1"
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"resourceVersion": found}}
+        path, content = "/api/v1/namespaces/default/configmaps/web", msgspec.json.encode(options)
+        if version == "right":
+            await client.write("DELETE", path, content, seconds=5, check=passing)
+        else:
+            with pytest.raises(errors.KubernetesError) as caught:
+                await client.write("DELETE", path, content, seconds=5, check=passing)
+            assert caught.value.status == 409
+        assert len(cluster.list("configmaps")) == (version == "wrong")

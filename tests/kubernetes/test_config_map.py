@@ -1,0 +1,313 @@
+"""The ConfigMap and the files with the authorities: read, watched, read again, and never a reason to end."""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adapter.errors import InputError
+from adapter.kubernetes import client as kubernetes
+from adapter.kubernetes import config_map
+from adapter.kubernetes.config_map import ConfigMapSource, FileSource, Periods
+from adapter.kubernetes.credentials import build_configuration
+from adapter.monitoring import FaultLog
+from adapter.sandbox.apiserver.cluster import Cluster
+from tests.support import waiting
+from tests.support.certificates import NAME, config_map_object
+
+Entries = Mapping[str, str] | None
+
+
+class Reading:
+    """A running source, and what it delivered."""
+
+    def __init__(self, source: ConfigMapSource, delivered: list[Entries], pauses: list[float]) -> None:
+        self.source = source
+        self.delivered = delivered
+        self.pauses = pauses
+
+    async def delivers(self, entries: Entries) -> None:
+        await waiting.until(lambda: self.delivered and self.delivered[-1] == entries)
+
+
+@contextlib.asynccontextmanager
+async def reading(
+    cluster: Cluster, faults: FaultLog, periods: Periods | None = None
+) -> AsyncIterator[Reading]:
+    delivered: list[Entries] = []
+    pauses: list[float] = []
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        await asyncio.sleep(0.005)
+
+    client = await kubernetes.connect(build_configuration(cluster.url), sleep=pause, random=lambda: 0.0)
+    async with client:
+        source = ConfigMapSource(
+            client, delivered.append, faults, random=lambda: 0.0, sleep=pause, periods=periods or Periods()
+        )
+        running = asyncio.create_task(source.run(), name="source")
+        try:
+            yield Reading(source, delivered, pauses)
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[Cluster]:
+    async with Cluster() as cluster:
+        yield cluster
+
+
+def publish(cluster: Cluster, **entries: str) -> None:
+    if any(each["metadata"]["name"] == NAME for each in cluster.list("ConfigMap", "kube-system")):
+        current = cluster.get("ConfigMap", NAME, "kube-system")
+        cluster.update(current | {"data": entries})
+    else:
+        cluster.create(config_map_object(entries))
+
+
+def other(cluster: Cluster, name: str) -> None:
+    metadata = {"name": name, "namespace": "kube-system"}
+    cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"x": "y"}})
+
+
+async def test_what_is_there_and_what_it_becomes(cluster: Cluster, faults: FaultLog) -> None:
+    other(cluster, "another")
+    publish(cluster, a="1")
+    async with reading(cluster, faults) as found:
+        await found.delivers({"a": "1"})
+        await waiting.until(lambda: cluster.open_watches)
+        publish(cluster, a="2", b="3")
+        await found.delivers({"a": "2", "b": "3"})
+        count = len(found.delivered)
+        other(cluster, "third")
+        publish(cluster)
+        await found.delivers({})
+        assert len(found.delivered) == count + 1, "others are none of its business"
+    assert found.source.error == ""
+    assert faults.active() == {}
+
+
+async def test_only_this_one_is_asked_for(cluster: Cluster, faults: FaultLog) -> None:
+    publish(cluster, a="1")
+    async with reading(cluster, faults) as found:
+        await found.delivers({"a": "1"})
+        await waiting.until(lambda: cluster.open_watches)
+    asked = {
+        (request.verb, request.namespace, request.name or request.query.get("fieldSelector"))
+        for request in cluster.requests
+    }
+    assert asked == {
+        ("list", "kube-system", f"metadata.name={NAME}"),
+        ("watch", "kube-system", f"metadata.name={NAME}"),
+        ("get", "kube-system", NAME),
+    }
+
+
+async def test_none_yet_and_deleted(cluster: Cluster, faults: FaultLog) -> None:
+    async with reading(cluster, faults) as found:
+        await found.delivers(None)
+        await waiting.until(lambda: cluster.open_watches)
+        publish(cluster, a="1")
+        await found.delivers({"a": "1"})
+        cluster.delete("ConfigMap", NAME, "kube-system")
+        await found.delivers(None)
+        assert found.source.error == ""
+
+
+async def test_missing_rights_name_the_role_binding(cluster: Cluster, faults: FaultLog) -> None:
+    publish(cluster, a="1")
+    cluster.forbid("list", "configmaps")
+    async with reading(cluster, faults) as found:
+        await waiting.until(lambda: found.source.error)
+        assert found.delivered == []
+        assert "403" in found.source.error
+        assert "bind the Role extension-apiserver-authentication-reader in kube-system" in found.source.error
+        assert faults.active()["trust-lookup", ""] == found.source.error
+        cluster.allow("list", "configmaps")
+        await found.delivers({"a": "1"})
+        await waiting.until(lambda: not found.source.error)
+    assert faults.active() == {}
+
+
+async def test_pauses_grow_and_are_bounded(cluster: Cluster, faults: FaultLog) -> None:
+    cluster.forbid("list", "configmaps")
+    async with reading(cluster, faults) as found:
+        await waiting.until(lambda: len(found.pauses) >= 8)
+    assert found.pauses[:8] == [0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0]
+
+
+async def test_pauses_after_days_of_failures(cluster: Cluster, faults: FaultLog) -> None:
+    cluster.forbid("list", "configmaps")
+    async with reading(cluster, faults) as found:
+        found.source._failures = 3000
+        await waiting.until(lambda: len(found.pauses) >= 3)
+    assert set(found.pauses) == {30.0}
+
+
+async def test_an_api_server_that_goes_and_comes_back(cluster: Cluster, faults: FaultLog) -> None:
+    publish(cluster, a="1")
+    async with reading(cluster, faults) as found:
+        await found.delivers({"a": "1"})
+        await waiting.until(lambda: cluster.open_watches)
+        await cluster.down()
+        await waiting.until(lambda: found.source.error)
+        publish(cluster, a="2")
+        assert found.delivered[-1] == {"a": "1"}
+        await cluster.up()
+        await found.delivers({"a": "2"})
+
+
+@pytest.mark.parametrize("gone_as_status", [True, False])
+async def test_a_forgotten_version_is_no_fault(faults: FaultLog, *, gone_as_status: bool) -> None:
+    async with Cluster(gone_as_status=gone_as_status, log_size=1) as cluster:
+        publish(cluster, a="1")
+        async with reading(cluster, faults) as found:
+            await found.delivers({"a": "1"})
+            await waiting.until(lambda: cluster.open_watches)
+            cluster.cut_watches()
+            for number in range(5):
+                publish(cluster, a=str(number))
+            cluster.compact()
+            await found.delivers({"a": "4"})
+
+
+async def test_the_end_of_a_watch_is_a_time_to_look_again(cluster: Cluster, faults: FaultLog) -> None:
+    publish(cluster, a="1")
+    async with reading(cluster, faults, Periods(watch=1.0)) as found:
+        await waiting.until(lambda: len(found.delivered) >= 2)
+    assert found.pauses == [0.8]
+    assert faults.active() == {}
+
+
+async def test_a_watch_that_falls_silent(cluster: Cluster, faults: FaultLog) -> None:
+    publish(cluster, a="1")
+    async with reading(cluster, faults, Periods(silence=0.1)) as found:
+        await waiting.until(lambda: cluster.open_watches)
+        cluster.freeze_watches()
+        publish(cluster, a="2")
+        await found.delivers({"a": "2"})
+        cluster.thaw_watches()
+
+
+async def test_without_the_right_to_watch_it_is_read_now_and_then(cluster: Cluster, faults: FaultLog) -> None:
+    publish(cluster, a="1")
+    cluster.forbid("watch", "configmaps")
+    async with reading(cluster, faults) as found:
+        await found.delivers({"a": "1"})
+        publish(cluster, a="2")
+        await found.delivers({"a": "2"})
+        assert 60.0 in found.pauses
+        assert "bind the Role" in faults.active()["trust-watch", ""]
+        cluster.allow("watch", "configmaps")
+        await waiting.until(lambda: cluster.open_watches)
+        cluster.cut_watches()
+    assert found.source.error == ""
+
+
+async def test_what_is_no_config_map(
+    faults: FaultLog, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(cluster, a="1")
+    monkeypatch.setattr(config_map, "_PATH", "/version")  # an answer of another shape
+    async with reading(cluster, faults) as found:
+        await found.delivers({})
+    monkeypatch.setattr(config_map, "_PATH", "/livez")
+    async with reading(cluster, faults) as found:
+        await waiting.until(lambda: found.source.error)
+        assert found.delivered == []
+        assert "Decode" in found.source.error or "cannot read /livez" in found.source.error
+
+
+# -- files -----------------------------------------------------------------------------------------------------------
+
+
+class Taker:
+    """Takes every text but one."""
+
+    def __init__(self) -> None:
+        self.taken: list[str] = []
+
+    def __call__(self, text: str) -> None:
+        if text == "bad":
+            raise ValueError("it is bad")
+        self.taken.append(text)
+
+
+def test_a_file_is_delivered_at_first_and_when_it_changes(tmp_path: Path, faults: FaultLog) -> None:
+    path, taker = tmp_path / "ca.crt", Taker()
+    path.write_text("one")
+    source = FileSource(str(path), "--client-ca-file", taker, faults)
+    source.look()
+    path.write_text("two, longer")
+    source.look()
+    source.look()
+    assert taker.taken == ["one", "two, longer"]
+
+
+def test_a_link_that_is_swapped(tmp_path: Path, faults: FaultLog) -> None:
+    taker = Taker()
+    for name in ("one", "two"):
+        (tmp_path / name).write_text(name)
+    (tmp_path / "ca.crt").symlink_to("one")
+    source = FileSource(str(tmp_path / "ca.crt"), "--client-ca-file", taker, faults)
+    (tmp_path / "new").symlink_to("two")
+    os.replace(tmp_path / "new", tmp_path / "ca.crt")  # noqa: PTH105 - as the kubelet does
+    source.look()
+    assert taker.taken == ["one", "two"]
+
+
+@pytest.mark.parametrize("broken", ["bad", None, b"\xff"])
+def test_a_file_that_is_no_good_later(tmp_path: Path, faults: FaultLog, broken: Any) -> None:
+    path, taker = tmp_path / "ca.crt", Taker()
+    path.write_text("one")
+    source = FileSource(str(path), "--client-ca-file", taker, faults)
+    if broken is None:
+        path.unlink()
+    elif isinstance(broken, bytes):
+        path.write_bytes(broken)
+    else:
+        path.write_text(broken)
+    source.look()
+    assert taker.taken == ["one"]
+    assert list(faults.active()) == [("trust-file", "--client-ca-file")]
+    path.write_text("good again")
+    source.look()
+    assert taker.taken == ["one", "good again"]
+    assert faults.active() == {}
+
+
+@pytest.mark.parametrize(("text", "reason"), [("bad", "it is bad"), (None, "No such file or directory")])
+def test_a_file_that_is_no_good_at_the_start(
+    tmp_path: Path, faults: FaultLog, text: str | None, reason: str
+) -> None:
+    path = tmp_path / "ca.crt"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(
+        InputError, match=f"--client-ca-file: .*expected a file with PEM certificates: {reason}"
+    ):
+        FileSource(str(path), "--client-ca-file", Taker(), faults)
+
+
+async def test_a_file_is_followed(tmp_path: Path, faults: FaultLog) -> None:
+    path, taker, pauses = tmp_path / "ca.crt", Taker(), list[float]()
+    path.write_text("one")
+    source = FileSource(str(path), "--client-ca-file", taker, faults)
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        await asyncio.sleep(0.001)
+
+    running = asyncio.create_task(source.run(pause))
+    path.write_text("other")
+    await waiting.until(lambda: taker.taken == ["one", "other"])
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert set(pauses) == {1.0}

@@ -1,0 +1,239 @@
+"""Kubeconfig files, service accounts, and their renewal."""
+
+import base64
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kubernetes_asyncio.config import incluster_config
+
+from adapter import errors
+from adapter.kubernetes import credentials
+from adapter.monitoring import FaultLog, Monitoring
+from tests.support.clock import FakeClock
+from tests.support.tls import Authority
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def faults(clock: FakeClock) -> FaultLog:
+    return FaultLog(Monitoring(), clock)
+
+
+def write_kubeconfig(path: Path, user: Mapping[str, Any], **cluster: Any) -> Path:
+    document = {
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1/", **cluster}}],
+        "users": [{"name": "u", "user": user}],
+    }
+    path.write_text(json.dumps(document))
+    return path
+
+
+async def test_kubeconfig(tmp_path: Path, clock: FakeClock, faults: FaultLog) -> None:
+    options = {
+        "tls-server-name": "kubernetes",
+        "proxy-url": "http://proxy:3128",
+        "insecure-skip-tls-verify": True,
+    }
+    path = write_kubeconfig(tmp_path / "config", {"token": "secret"}, **options)
+    configuration = await credentials.load_configuration(path, clock, faults)
+    assert configuration.host == "http://127.0.0.1:1"
+    assert configuration.tls_server_name == "kubernetes"
+    assert configuration.proxy == "http://proxy:3128"
+    assert configuration.verify_ssl is False
+    assert await credentials.fetch_authorization(configuration) == "Bearer secret"
+
+
+@pytest.mark.parametrize(
+    ("user", "expected"),
+    [
+        pytest.param({"token": " secret\n"}, "Bearer  secret", id="white space around a token"),
+        pytest.param({"username": "me", "password": "pw"}, "Basic bWU6cHc=", id="password"),
+        pytest.param({"client-certificate": "x"}, "", id="certificates only"),
+        pytest.param({}, "", id="nobody"),
+    ],
+)
+async def test_authorization(
+    user: Mapping[str, str], expected: str, tmp_path: Path, clock: FakeClock, faults: FaultLog
+) -> None:
+    configuration = await credentials.load_configuration(
+        write_kubeconfig(tmp_path / "c", user), clock, faults
+    )
+    assert await credentials.fetch_authorization(configuration) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("", id="empty"),
+        pytest.param("{", id="not YAML"),
+        pytest.param("[]", id="a list"),
+        pytest.param("text", id="a word"),
+        pytest.param("{}", id="no context"),
+        pytest.param(
+            '{"current-context": "c", "contexts": [], "clusters": [], "users": []}', id="unknown context"
+        ),
+        pytest.param('{"current-context": "c", "contexts": 5}', id="contexts of a wrong type"),
+        pytest.param("\0\xff", id="binary"),
+    ],
+)
+async def test_files_that_are_no_kubeconfig(
+    text: str, tmp_path: Path, clock: FakeClock, faults: FaultLog
+) -> None:
+    path = tmp_path / "config"
+    path.write_text(text, encoding="latin-1")
+    with pytest.raises(errors.InputError) as raised:
+        await credentials.load_configuration(path, clock, faults)
+    (fault,) = raised.value.faults
+    assert (fault.path, fault.value) == ("--lister-kubeconfig", str(path))
+
+
+@pytest.mark.parametrize(
+    "user",
+    [
+        {"tokenFile": "absent"},
+        {"exec": {"command": "false", "apiVersion": "client.authentication.k8s.io/v1"}},
+        {"exec": {"command": "no-such-program", "apiVersion": "client.authentication.k8s.io/v1"}},
+        {"exec": {}},
+    ],
+    ids=["token file absent", "plugin fails", "plugin absent", "plugin not named"],
+)
+async def test_users_that_cannot_be_used(
+    user: Mapping[str, Any], tmp_path: Path, clock: FakeClock, faults: FaultLog
+) -> None:
+    with pytest.raises(errors.InputError, match="a kubeconfig file that can be used"):
+        await credentials.load_configuration(write_kubeconfig(tmp_path / "c", user), clock, faults)
+
+
+async def test_a_file_that_is_not_there(tmp_path: Path, clock: FakeClock, faults: FaultLog) -> None:
+    with pytest.raises(errors.InputError, match="there is no such file"):
+        await credentials.load_configuration(tmp_path / "absent", clock, faults)
+
+
+async def test_neither_file_nor_cluster(
+    monkeypatch: pytest.MonkeyPatch, clock: FakeClock, faults: FaultLog
+) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    with pytest.raises(errors.InputError) as raised:
+        await credentials.load_configuration(None, clock, faults)
+    assert str(raised.value) == (
+        "--lister-kubeconfig: a kubeconfig file, or to run in a pod of the cluster (Service host/port is not set)"
+    )
+
+
+async def test_a_token_file_is_read_again(tmp_path: Path, clock: FakeClock, faults: FaultLog) -> None:
+    token = tmp_path / "token"
+    token.write_text("first\n")
+    path = write_kubeconfig(tmp_path / "c", {"tokenFile": str(token)})
+    configuration = await credentials.load_configuration(path, clock, faults)
+    token.write_text("second\n")
+    assert await credentials.fetch_authorization(configuration) == "Bearer first"
+    clock.advance(credentials.RENEWAL_SECONDS)
+    assert await credentials.fetch_authorization(configuration) == "Bearer second"
+    token.unlink()
+    clock.advance(credentials.RENEWAL_SECONDS)
+    assert await credentials.fetch_authorization(configuration) == "Bearer second"
+    assert list(faults.active()) == [("credentials", "")]
+    token.write_text("third")
+    clock.advance(credentials.RENEWAL_SECONDS)
+    assert await credentials.fetch_authorization(configuration) == "Bearer third"
+    assert not faults.active()
+
+
+async def test_an_exec_plugin_is_asked_again(tmp_path: Path, clock: FakeClock, faults: FaultLog) -> None:
+    count = tmp_path / "count"
+    count.write_text("0")
+    script = (
+        f"import json, pathlib; path = pathlib.Path({str(count)!r}); number = int(path.read_text()) + 1;"
+        "path.write_text(str(number));"
+        "print(json.dumps({'apiVersion': 'client.authentication.k8s.io/v1', 'kind': 'ExecCredential',"
+        " 'status': {'token': f'token-{number}'}}))"
+    )
+    plugin = {
+        "command": sys.executable,
+        "args": ["-c", script],
+        "apiVersion": "client.authentication.k8s.io/v1",
+    }
+    path = write_kubeconfig(tmp_path / "c", {"exec": plugin})
+    configuration = await credentials.load_configuration(path, clock, faults)
+    assert await credentials.fetch_authorization(configuration) == "Bearer token-1"
+    assert await credentials.fetch_authorization(configuration) == "Bearer token-1"
+    clock.advance(credentials.RENEWAL_SECONDS)
+    assert await credentials.fetch_authorization(configuration) == "Bearer token-2"
+
+
+async def test_service_account(
+    authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: FakeClock, faults: FaultLog
+) -> None:
+    token = tmp_path / "token"
+    token.write_text("first\n")
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(token))
+    monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(authority.file))
+    configuration = await credentials.load_configuration(None, clock, faults)
+    assert configuration.host == "https://[fd00::1]:443"
+    assert configuration.ssl_ca_cert == str(authority.file)
+    assert await credentials.fetch_authorization(configuration) == "Bearer first"
+    for text, expected in (("second", "Bearer second"), ("", "Bearer second"), ("third", "Bearer third")):
+        token.write_text(text)
+        clock.advance(credentials.RENEWAL_SECONDS)
+        assert await credentials.fetch_authorization(configuration) == expected
+        assert bool(faults.active()) is not bool(text)
+
+
+@pytest.mark.parametrize("source", ["inline", "exec"])
+async def test_inline_certificates_leave_no_file_open(
+    source: str, tmp_path: Path, clock: FakeClock, faults: FaultLog
+) -> None:
+    opened = count_open_files()
+    for number in range(20):
+        certificate, key, authority = f"certificate {number}", f"key {number}", f"authority {number}"
+        user: dict[str, Any] = {
+            "client-certificate-data": encode(certificate),
+            "client-key-data": encode(key),
+        }
+        if source == "exec":
+            status = {"clientCertificateData": certificate, "clientKeyData": key}
+            answer = {
+                "apiVersion": "client.authentication.k8s.io/v1",
+                "kind": "ExecCredential",
+                "status": status,
+            }
+            plugin = {"apiVersion": answer["apiVersion"], "command": "echo", "args": [json.dumps(answer)]}
+            user = {"exec": plugin}
+        path = write_kubeconfig(
+            tmp_path / "config",
+            user,
+            server="https://127.0.0.1:1",
+            **{"certificate-authority-data": encode(authority)},
+        )
+        configuration = await credentials.load_configuration(path, clock, faults)
+        files = (configuration.cert_file, configuration.key_file, configuration.ssl_ca_cert)
+        assert [read(file) for file in files] == [(certificate, 0o600), (key, 0o600), (authority, 0o600)]
+        again = await credentials.load_configuration(path, clock, faults)
+        assert (again.cert_file, again.key_file, again.ssl_ca_cert) == files
+    assert count_open_files() < opened + 20
+
+
+def count_open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def read(file: str | None) -> tuple[str, int]:
+    """Return text and mode."""
+    path = Path(str(file))
+    return path.read_text(), path.stat().st_mode & 0o777
+
+
+def encode(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()

@@ -1,0 +1,369 @@
+"""Discovery documents to catalogue, and the catalogue in force."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from adapter import errors
+from adapter.kubernetes import client as kubernetes
+from adapter.kubernetes import credentials
+from adapter.kubernetes import discovery as apidiscovery
+from adapter.kubernetes.client import Body, KubernetesClient
+from adapter.kubernetes.discovery import CatalogueSource, fetch_discovery
+from adapter.model.metrics import GroupResource
+from adapter.model.resources import BUILTIN, APIResource, Catalogue
+from adapter.monitoring import FaultLog, Monitoring
+from adapter.sandbox.apiserver.cluster import Cluster
+from adapter.sandbox.apiserver.storage.kinds import Kind
+from tests.support.clock import FakeClock
+
+AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=apigroupdiscoverylist"
+V2BETA1 = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=apigroupdiscoverylist"
+WIDGETS = Kind("example.com", "v1", "widgets", "Widget", True)
+
+
+async def no_pause(seconds: float) -> None:
+    await asyncio.sleep(0)
+
+
+@contextlib.asynccontextmanager
+async def connected(cluster: Cluster) -> AsyncIterator[KubernetesClient]:
+    configuration = credentials.build_configuration(cluster.url)
+    async with await kubernetes.connect(
+        configuration, sleep=no_pause, random=lambda: 0.0, timeout=1.0
+    ) as client:
+        yield client
+
+
+class Documents:
+    """A server of documents by path; what is an error is raised. Counts what is asked."""
+
+    def __init__(self, documents: dict[str, Any], content_type: str = "application/json") -> None:
+        self.documents = documents
+        self.content_type = content_type
+        self.asked: list[str] = []
+
+    async def get(self, path: str, *, accept: str = "") -> Body:
+        self.asked.append(path)
+        await asyncio.sleep(0)
+        found = self.documents.get(path, errors.KubernetesError(404, "NotFound", f"cannot get {path}: 404"))
+        if isinstance(found, errors.KubernetesError):
+            raise found
+        return Body(self.content_type, found if isinstance(found, bytes) else msgspec.json.encode(found))
+
+
+def entry(resource: str, kind: str, **other: Any) -> dict[str, Any]:
+    return {
+        "resource": resource,
+        "responseKind": {"group": "", "version": "", "kind": kind},
+        "scope": "Namespaced",
+        "singularResource": kind.lower(),
+        "verbs": ["list"],
+        **other,
+    }
+
+
+def group(name: str, **versions: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name},
+        "versions": [
+            {
+                "version": version,
+                "freshness": "Stale" if resources is None else "Current",
+                "resources": resources,
+            }
+            for version, resources in versions.items()
+        ],
+    }
+
+
+CORE = {"items": [group("", v1=[entry("pods", "Pod"), entry("nodes", "Node", scope="Cluster")])]}
+
+
+def named(catalogue: Catalogue) -> list[str]:
+    return [f"{resource.api_version} {resource.plural}" for resource in catalogue]
+
+
+# -- against the cluster -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("aggregated", [True, False], ids=["aggregated", "legacy"])
+async def test_catalogue_of_a_cluster(*, aggregated: bool) -> None:
+    async with Cluster(aggregated_discovery=aggregated) as cluster, connected(cluster) as client:
+        cluster.add_kind(WIDGETS)
+        catalogue = await client.fetch_catalogue()
+        requests = [request.path for request in cluster.requests]
+    pods = catalogue.lookup("pod")
+    assert pods is not None
+    assert pods._replace(verbs=frozenset()) == APIResource(
+        "", "v1", "pods", "pod", "Pod", True, frozenset(), preferred=True
+    )
+    assert {"list", "watch"} <= pods.verbs
+    nodes = catalogue.lookup("nodes")
+    assert nodes is not None
+    assert not nodes.namespaced
+    scalers = catalogue.lookup("horizontalpodautoscaler")
+    assert scalers is not None
+    assert (scalers.version, scalers.preferred) == ("v2", True)
+    assert catalogue.lookup("widget") is not None
+    assert not [resource for resource in catalogue if "/" in resource.plural]
+    assert (len(requests) == 2) is aggregated
+
+
+async def test_both_forms_of_discovery_give_one_catalogue() -> None:
+    async with Cluster() as cluster, connected(cluster) as client:
+        cluster.add_kind(WIDGETS)
+        first = await client.fetch_catalogue()
+        cluster.aggregated_discovery = False
+        assert await client.fetch_catalogue() == first
+
+
+@pytest.mark.parametrize("aggregated", [True, False], ids=["aggregated", "legacy"])
+async def test_a_group_that_does_not_answer_costs_only_itself(*, aggregated: bool) -> None:
+    async with Cluster(aggregated_discovery=aggregated) as cluster, connected(cluster) as client:
+        cluster.add_kind(WIDGETS)
+        whole = await client.fetch_catalogue()
+        cluster.faults.stale.add(("example.com", "v1"))
+        part = await fetch_discovery(client.get)
+        assert set(part.failed) == {"example.com/v1"}
+        assert part.catalogue.lookup("widget") is None
+        assert len(part.catalogue) == len(whole) - 1
+        assert await client.fetch_catalogue(whole) == whole
+
+
+async def test_a_server_that_is_down(unused_tcp_port: int) -> None:
+    configuration = credentials.build_configuration(f"http://127.0.0.1:{unused_tcp_port}")
+    async with await kubernetes.connect(configuration, sleep=no_pause, random=lambda: 0.0) as client:
+        with pytest.raises(errors.KubernetesError):
+            await client.fetch_catalogue()
+
+
+# -- documents ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("content_type", [AGGREGATED, V2BETA1])
+async def test_aggregated_documents(content_type: str) -> None:
+    groups = [
+        group("apps", v1=[entry("deployments", "Deployment", subresources=[{"subresource": "scale"}])]),
+        group("custom.metrics.k8s.io", v1beta1=[entry("pods", "Pod")]),
+        group("external.metrics.k8s.io", v1beta1=[entry("queue", "ExternalMetricValueList")]),
+        group(
+            "a.io",
+            v2=[entry("jobs", "Job")],
+            v1=[entry("jobs", "Job"), entry("old", "Old", singularResource="")],
+        ),
+        group("b.io", v1=[entry("places", ""), {"resource": "bare", "responseKind": None}]),
+        {"metadata": {"name": "empty.io"}, "versions": None},
+    ]
+    server = Documents({"/api": CORE, "/apis": {"items": groups}}, content_type)
+    discovery = await fetch_discovery(server.get)
+    assert named(discovery.catalogue) == [
+        "v1 pods", "v1 nodes", "apps/v1 deployments", "a.io/v2 jobs", "a.io/v1 jobs", "a.io/v1 old"
+    ]  # fmt: skip
+    assert discovery.failed == {}
+    old = discovery.catalogue.find(GroupResource("a.io", "old"))
+    assert old is not None
+    assert (old.singular, old.preferred) == ("old", False)
+
+
+async def test_a_stale_group_with_resources_is_taken_as_it_is() -> None:
+    stale = {"version": "v1", "freshness": "Stale", "resources": [entry("jobs", "Job")]}
+    groups = [{"metadata": {"name": "a.io"}, "versions": [stale]}]
+    discovery = await fetch_discovery(Documents({"/api": CORE, "/apis": {"items": groups}}, AGGREGATED).get)
+    assert discovery.failed == {}
+    assert discovery.catalogue.lookup("job", "a.io") is not None
+
+
+LEGACY = {
+    "/api": {"kind": "APIVersions", "versions": ["v1"]},
+    "/api/v1": {
+        "resources": [
+            {"name": "pods", "singularName": "pod", "kind": "Pod", "namespaced": True, "verbs": ["list"]},
+            {"name": "pods/status", "singularName": "", "kind": "Pod", "namespaced": True, "verbs": ["get"]},
+            {"name": "nodes", "singularName": "", "kind": "Node", "namespaced": False},
+        ]
+    },
+    "/apis": {
+        "groups": [
+            {
+                "name": "a.io",
+                "versions": [{"version": "v2"}, {"version": "v1"}],
+                "preferredVersion": {"version": "v1"},
+            },
+            {"name": "custom.metrics.k8s.io", "versions": [{"version": "v1beta1"}]},
+            {"name": "b.io", "versions": [{"version": "v1"}], "preferredVersion": {"version": "v1"}},
+        ]
+    },
+    "/apis/a.io/v1": {"resources": [{"name": "jobs", "kind": "Job", "namespaced": True}]},
+    "/apis/a.io/v2": {"resources": [{"name": "jobs", "kind": "Job", "namespaced": True}]},
+    "/apis/b.io/v1": {"resources": None},
+}
+
+
+async def test_legacy_documents() -> None:
+    server = Documents(LEGACY)
+    discovery = await fetch_discovery(server.get)
+    assert named(discovery.catalogue) == ["v1 pods", "v1 nodes", "a.io/v1 jobs", "a.io/v2 jobs"]
+    nodes = discovery.catalogue.lookup("node")
+    assert nodes is not None, "the singular name is the kind in lower case where the server gives none"
+    assert "/apis/custom.metrics.k8s.io/v1beta1" not in server.asked
+
+
+@pytest.mark.parametrize(
+    ("path", "document"),
+    [
+        ("/api", errors.KubernetesError(403, "Forbidden", "no")),
+        ("/apis", errors.KubernetesError(503, "ServiceUnavailable", "no")),
+        ("/api/v1", errors.KubernetesError(503, "ServiceUnavailable", "no")),
+        ("/api", b"<html>"),
+        ("/apis", {"groups": 5}),
+    ],
+)
+async def test_without_these_nothing_resolves(path: str, document: Any) -> None:
+    with pytest.raises(errors.KubernetesError):
+        await fetch_discovery(Documents(LEGACY | {path: document}).get)
+
+
+async def test_a_legacy_group_that_is_no_document_costs_only_itself() -> None:
+    discovery = await fetch_discovery(Documents(LEGACY | {"/apis/a.io/v2": b"<html>"}).get)
+    assert named(discovery.catalogue) == ["v1 pods", "v1 nodes", "a.io/v1 jobs"]
+    assert list(discovery.failed) == ["a.io/v2"]
+
+
+# -- the catalogue in force --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def faults(clock: FakeClock) -> FaultLog:
+    return FaultLog(Monitoring(), clock)
+
+
+def aggregated(*groups: dict[str, Any]) -> Documents:
+    return Documents({"/api": CORE, "/apis": {"items": list(groups)}}, AGGREGATED)
+
+
+async def test_nothing_is_known_before_the_first_reading(clock: FakeClock, faults: FaultLog) -> None:
+    source = CatalogueSource(aggregated(), clock, faults)
+    with pytest.raises(errors.NotSyncedError):
+        source.current()
+    assert not source.synced
+    assert CatalogueSource(aggregated(), clock, faults, initial=BUILTIN).current() is BUILTIN
+
+
+async def test_a_miss_reads_again_but_not_too_often(clock: FakeClock, faults: FaultLog) -> None:
+    server = aggregated()
+    source = CatalogueSource(server, clock, faults, distance=10.0)
+    assert (await source.refresh()).lookup("widget") is None
+    server.documents["/apis"] = {"items": [group("example.com", v1=[entry("widgets", "Widget")])]}
+    clock.advance(9.9)
+    assert (await source.refresh()).lookup("widget") is None
+    clock.advance(0.1)
+    assert (await source.refresh()).lookup("widget") is not None
+    assert server.asked == ["/api", "/apis"] * 2
+    await source.refresh(force=True)
+    assert server.asked == ["/api", "/apis"] * 3
+
+
+async def test_before_the_first_success_it_is_read_again_soon(clock: FakeClock, faults: FaultLog) -> None:
+    server = aggregated()
+    server.documents["/api"] = errors.KubernetesError(0, "Unreachable", "away")
+    source = CatalogueSource(server, clock, faults, distance=10.0)
+    with pytest.raises(errors.KubernetesError):
+        await source.refresh()
+    server.documents["/api"] = CORE
+    clock.advance(0.9)
+    with pytest.raises(errors.NotSyncedError):
+        await source.refresh()
+    clock.advance(0.1)
+    assert (await source.refresh()).lookup("pods") is not None
+
+
+async def test_callers_of_one_moment_share_a_reading(clock: FakeClock, faults: FaultLog) -> None:
+    server = aggregated()
+    source = CatalogueSource(server, clock, faults)
+    found = await asyncio.gather(*(source.refresh(force=force) for force in (False, True, False, True)))
+    assert len(set(map(id, found))) == 1
+    assert server.asked == ["/api", "/apis"]
+
+
+async def test_callers_of_one_moment_share_a_failure(clock: FakeClock, faults: FaultLog) -> None:
+    server = aggregated()
+    server.documents["/api"] = errors.KubernetesError(503, "ServiceUnavailable", "away")
+    source = CatalogueSource(server, clock, faults, initial=BUILTIN)
+    found = await asyncio.gather(*(source.refresh() for _ in range(3)), return_exceptions=True)
+    assert [str(error) for error in found] == ["away"] * 3
+    assert all(isinstance(error, errors.KubernetesError) and error.status == 503 for error in found)
+    assert server.asked == ["/api"]
+
+
+async def test_a_cancelled_caller_leaves_the_reading_to_the_next(clock: FakeClock, faults: FaultLog) -> None:
+    source = CatalogueSource(aggregated(), clock, faults)
+    first = asyncio.create_task(source.refresh(), name="first")
+    second = asyncio.create_task(source.refresh(), name="second")
+    await asyncio.sleep(0)
+    first.cancel()
+    assert (await second).lookup("pods") is not None
+    assert source.synced
+    with pytest.raises(asyncio.CancelledError):
+        await first
+
+
+async def test_a_failed_reading_leaves_what_was(clock: FakeClock, faults: FaultLog) -> None:
+    server = aggregated()
+    source = CatalogueSource(server, clock, faults, initial=BUILTIN)
+    server.documents["/apis"] = errors.KubernetesError(0, "Unreachable", "away")
+    with pytest.raises(errors.KubernetesError, match="away"):
+        await source.refresh()
+    assert source.current() is BUILTIN
+    assert list(faults.active()) == [("api-discovery", "")]
+    assert await source.refresh() is BUILTIN, "not due yet"
+    server.documents["/apis"] = {"items": []}
+    clock.advance(60)
+    assert named(await source.refresh()) == ["v1 pods", "v1 nodes"]
+    assert source.synced
+    assert not faults.active()
+
+
+async def test_groups_that_fail_keep_their_resources_and_are_said(clock: FakeClock, faults: FaultLog) -> None:
+    server = aggregated(group("example.com", v1=[entry("widgets", "Widget")]))
+    source = CatalogueSource(server, clock, faults)
+    await source.refresh()
+    server.documents["/apis"] = {"items": [group("example.com", v1=None)]}
+    assert (await source.refresh(force=True)).lookup("widget") is not None
+    assert list(faults.active()) == [("api-group", "example.com/v1")]
+    server.documents["/apis"] = {"items": []}
+    assert (await source.refresh(force=True)).lookup("widget") is None
+    assert not faults.active()
+
+
+async def test_the_timer(clock: FakeClock, faults: FaultLog) -> None:
+    server = aggregated()
+    server.documents["/apis"] = errors.KubernetesError(0, "Unreachable", "away")
+    pauses: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        clock.advance(seconds)
+        server.documents["/apis"] = {"items": []}
+        if len(pauses) == 3:
+            raise asyncio.CancelledError
+
+    source = CatalogueSource(server, clock, faults, sleep=sleep, interval=600.0, distance=10.0)
+    with pytest.raises(asyncio.CancelledError):
+        await source.run()
+    assert pauses == [10.0, 600.0, 600.0]
+    assert server.asked == ["/api", "/apis"] * 3
+    assert source.synced
+
+
+def test_metric_groups_are_ours() -> None:
+    assert {"custom.metrics.k8s.io", "external.metrics.k8s.io"} == apidiscovery.METRIC_GROUPS

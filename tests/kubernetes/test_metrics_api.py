@@ -1,0 +1,376 @@
+"""Asking another adapter through the API server: paths, values, and what becomes of everything that goes wrong."""
+
+import asyncio
+import contextlib
+import json
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from adapter.errors import KubernetesError
+from adapter.kubernetes import client as kubernetes
+from adapter.kubernetes import credentials
+from adapter.kubernetes.metrics_api import Described, MetricsAPI
+from adapter.model.timestamps import SECOND, read_instant
+from adapter.sandbox.apiserver.cluster import Cluster
+from tests.support.tls import Authority
+
+CUSTOM, EXTERNAL, RESOURCE = "custom.metrics.k8s.io", "external.metrics.k8s.io", "metrics.k8s.io"
+VERSIONS = {CUSTOM: "v1beta2", EXTERNAL: "v1beta1", RESOURCE: "v1beta1"}
+TIME = "2026-11-20T12:00:00Z"
+
+
+class Adapter:
+    """The adapter behind the API server: remembers what it is asked, answers what a test says."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.status = 200
+        self.body: Any = {}
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def handle(self, request: web.Request) -> web.Response:
+        self.asked.append(request.raw_path)
+        await self.gate.wait()
+        body = self.body if isinstance(self.body, bytes) else json.dumps(self.body).encode()
+        return web.Response(status=self.status, body=body, content_type="application/json")
+
+    def refuse(self, code: int, reason: str, message: str) -> None:
+        """Answer as an API server refuses."""
+        self.status = code
+        self.body = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "status": "Failure",
+            "message": message,
+            "reason": reason,
+            "code": code,
+        }
+
+
+class World:
+    """A cluster, the adapter that it asks, and who asks."""
+
+    def __init__(self, adapter: Adapter, cluster: Cluster, api: MetricsAPI) -> None:
+        self.adapter = adapter
+        self.cluster = cluster
+        self.api = api
+
+
+def register(cluster: Cluster, port: int) -> None:
+    named = {"name": "adapter", "namespace": "outside"}
+    spec = {"type": "ExternalName", "externalName": "localhost"}
+    cluster.create({"apiVersion": "v1", "kind": "Service", "metadata": named, "spec": spec})
+    for group, version in VERSIONS.items():
+        service = {
+            "group": group,
+            "version": version,
+            "service": named | {"port": port},
+            "insecureSkipTLSVerify": True,
+        }
+        metadata = {"name": f"{version}.{group}"}
+        cluster.create(
+            {
+                "apiVersion": "apiregistration.k8s.io/v1",
+                "kind": "APIService",
+                "metadata": metadata,
+                "spec": service,
+            }
+        )
+
+
+@contextlib.asynccontextmanager
+async def asking(
+    authority: Authority, *, registered: bool = True, seconds: float = 5.0
+) -> AsyncIterator[World]:
+    adapter = Adapter()
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", adapter.handle)
+    context = authority.server_context()
+    context.verify_mode = ssl.CERT_NONE
+    server = TestServer(app, host="127.0.0.1", scheme="https")
+    await server.start_server(ssl=context, shutdown_timeout=0.1)
+
+    async def no_pause(_: float) -> None:
+        await asyncio.sleep(0)
+
+    try:
+        async with Cluster() as cluster:
+            configuration = credentials.build_configuration(cluster.url)
+            async with await kubernetes.connect(
+                configuration, sleep=no_pause, random=lambda: 0.0, timeout=seconds
+            ) as client:
+                if registered:
+                    assert server.port is not None
+                    register(cluster, server.port)
+                yield World(adapter, cluster, MetricsAPI(client))
+    finally:
+        adapter.gate.set()
+        await server.close()
+
+
+Ask = Callable[[MetricsAPI], Awaitable[Sequence[Any]]]
+
+QUESTIONS: dict[str, tuple[Ask, str, str]] = {
+    "pods": (
+        lambda api: api.pods("shop", "load", "app=web,tier in (a,b)", "queue=a"),
+        "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/pods/%2A/load?labelSelector=app%3Dweb%2Ctier+in+%28a%2Cb%29&metricLabelSelector=queue%3Da",
+        "pods.custom.metrics.k8s.io *",
+    ),
+    "pods without selectors": (
+        lambda api: api.pods("shop", "http_requests/s", "", ""),
+        "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/pods/%2A/http_requests%2Fs",
+        "pods.custom.metrics.k8s.io *",
+    ),
+    "an object": (
+        lambda api: api.described(Described("Ingresses.networking.k8s.io", "shop", "Main"), "Hits", "a=b"),
+        "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/ingresses.networking.k8s.io/Main/Hits?metricLabelSelector=a%3Db",
+        "Ingresses.networking.k8s.io.custom.metrics.k8s.io Main",
+    ),
+    "a namespace": (
+        lambda api: api.described(Described("namespaces", "shop", "shop"), "hits", ""),
+        "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/metrics/hits",
+        "metrics.custom.metrics.k8s.io hits",
+    ),
+    "external": (
+        lambda api: api.external("shop", "Queue_Depth", "a=b"),
+        "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/queue_depth?labelSelector=a%3Db",
+        "Queue_Depth.external.metrics.k8s.io",
+    ),
+    "resource": (
+        lambda api: api.resource("shop", "app=web"),
+        "/apis/metrics.k8s.io/v1beta1/namespaces/shop/pods?labelSelector=app%3Dweb",
+        "pods.metrics.k8s.io",
+    ),
+}
+
+EACH = pytest.mark.parametrize("name", QUESTIONS)
+
+DESCRIBED = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/services"
+
+
+@EACH
+async def test_questions_go_as_the_native_controller_sends_them(authority: Authority, name: str) -> None:
+    ask, target, _ = QUESTIONS[name]
+    async with asking(authority) as world:
+        assert await ask(world.api) == ()
+        # what a path or a query may hold both plainly and escaped is the same to every server
+        assert [unquote(asked) for asked in world.adapter.asked] == [unquote(target)]
+
+
+@pytest.mark.parametrize(
+    "name", ["web?labelSelector=a", "web#x", "a b", "system:node", 'a"b', "ä", "a;b=c&d"]
+)
+async def test_the_name_of_an_object_stays_one_segment_of_the_path(authority: Authority, name: str) -> None:
+    async with asking(authority) as world:
+        assert await world.api.described(Described("services", "shop", name), "hits", "") == ()
+        (asked,) = world.adapter.asked
+        assert not {"?", "#"} & set(asked)
+        assert unquote(asked) == f"{DESCRIBED}/{name}/hits"
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../../pods/x", "a%2Fb"])
+async def test_a_name_that_leads_elsewhere_is_not_asked_for(authority: Authority, name: str) -> None:
+    async with asking(authority) as world:
+        with pytest.raises(KubernetesError, match="invalid resource name"):
+            await world.api.described(Described("services", "shop", name), "hits", "")
+        assert world.adapter.asked == []
+
+
+@EACH
+@pytest.mark.parametrize("body", [{"items": []}, {"items": None}, {}], ids=["empty", "null", "left out"])
+async def test_an_empty_answer_is_no_value_and_no_error(authority: Authority, name: str, body: Any) -> None:
+    async with asking(authority) as world:
+        world.adapter.body = body
+        assert await QUESTIONS[name][0](world.api) == ()
+
+
+async def test_custom_values(authority: Authority) -> None:
+    async with asking(authority) as world:
+        described = {"kind": "Pod", "namespace": "shop", "name": "web-0", "apiVersion": "/v1"}
+        named = {"metric": {"name": "load", "selector": None}}
+        world.adapter.body = {
+            "kind": "MetricValueList",
+            "apiVersion": "custom.metrics.k8s.io/v1beta2",
+            "metadata": {},
+            "items": [
+                {
+                    "describedObject": described,
+                    **named,
+                    "timestamp": TIME,
+                    "windowSeconds": 60,
+                    "value": "1500m",
+                },
+                {"describedObject": described | {"name": "web-1"}, **named, "timestamp": None, "value": "0"},
+            ],
+        }
+        first, second = await world.api.pods("shop", "load", "", "")
+
+        assert (first.described_object.name, first.value.milli) == ("web-0", 1500)
+        assert (first.timestamp, first.window_seconds) == (read_instant(TIME), 60)
+        assert (second.described_object.name, second.value.milli) == ("web-1", 0)
+        assert (second.timestamp, second.window_seconds) == (None, None)
+
+
+async def test_external_values(authority: Authority) -> None:
+    async with asking(authority) as world:
+        world.adapter.body = {
+            "items": [
+                {
+                    "metricName": "queue",
+                    "metricLabels": {"a": "b"},
+                    "timestamp": TIME,
+                    "window": 30,
+                    "value": "2k",
+                },
+                {"metricName": "queue", "metricLabels": None, "timestamp": TIME, "value": "-1"},
+            ]
+        }
+        first, second = await world.api.external("shop", "queue", "")
+
+        assert (first.value.milli, first.window, first.timestamp) == (2_000_000, 30, read_instant(TIME))
+        assert (second.value.milli, second.window) == (-1000, None)
+
+
+async def test_usages(authority: Authority) -> None:
+    async with asking(authority) as world:
+        usage = {"cpu": "250m", "memory": "64Mi"}
+        world.adapter.body = {
+            "items": [
+                {
+                    "metadata": {"name": "web-0", "namespace": "shop"},
+                    "timestamp": TIME,
+                    "window": "15.5s",
+                    "containers": [{"name": "app", "usage": usage}],
+                }
+            ]
+        }
+        (found,) = await world.api.resource("shop", "app=web")
+
+        assert (found.metadata.name, found.timestamp, found.window) == (
+            "web-0",
+            read_instant(TIME),
+            31 * SECOND // 2,
+        )
+        (container,) = found.containers or ()
+        assert {name: quantity.milli for name, quantity in (container.usage or {}).items()} == {
+            "cpu": 250,
+            "memory": 2**26 * 1000,
+        }
+
+
+@EACH
+@pytest.mark.parametrize(
+    ("code", "reason", "message"),
+    [
+        (404, "NotFound", "the server could not find the metric load for pods"),
+        (
+            403,
+            "Forbidden",
+            'pods.custom.metrics.k8s.io "*" is forbidden: User "x" cannot get resource "pods"',
+        ),
+        (500, "InternalError", "Internal error occurred: unable to fetch metrics"),
+        (503, "ServiceUnavailable", "the server is currently unable to handle the request"),
+    ],
+)
+async def test_refusals_keep_the_words_of_the_other_side(
+    authority: Authority, name: str, code: int, reason: str, message: str
+) -> None:
+    async with asking(authority) as world:
+        world.adapter.refuse(code, reason, message)
+        with pytest.raises(KubernetesError) as raised:
+            await QUESTIONS[name][0](world.api)
+
+        assert (raised.value.status, raised.value.reason) == (code, reason)
+        assert str(raised.value) == message
+
+
+@EACH
+async def test_where_nobody_serves_the_group(authority: Authority, name: str) -> None:
+    async with asking(authority, registered=False) as world:
+        with pytest.raises(KubernetesError) as raised:
+            await QUESTIONS[name][0](world.api)
+
+        assert raised.value.status == 404
+        assert (
+            str(raised.value)
+            == f"the server could not find the requested resource (get {QUESTIONS[name][2]})"
+        )
+
+
+@pytest.mark.parametrize(
+    ("code", "body", "words"),
+    [
+        (401, b"", "the server has asked for the client to provide credentials"),
+        (403, b"not you", "not you"),
+        (429, b"", "the server has received too many requests and has asked us to try again later"),
+        (500, b"broken\n", 'an error on the server ("broken") has prevented the request from succeeding'),
+        (502, b"", 'an error on the server ("unknown") has prevented the request from succeeding'),
+        (503, b"<html>", "the server is currently unable to handle the request"),
+        (418, b"", "the server responded with the status code 418 but did not return more information"),
+    ],
+)
+async def test_an_answer_that_is_no_status_is_worded_by_its_code(
+    authority: Authority, code: int, body: bytes, words: str
+) -> None:
+    async with asking(authority) as world:
+        world.adapter.status, world.adapter.body = code, body
+        with pytest.raises(KubernetesError) as raised:
+            await world.api.external("shop", "queue", "")
+
+        assert raised.value.status == code
+        assert str(raised.value) == f"{words} (get queue.external.metrics.k8s.io)"
+
+
+@EACH
+async def test_no_answer_in_time(authority: Authority, name: str) -> None:
+    async with asking(authority, seconds=0.1) as world:
+        world.adapter.gate.clear()
+        with pytest.raises(KubernetesError) as raised:
+            await QUESTIONS[name][0](world.api)
+
+        assert (raised.value.status, raised.value.reason) == (0, "Timeout")
+
+
+async def test_an_adapter_that_is_not_there(authority: Authority) -> None:
+    async with asking(authority, registered=False) as world:
+        register(world.cluster, 1)
+        with pytest.raises(KubernetesError) as raised:
+            await world.api.pods("shop", "load", "", "")
+
+        assert raised.value.status == 503
+
+
+WRONG = {
+    "nothing": b"",
+    "no JSON": b"<html>",
+    "no list": b'{"items": {}}',
+    "no quantity": b'{"items": [{"value": "much"}]}',
+    "too many levels": b'{"items": [' + b'{"a":' * 1500 + b"1" + b"}" * 1500 + b"]}",
+    "no usage": b'{"items": [{"containers": [{"usage": {"cpu": "much"}}]}]}',
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "body"),
+    [
+        pytest.param(name, body, id=f"{name}, {wrong}")
+        for name in QUESTIONS
+        for wrong, body in WRONG.items()
+        if wrong != ("no quantity" if name == "resource" else "no usage")
+    ],
+)
+async def test_an_answer_that_is_no_list_of_values(authority: Authority, name: str, body: bytes) -> None:
+    async with asking(authority) as world:
+        world.adapter.body = body
+        with pytest.raises(KubernetesError) as raised:
+            await QUESTIONS[name][0](world.api)
+
+        assert (raised.value.status, raised.value.reason) == (0, "Decode")
+        assert "the answer is no list of values" in str(raised.value)

@@ -1,0 +1,129 @@
+"""The one door: what every write has in common."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from adapter.errors import KubernetesError
+from adapter.kubernetes.write import client
+from adapter.kubernetes.write.rate_limiter import Kind
+from adapter.sandbox.apiserver.cluster import Cluster
+from adapter.sandbox.apiserver.workloads import deployment
+from tests.support.writing import Desk, desk_on
+
+PATH = "/apis/apps/v1/namespaces/default/deployments/web/scale"
+BODY = b'{"metadata": {"name": "web"}, "spec": {"replicas": 3}}'
+
+
+@pytest.fixture
+async def desk() -> AsyncIterator[Desk]:
+    async with Cluster() as cluster, desk_on(cluster) as desk:
+        cluster.create(deployment("web"))
+        yield desk
+
+
+async def test_the_field_manager_and_the_time_limit_are_told(desk: Desk) -> None:
+    await desk.writer.send(Kind.SCALE, "PUT", PATH, BODY, parameters={"dryRun": "All"})
+    assert desk.cluster.requests[-1].query == {
+        "fieldManager": "fastpath",
+        "timeout": "5000ms",
+        "dryRun": "All",
+    }
+
+
+async def test_a_write_takes_no_longer_than_the_fence_leaves(desk: Desk) -> None:
+    desk.gate.left = 0.05
+    desk.cluster.delay(10, "update")
+    with pytest.raises(KubernetesError) as caught:
+        await desk.writer.send(Kind.SCALE, "PUT", PATH, BODY)
+    assert caught.value.reason == "Timeout"
+    assert client.may_have_been_made(caught.value)
+    assert desk.cluster.requests[-1].query["timeout"] == "50ms"
+
+
+@pytest.mark.parametrize(
+    ("code", "outcome"),
+    [
+        (403, "refused"),
+        (404, "refused"),
+        (409, "conflict"),
+        (422, "refused"),
+        (429, "failed"),
+        (500, "failed"),
+    ],
+)
+async def test_every_outcome_is_counted(desk: Desk, code: int, outcome: str) -> None:
+    if code == 403:
+        desk.cluster.forbid("update", "deployments/scale")
+    elif code in {404, 422}:
+        pass
+    else:
+        desk.cluster.fail(code, "update", "deployments/scale")
+    path = PATH.replace("web", "gone") if code == 404 else PATH
+    body = BODY.replace(b"3", b"-3") if code == 422 else BODY
+    with pytest.raises(KubernetesError) as caught:
+        await desk.writer.send(
+            Kind.SCALE, "PUT", path, body.replace(b"web", b"gone") if code == 404 else body
+        )
+    assert caught.value.status == code
+    assert desk.writes("scale", outcome) == 1
+
+
+async def test_a_cancelled_write_is_counted_as_failed(desk: Desk) -> None:
+    desk.cluster.delay(10, "update")
+    write = asyncio.create_task(desk.writer.send(Kind.SCALE, "PUT", PATH, BODY))
+    await asyncio.sleep(0.05)
+    write.cancel()
+    await asyncio.wait([write])
+    assert desk.writes("scale", "failed") == 1
+
+
+async def test_a_pause_the_server_asks_for_events_is_made_by_events() -> None:
+    async with Cluster() as cluster, desk_on(cluster) as desk:
+
+        class Busy:
+            async def write(self, *_: object, **__: object) -> None:
+                raise KubernetesError(429, "TooManyRequests", "too many events", retry_after=5)
+
+        desk.writer.client = Busy()  # type: ignore[assignment]  # an API server that limits events
+        with pytest.raises(KubernetesError):
+            await desk.writer.send(Kind.EVENT, "POST", PATH, BODY)
+        async with asyncio.timeout(0.5):
+            await desk.writer.turn(Kind.SCALE)
+            await desk.writer.turn(Kind.STATUS)
+
+
+async def test_a_pause_the_server_asks_for_is_made_by_all() -> None:
+    async with Cluster() as cluster, desk_on(cluster) as desk:
+        error = KubernetesError(429, "TooManyRequests", "later", retry_after=0.1)
+
+        class Busy:
+            async def write(self, *_: object, **__: object) -> None:
+                raise error
+
+        desk.writer.client = Busy()  # type: ignore[assignment]  # a server with a sub-second Retry-After, which HTTP has not
+        with pytest.raises(KubernetesError):
+            await desk.writer.send(Kind.SCALE, "PUT", PATH, BODY)
+        start = asyncio.get_running_loop().time()
+        await desk.writer.turn(Kind.EVENT)
+        assert asyncio.get_running_loop().time() - start >= 0.09
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "made"),
+    [
+        (0, "Timeout", True),
+        (0, "Reset", True),
+        (0, "Broken", True),
+        (0, "Decode", True),
+        (0, "Unreachable", False),
+        (0, "Closed", False),
+        (409, "Conflict", False),
+        (429, "TooManyRequests", False),
+        (500, "InternalError", True),
+        (504, "Timeout", True),
+    ],
+)
+def test_whether_a_failed_write_may_have_been_made(status: int, reason: str, *, made: bool) -> None:
+    assert client.may_have_been_made(KubernetesError(status, reason, "")) is made

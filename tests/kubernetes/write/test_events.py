@@ -1,0 +1,238 @@
+"""Events at the API server: their form, their counts, and what happens when they cannot be written."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from adapter.kubernetes.write import events
+from adapter.kubernetes.write.event_correlator import Regarding
+from adapter.kubernetes.write.events import EventRecorder
+from adapter.kubernetes.write.rate_limiter import Kind
+from adapter.monitoring import FaultLog, Monitoring
+from adapter.sandbox.apiserver.cluster import Cluster
+from tests.support.election import LoopClock
+from tests.support.waiting import until
+from tests.support.writing import Desk, desk_on
+
+WEB = Regarding("fastpath.io/v1alpha1", "FastPathAutoscaler", "default", "web", "uid-1", "42")
+
+
+class Office:
+    """A recorder at work on a cluster."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
+        self.recorder = EventRecorder(desk.writer, desk.clock, lambda: 0.0, desk.monitoring, desk.faults)
+
+    def say(
+        self, message: str, reason: str = "SuccessfulRescale", kind: str = "Normal", about: Regarding = WEB
+    ) -> None:
+        self.recorder.record(about, kind, reason, message)
+
+    def events(self) -> list[dict[str, Any]]:
+        return self.desk.cluster.list("events")
+
+    def dropped(self, reason: str) -> float:
+        return self.desk.sample("fastpath_events_dropped_total", reason=reason)
+
+
+@contextlib.asynccontextmanager
+async def at_work(office: Office) -> AsyncIterator[Office]:
+    task = asyncio.create_task(office.recorder.run())
+    yield office
+    task.cancel()
+    await asyncio.wait([task])
+    assert task.cancelled(), task
+
+
+@pytest.fixture
+async def office(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Office]:
+    monkeypatch.setattr(events, "RETRY", 0.01)
+    async with Cluster() as cluster, desk_on(cluster) as desk, at_work(Office(desk)) as office:
+        yield office
+
+
+async def test_an_event_has_the_form_of_the_hpa_controllers(office: Office) -> None:
+    office.say("New size: 5; reason: pods metric requests above target")
+    await until(office.events)
+    (event,) = office.events()
+    name = event["metadata"]["name"]
+    assert name.startswith("web.")
+    assert int(name.removeprefix("web."), 16) > 1e18
+    assert event["involvedObject"] == {
+        "kind": "FastPathAutoscaler",
+        "namespace": "default",
+        "name": "web",
+        "uid": "uid-1",
+        "apiVersion": "fastpath.io/v1alpha1",
+        "resourceVersion": "42",
+    }
+    assert (event["type"], event["reason"]) == ("Normal", "SuccessfulRescale")
+    assert event["message"] == "New size: 5; reason: pods metric requests above target"
+    assert event["source"] == {"component": "fastpath"}
+    assert event["firstTimestamp"] == event["lastTimestamp"]
+    assert event["count"] == 1
+    assert event["reportingComponent"] == "fastpath"
+
+
+async def test_a_repeated_event_is_counted(office: Office) -> None:
+    for _ in range(3):
+        office.say("no metrics", "FailedGetPodsMetric", "Warning")
+    await until(lambda: office.events() and office.events()[0]["count"] == 3)
+    assert len(office.events()) == 1
+
+
+async def test_two_events_of_one_moment_have_two_names(office: Office) -> None:
+    office.say("one")
+    office.say("two")
+    await until(lambda: len(office.events()) == 2)
+
+
+async def test_look_alikes_become_one(office: Office) -> None:
+    for number in range(14):
+        office.say(f"took {number}")
+    await until(lambda: len(office.events()) == 10 and max(event["count"] for event in office.events()) == 5)
+    (combined,) = (event for event in office.events() if event["count"] == 5)
+    assert combined["message"] == "(combined from similar events): took 13"
+
+
+async def test_a_flood_is_stopped(office: Office) -> None:
+    for _ in range(40):
+        office.say("again")
+    await until(lambda: office.dropped("spam") == 15)
+    assert office.events()[0]["count"] == 25
+
+
+async def test_a_counted_event_whose_time_is_over_begins_anew(office: Office) -> None:
+    office.say("again")
+    await until(office.events)
+    (event,) = office.events()
+    office.desk.cluster.delete("events", event["metadata"]["name"])
+    office.say("again")
+    await until(office.events)
+    assert office.events()[0]["count"] == 2
+
+
+async def test_while_the_server_fails_all_wait_in_their_order(office: Office) -> None:
+    office.desk.cluster.fail(503, "create", "events", 3)
+    office.say("one")
+    office.say("two")
+    assert office.desk.sample("fastpath_write_queue_length", kind="event") == 2
+    await until(lambda: len(office.events()) == 2)
+    named = sorted(office.events(), key=lambda event: event["metadata"]["name"])
+    assert [event["message"] for event in named] == ["one", "two"]
+    created = sorted(office.events(), key=lambda event: int(event["metadata"]["resourceVersion"]))
+    assert [event["message"] for event in created] == ["one", "two"]
+    assert not office.desk.faults.active()
+
+
+async def test_a_server_that_never_recovers_costs_the_event(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "RETRY", 0.0)
+    office.desk.cluster.fail(503, "create", "events", events.TRIES)
+    office.say("one")
+    office.say("two")
+    await until(office.events)
+    assert [event["message"] for event in office.events()] == ["two"]
+    assert office.dropped("refused") == 1
+
+
+async def test_what_is_refused_is_not_sent_again(office: Office) -> None:
+    office.desk.cluster.forbid("create", "events")
+    office.say("one")
+    await until(lambda: office.dropped("refused"))
+    assert ("event-write", "") in office.desk.faults.active()
+    assert office.desk.asked("create", "events") == 1
+
+
+async def test_a_namespace_that_is_gone_is_no_fault(office: Office) -> None:
+    office.say("one", about=WEB._replace(namespace="gone"))
+    await until(lambda: office.dropped("refused"))
+    assert not office.desk.faults.active()
+
+
+async def test_nothing_is_written_behind_a_shut_fence(office: Office) -> None:
+    office.desk.gate.passes = 0
+    office.say("one")
+    await until(lambda: office.dropped("fenced"))
+    assert office.events() == []
+
+
+async def test_too_many_in_the_queue_are_dropped() -> None:
+    async with Cluster() as cluster, desk_on(cluster) as desk:
+        office = Office(desk)
+        for number in range(events.QUEUED + 3):
+            office.say(str(number))
+        assert office.dropped("queue") == 3
+
+
+async def test_a_long_text_is_cut(office: Office) -> None:
+    office.say("x" * 5000)
+    await until(office.events)
+    assert office.events()[0]["message"] == "x" * 1024
+
+
+async def test_the_orderly_end_writes_what_is_recorded() -> None:
+    async with Cluster() as cluster, desk_on(cluster) as desk:
+        office = Office(desk)
+        cluster.delay(0.1, "create", "events")
+        async with at_work(office):
+            office.say("one")
+            office.say("two")
+            await until(lambda: desk.asked("create", "events"))
+        await office.recorder.drain(1.0)
+        assert max((event["message"], event["count"]) for event in office.events()) == ("two", 1)
+        assert {event["message"] for event in office.events()} == {"one", "two"}
+
+
+async def test_the_orderly_end_is_bounded() -> None:
+    async with Cluster() as cluster, desk_on(cluster) as desk:
+        office = Office(desk)
+        cluster.fail(503, "create", "events", 100)
+        async with at_work(office):
+            office.say("one")
+            await until(desk.faults.active)
+        cluster.delay(10, "create", "events")
+        office.say("two")
+        async with asyncio.timeout(0.5):
+            await office.recorder.drain(0.05)
+        assert office.dropped("fenced") == 2
+        assert not desk.faults.active(), "with the term its faults are over"
+
+
+@pytest.mark.looptime
+async def test_a_full_queue_of_one_tenant_displaces_and_delays_no_event_of_another() -> None:
+    class Writer:
+        """Takes a second for each event."""
+
+        def __init__(self) -> None:
+            self.paths: list[str] = []
+
+        async def turn(self, _: Kind) -> None:
+            await asyncio.sleep(1)
+
+        async def send(self, _kind: Kind, _method: str, path: str, _content: bytes, **_: object) -> None:
+            self.paths.append(path)
+
+    writer, clock, monitoring = Writer(), LoopClock(), Monitoring()
+    recorder = EventRecorder(writer, clock, lambda: 0.0, monitoring, FaultLog(monitoring, clock))  # type: ignore[arg-type]  # all it calls
+    for number in range(events.QUEUED + 5):
+        about = WEB._replace(namespace="greedy", name=f"web{number % 100}")
+        recorder.record(about, "Normal", "SuccessfulRescale", f"New size: {number}")
+    for _ in range(2):
+        recorder.record(WEB._replace(namespace="victim"), "Normal", "SuccessfulRescale", "New size: 5")
+    task = asyncio.create_task(recorder.run())
+    await asyncio.sleep(4.5)
+    task.cancel()
+    await asyncio.wait([task])
+
+    assert writer.paths.count("/api/v1/namespaces/victim/events") == 1
+    assert any(path.startswith("/api/v1/namespaces/victim/events/") for path in writer.paths), (
+        "and its repetition"
+    )
+    dropped = monitoring.registry.get_sample_value("fastpath_events_dropped_total", {"reason": "queue"})
+    assert dropped == 5 + 2

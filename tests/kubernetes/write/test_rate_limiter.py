@@ -1,0 +1,176 @@
+"""The budget of writes: how many a second, and who goes first."""
+
+import asyncio
+
+import pytest
+
+from adapter.kubernetes.write.rate_limiter import Kind, WriteBudget
+from adapter.monitoring import Monitoring
+from tests.support.election import LoopClock
+
+pytestmark = pytest.mark.looptime
+
+
+def build(rate: float = 10.0) -> tuple[WriteBudget, Monitoring]:
+    monitoring = Monitoring()
+    return WriteBudget(rate, LoopClock(), monitoring), monitoring
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+class Asked:
+    """Turns asked for together, and in which order and when they came."""
+
+    def __init__(self, budget: WriteBudget, *kinds: Kind) -> None:
+        self.came: list[tuple[str, float]] = []
+        self.tasks = [asyncio.create_task(self._take(budget, kind)) for kind in kinds]
+
+    async def _take(self, budget: WriteBudget, kind: Kind) -> None:
+        await budget.turn(kind)
+        self.came.append((kind.label, round(now(), 3)))
+
+    async def all(self) -> list[tuple[str, float]]:
+        await asyncio.gather(*self.tasks)
+        return self.came
+
+
+async def spend(budget: WriteBudget, count: int) -> None:
+    for _ in range(count):
+        await budget.turn(Kind.EVENT)
+
+
+async def test_a_seconds_worth_goes_at_once_then_it_is_the_rate() -> None:
+    budget, _ = build()
+    came = await Asked(budget, *[Kind.SCALE] * 25).all()
+    assert [at for _, at in came[:10]] == [0.0] * 10
+    assert [at for _, at in came[10:]] == pytest.approx([0.1 * n for n in range(1, 16)], abs=0.01)
+
+
+async def test_floor_before_scale_before_status_before_event() -> None:
+    budget, _ = build()
+    await spend(budget, 10)
+    kinds = (Kind.EVENT, Kind.STATUS, Kind.EVENT, Kind.SCALE, Kind.STATUS, Kind.SCALE, Kind.FLOOR)
+    came = await Asked(budget, *kinds).all()
+    assert [kind for kind, _ in came] == ["floor", "scale", "scale", "status", "status", "event", "event"]
+
+
+async def test_a_scale_that_comes_later_goes_before_those_who_wait() -> None:
+    budget, _ = build()
+    await spend(budget, 10)
+    waiting = Asked(budget, *[Kind.EVENT] * 5)
+    await asyncio.sleep(0.25)
+    scale = Asked(budget, Kind.SCALE)
+    assert (await scale.all())[0][1] == pytest.approx(0.3, abs=0.01)
+    assert [at for _, at in await waiting.all()] == pytest.approx([0.1, 0.2, 0.4, 0.5, 0.6], abs=0.01)
+
+
+async def test_who_stops_waiting_takes_nothing() -> None:
+    budget, _ = build()
+    await spend(budget, 10)
+    asked = Asked(budget, Kind.SCALE, Kind.STATUS)
+    await asyncio.sleep(0.05)
+    asked.tasks[0].cancel()
+    await asked.tasks[1]
+    assert [kind for kind, _ in asked.came] == ["status"]
+    assert asked.came[0][1] == pytest.approx(0.1, abs=0.01)
+
+
+async def test_a_turn_given_to_who_stopped_waiting_goes_to_the_next() -> None:
+    """It was given in the same turn of the loop in which the waiting ended."""
+    budget, _ = build(1.0)
+    await spend(budget, 1)
+    asked = Asked(budget, Kind.SCALE, Kind.STATUS)
+    await asyncio.sleep(0)
+    ((_, _, place),) = budget._waiting[Kind.SCALE]
+    place.add_done_callback(lambda _: asked.tasks[0].cancel())
+    await asyncio.wait(asked.tasks)
+    assert [kind for kind, _ in asked.came] in (["status"], ["scale", "status"])
+    assert asked.came[-1][1] <= 2.01
+
+
+async def test_who_is_cancelled_when_the_time_comes_is_passed_over() -> None:
+    budget, _ = build(1.0)
+    await spend(budget, 1)
+    asked = Asked(budget, Kind.SCALE, Kind.STATUS)
+    await asyncio.sleep(0.5)
+    asked.tasks[0].cancel()
+    await asyncio.sleep(0)
+    budget._tokens = 1.0
+    budget._serve()
+    await asyncio.wait(asked.tasks)
+    assert asked.tasks[0].cancelled()
+    assert [kind for kind, _ in asked.came] == ["status"]
+
+
+async def test_all_wait_while_the_server_wants_a_pause() -> None:
+    budget, _ = build()
+    budget.pause(3.0)
+    assert await Asked(budget, Kind.SCALE, Kind.EVENT).all() == [("scale", 3.0), ("event", 3.0)]
+
+
+async def test_a_pause_for_events_keeps_no_scale_waiting() -> None:
+    budget, _ = build()
+    budget.pause(3.0, Kind.STATUS)
+    came = await Asked(budget, Kind.EVENT, Kind.STATUS, Kind.SCALE).all()
+    assert came == [("scale", 0.0), ("status", 3.0), ("event", 3.0)]
+
+
+async def test_who_is_paused_does_not_hold_up_who_comes_before() -> None:
+    budget, _ = build()
+    await spend(budget, 10)
+    budget.pause(3.0, Kind.EVENT)
+    came = await Asked(budget, Kind.EVENT, *[Kind.SCALE] * 3).all()
+    assert [kind for kind, _ in came] == ["scale", "scale", "scale", "event"]
+    assert [at for _, at in came] == pytest.approx([0.1, 0.2, 0.3, 3.0], abs=0.01)
+
+
+async def test_a_rate_below_one() -> None:
+    budget, _ = build(0.5)
+    came = await Asked(budget, *[Kind.SCALE] * 3).all()
+    assert [at for _, at in came] == pytest.approx([0.0, 2.0, 4.0], abs=0.01)
+
+
+async def test_the_queue_is_a_metric() -> None:
+    budget, monitoring = build()
+    asked = Asked(budget, *[Kind.SCALE] * 14)
+    await asyncio.sleep(0)
+
+    def waiting() -> float | None:
+        return monitoring.registry.get_sample_value("fastpath_write_queue_length", {"kind": "scale"})
+
+    assert waiting() == 4
+    await asked.all()
+    assert waiting() == 0
+
+
+async def test_a_namespace_with_a_thousand_writes_delays_one_of_another_by_one_turn() -> None:
+    budget, _ = build()
+    await spend(budget, 10)
+    greedy = [
+        asyncio.create_task(budget.turn(Kind.SCALE, "greedy", f"web{number}")) for number in range(1000)
+    ]
+    await asyncio.sleep(1.05)
+    start = now()
+    await asyncio.gather(*(budget.turn(Kind.SCALE, "victim", "web") for _ in range(3)))
+
+    assert now() - start <= 0.7
+    for each in greedy:
+        each.cancel()
+    await asyncio.gather(*greedy, return_exceptions=True)
+    assert budget.waiting(Kind.SCALE) == 0
+
+
+async def test_an_object_that_is_written_often_delays_another_of_its_namespace_by_one_turn() -> None:
+    budget, _ = build()
+    await spend(budget, 10)
+    often = [asyncio.create_task(budget.turn(Kind.STATUS, "shop", "often")) for _ in range(100)]
+    await asyncio.sleep(0.05)
+    start = now()
+    await budget.turn(Kind.STATUS, "shop", "seldom")
+
+    assert now() - start <= 0.3
+    for each in often:
+        each.cancel()
+    await asyncio.gather(*often, return_exceptions=True)

@@ -1,0 +1,772 @@
+import asyncio
+import gzip
+import json
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import aiohttp
+import pytest
+from aiohttp import http_exceptions, web
+from yarl import URL
+
+from adapter.errors import PrometheusError
+from adapter.model.metrics import HISTOGRAM, QueryResult, Sample
+from adapter.monitoring import FaultLog, Monitoring
+from adapter.prometheus import client as prometheus
+from adapter.prometheus import client_tls, hints
+from adapter.prometheus import response as envelope
+from adapter.prometheus.client import PrometheusClient, PrometheusSettings
+from tests.support.clock import WALL, FakeClock
+from tests.support.prometheus import PrometheusFactory
+from tests.support.scripted import EMPTY_VECTOR, Scripted, Start
+from tests.support.tls import Authority
+from tests.support.waiting import until
+
+Open = Callable[..., Awaitable[PrometheusClient]]
+
+
+@pytest.fixture
+async def open_client(clock: FakeClock, monitoring: Monitoring, faults: FaultLog) -> AsyncIterator[Open]:
+    """Return a function that opens a client to a URL with further settings; all are closed at the end."""
+    clients: list[PrometheusClient] = []
+
+    async def start(url: str, **settings: object) -> PrometheusClient:
+        clients.append(
+            await PrometheusClient.open(PrometheusSettings(url, **settings), clock, monitoring, faults)
+        )  # type: ignore[arg-type]  # a table of settings
+        return clients[-1]
+
+    yield start
+    for client in clients:
+        await client.close()
+
+
+async def refused(asked: Awaitable[object]) -> tuple[str, str]:
+    with pytest.raises(PrometheusError) as caught:
+        await asked
+    return caught.value.kind, caught.value.message
+
+
+async def test_a_query_by_get(scripted: Scripted, open_client: Open) -> None:
+    scripted.answer(
+        200,
+        json.dumps(
+            {
+                "status": "success",
+                "data": {
+                    "resultType": "vector",
+                    "result": [{"metric": {"pod": "a"}, "value": [WALL, "2.5"]}],
+                },
+            }
+        ),
+    )
+    client = await open_client(f"{scripted.url}/prom/?dropped=1")
+    result = await client.query('sum(x{a="b c"}[1m])', WALL + 0.25)
+    assert result == QueryResult("vector", [Sample({"pod": "a"}, 2.5, WALL)])
+    (seen,) = scripted.seen
+    assert (seen.method, seen.body) == ("GET", "")
+    assert (
+        seen.target
+        == "/prom/api/v1/query?query=sum%28x%7Ba%3D%22b+c%22%7D%5B1m%5D%29&time=1700000000.25&timeout=5"
+    )
+
+
+async def test_a_query_by_post(scripted: Scripted, open_client: Open) -> None:
+    client = await open_client(f"{scripted.url}/prom?kept=1", verb="POST", params=(("tenant", "t"),))
+    await client.query("a+b", WALL)
+    (seen,) = scripted.seen
+    assert (seen.method, seen.target) == ("POST", "/prom/api/v1/query?kept=1&tenant=t")
+    assert seen.body == "query=a%2Bb&time=1700000000&timeout=5"
+    assert seen.headers["content-type"] == "application/x-www-form-urlencoded"
+
+
+async def test_a_query_too_long_for_get_is_posted(
+    scripted: Scripted, open_client: Open, monitoring: Monitoring
+) -> None:
+    client = await open_client(scripted.url)
+    query = f'up{{pod=~"{"|".join(f"pod-{number}" for number in range(2000))}"}}'
+    await client.query(query, WALL)
+    (seen,) = scripted.seen
+    assert (seen.method, seen.form["query"]) == ("POST", query)
+    assert "fastpath_prometheus_query_long_total 1.0" in monitoring.exposition()
+
+
+async def test_headers_and_authorization(scripted: Scripted, open_client: Open, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("abc\n")
+    client = await open_client(
+        scripted.url, headers=(("X-Scope-OrgID", "team-1"),), token_file=str(tmp_path / "token")
+    )
+    await client.query("up", WALL)
+    headers = scripted.seen[0].headers
+    assert (headers["x-scope-orgid"], headers["authorization"], headers["accept-encoding"]) == (
+        "team-1",
+        "Bearer abc",
+        "identity",
+    )
+
+
+async def test_a_refused_token_is_looked_at_for_the_next_query(
+    scripted: Scripted, open_client: Open, tmp_path: Path
+) -> None:
+    (tmp_path / "token").write_text("old")
+    client = await open_client(scripted.url, token_file=str(tmp_path / "token"))
+    (tmp_path / "token").write_text("newer")
+    scripted.answer(401, "who?")
+    assert await refused(client.query("up", WALL)) == ("status", "HTTP status 401")
+    await refused(client.query("up", WALL))
+    assert [seen.headers["authorization"] for seen in scripted.seen] == ["Bearer old", "Bearer newer"]
+
+
+@pytest.mark.parametrize("status", [200, 201, 299, 400, 422, 503])
+async def test_statuses_whose_bodies_are_answers(status: int, scripted: Scripted, open_client: Open) -> None:
+    scripted.answer(status, json.dumps(EMPTY_VECTOR))
+    assert (await (await open_client(scripted.url)).query("up", WALL)).samples == []
+
+
+@pytest.mark.parametrize("status", [401, 403, 405, 414, 429, 500, 502, 504])
+async def test_statuses_whose_bodies_are_not_read(status: int, scripted: Scripted, open_client: Open) -> None:
+    scripted.answer(status, json.dumps(EMPTY_VECTOR))
+    assert await refused((await open_client(scripted.url)).query("up", WALL)) == (
+        "status",
+        f"HTTP status {status}",
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "error"),
+    [
+        (
+            400,
+            '{"status":"error","errorType":"bad_data","error":"parse error"}',
+            ("query", "bad_data: parse error"),
+        ),
+        (200, '{"status":"error","errorType":"execution","error":"late"}', ("query", "execution: late")),
+        (503, '{"status":"error","errorType":"timeout","error":"late"}', ("timeout", "timeout: late")),
+        (503, "no healthy upstream", ("status", "HTTP status 503")),
+        (200, "{", ("decode", "not an answer of Prometheus: Input data was truncated")),
+        (204, "", ("decode", f"not JSON: {hints.NO_API}")),
+        (200, "<html>", ("decode", f"not JSON: {hints.NO_API}")),
+        (200, "[1]", ("decode", f"not JSON: {hints.NO_API}")),
+        (404, "404 page not found", ("status", f"HTTP status 404: {hints.NO_API}")),
+        (400, "Client sent an HTTP request to an HTTPS server.\n", ("status", hints.ONLY_TLS)),
+        (400, "<center>The plain HTTP request was sent to HTTPS port</center>", ("status", hints.ONLY_TLS)),
+        (400, "You're speaking plain HTTP to an SSL-enabled server port.", ("status", hints.ONLY_TLS)),
+        (400, "bad", ("status", "HTTP status 400")),
+    ],
+)
+async def test_errors_of_prometheus(
+    status: int, body: str, error: tuple[str, str], scripted: Scripted, open_client: Open
+) -> None:
+    scripted.answer(status, body)
+    assert await refused((await open_client(scripted.url)).query("up", WALL)) == error
+
+
+async def test_other_result_types_keep_their_name(scripted: Scripted, open_client: Open) -> None:
+    scripted.answer(200, '{"status":"success","data":{"resultType":"matrix","result":[]}}')
+    with pytest.raises(PrometheusError) as caught:
+        await (await open_client(scripted.url)).query("up[1m]", WALL)
+    assert (caught.value.kind, caught.value.result_type) == ("type", "matrix")
+
+
+async def test_warnings_are_counted_and_carried(
+    scripted: Scripted, open_client: Open, monitoring: Monitoring
+) -> None:
+    scripted.answer(
+        200,
+        '{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"histogram":[1,{}]}]},"warnings":["a","b"]}',
+    )
+    result = await (await open_client(scripted.url)).query("h", WALL)
+    assert [sample.value for sample in result.samples] == [HISTOGRAM]
+    assert result.warnings == ("a", "b")
+    assert "fastpath_prometheus_query_warnings_total 2.0" in monitoring.exposition()
+
+
+async def test_compressed_answers_are_read(scripted: Scripted, open_client: Open) -> None:
+    scripted.answer(200, gzip.compress(json.dumps(EMPTY_VECTOR).encode()), **{"Content-Encoding": "gzip"})
+    assert (await (await open_client(scripted.url)).query("up", WALL)).samples == []
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+async def test_an_answer_that_is_too_large(chunked: bool, scripted: Scripted, open_client: Open) -> None:  # noqa: FBT001 - a table's column
+    body = json.dumps(EMPTY_VECTOR).encode()
+
+    async def respond(request: web.Request) -> web.StreamResponse:
+        if not chunked:
+            return web.Response(body=body)
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for start in range(0, len(body), 10):
+            await response.write(body[start : start + 10])
+        return response
+
+    scripted.respond = respond
+    client = await open_client(scripted.url, max_answer_bytes=len(body) - 1)
+    text = f"the answer takes more than {len(body) - 1} bytes (--prometheus-max-answer-bytes)"
+    assert await refused(client.query("up", WALL)) == ("size", text)
+    client = await open_client(scripted.url, max_answer_bytes=2 * len(body))
+    assert (await client.query("up", WALL)).samples == []
+
+
+def long_answer(samples: int) -> bytes:
+    elements = ",".join(
+        f'{{"metric":{{"pod":"p{number}"}},"value":[{WALL},"1"]}}' for number in range(samples)
+    )
+    return f'{{"status":"success","data":{{"resultType":"vector","result":[{elements}]}}}}'.encode()
+
+
+async def test_an_answer_of_more_samples_than_wanted_is_not_read_to_its_end(
+    scripted: Scripted, open_client: Open, monitoring: Monitoring
+) -> None:
+    body, gone = long_answer(30_000), asyncio.Event()
+
+    async def respond(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(body[:-10])
+        try:
+            while True:  # more than anybody wants
+                await response.write(b" " * 10_000)
+        finally:
+            gone.set()
+
+    scripted.respond = respond
+    client = await open_client(scripted.url)
+    asked = client.query("up", WALL, most=10_000)
+    assert await refused(asked) == ("size", "the answer has more than 10000 samples")
+    await gone.wait()
+    assert "\nfastpath_prometheus_answers_bytes 0.0" in monitoring.exposition()
+    scripted.answer(200, body.decode())
+    assert len((await client.query("up", WALL, most=30_000)).samples) == 30_000
+
+
+def memory_of(body: bytes) -> int:
+    """Return how much memory an answer takes by the time it is read."""
+    decoder = envelope.AnswerDecoder()
+    decoder.feed(body)
+    while decoder.step():
+        pass
+    return decoder.weight
+
+
+def reading(monitoring: Monitoring) -> float | None:
+    return monitoring.registry.get_sample_value("fastpath_prometheus_answers_bytes")
+
+
+async def test_an_answer_is_measured_by_the_memory_that_it_takes(
+    scripted: Scripted, open_client: Open, monitoring: Monitoring
+) -> None:
+    """Many samples in few bytes are refused long before their text is as large as the limit."""
+    body = long_answer(20_000)
+    scripted.answer(200, body.decode())
+    client = await open_client(scripted.url, max_answer_bytes=3 * len(body))
+    kind, text = await refused(client.query("up", WALL))
+    assert (kind, text.partition(" (")[0]) == ("size", f"the answer takes more than {3 * len(body)} bytes")
+    assert reading(monitoring) == 0
+    client = await open_client(scripted.url, max_answer_bytes=20 * len(body))
+    assert len((await client.query("up", WALL)).samples) == 20_000
+    assert reading(monitoring) == 0
+
+
+async def test_answers_that_are_read_at_a_time_are_bounded_together(
+    scripted: Scripted, open_client: Open, monitoring: Monitoring, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Small ones are read all the same."""
+    monkeypatch.setattr(prometheus, "SMALL_ANSWER", 100_000)
+    body, small = long_answer(10_000), long_answer(100)
+    rest = asyncio.Event()
+
+    async def respond(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        if request.query["query"] == "small":
+            await response.write(small)
+        else:
+            await response.write(body[:-10])
+            await rest.wait()
+            await response.write(body[-10:])
+        return response
+
+    scripted.respond = respond
+    limit = memory_of(body) + 200_000
+    client = await open_client(scripted.url, max_answer_bytes=limit)
+    first = asyncio.create_task(client.query("large", WALL))
+    await until(lambda: reading(monitoring) == memory_of(body[:-10]))
+    kind, text = await refused(client.query("large", WALL))
+    assert kind == "size"
+    assert (
+        text
+        == f"the answers that are read at a time take more than {limit} bytes (--prometheus-max-answer-bytes)"
+    )
+    assert len((await client.query("small", WALL)).samples) == 100
+    rest.set()
+    assert len((await first).samples) == 10_000
+    assert len((await client.query("large", WALL)).samples) == 10_000
+
+
+async def test_no_more_answers_are_refused_than_have_no_room(
+    scripted: Scripted, open_client: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that is refused makes room for the others at once, though it takes a while until all of it is gone."""
+    monkeypatch.setattr(prometheus, "SMALL_ANSWER", 100_000)
+    monkeypatch.setattr(envelope, "DROPPED_AT_ONCE", 1)
+    body = long_answer(4_000)
+
+    async def respond(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for start in range(0, len(body), 16_384):
+            await response.write(body[start : start + 16_384])
+            await asyncio.sleep(0.001)
+        return response
+
+    scripted.respond = respond
+    client = await open_client(scripted.url, max_answer_bytes=5 * memory_of(body) + 400_000)
+    results = await asyncio.gather(*(client.query("large", WALL) for _ in range(8)), return_exceptions=True)
+    # three, if all come at the same pace
+    assert 1 <= sum(isinstance(result, PrometheusError) for result in results) <= 4
+
+
+async def test_a_bomb_is_measured_unpacked(scripted: Scripted, open_client: Open) -> None:
+    scripted.answer(200, gzip.compress(b" " * 3_000_000), **{"Content-Encoding": "gzip"})
+    client = await open_client(scripted.url, max_answer_bytes=1_000_000)
+    assert (await refused(client.query("up", WALL)))[0] == "size"
+
+
+async def test_a_slow_answer(scripted: Scripted, open_client: Open, monitoring: Monitoring) -> None:
+    gone = asyncio.Event()
+
+    async def respond(_: web.Request) -> web.StreamResponse:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            gone.set()
+        raise AssertionError
+
+    scripted.respond = respond
+    client = await open_client(scripted.url, attempt_timeout=0.05)
+    assert await refused(client.query("up", WALL)) == ("timeout", "no answer in 0.05 s")
+    assert scripted.seen[0].form["timeout"] == "0.05"
+    await gone.wait()
+    assert "fastpath_prometheus_query_duration_seconds_count 1.0" in monitoring.exposition()
+
+
+async def test_a_caller_who_leaves_takes_the_request_along(scripted: Scripted, open_client: Open) -> None:
+    begun, gone = asyncio.Event(), asyncio.Event()
+
+    async def respond(_: web.Request) -> web.StreamResponse:
+        begun.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            gone.set()
+        raise AssertionError
+
+    scripted.respond = respond
+    client = await open_client(scripted.url, max_connections=1)
+    asking = asyncio.create_task(client.query("up", WALL))
+    await begun.wait()
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    await gone.wait()
+    scripted.answer(200, json.dumps(EMPTY_VECTOR))
+    await client.query("up", WALL)  # the one connection is free again
+
+
+async def test_no_more_connections_than_allowed(
+    scripted: Scripted, open_client: Open, monitoring: Monitoring
+) -> None:
+    running = most = 0
+    go = asyncio.Event()
+
+    async def respond(_: web.Request) -> web.StreamResponse:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await go.wait()
+        running -= 1
+        return web.json_response(EMPTY_VECTOR)
+
+    scripted.respond = respond
+    client = await open_client(scripted.url, max_connections=2)
+    asking = [asyncio.create_task(client.query("up", WALL)) for _ in range(3)]
+    while running < 2:  # noqa: ASYNC110 - a state of the server
+        await asyncio.sleep(0.001)
+    assert "fastpath_prometheus_queries_waiting 1.0" in monitoring.exposition()
+    go.set()
+    await asyncio.gather(*asking)
+    assert most == 2
+    assert "fastpath_prometheus_queries_waiting 0.0" in monitoring.exposition()
+
+
+async def test_waiting_for_a_connection_is_bounded(
+    scripted: Scripted, open_client: Open, monitoring: Monitoring
+) -> None:
+    client = await open_client(scripted.url, max_connections=1, request_timeout=0.05)
+    async with client._slot():
+        assert await refused(client.query("up", WALL)) == ("timeout", "no connection became free in 0.05 s")
+        assert "fastpath_prometheus_queries_waiting 0.0" in monitoring.exposition()
+    assert (await client.query("up", WALL)).samples == []
+    assert len(scripted.seen) == 1
+
+
+async def test_the_time_left_is_what_prometheus_is_told(
+    scripted: Scripted, open_client: Open, clock: FakeClock
+) -> None:
+    go = asyncio.Event()
+
+    async def respond(_: web.Request) -> web.StreamResponse:
+        await go.wait()
+        return web.json_response(EMPTY_VECTOR)
+
+    scripted.respond = respond
+    client = await open_client(scripted.url, max_connections=1)
+    first = asyncio.create_task(client.query("one", WALL))
+    while not scripted.seen:  # noqa: ASYNC110 - a state of the server
+        await asyncio.sleep(0.001)
+    second = asyncio.create_task(client.query("two", WALL))
+    await asyncio.sleep(0)
+    clock.advance(6.5)
+    go.set()
+    await asyncio.gather(first, second)
+    assert [seen.form["timeout"] for seen in scripted.seen] == ["5", "1.5"]
+
+
+async def test_connections_are_kept(scripted: Scripted, open_client: Open) -> None:
+    ports = set()
+
+    async def respond(request: web.Request) -> web.StreamResponse:
+        assert request.transport is not None
+        ports.add(request.transport.get_extra_info("peername")[1])
+        return web.json_response(EMPTY_VECTOR)
+
+    scripted.respond = respond
+    client = await open_client(scripted.url)
+    for _ in range(3):
+        await client.query("up", WALL)
+    assert len(ports) == 1
+
+
+# -- connections that break -------------------------------------------------------------------------------------------
+
+ANSWER = json.dumps(EMPTY_VECTOR).encode()
+WHOLE = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(ANSWER), ANSWER)
+
+
+class Raw:
+    """A server below HTTP: for each connection a script of what to do with each request; None closes without a word."""
+
+    def __init__(self, scripts: list[list[bytes | None]]) -> None:
+        self._scripts = scripts
+        self.requests = 0
+        self.url = ""
+
+    async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            for step in self._scripts.pop(0) if self._scripts else []:
+                head = await reader.readuntil(b"\r\n\r\n")
+                for line in head.split(b"\r\n"):
+                    if line.lower().startswith(b"content-length:"):
+                        await reader.readexactly(int(line.split(b":")[1]))
+                self.requests += 1
+                if step is None:
+                    break
+                writer.write(step)
+                await writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+
+StartRaw = Callable[[list[list[bytes | None]]], Awaitable[Raw]]
+
+
+@pytest.fixture
+async def start_raw() -> AsyncIterator[StartRaw]:
+    servers: list[asyncio.Server] = []
+
+    async def start(scripts: list[list[bytes | None]]) -> Raw:
+        raw = Raw(scripts)
+        server = await asyncio.start_server(raw.handle, "127.0.0.1", 0)
+        servers.append(server)
+        raw.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        return raw
+
+    yield start
+    for server in servers:
+        server.close()
+        await server.wait_closed()
+
+
+@pytest.mark.parametrize("verb", ["GET", "POST"])
+async def test_a_query_lost_on_an_idle_connection_is_sent_again_once(
+    verb: str, start_raw: StartRaw, open_client: Open, monitoring: Monitoring
+) -> None:
+    raw = await start_raw([[WHOLE, None], [WHOLE]])
+    client = await open_client(raw.url, verb=verb)
+    await client.query("one", WALL)
+    assert (await client.query("two", WALL)).samples == []
+    assert raw.requests == 3
+    assert "fastpath_prometheus_query_retries_total 1.0" in monitoring.exposition()
+
+
+@pytest.mark.parametrize("verb", ["GET", "POST"])
+async def test_a_query_lost_on_a_fresh_connection_is_not_sent_again(
+    verb: str, start_raw: StartRaw, open_client: Open
+) -> None:
+    raw = await start_raw([[None], [WHOLE]])
+    client = await open_client(raw.url, verb=verb)
+    assert await refused(client.query("one", WALL)) == (
+        "unreachable",
+        "the connection was closed before the answer",
+    )
+    assert raw.requests == 1
+
+
+@pytest.mark.parametrize("verb", ["GET", "POST"])
+async def test_a_query_lost_twice_is_not_sent_a_third_time(
+    verb: str, start_raw: StartRaw, open_client: Open
+) -> None:
+    raw = await start_raw([[WHOLE, None], [None], [WHOLE]])
+    client = await open_client(raw.url, verb=verb)
+    await client.query("one", WALL)
+    assert (await refused(client.query("two", WALL)))[0] == "unreachable"
+    assert raw.requests == 3
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        (WHOLE[:-10], "unreachable"),
+        (b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{"sta', "unreachable"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n", "status"),
+        (b"SSH-2.0-OpenSSH_9\r\n\r\n", "status"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n", "status"),
+        (b"HTTP/1.1 302 Found\r\nLocation: ftp://elsewhere/\r\nContent-Length: 0\r\n\r\n", "status"),
+        (b"HTTP/1.1 302 Found\r\nLocation: http://\r\nContent-Length: 0\r\n\r\n", "status"),
+        (b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\nxxxx", "unreachable"),
+        (b"HTTP/1.1 200 OK\r\nX: " + b"x" * 100_000 + b"\r\n\r\n", "status"),
+    ],
+    ids=["short body", "short chunk", "bad chunk", "not http", "bad length", "ftp", "nowhere", "not gzip", "long header"],
+)  # fmt: skip
+async def test_answers_that_break_off_or_are_not_http(
+    answer: bytes, kind: str, start_raw: StartRaw, open_client: Open
+) -> None:
+    raw = await start_raw([[answer], []])
+    found, text = await refused((await open_client(raw.url)).query("secret_query", WALL))
+    assert found in {kind, "unreachable"}
+    assert "secret_query" not in text
+    assert len(text) <= 200
+
+
+async def test_redirects_are_followed_not_for_ever(scripted: Scripted, open_client: Open) -> None:
+    async def respond(_: web.Request) -> web.StreamResponse:
+        raise web.HTTPFound("/again")
+
+    scripted.respond = respond
+    assert await refused((await open_client(scripted.url)).query("up", WALL)) == (
+        "status",
+        "redirected too often or to nowhere",
+    )
+    assert len(scripted.seen) == 10
+
+
+async def test_nobody_there(open_client: Open, unused_port: int) -> None:
+    client = await open_client(f"http://127.0.0.1:{unused_port}")
+    kind, text = await refused(client.query("up", WALL))
+    assert kind == "unreachable"
+    assert text.startswith("cannot connect: ")
+    assert "0x" not in text
+
+
+@pytest.fixture
+async def unused_port() -> int:
+    server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
+    port: int = server.sockets[0].getsockname()[1]
+    server.close()
+    await server.wait_closed()
+    return port
+
+
+async def test_closed(scripted: Scripted, open_client: Open) -> None:
+    client = await open_client(scripted.url)
+    await client.close()
+    assert await refused(client.query("up", WALL)) == ("unreachable", "the client is closed")
+
+
+async def test_closed_while_it_asks(scripted: Scripted, open_client: Open) -> None:
+    begun = asyncio.Event()
+
+    async def respond(_: web.Request) -> web.StreamResponse:
+        begun.set()
+        await asyncio.sleep(60)
+        raise AssertionError
+
+    scripted.respond = respond
+    client = await open_client(scripted.url)
+    asking = asyncio.create_task(client.query("up", WALL))
+    await begun.wait()
+    await client.close()
+    assert (await refused(asking))[0] == "unreachable"
+
+
+def _example(kind: type[Exception]) -> Exception:
+    """Return an instance of one of aiohttp's exceptions, however many arguments it wants."""
+    info = aiohttp.RequestInfo(URL("http://p/?query=secret"), "GET", None, URL("http://p/?query=secret"))  # type: ignore[arg-type]  # headers are not looked at
+    key = aiohttp.client_reqrep.ConnectionKey("p", 80, False, False, None, None, None)
+    if issubclass(kind, aiohttp.ClientConnectorCertificateError):
+        return kind(key, ssl.SSLCertVerificationError("self-signed"))
+    if kind.__name__ == "UnixClientConnectorError":
+        return kind("/socket", key, OSError(111, "Connection refused"))
+    if issubclass(kind, aiohttp.ClientConnectorError):
+        return kind(key, OSError(111, "Connection refused"))
+    if issubclass(kind, aiohttp.ClientResponseError):
+        return kind(info, (), message="m")
+    if issubclass(kind, aiohttp.ServerFingerprintMismatch):
+        return kind(b"a", b"b", "p", 80)
+    if issubclass(kind, aiohttp.InvalidURL | aiohttp.NonHttpUrlClientError):
+        return kind("http://p/?query=secret")
+    return kind("text")
+
+
+def _below(kind: type[Exception]) -> set[type[Exception]]:
+    return {kind}.union(*(_below(each) for each in kind.__subclasses__()))
+
+
+@pytest.mark.parametrize(
+    "kind",
+    sorted(_below(aiohttp.ClientError) | {TimeoutError, OSError, ConnectionResetError}, key=str),
+    ids=lambda kind: kind.__name__,
+)
+def test_every_exception_of_aiohttp_is_mapped(kind: type[Exception]) -> None:
+    assert issubclass(
+        kind, aiohttp.ClientError | OSError | http_exceptions.HttpProcessingError
+    )  # what a query catches
+    error = prometheus.map_error(_example(kind))
+    assert error.kind in {"unreachable", "timeout", "status"}
+    assert str(error)
+    assert "secret" not in str(error)
+    assert (error.kind == "timeout") == issubclass(kind, TimeoutError)
+
+
+async def test_a_failure_names_what_was_asked_without_secrets(open_client: Open) -> None:
+    url = "http://user:secret@127.0.0.1:1/prom/?token=secret"
+    client = await open_client(url, params=(("token", "secret"),), headers=(("X-Key", "secret"),))
+    with pytest.raises(PrometheusError) as caught:
+        await client.query("secret", WALL)
+    assert str(caught.value).startswith("http://127.0.0.1:1/prom/api/v1/query: cannot connect: ")
+    assert "secret" not in str(caught.value)
+
+
+async def test_a_refused_query_does_not_name_the_server(scripted: Scripted, open_client: Open) -> None:
+    scripted.answer(400, '{"status":"error","errorType":"bad_data","error":"parse error"}')
+    client = await open_client(scripted.url)
+    with pytest.raises(PrometheusError) as caught:
+        await client.query("(", WALL)
+    assert str(caught.value) == "bad_data: parse error"
+
+
+# -- TLS --------------------------------------------------------------------------------------------------------------
+
+
+async def test_only_the_given_ca_is_trusted(
+    start_scripted: Start, open_client: Open, authority: Authority, other_authority: Authority
+) -> None:
+    server = await start_scripted(authority.server_context())
+    await (await open_client(server.url, ca_file=str(authority.file))).query("up", WALL)
+    for settings in ({}, {"ca_file": str(other_authority.file)}):
+        kind, text = await refused((await open_client(server.url, **settings)).query("up", WALL))
+        assert kind == "unreachable"
+        assert text.startswith("certificate not accepted: ")
+    assert len(server.seen) == 1
+
+
+async def test_a_server_without_tls(scripted: Scripted, open_client: Open) -> None:
+    client = await open_client(scripted.url.replace("http://", "https://"))
+    assert await refused(client.query("up", WALL)) == ("unreachable", hints.NO_TLS)
+
+
+def test_a_failure_of_tls_says_which() -> None:
+    """What OpenSSL says of a handshake; its word for a plain answer depends on the version."""
+    other = ssl.SSLError(1, "[SSL: SSLV3_ALERT_HANDSHAKE_FAILURE] handshake failure")
+    assert hints.of_tls(other) == f"TLS failed: {other}"
+    assert (
+        hints.of_tls(ssl.SSLCertVerificationError("self-signed"))
+        == "certificate not accepted: ('self-signed',)"
+    )
+
+
+async def test_the_certificate_must_name_the_host(
+    start_scripted: Start, open_client: Open, authority: Authority
+) -> None:
+    server = await start_scripted(authority.server_context(authority.issue("elsewhere.example")))
+    kind, text = await refused((await open_client(server.url, ca_file=str(authority.file))).query("up", WALL))
+    assert kind == "unreachable"
+    assert "127.0.0.1" in text
+
+
+async def test_a_client_certificate_is_shown(
+    start_scripted: Start, open_client: Open, authority: Authority
+) -> None:
+    server = await start_scripted(authority.server_context(client_certificates=True))
+    pair = authority.issue(common_name="fastpath")
+    client = await open_client(
+        server.url, ca_file=str(authority.file), cert_file=str(pair.certificate), key_file=str(pair.key)
+    )
+    await client.query("up", WALL)
+    assert (await refused((await open_client(server.url, ca_file=str(authority.file))).query("up", WALL)))[
+        0
+    ] == "unreachable"
+
+
+async def test_tls_older_than_1_2_is_refused(open_client: Open, authority: Authority) -> None:
+    client = await open_client("https://127.0.0.1", ca_file=str(authority.file))
+    assert client_tls.build(client.origin.trust).minimum_version == ssl.TLSVersion.TLSv1_2
+
+
+async def test_a_proxy_from_the_environment_is_asked(
+    scripted: Scripted, open_client: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", scripted.url)
+    client = await open_client("http://prometheus.example:9090")
+    await client.query("up", WALL)
+    assert scripted.seen[0].target.startswith("http://prometheus.example:9090/api/v1/query?")
+
+
+# -- the real one -----------------------------------------------------------------------------------------------------
+
+SAMPLES = f"""
+# TYPE queue_len gauge
+queue_len{{namespace="web",pod="a"}} 3 {WALL:.0f}
+queue_len{{namespace="web",pod="b"}} NaN {WALL:.0f}
+queue_len{{namespace="web",pod="c"}} +Inf {WALL:.0f}
+"""
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(60)
+async def test_a_real_prometheus(prometheus_server: PrometheusFactory, open_client: Open) -> None:
+    server = await asyncio.to_thread(prometheus_server, samples=SAMPLES)
+    for verb in ("GET", "POST"):
+        client = await open_client(f"{server.url}//", verb=verb)
+        result = await client.query('queue_len{namespace="web"}', WALL + 0.5)
+        values = {sample.labels["pod"]: str(sample.value) for sample in result.samples}
+        assert values == {"a": "3.0", "b": "nan", "c": "inf"}
+        assert {sample.time for sample in result.samples} == {WALL + 0.5}
+        assert await client.query("scalar(vector(1e3))", WALL) == QueryResult(
+            "scalar", [Sample({}, 1000.0, WALL)]
+        )
+        assert (await client.query(f'queue_len{{pod=~"{"|".join(["a"] * 5000)}"}}', WALL)).samples[
+            0
+        ].value == 3
+        assert (await client.query("absent_series", WALL)).samples == []
+        assert (await refused(client.query("sum(", WALL)))[0] == "query"
+        assert (await refused(client.query("queue_len * on (namespace) queue_len", WALL)))[0] == "query"
+        assert (await refused(client.query("queue_len[5m]", WALL)))[0] == "type"
+        assert (await refused(client.query('"text"', WALL)))[0] == "type"
+    await asyncio.to_thread(server.kill)
+    assert (await refused(client.query("up", WALL)))[0] == "unreachable"
+    await asyncio.to_thread(server.start)
+    assert (await client.query("queue_len", WALL)).samples

@@ -1,0 +1,211 @@
+"""Files of TLS that change while Prometheus is asked, over real TLS."""
+
+import asyncio
+import logging
+import shutil
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from cryptography.hazmat.primitives import serialization
+
+from adapter.errors import InputError, PrometheusError
+from adapter.monitoring import FaultLog, Monitoring
+from adapter.prometheus import client_tls
+from adapter.prometheus.client import PrometheusClient, PrometheusSettings
+from adapter.prometheus.endpoint import Trust
+from tests.support.clock import WALL, FakeClock
+from tests.support.scripted import EMPTY_VECTOR, Scripted, Start
+from tests.support.tls import Authority, Pair
+
+
+class Asking:
+    """A client and the files it was given."""
+
+    def __init__(self, directory: Path, clock: FakeClock) -> None:
+        self.clock = clock
+        self.ca = directory / "ca.crt"
+        self.certificate = directory / "tls.crt"
+        self.key = directory / "tls.key"
+        self.client: PrometheusClient
+
+    def show(self, pair: Pair) -> None:
+        shutil.copy(pair.certificate, self.certificate)
+        shutil.copy(pair.key, self.key)
+
+    async def ask(self) -> str:
+        """Ask a little later; return why there is no answer."""
+        self.clock.advance(client_tls.CHECK_SECONDS + 0.1)
+        try:
+            await self.client.query("up", WALL)
+        except PrometheusError as error:
+            return str(error)
+        return ""
+
+
+@pytest.fixture
+async def asking(tmp_path: Path, clock: FakeClock) -> AsyncIterator[Asking]:
+    made = Asking(tmp_path, clock)
+    yield made
+    await made.client.close()
+
+
+async def start(
+    asking: Asking, server: Scripted, monitoring: Monitoring, faults: FaultLog, *pair: Path
+) -> None:
+    certificate, key = map(str, pair or ("", ""))
+    settings = PrometheusSettings(server.url, ca_file=str(asking.ca), cert_file=certificate, key_file=key)
+    asking.client = await PrometheusClient.open(settings, asking.clock, monitoring, faults)
+
+
+async def test_another_authority_is_trusted_once_its_file_is_whole(
+    start_scripted: Start,
+    asking: Asking,
+    monitoring: Monitoring,
+    faults: FaultLog,
+    authority: Authority,
+    other_authority: Authority,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    serving = authority.server_context()
+    server = await start_scripted(serving)
+    server.answer(200, '{"status":"success","data":{"resultType":"vector","result":[]}}', Connection="close")
+    asking.ca.write_bytes(authority.file.read_bytes())
+    await start(asking, server, monitoring, faults)
+    assert await asking.ask() == ""
+    renewed = other_authority.issue()
+    serving.load_cert_chain(renewed.certificate, renewed.key)
+    assert "certificate not accepted" in await asking.ask()
+    whole = other_authority.file.read_bytes()
+    for part in (whole[:0], whole[: len(whole) // 2], whole[: len(whole) // 2]):
+        asking.ca.write_bytes(part)
+        assert "certificate not accepted" in await asking.ask()
+    asking.ca.unlink()
+    assert "certificate not accepted" in await asking.ask()
+    assert list(faults.active()) == [("credentials", "prometheus-tls")]
+    asking.ca.write_bytes(whole)
+    assert await asking.ask() == ""
+    assert faults.active() == {}
+    told = [record.message for record in caplog.records if record.levelno == logging.WARNING]
+    assert set(told) == {"TLS files for Prometheus cannot be read again; the old ones stay"}
+    assert len(told) <= 3  # one for each reason
+
+
+async def test_a_half_written_authority_keeps_the_one_before(
+    start_scripted: Start, asking: Asking, monitoring: Monitoring, faults: FaultLog, authority: Authority
+) -> None:
+    server = await start_scripted(authority.server_context())
+    asking.ca.write_bytes(authority.file.read_bytes())
+    await start(asking, server, monitoring, faults)
+    asking.ca.write_bytes(b"-----BEGIN CERTIFICATE-----\nMII")
+    assert await asking.ask() == ""
+    assert list(faults.active()) == [("credentials", "prometheus-tls")]
+
+
+async def test_no_kept_connection_outlives_the_trust_in_it(
+    start_scripted: Start,
+    asking: Asking,
+    monitoring: Monitoring,
+    faults: FaultLog,
+    authority: Authority,
+    other_authority: Authority,
+) -> None:
+    server = await start_scripted(authority.server_context())
+    asking.ca.write_bytes(authority.file.read_bytes())
+    await start(asking, server, monitoring, faults)
+    assert await asking.ask() == ""
+    asking.ca.write_bytes(other_authority.file.read_bytes())
+    assert "certificate not accepted" in await asking.ask()
+    assert len(server.seen) == 1
+
+
+async def test_a_renewed_client_certificate_is_shown_once_its_key_is_there(
+    start_scripted: Start, asking: Asking, monitoring: Monitoring, faults: FaultLog, authority: Authority
+) -> None:
+    shown: list[str] = []
+
+    async def respond(request: web.Request) -> web.StreamResponse:
+        assert request.transport is not None
+        peer = request.transport.get_extra_info("peercert")
+        shown.extend(value for part in peer["subject"] for name, value in part if name == "commonName")
+        return web.json_response(EMPTY_VECTOR)
+
+    server = await start_scripted(authority.server_context(client_certificates=True))
+    server.respond = respond
+    asking.ca.write_bytes(authority.file.read_bytes())
+    first, second = authority.issue(common_name="first"), authority.issue(common_name="second")
+    asking.show(first)
+    await start(asking, server, monitoring, faults, asking.certificate, asking.key)
+    assert await asking.ask() == ""
+    shutil.copy(second.certificate, asking.certificate)
+    assert await asking.ask() == ""
+    assert list(faults.active()) == [("credentials", "prometheus-tls")]
+    shutil.copy(second.key, asking.key)
+    assert await asking.ask() == ""
+    assert faults.active() == {}
+    assert shown == ["first", "first", "second"]
+
+
+async def test_a_query_under_way_ends_on_its_connection(
+    start_scripted: Start,
+    asking: Asking,
+    monitoring: Monitoring,
+    faults: FaultLog,
+    authority: Authority,
+    other_authority: Authority,
+) -> None:
+    arrived, go_on = asyncio.Event(), asyncio.Event()
+
+    async def respond(_: web.Request) -> web.StreamResponse:
+        arrived.set()
+        await go_on.wait()
+        return web.json_response(EMPTY_VECTOR)
+
+    server = await start_scripted(authority.server_context())
+    server.respond = respond
+    asking.ca.write_bytes(authority.file.read_bytes())
+    await start(asking, server, monitoring, faults)
+    under_way = asyncio.create_task(asking.ask())
+    await arrived.wait()
+    asking.ca.write_bytes(other_authority.file.read_bytes())
+    assert "certificate not accepted" in await asking.ask()
+    go_on.set()
+    assert await under_way == ""
+
+
+def test_files_that_stay_the_same_are_not_read_again(
+    authority: Authority, clock: FakeClock, faults: FaultLog
+) -> None:
+    followed = client_tls.FollowedTLS(Trust(str(authority.file)), clock, faults)
+    context = followed.context()
+    clock.advance(60.0)
+    assert followed.context() is context
+
+
+def test_without_files_there_is_nothing_to_follow(clock: FakeClock, faults: FaultLog) -> None:
+    followed = client_tls.FollowedTLS(Trust(), clock, faults)
+    context = followed.context()
+    clock.advance(60.0)
+    assert followed.context() is context
+    assert context.verify_mode == ssl.CERT_REQUIRED
+
+
+def test_an_encrypted_key_is_refused_without_a_question(
+    authority: Authority, tmp_path: Path, clock: FakeClock, faults: FaultLog
+) -> None:
+    pair = authority.issue()
+    key = serialization.load_pem_private_key(pair.key.read_bytes(), None)
+    encrypted = tmp_path / "encrypted.key"
+    encrypted.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.BestAvailableEncryption(b"secret"),
+        )
+    )
+    with pytest.raises(InputError, match="--prometheus-client-tls-cert-file"):
+        client_tls.FollowedTLS(
+            Trust(str(authority.file), str(pair.certificate), str(encrypted)), clock, faults
+        )

@@ -1,0 +1,348 @@
+import base64
+import os
+import ssl
+from pathlib import Path
+
+import pytest
+import yaml
+
+from adapter.errors import InputError
+from adapter.monitoring import FaultLog
+from adapter.prometheus import client_tls, connection
+from adapter.prometheus.connection import PrometheusSettings
+from adapter.prometheus.endpoint import Trust
+from tests.support.clock import FakeClock
+from tests.support.tls import Authority
+
+PROXIES = ("http_proxy", "https_proxy", "no_proxy", "all_proxy")
+
+
+@pytest.fixture(autouse=True)
+def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in PROXIES:
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+
+
+@pytest.mark.parametrize(
+    ("url", "base", "query"),
+    [
+        ("http://p:9090", "http://p:9090", ""),
+        ("http://p:9090/", "http://p:9090", ""),
+        ("http://p:9090//", "http://p:9090", ""),
+        ("http://p/a//b/", "http://p/a/b", ""),
+        ("http://p/a/./b/../c", "http://p/a/c", ""),
+        ("http://p/a%20b", "http://p/a%20b", ""),
+        ("https://p/x?tenant=1&a=b", "https://p/x", "tenant=1&a=b"),
+        ("http://user:secret@p:9090/x", "http://p:9090/x", ""),
+        ("http://[::1]:9090/", "http://[::1]:9090", ""),
+    ],
+)
+async def test_urls(url: str, base: str, query: str, clock: FakeClock, faults: FaultLog) -> None:
+    origin = await connection.open_connection(PrometheusSettings(url=url), clock, faults)
+    assert (origin.target.base, origin.target.query) == (base, query)
+
+
+@pytest.mark.parametrize("url", ["", "p:9090", "ftp://p", "http://", "http://p:port", "http://p:99999", "http://a b", "http://p/\r\nX: y", "http://[::1"])  # fmt: skip
+async def test_urls_that_are_refused(url: str, clock: FakeClock, faults: FaultLog) -> None:
+    with pytest.raises(InputError) as caught:
+        await connection.open_connection(PrometheusSettings(url=url), clock, faults)
+    assert [fault.path for fault in caught.value.faults] == ["--prometheus-url"]
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("htps://me:secret@p:9090/x?token=secret", "htps://p:9090/x"),
+        ("me:secret@p:9090", "p:9090"),
+        ("http://me:se@cret@p:port", "http://p:port"),
+        ("http://me:secret@p\n:9090", "http://p\n:9090"),
+        ("p:9090?token=secret", "p:9090"),
+    ],
+)
+async def test_a_url_that_is_refused_is_shown_without_secrets(
+    url: str, shown: str, clock: FakeClock, faults: FaultLog
+) -> None:
+    with pytest.raises(InputError) as caught:
+        await connection.open_connection(PrometheusSettings(url=url), clock, faults)
+    assert [fault.value for fault in caught.value.faults] == [repr(shown)]
+
+
+def basic(text: str) -> str:
+    return "Basic " + base64.b64encode(text.encode()).decode()
+
+
+async def test_who_says_who_we_are(tmp_path: Path, clock: FakeClock, faults: FaultLog) -> None:
+    token, password = tmp_path / "token", tmp_path / "password"
+    token.write_text(" abc\n")
+    password.write_text("me:se:cret\n")
+
+    async def header(**settings: object) -> str:
+        values: dict[str, object] = {"url": "http://p", **settings}
+        origin = await connection.open_connection(PrometheusSettings(**values), clock, faults)  # type: ignore[arg-type]  # a table of settings
+        return (await origin.request_headers()).get("Authorization", "")
+
+    files = {"token_file": str(token), "basic_auth_file": str(password)}
+    assert not await header()
+    assert await header(basic_auth_file=str(password)) == basic("me:se:cret")
+    assert await header(**files) == "Bearer abc"
+    assert await header(url="http://u%40x:p%3Aw@p", **files) == basic("u@x:p:w")
+    assert await header(url="http://u:p@p", headers=(("authorization", "Own x"),), **files) == "Own x"
+
+
+async def test_a_token_is_read_again_when_its_file_changes(
+    tmp_path: Path, clock: FakeClock, faults: FaultLog
+) -> None:
+    token = tmp_path / "token"
+    token.write_text("one")
+    origin = await connection.open_connection(
+        PrometheusSettings("http://p", token_file=str(token)), clock, faults
+    )
+
+    async def header() -> str:
+        return (await origin.request_headers())["Authorization"]
+
+    # as Kubernetes does it: another file takes the place of the old one; the time may be the same
+    other = tmp_path / "other"
+    other.write_text("two")
+    os.utime(other, ns=(token.stat().st_atime_ns, token.stat().st_mtime_ns))
+    other.replace(token)
+    clock.advance(0.9)
+    assert await header() == "Bearer one"
+    clock.advance(0.1)
+    assert await header() == "Bearer two"
+    token.write_text("three")
+    assert await header() == "Bearer two"
+    origin.authorization.refuse()
+    assert await header() == "Bearer three"
+
+
+@pytest.mark.parametrize("content", [None, "", "two\nlines", "größe"])
+async def test_a_token_that_cannot_be_read_again_stays(
+    content: str | None, tmp_path: Path, clock: FakeClock, faults: FaultLog
+) -> None:
+    token = tmp_path / "token"
+    token.write_text("one")
+    origin = await connection.open_connection(
+        PrometheusSettings("http://p", token_file=str(token)), clock, faults
+    )
+    if content is None:
+        token.unlink()
+    else:
+        token.write_text(content)
+    clock.advance(1)
+    assert (await origin.request_headers())["Authorization"] == "Bearer one"
+    assert list(faults.active()) == [("credentials", "--prometheus-token-file")]
+    token.write_text("fine again")
+    clock.advance(1)
+    assert (await origin.request_headers())["Authorization"] == "Bearer fine again"
+    assert not faults.active()
+
+
+async def test_headers_are_sent_once_each(clock: FakeClock, faults: FaultLog) -> None:
+    given = (("X-Scope-OrgID", "a"), ("x-scope-orgid", "b"), ("X-Empty", ""), ("Authorization", "Own x"))
+    origin = await connection.open_connection(PrometheusSettings("http://p", headers=given), clock, faults)
+    assert await origin.request_headers() == {
+        "Accept-Encoding": "identity",
+        "X-Scope-OrgID": "a, b",
+        "X-Empty": "",
+        "Authorization": "Own x",
+    }
+
+
+async def test_compression_is_there_for_who_asks_for_it(clock: FakeClock, faults: FaultLog) -> None:
+    origin = await connection.open_connection(
+        PrometheusSettings("http://p", headers=(("accept-encoding", "gzip"),)), clock, faults
+    )
+    assert await origin.request_headers() == {"accept-encoding": "gzip"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "flag"),
+    [
+        ({"headers": (("X Y", "a"),)}, "--prometheus-header"),
+        ({"headers": (("X", "a\r\nY: b"),)}, "--prometheus-header"),
+        ({"headers": (("", "a"),)}, "--prometheus-header"),
+        ({"token_file": "/nowhere/token"}, "--prometheus-token-file"),
+        ({"basic_auth_file": "/nowhere/password"}, "--prometheus-basic-auth-file"),
+        ({"auth_incluster": True, "service_account": "/nowhere"}, "--prometheus-auth-incluster"),
+        ({"auth_incluster": True, "kubeconfig": "/nowhere"}, "--prometheus-auth-config"),
+        ({"kubeconfig": "/nowhere/kubeconfig"}, "--prometheus-auth-config"),
+    ],
+)
+async def test_settings_that_are_refused(
+    settings: dict[str, object], flag: str, clock: FakeClock, faults: FaultLog
+) -> None:
+    with pytest.raises(InputError) as caught:
+        await connection.open_connection(PrometheusSettings("http://p", **settings), clock, faults)  # type: ignore[arg-type]  # a table of settings
+    assert [fault.path for fault in caught.value.faults] == [flag]
+
+
+async def test_an_empty_password_file_is_refused(tmp_path: Path, clock: FakeClock, faults: FaultLog) -> None:
+    (tmp_path / "password").write_text("no colon")
+    with pytest.raises(InputError, match="user:password") as caught:
+        await connection.open_connection(
+            PrometheusSettings("http://p", basic_auth_file=str(tmp_path / "password")), clock, faults
+        )
+    assert "no colon" not in str(caught.value)
+
+
+async def test_files_of_trust_that_are_refused(
+    tmp_path: Path, authority: Authority, clock: FakeClock, faults: FaultLog
+) -> None:
+    broken = tmp_path / "broken.pem"
+    broken.write_text("no certificate")
+
+    async def refused(**files: str) -> str:
+        origin = await connection.open_connection(PrometheusSettings("https://p", **files), clock, faults)  # type: ignore[arg-type]  # a table of settings
+        with pytest.raises(InputError) as caught:
+            client_tls.build(origin.trust)
+        return caught.value.faults[0].path
+
+    assert await refused(ca_file=str(broken)) == "--prometheus-ca-file"
+    assert await refused(ca_file=str(tmp_path / "none")) == "--prometheus-ca-file"
+    pair, other = authority.issue(), authority.issue()
+    assert (
+        await refused(cert_file=str(pair.certificate), key_file=str(other.key))
+        == "--prometheus-client-tls-cert-file"
+    )
+
+
+async def test_in_cluster_credentials(tmp_path: Path, clock: FakeClock, faults: FaultLog) -> None:
+    (tmp_path / "token").write_text("service-account\n")
+    settings = PrometheusSettings("https://p", auth_incluster=True, service_account=str(tmp_path))
+    origin = await connection.open_connection(settings, clock, faults)
+    assert origin.trust.ca_file == str(tmp_path / "ca.crt")
+    assert (await origin.request_headers())["Authorization"] == "Bearer service-account"
+
+
+def write_kubeconfig(path: Path, user: dict[str, object], cluster: dict[str, object]) -> str:
+    path.write_text(
+        yaml.safe_dump(
+            {
+                "current-context": "c",
+                "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
+                "clusters": [{"name": "k", "cluster": {"server": "https://api:6443", **cluster}}],
+                "users": [{"name": "u", "user": user}],
+            }
+        )
+    )
+    return str(path)
+
+
+async def test_kubeconfig_credentials(
+    tmp_path: Path, authority: Authority, clock: FakeClock, faults: FaultLog
+) -> None:
+    pair = authority.issue()
+    file = write_kubeconfig(
+        tmp_path / "config",
+        {
+            "token": "from-kubeconfig",
+            "client-certificate": str(pair.certificate),
+            "client-key": str(pair.key),
+        },
+        {"certificate-authority": str(authority.file), "tls-server-name": "prometheus.example"},
+    )
+    origin = await connection.open_connection(PrometheusSettings("https://p", kubeconfig=file), clock, faults)
+    assert origin.trust == Trust(
+        str(authority.file),
+        str(pair.certificate),
+        str(pair.key),
+        verify=True,
+        server_name="prometheus.example",
+    )
+    assert (await origin.request_headers())["Authorization"] == "Bearer from-kubeconfig"
+    assert origin.target.base == "https://p"
+
+
+async def test_what_else_a_kubeconfig_says_of_the_connection(
+    tmp_path: Path, clock: FakeClock, faults: FaultLog
+) -> None:
+    file = write_kubeconfig(
+        tmp_path / "config",
+        {"username": "me", "password": "secret"},
+        {"insecure-skip-tls-verify": True, "proxy-url": "http://proxy:1"},
+    )
+    origin = await connection.open_connection(PrometheusSettings("https://p", kubeconfig=file), clock, faults)
+    assert origin.proxy == "http://proxy:1"
+    assert (await origin.request_headers())["Authorization"] == basic("me:secret")
+    assert client_tls.build(origin.trust).verify_mode == ssl.CERT_NONE
+
+
+async def test_a_ca_file_wins_over_the_clusters_credentials_silently(
+    tmp_path: Path, authority: Authority, clock: FakeClock, faults: FaultLog
+) -> None:
+    settings = PrometheusSettings("https://p", ca_file=str(authority.file), kubeconfig="/nowhere")
+    origin = await connection.open_connection(settings, clock, faults)
+    assert origin.trust == Trust(str(authority.file))
+    assert "Authorization" not in await origin.request_headers()
+
+
+async def test_a_token_file_wins_over_the_clusters_token(
+    tmp_path: Path, clock: FakeClock, faults: FaultLog
+) -> None:
+    (tmp_path / "token").write_text("service-account")
+    (tmp_path / "own").write_text("own")
+    settings = PrometheusSettings(
+        "https://p", auth_incluster=True, service_account=str(tmp_path), token_file=str(tmp_path / "own")
+    )
+    origin = await connection.open_connection(settings, clock, faults)
+    assert (await origin.request_headers())["Authorization"] == "Bearer own"
+
+
+async def test_a_certificate_without_key_is_not_used(
+    authority: Authority, clock: FakeClock, faults: FaultLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = PrometheusSettings("https://p", cert_file=str(authority.issue().certificate))
+    origin = await connection.open_connection(settings, clock, faults)
+    assert origin.trust == Trust()
+    assert "used together only" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("url", "environment", "proxy"),
+    [
+        ("http://p:9090", {"http_proxy": "http://proxy:1"}, "http://proxy:1"),
+        ("http://p:9090", {"HTTP_PROXY": "http://proxy:1"}, "http://proxy:1"),
+        ("https://p:9090", {"http_proxy": "http://proxy:1"}, ""),
+        ("https://p:9090", {"https_proxy": "http://proxy:1"}, "http://proxy:1"),
+        ("http://p.svc:9090", {"http_proxy": "http://proxy:1", "no_proxy": ".svc"}, ""),
+        ("http://10.1.2.3:9090", {"http_proxy": "http://proxy:1", "no_proxy": "10.0.0.0/8"}, ""),
+        ("https://p:9090", {"all_proxy": "socks5://proxy:1"}, ""),
+        (
+            "https://p:9090",
+            {"ALL_PROXY": "socks5://proxy:1", "HTTPS_PROXY": "http://proxy:2"},
+            "http://proxy:2",
+        ),
+        ("https://p:9090", {"https_proxy": "proxy:3128"}, "http://proxy:3128"),
+        ("http://localhost:9090", {"http_proxy": "http://proxy:1"}, ""),
+        ("http://127.0.0.1:9090", {"http_proxy": "http://proxy:1"}, ""),
+        ("http://[::1]:9090", {"http_proxy": "http://proxy:1"}, ""),
+    ],
+)
+async def test_proxies_come_from_the_environment(
+    url: str,
+    environment: dict[str, str],
+    proxy: str,
+    monkeypatch: pytest.MonkeyPatch,
+    clock: FakeClock,
+    faults: FaultLog,
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert (await connection.open_connection(PrometheusSettings(url), clock, faults)).proxy == proxy
+
+
+async def test_with_a_ca_file_there_is_no_proxy(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch, clock: FakeClock, faults: FaultLog
+) -> None:
+    monkeypatch.setenv("https_proxy", "http://proxy:1")
+    settings = PrometheusSettings("https://p", ca_file=str(authority.file))
+    assert not (await connection.open_connection(settings, clock, faults)).proxy
+
+
+async def test_secrets_are_not_shown(clock: FakeClock, faults: FaultLog) -> None:
+    settings = PrometheusSettings("http://u:hidden@p", headers=(("X-Key", "hidden"),))
+    origin = await connection.open_connection(settings, clock, faults)
+    assert "hidden" not in repr(origin)
+    assert "hidden" not in repr(settings)

@@ -1,0 +1,497 @@
+"""On a real Prometheus: planned answers equal those of each question asked alone, whatever the rule and whoever asks together.
+
+Rules are made of all aggregations, functions over one series, matchers, binary and set operators, and of what must not be
+merged. Objects share names across namespaces and have dots in their names; some have no series, some have several.
+"""
+
+import asyncio
+import collections
+import itertools
+import math
+import random
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, TypeVar
+
+import hypothesis
+import pytest
+import yaml
+from hypothesis import strategies as st
+
+from adapter.errors import PrometheusError
+from adapter.model.metrics import QueryResult
+from adapter.model.selectors.label_selectors import parse_selector
+from adapter.monitoring import FaultLog, Monitoring
+from adapter.prometheus.client import PrometheusClient
+from adapter.prometheus.connection import PrometheusSettings
+from adapter.prometheus.query_cache import Freshness, QueryCache
+from adapter.rules import matchers
+from adapter.rules.plan import plan
+from adapter.rules.plan.plan import Objects, PlannedQuery
+from adapter.rules.query import MetricQuery
+from tests.support.clock import FakeClock
+from tests.support.prometheus import PrometheusFactory
+from tests.support.world import compile_rule
+
+EXAMPLES = 400
+Chosen = TypeVar("Chosen")
+AT = 1_700_000_000.0
+FRESHNESS = Freshness(ttl=1.0, max_age=1.5)
+
+NAMESPACES = ("n1", "n2", "n.3")
+PODS = ("a", "b", "a.b", "axb", "c")
+FLAGGED = {("n1", "a"), ("n2", "b"), ("n2", "a.b"), ("n.3", "a"), ("n.3", "axb")}
+
+
+def _samples() -> str:
+    """Return five minutes of series, in OpenMetrics: most objects have them, some have several, `c` lives in one namespace only."""
+    lines: dict[str, list[str]] = {
+        name: [] for name in ("gauge", "ratio", "flag", "rank", "hits", "wait_bucket")
+    }
+    for number, (namespace, pod) in enumerate(itertools.product(NAMESPACES, PODS)):
+        if pod == "c" and namespace != "n2":
+            continue
+        service = "web" if pod in {"a", "a.b"} else "web.api"
+        labels = f'namespace="{namespace}",pod="{pod}",service="{service}",node="node-{number % 3}"'
+        for step in range(21):
+            time = int(AT) - 300 + 15 * step
+            for instance in range(1 + number % 2):
+                code = "xyz"[(number + instance) % 3]
+                more = f'{labels},instance="i{instance}",code="{code}"'
+                lines["gauge"].append(f"gauge{{{more}}} {(number * 7 + instance * 3 + step) % 11 - 3} {time}")
+                lines["hits"].append(f"hits_total{{{more}}} {step * (number + 1) + instance} {time}")
+            if (namespace, pod) in FLAGGED:
+                lines["flag"].append(f"flag{{{labels}}} {number % 2 + 1} {time}")
+            if number % 5 != 3:
+                lines["ratio"].append(f"ratio{{{labels}}} {number % 4} {time}")
+            lines["rank"].append(f"rank{{{labels}}} {number * 7 % 13} {time}")
+            for le, share in (("1", 1), ("5", 3), ("+Inf", 4)):
+                lines["wait_bucket"].append(
+                    f'wait_bucket{{{labels},le="{le}"}} {step * share * (number + 1)} {time}'
+                )
+    # promtool wants the samples of one series together and in the order of time
+    return "\n".join(line for each in lines.values() for line in sorted(each, key=_series_and_time))
+
+
+def _series_and_time(line: str) -> tuple[str, int]:
+    series, _, rest = line.rpartition("} ")
+    return series, int(rest.split()[1])
+
+
+# --- rules -----------------------------------------------------------------------------------------------------------
+# `@` stands for <<.LabelMatchers>>, `#` for <<.GroupBy>>.
+
+SELECTORS = (
+    "gauge{@}",
+    'gauge{@,code="x"}',
+    'gauge{code!="y",@}',
+    'gauge{@,pod!="",namespace=~".+"}',
+    'gauge{code=~"x|z",@}',
+    "ratio{@}",
+    "flag{@}",
+    "ratio{@} offset 15s",
+    f"ratio{{@}} @ {int(AT) - 30}",
+)
+RANGE_FUNCTIONS = (
+    "rate",
+    "increase",
+    "irate",
+    "delta",
+    "changes",
+    "resets",
+    "sum_over_time",
+    "max_over_time",
+    "last_over_time",
+    "count_over_time",
+    "deriv",
+)
+RANGES = ("hits_total{@}[1m]", "gauge{@}[45s]", "hits_total{@}[2m] offset 30s")
+HISTOGRAMS = (
+    "histogram_quantile(0.9, sum by (#, le) (rate(wait_bucket{@}[1m])))",
+    "histogram_quantile(0.5, rate(wait_bucket{@}[1m]))",
+    "quantile_over_time(0.5, gauge{@}[1m])",
+    "predict_linear(gauge{@}[1m], 60)",
+)
+# Of these every object has one series or none.
+SINGLE = ("ratio{@}", "flag{@}", "rank{@}")
+AGGREGATIONS = (
+    "sum by (#) ({})",
+    "avg by (#, code) ({})",
+    "max({}) by (#)",
+    "min by (namespace, #) ({})",
+    "count by (#, namespace, service) ({})",
+    "sum without (instance) ({})",
+    "stddev without (instance, code, node) ({})",
+    "stdvar by (#) ({})",
+    "group by (#) ({})",
+    "quantile by (#) (0.5, {})",
+    "quantile without (code) (0.9, {})",
+)
+FUNCTIONS = (
+    "abs({})",
+    "-({})",
+    "ceil({})",
+    "clamp({}, -1, 5)",
+    "round({}, 0.5)",
+    "sgn({})",
+    "({}) * 2",
+    "100 - ({})",
+    "({}) > 1",
+    "({}) >= bool 2",
+    "time() - ({})",
+    "max_over_time(({})[1m:15s])",
+    "avg_over_time(({})[45s:15s] offset 15s)",
+)
+OPERATORS = (
+    "({}) + ({})",
+    "({}) / ({})",
+    "({}) == bool ({})",
+    "({}) > ({})",
+    "({}) - on (#) ({})",
+    "({}) * on (#, namespace) ({})",
+    "({}) * on (#) group_left () ({})",
+    "({}) * on (#) group_left (code) ({})",
+    "({}) + on (#, namespace) group_right () ({})",
+    "({}) <= bool on (#) ({})",
+    "({}) and ({})",
+    "({}) or ({})",
+    "({}) unless ({})",
+    "({}) and on (#) ({})",
+    "({}) or on (#) ({})",
+    "({}) or on (#, namespace) ({})",
+    "({}) unless on (#) ({})",
+    "({}) and on (#, namespace) ({})",
+)
+UNMERGEABLE = (
+    "sum({})",
+    "topk(1, rank{{@}})",  # of no other vector: among equal values Prometheus chooses by chance
+    "bottomk by (namespace) (1, rank{{@}})",
+    "max by (code) ({})",
+    "({}) * on (namespace) group_left () sum(flag{{@}}) by (namespace)",
+    "({}) * on (namespace) group_left () sum without (#, service, node, pod) (rank{{@}})",
+    "sum without (namespace) ({})",
+    "({}) unless ignoring (pod, service, node) (flag{{@}})",
+    "({}) unless on (namespace) (flag{{@}})",
+    "({}) and on (code) (flag{{@}})",
+    "({}) * scalar(ratio{{@}})",
+    "({}) or vector(1)",
+    'sum by (#) (label_replace({}, "#", "a", "pod", "b"))',
+    "sort_desc({})",
+    "({}) + on (#) sum by (#) (ratio)",
+    "sum by (#) (rank)",
+    '({}) + on (#) sum by (#) (ratio{{@,namespace="n1"}})',
+)
+
+
+class Dice:
+    """Makes rules and questions by chance.
+
+    Not by hypothesis' own strategies, which repeat and vary few examples: what breaks is a rare meeting of a rule with objects.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+
+    def one(self, choices: Sequence[Chosen]) -> Chosen:
+        return self._random.choice(choices)
+
+    def some(self, choices: Sequence[str], most: int) -> tuple[str, ...]:
+        return tuple(self._random.sample(choices, self._random.randint(1, min(most, len(choices)))))
+
+    def leaf(self) -> str:
+        kind = self._random.randrange(6)
+        if kind < 4:
+            return self.one(SELECTORS)
+        return f"{self.one(RANGE_FUNCTIONS)}({self.one(RANGES)})" if kind < 5 else self.one(HISTOGRAMS)
+
+    def vector(self, depth: int) -> str:
+        if not depth:
+            return self.leaf()
+        forms = self.one((AGGREGATIONS, AGGREGATIONS, FUNCTIONS, OPERATORS))
+        return self.one(forms).format(self.vector(depth - 1), self.vector(self._random.randrange(depth)))
+
+    def side(self) -> str:
+        """Return a vector with at most one sample for each object, mostly; not every object has one."""
+        vector = self.one(SINGLE)
+        form = self.one(("{}", "{}", "sum by (#) ({})", "max by (#, namespace) ({})", self.one(AGGREGATIONS)))
+        return form.format(vector if self._random.random() < 0.7 else self.leaf())
+
+    def template(self) -> str:
+        match self._random.randrange(5):
+            case 0:
+                return self.one(UNMERGEABLE).format(self.side())
+            case 1 | 2:
+                return self.one(OPERATORS).format(self.side(), self.side())
+            case _:
+                return self.vector(self._random.randrange(4))
+
+    def questions(self, kind: "Kind") -> tuple[tuple[str, Objects], ...]:
+        """Return questions about names that exist in several of the namespaces asked about, mostly with one selector."""
+        selectors = ("", "", "", "", "code in (x,y)", "code!=x", "!missing")
+        places = self.some((*NAMESPACES, "empty"), 3) if kind.namespaced else (None,)
+        shared = self.some(kind.names, 3)
+        asked = [(self.one(selectors), Objects(place, shared)) for place in places]
+        more = range(self._random.randint(1, 3))
+        asked += [(self.one(selectors), Objects(self.one(places), self.some(kind.names, 3))) for _ in more]
+        return tuple(asked)
+
+    def case(self) -> "Case":
+        kind = self.one(KINDS)
+        return Case(self.template(), kind, self.questions(kind), self.one((0, 4, 1000)))
+
+
+class Kind(NamedTuple):
+    """What kind of object is asked about: its label, whether it lives in namespaces, and names to ask for."""
+
+    label: str
+    namespaced: bool
+    names: tuple[str, ...]
+
+
+_PODS = Kind("pod", namespaced=True, names=(*PODS, "nobody"))
+KINDS = (
+    _PODS,
+    _PODS,
+    Kind("service", namespaced=True, names=("web", "web.api", "webxapi")),
+    Kind("node", namespaced=False, names=("node-0", "node-1", "node-2", "node-9")),
+)
+
+
+class Case(NamedTuple):
+    """A rule and questions about one kind of object, each with a metric selector."""
+
+    template: str
+    kind: Kind
+    questions: tuple[tuple[str, Objects], ...]
+    expected: int
+
+
+# --- answers ---------------------------------------------------------------------------------------------------------
+
+# For each object the values that its samples have: one, unless the query gives several; upstream takes any of those.
+Candidates = dict[str, list[float]]
+Outcomes = list[Candidates | PrometheusError]
+
+
+def metric_query(case: Case, selector: str, rules: dict[str, MetricQuery]) -> MetricQuery:
+    """Return the query of a selector; all of one case share a rule."""
+    if not rules:
+        text = case.template.replace("@", "<<.LabelMatchers>>").replace("#", "<<.GroupBy>>")
+        text = text.replace(f"<<.LabelMatchers>> {int(AT) - 30}", f"@ {int(AT) - 30}")
+        rule = compile_rule(yaml.safe_dump({"rules": [{"seriesQuery": "x", "metricsQuery": text}]}))
+        rules[""] = MetricQuery(rule, "x", (), "namespace" if case.kind.namespaced else "", case.kind.label)
+    base = rules[""]
+    parts = matchers.from_selector(parse_selector(selector))
+    return rules.setdefault(
+        selector, MetricQuery(base.rule, "x", parts, base.namespace_label, base.object_label)
+    )
+
+
+async def send(client: PrometheusClient, promql: str) -> QueryResult | PrometheusError:
+    try:
+        return await client.query(promql, AT)
+    except PrometheusError as error:
+        if error.kind != "query":
+            raise
+        return error
+
+
+def candidates(query: MetricQuery, result: QueryResult, objects: Objects) -> Candidates:
+    found: Candidates = {}
+    for sample in result.samples:
+        name = sample.labels.get(query.object_label, "")
+        if name in objects.names:
+            found.setdefault(name, []).append(sample.value)
+    return found
+
+
+def agrees(answer: object, wanted: Outcomes) -> bool:
+    """Whether an answer is one that the question asked alone could have got."""
+    for outcome in wanted:
+        if isinstance(outcome, PrometheusError) or isinstance(answer, PrometheusError):
+            if type(outcome) is type(answer):
+                return True
+        elif isinstance(answer, dict) and answer.keys() == outcome.keys():
+            return all(any(same(answer[name], value) for value in outcome[name]) for name in answer)
+    return False
+
+
+def same(one: float, other: float) -> bool:
+    return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12) or (math.isnan(one) and math.isnan(other))
+
+
+def place(
+    query: MetricQuery, planned: Iterable[PlannedQuery], results: Iterable[QueryResult]
+) -> tuple[dict[tuple[str, str], float], bool]:
+    """Return values by object, and whether an object had two."""
+    placed: dict[tuple[str, str], float] = {}
+    doubled = False
+    for one, result in zip(planned, results, strict=True):
+        for where, sample in plan.place_samples(query, one, result.samples):
+            doubled = doubled or where in placed
+            placed[where] = sample.value
+    return placed, doubled
+
+
+class Bench:
+    """Asks one case in every way and compares. Counts what was seen, so that the test can tell that it showed something."""
+
+    def __init__(self, client: PrometheusClient, clock: FakeClock, monitoring: Monitoring) -> None:
+        self.client = client
+        self.clock = clock
+        self.monitoring = monitoring
+        self.seen: collections.Counter[str] = collections.Counter()
+
+    async def check(self, case: Case) -> None:
+        queries: dict[str, MetricQuery] = {}
+        asked = [(metric_query(case, selector, queries), objects) for selector, objects in case.questions]
+        alone = [await self.ask_alone(query, objects) for query, objects in asked]
+        self.seen["rules"] += 1
+        self.seen["values"] += sum(
+            len(each) for outcomes in alone for each in outcomes if isinstance(each, dict)
+        )
+        for query in set(queries.values()):
+            if query.separability.separable:
+                self.seen["separable"] += 1
+                of_query = [
+                    (objects, each)
+                    for (other, objects), each in zip(asked, alone, strict=True)
+                    if other == query
+                ]
+                await self.check_plan(query, of_query)
+        await self.check_cache(case, asked, alone)
+
+    async def ask_alone(self, query: MetricQuery, objects: Objects) -> Outcomes:
+        """Return what the question may be answered with.
+
+        A query for several names can fail through an object that it does not even ask for, because dots in names match
+        anything as upstream sends them, or through two of its objects together; what then holds is each name asked for alone.
+        """
+        result = await send(self.client, plan.ask_alone(query, objects).promql)
+        if isinstance(result, QueryResult):
+            return [candidates(query, result, objects)]
+        each = [Objects(objects.namespace, (name,)) for name in objects.names]
+        results = [await send(self.client, plan.ask_alone(query, one).promql) for one in each]
+        whole = [found for found in results if isinstance(found, QueryResult)]
+        if len(whole) < len(results):
+            return [result]
+        joined: Candidates = {}
+        for one, found in zip(each, whole, strict=True):
+            joined |= candidates(query, found, one)
+        return [result, joined]
+
+    async def check_plan(self, query: MetricQuery, asked: Sequence[tuple[Objects, Outcomes]]) -> None:
+        """Merge directly, at the usual length and at one where every list is split, and sweep."""
+        plans = {"merged": list(plan.merge(query, [objects for objects, _ in asked]))} if asked else {}
+        if asked:
+            plans["split"] = list(plan.merge(query, [objects for objects, _ in asked], limit=1))
+            fitting = len(plans["merged"][0].promql) - 1  # not quite all
+            plans["packed"] = list(plan.merge(query, [objects for objects, _ in asked], limit=fitting))
+        if plan.may_sweep(query):
+            plans["swept"] = [plan.sweep(query)]
+        for how, planned in plans.items():
+            results = [await send(self.client, one.promql) for one in planned]
+            whole = [result for result in results if isinstance(result, QueryResult)]
+            if len(whole) < len(results):  # then each question is asked alone
+                self.seen[f"{how}, refused"] += 1
+                continue
+            placed, doubled = place(query, planned, whole)
+            if doubled:  # likewise
+                self.seen[f"{how}, doubled"] += 1
+                continue
+            self.seen[how] += 1
+            self.seen[f"{how}, joined"] += any(one.joined for one in planned)
+            for objects, wanted in asked:
+                answer = {name: placed[objects.namespace or "", name] for name in objects.names if (objects.namespace or "", name) in placed}  # fmt: skip
+                assert agrees(answer, wanted), (
+                    f"{how}: {[one.promql for one in planned]}: {objects}: {answer}, not {wanted}"
+                )
+
+    async def check_cache(
+        self, case: Case, asked: Sequence[tuple[MetricQuery, Objects]], alone: Sequence[Outcomes]
+    ) -> None:
+        """Ask through the cache: the rest collects while the first is on its way, then all again when answers are old."""
+        querier = Held(self.client)
+        async with QueryCache(querier, self.clock, self.monitoring) as cache:
+            for turn in range(3):
+                querier.gate.clear()
+                order = [*range(turn % len(asked), len(asked)), *range(turn % len(asked))]
+                tasks: dict[int, asyncio.Task[object]] = {}
+                for position, index in enumerate(order):
+                    query, objects = asked[index]
+                    work = cache.ask_objects(query, objects, FRESHNESS, case.expected)
+                    tasks[index] = asyncio.create_task(self.outcome(work))
+                    if position == 0:
+                        await querier.called.wait()
+                for _ in range(3):  # until all wait
+                    await asyncio.sleep(0)
+                querier.gate.set()
+                for index in order:
+                    got = await tasks[index]
+                    assert agrees(got, alone[index]), (
+                        f"turn {turn}: {querier.asked}: {asked[index][1]}: {got}, not {alone[index]}"
+                    )
+                querier.called.clear()
+                self.clock.advance(2.0)
+                self.clock.set_wall(AT)
+
+    @staticmethod
+    async def outcome(work: object) -> object:
+        try:
+            answer = await work  # type: ignore[misc]  # the coroutine of ask_objects
+        except PrometheusError as error:
+            return error
+        return {name: samples[-1].value for name, samples in answer.samples.items()}
+
+
+class Held:
+    """Passes queries on, each when the gate is open."""
+
+    def __init__(self, client: PrometheusClient) -> None:
+        self._client = client
+        self.asked: list[str] = []
+        self.called = asyncio.Event()
+        self.gate = asyncio.Event()
+
+    async def query(self, promql: str, time: float, *, most: int | None = None) -> QueryResult:
+        self.asked.append(promql)
+        self.called.set()
+        await self.gate.wait()
+        return await self._client.query(promql, time, most=most)
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(60)
+def test_planned_answers_equal_those_of_each_question_alone(prometheus_server: PrometheusFactory) -> None:
+    server = prometheus_server(samples=_samples(), flags=["--query.lookback-delta=5m"])
+    clock, monitoring = FakeClock(wall=AT), Monitoring()
+    with asyncio.Runner() as runner:
+        opened = PrometheusClient.open(
+            PrometheusSettings(server.url), clock, monitoring, FaultLog(monitoring, clock)
+        )
+        bench = Bench(runner.run(opened), clock, monitoring)
+
+        @hypothesis.settings(max_examples=EXAMPLES, deadline=None, database=None)
+        @hypothesis.given(seed=st.integers(0, 2**64))
+        def check(seed: int) -> None:
+            case = Dice(seed).case()
+            hypothesis.note(f"{case}")
+            runner.run(bench.check(case))
+
+        try:
+            check()
+        finally:
+            runner.run(bench.client.close())
+    sent = {
+        kind: monitoring.registry.get_sample_value(
+            "fastpath_prometheus_queries_total", {"kind": kind, "outcome": "success"}
+        )
+        for kind in ("alone", "merged", "sweep")
+    }
+    seen = f"{dict(bench.seen)}, sent {sent}"
+    assert bench.seen["rules"] >= EXAMPLES, seen
+    assert bench.seen["values"] > EXAMPLES, seen
+    assert (
+        min(bench.seen[how] for how in ("merged", "merged, joined", "split", "packed", "swept"))
+        >= EXAMPLES / 10
+    ), seen
+    assert min(count or 0 for count in sent.values()) >= EXAMPLES / 10, seen

@@ -1,0 +1,1639 @@
+"""Stories of the query cache over a Prometheus that answers when a test lets it."""
+
+import asyncio
+import itertools
+import re
+import tracemalloc
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter.errors import PrometheusError
+from adapter.model.metrics import QueryResult, Sample
+from adapter.model.selectors.label_selectors import parse_selector
+from adapter.monitoring import Monitoring
+from adapter.prometheus import batching, query_cache
+from adapter.prometheus.answers import Answers, Freshness, ObjectAnswer, TextAnswer, renewed, weigh_question
+from adapter.prometheus.batching import Lanes
+from adapter.prometheus.query_cache import QueryCache
+from adapter.rules import matchers
+from adapter.rules.plan.plan import Objects
+from adapter.rules.query import MetricQuery
+from tests.support.clock import FakeClock
+from tests.support.waiting import other_work
+from tests.support.world import Outcome, compile_rule, scalar, vector
+
+FRESHNESS = Freshness(ttl=1.0, max_age=30.0)
+RENEWED = renewed(ttl=1.0, max_age=30.0)
+SUM = "sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)"
+HALF = "<<.Series>>{<<.LabelMatchers>>} * on (ns, pod) sum by (pod) (y{<<.LabelMatchers>>})"
+TOP = "topk(1, <<.Series>>{<<.LabelMatchers>>})"
+
+
+class Prometheus:
+    """Holds every query until the test answers it, or answers at once with `reply`; keeps the order of arrival."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.reply: Callable[[str], Outcome] | None = None
+        self._held: dict[int, asyncio.Future[Outcome]] = {}
+
+    async def query(self, promql: str, time: float, *, most: int | None = None) -> QueryResult:
+        number = len(self.asked)
+        self.asked.append(promql)
+        if self.reply is not None:
+            outcome = self.reply(promql)
+        else:
+            self._held[number] = asyncio.get_running_loop().create_future()
+            outcome = await self._held[number]
+        if isinstance(outcome, PrometheusError):
+            raise outcome
+        if most is not None and len(outcome.samples) > most:
+            raise PrometheusError("size", f"the answer has more than {most} samples")
+        return outcome
+
+    def answer(self, number: int, outcome: Outcome | None = None) -> None:
+        """Let the query of this number (in the order asked) come back: with every object it names, unless told otherwise."""
+        self._held.pop(number).set_result(named_objects(self.asked[number]) if outcome is None else outcome)
+
+
+def named_objects(promql: str) -> QueryResult:
+    """Return a sample for each pod that a query names, of value 1, in the namespaces it names; for a sweep three objects."""
+
+    def values(label: str, otherwise: Sequence[str]) -> Sequence[str]:
+        found = re.search(rf'{label}=~?"([^"]*)"', promql)
+        return found[1].replace(r"\\", "").split("|") if found else otherwise
+
+    return vector(
+        *(
+            ({"ns": ns, "pod": pod}, 1.0)
+            for ns in values("ns", ["a", "b"])
+            for pod in values("pod", ["p", "q"])
+        )
+    )
+
+
+class Story:
+    """A cache, the Prometheus behind it, and a clock that stands."""
+
+    def __init__(self) -> None:
+        self.prometheus = Prometheus()
+        self.clock = FakeClock()
+        self.monitoring = Monitoring()
+        self.cache = QueryCache(self.prometheus, self.clock, self.monitoring)
+        self._asking: list[asyncio.Task[object]] = []
+
+    def text(self, promql: str, freshness: Freshness = FRESHNESS) -> asyncio.Task[object]:
+        return self.start(self.cache.ask(promql, freshness))
+
+    def objects(
+        self,
+        query: MetricQuery,
+        namespace: str | None,
+        *names: str,
+        expected: int = 0,
+        freshness: Freshness = FRESHNESS,
+    ) -> asyncio.Task[object]:
+        return self.start(self.cache.ask_objects(query, Objects(namespace, names), freshness, expected))
+
+    def start(self, asking: Awaitable[object]) -> asyncio.Task[object]:
+        async def wait() -> object:
+            try:
+                return await asking
+            except PrometheusError as error:
+                return error
+
+        self._asking.append(asyncio.create_task(wait()))
+        return self._asking[-1]
+
+    async def settle(self) -> list[str]:
+        """Let everything run that can; return the queries sent so far."""
+        for _ in range(20):
+            await asyncio.sleep(0)
+        return self.prometheus.asked
+
+    async def end(self) -> None:
+        for task in self._asking:
+            task.cancel()
+        await asyncio.gather(*self._asking, return_exceptions=True)
+
+    def count(self, source: str) -> float:
+        """Return how many questions were answered from a source."""
+        return self.monitoring.registry.get_sample_value("fastpath_answers_total", {"source": source}) or 0.0
+
+    def cache_metric(self, metric: str, cache: str) -> float | None:
+        return self.monitoring.registry.get_sample_value(f"fastpath_cache_{metric}", {"cache": cache})
+
+    def dropped(self, reason: str) -> float:
+        return (
+            self.monitoring.registry.get_sample_value("fastpath_values_dropped_total", {"reason": reason})
+            or 0.0
+        )
+
+
+@pytest.fixture
+async def story() -> AsyncIterator[Story]:
+    made = Story()
+    async with made.cache:
+        yield made
+        await made.end()
+
+
+def metric_query(
+    template: str = SUM, selector: str = "", series: str = "x", namespace_label: str = "ns"
+) -> MetricQuery:
+    rule = compile_rule(yaml.safe_dump({"rules": [{"seriesQuery": "x", "metricsQuery": template}]}))
+    return MetricQuery(rule, series, matchers.from_selector(parse_selector(selector)), namespace_label, "pod")
+
+
+def names_of(task: asyncio.Task[object]) -> set[str]:
+    """Return the objects of an answer that is there."""
+    answer = task.result()
+    assert isinstance(answer, ObjectAnswer), answer
+    return set(answer.samples)
+
+
+def kind_of(task: asyncio.Task[object]) -> str:
+    error = task.result()
+    assert isinstance(error, PrometheusError), error
+    return error.kind
+
+
+def stood_in(answer: object, last: object) -> str:
+    """Return the kind of the failure that an answer stands in for; it must be the last good one."""
+    assert isinstance(answer, TextAnswer | ObjectAnswer)
+    assert answer.failure is not None
+    assert answer._replace(failure=None) == last
+    return answer.failure.kind
+
+
+REFUSED = PrometheusError("query", "bad_data: made up")
+UNREACHABLE = PrometheusError("unreachable", "cannot connect")
+
+# --- texts -----------------------------------------------------------------------------------------------------------
+
+
+async def test_identical_texts_in_flight_share_a_query(story: Story) -> None:
+    first, second, other = story.text("a"), story.text("a"), story.text("b")
+    assert await story.settle() == ["a", "b"]
+    story.prometheus.answer(0, vector(({}, 4.0)))
+    await story.settle()
+    assert first.result() is second.result()
+    assert not other.done()
+    assert (story.count("query"), story.count("joined")) == (2, 1)
+
+
+async def test_a_text_is_asked_again_after_its_ttl(story: Story) -> None:
+    story.prometheus.reply = lambda _: vector(({}, 1.0))
+    await story.text("a")
+    story.clock.advance(0.99)
+    await story.text("a")
+    assert story.prometheus.asked == ["a"]
+    assert story.count("cache") == 1
+    story.clock.advance(0.02)
+    await story.text("a")
+    assert story.prometheus.asked == ["a", "a"]
+
+
+async def test_the_age_of_an_answer_counts_from_when_it_was_asked_for(story: Story) -> None:
+    slow = story.text("a")
+    await story.settle()
+    story.clock.advance(0.4)
+    story.prometheus.answer(0, vector())
+    await slow
+    story.clock.advance(0.7)
+    story.text("a")
+    assert await story.settle() == ["a", "a"]
+
+
+async def test_a_failed_text_is_shared_and_not_kept(story: Story) -> None:
+    first, second = story.text("a"), story.text("a")
+    await story.settle()
+    story.prometheus.answer(0, REFUSED)
+    await story.settle()
+    assert [kind_of(first), kind_of(second)] == ["query", "query"]
+    third = story.text("a")
+    assert await story.settle() == ["a", "a"]
+    story.prometheus.answer(1, scalar(1.0))
+    await story.settle()
+    assert not isinstance(third.result(), PrometheusError)
+
+
+async def test_the_last_answer_stands_in_until_max_age(story: Story) -> None:
+    story.prometheus.reply = lambda _: vector(({}, 1.0))
+    good = await story.text("a")
+    story.prometheus.reply = lambda _: UNREACHABLE
+    story.clock.advance(29.9)
+    assert stood_in(await story.text("a"), good) == "unreachable"
+    assert story.count("stale") == 1
+    story.clock.advance(0.1)
+    failed = story.text("a")
+    await failed
+    assert kind_of(failed) == "unreachable"
+    other = story.text("b")
+    await other
+    assert kind_of(other) == "unreachable"
+
+
+async def test_each_asker_says_how_old_an_answer_may_be(story: Story) -> None:
+    story.prometheus.reply = lambda _: vector()
+    await story.text("a", Freshness(ttl=10.0, max_age=30.0))
+    story.clock.advance(5.0)
+    await story.text("a", Freshness(ttl=10.0, max_age=30.0))
+    assert len(story.prometheus.asked) == 1
+    story.prometheus.reply = lambda _: UNREACHABLE
+    strict = story.text("a", Freshness(ttl=1.0, max_age=5.0))
+    await strict
+    assert kind_of(strict) == "unreachable"
+
+
+async def test_a_cancelled_caller_cancels_no_other(story: Story) -> None:
+    first, second = story.text("a"), story.text("a")
+    await story.settle()
+    first.cancel()
+    await story.settle()
+    story.prometheus.answer(0, vector(({}, 1.0)))
+    await story.settle()
+    assert first.cancelled()
+    assert not isinstance(second.result(), PrometheusError)
+
+
+async def test_what_a_cancelled_caller_asked_is_kept(story: Story) -> None:
+    only = story.text("a")
+    await story.settle()
+    only.cancel()
+    await story.settle()
+    story.prometheus.answer(0, vector(({}, 1.0)))
+    await story.settle()
+    await story.text("a")
+    assert story.prometheus.asked == ["a"]
+
+
+async def test_a_failure_after_all_callers_went_away_is_no_lost_exception(story: Story) -> None:
+    only = story.text("a")
+    await story.settle()
+    only.cancel()
+    await story.settle()
+    story.prometheus.answer(0, UNREACHABLE)
+    await story.settle()
+
+
+# --- objects: joining and collecting -----------------------------------------------------------------------------------
+
+
+async def test_one_question_is_asked_as_upstream_asks_it(story: Story) -> None:
+    asked = story.objects(metric_query(), "a", "p.1", "q")
+    assert await story.settle() == ['sum(x{ns="a",pod=~"p.1|q"}) by (pod)']
+    story.prometheus.answer(0, vector(({"pod": "p.1"}, 3.0), ({"pod": "px1"}, 5.0)))
+    await story.settle()
+    answer = asked.result()
+    assert isinstance(answer, ObjectAnswer)
+    assert {name: group[-1].value for name, group in answer.samples.items()} == {"p.1": 3.0}
+
+
+async def test_identical_questions_in_flight_are_one(story: Story) -> None:
+    query = metric_query()
+    first, second = story.objects(query, "a", "p"), story.objects(query, "a", "p")
+    await story.settle()
+    third = story.objects(query, "a", "p")
+    assert await story.settle() == ['sum(x{ns="a",pod="p"}) by (pod)']
+    story.prometheus.answer(0)
+    await story.settle()
+    assert [names_of(task) for task in (first, second, third)] == [{"p"}] * 3
+    assert (story.count("query"), story.count("joined")) == (1, 2)
+
+
+async def test_questions_collect_while_one_is_on_its_way_and_leave_together(story: Story) -> None:
+    query = metric_query()
+    first = story.objects(query, "a", "p")
+    await story.settle()
+    others = [story.objects(query, "a", "q"), story.objects(query, "b", "p", "r")]
+    assert len(await story.settle()) == 1
+    story.prometheus.answer(0)
+    assert (await story.settle())[1:] == ['sum by (pod, ns) (x{ns=~"a|b",pod=~"q|p|r"})']
+    story.prometheus.answer(1, vector(*(({"ns": "b", "pod": pod}, 1.0) for pod in ("q", "r"))))
+    await story.settle()
+    assert [names_of(task) for task in (first, *others)] == [{"p"}, set(), {"r"}]
+
+
+async def test_questions_of_one_moment_leave_together(story: Story) -> None:
+    query = metric_query()
+    asked = [story.objects(query, "a", "p"), story.objects(query, "a", "q")]
+    assert await story.settle() == ['sum(x{ns="a",pod=~"p|q"}) by (pod)']
+    story.prometheus.answer(0)
+    await story.settle()
+    assert [names_of(task) for task in asked] == [{"p"}, {"q"}]
+
+
+async def test_other_selectors_other_metrics_and_other_rules_have_lanes_of_their_own(story: Story) -> None:
+    query = metric_query()
+    story.objects(query, "a", "p")
+    story.objects(MetricQuery(query.rule, "y", (), "ns", "pod"), "a", "q")
+    story.objects(metric_query(selector="code=x"), "a", "q")
+    story.objects(metric_query(), "a", "q")
+    assert len(await story.settle()) == 4
+
+
+async def test_kinds_without_a_namespace(story: Story) -> None:
+    query = metric_query(namespace_label="")
+    asked = [story.objects(query, None, "p"), story.objects(query, None, "q")]
+    assert await story.settle() == ['sum(x{pod=~"p|q"}) by (pod)']
+    story.prometheus.answer(0, vector(({"pod": "q"}, 1.0)))
+    await story.settle()
+    assert [names_of(task) for task in asked] == [set(), {"q"}]
+
+
+async def test_an_answer_lives_for_its_ttl(story: Story) -> None:
+    query = metric_query()
+    story.prometheus.reply = named_objects
+    await story.objects(query, "a", "p")
+    story.clock.advance(0.99)
+    await story.objects(query, "a", "p")
+    assert (len(story.prometheus.asked), story.count("cache")) == (1, 1)
+    story.clock.advance(0.02)
+    await story.objects(query, "a", "p")
+    assert len(story.prometheus.asked) == 2
+
+
+async def test_a_cancelled_caller_of_a_lane_cancels_no_other(story: Story) -> None:
+    query = metric_query()
+    first, second = story.objects(query, "a", "p"), story.objects(query, "a", "q")
+    await story.settle()
+    third = story.objects(query, "a", "r")
+    await story.settle()
+    first.cancel()
+    third.cancel()
+    await story.settle()
+    story.prometheus.answer(0)
+    assert len(await story.settle()) == 2  # what was asked is asked, and its answer kept
+    story.prometheus.answer(1)
+    await story.settle()
+    assert names_of(second) == {"q"}
+    kept = story.objects(query, "a", "r")
+    await kept
+    assert names_of(kept) == {"r"}
+    assert len(story.prometheus.asked) == 2
+
+
+async def test_queries_that_cannot_be_merged_are_asked_at_once_and_shared_by_their_text(story: Story) -> None:
+    query = metric_query(TOP)
+    story.objects(query, "a", "p")
+    story.objects(query, "a", "p")
+    story.objects(query, "a", "q")
+    assert await story.settle() == ['topk(1, x{ns="a",pod="p"})', 'topk(1, x{ns="a",pod="q"})']
+
+
+async def test_an_answer_that_is_no_vector_is_an_error(story: Story) -> None:
+    story.prometheus.reply = lambda _: scalar(1.0)
+    asked = story.objects(metric_query(TOP), "a", "p")
+    await asked
+    assert kind_of(asked) == "type"
+
+
+async def test_long_lists_are_split(story: Story) -> None:
+    names = [f"pod-with-a-rather-long-name-{number}" for number in range(1000)]
+    asked = story.objects(metric_query(), "a", *names)
+    assert 1 < len(await story.settle()) < 5
+    for number in range(len(story.prometheus.asked)):
+        story.prometheus.answer(number)
+    await story.settle()
+    assert names_of(asked) == set(names)
+
+
+# --- a busy lane -------------------------------------------------------------------------------------------------------
+
+
+async def ask_in_turn(story: Story, query: MetricQuery, *objects: Objects, expected: int = 0) -> None:
+    """Have questions asked one after the other, each in a quiet moment of its own."""
+    story.prometheus.reply = named_objects
+    for one in objects:
+        await story.objects(query, one.namespace, *one.names, expected=expected)
+        story.clock.advance(1.1)
+    story.prometheus.reply = None
+    story.prometheus.asked.clear()
+
+
+async def test_a_quiet_lane_takes_nothing_along(story: Story) -> None:
+    query = metric_query()
+    await ask_in_turn(story, query, Objects("a", ("p",)), Objects("a", ("q",)))
+    story.objects(query, "a", "p")
+    assert await story.settle() == ['sum(x{ns="a",pod="p"}) by (pod)']
+
+
+async def test_a_busy_lane_takes_along_those_asked_longest_ago(story: Story) -> None:
+    query = metric_query()
+    await ask_in_turn(
+        story, query, *(Objects(ns, (pod,)) for ns, pod in (("a", "p"), ("b", "q"), ("a", "r")))
+    )
+    story.objects(query, "a", "s")
+    await story.settle()
+    story.prometheus.answer(0)
+    busy = story.objects(query, "a", "t")
+    assert (await story.settle())[1:] == ['sum by (pod, ns) (x{ns=~"a|b",pod=~"t|p|r|q"})']
+    story.prometheus.answer(1)
+    await story.settle()
+    assert names_of(busy) == {"t"}
+    brought = story.objects(query, "b", "q")
+    await brought
+    assert names_of(brought) == {"q"}
+    assert len(story.prometheus.asked) == 2
+
+
+async def test_what_is_fresh_does_not_ride_along(story: Story) -> None:
+    query = metric_query()
+    story.prometheus.reply = named_objects
+    await story.objects(query, "a", "p")
+    await story.objects(query, "a", "q")
+    assert story.prometheus.asked[1:] == ['sum(x{ns="a",pod="q"}) by (pod)']
+
+
+@pytest.mark.parametrize(("passed", "names"), [(3, '=~"s|due"'), (2, '="s"')], ids=["reached", "given up"])
+async def test_the_search_for_what_is_due_ends_behind_many_fresh_ones(
+    story: Story, monkeypatch: pytest.MonkeyPatch, passed: int, names: str
+) -> None:
+    monkeypatch.setattr(query_cache, "FRESH_PASSED", passed)
+    query = metric_query()
+    story.prometheus.reply = named_objects
+    for name in ("p", "q", "r"):
+        await story.objects(query, "a", name)
+    story.prometheus.reply = lambda _: UNREACHABLE
+    await story.objects(query, "a", "due")
+    story.prometheus.reply = None
+    story.objects(query, "a", "s")
+    assert (await story.settle())[-1] == f'sum(x{{ns="a",pod{names}}}) by (pod)'
+
+
+async def test_only_one_namespace_rides_where_namespaces_cannot_share(story: Story) -> None:
+    query = metric_query(HALF)
+    await ask_in_turn(story, query, Objects("a", ("p",)), Objects("b", ("q",)))
+    story.objects(query, "b", "s")
+    await story.settle()
+    story.prometheus.answer(0)
+    story.objects(query, "b", "t")
+    (promql,) = (await story.settle())[1:]
+    assert promql.startswith('x{ns="b",pod=~"t|q"}')
+
+
+async def test_a_question_that_nobody_repeats_rides_for_thirty_seconds(story: Story) -> None:
+    query = metric_query()
+    await ask_in_turn(story, query, Objects("a", ("p",)), Objects("a", ("q",)))
+    story.clock.advance(batching.STANDING - 1.5)
+    story.objects(query, "a", "s")
+    await story.settle()
+    story.prometheus.answer(0)
+    story.objects(query, "a", "t")
+    assert (await story.settle())[1:] == ['sum(x{ns="a",pod=~"t|q"}) by (pod)']
+
+
+async def test_what_came_along_answers_those_who_asked_meanwhile(story: Story) -> None:
+    query = metric_query()
+    await ask_in_turn(story, query, Objects("a", ("p",)))
+    story.objects(query, "a", "s")
+    await story.settle()
+    story.prometheus.answer(0)
+    story.objects(query, "a", "t")
+    assert (await story.settle())[1:] == ['sum(x{ns="a",pod=~"t|p"}) by (pod)']
+    meanwhile = story.objects(query, "a", "p")
+    await story.settle()
+    story.prometheus.answer(1)
+    await story.settle()
+    assert names_of(meanwhile) == {"p"}
+    assert len(story.prometheus.asked) == 2
+
+
+# --- sweeps ------------------------------------------------------------------------------------------------------------
+
+SWEEP = 'sum by (pod, ns) (x{ns!="",pod!=""})'
+
+
+async def make_busy(story: Story, query: MetricQuery, expected: int) -> list[str]:
+    """Have two of a metric's objects be standing questions and the lane busy; return what a third question sends."""
+    await ask_in_turn(story, query, Objects("a", ("p",)), Objects("b", ("q",)), expected=expected)
+    story.objects(query, "a", "s")
+    await story.settle()
+    story.prometheus.answer(0)
+    await story.settle()
+    story.objects(query, "a", "t")
+    return (await story.settle())[1:]
+
+
+SWEPT = {
+    "over half of the objects": (SUM, 7, True),
+    "half of the objects": (SUM, 8, False),
+    "nobody knows how many objects": (SUM, 0, False),
+    "too many objects": (SUM, batching.SWEEP_LIMIT, False),
+    "namespaces cannot share a query": (HALF, 3, False),
+}
+
+
+@pytest.mark.parametrize(("template", "expected", "swept"), SWEPT.values(), ids=SWEPT)
+async def test_sweep_only_where_it_is_worth_it(
+    story: Story, template: str, expected: int, swept: bool
+) -> None:  # noqa: FBT001 - a table's column
+    sent = await make_busy(story, metric_query(template), expected)
+    assert (sent == [SWEEP]) is swept
+
+
+async def test_a_quiet_lane_does_not_sweep(story: Story) -> None:
+    query = metric_query()
+    await ask_in_turn(story, query, Objects("a", ("p",)), Objects("b", ("q",)), expected=2)
+    story.objects(query, "a", "s")
+    assert SWEEP not in await story.settle()
+
+
+async def test_a_sweep_answers_every_question_for_its_ttl(story: Story) -> None:
+    query = metric_query()
+    assert await make_busy(story, query, 4) == [SWEEP]
+    meanwhile = story.objects(query, "b", "p", "nobody")
+    await story.settle()
+    story.prometheus.answer(1)
+    await story.settle()
+    assert names_of(meanwhile) == {"p"}  # it came while the sweep was on its way
+    later = story.objects(query, "a", "q")
+    await later
+    assert names_of(later) == {"q"}
+    assert story.count("sweep") == 1
+    assert len(story.prometheus.asked) == 2
+    story.clock.advance(1.1)
+    story.objects(query, "a", "q")
+    assert len(await story.settle()) == 3
+
+
+async def test_an_answer_from_a_sweep_is_as_old_as_the_sweep(story: Story) -> None:
+    query = metric_query()
+    await make_busy(story, query, 4)
+    swept_at = story.clock.monotonic()
+    story.prometheus.answer(1)
+    await story.settle()
+    story.clock.advance(0.9)
+    later = story.objects(query, "b", "p")
+    await later
+    answer = later.result()
+    assert isinstance(answer, ObjectAnswer)
+    assert answer.asked == swept_at
+
+
+async def test_a_sweep_of_too_many_is_not_repeated(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batching, "SWEEP_LIMIT", 10)
+    query = metric_query()
+    assert await make_busy(story, query, 4) == [SWEEP]
+    story.prometheus.answer(1, vector(*(({"ns": "a", "pod": f"p{number}"}, 1.0) for number in range(10))))
+    await story.settle()
+    story.clock.advance(1.1)
+    story.objects(query, "a", "s")
+    await story.settle()
+    story.prometheus.answer(2)
+    await story.settle()
+    story.objects(query, "a", "t")
+    assert (await story.settle())[3:] != [SWEEP]
+
+
+# --- when merging goes wrong ---------------------------------------------------------------------------------------------
+
+
+async def test_two_samples_for_one_object_end_merging_for_good(story: Story) -> None:
+    query = metric_query()
+    first, second = story.objects(query, "a", "p"), story.objects(query, "a", "q")
+    await story.settle()
+    story.prometheus.answer(
+        0, vector(({"pod": "p"}, 1.0), ({"pod": "p", "le": "1"}, 2.0), ({"pod": "q"}, 3.0))
+    )
+    alone = ['sum(x{ns="a",pod="p"}) by (pod)', 'sum(x{ns="a",pod="q"}) by (pod)']
+    assert (await story.settle())[1:] == alone
+    story.prometheus.answer(1, vector(({"pod": "p"}, 1.0), ({"pod": "p", "le": "1"}, 2.0)))
+    story.prometheus.answer(2)
+    await story.settle()
+    answer = first.result()
+    assert isinstance(answer, ObjectAnswer)
+    assert answer.samples["p"][-1].value == 2.0  # the later one, as upstream
+    assert names_of(second) == {"q"}
+    assert story.dropped("duplicate") == 1
+    story.clock.advance(3600.0)
+    story.objects(query, "a", "p")
+    story.objects(query, "a", "q")
+    assert (await story.settle())[3:] == alone
+    story.objects(query, "a", "r")
+    assert len(await story.settle()) == 6  # at once: there is nothing to wait for
+
+
+async def test_two_samples_for_an_object_asked_alone_are_upstreams_business(story: Story) -> None:
+    query = metric_query()
+    asked = story.objects(query, "a", "p")
+    await story.settle()
+    story.prometheus.answer(0, vector(({"pod": "p"}, 1.0), ({"pod": "p", "le": "1"}, 2.0)))
+    await story.settle()
+    answer = asked.result()
+    assert isinstance(answer, ObjectAnswer)
+    assert answer.samples["p"][-1].value == 2.0
+    assert len(story.prometheus.asked) == 1
+
+
+async def test_a_merged_query_that_fails_is_asked_again_separately_and_not_merged_for_a_minute(
+    story: Story,
+) -> None:
+    query = metric_query()
+    first, second = story.objects(query, "a", "p"), story.objects(query, "a", "q")
+    await story.settle()
+    story.prometheus.answer(0, REFUSED)
+    alone = ['sum(x{ns="a",pod="p"}) by (pod)', 'sum(x{ns="a",pod="q"}) by (pod)']
+    assert (await story.settle())[1:] == alone
+    story.prometheus.answer(1, REFUSED)
+    story.prometheus.answer(2)
+    await story.settle()
+    assert kind_of(first) == "query"
+    assert names_of(second) == {"q"}
+    story.clock.advance(query_cache.MERGE_PAUSE - 0.1)
+    story.objects(query, "a", "p")
+    story.objects(query, "a", "q")
+    assert (await story.settle())[3:] == alone
+    for number in (3, 4):
+        story.prometheus.answer(number)
+    await story.settle()
+    story.clock.advance(1.1)
+    story.objects(query, "a", "p")
+    story.objects(query, "a", "q")
+    assert (await story.settle())[5:] == ['sum(x{ns="a",pod=~"p|q"}) by (pod)']
+
+
+async def test_those_who_wait_when_merging_ends_are_asked_alone_too(story: Story) -> None:
+    query = metric_query()
+    for name in ("p", "q"):
+        story.objects(query, "a", name)
+    await story.settle()
+    for name in ("r", "s"):
+        story.objects(query, "a", name)
+    await story.settle()
+    story.prometheus.answer(0, REFUSED)
+    await story.settle()
+    for number in (1, 2):
+        story.prometheus.answer(number)
+    assert (await story.settle())[3:] == [
+        'sum(x{ns="a",pod="r"}) by (pod)',
+        'sum(x{ns="a",pod="s"}) by (pod)',
+    ]
+
+
+async def test_a_pause_of_one_rule_is_none_of_anothers(story: Story) -> None:
+    query, other = metric_query(), metric_query(series="y")
+    for name in ("p", "q"):
+        story.objects(query, "a", name)
+    await story.settle()
+    story.prometheus.answer(0, REFUSED)
+    await story.settle()
+    for name in ("p", "q"):
+        story.objects(other, "a", name)
+    assert (await story.settle())[3:] == ['sum(y{ns="a",pod=~"p|q"}) by (pod)']
+
+
+async def test_an_answer_of_another_type_after_merging_ended(story: Story) -> None:
+    query = metric_query()
+    for name in ("p", "q"):
+        story.objects(query, "a", name)
+    await story.settle()
+    story.prometheus.answer(0, REFUSED)
+    await story.settle()
+    for number in (1, 2):
+        story.prometheus.answer(number, scalar(1.0))
+    late = story.objects(query, "a", "r")
+    await story.settle()
+    story.prometheus.answer(3, scalar(1.0))
+    await story.settle()
+    assert kind_of(late) == "type"
+
+
+async def test_a_pause_that_begins_while_others_wait_in_another_lane(story: Story) -> None:
+    query = metric_query()
+    other = MetricQuery(query.rule, "y", (), "ns", "pod")
+    story.objects(other, "a", "p")
+    for name in ("p", "q"):
+        story.objects(query, "a", name)
+    await story.settle()
+    for name in ("q", "r"):
+        story.objects(other, "a", name)
+    await story.settle()
+    story.prometheus.answer(1, REFUSED)
+    await story.settle()
+    story.prometheus.answer(0)
+    assert (await story.settle())[4:] == [
+        'sum(y{ns="a",pod="q"}) by (pod)',
+        'sum(y{ns="a",pod="r"}) by (pod)',
+    ]
+    for number in (4, 5):
+        story.prometheus.answer(number)
+    await story.settle()
+    await story.objects(other, "a", "q")
+    assert len(story.prometheus.asked) == 6
+
+
+async def test_a_single_question_that_fails_is_not_asked_twice(story: Story) -> None:
+    asked = story.objects(metric_query(), "a", "p")
+    await story.settle()
+    story.prometheus.answer(0, REFUSED)
+    assert len(await story.settle()) == 1
+    assert kind_of(asked) == "query"
+
+
+async def test_a_server_that_is_not_there_is_not_asked_again_for_each(story: Story) -> None:
+    query = metric_query()
+    asked = [story.objects(query, "a", name) for name in ("p", "q")]
+    await story.settle()
+    story.prometheus.answer(0, UNREACHABLE)
+    assert len(await story.settle()) == 1
+    assert [kind_of(task) for task in asked] == ["unreachable"] * 2
+    story.objects(query, "a", "p")
+    story.objects(query, "a", "q")
+    assert (await story.settle())[1:] == ['sum(x{ns="a",pod=~"p|q"}) by (pod)']  # and merged as before
+
+
+async def test_objects_too_have_their_last_answer_stand_in(story: Story) -> None:
+    query = metric_query()
+    story.prometheus.reply = named_objects
+    good = await story.objects(query, "a", "p")
+    story.prometheus.reply = lambda _: PrometheusError("status", "HTTP status 503")
+    story.clock.advance(29.0)
+    old, new = story.objects(query, "a", "p"), story.objects(query, "a", "q")
+    assert stood_in(await old, good) == "status"
+    await new
+    assert kind_of(new) == "status"
+    assert story.count("stale") == 1
+    story.clock.advance(1.0)  # asked alone now, after the merged failure
+    late = story.objects(query, "a", "p")
+    await late
+    assert kind_of(late) == "status"
+
+
+# --- asking ahead ------------------------------------------------------------------------------------------------------
+
+
+def number_of(task: asyncio.Task[object]) -> float:
+    """Return the one value of an answer that is there."""
+    answer = task.result()
+    assert isinstance(answer, TextAnswer | ObjectAnswer)
+    samples = answer.result.samples if isinstance(answer, TextAnswer) else answer.samples["p"]
+    return samples[0].value
+
+
+@pytest.mark.parametrize("kind", ["objects", "texts"])
+async def test_an_answer_near_its_end_is_used_while_it_is_asked_anew(story: Story, kind: str) -> None:
+    query = metric_query()
+
+    def ask(freshness: Freshness = RENEWED) -> asyncio.Task[object]:
+        return (
+            story.text("x", freshness)
+            if kind == "texts"
+            else story.objects(query, "a", "p", freshness=freshness)
+        )
+
+    def answer(number: int) -> None:
+        story.prometheus.answer(number, vector(({"ns": "a", "pod": "p"}, float(number))))
+
+    ask()
+    await story.settle()
+    answer(0)
+    await story.settle()
+    story.clock.advance(0.89)
+    young = ask()
+    assert len(await story.settle()) == 1
+    assert number_of(young) == 0
+    story.clock.advance(0.02)
+    strict = ask(FRESHNESS)
+    assert len(await story.settle()) == 1, "who does not want it causes no query"
+    assert number_of(strict) == 0
+    many = [ask() for _ in range(3)]
+    assert len(await story.settle()) == 2, "all the same, one query"
+    assert [number_of(task) for task in many] == [0, 0, 0], "which nobody waits for"
+    assert story.count("cache") == 5
+    story.clock.advance(0.09)
+    joined = ask()
+    assert len(await story.settle()) == 2
+    assert not joined.done(), "the old answer has ended"
+    answer(1)
+    await story.settle()
+    after = ask()
+    await story.settle()
+    assert [number_of(joined), number_of(after)] == [1, 1]
+    assert len(story.prometheus.asked) == 2
+    assert (story.count("query"), story.count("joined")) == (1, 1)
+    story.clock.advance(0.9)  # the new answer is of when it was asked for, 0.91 s in
+    ask()
+    assert len(await story.settle()) == 3
+
+
+@pytest.mark.parametrize("kind", ["objects", "texts"])
+async def test_a_failure_ahead_is_nobodys(story: Story, kind: str) -> None:
+    query = metric_query()
+
+    def ask() -> asyncio.Task[object]:
+        return (
+            story.text("x", RENEWED) if kind == "texts" else story.objects(query, "a", "p", freshness=RENEWED)
+        )
+
+    story.prometheus.reply = lambda _: vector(({"ns": "a", "pod": "p"}, 7.0))
+    await ask()
+    story.prometheus.reply = lambda _: PrometheusError("status", "HTTP status 503")
+    story.clock.advance(0.95)
+    for sent in (2, 3):
+        near = ask()
+        assert len(await story.settle()) == sent, "tried again by who comes next"
+        assert number_of(near) == 7
+    story.clock.advance(0.05)
+    assert stood_in(await ask(), near.result()) == "status"
+
+
+@pytest.mark.parametrize("kind", ["objects", "texts"])
+async def test_nothing_is_asked_ahead_while_too_much_waits(
+    story: Story, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = metric_query()
+
+    def ask() -> asyncio.Task[object]:
+        return (
+            story.text("x", RENEWED) if kind == "texts" else story.objects(query, "a", "p", freshness=RENEWED)
+        )
+
+    story.prometheus.reply = lambda _: vector(({"ns": "a", "pod": "p"}, 7.0))
+    await ask()
+    story.clock.advance(0.95)
+    monkeypatch.setattr(query_cache, "WAITING_BYTES", 0)
+    near = ask()
+    assert len(await story.settle()) == 1
+    assert number_of(near) == 7
+
+
+async def test_what_is_asked_ahead_takes_the_others_along(story: Story) -> None:
+    query = metric_query()
+    story.prometheus.reply = named_objects
+    for name in ("p", "q", "r"):
+        await story.objects(query, "a", name, freshness=RENEWED)
+    story.clock.advance(0.95)
+    await story.objects(query, "a", "q", freshness=RENEWED)
+    assert (await story.settle())[3:] == ['sum(x{ns="a",pod=~"q|p|r"}) by (pod)']
+    story.clock.advance(0.5)
+    for name in ("p", "q", "r"):
+        await story.objects(query, "a", name, freshness=RENEWED)
+    assert len(await story.settle()) == 4
+
+
+async def test_nothing_is_asked_ahead_behind_a_query_of_its_lane(story: Story) -> None:
+    query = metric_query()
+    story.prometheus.reply = named_objects
+    await story.objects(query, "a", "p", freshness=RENEWED)
+    story.prometheus.reply = None
+    story.clock.advance(0.95)
+    fresh = story.objects(query, "a", "new", freshness=RENEWED)
+    assert (await story.settle())[1:] == ['sum(x{ns="a",pod=~"new|p"}) by (pod)'], "which takes it along"
+    near = story.objects(query, "a", "p", freshness=RENEWED)
+    await near
+    story.prometheus.answer(1)
+    await fresh
+    assert len(await story.settle()) == 2
+
+
+async def test_a_sweep_near_its_end_is_repeated_ahead(story: Story) -> None:
+    query = metric_query()
+    await make_busy(story, query, 4)
+    story.prometheus.answer(1)
+    await story.settle()
+    story.clock.advance(0.95)
+    first = story.objects(query, "b", "p", freshness=RENEWED)
+    await first
+    assert story.count("sweep") == 1
+    second = story.objects(query, "a", "q", freshness=RENEWED)
+    await second
+    assert (await story.settle())[2:] == [SWEEP]
+    story.prometheus.answer(2)
+    await story.settle()
+    story.clock.advance(0.5)
+    for namespace, name in (("a", "q"), ("b", "p"), ("b", "q")):
+        await story.objects(query, namespace, name, freshness=RENEWED)
+    assert len(await story.settle()) == 3
+
+
+@pytest.mark.parametrize("ttl", [1.0, 60.0])
+async def test_a_sweep_that_was_asked_ahead_answers_all_who_come_after(story: Story, ttl: float) -> None:
+    """Else one question about a pod would have a newer value than the next about the same pod."""
+    query, freshness = metric_query(), renewed(ttl, 60.0)
+    every = (("a", "p"), ("a", "q"), ("b", "p"), ("b", "q"))
+
+    def sweep_of(value: float) -> Callable[[str], Outcome]:
+        return lambda _: vector(*(({"ns": ns, "pod": pod}, value) for ns, pod in every))
+
+    async def ask(namespace: str, *names: str) -> set[float]:
+        answer = await story.cache.ask_objects(query, Objects(namespace, names), freshness, 4)
+        await story.settle()
+        return {samples[0].value for samples in answer.samples.values()}
+
+    story.prometheus.reply = sweep_of(1.0)
+    for each in every:
+        await ask(*each)
+    story.clock.advance(ttl)
+    for each in every:
+        await ask(*each)
+    assert story.prometheus.asked[-1] == SWEEP
+    for _ in range(2):  # so that all are standing questions, and have the sweep's answers as their own
+        story.clock.advance(freshness.young / 2)
+        story.prometheus.reply = sweep_of(2.0)
+        sent = len(story.prometheus.asked)
+        seen = [await ask("a", "p"), await ask("a", "p", "q"), *[await ask(*each) for each in every]]
+    assert story.prometheus.asked[sent:] == [SWEEP]
+    assert seen == [{1.0}, *[{2.0}] * 5], "who has it asked anew gets what there is"
+
+
+async def test_those_who_wait_take_precedence_over_what_is_asked_ahead(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(query_cache, "ASKED_AHEAD", 3)
+    query = metric_query(TOP)
+    story.prometheus.reply = lambda _: vector(({"pod": "p"}, 1.0))
+    texts = ["a", "b", "c", "d", "e"]
+    for text in texts:
+        await story.text(text, RENEWED)
+    await story.objects(query, "a", "p", freshness=RENEWED)
+    story.prometheus.reply = None
+    story.clock.advance(0.95)
+    sent = len(await story.settle())
+    for text in texts:
+        await story.text(text, RENEWED)
+    await story.objects(query, "a", "p", freshness=RENEWED)
+    assert (await story.settle())[sent:] == ["a", "b", "c"]
+    story.text("new", RENEWED)
+    assert (await story.settle())[sent:] == ["a", "b", "c", "new"]
+
+
+@pytest.mark.parametrize("took", [0.5, 0.95])
+async def test_who_comes_during_a_query_gets_what_it_brings_along(story: Story, took: float) -> None:
+    query = metric_query()
+    story.prometheus.reply = named_objects
+    for name in ("p", "q"):
+        await story.objects(query, "a", name, freshness=RENEWED)
+    story.clock.advance(0.8)
+    await story.objects(query, "a", "new", freshness=RENEWED)
+    story.clock.advance(0.3)
+    story.prometheus.reply = None
+    first = story.objects(query, "a", "p", freshness=RENEWED)
+    sent = len(await story.settle())
+    assert story.prometheus.asked[-1] == 'sum(x{ns="a",pod=~"p|q"}) by (pod)'
+    second = story.objects(query, "a", "q", freshness=RENEWED)
+    await story.settle()
+    story.clock.advance(took)
+    story.prometheus.answer(sent - 1)
+    assert len(await story.settle()) == sent
+    assert [names_of(task) for task in (first, second)] == [{"p"}, {"q"}]
+
+
+async def test_who_takes_only_new_answers_gets_one_whoever_asks_beside(story: Story) -> None:
+    """The scaler asks so, in one lane with autoscalers that take older answers."""
+    query = metric_query()
+    story.prometheus.reply = named_objects
+    await story.objects(query, "a", "p", freshness=RENEWED)
+    story.clock.advance(0.8)
+    strict = story.objects(query, "a", "p", freshness=Freshness(0.25, 0.25))
+    other = story.objects(query, "a", "p", freshness=RENEWED)
+    await asyncio.gather(strict, other)
+    answer = strict.result()
+    assert isinstance(answer, ObjectAnswer)
+    assert answer.asked == story.clock.monotonic()
+
+
+@pytest.mark.parametrize("kind", ["objects", "texts"])
+async def test_who_takes_only_new_answers_leaves_others_what_stands_in_for_them(
+    story: Story, kind: str
+) -> None:
+    query = metric_query()
+
+    def ask(freshness: Freshness) -> asyncio.Task[object]:
+        return (
+            story.text("x", freshness)
+            if kind == "texts"
+            else story.objects(query, "a", "p", freshness=freshness)
+        )
+
+    numbers = iter((1.0, 2.0))
+    story.prometheus.reply = lambda _: vector(({"ns": "a", "pod": "p"}, next(numbers)))
+    await ask(FRESHNESS)
+    story.clock.advance(0.5)
+    newer = ask(Freshness(0.25, 0.25))
+    await newer
+    assert number_of(newer) == 2
+    story.prometheus.reply = lambda _: UNREACHABLE
+    story.clock.advance(29.4)
+    assert stood_in(await ask(FRESHNESS), newer.result()) == "unreachable"
+    strict = ask(Freshness(0.25, 0.25))
+    await strict
+    assert kind_of(strict) == "unreachable"
+    story.clock.advance(0.2)  # 30.1 s after the one that was to be kept so long
+    gone = ask(FRESHNESS)
+    await gone
+    assert kind_of(gone) == "unreachable"
+
+
+# --- slow queries ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("freshness", "took", "seconds"),
+    [
+        (FRESHNESS, 0.0, 1.0),
+        (FRESHNESS, 0.5, 1.0),
+        (FRESHNESS, 0.6, 1.2),
+        (FRESHNESS, 3.0, 6.0),
+        (FRESHNESS, 20.0, 30.0),
+        (Freshness(0.25, 0.25), 3.0, 0.25),
+        (Freshness(5.0, 1.0), 3.0, 5.0),
+        (Freshness(0.0, 30.0), 3.0, 0.0),
+    ],
+    ids=["at once", "half", "more", "slow", "within max age", "only new ones", "TTL above max age", "never"],
+)
+def test_how_long_an_answer_is_used(freshness: Freshness, took: float, seconds: float) -> None:
+    assert freshness.lasts(took) == seconds
+
+
+@pytest.mark.parametrize("kind", ["texts", "alone", "objects", "sweep"])
+async def test_a_query_slower_than_its_ttl_is_answered_from_the_cache(story: Story, kind: str) -> None:
+    query = metric_query(TOP if kind == "alone" else SUM)
+
+    def ask() -> asyncio.Task[object]:
+        if kind == "texts":
+            return story.text("x", RENEWED)
+        return story.objects(query, "a", "p", freshness=RENEWED)
+
+    if kind == "sweep":
+        assert await make_busy(story, query, 4) == [SWEEP]
+        sent = 2
+    else:
+        ask()
+        sent = len(await story.settle())
+    story.clock.advance(3.0)
+    story.prometheus.answer(sent - 1, named_objects(SUM))
+    await story.settle()
+    for _ in range(28):
+        story.clock.advance(0.1)
+        await ask()
+        assert len(await story.settle()) == sent
+    story.clock.advance(0.15)
+    await ask()  # at once, and it is asked ahead
+    assert len(await story.settle()) == sent + 1
+    story.clock.advance(0.1)
+    waiting = ask()
+    assert len(await story.settle()) == sent + 1  # one at a time
+    assert not waiting.done()
+    story.prometheus.answer(sent, named_objects(SUM))
+    await waiting
+
+
+async def test_a_question_that_came_during_a_slow_sweep_is_answered_by_it(story: Story) -> None:
+    query = metric_query()
+    assert await make_busy(story, query, 4) == [SWEEP]
+    meanwhile = story.objects(query, "b", "p")
+    await story.settle()
+    story.clock.advance(3.0)
+    story.prometheus.answer(1)
+    assert len(await story.settle()) == 2
+    assert names_of(meanwhile) == {"p"}
+
+
+async def test_who_takes_only_new_answers_does_not_get_a_slow_one(story: Story) -> None:
+    story.text("a", RENEWED)
+    await story.settle()
+    story.clock.advance(3.0)
+    story.prometheus.answer(0, vector())
+    await story.settle()
+    strict = story.text("a", Freshness(0.25, 0.25))
+    assert await story.settle() == ["a", "a"]
+    assert not strict.done()
+
+
+@given(
+    st.floats(0.05, 6.0), st.floats(0.01, 5.0), st.floats(0.02, 1.5), st.sampled_from(["texts", "objects"])
+)
+async def test_a_question_occupies_prometheus_half_of_the_time_at_most(
+    took: float, ttl: float, pause: float, kind: str
+) -> None:
+    """However often it is asked: one query at a time, at most one for each TTL, and no answer older than it may be."""
+    story, query, freshness = Story(), metric_query(), renewed(ttl, 30.0)
+    now = story.clock.monotonic
+    begun: list[float] = []
+    under_way = False
+    async with story.cache:
+        for _ in range(40):
+            asked = (
+                story.text("x", freshness)
+                if kind == "texts"
+                else story.objects(query, "a", "p", freshness=freshness)
+            )
+            sent = len(await story.settle())
+            if sent > len(begun):
+                assert sent == len(begun) + 1
+                assert not under_way
+                under_way = True
+                begun.append(now())
+            if asked.done():
+                answer = asked.result()
+                assert isinstance(answer, TextAnswer | ObjectAnswer)
+                assert now() - answer.asked < max(ttl, 2 * took)
+            until = now() + pause
+            if under_way and begun[-1] + took <= until:
+                story.clock.advance(max(0.0, begun[-1] + took - now()))
+                story.prometheus.answer(len(begun) - 1, named_objects('ns="a",pod="p"'))
+                await story.settle()
+                under_way = False
+            story.clock.advance(max(0.0, until - now()))
+        await story.end()
+    gaps = [later - earlier for earlier, later in itertools.pairwise(begun)]
+    assert all(gap >= max(ttl, 2 * took) - freshness.ahead - 1e-6 for gap in gaps)
+
+
+# --- bounds ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.looptime
+async def test_nobody_waits_longer_than_eight_seconds(story: Story) -> None:
+    query = metric_query()
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    first = story.objects(query, "a", "p")
+    await asyncio.sleep(5)
+    collected = story.objects(query, "a", "q")
+    await first
+    assert kind_of(first) == "timeout"
+    assert loop.time() - begun == pytest.approx(8)
+    await collected
+    assert kind_of(collected) == "timeout"
+    assert loop.time() - begun == pytest.approx(13)  # eight seconds of its own, collecting included
+
+
+@pytest.mark.looptime
+async def test_the_last_answer_stands_in_after_the_wait_too(story: Story) -> None:
+    story.prometheus.reply = lambda _: vector(({}, 1.0))
+    good = await story.text("a")
+    story.prometheus.reply = None
+    story.clock.advance(2.0)
+    assert stood_in(await story.text("a"), good) == "timeout"
+
+
+async def test_closing_cancels_what_is_on_its_way_and_tells_those_who_wait() -> None:
+    story = Story()
+    async with story.cache:
+        query = metric_query()
+        waiting = [
+            story.text("a"),
+            story.objects(query, "a", "p"),
+            story.objects(metric_query(TOP), "a", "p"),
+        ]
+        await story.settle()
+        waiting.append(story.objects(query, "a", "q"))
+        await story.settle()
+    await story.settle()
+    assert [kind_of(task) for task in waiting] == ["unreachable"] * 4
+
+
+async def test_closing_tells_only_those_who_still_wait() -> None:
+    story = Story()
+    async with story.cache:
+        query = metric_query()
+        first, second = story.objects(query, "a", "p"), story.objects(query, "a", "q")
+        await story.settle()
+        story.prometheus.answer(0, REFUSED)
+        await story.settle()
+        story.prometheus.answer(1)
+        await story.settle()
+    await story.settle()
+    assert names_of(first) == {"p"}
+    assert kind_of(second) == "unreachable"
+
+
+async def test_closing_before_a_lane_has_begun() -> None:
+    story = Story()
+    async with story.cache:
+        asked = story.objects(metric_query(), "a", "p")
+        await asyncio.sleep(0)
+    await story.settle()
+    assert kind_of(asked) == "unreachable"
+
+
+async def test_a_closed_cache_asks_nothing() -> None:
+    story = Story()
+    async with story.cache:
+        pass
+    asked = [story.text("a"), story.objects(metric_query(), "a", "p")]
+    assert await story.settle() == []
+    assert [kind_of(task) for task in asked] == ["unreachable"] * 2
+
+
+async def test_a_defect_fails_those_who_wait_and_is_logged(
+    story: Story, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(_: str) -> Outcome:
+        raise ZeroDivisionError
+
+    story.prometheus.reply = broken
+    query = metric_query()
+    waiting = [story.text("a"), story.objects(query, "a", "p"), story.objects(query, "a", "q")]
+    await story.settle()
+    assert [kind_of(task) for task in waiting] == ["unreachable"] * 3
+    assert [record.exc_info[0] for record in caplog.records if record.exc_info] == [ZeroDivisionError] * 2
+    story.prometheus.reply = named_objects
+    again = story.objects(query, "a", "p")
+    await again
+    assert names_of(again) == {"p"}
+
+
+def object_store(clock: FakeClock, room: int = 1_000_000) -> Answers[int, ObjectAnswer]:
+    """Return a store whose keys weigh what they are."""
+    return Answers("objects", clock, Monitoring(), lambda key: key, room)
+
+
+async def test_answers_kept_are_bounded_by_their_samples() -> None:
+    clock = FakeClock()
+    store = object_store(clock, room=6000)
+    answer = ObjectAnswer({name: (Sample({}, 1.0, 0.0),) for name in "abc"}, clock.monotonic())
+    for number in range(5):
+        store.keep(number, answer, 30.0)
+        assert store.kept_bytes <= 6000
+    assert [store.get(number) is not None for number in range(5)] == [False, False, False, True, True]
+    store.keep(9, ObjectAnswer({str(n): (Sample({}, 1.0, 0.0),) for n in range(10)}, clock.monotonic()), 30.0)
+    assert store.get(9) is None
+    assert store.get(4) is answer
+
+
+async def test_a_question_takes_room_even_where_nothing_answers_it() -> None:
+    clock = FakeClock()
+    store = object_store(clock, room=45_000)
+    for number in range(10_000, 10_004):
+        store.keep(number, ObjectAnswer({}, clock.monotonic()), 30.0)
+    assert [number for number in range(10_000, 10_004) if store.get(number)] == [10_002, 10_003]
+
+
+@pytest.mark.parametrize("others", [10_000, 40], ids=["ever new", "the same again and again"])
+async def test_long_questions_take_no_more_memory_than_there_is_room(others: int) -> None:
+    """Those included which the cache has dropped, and remembers until it looks through them."""
+    clock = FakeClock()
+    room = 400_000
+    store: Answers[str, TextAnswer] = Answers("texts", clock, Monitoring(), len, room)
+    answer = TextAnswer(QueryResult("vector", []), clock.monotonic())
+    most = 0
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for number in range(600):
+            question = f"{number % others:08}" * 500  # made anew, as a query is each time
+            store.open(question).set_result(answer)
+            await asyncio.sleep(0)
+            store.keep(question, answer, 300.0)
+            most = max(most, tracemalloc.get_traced_memory()[0] - before)
+    finally:
+        tracemalloc.stop()
+    assert room / 2 < most < room * 1.3
+
+
+async def test_old_answers_make_room() -> None:
+    clock = FakeClock()
+    store = object_store(clock)
+    store.keep(1, ObjectAnswer({}, clock.monotonic()), 30.0)
+    one = store.kept_bytes
+    clock.advance(30.0)
+    assert store.get(1) is None
+    store.keep(1, ObjectAnswer({}, clock.monotonic()), 30.0)
+    assert store.kept_bytes == one
+
+
+async def test_what_nobody_may_use_any_more_goes_when_something_else_is_asked() -> None:
+    clock = FakeClock()
+    store = object_store(clock)
+    store.keep(1, ObjectAnswer({}, clock.monotonic()), 30.0)
+    clock.advance(30.0)
+    flight = store.open(2)
+    assert not store._kept._Cache__data  # type: ignore[attr-defined]  # len() itself would forget it
+    flight.set_result(ObjectAnswer({}, clock.monotonic()))
+    await asyncio.sleep(0)
+    assert store.flying == 0
+
+
+# --- more than there may be -------------------------------------------------------------------------------------------
+
+WAITING = "fastpath_prometheus_questions_bytes"
+
+
+@pytest.mark.parametrize("kind", ["objects", "texts"])
+async def test_questions_that_nobody_waits_for_do_not_pile_up(
+    story: Story, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Endless distinct selectors against a Prometheus that hangs: who asks one too many is told so, at once."""
+    monkeypatch.setattr(query_cache, "WAITING_BYTES", 100_000)
+    plain = metric_query()
+
+    def ask(number: int) -> asyncio.Task[object]:
+        if kind == "texts":
+            return story.text(f"{number:04}" + "x" * 1000)
+        selector = (matchers.Matcher("l", "=", f"{number:04}" + "x" * 1000),)
+        return story.objects(MetricQuery(plain.rule, "x", selector, "ns", "pod"), "a", "p")
+
+    known = ask(0)
+    await story.settle()
+    story.prometheus.answer(0)
+    await known
+    story.clock.advance(2.0)
+    for number in range(1, 60):
+        asked = ask(number)
+        await story.settle()
+        if asked.done():
+            break
+        asked.cancel()
+    assert kind_of(asked) == "busy"
+    sent = len(story.prometheus.asked)
+    assert 20 < sent < 40
+    assert story.monitoring.registry.get_sample_value(WAITING) == pytest.approx(100_000, rel=0.05)
+    assert stood_in(await ask(0), known.result()) == "busy", "the last answer is young enough"
+    joined = ask(1)
+    await story.settle()
+    assert not joined.done(), "who asks what is on its way waits for that"
+    story.prometheus.answer(1)
+    await joined
+    late = ask(100)
+    await story.settle()
+    assert not late.done()
+    assert len(story.prometheus.asked) == sent + 1
+
+
+async def test_endless_distinct_questions_are_answered_and_forgotten(story: Story) -> None:
+    """Thousands of selectors and names, within the TTL in which all of them would be kept."""
+    story.prometheus.reply = named_objects
+    story.cache._objects = Answers("objects", story.clock, story.monitoring, weigh_question, 200_000)
+    story.cache._lanes = Lanes(story.monitoring, room=600_000)
+    plain = metric_query()
+    for number in range(1000):
+        selector = (matchers.Matcher("l", "=", f"{number}"),)
+        for query, name in (
+            (MetricQuery(plain.rule, "x", selector, "ns", "pod"), "p"),
+            (plain, f"n{number}"),
+        ):
+            asked = story.objects(query, "a", name)
+            await asked
+            assert names_of(asked) == {name}
+    for cache in ("objects", "lanes"):
+        assert 0.9 < (story.cache_metric("used_ratio", cache) or 0) <= 1.0
+        assert (story.cache_metric("evictions_total", cache) or 0) > 500
+        assert (story.cache_metric("entries", cache) or 0) < 400
+    assert story.cache._lanes.currsize == pytest.approx(
+        sum(lane.weight for lane in story.cache._lanes._lanes.values())
+    )
+    before = len(story.prometheus.asked)
+    again = story.objects(
+        MetricQuery(plain.rule, "x", (matchers.Matcher("l", "=", "0"),), "ns", "pod"), "a", "p"
+    )
+    await again
+    assert names_of(again) == {"p"}
+    assert len(story.prometheus.asked) == before + 1, "what was forgotten is asked anew"
+
+
+async def test_names_of_one_lane_are_bounded(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each selector of objects may name thousands of them."""
+    monkeypatch.setattr(batching, "LANE_BYTES", 100_000)
+    story.prometheus.reply = named_objects
+    query = metric_query()
+    for number in range(30):
+        await story.objects(query, "a", *(f"n{number}-{name}" for name in range(100)))
+    (lane,) = story.cache._lanes._lanes.values()
+    assert lane.weight <= 100_000
+    assert 5 < len(lane.standing) < 30
+    assert lane.named == 100 * len(lane.standing)
+    assert lane.weight == pytest.approx(1024 + query.weight + sum(each.weight for each in lane.standing))
+
+
+async def test_a_sweep_that_brings_too_much_is_broken_off(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The questions are asked by name then, together, and the lane is not swept again."""
+    monkeypatch.setattr(query_cache, "SWEPT_SAMPLES", 5)
+    flood = vector(*(({"ns": "a", "pod": f"p{number}"}, 1.0) for number in range(200_000)))
+    story.prometheus.reply = lambda promql: flood if 'pod!=""' in promql else named_objects(promql)
+    query = metric_query()
+    for turn in range(3):
+        asked = [story.objects(query, "a", f"p{number}", expected=4) for number in range(6)]
+        await asyncio.gather(*asked)
+        assert [names_of(each) for each in asked] == [{f"p{number}"} for number in range(6)], turn
+        story.clock.advance(1.01)
+    assert sum('pod!=""' in promql for promql in story.prometheus.asked) == 1
+    failed = story.monitoring.registry.get_sample_value(
+        "fastpath_prometheus_queries_total", {"kind": "sweep", "outcome": "size"}
+    )
+    assert failed == 1
+    merged = story.monitoring.registry.get_sample_value(
+        "fastpath_prometheus_queries_total", {"kind": "merged", "outcome": "success"}
+    )
+    assert merged == 3
+
+
+async def test_lanes_that_nobody_uses_are_forgotten(story: Story) -> None:
+    story.prometheus.reply = named_objects
+    rule = metric_query()
+    for number in range(40):
+        await story.objects(MetricQuery(rule.rule, f"x{number}", (), "ns", "pod"), "a", "p")
+        story.clock.advance(2.0)
+    assert len(story.cache._lanes) <= 17
+
+
+async def test_lanes_are_bounded(story: Story) -> None:
+    story.cache._lanes = Lanes(story.monitoring, most=5)
+    story.prometheus.reply = named_objects
+    rule = metric_query()
+    for number in range(20):
+        await story.objects(MetricQuery(rule.rule, f"x{number}", (), "ns", "pod"), "a", "p")
+    assert len(story.cache._lanes) == 5
+
+
+async def test_standing_questions_are_bounded(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batching, "STANDING_QUESTIONS", 5)
+    story.prometheus.reply = named_objects
+    query = metric_query()
+    for number in range(20):
+        await story.objects(query, "a", f"p{number}")
+    (lane,) = story.cache._lanes._lanes.values()
+    assert list(lane.standing) == [Objects("a", (f"p{number}",)) for number in range(15, 20)]
+
+
+async def test_a_question_asked_again_is_the_last_to_ride_even_where_it_was_answered_at_once(
+    story: Story,
+) -> None:
+    story.prometheus.reply = named_objects
+    query = metric_query()
+    for name in ("p", "q", "p"):
+        await story.objects(query, "a", name)
+    assert story.count("cache") == 1
+    (lane,) = story.cache._lanes._lanes.values()
+    assert list(lane.standing) == [Objects("a", ("q",)), Objects("a", ("p",))]
+
+
+async def test_a_forgotten_lane_on_its_way_still_lands(story: Story) -> None:
+    story.cache._lanes = Lanes(story.monitoring, most=1)
+    rule = metric_query()
+    first = story.objects(rule, "a", "p")
+    await story.settle()
+    story.objects(MetricQuery(rule.rule, "y", (), "ns", "pod"), "a", "p")
+    again = story.objects(rule, "a", "p")
+    await story.settle()
+    story.prometheus.answer(0)
+    await story.settle()
+    assert [names_of(first), names_of(again)] == [{"p"}] * 2
+
+
+# --- self-metrics --------------------------------------------------------------------------------------------------------
+
+
+async def test_queries_are_counted_by_kind_and_outcome(story: Story) -> None:
+    query = metric_query()
+    await make_busy(story, query, 4)
+    story.prometheus.answer(1, REFUSED)
+    await story.settle()
+
+    def count(kind: str, outcome: str) -> float | None:
+        labels = {"kind": kind, "outcome": outcome}
+        return story.monitoring.registry.get_sample_value("fastpath_prometheus_queries_total", labels)
+
+    assert (count("alone", "success"), count("sweep", "query"), count("sweep", "success")) == (3, 1, 0)
+
+
+async def test_many_names_and_many_questions_leave_the_loop_alone(story: Story) -> None:
+    """The queries for many names are written one by one, and many questions of one departure get their answers in turns."""
+    query = metric_query(SUM)
+    story.prometheus.reply = named_objects
+    names = tuple(f"pod{number}" for number in range(5_000))
+    async with other_work() as turns:
+        answer = await story.cache.ask_objects(query, Objects("a", names), FRESHNESS)
+    assert len(answer.samples) == 5_000
+    written = len(story.prometheus.asked)
+    assert written > 2
+    assert turns.count >= written
+    story.prometheus.reply = None
+    story.clock.advance(60)
+    waiting = [story.objects(query, "b", f"p{number}", *names[:500]) for number in range(20)]
+    await story.settle()
+    async with other_work() as turns:
+        story.prometheus.answer(written)
+        await asyncio.gather(*waiting)
+    assert len(story.prometheus.asked) == written + 1
+    assert turns.count >= 20 * 500 / 1_000
+
+
+# --- answers with warnings ---------------------------------------------------------------------------------------------------
+
+ACCEPTING = """
+rules:
+- seriesQuery: x
+  resources: {overrides: {ns: {resource: namespace}, pod: {resource: pod}}}
+  metricsQuery: sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)
+  onWarnings: accept
+"""
+
+
+def warned(result: QueryResult, *warnings: str) -> QueryResult:
+    return result._replace(warnings=warnings or ("store away",))
+
+
+async def test_a_partial_answer_is_a_failure_to_all_but_those_that_take_it(story: Story) -> None:
+    query = metric_query()
+    whole = [story.text("q"), story.objects(query, "a", "p")]
+    await story.settle()
+    story.prometheus.answer(0, vector(({}, 100.0)))
+    story.prometheus.answer(1)
+    await story.settle()
+    story.clock.advance(2)
+    strict = [story.text("q"), story.objects(query, "a", "p")]
+    taking = [
+        story.start(story.cache.ask("q", FRESHNESS, takes_partial=True)),
+        story.start(story.cache.ask_objects(query, Objects("a", ("p",)), FRESHNESS, takes_partial=True)),
+    ]
+    assert len(await story.settle()) == 4, "all share a query"
+    story.prometheus.answer(2, warned(vector(({}, 10.0))))
+    story.prometheus.answer(3, warned(vector(({"pod": "p"}, 10.0))))
+    await story.settle()
+
+    for before, after in zip(whole, strict, strict=True):
+        assert after.result() == before.result()._replace(failure=after.result().failure)  # type: ignore[attr-defined]
+        assert after.result().failure.kind == "partial"  # type: ignore[attr-defined]
+    for task in taking:
+        answer = task.result()
+        assert isinstance(answer, TextAnswer | ObjectAnswer)
+        assert (answer.failure, answer.partial.kind if answer.partial else "") == (None, "partial")
+    assert taking[0].result().result.samples[0].value == 10.0  # type: ignore[attr-defined]
+    assert taking[1].result().samples["p"][0].value == 10.0  # type: ignore[attr-defined]
+
+    story.clock.advance(29)
+    late = [story.text("q"), story.objects(query, "a", "p")]
+    assert len(await story.settle()) == 6, "it was not kept"
+    story.prometheus.answer(4, warned(vector()))
+    story.prometheus.answer(5, warned(vector()))
+    await story.settle()
+    assert [kind_of(task) for task in late] == ["partial", "partial"]
+
+
+async def test_a_merged_query_with_a_warning_is_partial_for_all_of_its_questions_and_asked_once(
+    story: Story,
+) -> None:
+    """It is the engine that lacks data, not the query that is too much."""
+    query = metric_query()
+    tasks = [
+        story.start(
+            story.cache.ask_objects(query, Objects("a", (name,)), FRESHNESS, takes_partial=name != "r")
+        )
+        for name in ("p", "q", "r")
+    ]
+    await story.settle()
+    story.prometheus.answer(0, warned(vector(({"pod": "p"}, 1.0))))
+    assert await story.settle() == ['sum(x{ns="a",pod=~"p|q|r"}) by (pod)']
+    first, second = (task.result() for task in tasks[:2])
+    assert isinstance(first, ObjectAnswer)
+    assert isinstance(second, ObjectAnswer)
+    assert first.partial is not None
+    assert second.partial is not None
+    assert (list(first.samples), list(second.samples)) == (["p"], [])
+    assert kind_of(tasks[2]) == "partial"
+
+
+async def test_a_sweep_with_a_warning_answers_nothing_later(story: Story) -> None:
+    query = metric_query()
+    assert await make_busy(story, query, 4) == [SWEEP]
+    story.prometheus.answer(1, warned(vector(({"ns": "a", "pod": "p"}, 3.0), ({"ns": "b", "pod": "q"}, 3.0))))
+    await story.settle()
+    assert len(story.cache._sweeps._kept) == 0
+    later = story.objects(query, "b", "q")
+    assert len(await story.settle()) == 3, "it is asked for"
+    story.prometheus.answer(2)
+    await story.settle()
+    answer = later.result()
+    assert isinstance(answer, ObjectAnswer)
+    assert [sample.value for sample in answer.samples["q"]] == [1.0]
+
+
+async def test_a_question_that_is_asked_alone_has_its_own_partial_answer(story: Story) -> None:
+    query = metric_query()
+    merged = [story.objects(query, "a", "p"), story.objects(query, "a", "q")]
+    await story.settle()
+    story.prometheus.answer(0, REFUSED)
+    await story.settle()
+    story.prometheus.answer(1, warned(vector(({"pod": "p"}, 1.0))))
+    story.prometheus.answer(2)
+    await story.settle()
+    assert kind_of(merged[0]) == "partial"
+    assert names_of(merged[1]) == {"q"}
+    story.objects(query, "a", "p")
+    assert len(await story.settle()) == 4, "it was not kept"
+
+
+async def test_a_rule_that_accepts_warnings_has_whole_answers(story: Story) -> None:
+    query = MetricQuery(compile_rule(ACCEPTING), "x", (), "ns", "pod")
+    first = story.objects(query, "a", "p")
+    text = story.start(story.cache.ask("q", FRESHNESS, accepts_warnings=True))
+    await story.settle()
+    story.prometheus.answer(0, warned(vector(({"pod": "p"}, 1.0))))
+    story.prometheus.answer(1, warned(vector(({}, 1.0))))
+    await story.settle()
+    for task in (first, text, story.objects(query, "a", "p")):
+        await story.settle()
+        answer = task.result()
+        assert isinstance(answer, TextAnswer | ObjectAnswer)
+        assert (answer.failure, answer.partial) == (None, None)
+    assert len(story.prometheus.asked) == 2, "it was kept"

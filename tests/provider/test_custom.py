@@ -1,0 +1,728 @@
+"""The provider over a fake Prometheus and cluster: ages, values that are none, errors, look-ups, faults said once."""
+
+import asyncio
+import logging
+import math
+import re
+from collections.abc import Callable
+
+import pytest
+
+from adapter.errors import (
+    InternalError,
+    KubernetesError,
+    NotFoundError,
+    NotSyncedError,
+    PlainError,
+    PrometheusError,
+    StatusError,
+    TooManyRequestsError,
+)
+from adapter.model.metrics import HISTOGRAM, ExternalAnswer, SeriesInfo
+from adapter.model.resources import BUILTIN, APIResource, Catalogue
+from adapter.prometheus import query_cache
+from tests.support import waiting
+from tests.support.clock import WALL
+from tests.support.waiting import other_work
+from tests.support.world import (
+    FakeLister,
+    FakeResources,
+    Outcome,
+    World,
+    custom_question,
+    external_question,
+    partial,
+    scalar,
+    vector,
+    world,
+)
+
+RULES = """
+rules:
+- seriesQuery: s
+  resources: {template: <<.Resource>>}
+  metricsQuery: sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)
+"""
+EXTERNAL = """
+externalRules:
+- seriesQuery: s
+  resources: {namespaced: false}
+  metricsQuery: sum(<<.Series>>{<<.LabelMatchers>>}) by (q)
+"""
+SERIES = {"s": (SeriesInfo("hits", frozenset({"namespace", "pod", "node", "deployment"}), 3),)}
+UNREACHABLE = PrometheusError("unreachable", "cannot connect")
+UNFETCHED = "Internal error occurred: unable to fetch metrics"
+UNLISTED = "Internal error occurred: unable to list matching resources"
+
+
+def table(**answers: Outcome) -> Callable[[str], Outcome]:
+    """Return what answers a query: `ages` those that ask for times, `values` the others."""
+    return lambda promql: answers["ages" if "timestamp" in promql else "values"]
+
+
+async def custom(here: World, request: str) -> dict[str, int]:
+    """Return the answer's thousandths by object name."""
+    answer = await here.provider.custom(custom_question(request))
+    return {item.described.name: item.milli for item in answer.items}
+
+
+async def external(here: World, request: str = "/namespaces/web/hits") -> ExternalAnswer:
+    return await here.provider.external(external_question(request))
+
+
+def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.message for record in caplog.records if record.levelno == logging.WARNING]
+
+
+# --- the age of samples ------------------------------------------------------------------------------------------------
+
+AGED = RULES + "  maxSampleAge: 15s\n"
+AGED_EXTERNAL = EXTERNAL + "  maxSampleAge: 15s\n"
+
+
+async def test_objects_with_old_samples_or_of_unknown_age_are_left_out() -> None:
+    values = vector(({"pod": "young"}, 1.0), ({"pod": "old"}, 2.0), ({"pod": "unknown"}, 3.0))
+    ages = vector(({"pod": "young"}, WALL - 15.0), ({"pod": "old"}, WALL - 15.1))
+    names = ("young", "old", "unknown", "absent")
+    async with world(AGED, answer=table(values=values, ages=ages), lists=SERIES, names=names) as here:
+        assert await custom(here, "/namespaces/web/pods/*/hits?metricLabelSelector=a%3Db") == {"young": 1000}
+        assert here.querier.asked == [
+            'sum(hits{a="b",namespace="web",pod=~"young|old|unknown|absent"}) by (pod)',
+            'min(timestamp(hits{a="b",namespace="web",pod=~"young|old|unknown|absent"})) by (pod)',
+        ]
+        assert here.metric("fastpath_values_dropped_total", reason="stale") == 2
+
+
+async def test_an_old_object_by_name_is_not_found() -> None:
+    answer = table(values=vector(({"pod": "a"}, 1.0)), ages=vector(({"pod": "a"}, WALL - 60.0)))
+    async with world(AGED, answer=answer, lists=SERIES) as here:
+        with pytest.raises(NotFoundError, match=r"^the server could not find the metric hits for pods a$"):
+            await custom(here, "/namespaces/web/pods/a/hits")
+
+
+async def test_a_failed_age_is_a_failure() -> None:
+    answer = table(values=vector(({"pod": "a"}, 1.0)), ages=UNREACHABLE)
+    async with world(AGED, answer=answer, lists=SERIES) as here:
+        with pytest.raises(InternalError, match=UNFETCHED):
+            await custom(here, "/namespaces/web/pods/a/hits")
+
+
+OLD_PARTS = table(
+    values=vector(({"q": "young"}, 1.0), ({"q": "old"}, 2.0), ({"q": "unknown"}, 3.0)),
+    ages=vector(({"q": "young"}, WALL - 15.0), ({"q": "old"}, WALL - 15.1)),
+)
+
+
+async def test_an_external_metric_with_old_samples_is_an_error() -> None:
+    async with world(AGED_EXTERNAL, answer=OLD_PARTS, lists=SERIES) as here:
+        with pytest.raises(InternalError, match=UNFETCHED):
+            await external(here, "/namespaces/web/hits?labelSelector=a%3Db")
+        assert here.querier.asked == ['sum(hits{a="b"}) by (q)', 'min by (q) (timestamp(hits{a="b"}))']
+        assert here.metric("fastpath_values_dropped_total", reason="stale") == 2
+
+
+async def test_external_items_with_old_samples_are_left_out_where_the_rule_says_so() -> None:
+    async with world(AGED_EXTERNAL + "  onNaN: drop\n", answer=OLD_PARTS, lists=SERIES) as here:
+        answer = await external(here)
+        assert [item.labels for item in answer.items] == [{"q": "young"}]
+        assert here.metric("fastpath_values_dropped_total", reason="stale") == 2
+
+
+@pytest.mark.parametrize("ages_fail", [False, True])
+async def test_new_ages_do_not_make_an_old_answer_fresh(*, ages_fail: bool) -> None:
+    """The query fails while the lighter one for the times of samples is answered."""
+    async with world(AGED + AGED_EXTERNAL, lists=SERIES, names=("a",)) as here:
+        works = True
+
+        def answer(promql: str) -> Outcome:
+            if "timestamp" in promql:
+                return (
+                    vector(({"q": "a", "pod": "a"}, here.clock.wall()))
+                    if works or not ages_fail
+                    else UNREACHABLE
+                )
+            return vector(({"q": "a", "pod": "a"}, 1.0)) if works else PrometheusError("timeout", "too slow")
+
+        here.querier.answer = answer
+        await external(here)
+        await custom(here, "/namespaces/web/pods/a/hits")
+        works = False
+        here.clock.advance(10.0)
+        for asked in (external(here), custom(here, "/namespaces/web/pods/a/hits")):
+            if ages_fail:
+                assert await asked, "both stand in, and show that the samples are young enough"
+                continue
+            with pytest.raises(InternalError, match=UNFETCHED):
+                await asked
+
+
+async def test_ages_are_used_no_longer_than_values() -> None:
+    """Values and ages are asked anew ahead, and only the values come."""
+    ages: list[Outcome] = [vector(({}, WALL)), PrometheusError("timeout", "too slow")]
+
+    def answer(promql: str) -> Outcome:
+        return ages.pop(0) if "timestamp" in promql else vector(({}, 1.0))
+
+    async with world(AGED_EXTERNAL, answer=answer, lists=SERIES) as here:
+        begun = here.clock.monotonic()
+        assert (await external(here)).fresh_until == begun + 0.9
+        here.clock.advance(0.95)
+        await external(here)
+        await waiting.until(lambda: not ages)
+        assert (await external(here)).fresh_until == begun + 0.9
+
+
+async def test_without_the_option_no_age_is_asked_for() -> None:
+    async with world(RULES, answer=lambda _: vector(({"pod": "a"}, 1.0)), lists=SERIES) as here:
+        await custom(here, "/namespaces/web/pods/a/hits")
+        assert len(here.querier.asked) == 1
+
+
+# --- values that are none ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"), [(math.nan, "nan"), (math.inf, "infinite"), (-math.inf, "infinite")]
+)
+async def test_a_value_that_is_none_is_left_out_counted_and_said_with_its_query(
+    value: float, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    values = vector(({"pod": "a"}, value), ({"pod": "b"}, 2.0))
+    async with world(RULES, answer=lambda _: values, lists=SERIES, names=("a", "b")) as here:
+        for _ in range(3):
+            assert await custom(here, "/namespaces/web/pods/*/hits") == {"b": 2000}
+        assert here.metric("fastpath_values_dropped_total", reason=reason) == 3
+        assert warnings_of(caplog) == ["value left out"]
+        assert 'sum(hits{namespace="web",pod="a"}) by (pod)' in str(vars(caplog.records[-1]))
+
+
+async def test_nan_as_zero_where_the_rule_says_so() -> None:
+    values = vector(({"pod": "a"}, math.nan), ({"pod": "b"}, math.inf))
+    async with world(
+        RULES + "  onNaN: zero\n", answer=lambda _: values, lists=SERIES, names=("a", "b")
+    ) as here:
+        assert await custom(here, "/namespaces/web/pods/*/hits") == {"a": 0}
+
+
+@pytest.mark.parametrize(
+    ("value", "says", "expected"),
+    [
+        (math.nan, "", None),
+        (math.nan, "drop", [2000]),
+        (math.nan, "zero", [0, 2000]),
+        (math.inf, "", None),
+        (-math.inf, "drop", [2000]),
+        (math.inf, "zero", None),
+        (HISTOGRAM, "", None),
+        (HISTOGRAM, "drop", [2000]),
+        (HISTOGRAM, "zero", None),
+    ],
+)
+async def test_an_external_metric_that_lacks_a_part_is_an_error_unless_the_rule_says_otherwise(
+    value: float, says: str, expected: list[int] | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The autoscaler adds the items up: the rest alone is a smaller sum."""
+    values = vector(({"q": "a"}, value), ({"q": "b"}, 2.0))
+    rule = EXTERNAL + (f"  onNaN: {says}\n" if says else "")
+    async with world(rule, answer=lambda _: values, lists=SERIES) as here:
+        if expected is None:
+            with pytest.raises(InternalError, match=UNFETCHED):
+                await external(here)
+            assert "external metric refused" in warnings_of(caplog)
+        else:
+            assert [item.milli for item in (await external(here)).items] == expected
+
+
+async def test_a_histogram_is_no_value_of_an_object() -> None:
+    """prometheus-adapter makes it 0, with and without NaN being 0."""
+    values = vector(({"pod": "a"}, HISTOGRAM), ({"pod": "b"}, 2.0))
+    async with world(
+        RULES + "  onNaN: zero\n", answer=lambda _: values, lists=SERIES, names=("a", "b")
+    ) as here:
+        assert await custom(here, "/namespaces/web/pods/*/hits") == {"b": 2000}
+        assert here.metric("fastpath_values_dropped_total", reason="histogram") == 1
+        with pytest.raises(NotFoundError):
+            await custom(here, "/namespaces/web/pods/a/hits")
+
+
+# --- answers with warnings ----------------------------------------------------------------------------------------------------
+
+WHOLE = vector(({"q": "a", "pod": "a"}, 60.0), ({"q": "b", "pod": "b"}, 40.0))
+PART = partial(({"q": "a", "pod": "a"}, 10.0))
+ACCEPT = "  onWarnings: accept\n"
+
+
+async def test_an_answer_with_a_warning_is_a_failed_query(caplog: pytest.LogCaptureFixture) -> None:
+    """The last whole answer stands in while it is young enough; then there is none."""
+    async with world(RULES + EXTERNAL, answer=lambda _: WHOLE, lists=SERIES, names=("a", "b")) as here:
+        assert [item.milli for item in (await external(here)).items] == [60_000, 40_000]
+        assert await custom(here, "/namespaces/web/pods/*/hits") == {"a": 60_000, "b": 40_000}
+        here.querier.answer = lambda _: PART
+        here.clock.advance(29.0)
+        assert [item.milli for item in (await external(here)).items] == [60_000, 40_000]
+        assert await custom(here, "/namespaces/web/pods/*/hits") == {"a": 60_000, "b": 40_000}
+        answer = await here.provider.custom(custom_question("/namespaces/web/pods/*/hits"))
+        assert answer.fallbacks == {"a", "b"}
+        here.clock.advance(1.5)
+        with pytest.raises(InternalError, match=UNFETCHED):
+            await external(here)
+        with pytest.raises(InternalError, match=UNFETCHED):
+            await custom(here, "/namespaces/web/pods/*/hits")
+        assert here.metric("fastpath_prometheus_queries_total", kind="alone", outcome="partial") > 0
+
+        said = [str(record.__dict__) for record in caplog.records if record.message == "query failed"]
+        assert "receive series from store-1: Unavailable" in said[0]
+        assert "onWarnings: accept" in said[0]
+
+        here.querier.answer = lambda _: WHOLE
+        assert [item.milli for item in (await external(here)).items] == [60_000, 40_000]
+
+
+async def test_without_a_whole_answer_before_there_is_none() -> None:
+    async with world(RULES + EXTERNAL, answer=lambda _: PART, lists=SERIES, names=("a", "b")) as here:
+        for asked in (external(here), custom(here, "/namespaces/web/pods/*/hits")):
+            with pytest.raises(InternalError, match=UNFETCHED):
+                await asked
+
+
+async def test_a_rule_may_accept_warnings() -> None:
+    """As prometheus-adapter, which knows none; such an answer is kept like any other."""
+    async with world(
+        RULES + ACCEPT + EXTERNAL + ACCEPT, answer=lambda _: PART, lists=SERIES, names=("a", "b")
+    ) as here:
+        for _ in range(2):
+            assert [item.milli for item in (await external(here)).items] == [10_000]
+            assert await custom(here, "/namespaces/web/pods/*/hits") == {"a": 10_000}
+        assert len(here.querier.asked) == 2
+        assert here.metric("fastpath_prometheus_queries_total", kind="alone", outcome="success") == 2
+
+
+async def test_two_rules_with_one_query_and_different_options() -> None:
+    rules = (
+        EXTERNAL
+        + "  name: {as: strict}\n"
+        + EXTERNAL.partition("externalRules:\n")[2]
+        + "  name: {as: easy}\n"
+        + ACCEPT
+    )
+    async with world(rules, answer=lambda _: PART, lists=SERIES) as here:
+        strict, easy = "/namespaces/web/strict", "/namespaces/web/easy"
+        assert len((await external(here, easy)).items) == 1
+        with pytest.raises(InternalError, match=UNFETCHED):
+            await external(here, strict)
+        assert len((await external(here, easy)).items) == 1
+
+
+@pytest.mark.parametrize("part", ["values", "ages"])
+async def test_ages_with_a_warning_are_none(part: str) -> None:
+    """The oldest sample may be behind the store that did not answer."""
+    whole = {"values": vector(({"q": "a", "pod": "a"}, 1.0)), "ages": vector(({"q": "a", "pod": "a"}, WALL))}
+    whole[part] = whole[part]._replace(warnings=("store away",))
+    async with world(AGED + AGED_EXTERNAL, answer=table(**whole), lists=SERIES, names=("a",)) as here:
+        for asked in (external(here), custom(here, "/namespaces/web/pods/*/hits")):
+            with pytest.raises(InternalError, match=UNFETCHED):
+                await asked
+
+
+async def test_a_value_beyond_64_bits_is_an_error_and_no_number() -> None:
+    async with world(RULES + EXTERNAL, answer=lambda _: vector(({"pod": "a"}, 1e16)), lists=SERIES) as here:
+        with pytest.raises(
+            InternalError, match=r"^Internal error occurred: a value of rules\[0\] is beyond 9.2e15"
+        ):
+            await custom(here, "/namespaces/web/pods/a/hits")
+        with pytest.raises(InternalError, match=r"a value of externalRules\[0\] is beyond"):
+            await external(here)
+        assert here.metric("fastpath_values_dropped_total", reason="overflow") == 2
+
+
+# --- failures --------------------------------------------------------------------------------------------------------------
+
+FAILURES = {
+    "unreachable": (UNREACHABLE, InternalError, UNFETCHED),
+    "refused": (PrometheusError("query", "bad_data: secret"), InternalError, UNFETCHED),
+    "a text": (PrometheusError("type", "the result is a string", "string"), InternalError, UNFETCHED),
+    "a matrix": (
+        PrometheusError("type", "the result is a matrix", "matrix"),
+        PlainError,
+        "encountered an unexpected query result type",
+    ),
+}
+
+
+@pytest.mark.parametrize(("failure", "kind", "message"), FAILURES.values(), ids=FAILURES)
+async def test_external_failures(failure: PrometheusError, kind: type[StatusError], message: str) -> None:
+    async with world(EXTERNAL, answer=lambda _: failure, lists=SERIES) as here:
+        with pytest.raises(kind, match=rf"^{message}$"):
+            await external(here)
+
+
+@pytest.mark.parametrize("failure", [failure for failure, _, _ in FAILURES.values()], ids=FAILURES)
+async def test_custom_failures_are_all_one(failure: PrometheusError) -> None:
+    async with world(RULES, answer=lambda _: failure, lists=SERIES) as here:
+        with pytest.raises(InternalError, match=rf"^{UNFETCHED}$"):
+            await custom(here, "/namespaces/web/pods/a/hits")
+
+
+async def test_too_many_questions_are_no_failure_of_prometheus(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Callers are told to come again; who asks what is known is answered with that."""
+    async with world(RULES + EXTERNAL, answer=lambda _: vector(({"pod": "a"}, 1.0)), lists=SERIES) as here:
+        assert await custom(here, "/namespaces/web/pods/a/hits") == {"a": 1000}
+        here.clock.advance(2.0)
+        monkeypatch.setattr(query_cache, "WAITING_BYTES", 0)
+        for asked in (custom(here, "/namespaces/web/pods/b/hits"), external(here)):
+            with pytest.raises(TooManyRequestsError) as raised:
+                await asked
+            assert raised.value.limit == "queries"
+        assert await custom(here, "/namespaces/web/pods/a/hits") == {"a": 1000}
+        here.clock.advance(30.0)
+        with pytest.raises(TooManyRequestsError):
+            await custom(here, "/namespaces/web/pods/a/hits")
+        assert here.metric("fastpath_faults_active", fault="prometheus") in {None, 0}
+
+
+async def test_a_scalar_is_no_answer_about_objects() -> None:
+    rules = RULES.replace("sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)", "scalar(hits)")
+    async with world(rules, answer=lambda _: scalar(1.0), lists=SERIES) as here:
+        with pytest.raises(InternalError, match=UNFETCHED):
+            await custom(here, "/namespaces/web/pods/a/hits")
+
+
+async def test_an_answer_stands_in_until_it_is_too_old() -> None:
+    async with world(RULES, answer=lambda _: vector(({"pod": "a"}, 1.0)), lists=SERIES) as here:
+        assert await custom(here, "/namespaces/web/pods/a/hits") == {"a": 1000}
+        here.querier.answer = lambda _: UNREACHABLE
+        here.clock.advance(29.0)
+        assert await custom(here, "/namespaces/web/pods/a/hits") == {"a": 1000}
+        here.clock.advance(1.0)
+        with pytest.raises(InternalError):
+            await custom(here, "/namespaces/web/pods/a/hits")
+
+
+async def test_a_rule_says_how_long_answers_live() -> None:
+    async with world(
+        RULES + "  ttl: 5s\n  maxAge: 10s\n", answer=lambda _: vector(({"pod": "a"}, 1.0)), lists=SERIES
+    ) as here:
+        first = await here.provider.custom(custom_question("/namespaces/web/pods/a/hits"))
+        assert first.fresh_until == here.clock.monotonic() + 4.75
+        here.clock.advance(4.9)
+        await custom(here, "/namespaces/web/pods/a/hits")
+        assert len(here.querier.asked) == 1
+        here.querier.answer = lambda _: UNREACHABLE
+        here.clock.advance(5.1)
+        with pytest.raises(InternalError):
+            await custom(here, "/namespaces/web/pods/a/hits")
+
+
+async def test_a_query_that_cannot_be_made(caplog: pytest.LogCaptureFixture) -> None:
+    text = RULES.replace("template: <<.Resource>>", "overrides: {pod: {resource: pod}}")
+    async with world(text + "externalRules: [{seriesQuery: s}]", lists=SERIES) as here:
+        with pytest.raises(NotFoundError, match=r"^the server could not find the metric hits for pods$"):
+            await custom(here, "/namespaces/web/pods/a/hits")
+        with pytest.raises(InternalError, match=UNFETCHED):
+            await external(here)
+        assert here.querier.asked == []
+        assert warnings_of(caplog) == ["query cannot be made"] * 2  # two rules
+
+
+# --- objects and kinds --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "failure", [NotSyncedError("pods"), KubernetesError(403, "Forbidden", "no")], ids=str
+)
+async def test_objects_that_cannot_be_listed(failure: Exception, caplog: pytest.LogCaptureFixture) -> None:
+    async with world(RULES, lists=SERIES, names=failure) as here:
+        for _ in range(2):
+            with pytest.raises(InternalError, match=rf"^{UNLISTED}$"):
+                await custom(here, "/namespaces/web/pods/*/hits")
+        assert warnings_of(caplog) == ["objects cannot be listed"]
+        assert list(here.faults.active()) == [("list", "pods")]
+        here.names.names_or_error = ("a",)
+        here.clock.advance(61.0)
+        await custom(here, "/namespaces/web/pods/*/hits")
+        assert here.faults.active() == {}
+
+
+LISTED = {
+    "namespaced": ("/namespaces/web/pods/*/hits?labelSelector=app%3Dx", ("pods", "web", "app=x")),
+    "with its group": ("/namespaces/web/deployments.apps/*/hits", ("deployments.apps", "web", "")),
+    "singular": ("/namespaces/web/deployment/*/hits", ("deployments.apps", "web", "")),
+    "at the root": ("/nodes/*/hits", ("nodes", None, "")),
+    "namespaces": ("/namespaces/*/metrics/hits", ("namespaces", None, "")),
+}
+
+
+@pytest.mark.parametrize(("request_path", "expected"), LISTED.values(), ids=LISTED)
+async def test_which_objects_are_listed(request_path: str, expected: tuple[str, str | None, str]) -> None:
+    async with world(RULES, lists=SERIES) as here:
+        with pytest.raises(NotFoundError):
+            await custom(here, request_path)
+        assert here.names.asked == [expected]
+
+
+async def test_a_kind_without_namespaces_cannot_be_listed_in_one() -> None:
+    async with world(RULES, lists=SERIES, names=("n1",)) as here:
+        with pytest.raises(InternalError, match=rf"^{UNLISTED}$"):
+            await custom(here, "/namespaces/web/nodes/*/hits")
+        assert here.names.asked == []
+
+
+@pytest.mark.parametrize("request_path", ["/namespaces/web/pods/*/nope", "/pods/*/hits"])
+async def test_nothing_is_listed_for_a_metric_that_does_not_exist(request_path: str) -> None:
+    async with world(RULES, lists=SERIES, names=("a",)) as here:
+        with pytest.raises(NotFoundError, match=r"^the server could not find the metric [a-z]+ for pods$"):
+            await custom(here, request_path)
+        assert here.names.asked == []
+
+
+async def test_a_list_keeps_its_order_and_leaves_out_what_has_no_value() -> None:
+    values = vector(({"pod": "a"}, 1.0), ({"pod": "c"}, 3.0), ({"pod": "x"}, 9.0))
+    async with world(RULES, answer=lambda _: values, lists=SERIES, names=("c", "b", "a")) as here:
+        assert list(await custom(here, "/namespaces/web/pods/*/hits")) == ["c", "a"]
+
+
+WIDGET = APIResource("example.com", "v1", "widgets", "widget", "Widget", namespaced=True, verbs=frozenset({"list"}), preferred=True)  # fmt: skip
+
+
+async def test_an_unknown_kind_has_the_catalogue_read_again() -> None:
+    kinds = FakeResources(later=Catalogue([*BUILTIN, WIDGET]))
+    async with world(RULES, lists=SERIES, names=("w",), resources=kinds) as here:
+        with pytest.raises(
+            NotFoundError, match=r"^the server could not find the metric hits for widgets.example.com$"
+        ):
+            await custom(here, "/namespaces/web/widgets.example.com/*/hits")
+        assert kinds.refreshed == 1
+        with pytest.raises(NotFoundError):
+            await custom(here, "/namespaces/web/pods/a/nope")
+        assert kinds.refreshed == 1
+
+
+UNKNOWN_KIND = {
+    "by name": ("/namespaces/web/gadgets/a/hits", None, NotFoundError, "the server could not find the metric hits for gadgets"),
+    "by selector": ("/namespaces/web/gadgets/*/hits", None, InternalError, UNLISTED),
+    "by name, the cluster does not answer": (
+        "/namespaces/web/gadgets/a/hits",
+        KubernetesError(0, "", "down"),
+        NotFoundError,
+        "the server could not find the metric hits for gadgets",
+    ),
+    "by name, kinds never read": ("/namespaces/web/pods/a/hits", NotSyncedError("kinds"), InternalError, UNFETCHED),
+    "by selector, kinds never read": ("/namespaces/web/pods/*/hits", NotSyncedError("kinds"), InternalError, UNLISTED),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("request_path", "later", "kind", "message"), UNKNOWN_KIND.values(), ids=UNKNOWN_KIND
+)
+async def test_kinds_that_are_not_known(
+    request_path: str, later: Exception | None, kind: type[StatusError], message: str
+) -> None:
+    kinds = FakeResources(later, later) if isinstance(later, NotSyncedError) else FakeResources(later=later)
+    async with world(RULES, lists=SERIES, resources=kinds) as here:
+        with pytest.raises(kind, match=rf"^{message}$"):
+            await custom(here, request_path)
+        assert here.querier.asked == []
+
+
+# --- metrics not yet known ----------------------------------------------------------------------------------------------------
+
+
+async def test_a_metric_not_yet_known_is_looked_up() -> None:
+    values = vector(({"pod": "a"}, 1.0))
+    async with world(RULES + EXTERNAL, answer=lambda _: values, lists={}) as here:
+        here.lister.lists = dict(SERIES)
+        assert await custom(here, "/namespaces/web/pods/a/hits") == {"a": 1000}
+        assert len((await external(here)).items) == 1
+        assert [start for _, start in here.lister.asked] == [WALL - 600.0, WALL - 300.0]
+
+
+async def test_what_no_rule_can_give_is_not_looked_up() -> None:
+    async with world("rules: [{seriesQuery: s, name: {as: fixed}}]", lists={}) as here:
+        with pytest.raises(NotFoundError):
+            await custom(here, "/namespaces/web/pods/a/hits")
+        with pytest.raises(NotFoundError):
+            await external(here)
+        assert len(here.lister.asked) == 1
+
+
+@pytest.mark.looptime
+async def test_before_the_first_discovery_nothing_is_said_to_be_unknown() -> None:
+    lister = FakeLister({})
+    lister.gate.clear()
+    async with world(RULES + EXTERNAL, lister=lister, attempted=False) as here:
+        for asked in (custom(here, "/namespaces/web/pods/a/hits"), external(here)):
+            with pytest.raises(InternalError, match=UNFETCHED):
+                await asked
+
+
+# --- the names of resources ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        ("pods", "pods"),
+        ("pod", "pods"),
+        ("Pods", "pods"),
+        ("pods.", "pods"),
+        ("deployments", "deployments.apps"),
+        ("Deployment.apps", "deployments.apps"),
+        ("deployments.app", "deployments.apps"),
+        ("deployments.apps", "deployments.apps"),
+        ("po", None),
+        ("widgets.example.com", None),
+        ("", None),
+    ],
+)
+async def test_the_name_under_which_a_resource_is_authorized(written: str, name: str | None) -> None:
+    async with world(RULES, lists=SERIES) as here:
+        assert here.provider.canonical_resource(written) == name
+
+
+async def test_before_the_catalogue_is_read_no_resource_has_a_name() -> None:
+    async with world(RULES, lists=SERIES, resources=FakeResources(NotSyncedError("kinds"), None)) as here:
+        assert here.provider.canonical_resource("pods") is None
+
+
+# --- what the discovery documents list --------------------------------------------------------------------------------------
+
+
+async def test_what_is_listed() -> None:
+    async with world(RULES + EXTERNAL, lists=SERIES) as here:
+        assert [str(each.resource) for each in here.provider.custom_metrics()] == [
+            "namespaces",
+            "nodes",
+            "pods",
+            "deployments.apps",
+        ]
+        assert here.provider.external_metrics() == ["hits"]
+        assert here.provider.generation == here.relister.registry.generation
+
+
+# --- faults are said once -----------------------------------------------------------------------------------------------------
+
+
+async def test_an_outage_is_said_once_and_ends_with_the_first_new_answer(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    good = vector(({"pod": "a"}, 1.0))
+    async with world(RULES, answer=lambda _: good, lists=SERIES) as here:
+        await custom(here, "/namespaces/web/pods/a/hits")
+        here.querier.answer = lambda _: UNREACHABLE
+        for _ in range(5):
+            here.clock.advance(2.0)
+            await custom(
+                here, "/namespaces/web/pods/a/hits"
+            )  # an older answer stands in, and the fault is no secret
+            with pytest.raises(InternalError):
+                await custom(here, "/namespaces/web/pods/b/hits")
+        assert warnings_of(caplog) == ["Prometheus does not answer"]
+        assert list(here.faults.active()) == [("prometheus", "")]
+        here.querier.answer = lambda _: good
+        here.clock.advance(2.0)
+        await custom(here, "/namespaces/web/pods/a/hits")
+        assert here.faults.active() == {}
+        assert [record.message for record in caplog.records].count("fault ended") == 1
+
+
+async def test_a_fault_of_one_question_does_not_flicker_with_the_successes_of_others(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+
+    def answer(promql: str) -> Outcome:
+        return PrometheusError("query", "bad_data") if "/" in promql else vector(({"pod": "a"}, 1.0))
+
+    async with world(RULES, answer=answer, lists=SERIES) as here:
+        for _ in range(4):
+            here.clock.advance(15.0)
+            await custom(here, "/namespaces/web/pods/a/hits")
+            with pytest.raises(InternalError):
+                await custom(here, "/namespaces/web/pods/a/hits?metricLabelSelector=a.io/b%3Dc")
+        assert warnings_of(caplog) == ["query failed"]
+        assert list(here.faults.active()) == [("query", "rules[0]")]
+        here.clock.advance(61.0)
+        await custom(here, "/namespaces/web/pods/a/hits")
+        assert here.faults.active() == {}
+
+
+@pytest.mark.looptime
+async def test_a_fault_ends_by_itself_when_nobody_meets_it_any_more() -> None:
+    failure = PrometheusError("query", "bad_data")
+    async with world(RULES, answer=lambda _: failure, lists=SERIES) as here:
+        running = asyncio.create_task(here.provider.run())
+        with pytest.raises(InternalError):
+            await custom(here, "/namespaces/web/pods/a/hits")
+        here.querier.answer = lambda _: UNREACHABLE
+        with pytest.raises(InternalError):
+            await custom(here, "/namespaces/web/pods/b/hits")
+        await asyncio.sleep(600)  # of the loop; the clock of the faults stands still
+        assert set(here.faults.active()) == {("query", "rules[0]"), ("prometheus", "")}
+        here.clock.advance(61.0)
+        await asyncio.sleep(600)
+        assert set(here.faults.active()) == {("prometheus", "")}  # over when it answers
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_callers_never_see_the_query_or_the_address() -> None:
+    failure = PrometheusError("query", "bad_data: at http://secret:9090: hits{")
+    async with world(RULES, answer=lambda _: failure, lists=SERIES) as here:
+        with pytest.raises(InternalError) as caught:
+            await custom(here, "/namespaces/web/pods/a/hits")
+        assert not re.search("secret|hits", caught.value.message)
+
+
+INSERTING = """
+rules:
+- seriesQuery: s
+  resources: {template: <<.Resource>>}
+  metricsQuery: sum(<<.Series>>{pod="<<.LabelValuesByName.pod>>"}) by (<<.GroupBy>>)
+"""
+
+
+async def test_the_name_of_an_object_in_a_path_cannot_change_a_query() -> None:
+    hostile = "/namespaces/web/pods/a%22%7D%20or%20secret%7Bnamespace=%22bank/hits"
+    async with world(INSERTING, answer=lambda _: vector(({"pod": "a"}, 1.0)), lists=SERIES) as here:
+        with pytest.raises(NotFoundError):
+            await custom(here, hostile)
+        assert here.querier.asked == []
+        assert await custom(here, "/namespaces/web/pods/a/hits") == {"a": 1000}
+        assert here.querier.asked == ['sum(hits{pod="a"}) by (pod)']
+
+
+async def test_a_series_whose_name_is_a_query_is_not_served() -> None:
+    hostile = 'label_replace(balance{namespace="bank"},"pod","a","","") or app'
+    rules = RULES + "  name: {as: hits}\n"
+    lists = {"s": (SeriesInfo(hostile, frozenset({"namespace", "pod"}), 1),)}
+    async with world(rules, answer=lambda _: vector(({"pod": "a"}, 1.0)), lists=lists) as here:
+        with pytest.raises(NotFoundError):
+            await custom(here, "/namespaces/web/pods/a/hits")
+        assert here.querier.asked == []
+
+
+async def test_a_cancelled_request_leaves_the_query_to_the_others() -> None:
+    async with world(RULES, answer=lambda _: vector(({"pod": "a"}, 1.0)), lists=SERIES) as here:
+        here.querier.gate.clear()
+        asked = [asyncio.create_task(custom(here, "/namespaces/web/pods/a/hits")) for _ in range(2)]
+        await waiting.until(lambda: here.querier.asked)
+        asked[0].cancel()
+        here.querier.gate.set()
+        assert await asked[1] == {"a": 1000}
+        assert len(here.querier.asked) == 1
+
+
+async def test_ten_thousand_values_leave_the_loop_alone() -> None:
+    names = [f"pod{number}" for number in range(10_000)]
+    samples = vector(*(({"namespace": "somens", "pod": name}, 1.0) for name in names))
+    async with world(RULES, answer=lambda _: samples, lists=SERIES, names=names) as here:
+        async with other_work() as turns:
+            answer = await here.provider.custom(custom_question("/namespaces/somens/pods/*/hits"))
+        assert len(answer.items) == 10_000
+        assert turns.count >= 20
+    async with world(EXTERNAL, answer=lambda _: samples, lists=SERIES) as here:
+        async with other_work() as turns:
+            external = await here.provider.external(external_question("/namespaces/somens/hits"))
+        assert len(external.items) == 10_000
+        assert turns.count >= 20

@@ -1,0 +1,627 @@
+"""What scrapes of pods come to over time: which are scraped, what their values are, and what becomes of them when scrapes fail."""
+
+import asyncio
+import math
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from adapter.errors import PrometheusError, ScrapeError
+from adapter.model.metrics import CustomAnswer, SeriesInfo
+from adapter.model.selectors.label_selectors import EVERYTHING, parse_selector
+from adapter.rules.registry import CustomKey
+from adapter.rules.resource import PODS
+from adapter.scrape.interfaces import ScrapedAnswer, ScrapedValue
+from tests.support.clock import WALL
+from tests.support.world import FakePod, Outcome, World, compile_text, custom_question, vector, world
+
+RULE = """
+- seriesQuery: {series}
+  resources: {{template: <<.Resource>>}}
+  scrape: {{port: metrics, {more}}}
+  metricsQuery: {query}
+"""
+GAUGE = "sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)"
+RATE = "sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)"
+LABELS = frozenset({"namespace", "pod"})
+LISTS = {"gauges": (SeriesInfo("depth", LABELS, 3),), "counters": (SeriesInfo("hits", LABELS, 3),)}
+DOWN = ScrapeError("timeout", "no answer in 1 s")
+UNREACHABLE = PrometheusError("unreachable", "cannot connect")
+A, B = FakePod("a", "10.0.0.1"), FakePod("b", "10.0.0.2")
+
+
+def rules(more: str = "") -> str:
+    gauges = RULE.format(series="gauges", query=GAUGE, more=more)
+    return f"rules:{gauges}{RULE.format(series='counters', query=RATE, more=more)}"
+
+
+@asynccontextmanager
+async def scraping(text: str = "", **settings: object) -> AsyncIterator[World]:
+    async with world(text or rules(), lists=LISTS, **settings) as here:  # type: ignore[arg-type] # a table's columns
+        yield here
+
+
+def read(here: World, metric: str = "depth", *names: str, selector: str = "") -> ScrapedAnswer:
+    found = here.scraped.read_metric("shop", metric, names or ("a", "b"), parse_selector(selector))
+    assert found is not None
+    return found
+
+
+async def step(here: World, seconds: float = 1.0) -> None:
+    here.clock.advance(seconds)
+    await here.scrape()
+
+
+# --- which pods --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("pod", "more", "address"),
+    [
+        pytest.param(A, "", ("10.0.0.1", 8080), id="running"),
+        pytest.param(A._replace(phase="Pending"), "", None, id="pending"),
+        pytest.param(A._replace(phase="Succeeded"), "", None, id="ended"),
+        pytest.param(A._replace(deleting=True), "", None, id="terminating"),
+        pytest.param(A._replace(ip=""), "", None, id="without address"),
+        pytest.param(A._replace(host_network=True), "", None, id="in the node's network"),
+        pytest.param(
+            A._replace(host_network=True),
+            "hostNetwork: true",
+            ("10.0.0.1", 8080),
+            id="where the rule allows it",
+        ),
+        pytest.param(A._replace(ports={"http": 80}), "", None, id="no such port"),
+    ],
+)
+async def test_which_pods_are_scraped(pod: FakePod, more: str, address: tuple[str, int] | None) -> None:
+    async with scraping(rules(more)) as here:
+        here.scraped.want("x", "shop", ["depth"], [pod])
+        await here.scrape()
+
+        assert [(each.address, each.port) for each in here.reader.asked] == (
+            [] if address is None else [address]
+        )
+        assert here.metric("fastpath_scrape_targets") == (address is not None)
+
+
+async def test_a_port_by_number_needs_no_name() -> None:
+    async with scraping(rules().replace("port: metrics", "port: 9100")) as here:
+        here.scraped.want("x", "shop", ["depth"], [A._replace(ports={})])
+        await here.scrape()
+
+        assert [each.port for each in here.reader.asked] == [9100]
+
+
+async def test_a_missing_port_is_said_with_the_rule(caplog: pytest.LogCaptureFixture) -> None:
+    async with scraping() as here:
+        here.scraped.want("x", "shop", ["depth"], [A._replace(ports={})])
+        assert here.faults.active() == {("scrape", "rules[0]"): "no port is named metrics"}
+
+
+async def test_metrics_of_rules_without_scraping_and_unknown_ones_are_nobodys_business() -> None:
+    text = f"rules:\n- {{seriesQuery: gauges, resources: {{template: <<.Resource>>}}, metricsQuery: '{GAUGE}'}}\n"
+    async with scraping(text) as here:
+        here.scraped.want("x", "shop", ["depth", "unknown"], [A])
+        await here.scrape()
+
+        assert here.reader.asked == []
+        assert here.scraped.read_metric("shop", "depth", ["a"], EVERYTHING) is None
+        assert here.scraped.read_metric("shop", "unknown", ["a"], EVERYTHING) is None
+        assert not here.scraped.is_scraped("depth")
+        assert here.scraped.entry_of("depth") is None
+        assert here.scraped.window_of("depth") is None
+
+
+async def test_the_window_that_a_value_speaks_for() -> None:
+    async with scraping() as here:
+        assert here.scraped.is_scraped("hits")
+        assert (
+            here.scraped.entry_of("hits")
+            == here.relister.registry.custom[CustomKey(PODS, namespaced=True, metric="hits")]
+        )
+        assert (here.scraped.window_of("depth"), here.scraped.window_of("hits")) == (0, 5)
+
+
+async def test_two_rules_with_the_same_access_share_the_scrapes_of_a_pod() -> None:
+    async with scraping() as here:
+        here.reader.bodies["10.0.0.1"] = "depth 3\nhits 1"
+        here.scraped.want("x", "shop", ["depth"], [A])
+        here.scraped.want("y", "shop", ["hits"], [A])
+        for _ in range(6):
+            await step(here)
+
+        assert len(here.reader.asked) == 6
+        assert read(here, "depth").values["a"].value == 3
+        assert read(here, "hits").values["a"].value == 0
+
+
+async def test_what_nobody_wants_any_more_is_not_scraped() -> None:
+    async with scraping() as here:
+        here.scraped.want("x", "shop", ["depth", "hits"], [A, B])
+        here.scraped.want("y", "shop", ["depth"], [B])
+        here.scraped.want("x", "shop", ["depth"], [A])
+        await here.scrape()
+        assert [each.address for each in here.reader.asked] == ["10.0.0.1", "10.0.0.2"]
+
+        here.scraped.forget("x")
+        here.scraped.forget("x")
+        here.scraped.forget("never known")
+        here.reader.asked.clear()
+        await here.scrape()
+        assert [each.address for each in here.reader.asked] == ["10.0.0.2"]
+        assert read(here).values == {}
+        assert read(here).absent == {"b": -math.inf}
+
+
+async def test_nothing_is_kept_of_owners_and_metrics_that_are_gone() -> None:
+    async with scraping() as here:
+        for number in range(50):
+            here.scraped.want(f"x{number % 2}", "shop", ["depth", f"unknown{number}"], [A])
+        assert sum(map(len, here.scraped._sources.values())) == 4
+        for number in range(2):
+            here.scraped.forget(f"x{number}")
+
+        kept = (here.scraped._sources, here.scraped._wants, here.scraped._placed, here.scraped._targets)
+        assert kept == ({}, {}, {}, {})
+
+
+async def test_another_pod_under_the_same_name_starts_from_nothing() -> None:
+    async with scraping() as here:
+        here.reader.bodies |= {"10.0.0.1": "depth 3", "10.0.0.9": "depth 4"}
+        here.scraped.want("x", "shop", ["depth"], [A])
+        await here.scrape()
+        here.scraped.want("x", "shop", ["depth"], [A._replace(ip="10.0.0.9")])
+        assert read(here) == ({}, {"a": -math.inf}, {"a"})
+        await step(here)
+        assert read(here).values["a"].value == 4
+        assert here.metric("fastpath_scrape_targets") == 1
+
+
+async def test_other_rules_take_effect_with_the_next_scrape() -> None:
+    async with scraping() as here:
+        here.reader.bodies["10.0.0.1"] = "depth 3\ndepth2 4"
+        here.scraped.want("x", "shop", ["depth"], [A])
+        here.scraped.want("y", "shop", ["hits"], [A])
+        await here.scrape()
+        changed = (
+            rules().replace("sum(<<.Series>>{", "sum(2 * <<.Series>>{").replace("port: metrics", "port: 1234")
+        )
+        await here.relister.adopt(compile_text(changed))
+        await step(here)
+        await step(here)
+
+        assert [each.port for each in here.reader.asked] == [8080, 1234]
+        assert read(here).values["a"].value == 6
+
+        await here.relister.adopt(compile_text("rules: []"))
+        await step(here)
+        assert here.metric("fastpath_scrape_targets") == 0
+
+
+async def test_a_relist_leaves_what_it_does_not_change() -> None:
+    async with scraping() as here:
+        here.reader.bodies |= {"10.0.0.1": "depth 3\nhits 1", "10.0.0.2": "depth 4\nhits 2"}
+        here.scraped.want("x", "shop", ["depth"], [A])
+        here.scraped.want("y", "shop", ["hits", "unknown"], [B])
+        await here.scrape()
+        here.lister.lists["counters"] = (SeriesInfo("unknown", LABELS, 1),)
+        for _ in range(2):  # a name is forgotten when it is missing twice
+            await here.relister._relist(["counters"], 600, whole=True)
+        here.scraped.follow()
+
+        assert read(here).values["a"].value == 3
+        assert [sorted(target.wanted) for target in here.scraped._targets.values()] == [
+            ["depth"],
+            ["unknown"],
+        ]
+        assert here.scraped.read_metric("shop", "hits", ["b"], EVERYTHING) is None
+
+
+# --- values ------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_gauge_is_there_with_the_first_scrape_and_a_rate_with_half_its_window() -> None:
+    async with scraping() as here:
+        here.scraped.want("x", "shop", ["depth", "hits"], [A])
+        rates = []
+        for number in range(8):
+            here.reader.bodies["10.0.0.1"] = f"depth {number}\nhits {number * 7}"
+            await step(here)
+            assert read(here).values == {"a": ScrapedValue(number, WALL + number + 1, overdue=False)}
+            found = read(here, "hits").values.get("a")
+            rates.append(None if found is None else found.value)
+
+        assert rates == [None, None, None, 7, 7, 7, 7, 7]
+
+
+async def test_only_the_pods_asked_for() -> None:
+    async with scraping() as here:
+        here.reader.bodies |= {"10.0.0.1": "depth 3", "10.0.0.2": "depth 4"}
+        here.scraped.want("x", "shop", ["depth"], [A, B])
+        await here.scrape()
+
+        assert read(here, "depth", "b", "c").values.keys() == {"b"}
+        other = here.scraped.read_metric("elsewhere", "depth", ["a", "b"], EVERYTHING)
+        assert other == ({}, {}, set())
+
+
+async def test_metric_selectors_are_told_apart_and_answers_are_worked_out_once() -> None:
+    async with scraping() as here:
+        here.reader.bodies["10.0.0.1"] = 'depth{q="1"} 3\ndepth{q="2"} 4'
+        here.scraped.want("x", "shop", ["depth"], [A])
+        await here.scrape()
+
+        assert [read(here, selector=text).values["a"].value for text in ("", "q=1", "q=2", "q")] == [
+            7,
+            3,
+            4,
+            7,
+        ]
+        (target,) = here.scraped._targets.values()
+        assert len(target.answers) == 4
+        for number in range(100):
+            assert read(here, selector=f"q!={number}5").values["a"].value == 7
+        assert len(target.answers) <= 64
+
+
+async def test_openmetrics() -> None:
+    async with scraping() as here:
+        here.reader.openmetrics = True
+        here.reader.bodies["10.0.0.1"] = "depth 3 1e3\n# EOF\n"
+        here.scraped.want("x", "shop", ["depth"], [A])
+        await here.scrape()
+
+        assert read(here) == ({}, {"a": 1000}, set()), "a sample from long ago is none of now"
+
+
+async def test_finished_scrapes_are_told_good_or_bad() -> None:
+    async with scraping() as here:
+        told: list[tuple[str, str]] = []
+        owners: list[str] = []
+        here.scraped.subscribe(lambda namespace, metric: told.append((namespace, metric)))
+        here.scraped.subscribe_owners(owners.append)
+        here.scraped.want("x", "shop", ["depth", "hits"], [A])
+        here.scraped.want("x", "shop", ["depth", "hits"], [A])
+        here.scraped.want("y", "shop", ["depth"], [A])
+        await here.scrape()
+        assert sorted(told) == [("shop", "depth"), ("shop", "hits")]
+        assert sorted(owners) == ["x", "y"]
+        here.reader.bodies["10.0.0.1"] = "depth 3"
+        await here.scrape()
+        assert len(told) == 4
+
+
+async def test_a_pod_that_is_gone_when_its_scrape_ends_is_not_told_of() -> None:
+    async with scraping() as here:
+        told: list[tuple[str, str]] = []
+        here.scraped.subscribe(lambda namespace, metric: told.append((namespace, metric)))
+        here.scraped.want("x", "shop", ["depth"], [A])
+        (key,) = here.scraped._targets
+        here.reader.gate.clear()
+        scrape = asyncio.ensure_future(here.scraped._scrape(key))
+        await asyncio.sleep(0)
+        here.scraped.forget("x")
+        here.reader.gate.set()
+        await scrape
+        await here.scraped._scrape(key)
+
+        assert told == []
+        assert len(here.reader.asked) == 1
+
+
+# --- failures ----------------------------------------------------------------------------------------------------------
+
+
+async def test_the_last_good_value_until_two_intervals_and_a_timeout() -> None:
+    async with scraping() as here:
+        here.scraped.want("x", "shop", ["depth"], [A])
+        here.reader.bodies["10.0.0.1"] = "depth 3"
+        await here.scrape()
+        assert read(here).values["a"] == (3, WALL, False)
+
+        here.reader.bodies["10.0.0.1"] = DOWN
+        await step(here)
+        assert read(here).values["a"] == (3, WALL, True), "overdue from the first failure on"
+        await step(here, 2)
+        assert read(here).values["a"] == (3, WALL, True)
+        here.clock.advance(0.001)
+        assert read(here).values == {}
+        assert read(here).absent == {"a": pytest.approx(WALL)}
+        assert read(here).unseen == {"a"}
+
+        here.reader.bodies["10.0.0.1"] = "depth 5"
+        await step(here)
+        assert read(here).values["a"] == ScrapedValue(5, here.clock.wall(), overdue=False)
+
+
+async def test_a_value_is_overdue_where_scrapes_do_not_even_fail() -> None:
+    async with scraping() as here:
+        here.scraped.want("x", "shop", ["depth"], [A])
+        here.reader.bodies["10.0.0.1"] = "depth 3"
+        await here.scrape()
+        here.clock.advance(2)
+        assert not read(here).values["a"].overdue
+        here.clock.advance(0.001)
+        assert read(here).values["a"].overdue
+        here.clock.advance(1)
+        assert (read(here).values, read(here).unseen) == ({}, {"a"})
+
+
+async def test_a_value_is_never_older_than_the_rule_allows() -> None:
+    text = rules().replace("metricsQuery: sum(<<", "maxSampleAge: 1500ms\n  metricsQuery: sum(<<")
+    async with scraping(text) as here:
+        here.scraped.want("x", "shop", ["depth"], [A])
+        here.reader.bodies["10.0.0.1"] = "depth 3"
+        await here.scrape()
+        here.clock.advance(1.5)
+        assert read(here).values["a"].value == 3
+        here.clock.advance(0.001)
+        assert (read(here).values, read(here).unseen) == ({}, set()), "old, but not for want of a scrape"
+
+
+async def test_a_rate_survives_a_failed_scrape_and_a_restart() -> None:
+    async with scraping() as here:
+        here.scraped.want("x", "shop", ["hits"], [A])
+        for body in ("hits 0", "hits 10", "hits 20", DOWN, "hits 40", "hits 2", "hits 12"):
+            here.reader.bodies["10.0.0.1"] = body
+            await step(here)
+
+        # from the second scrape, five seconds ago: 10 and 20 counted, 2 since the restart, 10 more
+        assert read(here, "hits").values["a"].value == pytest.approx((10 + 20 + 2 + 10) / 5)
+
+
+async def test_a_pod_that_shows_the_series_no_more_is_absent_since_then() -> None:
+    async with scraping() as here:
+        here.scraped.want("x", "shop", ["depth"], [A])
+        here.reader.bodies["10.0.0.1"] = "depth 3"
+        await here.scrape()
+        here.reader.bodies["10.0.0.1"] = "other 3"
+        await step(here)
+
+        assert read(here) == ({}, {"a": WALL + 1}, set()), "what shows nothing was seen all the same"
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [(DOWN, "timeout"), ("depth one", "decode"), ('depth{a="} 1', "decode"), ('depth{1="2"} 1', "decode")],
+)
+async def test_failures_are_counted_and_said_once_with_the_rule(
+    body: str | ScrapeError, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with scraping() as here:
+        here.scraped.want("x", "shop", ["depth"], [A, B])
+        here.reader.bodies = {"10.0.0.1": body, "10.0.0.2": body}
+        for _ in range(3):
+            await step(here)
+        assert here.metric("fastpath_scrapes_total", outcome=kind) == 6
+        assert [record.message for record in caplog.records] == ["pods cannot be scraped"]
+        assert here.faults.active().keys() == {("scrape", "rules[0]")}
+
+        here.reader.bodies = {"10.0.0.1": "depth 1", "10.0.0.2": "depth 2"}
+        await step(here, 61)
+        assert here.faults.active() == {}
+        assert here.metric("fastpath_scrapes_total", outcome="success") == 2
+
+
+async def test_intervals_and_windows_are_stretched_together() -> None:
+    async with scraping() as here:
+        here.scraped._rounds._per_second = 1
+        here.scraped.want(
+            "x", "shop", ["hits", "depth"], [A, B, FakePod("c", "10.0.0.3"), FakePod("d", "10.0.0.4")]
+        )
+        assert here.metric("fastpath_scrape_interval_stretch_ratio") == 4
+        for number in range(5):
+            here.reader.bodies["10.0.0.1"] = f"depth 1\nhits {number * 8}"
+            await step(here, 4)
+
+        assert read(here, "hits").values["a"] == (2, WALL + 20, False)
+        assert here.scraped.window_of("hits") == 20
+        here.clock.advance(9)
+        assert not math.isnan(read(here).values["a"].value)
+        here.clock.advance(0.001)
+        assert read(here).values == {}
+
+
+# --- the API -----------------------------------------------------------------------------------------------------------
+
+
+def answer(values: dict[str, float], ages: dict[str, float] | None = None) -> Outcome:
+    given = values if ages is None else ages
+    return vector(*(({"pod": name}, value) for name, value in given.items()))
+
+
+async def ask(here: World, request: str = "/namespaces/shop/pods/*/depth") -> CustomAnswer:
+    return await here.provider.custom(custom_question(request))
+
+
+def values_of(found: CustomAnswer) -> dict[str, int]:
+    return {item.described.name: item.milli for item in found.items}
+
+
+async def test_the_api_answers_from_the_same_snapshot_and_does_not_ask_prometheus() -> None:
+    async with scraping(names=("a", "b")) as here:
+        here.reader.bodies |= {"10.0.0.1": "depth 3", "10.0.0.2": "depth 4.5"}
+        here.scraped.want("x", "shop", ["depth"], [A, B])
+        await here.scrape()
+        here.clock.advance(0.5)
+        found = await ask(here)
+
+        assert values_of(found) == {"a": 3000, "b": 4500}
+        assert [item.time for item in found.items] == [WALL, WALL]
+        assert found.fallbacks == frozenset()
+        assert found.fresh_until == here.clock.monotonic(), "the next scrape is not to be waited for"
+        assert here.querier.asked == []
+        assert here.metric("fastpath_scraped_values_total", source="scrape") == 2
+
+
+async def test_pods_that_are_not_scraped_are_asked_of_prometheus() -> None:
+    async with scraping(names=("a", "c"), answer=lambda _: answer({"c": 7})) as here:
+        here.reader.bodies["10.0.0.1"] = "depth 3"
+        here.scraped.want("x", "shop", ["depth"], [A])
+        await here.scrape()
+        found = await ask(here)
+
+        assert values_of(found) == {"a": 3000, "c": 7000}
+        assert here.querier.asked == ['sum(depth{namespace="shop",pod="c"}) by (pod)']
+        assert found.fallbacks == frozenset()
+
+
+async def test_nothing_scraped_is_an_answer_as_ever() -> None:
+    async with scraping(names=("a",), answer=lambda _: answer({"a": 7})) as here:
+        found = await ask(here)
+
+        assert values_of(found) == {"a": 7000}
+        assert found.fresh_until == here.clock.monotonic() + 0.9
+
+
+@pytest.mark.parametrize(
+    ("sampled", "values"),
+    [
+        pytest.param(WALL + 0.5, {"a": 9000}, id="newer than the last scrape"),
+        pytest.param(WALL, {}, id="not newer"),
+        pytest.param(WALL - 5, {}, id="older"),
+        pytest.param(None, {}, id="of unknown age"),
+    ],
+)
+async def test_of_a_pod_that_fails_prometheus_has_the_word_where_its_sample_is_newer(
+    sampled: float | None, values: dict[str, int]
+) -> None:
+    ages = {} if sampled is None else {"a": sampled}
+    async with scraping(
+        names=("a",), answer=lambda query: answer({"a": 9}, ages if "timestamp" in query else None)
+    ) as here:
+        here.scraped.want("x", "shop", ["depth"], [A])
+        here.reader.bodies["10.0.0.1"] = "depth 3"
+        await here.scrape()
+        here.reader.bodies["10.0.0.1"] = DOWN
+        await step(here, 2)
+        overdue = await ask(here)
+        assert (values_of(overdue), overdue.fallbacks) == ({"a": 3000}, frozenset("a"))
+        await step(here, 2)
+
+        found = await ask(here)
+        assert values_of(found) == values
+        assert found.fallbacks == values.keys()
+        counted = {
+            source: here.metric("fastpath_scraped_values_total", source=source)
+            for source in ("overdue", "prometheus", "absent")
+        }
+        assert counted == {"overdue": 1, "prometheus": len(values), "absent": 1 - len(values)}
+
+
+async def test_while_a_rate_is_not_known_yet_prometheus_stands_in() -> None:
+    async with scraping(names=("a",), answer=lambda _: answer({"a": 9})) as here:
+        here.scraped.want("x", "shop", ["hits"], [A])
+        here.reader.bodies["10.0.0.1"] = "hits 3"
+        await here.scrape()
+        found = await ask(here, "/namespaces/shop/pods/*/hits")
+
+        assert (values_of(found), found.fallbacks) == ({"a": 9000}, frozenset("a"))
+        assert here.querier.asked == ['sum(rate(hits{namespace="shop",pod="a"}[2m])) by (pod)']
+
+
+async def test_prometheus_that_fails_takes_nothing_away() -> None:
+    async with scraping(names=("a", "b"), answer=lambda _: UNREACHABLE) as here:
+        here.scraped.want("x", "shop", ["depth"], [A, B])
+        here.reader.bodies["10.0.0.1"] = "depth 3"
+        await here.scrape()
+
+        assert values_of(await ask(here)) == {"a": 3000}
+        assert ("prometheus", "") in here.faults.active()
+
+
+async def test_prometheus_that_is_slow_is_not_waited_for() -> None:
+    async with scraping(names=("a", "b"), answer=lambda _: answer({"b": 7})) as here:
+        here.scraped.want("x", "shop", ["depth"], [A, B])
+        here.reader.bodies["10.0.0.1"] = "depth 3"
+        await here.scrape()
+        here.querier.gate.clear()
+        assert values_of(await ask(here)) == {"a": 3000}
+        here.querier.gate.set()
+        await asyncio.sleep(0.01)
+        assert values_of(await ask(here)) == {"a": 3000, "b": 7000}
+        assert len(here.querier.asked) == 1, "the first query went on"
+
+
+async def test_without_any_scraped_value_a_failure_is_a_failure() -> None:
+    async with scraping(names=("a",), answer=lambda _: UNREACHABLE) as here:
+        here.scraped.want("x", "shop", ["depth"], [A])
+        with pytest.raises(Exception, match="unable to fetch metrics"):
+            await ask(here)
+
+
+async def test_an_old_answer_of_a_failing_prometheus_is_a_fallback() -> None:
+    async with scraping(names=("a",), answer=lambda _: answer({"a": 9})) as here:
+        assert (await ask(here)).fallbacks == frozenset()
+        here.querier.answer = lambda _: UNREACHABLE
+        here.clock.advance(5)
+        found = await ask(here)
+
+        assert (values_of(found), found.fallbacks) == ({"a": 9000}, frozenset("a"))
+
+
+@pytest.mark.parametrize(("shown", "values"), [("NaN", {}), ("+Inf", {}), ("-3", {"a": -3000})])
+async def test_values_that_are_none_are_left_out(shown: str, values: dict[str, int]) -> None:
+    async with scraping(names=("a",)) as here:
+        here.scraped.want("x", "shop", ["depth"], [A])
+        here.reader.bodies["10.0.0.1"] = f"depth {shown}"
+        await here.scrape()
+
+        assert values_of(await ask(here)) == values
+        assert here.querier.asked == []
+
+
+async def test_a_metric_of_namespaces_is_not_scraped() -> None:
+    async with scraping(answer=lambda _: vector(({"namespace": "shop"}, 5.0))) as here:
+        here.scraped.want("x", "shop", ["depth"], [FakePod("shop", "10.0.0.1")])
+        here.reader.bodies["10.0.0.1"] = "depth 3"
+        await here.scrape()
+
+        assert values_of(await ask(here, "/namespaces/shop/metrics/depth")) == {"shop": 5000}
+
+
+async def test_it_runs_and_ends() -> None:
+    async with scraping(rules("interval: 100ms")) as here:
+        here.reader.bodies["10.0.0.1"] = "depth 3"
+        scraped = asyncio.Event()
+        here.scraped.subscribe(lambda _, __: scraped.set())
+        task = asyncio.create_task(here.scraped.run())
+        here.scraped.want("x", "shop", ["depth"], [A])
+        await scraped.wait()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+        assert read(here).values["a"].value == 3
+
+
+async def test_a_rule_of_somebody_who_asks_for_it_without_scraping_has_no_values() -> None:
+    async with scraping() as here:
+        entry = here.relister.registry.custom[CustomKey(PODS, namespaced=True, metric="depth")]
+        bare = msgspec.structs.replace(entry, rule=replace(entry.rule, pod_query=None))
+
+        assert here.scraped.read(bare, "shop", ["a"], ()) == ({}, {}, set())
+
+
+async def test_labels_that_cannot_be_read_in_a_first_scrape_leave_the_other_pods_their_values() -> None:
+    async with scraping() as here:
+        here.scraped.want("x", "shop", ["depth"], [A, B])
+        here.reader.bodies = {A.ip: 'depth{a="1"} 1\ndepth{a="1",a="2"} 2', B.ip: "depth 7"}
+        await here.scrape()
+
+        assert read(here).values.keys() == {"b"}
+
+
+async def test_a_series_that_is_gone_ages_nothing_of_what_is_still_shown() -> None:
+    async with scraping(rules("window: 20s")) as here:
+        here.scraped.want("x", "shop", ["hits"], [A])
+        for number in range(16):
+            here.reader.bodies[A.ip] = f'hits{{code="200"}} {number * 10}\nhits{{code="500"}} {number}'
+            await step(here)
+        for number in range(16, 22):
+            here.reader.bodies[A.ip] = f'hits{{code="200"}} {number * 10}'
+            await step(here)
+
+            assert read(here, "hits").values["a"].time == here.clock.wall()

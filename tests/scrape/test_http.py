@@ -1,0 +1,602 @@
+"""Reading pods over real HTTP: what is sent, what is taken, and how every failure is named."""
+
+import asyncio
+import gzip
+import os
+import ssl
+import zlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from adapter.config.scrape_keys import Access, Credentials, EndpointTLS
+from adapter.errors import ScrapeError
+from adapter.model import pod_networks
+from adapter.model.pod_networks import PodNetworks
+from adapter.monitoring import FaultLog, Monitoring
+from adapter.sandbox.listener import Listener
+from adapter.scrape.bodies import Bodies
+from adapter.scrape.http import HEADER_BYTES, HEADERS_TAKEN, Body, Endpoint, Scraper
+from tests.support.clock import FakeClock
+from tests.support.tls import Authority
+from tests.support.waiting import other_work
+
+BODY = b"# TYPE x gauge\nx 1\n"
+ACCESS = Access("metrics", timeout=1.0)
+LOOPBACK = pod_networks.parse_networks(["127.0.0.0/8", "::1/128"])
+TOKEN = Credentials("", frozenset({"shop"}))
+
+Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+
+
+class Pod:
+    """A pod on loopback: answers as `handle` says and remembers the requests."""
+
+    def __init__(self, handle: Handler, tls: ssl.SSLContext | None = None) -> None:
+        self.requests: list[web.BaseRequest] = []
+        self.connections: set[object] = set()
+        self.listener = Listener(self._handle, "127.0.0.1", 0, tls)
+        self._answer = handle
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        self.requests.append(request)
+        self.connections.add(request.transport)
+        return await self._answer(request)
+
+    def endpoint(self, access: Access = ACCESS, namespace: str = "shop") -> Endpoint:
+        return Endpoint(namespace, "127.0.0.1", int(self.listener.address.rpartition(":")[2]), access)
+
+
+def reply(body: bytes = BODY, status: int = 200, **headers: str) -> Handler:
+    async def answer(_: web.BaseRequest) -> web.StreamResponse:
+        return web.Response(
+            body=body, status=status, headers={key.replace("_", "-"): headers[key] for key in headers}
+        )
+
+    return answer
+
+
+@asynccontextmanager
+async def pod(handle: Handler, tls: ssl.SSLContext | None = None) -> AsyncIterator[Pod]:
+    made = Pod(handle, tls)
+    await made.listener.start()
+    try:
+        yield made
+    finally:
+        await made.listener.stop()
+
+
+class Scraping:
+    """A scraper on a clock that stands still."""
+
+    def __init__(self, service_account: Path) -> None:
+        self.clock = FakeClock()
+        self.monitoring = Monitoring()
+        faults = FaultLog(self.monitoring, self.clock)
+        self.scraper = Scraper(
+            self.clock, self.monitoring, faults, service_account=str(service_account), networks=LOOPBACK
+        )
+
+    async def refusal(self, endpoint: Endpoint) -> tuple[str, str]:
+        with pytest.raises(ScrapeError) as raised:
+            await self.scraper.fetch(endpoint)
+        return raised.value.kind, str(raised.value)
+
+
+@pytest.fixture
+async def scraping(tmp_path: Path) -> AsyncIterator[Scraping]:
+    own = tmp_path / "serviceaccount"
+    own.mkdir()
+    (own / "token").write_text("our-own\n")
+    made = Scraping(own)
+    async with made.scraper:
+        yield made
+
+
+async def test_what_is_sent_and_what_comes_back(scraping: Scraping) -> None:
+    async with pod(reply(Content_Type="text/plain; version=0.0.4")) as there:
+        access = replace(ACCESS, path="/deep/metrics?name%5B%5D=x")
+
+        assert await scraping.scraper.fetch(there.endpoint(access)) == Body(BODY, openmetrics=False)
+
+        (request,) = there.requests
+        assert (request.method, request.raw_path) == ("GET", "/deep/metrics?name%5B%5D=x")
+        assert request.headers["Accept"].startswith("application/openmetrics-text;version=1.0.0,")
+        assert request.headers.keys() == {"Host", "Accept", "Accept-Encoding", "User-Agent"}
+    assert scraping.monitoring.registry.get_sample_value("fastpath_scrape_duration_seconds_count") == 1
+
+
+async def test_openmetrics_is_known_by_its_type(scraping: Scraping) -> None:
+    async with pod(reply(Content_Type="application/openmetrics-text; version=1.0.0; charset=utf-8")) as there:
+        assert (await scraping.scraper.fetch(there.endpoint())).openmetrics
+
+
+async def test_a_connection_is_kept(scraping: Scraping) -> None:
+    async with pod(reply()) as there:
+        for _ in range(5):
+            await scraping.scraper.fetch(there.endpoint())
+
+        assert (len(there.requests), len(there.connections)) == (5, 1)
+
+
+async def test_a_connection_closed_while_idle_is_no_failure(scraping: Scraping) -> None:
+    async with pod(reply()) as there:
+        await scraping.scraper.fetch(there.endpoint())
+        await there.listener.down()
+        await there.listener.up()
+
+        assert (await scraping.scraper.fetch(there.endpoint())).content == BODY
+
+
+async def test_cookies_are_neither_kept_nor_sent(scraping: Scraping) -> None:
+    async with pod(reply(Set_Cookie="a=b")) as there:
+        for _ in range(2):
+            await scraping.scraper.fetch(there.endpoint())
+
+        assert "Cookie" not in there.requests[1].headers
+
+
+async def test_no_proxy_stands_between(scraping: Scraping, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with pod(reply(b"proxy")) as proxy, pod(reply()) as there:
+        for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
+            monkeypatch.setenv(name, proxy.listener.url)
+
+        assert (await scraping.scraper.fetch(there.endpoint())).content == BODY
+        assert proxy.requests == []
+
+
+# --- failures ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+async def test_redirects_are_not_followed(scraping: Scraping, status: int) -> None:
+    async with (
+        pod(reply()) as other,
+        pod(reply(b"", status, Location=f"{other.listener.url}/metrics")) as there,
+    ):
+        refusal = await scraping.refusal(there.endpoint())
+
+        assert refusal == ("status", f"HTTP status {status}, and redirects are not followed")
+        assert other.requests == []
+
+
+@pytest.mark.parametrize("status", [204, 401, 404, 500, 503])
+async def test_another_status_is_a_failure(scraping: Scraping, status: int) -> None:
+    async with pod(reply(b"", status)) as there:
+        assert await scraping.refusal(there.endpoint()) == ("status", f"HTTP status {status}")
+
+
+async def test_nobody_listens(scraping: Scraping) -> None:
+    async with pod(reply()) as there:
+        await there.listener.down()
+
+        assert await scraping.refusal(there.endpoint()) == (
+            "unreachable",
+            "cannot connect: Connection refused",
+        )
+
+
+@pytest.mark.parametrize("part", ["nothing", "half"])
+async def test_too_slow(scraping: Scraping, part: str) -> None:
+    async def stall(request: web.BaseRequest) -> web.StreamResponse:
+        if part == "half":
+            response = web.StreamResponse()
+            await response.prepare(request)
+            await response.write(BODY)
+        await asyncio.Event().wait()
+        raise AssertionError("nothing sets the event")
+
+    async with pod(stall) as there:
+        assert await scraping.refusal(there.endpoint(replace(ACCESS, timeout=0.1))) == (
+            "timeout",
+            "no answer in 0.1 s",
+        )
+
+
+@pytest.mark.parametrize(
+    ("sent", "said"),
+    [
+        pytest.param(b"", "the connection was closed before the answer", id="nothing"),
+        pytest.param(
+            b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\nx 1\n",
+            "the connection broke within the answer",
+            id="cut short",
+        ),
+        pytest.param(
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nx 1\n\r\n",
+            "the connection broke within the answer",
+            id="chunks without an end",
+        ),
+    ],
+)
+async def test_a_broken_connection(scraping: Scraping, sent: bytes, said: str) -> None:
+    async with raw(sent) as endpoint:
+        assert await scraping.refusal(endpoint) == ("unreachable", said)
+
+
+async def test_something_that_does_not_speak_http(scraping: Scraping) -> None:
+    async with raw(b"SSH-2.0-OpenSSH_9.2\r\n\r\n") as endpoint:
+        kind, said = await scraping.refusal(endpoint)
+
+    assert kind == "status"
+    assert said.startswith("not an answer of HTTP: ")
+
+
+@asynccontextmanager
+async def raw(sent: bytes) -> AsyncIterator[Endpoint]:
+    """Serve bytes as they are to whoever sends a request."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(sent)
+        writer.close()
+        await writer.wait_closed()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        yield Endpoint("shop", "127.0.0.1", server.sockets[0].getsockname()[1], ACCESS)
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("169.254.169.254", "not the address of a pod: 169.254.169.254"),
+        ("fe80::1", "not the address of a pod: fe80::1"),
+        ("0.0.0.0", "not the address of a pod: 0.0.0.0"),
+        ("::ffff:169.254.169.254", "not the address of a pod: 169.254.169.254"),
+        ("224.0.0.1", "not the address of a pod: 224.0.0.1"),
+        ("10.1.2.3", "not the address of a pod: 10.1.2.3 is in none of --scrape-pod-cidrs"),
+        ("example.org", "not an IP address: example.org"),
+        ("1.2.3.4@evil/", "not an IP address: 1.2.3.4@evil/"),
+    ],
+)
+async def test_only_addresses_of_pods_are_asked(scraping: Scraping, address: str, said: str) -> None:
+    assert await scraping.refusal(Endpoint("shop", address, 80, ACCESS)) == ("unreachable", said)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::ffff:127.0.0.1", "::1"])
+async def test_loopback_is_refused_unless_it_is_named(address: str) -> None:
+    async with pod(reply()) as there:
+        clock = FakeClock()
+        monitoring = Monitoring()
+        async with Scraper(clock, monitoring, FaultLog(monitoring, clock)) as scraper:
+            with pytest.raises(ScrapeError, match="is a loopback address"):
+                await scraper.fetch(there.endpoint()._replace(address=address))
+        assert there.requests == []
+
+
+def test_addresses_of_version_6_stand_in_brackets() -> None:
+    assert (
+        Endpoint("shop", "2001:DB8::1", 8080, ACCESS).url(PodNetworks())
+        == "http://[2001:db8::1]:8080/metrics"
+    )
+
+
+# --- limits --------------------------------------------------------------------------------------------------------------
+
+SMALL = replace(ACCESS, max_bytes=1024, max_lines=10)
+
+
+async def chunked(body: bytes, request: web.BaseRequest, **headers: str) -> web.StreamResponse:
+    response = web.StreamResponse(headers=headers)
+    await response.prepare(request)
+    for start in range(0, len(body), 100):
+        await response.write(body[start : start + 100])
+    await response.write_eof()
+    return response
+
+
+@pytest.mark.parametrize("length_is_said", [True, False])
+@pytest.mark.parametrize(("size", "good"), [(1024, True), (1025, False), (100_000, False)])
+async def test_bytes_are_bounded(scraping: Scraping, *, length_is_said: bool, size: int, good: bool) -> None:
+    body = b"#" * size
+    handle = reply(body) if length_is_said else lambda request: chunked(body, request)
+    async with pod(handle) as there:
+        if good:
+            assert (await scraping.scraper.fetch(there.endpoint(SMALL))).content == body
+        else:
+            assert await scraping.refusal(there.endpoint(SMALL)) == (
+                "size",
+                "the body is larger than 1024 bytes",
+            )
+
+
+async def test_lines_are_bounded(scraping: Scraping) -> None:
+    async with pod(reply(b"\n" * 10)) as good, pod(reply(b"\n" * 11)) as bad:
+        assert (await scraping.scraper.fetch(good.endpoint(SMALL))).content == b"\n" * 10
+        assert await scraping.refusal(bad.endpoint(SMALL)) == ("size", "the body has more than 10 lines")
+
+
+async def test_a_zipped_body_is_unzipped(scraping: Scraping) -> None:
+    async with pod(
+        lambda request: chunked(gzip.compress(BODY * 20), request, **{"Content-Encoding": "gzip"})
+    ) as there:
+        assert (await scraping.scraper.fetch(there.endpoint())).content == BODY * 20
+
+
+async def test_a_zipped_body_is_unzipped_in_small_parts_between_which_other_work_runs(
+    scraping: Scraping,
+) -> None:
+    body = b"# some comment that is the same in every line\n" * 40_000
+    async with pod(reply(gzip.compress(body), Content_Encoding="gzip")) as there:
+        async with other_work() as turns:
+            assert (
+                await scraping.scraper.fetch(there.endpoint(replace(ACCESS, max_bytes=len(body))))
+            ).content == body
+        assert turns.count > len(body) / (256 * 1024)
+
+
+@pytest.mark.parametrize("size", [256 * 1024 - 1, 256 * 1024, 256 * 1024 + 1, 512 * 1024])
+async def test_a_zipped_body_may_end_with_a_part(scraping: Scraping, size: int) -> None:
+    body = b"#" * size
+    async with pod(reply(gzip.compress(body), Content_Encoding="gzip")) as there:
+        assert (await scraping.scraper.fetch(there.endpoint())).content == body
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{f"X-{number}": "1" for number in range(HEADERS_TAKEN)}, {"X": "x" * HEADER_BYTES}],
+    ids=["many", "long"],
+)
+async def test_the_head_of_an_answer_is_bounded(scraping: Scraping, headers: dict[str, str]) -> None:
+    async def answer(_: web.BaseRequest) -> web.StreamResponse:
+        return web.Response(body=BODY, headers=headers)
+
+    async with pod(answer) as there:
+        kind, _ = await scraping.refusal(there.endpoint())
+        assert kind == "status"
+
+
+async def test_a_body_is_charged_as_it_comes_and_fails_where_it_has_to_give_way(scraping: Scraping) -> None:
+    bodies = Bodies(3000, 2000)
+    async with pod(reply(BODY * 50)) as good, pod(reply(b"#" * 2001)) as bad:
+        with closing(bodies.open("shop")) as buffer:
+            assert (await scraping.scraper.fetch(good.endpoint(), buffer)).content == BODY * 50
+            assert bodies.size == len(BODY * 50)
+            with closing(bodies.open("hostile")) as other, pytest.raises(ScrapeError) as raised:
+                await scraping.scraper.fetch(bad.endpoint(), other)
+            assert raised.value.kind == "budget"
+            assert bodies.size == len(BODY * 50)
+    assert bodies.size == 0
+
+
+async def test_unzipped_bytes_are_bounded(scraping: Scraping) -> None:
+    bomb = gzip.compress(b"\0" * 50_000_000)
+    assert len(bomb) < 50_000
+    access = replace(ACCESS, max_bytes=60_000)
+    async with pod(reply(bomb, Content_Encoding="gzip")) as there:
+        assert await scraping.refusal(there.endpoint(access)) == (
+            "size",
+            "the body is larger than 60000 bytes",
+        )
+
+
+async def test_bytes_as_they_come_are_bounded_too(scraping: Scraping) -> None:
+    """Zipped, they may come to nothing for ever."""
+    header, nothing = zlib.compressobj(wbits=zlib.MAX_WBITS | 16).flush()[:10], b"\x00\x00\x00\xff\xff"
+    body = header + nothing * 20_000
+    assert zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(body) == b""
+
+    async with pod(lambda request: chunked(body, request, **{"Content-Encoding": "gzip"})) as there:
+        access = replace(ACCESS, max_bytes=60_000)
+        assert await scraping.refusal(there.endpoint(access)) == (
+            "size",
+            "the body is larger than 60000 bytes",
+        )
+
+
+@pytest.mark.parametrize(
+    ("sent", "content"),
+    [
+        pytest.param(b"\r\nx 1234\n", b"x 1234\n", id="whole lines"),
+        pytest.param(b"Content-Length: 4\r\n\r\nx 12", b"x 12", id="a length"),
+        pytest.param(b"\r\n", b"", id="nothing"),
+        pytest.param(b"\r\nx 12", None, id="perhaps cut within a line"),
+    ],
+)
+async def test_a_body_that_only_the_connection_ends_ends_with_a_line(
+    scraping: Scraping, sent: bytes, content: bytes | None
+) -> None:
+    async def serve(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+        await source.readuntil(b"\r\n\r\n")
+        sink.write(b"HTTP/1.0 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\n" + sent)
+        await sink.drain()
+        sink.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        endpoint = Endpoint("shop", "127.0.0.1", server.sockets[0].getsockname()[1], ACCESS)
+        if content is None:
+            said = "the body ends within a line, and nothing says that it ends there"
+            assert await scraping.refusal(endpoint) == ("decode", said)
+        else:
+            assert (await scraping.scraper.fetch(endpoint)).content == content
+
+
+@pytest.mark.parametrize(
+    ("body", "encoding", "said"),
+    [
+        pytest.param(b"not zipped", "gzip", "the body is not zipped as it says", id="not zipped"),
+        pytest.param(gzip.compress(BODY)[:-3], "x-gzip", "the zipped body was cut short", id="cut short"),
+        pytest.param(gzip.compress(BODY) * 2, "gzip", "something follows the zipped body", id="two members"),
+        pytest.param(
+            gzip.compress(BODY) + b"x", "gzip", "something follows the zipped body", id="a byte too many"
+        ),
+        pytest.param(BODY, "br", "the body is encoded as br, which was not asked for", id="another encoding"),
+    ],
+)
+async def test_a_body_that_is_not_encoded_as_it_says(
+    scraping: Scraping, body: bytes, encoding: str, said: str
+) -> None:
+    async with pod(reply(body, Content_Encoding=encoding)) as there:
+        assert await scraping.refusal(there.endpoint()) == ("decode", said)
+
+
+# --- credentials ---------------------------------------------------------------------------------------------------------
+
+
+def with_token(path: Path, *namespaces: str) -> Access:
+    return replace(ACCESS, credentials=Credentials(str(path), frozenset(namespaces)))
+
+
+async def test_a_token_goes_to_the_listed_namespaces_only(scraping: Scraping, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("secret\n")
+    access = with_token(tmp_path / "token", "shop")
+    async with pod(reply()) as there:
+        await scraping.scraper.fetch(there.endpoint(access, "shop"))
+        await scraping.scraper.fetch(there.endpoint(access, "elsewhere"))
+        await scraping.scraper.fetch(there.endpoint(ACCESS, "shop"))
+
+        assert [request.headers.get("Authorization") for request in there.requests] == [
+            "Bearer secret",
+            None,
+            None,
+        ]
+
+
+async def test_a_token_is_read_again_when_it_changes(scraping: Scraping, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("old")
+    access = with_token(tmp_path / "token", "shop")
+    statuses = iter([200, 401, 200])
+
+    async def answer(_: web.BaseRequest) -> web.StreamResponse:
+        return web.Response(status=next(statuses))
+
+    async with pod(answer) as there:
+        await scraping.scraper.fetch(there.endpoint(access))
+        (tmp_path / "token").write_text("newer")
+        await scraping.refusal(there.endpoint(access))
+        await scraping.scraper.fetch(there.endpoint(access))
+
+        shown = [request.headers["Authorization"] for request in there.requests]
+        assert shown == ["Bearer old", "Bearer old", "Bearer newer"], (
+            "a refusal has the file looked at at once"
+        )
+
+
+@pytest.mark.parametrize("content", [None, "", "two\nlines", "ünprintable"])
+async def test_a_token_that_is_none_is_a_failure_and_nothing_is_sent(
+    scraping: Scraping, tmp_path: Path, content: str | None
+) -> None:
+    if content is not None:
+        (tmp_path / "token").write_text(content)
+    async with pod(reply()) as there:
+        kind, said = await scraping.refusal(there.endpoint(with_token(tmp_path / "token", "shop")))
+
+        assert kind == "credentials"
+        assert "scrape.credentials.tokenFile" in said
+        assert there.requests == []
+        (tmp_path / "token").write_text("secret")
+        assert (
+            await scraping.scraper.fetch(there.endpoint(with_token(tmp_path / "token", "shop")))
+        ).content == BODY
+
+
+async def test_our_own_token_is_never_sent(scraping: Scraping, tmp_path: Path) -> None:
+    own = tmp_path / "serviceaccount" / "token"
+    linked = tmp_path / "link"
+    linked.symlink_to(own)
+    copied = tmp_path / "copy"
+    copied.write_text("our-own")
+    async with pod(reply()) as there:
+        for path in (own, linked):
+            refusal = await scraping.refusal(there.endpoint(with_token(path, "shop")))
+            assert refusal == (
+                "credentials",
+                f"{path} is our own service account token, which is never sent to pods",
+            )
+        kind, said = await scraping.refusal(there.endpoint(with_token(copied, "shop")))
+
+        assert kind == "credentials"
+        assert said.endswith("a token other than that of our own service account")
+        assert there.requests == []
+
+
+async def test_without_a_service_account_any_token_is_another(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("secret")
+    made = Scraping(tmp_path / "absent")
+    async with made.scraper, pod(reply()) as there:
+        await made.scraper.fetch(there.endpoint(with_token(tmp_path / "token", "shop")))
+
+        assert there.requests[0].headers["Authorization"] == "Bearer secret"
+
+
+# --- TLS -----------------------------------------------------------------------------------------------------------------
+
+
+def secure(**tls: object) -> Access:
+    return replace(ACCESS, scheme="https", tls=EndpointTLS(**tls))  # type: ignore[arg-type] # a table's columns
+
+
+async def test_a_certificate_is_checked(scraping: Scraping, authority: Authority, tmp_path: Path) -> None:
+    by_name = authority.server_context(authority.issue("pods.example"))
+    async with pod(reply(), authority.server_context()) as by_address, pod(reply(), by_name) as named:
+        trusted = secure(ca_file=str(authority.file))
+        assert (await scraping.scraper.fetch(by_address.endpoint(trusted))).content == BODY
+        with_name = secure(ca_file=str(authority.file), server_name="pods.example")
+        assert (await scraping.scraper.fetch(named.endpoint(with_name))).content == BODY
+        assert (await scraping.scraper.fetch(named.endpoint(secure(verify=False)))).content == BODY
+
+        for endpoint in (named.endpoint(trusted), by_address.endpoint(replace(ACCESS, scheme="https"))):
+            kind, said = await scraping.refusal(endpoint)
+            assert kind == "unreachable"
+            assert said.startswith("certificate not accepted: ")
+
+
+async def test_authorities_are_read_again(scraping: Scraping, authority: Authority, tmp_path: Path) -> None:
+    file = tmp_path / "ca.crt"
+    access = secure(ca_file=str(file))
+    async with pod(reply(), authority.server_context()) as there:
+        kind, said = await scraping.refusal(there.endpoint(access))
+        assert (kind, said.partition(":")[0]) == ("credentials", "authorities cannot be read")
+        file.write_bytes(authority.file.read_bytes())
+        await scraping.scraper.fetch(there.endpoint(access))
+        file.write_text("broken")
+        scraping.clock.advance(61)
+        assert (await scraping.scraper.fetch(there.endpoint(access))).content == BODY, (
+            "what is broken does not replace"
+        )
+
+
+async def test_authorities_are_read_once_for_all_who_wait(
+    scraping: Scraping, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[ssl.SSLContext] = []
+    create = ssl.create_default_context
+
+    def count(cafile: str | None) -> ssl.SSLContext:
+        made.append(create(cafile=cafile))
+        return made[-1]
+
+    async with pod(reply(), authority.server_context()) as there:
+        monkeypatch.setattr(ssl, "create_default_context", count)
+        endpoint = there.endpoint(secure(ca_file=str(authority.file)))
+        await asyncio.gather(*(scraping.scraper.fetch(endpoint) for _ in range(20)))
+        assert len(made) == 1
+
+
+async def test_connections_stay_while_the_authorities_do(
+    scraping: Scraping, authority: Authority, other_authority: Authority, tmp_path: Path
+) -> None:
+    file = tmp_path / "ca.crt"
+    file.write_bytes(authority.file.read_bytes())
+    async with pod(reply(), authority.server_context()) as there:
+        endpoint = there.endpoint(secure(ca_file=str(file)))
+        for _ in range(3):
+            await asyncio.gather(*(scraping.scraper.fetch(endpoint) for _ in range(5)))
+            scraping.clock.advance(61)
+        assert len(there.connections) <= 5
+        file.write_bytes(other_authority.file.read_bytes())
+        assert (await scraping.refusal(endpoint))[0] == "unreachable", (
+            "what is not trusted any more is not used"
+        )
+
+
+async def test_a_missing_authority_is_said_with_its_reason(scraping: Scraping, tmp_path: Path) -> None:
+    async with pod(reply()) as there:
+        _, said = await scraping.refusal(there.endpoint(secure(ca_file=str(tmp_path / "none"))))
+
+    assert os.strerror(2) in said

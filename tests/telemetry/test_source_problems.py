@@ -1,0 +1,84 @@
+"""When a fault that requests met is said, and when it is over."""
+
+import asyncio
+
+import pytest
+
+from adapter.errors import PrometheusError, TooManyRequestsError
+from adapter.monitoring import FaultLog, Monitoring
+from adapter.telemetry.source_problems import SourceFaults
+from tests.support.clock import FakeClock
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def log(clock: FakeClock) -> FaultLog:
+    return FaultLog(Monitoring(), clock)
+
+
+@pytest.fixture
+def faults(clock: FakeClock, log: FaultLog) -> SourceFaults:
+    return SourceFaults(clock, log)
+
+
+def test_a_fault_of_a_rule_is_over_when_nobody_has_met_it_lately(
+    faults: SourceFaults, log: FaultLog, clock: FakeClock
+) -> None:
+    faults.met("value", "value left out", "nan", "rules[0]")
+    clock.advance(60)
+    faults.answered("rules[0]", clock.monotonic())
+    assert ("value", "rules[0]") in log.active()
+    clock.advance(0.1)
+    faults.answered("rules[1]", clock.monotonic())
+    assert ("value", "rules[0]") in log.active(), "of this rule nothing is known"
+    faults.answered("rules[0]", clock.monotonic())
+    assert log.active() == {}
+
+
+def test_prometheus_is_back_when_it_was_asked_after_the_failure(
+    faults: SourceFaults, log: FaultLog, clock: FakeClock
+) -> None:
+    asked = clock.monotonic()
+    clock.advance(1)
+    told = faults.unfetched(PrometheusError("unreachable", "http://prometheus:9090 refused"), "rules[0]")
+    assert told.message == "Internal error occurred: unable to fetch metrics"
+    faults.answered("rules[0]", asked)
+    assert log.active() == {("prometheus", ""): "http://prometheus:9090 refused"}
+    clock.advance(1)
+    faults.answered("rules[1]", clock.monotonic())
+    assert log.active() == {}
+
+
+def test_what_a_query_failed_with_is_the_rules_own(faults: SourceFaults, log: FaultLog) -> None:
+    faults.fails(PrometheusError("timeout", "too slow"), "rules[3]")
+    assert log.active() == {("query", "rules[3]"): "too slow"}
+
+
+def test_too_many_questions_are_nobodys_fault(faults: SourceFaults, log: FaultLog) -> None:
+    """Who asks is told to come again, and nothing is said of Prometheus."""
+    busy = PrometheusError("busy", "too many questions wait for Prometheus")
+    told = faults.unfetched(busy, "rules[0]")
+    assert isinstance(told, TooManyRequestsError)
+    assert (told.code, told.limit) == (429, "queries")
+    faults.fails(busy, "rules[0]")
+    assert log.active() == {}
+
+
+@pytest.mark.looptime
+async def test_faults_end_though_nobody_asks_again(
+    faults: SourceFaults, log: FaultLog, clock: FakeClock
+) -> None:
+    faults.met("list", "objects cannot be listed", "forbidden", "pods")
+    faults.fails(PrometheusError("unreachable", "refused"), "rules[0]")
+    task = asyncio.create_task(faults.run())
+    await asyncio.sleep(6)
+    assert len(log.active()) == 2
+    clock.advance(61)
+    await asyncio.sleep(5)
+    assert log.active() == {("prometheus", ""): "refused"}, "that is over when it answers"
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
