@@ -1,7 +1,7 @@
 """The composition of the scaler: caches, election, and for each term of leadership the controller and its writers.
 
 A part of the composition root, by itself because it is one idea: nothing here decides anything. Not here: which autoscalers there are
-(`controller.roster`), where they are read (`controller.origins`, `controller.natives`). Caches live as long as the process, so that
+(`autoscaler.registry`), where they are read (`autoscaler.autoscaler_sources`, `autoscaler.boosted_hpas`). Caches live as long as the process, so that
 whoever takes over starts warm; everything that writes lives for one term and stands behind its fence.
 """
 
@@ -10,24 +10,25 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from adapter.autoscaler import debug
+from adapter.autoscaler.actuator import ClusterHands, FileHands
 from adapter.autoscaler.autoscaler_files import AutoscalerFiles
+from adapter.autoscaler.autoscaler_sources import InCluster, InFiles, Origin
+from adapter.autoscaler.boosted_hpas import Natives
+from adapter.autoscaler.decide.settings import Settings
+from adapter.autoscaler.delays import Delays
+from adapter.autoscaler.interfaces import Hands, Key
+from adapter.autoscaler.journal import Journal
+from adapter.autoscaler.loop import Controller
+from adapter.autoscaler.metric_sources import Sources
+from adapter.autoscaler.polling import Feeds
+from adapter.autoscaler.registry import Roster
 from adapter.autoscaler.scrape_subscriptions import ScrapeWants
+from adapter.autoscaler.state import Following, Surroundings
 from adapter.boost.cleaner import FloorCleaner
 from adapter.boost.publisher import FloorWriter
 from adapter.boost.view import FloorView
 from adapter.config.options import Options
-from adapter.controller import view
-from adapter.controller.delays import Delays
-from adapter.controller.feeds import Feeds
-from adapter.controller.hands import ClusterHands, FileHands
-from adapter.controller.journal import Journal
-from adapter.controller.loop import Controller
-from adapter.controller.natives import Natives
-from adapter.controller.origins import InCluster, InFiles, Origin
-from adapter.controller.roster import Roster
-from adapter.controller.seams import Hands, Key
-from adapter.controller.sources import Sources
-from adapter.controller.work import Following, Surroundings
 from adapter.errors import InputError
 from adapter.kubernetes import own_pod
 from adapter.kubernetes.cache.hpas import Rivals
@@ -52,7 +53,6 @@ from adapter.model.selectors.label_selectors import LabelSelector
 from adapter.monitoring import FaultLog, Monitoring
 from adapter.provider.resource import ResourceProvider
 from adapter.provider.scaler import ScalerProvider
-from adapter.scaling.settings import Settings
 from adapter.scrape.cache import ScrapedValues
 
 _LAST_WORDS = 0.5
@@ -154,10 +154,10 @@ class Scaler:
 
     # -- who leads -----------------------------------------------------------------------------------------------------
 
-    def show(self, namespace: str, name: str) -> view.Shown:
+    def show(self, namespace: str, name: str) -> debug.Shown:
         """Return what is known of an autoscaler, or who leads."""
         leader = leaderelection.pod_of(self._elector.holder) if self._elector is not None else ""
-        return view.show(self._roster.controller, namespace, name, leader)
+        return debug.show(self._roster.controller, namespace, name, leader)
 
     async def _lead(self, fence: Fence | LeaseFence) -> None:
         """Decide and write for one term."""

@@ -13,17 +13,18 @@ from pathlib import Path
 
 import msgspec
 
+from adapter.autoscaler.decide import document
+from adapter.autoscaler.decide.autoscaler import Autoscaler, prepare
+from adapter.autoscaler.decide.decision import decide
+from adapter.autoscaler.decide.history import History, Listed, Queued
+from adapter.autoscaler.decide.observation import ExternalReading, Observation, PodsReading, Reading
+from adapter.autoscaler.decide.settings import Settings
+from adapter.cli.evaluate import result
 from adapter.model.autoscaling.defaults import with_defaults
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscaler, decode_scalar
 from adapter.model.pods import Container, PodFacts, ResourceRequirements
 from adapter.model.quantity_parse import read
 from adapter.model.timestamps import SECOND, read_instant
-from adapter.scaling import document, result
-from adapter.scaling.autoscaler import Autoscaler, prepare
-from adapter.scaling.decision import decide
-from adapter.scaling.history import History, Listed, Queued
-from adapter.scaling.observation import ExternalReading, Observation, PodsReading, Reading
-from adapter.scaling.settings import Settings
 from benchmarks import common
 from benchmarks.common import Goal, Report
 

@@ -18,11 +18,14 @@ from typing import Any
 
 import msgspec
 
-from adapter.controller.journal import Journal
-from adapter.controller.loop import Controller
-from adapter.controller.seams import Again, Current, Key, Outcome
-from adapter.controller.source import Site, View
-from adapter.controller.work import Surroundings
+from adapter.autoscaler.decide.decision import Event
+from adapter.autoscaler.decide.observation import PodsReading, Reading
+from adapter.autoscaler.decide.settings import Settings
+from adapter.autoscaler.interfaces import Again, Current, Key, Outcome
+from adapter.autoscaler.journal import Journal
+from adapter.autoscaler.loop import Controller
+from adapter.autoscaler.metric_source import Site, View
+from adapter.autoscaler.state import Surroundings
 from adapter.kubernetes.cache.scale_targets import Target
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, PastChange
 from adapter.model.autoscaling.hpa import (
@@ -35,9 +38,6 @@ from adapter.model.pods import Container, Pod, PodFacts, ResourceRequirements, f
 from adapter.model.quantity_parse import read
 from adapter.model.selectors.label_selectors import LabelSelector
 from adapter.monitoring import Monitoring
-from adapter.scaling.decision import Event
-from adapter.scaling.observation import PodsReading, Reading
-from adapter.scaling.settings import Settings
 from benchmarks import common
 from benchmarks.common import Goal, Report
 

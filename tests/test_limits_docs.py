@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from adapter import monitoring
+from adapter.autoscaler import feed, journal, polling
+from adapter.autoscaler.decide import decision
 from adapter.boost import publisher
 from adapter.config.options import Options
-from adapter.controller import feed, feeds, journal
 from adapter.kubernetes import codec
 from adapter.kubernetes.cache import pod_codec, reflector, scale_codec, store
 from adapter.kubernetes.write import events
@@ -17,7 +18,6 @@ from adapter.prometheus.connection import PrometheusSettings
 from adapter.provider import relist
 from adapter.rules.plan import lookback
 from adapter.rules.scrape import exposition, series, series_match
-from adapter.scaling import decision
 from adapter.scrape import bodies, http, shares, targets, turns, work
 from adapter.scrape import cache as scraped
 from adapter.server import probes
@@ -103,7 +103,7 @@ NUMBERS = {
     "64, each for 5 s and 8 KiB": (probes.MOST_CONNECTIONS, probes.SECONDS, probes.HEAD_BYTES // 1024),
     "8 MiB wait": access_log._ROOM // MIB,
     "20; others wait, 8 s": (PrometheusSettings().max_connections, PrometheusSettings().request_timeout),
-    "(20): 75 distinct External metrics with samples every 15 s": (RATE, RATE * 15 / 2 / feeds.QUERIES, 15),
+    "(20): 75 distinct External metrics with samples every 15 s": (RATE, RATE * 15 / 2 / polling.QUERIES, 15),
     "after 300 s they are absent": feed.HELD,
     "at most 128 MiB of memory beside": series_worker.MEMORY_BYTES // MIB,
     "while 10 questions are on their way": query_cache.ASKED_AHEAD,

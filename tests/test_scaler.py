@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from adapter.autoscaler.autoscaler_files import Read
+from adapter.autoscaler.autoscaler_sources import InFiles
+from adapter.autoscaler.interfaces import Key
 from adapter.config.options import Options
-from adapter.controller.origins import InFiles
-from adapter.controller.seams import Key
 from adapter.kubernetes.cache.mirror import STEP
 from adapter.kubernetes.cache.reflector import Surroundings
 from adapter.model.resources import BUILTIN, Catalogue

@@ -6,11 +6,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from adapter.autoscaler.actuator import ClusterHands
+from adapter.autoscaler.interfaces import Key
 from adapter.boost import model as boosting
 from adapter.boost.floor import Demotion, FloorEntry
 from adapter.config.options import Options
-from adapter.controller.hands import ClusterHands
-from adapter.controller.seams import Key
 from adapter.errors import NotLeadingError
 from adapter.kubernetes.cache.hpas import _keep_hpa
 from adapter.kubernetes.cache.reflector import Surroundings
@@ -20,7 +20,7 @@ from adapter.model.quantity_parse import read
 from adapter.model.timestamps import SECOND, FineInstant
 from adapter.monitoring import FaultLog, Monitoring
 from adapter.scaler import Parts, Scaler
-from tests.controller.test_boost import hpa as native
+from tests.autoscaler.test_boost import hpa as native
 from tests.support.clock import FakeClock
 from tests.test_scaler import Kinds, Scraped
 

@@ -9,12 +9,12 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
+from adapter.autoscaler.decide import decision
 from adapter.errors import NotSyncedError
 from adapter.kubernetes.cache.scale_targets import Target, Unfound
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference
 from adapter.model.selectors.label_selectors import LabelSelector
-from adapter.scaling import decision
 from adapter.scrape.cache import ScrapedValues
 from adapter.scrape.interfaces import ScrapedPod
 

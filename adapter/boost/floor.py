@@ -1,6 +1,6 @@
 """Floors as they are published: one entry for each boosted autoscaler whose raise is held, or that was demoted, in a ConfigMap.
 
-Here: an entry, its text, and the number that is served of it. Not here: when a floor begins and ends (`scaling.boost`), reading and
+Here: an entry, its text, and the number that is served of it. Not here: when a floor begins and ends (`autoscaler.decide.boost`), reading and
 writing the ConfigMap (`boost.view`). Law: the number is that of an entry, or 0 where there is none; who cannot tell says so.
 """
 

@@ -16,11 +16,11 @@ from typing import NamedTuple
 import msgspec
 
 from adapter import errors
+from adapter.autoscaler.decide import boost as boosting
 from adapter.boost.floor import LONGEST, FloorEntry, as_known_for, decode_entry, floor_of, shard_of
 from adapter.kubernetes.codec import Form
 from adapter.model.clock import Clock
 from adapter.model.timestamps import SECOND
-from adapter.scaling import boost as boosting
 
 _STEP = 500  # entries decoded at once, a few ms
 _NO_TEXTS: Mapping[str, str] = MappingProxyType({})

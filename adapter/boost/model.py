@@ -2,7 +2,7 @@
 
 Here: what the annotations ``fastpath.io/mode`` and ``fastpath.io/hold`` say, the metric by which an autoscaler reads the floor of a
 raise, and the autoscaler without it, which is what decisions are made for. Not here: the floor itself (`floors`), what is raised when
-(`scaling.boost`). Law: the handshake counts only if everything in it is right; the metric never is an input of a decision of ours.
+(`autoscaler.decide.boost`). Law: the handshake counts only if everything in it is right; the metric never is an input of a decision of ours.
 """
 
 import contextlib

@@ -1,6 +1,6 @@
 """The floors of raised autoscalers as metrics: one external, and one of each HorizontalPodAutoscaler itself.
 
-Here: which questions have an answer, and what it is. Not here: when a floor begins and ends (`scaling.boost`), where floors are kept
+Here: which questions have an answer, and what it is. Not here: when a floor begins and ends (`autoscaler.decide.boost`), where floors are kept
 (`boost.view`), who is boosted (the autoscalers' cache). The law: an old 0 is never answered. A floor is answered from what is known;
 before a 0 the floors are read anew, and who cannot read them answers an error, for an autoscaler with an error does not shrink.
 """

@@ -1,6 +1,6 @@
 """Publishing floors: the ConfigMap of one shard, written by the leader of one term.
 
-What lives here: `FloorWriter`. Not here: what is published when (`scaling.boost`), reading what all shards have published (`floors`).
+What lives here: `FloorWriter`. Not here: what is published when (`autoscaler.decide.boost`), reading what all shards have published (`floors`).
 The law: a floor counts as published once the API server has accepted a ConfigMap with it, and not before. Every write replaces the
 version that it was made from, and makes another, whatever stands in it: so nothing that is still under way, a former leader's or one of
 our own that had no answer, can land on what came after it.

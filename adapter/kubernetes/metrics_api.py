@@ -11,13 +11,13 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from adapter import errors
+from adapter.autoscaler.decide.document import ExternalMetricValue, MetricValue, PodMetrics
 from adapter.kubernetes.client import KubernetesClient
 from adapter.kubernetes.codec import UNREADABLE
 from adapter.model import quoting
 from adapter.model.autoscaling.hpa import Struct, decode_scalar
 from adapter.model.quantity_parse import Quantity
 from adapter.model.timestamps import Instant
-from adapter.scaling.document import ExternalMetricValue, MetricValue, PodMetrics
 
 _CUSTOM = "/apis/custom.metrics.k8s.io/v1beta2"
 _EXTERNAL = "/apis/external.metrics.k8s.io/v1beta1"

@@ -1,6 +1,6 @@
 """Pods as the autoscaler sees them: decoded slim, then flattened once to the facts that decisions read.
 
-`Pod` is the API object without what nobody here reads; `facts_of` turns it into `PodFacts`. What the facts mean is `scaling.pods`'.
+`Pod` is the API object without what nobody here reads; `facts_of` turns it into `PodFacts`. What the facts mean is `autoscaler.decide.readiness`'.
 """
 
 from collections.abc import Mapping

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from aiohttp import web
 
 from adapter import monitoring
-from adapter.controller import view
+from adapter.autoscaler import debug
 from adapter.server.api import encoding
 from adapter.server.health import Health
 from adapter.server.http import negotiation
@@ -23,7 +23,7 @@ class LocalPages:
         address: str,
         health: Health,
         own_metrics: monitoring.Monitoring,
-        show: Callable[[str, str], view.Shown],
+        show: Callable[[str, str], debug.Shown],
     ) -> None:
         self._address = address
         self._health = health
@@ -59,7 +59,7 @@ class LocalPages:
                 return web.Response(body=exposition, headers={"Content-Type": monitoring.CONTENT_TYPE})
             case ("debug", "fastpath", "autoscalers", namespace, name) if namespace and name:
                 status, document = self._show(namespace, name)
-                return web.Response(status=status, body=view.encode(document), content_type=negotiation.JSON)
+                return web.Response(status=status, body=debug.encode(document), content_type=negotiation.JSON)
         answer = self._health.answer(segments, request.query_string)
         if answer is None:
             return web.Response(status=404, text="not found\n")

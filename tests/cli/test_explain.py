@@ -9,13 +9,13 @@ import msgspec
 import pytest
 from aiohttp import web
 
+from adapter.autoscaler import journal
+from adapter.autoscaler.debug import encode, show
+from adapter.autoscaler.decide.observation import ExternalReading
+from adapter.autoscaler.interfaces import Key
 from adapter.cli import explain, main
-from adapter.controller import journal
-from adapter.controller.seams import Key
-from adapter.controller.view import encode, show
 from adapter.errors import InputError, RunError
 from adapter.sandbox.apiserver.cluster import Cluster
-from adapter.scaling.observation import ExternalReading
 from tests.support.controller import Bench, fpa
 from tests.support.scaling import external_metric
 from tests.support.tls import Authority

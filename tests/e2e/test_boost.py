@@ -17,10 +17,10 @@ import aiohttp
 import pytest
 import yaml
 
+from adapter.autoscaler.decide import boost
 from adapter.boost import floor as floors
 from adapter.sandbox.prometheus.series import SeriesSet
 from adapter.sandbox.prometheus.server import Prometheus
-from adapter.scaling import boost
 from adapter.server.tls import issue
 from tests.e2e import aggregation, watching
 from tests.e2e.aggregation import NAMESPACE, SERVICE

@@ -18,10 +18,10 @@ from typing import NamedTuple
 import pytest
 import yaml
 
+from adapter.autoscaler.decide import boost
+from adapter.autoscaler.decide.guarded import FOREIGN_AUTOSCALER
 from adapter.boost.floor import Demotion
 from adapter.model.timestamps import span_of
-from adapter.scaling import boost
-from adapter.scaling.live import FOREIGN_AUTOSCALER
 from tests.support import boosting
 from tests.support.boosting import (
     CLOCK,

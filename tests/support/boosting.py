@@ -20,6 +20,7 @@ import yaml
 from aiohttp import web
 
 from adapter.app import SystemClock
+from adapter.autoscaler.decide.settings import Settings
 from adapter.boost import model
 from adapter.model.autoscaling.hpa import encode_scalar
 from adapter.model.timestamps import SECOND
@@ -29,7 +30,6 @@ from adapter.sandbox.apiserver.workloads import Workloads, deployment
 from adapter.sandbox.prometheus import exporter
 from adapter.sandbox.prometheus.series import Series, SeriesSet
 from adapter.sandbox.prometheus.server import Prometheus
-from adapter.scaling.settings import Settings
 from tests.support import crd
 from tests.support.scalewrites import Audit, Place, follow
 

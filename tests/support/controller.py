@@ -9,11 +9,14 @@ from typing import Any
 
 import msgspec
 
-from adapter.controller.journal import Journal
-from adapter.controller.loop import Controller
-from adapter.controller.seams import Again, Current, Key, Outcome, ScaleSeen, Target, Unfound
-from adapter.controller.source import Site, View
-from adapter.controller.work import Surroundings
+from adapter.autoscaler.decide.decision import Event
+from adapter.autoscaler.decide.observation import Observation, Reading, Unavailable
+from adapter.autoscaler.decide.settings import Settings
+from adapter.autoscaler.interfaces import Again, Current, Key, Outcome, ScaleSeen, Target, Unfound
+from adapter.autoscaler.journal import Journal
+from adapter.autoscaler.loop import Controller
+from adapter.autoscaler.metric_source import Site, View
+from adapter.autoscaler.state import Surroundings
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, PastChange
 from adapter.model.autoscaling.hpa import (
     CrossVersionObjectReference,
@@ -24,9 +27,6 @@ from adapter.model.autoscaling.hpa import (
 from adapter.model.pods import PodFacts
 from adapter.model.selectors.label_selectors import LabelSelector
 from adapter.monitoring import Monitoring
-from adapter.scaling.decision import Event
-from adapter.scaling.observation import Observation, Reading, Unavailable
-from adapter.scaling.settings import Settings
 from tests.support.scaling import NOW, pods
 
 LIVE = Settings(scale_to_zero=True, strict=True)

@@ -13,17 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from adapter.autoscaler import journal
+from adapter.autoscaler.decide import decision
 from adapter.boost import publisher
 from adapter.config import flags
 from adapter.config.options import Options
-from adapter.controller import journal
 from adapter.kubernetes.cache import pod_codec, scale_codec, store
 from adapter.kubernetes.write import events
 from adapter.prometheus import answers, batching, client, query_cache, series_worker
 from adapter.prometheus.connection import PrometheusSettings
 from adapter.rules.plan import lookback
 from adapter.rules.scrape import series_match
-from adapter.scaling import decision
 from adapter.scrape import bodies, work
 from adapter.server import probes
 from adapter.server.auth import request_header, review_cache

@@ -5,6 +5,18 @@ from typing import Any
 
 import msgspec
 
+from adapter.autoscaler.decide.autoscaler import Autoscaler, prepare
+from adapter.autoscaler.decide.calculator import Situation
+from adapter.autoscaler.decide.decision import Decision, decide
+from adapter.autoscaler.decide.history import History, Listed, Recommendation, ScaleEvent
+from adapter.autoscaler.decide.observation import (
+    ExternalReading,
+    Observation,
+    PodsReading,
+    Reading,
+    Unavailable,
+)
+from adapter.autoscaler.decide.settings import Band, Settings, band
 from adapter.model.autoscaling.defaults import with_defaults
 from adapter.model.autoscaling.hpa import (
     HorizontalPodAutoscaler,
@@ -14,12 +26,6 @@ from adapter.model.autoscaling.hpa import (
 from adapter.model.pods import Container, PodFacts, ResourceRequirements
 from adapter.model.quantity_parse import read
 from adapter.model.timestamps import SECOND, read_instant
-from adapter.scaling.autoscaler import Autoscaler, prepare
-from adapter.scaling.calculator import Situation
-from adapter.scaling.decision import Decision, decide
-from adapter.scaling.history import History, Listed, Recommendation, ScaleEvent
-from adapter.scaling.observation import ExternalReading, Observation, PodsReading, Reading, Unavailable
-from adapter.scaling.settings import Band, Settings, band
 
 NOW = read_instant("2026-11-20T12:00:00Z")
 

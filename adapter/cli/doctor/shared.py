@@ -5,6 +5,9 @@ Pure: `facts` in, `hop` values out.
 
 import msgspec
 
+from adapter.autoscaler.decide import autoscaler, behavior, history
+from adapter.autoscaler.decide.behavior import Rules
+from adapter.autoscaler.decide.settings import Settings
 from adapter.boost import model
 from adapter.boost.model import EXTERNAL, METRIC, OBJECT
 from adapter.cli.doctor.facts import Boost, Facts, Leader, MetricFacts, Unread
@@ -13,9 +16,6 @@ from adapter.model.autoscaling.defaults import with_defaults
 from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, BOOST, KIND
 from adapter.model.autoscaling.hpa import Condition
 from adapter.model.timestamps import SECOND, write_instant
-from adapter.scaling import autoscaler, behavior, history
-from adapter.scaling.behavior import Rules
-from adapter.scaling.settings import Settings
 
 BOOSTING, FLOOR = "boost", "floor"
 """The hop about boosting, and what it is called where the floor cannot be read, which concerns the HPA itself."""

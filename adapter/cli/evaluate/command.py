@@ -1,6 +1,6 @@
 """`fastpath evaluate`: what the autoscaler would do with exactly this input, without a cluster.
 
-Reading, writing and exit statuses. The decision is `scaling.decision`'s, the documents are `scaling.document`'s and `scaling.result`'s.
+Reading, writing and exit statuses. The decision is `autoscaler.decide.decision`'s, the documents are `autoscaler.decide.document`'s and `cli.evaluate.result`'s.
 """
 
 import argparse
@@ -14,12 +14,13 @@ from typing import IO
 import msgspec
 import yaml
 
+from adapter.autoscaler.decide import document
+from adapter.autoscaler.decide.document import Document
 from adapter.cli import files
+from adapter.cli.evaluate import result
 from adapter.config.yaml import documents
 from adapter.config.yaml.documents import YAMLDocument
 from adapter.errors import Fault, InputError
-from adapter.scaling import document, result
-from adapter.scaling.document import Document
 
 DESCRIPTION = """\
 Say what Kubernetes' horizontal pod autoscaler (1.36) would do with one sync's input: an autoscaler, the scale of its target, pods,

@@ -1,7 +1,7 @@
 """What is kept of a pod, and how it is made from what the API server sends.
 
 What lives here: the record, the part of it that alike pods share, the slim form in which pods are decoded. Not here: where records are
-kept (`podwatch`), what the facts mean (`scaling.pods`). The law: a record is never seen by the garbage collector, for there are 100,000 of
+kept (`podwatch`), what the facts mean (`autoscaler.decide.readiness`). The law: a record is never seen by the garbage collector, for there are 100,000 of
 them; a field that cannot be read is absent, and spoils no other.
 """
 

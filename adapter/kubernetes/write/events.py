@@ -1,6 +1,6 @@
 """Events about autoscalers, written as client-go's recorder writes those of the HPA controller: core/v1, counted, merged, thinned out.
 
-What lives here: the queue and the wire. Not here: which events there are (`scaling.decision`), what becomes of look-alikes
+What lives here: the queue and the wire. Not here: which events there are (`autoscaler.decide.decision`), what becomes of look-alikes
 (`eventcorrelator`). The law: to record an event never waits and never fails; what cannot be written is dropped and counted; while
 the API server cannot be reached all wait.
 

@@ -1,7 +1,7 @@
 """Writing the scale of a target: one PUT against the version that the decision was made for.
 
 What lives here: the Scale on the wire, and what follows when somebody else has written meanwhile. Not here: how many replicas
-(`scaling.decision`). The law: a count is written only onto the state it was decided from; onto any other state somebody decides
+(`autoscaler.decide.decision`). The law: a count is written only onto the state it was decided from; onto any other state somebody decides
 again, from what is there by then.
 """
 

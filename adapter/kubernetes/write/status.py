@@ -1,6 +1,6 @@
 """Writing the statuses of autoscalers: what matters at once, the rest at its leisure.
 
-What lives here: when a status is due, which one goes next, and the patch on the wire. Not here: what it says (`scaling.decision`). The
+What lives here: when a status is due, which one goes next, and the patch on the wire. Not here: what it says (`autoscaler.decide.decision`). The
 law: of each object only the latest status is ever written; it is written at once when a replica count, or the status or reason of
 a condition, differs from what is written, else at most every 15 s; a status that could not be written stays wanted.
 
@@ -19,13 +19,13 @@ from typing import NamedTuple
 import msgspec
 
 from adapter import errors
+from adapter.autoscaler.decide import conditions
 from adapter.kubernetes.write.client import Writer
 from adapter.kubernetes.write.rate_limiter import Kind
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
 from adapter.model.clock import Clock
 from adapter.model.turns import Turns
 from adapter.monitoring import FaultLog, Monitoring
-from adapter.scaling import conditions
 
 PERIOD = 15.0
 """Seconds between two statuses of one object that differ in nothing but numbers and texts."""

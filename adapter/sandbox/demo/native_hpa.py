@@ -1,7 +1,7 @@
 """A stand-in of the native chain's last link: the HorizontalPodAutoscaler controller of kube-controller-manager.
 
 Here: what that controller reads and writes at each sync, and when: every HorizontalPodAutoscaler of the cluster once in a period. Not
-here: any count, which is `scaling.decision`'s as everywhere, with the controller's own settings and by the legacy algorithm or by
+here: any count, which is `autoscaler.decide.decision`'s as everywhere, with the controller's own settings and by the legacy algorithm or by
 behavior as the object says; and events, which nobody reads beside it. Law: it knows nothing of Fastpath but the metrics APIs, asked on
 the paths and in the order in which the controller's clients ask; and a count is decided once a sync, however often it has to be written.
 """
@@ -17,6 +17,13 @@ from urllib.parse import urlencode
 import msgspec
 from msgspec.structs import replace
 
+from adapter.autoscaler.decide import autoscaler, decision
+from adapter.autoscaler.decide import readings as answers
+from adapter.autoscaler.decide.decision import Decision
+from adapter.autoscaler.decide.document import Document, Metrics
+from adapter.autoscaler.decide.history import History
+from adapter.autoscaler.decide.observation import NO_STATUS, Reading, Unavailable
+from adapter.autoscaler.decide.settings import Settings
 from adapter.errors import KubernetesError
 from adapter.kubernetes import client, credentials
 from adapter.kubernetes.client import KubernetesClient
@@ -42,12 +49,6 @@ from adapter.model.selectors import api_selectors
 from adapter.model.selectors.label_selectors import LabelSelector
 from adapter.model.timestamps import Instant
 from adapter.monitoring import FaultLog, Monitoring
-from adapter.scaling import answers, autoscaler, decision
-from adapter.scaling.decision import Decision
-from adapter.scaling.document import Document, Metrics
-from adapter.scaling.history import History
-from adapter.scaling.observation import NO_STATUS, Reading, Unavailable
-from adapter.scaling.settings import Settings
 
 PERIOD = 15.0
 """``--horizontal-pod-autoscaler-sync-period`` by default, in seconds."""

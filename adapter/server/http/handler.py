@@ -22,7 +22,7 @@ from multidict import CIMultiDict
 from prometheus_client import Counter, Histogram
 
 from adapter import errors, monitoring
-from adapter.controller import view
+from adapter.autoscaler import debug
 from adapter.model.caching import BoundedCache
 from adapter.model.clock import Clock
 from adapter.model.identity import ANONYMOUS, User
@@ -125,7 +125,7 @@ class Handler:
         limits: Limits = Limits(),
         resource_provider: ResourceMetricsProvider | None = None,
         access_log: AccessLog | None = None,
-        autoscalers: Callable[[str, str], view.Shown] | None = None,
+        autoscalers: Callable[[str, str], debug.Shown] | None = None,
     ) -> None:
         """`resource_provider` is needed where ``metrics.k8s.io`` is served, `autoscalers` shows one where there is a scaler."""
         self.stopping = False
@@ -247,7 +247,7 @@ class Handler:
         if route.kind == "debug" and self._autoscalers is not None:
             namespace, name = route.segments[-2:]
             status, document = self._autoscalers(namespace, name)
-            return Reply(status, view.encode(document))
+            return Reply(status, debug.encode(document))
         answer = self._health.answer(route.segments, route.query)
         return (
             await self._list_paths() if answer is None else Reply(answer.status, answer.text.encode(), _TEXT)

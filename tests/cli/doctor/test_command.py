@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from adapter.autoscaler.decide.behavior import Policy, Rules
 from adapter.boost import model
 from adapter.boost.floor import Demotion, FloorEntry
 from adapter.cli import main
@@ -31,7 +32,6 @@ from adapter.cli.doctor.stage import Hop, State, seconds
 from adapter.errors import InputError
 from adapter.model.autoscaling.hpa import MetricSpec, MetricStatus, decode_scalar
 from adapter.model.timestamps import SECOND, FineInstant
-from adapter.scaling.behavior import Policy, Rules
 
 NOW = 1_000_000 * SECOND
 LOAD: dict[str, Any] = {

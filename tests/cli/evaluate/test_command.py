@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 import yaml
 
+from adapter.autoscaler.decide import document
+from adapter.autoscaler.decide.document import Document, Options
 from adapter.cli import main as cli
-from adapter.scaling import document, result
-from adapter.scaling.document import Document, Options
-from adapter.scaling.result import Result
+from adapter.cli.evaluate import result
+from adapter.cli.evaluate.result import Result
 
 _ROOT = Path(__file__).parent.parent.parent
 _LINES = (_ROOT / "tests/data/hpa-evaluate/hpa-evaluate.jsonl").read_text("utf-8").splitlines()

@@ -13,6 +13,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from adapter import errors
+from adapter.autoscaler.decide import decision
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
 from adapter.kubernetes.cache import scale_codec, scale_kinds, scale_targets
@@ -26,7 +27,6 @@ from adapter.monitoring import FaultLog, Monitoring
 from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.sandbox.apiserver.storage import custom_resources, kinds
 from adapter.sandbox.apiserver.workloads import deployment
-from adapter.scaling import decision
 from tests.support.clock import ShiftedClock
 from tests.support.waiting import until
 

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from msgspec import inspect
 from msgspec.structs import replace
 
+from adapter.autoscaler.decide.autoscaler import prepare
+from adapter.autoscaler.decide.settings import Settings
 from adapter.errors import InputError
 from adapter.model.autoscaling import documents, fastpath_autoscaler
 from adapter.model.autoscaling.fastpath_autoscaler import (
@@ -29,8 +31,6 @@ from adapter.model.autoscaling.hpa import (
 )
 from adapter.model.quantity_parse import from_milli
 from adapter.model.timestamps import FineInstant, Instant
-from adapter.scaling.autoscaler import prepare
-from adapter.scaling.settings import Settings
 from tests.support import crd, structural
 
 JSON = dict[str, Any]

@@ -1,0 +1,286 @@
+"""An autoscaler made ready for decisions: targets in thousandths, rules in nanoseconds, texts put together once.
+
+`prepare` is called when a spec changes, `decide` at every sync. Metrics know here how they are computed, described and reported; what
+follows from their proposals is `decision`'s.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import msgspec
+
+from adapter.autoscaler.decide import calculator
+from adapter.autoscaler.decide.behavior import Limits, Policy, Rules
+from adapter.autoscaler.decide.calculator import Proposal, Situation
+from adapter.autoscaler.decide.observation import (
+    ExternalReading,
+    ObjectReading,
+    PodsReading,
+    Reading,
+    Unavailable,
+)
+from adapter.autoscaler.decide.settings import Band, Settings, band
+from adapter.model.autoscaling.hpa import (
+    ContainerResourceMetricStatus,
+    ExternalMetricStatus,
+    HorizontalPodAutoscaler,
+    HPAScalingRules,
+    MetricIdentifier,
+    MetricSpec,
+    MetricStatus,
+    MetricTarget,
+    MetricValueStatus,
+    ObjectMetricStatus,
+    PodsMetricStatus,
+    ResourceMetricStatus,
+)
+from adapter.model.quantity_parse import Form, from_milli
+from adapter.model.selectors import api_selectors
+from adapter.model.timestamps import SECOND
+
+Compute = Callable[[Reading, Situation], Proposal | Unavailable]
+Report = Callable[[MetricValueStatus], MetricStatus]
+
+
+class Metric(NamedTuple):
+    """One metric of a spec.
+
+    `description` is what conditions and events call it. `failure` is the reason of its event; `fetching` stands before the error of a
+    reading that is not there, `computing` before any error in the event, `aggregate` before that in the error of the sync; `blank`
+    is set where nothing can be computed whatever is read.
+    """
+
+    name: str
+    description: str
+    failure: str
+    fetching: str
+    computing: str
+    aggregate: str
+    compute: Compute
+    report: Report
+    memory: bool = False
+    blank: str = ""
+
+    def current(self, proposal: Proposal) -> MetricValueStatus:
+        """Return what was measured as a status carries it: memory in powers of 1024 where it is whole."""
+        form = Form.BINARY_SI if self.memory else Form.DECIMAL_SI
+        value, average = proposal.value, proposal.average
+        return MetricValueStatus(
+            None if value is None else from_milli(value),
+            None if average is None else from_milli(average, form),
+            proposal.utilization,
+        )
+
+
+class Autoscaler(msgspec.Struct, frozen=True):
+    """What `decide` needs of a spec. `up` and `down` are None for the legacy algorithm.
+
+    `target` is ``Kind/namespace/name``; `has_outer_metric` says whether any metric is of an object or external, which alone can bring
+    a workload back from zero.
+    """
+
+    target: str
+    limits: Limits
+    metrics: tuple[Metric, ...]
+    band: Band
+    settings: Settings
+    has_outer_metric: bool
+    up: Rules | None = None
+    down: Rules | None = None
+
+
+def prepare(autoscaler: HorizontalPodAutoscaler, settings: Settings) -> Autoscaler:
+    """Return an autoscaler, whose defaults are filled in and which is valid, ready for decisions."""
+    spec, meta = autoscaler.spec, autoscaler.metadata
+    target = spec.scale_target_ref
+    tolerances = [settings.tolerance, settings.tolerance]
+    up = down = None
+    if behavior := spec.behavior:
+        assert behavior.scale_up is not None
+        assert behavior.scale_down is not None
+        up, down = _rules(behavior.scale_up, settings), _rules(behavior.scale_down, settings)
+        for place, rules in enumerate((behavior.scale_down, behavior.scale_up)):
+            if rules.tolerance is not None:
+                tolerances[place] = rules.tolerance.approximate()
+    metrics = spec.metrics or ()
+    return Autoscaler(
+        target=f"{target.kind}/{meta.namespace}/{target.name}",
+        limits=Limits(1 if spec.min_replicas is None else spec.min_replicas, spec.max_replicas),
+        metrics=tuple(_metric(metric, meta.namespace) for metric in metrics),
+        band=band(*tolerances),
+        settings=settings,
+        has_outer_metric=any(metric.type in {"Object", "External"} for metric in metrics),
+        up=up,
+        down=down,
+    )
+
+
+def _rules(rules: HPAScalingRules, settings: Settings) -> Rules:
+    """Return the rules of one direction; an open window is the controller's, cut to whole seconds."""
+    seconds = rules.stabilization_window_seconds
+    window = settings.downscale_stabilization // SECOND if seconds is None else seconds
+    policies = (
+        Policy(policy.type == "Percent", policy.value, policy.period_seconds * SECOND)
+        for policy in rules.policies or ()
+    )
+    return Rules(window * SECOND, rules.select_policy or "Max", tuple(policies))
+
+
+def _metric(metric: MetricSpec, namespace: str) -> Metric:
+    return _BY_TYPE[metric.type](metric, namespace)
+
+
+def _resource(metric: MetricSpec, _: str) -> Metric:
+    source = metric.resource
+    assert source is not None
+    name = source.name
+
+    def report(current: MetricValueStatus) -> MetricStatus:
+        return MetricStatus("Resource", resource=ResourceMetricStatus(name, current))
+
+    aggregate = f"failed to get {name} resource metric value: "
+    return _of_resource(name, "", source.target, "resource", "FailedGetResourceMetric", aggregate, report)
+
+
+def _container_resource(metric: MetricSpec, _: str) -> Metric:
+    source = metric.container_resource
+    assert source is not None
+    name, container = source.name, source.container
+
+    def report(current: MetricValueStatus) -> MetricStatus:
+        status = ContainerResourceMetricStatus(name, container, current)
+        return MetricStatus("ContainerResource", container_resource=status)
+
+    aggregate = f"failed to get {container} container metric value: "
+    failure = "FailedGetContainerResourceMetric"
+    return _of_resource(name, container, source.target, "container resource", failure, aggregate, report)
+
+
+def _of_resource(
+    name: str, container: str, target: MetricTarget, what: str, failure: str, aggregate: str, report: Report
+) -> Metric:
+    """Build a metric of cpu or the like: a raw average where one is set, else utilization; the target's type does not matter."""
+    fetching = f"unable to get metrics for resource {name}: "
+    raw, share = target.average_value, target.average_utilization
+    if raw is not None:
+        description = f"{name} resource"
+
+        def compute(reading: Reading, situation: Situation) -> Proposal | Unavailable:
+            assert isinstance(reading, PodsReading)
+            return calculator.by_average(reading, raw.milli, name, description, situation)
+
+    else:
+        assert share is not None
+        description = f"{name} {what} utilization (percentage of request)"
+
+        def compute(reading: Reading, situation: Situation) -> Proposal | Unavailable:
+            assert isinstance(reading, PodsReading)
+            return calculator.by_utilization(reading, share, name, container, description, situation)
+
+    computing = f"failed to get {name} {'usage' if raw is not None else 'utilization'}: "
+    memory = name == "memory"
+    return Metric(name, description, failure, fetching, computing, aggregate, compute, report, memory)
+
+
+def _pods(metric: MetricSpec, _: str) -> Metric:
+    source = metric.pods
+    assert source is not None
+    assert source.target.average_value is not None
+    name, target = source.metric.name, source.target.average_value.milli
+    description = f"pods metric {name}"
+
+    def compute(reading: Reading, situation: Situation) -> Proposal | Unavailable:
+        assert isinstance(reading, PodsReading)
+        return calculator.by_average(reading, target, "", description, situation)
+
+    def report(current: MetricValueStatus) -> MetricStatus:
+        return MetricStatus("Pods", pods=PodsMetricStatus(source.metric, current))
+
+    aggregate = "failed to get pods metric value: "
+    blank = _selector_fault(source.metric)
+    fetching = f"unable to get metric {name}: "
+    return Metric(
+        name, description, "FailedGetPodsMetric", fetching, "", aggregate, compute, report, blank=blank
+    )
+
+
+def _object(metric: MetricSpec, namespace: str) -> Metric:
+    source = metric.object
+    assert source is not None
+    name, target, described = source.metric.name, source.target, source.described_object
+    aggregate = "failed to get object metric value: "
+    blank = _selector_fault(source.metric)
+    description = f"{described.kind} metric {name}"
+    calculate, milli = calculator.by_object_value, 0
+    if target.type == "Value" and target.value is not None:
+        milli = target.value.milli
+    elif target.type == "AverageValue" and target.average_value is not None:
+        # upstream calls it so, and repeats itself in errors
+        description = f"external metric {name}({api_selectors.go_text(source.metric.selector)})"
+        aggregate += "" if blank else f"failed to get {name} object metric: "
+        calculate, milli = calculator.by_object_average, target.average_value.milli
+    else:
+        blank = (
+            blank
+            or "invalid object metric source: neither a value target nor an average value target was set"
+        )
+
+    def compute(reading: Reading, situation: Situation) -> Proposal | Unavailable:
+        assert isinstance(reading, ObjectReading)
+        return calculate(reading, milli, description, situation)
+
+    def report(current: MetricValueStatus) -> MetricStatus:
+        return MetricStatus("Object", object=ObjectMetricStatus(source.metric, current, described))
+
+    # in this odd order, the error last
+    fetching = f"unable to get metric {name}: {described.kind} on {namespace} {described.name}/"
+    return Metric(
+        name, description, "FailedGetObjectMetric", fetching, "", aggregate, compute, report, blank=blank
+    )
+
+
+def _external(metric: MetricSpec, namespace: str) -> Metric:
+    source = metric.external
+    assert source is not None
+    name, target = source.metric.name, source.target
+    selector = api_selectors.go_text(source.metric.selector)
+    description = f"external metric {name}({selector})"
+    aggregate = f"failed to get {name} external metric value: "
+    if target.average_value is not None:
+        aggregate += f"failed to get {name} external metric: "
+        calculate, milli = calculator.by_external_average, target.average_value.milli
+    else:
+        assert target.value is not None
+        aggregate += f"failed to get external metric {name}: "
+        calculate, milli = calculator.by_external_value, target.value.milli
+
+    def compute(reading: Reading, situation: Situation) -> Proposal | Unavailable:
+        assert isinstance(reading, ExternalReading)
+        return calculate(reading, milli, description, situation)
+
+    def report(current: MetricValueStatus) -> MetricStatus:
+        return MetricStatus("External", external=ExternalMetricStatus(source.metric, current))
+
+    fetching = f"unable to get external metric {namespace}/{name}/{selector}: "
+    blank = _selector_fault(source.metric)
+    return Metric(
+        name, description, "FailedGetExternalMetric", fetching, "", aggregate, compute, report, blank=blank
+    )
+
+
+_BY_TYPE: dict[str, Callable[[MetricSpec, str], Metric]] = {
+    "Resource": _resource,
+    "ContainerResource": _container_resource,
+    "Pods": _pods,
+    "Object": _object,
+    "External": _external,
+}
+
+
+def _selector_fault(metric: MetricIdentifier) -> str:
+    """Return why the selector of a metric cannot be used, "" where it can."""
+    try:
+        api_selectors.compile_selector(metric.selector)
+    except ValueError as error:
+        return str(error)
+    return ""

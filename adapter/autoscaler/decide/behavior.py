@@ -1,0 +1,202 @@
+"""From what is wanted to what may be done: stabilization windows, scaling policies, the minimum and the maximum.
+
+Two algorithms, and whether the spec has a `behavior` chooses. Without one (legacy): the highest recent recommendation, at most twice
+the replicas or four in one sync, down at once. With one: the count moves only as far as all recent recommendations agree, and no
+faster than the policies allow. The law is ``horizontal.go`` of 1.36. Condition texts are `conditions`'.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from adapter.autoscaler.decide import numbers
+from adapter.autoscaler.decide.history import Events, History, Recommendations, changed_within
+from adapter.autoscaler.decide.numbers import w32
+from adapter.autoscaler.decide.trace import Step
+from adapter.model.timestamps import SECOND
+
+
+class Policy(NamedTuple):
+    """At most `value` pods, or `value` per cent where `percent`, within `period` nanoseconds."""
+
+    percent: bool
+    value: int
+    period: int
+
+    def __str__(self) -> str:
+        """Return it as people say it: ``Percent 20 per 60 s``."""
+        return f"{'Percent' if self.percent else 'Pods'} {self.value} per {self.period // SECOND} s"
+
+
+class Rules(NamedTuple):
+    """One direction: the stabilization window in nanoseconds, which policy counts (Max, Min, Disabled), the policies, at least one."""
+
+    window: int
+    select: str
+    policies: tuple[Policy, ...]
+
+    @property
+    def longest_period(self) -> int:
+        """The longest period of a policy; for how long a scale event of this direction matters to it."""
+        return max(policy.period for policy in self.policies)
+
+
+class Limits(NamedTuple):
+    """The replicas that an autoscaler may never leave."""
+
+    lowest: int
+    highest: int
+
+
+class Normalized(NamedTuple):
+    """What may be done now, why not more, and what is remembered of what was wanted.
+
+    `stabilized` names the reason of the condition AbleToScale, `limited` that of ScalingLimited, which is true where `replicas` are not
+    what stabilization left.
+    """
+
+    replicas: int
+    stabilized: str
+    limited: str
+    is_limited: bool
+    recommendations: Recommendations
+    steps: tuple[Step, ...]
+
+
+def _seconds(window: int) -> float:
+    return window / SECOND
+
+
+# --- without behavior ------------------------------------------------------------------------------------------------
+
+
+def normalize_legacy(
+    wanted: int, current: int, limits: Limits, window: int, recommendations: Recommendations, now: int
+) -> Normalized:
+    """Apply the legacy algorithm. `window` is the controller's, in nanoseconds; an entry of exactly its age still counts.
+
+    The highest recommendation may be above `current`: this raises it although less is wanted.
+    """
+    cutoff = now - window
+    # what is remembered is older than this instant by some microseconds at least: a window of nothing has nothing in it
+    stable = recommendations.highest(wanted, cutoff - 1 if window else now)
+    cap = numbers.trunc32(max(2.0 * current, 4.0))
+    reason = "ScaleUpLimit" if limits.highest > cap else "TooManyReplicas"
+    cap = min(cap, limits.highest)
+    if stable < limits.lowest:
+        replicas, reason = limits.lowest, "TooFewReplicas"
+    elif stable > cap:
+        replicas = cap
+    else:
+        replicas, reason = stable, "DesiredWithinRange"
+    told = {"desired": wanted, "replicas": stable, "highest": stable, "downSeconds": _seconds(window)}
+    steps: tuple[Step, ...] = (Step("stabilized", told),)
+    if replicas != stable:
+        by = {
+            "ScaleUpLimit": "twice the replicas, at least 4, in one sync",
+            "TooManyReplicas": "the maximum",
+            "TooFewReplicas": "the minimum",
+        }[reason]
+        steps += (Step("limited", {"from": stable, "replicas": replicas, "by": by}),)
+    return Normalized(
+        replicas,
+        "ReadyForNewScale" if stable == wanted else "ScaleDownStabilized",
+        reason,
+        replicas != stable,
+        recommendations.recorded(wanted, now, cutoff),
+        steps,
+    )
+
+
+# --- with behavior ---------------------------------------------------------------------------------------------------
+
+
+def normalize(
+    wanted: int, current: int, limits: Limits, up: Rules, down: Rules, history: History, now: int
+) -> Normalized:
+    """Apply the behavior algorithm: first the windows, then the policies of the direction that is left."""
+    recommendations = history.recommendations
+    up_cut, down_cut = now - up.window, now - down.window
+    lowest = recommendations.lowest(wanted, up_cut)
+    highest = recommendations.highest(wanted, down_cut)
+    stable = min(max(current, lowest), highest)
+    if stable == wanted:
+        stabilized = "ReadyForNewScale"
+    else:
+        stabilized = "ScaleUpStabilized" if wanted >= current else "ScaleDownStabilized"
+    told: dict[str, float] = {"desired": wanted, "replicas": stable, "lowest": lowest, "highest": highest}
+    told |= {"upSeconds": _seconds(up.window), "downSeconds": _seconds(down.window)}
+    steps: tuple[Step, ...] = (Step("stabilized", told),)
+    replicas, reason, by = stable, "DesiredWithinRange", ""
+    if stable > current:
+        limit, policy = raise_limit(current, up, history.ups, history.downs, now)
+        limit = max(limit, current)
+        cap = min(limits.highest, limit)
+        if stable > cap:
+            replicas = cap
+            reason, by = (
+                ("ScaleUpLimit", policy) if limits.highest > limit else ("TooManyReplicas", "the maximum")
+            )
+    elif stable < current:
+        limit, policy = lower_limit(current, down, history.ups, history.downs, now)
+        limit = min(limit, current)
+        floor = max(limits.lowest, limit)
+        if stable < floor:
+            replicas = floor
+            reason, by = (
+                ("ScaleDownLimit", policy) if limits.lowest < limit else ("TooFewReplicas", "the minimum")
+            )
+    if by:
+        steps += (Step("limited", {"from": stable, "replicas": replicas, "by": by}),)
+    # strictly before both cuts: what stands on a cut counts in no window and is not overwritten either
+    recorded = recommendations.recorded(wanted, now, min(up_cut, down_cut))
+    return Normalized(replicas, stabilized, reason, replicas != stable, recorded, steps)
+
+
+_DISABLED = "a policy that is disabled"
+
+
+def raise_limit(current: int, rules: Rules, ups: Events, downs: Events, now: int) -> tuple[int, str]:
+    """Return the most replicas that the policies allow, and the policy that says so. It may be less than there are."""
+    if rules.select == "Disabled":
+        return current, _DISABLED
+    choose = min if rules.select == "Min" else max
+    return _select(
+        choose, rules.policies, [_raised(policy, current, ups, downs, now) for policy in rules.policies]
+    )
+
+
+def lower_limit(current: int, rules: Rules, ups: Events, downs: Events, now: int) -> tuple[int, str]:
+    """Return the fewest replicas that the policies allow, and the policy that says so. It may be more than there are, or negative."""
+    if rules.select == "Disabled":
+        return current, _DISABLED
+    choose = max if rules.select == "Min" else min
+    return _select(
+        choose, rules.policies, [_lowered(policy, current, ups, downs, now) for policy in rules.policies]
+    )
+
+
+def _select(
+    choose: Callable[[Sequence[int]], int], policies: Sequence[Policy], allowed: Sequence[int]
+) -> tuple[int, str]:
+    limit = choose(allowed)
+    return limit, str(policies[allowed.index(limit)])
+
+
+def _base(policy: Policy, current: int, ups: Events, downs: Events, now: int) -> int:
+    """Return the replicas at the start of a policy's period: what was changed since, in either direction, undone."""
+    after = now - policy.period
+    return w32(current - changed_within(ups, after) + changed_within(downs, after))
+
+
+def _raised(policy: Policy, current: int, ups: Events, downs: Events, now: int) -> int:
+    base = _base(policy, current, ups, tuple(event for event in downs if not event.only_limits), now)
+    if policy.percent:
+        return numbers.ceil32(float(base) * (1 + float(policy.value) / 100))
+    return w32(base + policy.value)
+
+
+def _lowered(policy: Policy, current: int, ups: Events, downs: Events, now: int) -> int:
+    base = _base(policy, current, tuple(event for event in ups if not event.only_limits), downs, now)
+    if policy.percent:
+        return numbers.trunc32(float(base) * (1 - float(policy.value) / 100))
+    return w32(base - policy.value)

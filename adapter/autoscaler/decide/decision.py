@@ -1,0 +1,418 @@
+"""The whole judgement for one target: `decide` is one sync of the autoscaler without its reads and writes.
+
+It is the only place where replicas, conditions, events and metric statuses come from; whoever needs one of them calls it. The law is
+``reconcileAutoscaler`` of Kubernetes 1.36. Time, history and all that was seen are arguments, what is to be done is the result;
+doing it is the caller's.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from adapter.autoscaler.decide import behavior, conditions, sanity
+from adapter.autoscaler.decide.autoscaler import Autoscaler, Metric
+from adapter.autoscaler.decide.behavior import Normalized
+from adapter.autoscaler.decide.calculator import Proposal, Situation
+from adapter.autoscaler.decide.conditions import (
+    ABLE_TO_SCALE,
+    SCALED_TO_ZERO,
+    SCALING_ACTIVE,
+    SCALING_LIMITED,
+    Conditions,
+)
+from adapter.autoscaler.decide.history import History, with_event
+from adapter.autoscaler.decide.observation import Observation, Unavailable
+from adapter.autoscaler.decide.trace import Step
+from adapter.errors import BadRequestError
+from adapter.model import memo
+from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus, MetricStatus
+from adapter.model.selectors import label_selectors
+from adapter.model.selectors.label_selectors import LabelSelector
+from adapter.model.timestamps import Instant
+
+_ABOVE_MAX = "Current number of replicas above Spec.MaxReplicas"
+_BELOW_MIN = "Current number of replicas below Spec.MinReplicas"
+_FALLBACK = "fallback while metrics are absent"
+_NO_METRIC = MetricStatus("")
+
+
+class Event(NamedTuple):
+    """An event about the autoscaler, of type Normal or Warning."""
+
+    type: str
+    reason: str
+    message: str
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """What one sync comes to.
+
+    `replicas` is what the scale has afterwards; `rescale` says whether it is to be written, and `reason` why. `status` is the status
+    afterwards, to be written if `status_changed`. `error` is what the sync ends with, "" when all went well: it may go on although
+    some metrics failed. `history` is what the next sync is given, once what was decided is done.
+
+    `absent` are the descriptions of the metrics without a value, None where no metric was looked at; `wanted` is what the metrics ask
+    for before anything limits it, None where one is absent or none was looked at.
+    """
+
+    replicas: int
+    rescale: bool
+    reason: str
+    status: HorizontalPodAutoscalerStatus
+    status_changed: bool
+    events: tuple[Event, ...]
+    error: str
+    history: History
+    trace: tuple[Step, ...]
+    absent: tuple[str, ...] | None = None
+    wanted: int | None = None
+
+
+class _Sync:
+    """One sync in the making: what it has found so far."""
+
+    __slots__ = (
+        "absent",
+        "autoscaler",
+        "conditions",
+        "events",
+        "history",
+        "now",
+        "observation",
+        "steps",
+        "wanted",
+    )
+
+    def __init__(self, autoscaler: Autoscaler, observation: Observation, history: History, now: int) -> None:
+        self.autoscaler = autoscaler
+        self.observation = observation
+        self.now = now
+        self.history = history
+        self.conditions = Conditions(observation.status.conditions or (), now)
+        self.events: list[Event] = []
+        self.steps: list[Step] = []
+        self.absent: tuple[str, ...] | None = None
+        self.wanted: int | None = None
+
+    def warn(self, reason: str, message: str) -> None:
+        """Add a warning."""
+        self.events.append(Event("Warning", reason, message))
+
+    def end(
+        self,
+        desired: int,
+        *,
+        replicas: int | None = None,
+        reason: str = "",
+        statuses: tuple[MetricStatus, ...] | None = None,
+        error: str = "",
+    ) -> Decision:
+        """Return the decision. `desired` goes into the status; `replicas`, where given, are written to the scale."""
+        before, current = self.observation.status, self.observation.replicas
+        status = HorizontalPodAutoscalerStatus(
+            last_scale_time=before.last_scale_time if replicas is None else Instant(self.now),
+            current_replicas=current,
+            desired_replicas=desired,
+            current_metrics=statuses,
+            conditions=self.conditions.listed(),
+        )
+        after = current if replicas is None else replicas
+        self.steps.append(Step("result", {"current": current, "replicas": after, "reason": reason}))
+        return Decision(
+            after,
+            replicas is not None,
+            reason,
+            status,
+            not conditions.same_status(before, status),
+            tuple(self.events),
+            error,
+            self.history,
+            tuple(self.steps),
+            self.absent,
+            self.wanted,
+        )
+
+
+class _Wanted(NamedTuple):
+    """What the metrics ask for, from which of them, and what failed meanwhile."""
+
+    replicas: int
+    description: str
+    statuses: tuple[MetricStatus, ...]
+    error: str
+
+
+class _Failed(NamedTuple):
+    """The metrics as a whole failed: the error, and the statuses, None where no metric was looked at."""
+
+    error: str
+    statuses: tuple[MetricStatus, ...] | None
+
+
+def decide(autoscaler: Autoscaler, observation: Observation, history: History, now: int) -> Decision:
+    """Decide what one sync does, at `now` nanoseconds. The same arguments always give the same decision."""
+    current, (lowest, highest) = observation.replicas, autoscaler.limits
+    sync = _Sync(autoscaler, observation, history, now)
+    sync.conditions.set(ABLE_TO_SCALE, holds=True, reason="SucceededGetScale")
+    facts = {"target": autoscaler.target, "replicas": current, "statusReplicas": observation.status_replicas}
+    sync.steps.append(Step("start", facts | {"min": lowest, "max": highest}))
+    if history.recommendations.empty:
+        first = history.recommendations.recorded(current, now, now)
+        sync.history = msgspec.structs.replace(history, recommendations=first)
+        sync.steps.append(Step("first", {"replicas": current}))
+    came_to_zero = autoscaler.settings.scale_to_zero and conditions.holds(
+        observation.status.conditions, SCALED_TO_ZERO
+    )
+    if current == 0:
+        if came_to_zero and (lowest != 0 or autoscaler.has_outer_metric):
+            return _follow_metrics(sync, from_zero=True)
+        return _disabled(sync)
+    if current > highest:
+        told = {"current": current, "side": "above", "bound": highest, "what": "maximum"}
+        sync.steps.append(Step("bounds", told))
+        return _rescale(sync, highest, _ABOVE_MAX, None, "")
+    if current < lowest:
+        told = {"current": current, "side": "below", "bound": lowest, "what": "minimum"}
+        sync.steps.append(Step("bounds", told))
+        return _rescale(sync, lowest, _BELOW_MIN, None, "")
+    return _follow_metrics(sync, from_zero=False)
+
+
+def _disabled(sync: _Sync) -> Decision:
+    """Leave a target alone that somebody scaled to zero."""
+    sync.conditions.set(SCALING_ACTIVE, holds=False, reason="ScalingDisabled")
+    gate = sync.autoscaler.settings.scale_to_zero
+    if not gate:
+        sync.conditions.remove(SCALED_TO_ZERO)
+    sync.steps.append(Step("disabled", {"why": ", and not by this autoscaler" if gate else ""}))
+    return sync.end(0)
+
+
+def _follow_metrics(sync: _Sync, *, from_zero: bool) -> Decision:
+    current, lowest = sync.observation.replicas, sync.autoscaler.limits.lowest
+    wanted = _compute_metrics(sync)
+    least = sync.observation.fallback if sync.absent else 0
+    desired, description = 0, ""
+    if isinstance(wanted, _Failed):
+        sync.warn("FailedComputeMetricsReplicas", wanted.error)
+        whole = "failed to compute desired number of replicas based on listed metrics for"
+        error = f"{whole} {sync.autoscaler.target}: {wanted.error}"
+        if least <= current:
+            return sync.end(sync.observation.status.desired_replicas, statuses=wanted.statuses, error=error)
+    else:
+        error, description = wanted.error, wanted.description
+        desired = max(0, wanted.replicas)
+    reason = ""  # fixed before anything is limited: what is raised only by the past has none
+    if least > max(desired, current):
+        desired, reason = least, _FALLBACK
+        sync.steps.append(Step("fallback", {"replicas": least}))
+    elif desired > current:
+        reason = f"{description} above target"
+    elif desired < current:
+        reason = "All metrics below target"
+    normalized = _normalize(sync, desired)
+    replicas = normalized.replicas
+    if from_zero and lowest != 0 and replicas < lowest:
+        replicas, reason = lowest, reason or _BELOW_MIN
+        sync.steps.append(Step("raised", {"replicas": replicas}))
+    if replicas == current:
+        return sync.end(current, statuses=wanted.statuses, error=error)
+    return _rescale(sync, replicas, reason, wanted.statuses, error)
+
+
+def _normalize(sync: _Sync, desired: int) -> Normalized:
+    """Apply windows and limits, set the two conditions that tell of them, and remember what was wanted."""
+    autoscaler, now, history = sync.autoscaler, sync.now, sync.history
+    current, limits = sync.observation.replicas, autoscaler.limits
+    if autoscaler.up is None or autoscaler.down is None:
+        window = autoscaler.settings.downscale_stabilization
+        normalized = behavior.normalize_legacy(desired, current, limits, window, history.recommendations, now)
+    else:
+        normalized = behavior.normalize(
+            desired, current, limits, autoscaler.up, autoscaler.down, history, now
+        )
+    sync.history = History(normalized.recommendations, history.ups, history.downs)
+    sync.conditions.set(ABLE_TO_SCALE, holds=True, reason=normalized.stabilized)
+    sync.conditions.set(SCALING_LIMITED, holds=normalized.is_limited, reason=normalized.limited)
+    sync.steps += normalized.steps
+    return normalized
+
+
+def _rescale(
+    sync: _Sync, replicas: int, reason: str, statuses: tuple[MetricStatus, ...] | None, error: str
+) -> Decision:
+    """Write a new count, or tell that it could not be written."""
+    autoscaler, observation = sync.autoscaler, sync.observation
+    current = observation.replicas
+    if problem := observation.write_error:
+        sync.warn("FailedRescale", f"New size: {replicas}; reason: {reason}; error: {problem}")
+        text = f"the HPA controller was unable to update the target scale: {problem}"
+        sync.conditions.set(ABLE_TO_SCALE, holds=False, reason="FailedUpdateScale", message=text)
+        sync.steps.append(Step("failed", {"done": "written", "message": problem}))
+        failed = f"failed to rescale {autoscaler.target}: {problem}"
+        return sync.end(observation.status.desired_replicas, statuses=statuses, error=failed)
+    text = f"the HPA controller was able to update the target scale to {replicas}"
+    sync.conditions.set(ABLE_TO_SCALE, holds=True, reason="SucceededRescale", message=text)
+    sync.events.append(Event("Normal", "SuccessfulRescale", f"New size: {replicas}; reason: {reason}"))
+    recommendations, ups, downs = sync.history.recommendations, sync.history.ups, sync.history.downs
+    if autoscaler.up is not None and autoscaler.down is not None:
+        if replicas > current:
+            ups = with_event(ups, replicas - current, sync.now, autoscaler.up.longest_period)
+        else:
+            downs = with_event(downs, current - replicas, sync.now, autoscaler.down.longest_period)
+        sync.history = History(recommendations, ups, downs)
+    if autoscaler.settings.scale_to_zero:
+        to_zero = replicas == 0 and autoscaler.limits.lowest == 0 and autoscaler.has_outer_metric
+        reason_of_zero = "ScaledToZero" if to_zero else "NotScaledToZero"
+        sync.conditions.set(SCALED_TO_ZERO, holds=to_zero, reason=reason_of_zero)
+    else:
+        sync.conditions.remove(SCALED_TO_ZERO)
+    return sync.end(replicas, replicas=replicas, reason=reason, statuses=statuses, error=error)
+
+
+def without_scale(
+    autoscaler: Autoscaler, status: HorizontalPodAutoscalerStatus, error: str, history: History, now: int
+) -> Decision:
+    """Return what a sync comes to whose scale could not be read: an event and a condition; all else stays as it is."""
+    found = Conditions(status.conditions or (), now)
+    text = f"the HPA controller was unable to get the target's current scale: {error}"
+    found.set(ABLE_TO_SCALE, holds=False, reason="FailedGetScale", message=text)
+    after = msgspec.structs.replace(status, conditions=found.listed())
+    return Decision(
+        status.current_replicas,
+        rescale=False,
+        reason="",
+        status=after,
+        status_changed=not conditions.same_status(status, after),
+        events=(Event("Warning", "FailedGetScale", error),),
+        error=f"failed to query scale subresource for {autoscaler.target}: {error}",
+        history=history,
+        trace=(Step("failed", {"done": "read", "message": error}),),
+    )
+
+
+# --- the metrics together --------------------------------------------------------------------------------------------
+
+
+LONGEST_SELECTOR = 16 * 1024
+MOST_COMMAS = 256
+"""What the selector of a scale may have, in characters and commas: parsing takes time, and every sync starts with it."""
+
+SELECTORS_BYTES = 8 * 1024 * 1024
+"""Room for parsed selectors, which outlive the objects that they come from."""
+
+
+def _weigh_selector(text: str) -> int:
+    return 300 + 4 * len(text) + 250 * text.count(",")
+
+
+@memo.remember(SELECTORS_BYTES, _weigh_selector)
+def _parse(selector: str) -> LabelSelector | str:
+    """Return a selector, or why its text is none."""
+    if len(selector) > LONGEST_SELECTOR or selector.count(",") > MOST_COMMAS:
+        return f"it has more than {LONGEST_SELECTOR} characters or {MOST_COMMAS} commas"
+    try:
+        return label_selectors.parse_selector(selector, later=True)
+    except BadRequestError as error:
+        return error.message
+
+
+def selector_of(text: str) -> LabelSelector | None:
+    """Return the selector of a scale as `decide` understands it; None where it refuses the text, the empty one included."""
+    parsed = _parse(text) if text else ""
+    return None if isinstance(parsed, str) else parsed
+
+
+def _check_selector(sync: _Sync) -> str:
+    """Return why the pods of the target cannot be told, "" where they can."""
+    observation = sync.observation
+    if not observation.selector:
+        error = "selector is required"
+        event, reason, message = (
+            "SelectorRequired",
+            "InvalidSelector",
+            "the HPA target's scale is missing a selector",
+        )
+    elif isinstance(parsed := _parse(observation.selector), str):
+        error = message = f"couldn't convert selector into a corresponding internal selector object: {parsed}"
+        event = reason = "InvalidSelector"
+    elif len(observation.selected_by) > 1:
+        names = " ".join(observation.selected_by)
+        error = message = (
+            f"pods by selector {observation.selector} are controlled by multiple HPAs: [{names}]"
+        )
+        event = reason = "AmbiguousSelector"
+    else:
+        return ""
+    sync.warn(event, error)
+    sync.conditions.set(SCALING_ACTIVE, holds=False, reason=reason, message=message)
+    sync.steps.append(Step("selector", {"message": error}))
+    return error
+
+
+def _compute_metrics(sync: _Sync) -> _Wanted | _Failed:
+    """Ask every metric, in the order of the spec. The highest proposal counts.
+
+    One metric without a value blocks a shrink, but neither a raise nor no change.
+    """
+    if error := _check_selector(sync):
+        return _Failed(error, None)
+    autoscaler, observation = sync.autoscaler, sync.observation
+    situation = Situation(
+        observation.replicas,
+        observation.status_replicas,
+        observation.pods,
+        autoscaler.band,
+        autoscaler.settings,
+        sync.now,
+    )
+    best, description = 0, ""
+    statuses: list[MetricStatus] = []
+    failures: list[tuple[Metric, str]] = []
+    for metric, reading in zip(autoscaler.metrics, observation.readings, strict=True):
+        if metric.blank:
+            outcome: Proposal | Unavailable = Unavailable("InvalidSource", metric.blank)
+        elif isinstance(reading, Unavailable):
+            outcome = Unavailable(reading.reason, metric.fetching + reading.message)
+        else:
+            outcome = sanity.compute(metric, reading, situation)
+        if isinstance(outcome, Unavailable):
+            problem = metric.computing + outcome.message
+            sync.warn(metric.failure, problem)
+            sync.steps.append(Step("unavailable", {"metric": metric.description, "message": outcome.message}))
+            failures.append((metric, problem))
+            statuses.append(_NO_METRIC)
+            continue
+        sync.steps += outcome.steps
+        statuses.append(metric.report(metric.current(outcome)))
+        if best == 0 or outcome.replicas > best:
+            best, description = outcome.replicas, metric.description
+    sync.absent = tuple(metric.description for metric, _ in failures)
+    sync.wanted = None if failures else max(0, best)
+    return _conclude(sync, best, description, tuple(statuses), failures)
+
+
+def _conclude(
+    sync: _Sync,
+    best: int,
+    description: str,
+    statuses: tuple[MetricStatus, ...],
+    failures: Sequence[tuple[Metric, str]],
+) -> _Wanted | _Failed:
+    count, current = len(statuses), sync.observation.replicas
+    error = ""
+    told = {"failed": len(failures), "metrics": count, "replicas": best}
+    if failures:
+        metric, problem = failures[0]
+        first = f"first error is: {metric.aggregate}{problem}"
+        error = f"invalid metrics ({len(failures)} invalid out of {count}), {first}"
+        if len(failures) >= count or best < current:
+            text = f"the HPA was unable to compute the replica count: {problem}"
+            sync.conditions.set(SCALING_ACTIVE, holds=False, reason=metric.failure, message=text)
+            sync.steps.append(Step("blocked", told | {"current": current}))
+            return _Failed(error, statuses)
+    text = f"the HPA was able to successfully calculate a replica count from {description}"
+    sync.conditions.set(SCALING_ACTIVE, holds=True, reason="ValidMetricFound", message=text)
+    sync.steps.append(Step("choice", told | {"metric": description}))
+    return _Wanted(best, description, statuses, error)

@@ -1,0 +1,246 @@
+"""The document that `fastpath evaluate` reads: one sync's input, decoded and checked.
+
+Here is the shape and what is wrong with a document that has another one, with its JSON path; how metrics are answered from its lists is
+`answers`', what the decision looks like `result`'s. Law: any input ends in a `Document` or in an `InputError`.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated
+
+import msgspec
+from msgspec.structs import replace
+
+from adapter.autoscaler.decide.history import History, Listed, Recommendation, ScaleEvent
+from adapter.autoscaler.decide.settings import Settings
+from adapter.errors import Fault, InputError
+from adapter.model import timestamps, validation_errors
+from adapter.model.autoscaling import validation
+from adapter.model.autoscaling.defaults import with_defaults
+from adapter.model.autoscaling.hpa import (
+    HorizontalPodAutoscaler,
+    Int32,
+    ObjectMeta,
+    Scale,
+    Struct,
+    decode_scalar,
+)
+from adapter.model.pods import Pod
+from adapter.model.quantity_parse import Quantity
+from adapter.model.timestamps import Instant, Span
+
+_YEARS = 10**10
+"""More seconds than any of these settings and ages has: three hundred years."""
+
+Seconds = Annotated[float, msgspec.Meta(ge=0, le=_YEARS)]
+
+
+class ContainerMetrics(Struct, frozen=True):
+    """What one container used."""
+
+    name: str = ""
+    usage: Mapping[str, Quantity] | None = None
+
+
+class Named(Struct, frozen=True):
+    """A metric of which only the name counts."""
+
+    name: str = ""
+
+
+class PodMetrics(Struct, frozen=True):
+    """What the containers of one pod used, over a window that ended at a time."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    timestamp: Instant | None = None
+    window: Span | None = None
+    containers: tuple[ContainerMetrics, ...] | None = None
+
+
+class ObjectReference(Struct, frozen=True):
+    """The object that a custom metric describes."""
+
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+
+
+class MetricValue(Struct, frozen=True):
+    """A custom metric of one object."""
+
+    value: Quantity
+    described_object: ObjectReference = ObjectReference()
+    metric: Named = Named()
+
+
+class ExternalMetricValue(Struct, frozen=True):
+    """One series of an external metric."""
+
+    value: Quantity
+    metric_name: str = ""
+    metric_labels: Mapping[str, str] | None = None
+
+
+class Metrics(Struct, frozen=True):
+    """The answers of the three metrics APIs."""
+
+    resource: tuple[PodMetrics, ...] | None = None
+    custom: tuple[MetricValue, ...] | None = None
+    external: tuple[ExternalMetricValue, ...] | None = None
+
+
+class PastRecommendation(Struct, frozen=True):
+    """A recommendation of an earlier sync."""
+
+    replicas: Int32
+    age_seconds: Seconds
+
+
+class PastChange(Struct, frozen=True):
+    """A change that an earlier sync made, in the direction of its list."""
+
+    change: Annotated[int, msgspec.Meta(gt=0, le=2**31 - 1)]
+    age_seconds: Seconds
+
+
+class Past(Struct, frozen=True):
+    """What earlier syncs left behind."""
+
+    recommendations: tuple[PastRecommendation, ...] | None = None
+    scale_up_events: tuple[PastChange, ...] | None = None
+    scale_down_events: tuple[PastChange, ...] | None = None
+
+
+class Options(Struct, frozen=True):
+    """The controller's flags and its feature gate."""
+
+    tolerance: Annotated[float, msgspec.Meta(ge=0, le=1e300)] = 0.1
+    cpu_initialization_period_seconds: Seconds = 300
+    initial_readiness_delay_seconds: Seconds = 30
+    downscale_stabilization_seconds: Seconds = 300
+    scale_to_zero: bool = False
+
+    def settings(self) -> Settings:
+        """Return them as the controller's settings."""
+        return Settings(
+            self.tolerance,
+            timestamps.span_of(self.cpu_initialization_period_seconds),
+            timestamps.span_of(self.initial_readiness_delay_seconds),
+            timestamps.span_of(self.downscale_stabilization_seconds),
+            self.scale_to_zero,
+        )
+
+
+class Document(Struct, frozen=True):
+    """One sync's input."""
+
+    now: Instant
+    hpa: HorizontalPodAutoscaler
+    scale: Scale
+    name: str | None = None
+    pods: tuple[Pod, ...] | None = None
+    metrics: Metrics | None = None
+    history: Past | None = None
+    options: Options | None = None
+
+    def remembered(self) -> History:
+        """Return the history with instants in place of ages."""
+        past, now = self.history, self.now
+        if past is None:
+            return History()
+        recommendations = (
+            Recommendation(each.replicas, now - timestamps.span_of(each.age_seconds))
+            for each in past.recommendations or ()
+        )
+        ups, downs = (
+            tuple(
+                ScaleEvent(each.change, now - timestamps.span_of(each.age_seconds)) for each in changes or ()
+            )
+            for changes in (past.scale_up_events, past.scale_down_events)
+        )
+        return History(Listed(tuple(recommendations)), ups, downs)
+
+
+_DECODER = msgspec.json.Decoder(Document, dec_hook=decode_scalar)
+
+
+def read_json(text: bytes, source: str = "") -> Document:
+    """Return the document in a JSON text. Raise InputError with all that is wrong with its meaning, or the first thing with its form."""
+    try:
+        return _checked(_DECODER.decode(text), source)
+    except msgspec.ValidationError as error:
+        wrong = str(error)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise _not_json(error, source) from None
+    try:
+        tree = msgspec.json.decode(text)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise _not_json(error, source) from None  # what is wrong with its meaning was met first
+    raise _misshapen(wrong, tree, source)
+
+
+def _misshapen(wrong: str, tree: object, source: str) -> InputError:
+    """Return what is wrong with the form of a document; an object of the cluster in its place is named as such."""
+    kind = tree.get("kind") if isinstance(tree, dict) and "hpa" not in tree else None
+    if not isinstance(kind, str):
+        return validation_errors.explain(wrong, tree, source)
+    place = (
+        "it belongs under hpa"
+        if kind == "HorizontalPodAutoscaler"
+        else "its key is hpa, scale or an item of pods"
+    )
+    expected = f"expected a document with now, hpa and scale, not a single object: {place} (docs/evaluate.md)"
+    return InputError([Fault("kind", validation_errors.shown(kind), expected, source)])
+
+
+def _not_json(error: Exception, source: str) -> InputError:
+    why = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+    return InputError([Fault("", "", f"not JSON: {why}", source)])
+
+
+def read_plain(tree: object, source: str = "") -> Document:
+    """Return the document in mappings, lists and scalars, as YAML gives them."""
+    try:
+        document = msgspec.convert(tree, Document, dec_hook=decode_scalar)
+    except msgspec.ValidationError as error:
+        raise _misshapen(str(error), tree, source) from None
+    return _checked(document, source)
+
+
+def name_of(text: bytes) -> str | None:
+    """Return the name of a document that may be wrong in all else; None where none can be read."""
+    try:
+        tree = msgspec.json.decode(text)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return None
+    name = tree.get("name") if isinstance(tree, dict) else None
+    return name if isinstance(name, str) else None
+
+
+def _checked(document: Document, source: str) -> Document:
+    """Fill in the API's defaults and refuse what the API would."""
+    hpa = document.hpa
+    meta = hpa.metadata
+    faults = []
+    if hpa.api_version not in {"", "autoscaling/v2"}:
+        faults.append(
+            Fault(
+                "hpa.apiVersion", validation_errors.shown(hpa.api_version), "expected autoscaling/v2", source
+            )
+        )
+    if hpa.kind not in {"", "HorizontalPodAutoscaler"}:
+        faults.append(
+            Fault("hpa.kind", validation_errors.shown(hpa.kind), "expected HorizontalPodAutoscaler", source)
+        )
+    if not meta.namespace:
+        # that of its target, else where kubectl puts what names no namespace
+        meta = replace(meta, namespace=document.scale.metadata.namespace or "default")
+    hpa = replace(hpa, metadata=meta, spec=with_defaults(hpa.spec))
+    violations = [("hpa", each) for each in validation.validate(hpa, stored=True)]
+    violations += [("scale", each) for each in validation.validate_scale(document.scale)]
+    faults += [
+        Fault(f"{where}.{path}", ": ".join(filter(None, (problem, value))), detail, source)
+        for where, (path, problem, value, detail) in violations
+    ]
+    if faults:
+        raise InputError(faults)
+    return replace(document, hpa=hpa)

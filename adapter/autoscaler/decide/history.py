@@ -1,0 +1,222 @@
+"""What an autoscaler remembers from one sync to the next: recommendations and scale events. Values; each sync makes new ones.
+
+Recommendations have two forms that answer alike while windows do not change. `Listed` is upstream's list, in which the last entry
+that has grown stale is overwritten; it is what `evaluate` reads and shows. `Queued` are two monotonic queues for decisions once a
+second: they keep only what can still be the highest or the lowest of some window, for an hour, which no window exceeds.
+"""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from adapter.autoscaler.decide.numbers import w32
+from adapter.model.timestamps import SECOND
+
+KEPT = 3600 * SECOND
+"""How far back any window reaches."""
+
+
+class Recommendation(NamedTuple):
+    """A replica count that was wanted, before anything was made of it, and when."""
+
+    replicas: int
+    at: int
+
+
+class Recommendations(Protocol):
+    """What was wanted in the past. `after` is exclusive: an entry at that very nanosecond does not count."""
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing was ever recorded."""
+        ...
+
+    def highest(self, wanted: int, after: int) -> int:
+        """Return the highest of `wanted` and of what was recorded after an instant."""
+        ...
+
+    def lowest(self, wanted: int, after: int) -> int:
+        """Return the lowest of `wanted` and of what was recorded after an instant."""
+        ...
+
+    def recorded(self, replicas: int, now: int, stale_before: int) -> "Recommendations":
+        """Return the recommendations with one more; entries before `stale_before` count in no window of now."""
+        ...
+
+    def shifted(self, by: int) -> "Recommendations":
+        """Return them on a clock that was set forward by so many nanoseconds."""
+        ...
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """The plain list, in the order in which entries took their places: not that of time."""
+
+    entries: tuple[Recommendation, ...] = ()
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing was ever recorded."""
+        return not self.entries
+
+    def highest(self, wanted: int, after: int) -> int:
+        """Return the highest of `wanted` and of what was recorded after an instant."""
+        for replicas, at in self.entries:
+            if at > after and replicas > wanted:
+                wanted = replicas
+        return wanted
+
+    def lowest(self, wanted: int, after: int) -> int:
+        """Return the lowest of `wanted` and of what was recorded after an instant."""
+        for replicas, at in self.entries:
+            if at > after and replicas < wanted:
+                wanted = replicas
+        return wanted
+
+    def recorded(self, replicas: int, now: int, stale_before: int) -> "Listed":
+        """Return the list with one more: in the place of its last stale entry, else at its end."""
+        entry = Recommendation(replicas, now)
+        stale = -1
+        for place, (_, at) in enumerate(self.entries):
+            if at < stale_before:
+                stale = place
+        if stale < 0:
+            return Listed((*self.entries, entry))
+        return Listed((*self.entries[:stale], entry, *self.entries[stale + 1 :]))
+
+    def shifted(self, by: int) -> "Listed":
+        """Return them on a clock that was set forward by so many nanoseconds."""
+        return Listed(_shifted(self.entries, by))
+
+
+class Queued(msgspec.Struct, frozen=True):
+    """Two queues in the order of time: in `high` counts only fall, in `low` they only rise. `now` must not go back."""
+
+    high: tuple[Recommendation, ...] = ()
+    low: tuple[Recommendation, ...] = ()
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing was ever recorded."""
+        return not self.high
+
+    def highest(self, wanted: int, after: int) -> int:
+        """Return the highest of `wanted` and of what was recorded after an instant."""
+        place = bisect_right(self.high, after, key=_time)
+        return max(wanted, self.high[place].replicas) if place < len(self.high) else wanted
+
+    def lowest(self, wanted: int, after: int) -> int:
+        """Return the lowest of `wanted` and of what was recorded after an instant."""
+        place = bisect_right(self.low, after, key=_time)
+        return min(wanted, self.low[place].replicas) if place < len(self.low) else wanted
+
+    def recorded(self, replicas: int, now: int, stale_before: int) -> "Queued":  # noqa: ARG002 - kept for all windows alike
+        """Return the queues with one more, without what it outshines and what is an hour old."""
+        entry = Recommendation(replicas, now)
+        high, low = len(self.high), len(self.low)
+        while high and self.high[high - 1].replicas <= replicas:
+            high -= 1
+        while low and self.low[low - 1].replicas >= replicas:
+            low -= 1
+        return Queued((*_fresh(self.high[:high], now), entry), (*_fresh(self.low[:low], now), entry))
+
+    def shifted(self, by: int) -> "Queued":
+        """Return them on a clock that was set forward by so many nanoseconds."""
+        return Queued(_shifted(self.high, by), _shifted(self.low, by))
+
+
+def _shifted(entries: tuple[Recommendation, ...], by: int) -> tuple[Recommendation, ...]:
+    return tuple(Recommendation(replicas, at + by) for replicas, at in entries)
+
+
+def _time(entry: Recommendation) -> int:
+    return entry.at
+
+
+def _fresh(entries: tuple[Recommendation, ...], now: int) -> tuple[Recommendation, ...]:
+    return entries[bisect_right(entries, now - KEPT - 1, key=_time) :]
+
+
+class ScaleEvent(NamedTuple):
+    """A change that was written: how many replicas, always positive, and when. `outdated` once no policy counts it; that stays.
+
+    Policies count a change in both directions: it limits further changes of its own direction, and allows
+    more of the other. An `assumed` or `inherited` one only limits, because its time is not certain. An
+    assumed one was concluded from what was found at the first look, and may not have been made so lately.
+    An inherited one was recorded by a former leader, by that process' clock.
+    """
+
+    change: int
+    at: int
+    outdated: bool = False
+    assumed: bool = False
+    inherited: bool = False
+
+    @property
+    def only_limits(self) -> bool:
+        """Whether it allows no change of the other direction."""
+        return self.assumed or self.inherited
+
+
+Events = tuple[ScaleEvent, ...]
+
+
+def changed_within(events: Sequence[ScaleEvent], after: int) -> int:
+    """Return the sum of the changes after an instant, in 32 bits; whether an event is outdated does not matter."""
+    return w32(sum(event.change for event in events if event.at > after))
+
+
+def with_event(
+    events: Events, change: int, now: int, longest_period: int, *, assumed: bool = False
+) -> Events:
+    """Return the events of one direction with one more: in the place of the last outdated one, else at the end.
+
+    Outdated is what is older than the longest period of that direction's policies, though the other direction may have a longer one:
+    upstream forgets it all the same.
+    """
+    kept = [
+        event if event.outdated or event.at >= now - longest_period else event._replace(outdated=True)
+        for event in events
+    ]
+    place = max((index for index, event in enumerate(kept) if event.outdated), default=len(kept))
+    kept[place : place + 1] = [ScaleEvent(change, now, assumed=assumed)]
+    return tuple(kept)
+
+
+class History(msgspec.Struct, frozen=True):
+    """All that is remembered. Nothing here is ever reset by a change of the spec."""
+
+    recommendations: Recommendations = Listed()
+    ups: Events = ()
+    downs: Events = ()
+
+
+def growth(history: History, after: int) -> int:
+    """Return by how many replicas the count has grown after an instant, 0 where it has not."""
+    return max(0, changed_within(history.ups, after) - changed_within(history.downs, after))
+
+
+def with_change(
+    history: History, change: int, now: int, periods: tuple[int, int], *, assumed: bool = False
+) -> History:
+    """Return the history after somebody changed the count by so many replicas; 0 changes nothing.
+
+    `periods` are the longest periods of the policies up and down: whoever wrote, policies count it.
+    """
+    if change > 0:
+        return msgspec.structs.replace(
+            history, ups=with_event(history.ups, change, now, periods[0], assumed=assumed)
+        )
+    if change < 0:
+        return msgspec.structs.replace(history, downs=with_event(history.downs, -change, now, periods[1]))
+    return history
+
+
+def shifted(history: History, by: int) -> History:
+    """Return the history on a clock that was set forward by so many nanoseconds (back where negative): ages stay what they are."""
+    return History(
+        history.recommendations.shifted(by),
+        tuple(event._replace(at=event.at + by) for event in history.ups),
+        tuple(event._replace(at=event.at + by) for event in history.downs),
+    )

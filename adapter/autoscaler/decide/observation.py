@@ -1,0 +1,90 @@
+"""What a decision is made from: the scale, the pods, one reading for each metric. Values only.
+
+Law: absence is a value. A metric that cannot be read is `Unavailable`, never a zero and never an exception; what follows from that is
+decided where decisions are made.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
+from adapter.model.pods import PodFacts
+
+NO_STATUS = HorizontalPodAutoscalerStatus()
+
+
+NOT_YET = "NotYet"
+"""The reason of what was not answered yet since it was first asked: it is not known whether there is a value."""
+
+
+class Unavailable(msgspec.Struct, frozen=True):
+    """Why there is no value: a reason in one word for programs, and a sentence, which for upstream's errors is upstream's."""
+
+    reason: str
+    message: str
+
+
+class PodsReading(msgspec.Struct, frozen=True):
+    """What the pods were measured at, in thousandths, by their names; pods that are not listed may be among them.
+
+    `samples` says when each was measured and over how long (both nanoseconds); it matters for cpu alone. A pod that is not in it was
+    measured at Go's zero time. `overdue` says why it may be out of date, "" where it is as fresh as it can be: what is overdue may
+    raise and keep, never shrink.
+    `most_then` is the largest number of ready pods over the time that the values speak of, 0 where it does not
+    matter. A load that these pods shared must not be taken for that of the pods that are left, so a shrink is counted with it.
+    """
+
+    values: Mapping[str, int]
+    samples: Mapping[str, tuple[int, int]] = {}
+    overdue: str = ""
+    most_then: int = 0
+
+
+class ObjectReading(msgspec.Struct, frozen=True):
+    """What one object was measured at, in thousandths.
+
+    `ready_then` is the number of ready pods at the time of the sample, None where nobody knows: a value that lags behind the pods is
+    a ratio to those that were there, and multiplying it by those that are there now overshoots. It applies to targets of type Value
+    and to raises only, and a raise it makes smaller never becomes a shrink. Without it upstream's count of now is used.
+    `overdue` and `most_then` as above.
+    """
+
+    value: int
+    ready_then: int | None = None
+    overdue: str = ""
+    most_then: int = 0
+
+
+class ExternalReading(msgspec.Struct, frozen=True):
+    """What the series of an external metric were measured at, in thousandths, in the order of the answer; `ready_then` as above."""
+
+    values: Sequence[int]
+    ready_then: int | None = None
+    overdue: str = ""
+    most_then: int = 0
+
+
+Reading = PodsReading | ObjectReading | ExternalReading | Unavailable
+
+
+class Observation(msgspec.Struct, frozen=True):
+    """All that one sync sees.
+
+    `replicas` is what the scale asks for, `status_replicas` what it has. `pods` are those of the namespace that match `selector`,
+    terminating ones included; `readings` answer the metrics of the spec, in its order. `selected_by` are the autoscalers of the
+    namespace (``namespace/name``), this one among them, whose selector as last seen takes one of these pods; more than one is a fault
+    of theirs. `status` is the autoscaler's own before the sync.
+    `write_error` is why the new scale could not be written, in a second look at the same observation. `fallback` is what is wanted at
+    least while a metric has no value (`autoscaler.decide.fallback` says how many); 0 where nothing is.
+    """
+
+    replicas: int
+    status_replicas: int
+    selector: str
+    pods: Sequence[PodFacts]
+    readings: Sequence[Reading]
+    status: HorizontalPodAutoscalerStatus = NO_STATUS
+    selected_by: Sequence[str] = ()
+    write_error: str = ""
+    fallback: int = 0

@@ -1,0 +1,486 @@
+"""Windows, policies and limits beyond the worked examples, among them the behaviors that Kubernetes' documentation shows."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter.autoscaler.decide import behavior
+from adapter.autoscaler.decide.behavior import Limits, Normalized, Policy, Rules
+from adapter.autoscaler.decide.history import History, Listed
+from adapter.autoscaler.decide.numbers import INT32_MAX, INT32_MIN
+from adapter.model.timestamps import SECOND
+from tests.support.scaling import NOW, Story, remembered
+
+WIDE = Limits(1, 10**6)
+NOTHING = Listed()
+
+
+def _rules(*policies: tuple[str, int, int], select: str = "Max", window: float = 0) -> Rules:
+    listed = (Policy(kind == "Percent", value, period * SECOND) for kind, value, period in policies)
+    return Rules(int(window * SECOND), select, tuple(listed))
+
+
+FREE = _rules(("Percent", 10**6, 1))
+
+
+def _legacy(
+    wanted: int, current: int, limits: Limits = WIDE, window: float = 300, past: History | None = None
+) -> Normalized:
+    recommendations = (past or History()).recommendations
+    return behavior.normalize_legacy(wanted, current, limits, int(window * SECOND), recommendations, NOW)
+
+
+def _modern(
+    wanted: int,
+    current: int,
+    limits: Limits = WIDE,
+    up: Rules = FREE,
+    down: Rules = FREE,
+    past: History | None = None,
+) -> Normalized:
+    return behavior.normalize(wanted, current, limits, up, down, past or History(), NOW)
+
+
+# --- without behavior ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wanted", "current", "limits", "replicas", "limited"),
+    [
+        pytest.param(5, 5, WIDE, 5, "DesiredWithinRange", id="nothing to do"),
+        pytest.param(3, 5, WIDE, 3, "DesiredWithinRange", id="down at once"),
+        pytest.param(10, 5, WIDE, 10, "DesiredWithinRange", id="twice"),
+        pytest.param(11, 5, WIDE, 10, "ScaleUpLimit", id="no more than twice"),
+        pytest.param(9, 1, WIDE, 4, "ScaleUpLimit", id="four at least"),
+        pytest.param(9, 2, WIDE, 4, "ScaleUpLimit", id="four are twice two"),
+        pytest.param(9, 5, Limits(1, 8), 8, "TooManyReplicas", id="the maximum"),
+        pytest.param(99, 5, Limits(1, 10), 10, "TooManyReplicas", id="the maximum where both are the same"),
+        pytest.param(99, 5, Limits(1, 11), 10, "ScaleUpLimit", id="the rate just below the maximum"),
+        pytest.param(0, 5, Limits(2, 8), 2, "TooFewReplicas", id="the minimum"),
+        pytest.param(2, 5, Limits(2, 8), 2, "DesiredWithinRange", id="the minimum itself"),
+        pytest.param(0, 0, Limits(0, 8), 0, "DesiredWithinRange", id="nothing"),
+        pytest.param(5, 2**30, WIDE, INT32_MIN, "ScaleUpLimit", id="twice is out of 32 bits"),
+    ],
+)
+def test_legacy_limits(wanted: int, current: int, limits: Limits, replicas: int, limited: str) -> None:
+    found = _legacy(wanted, current, limits)
+
+    assert (found.replicas, found.limited, found.is_limited) == (
+        replicas,
+        limited,
+        limited != "DesiredWithinRange",
+    )
+    assert found.stabilized == "ReadyForNewScale"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "window", "past", "replicas", "stabilized"),
+    [
+        pytest.param(3, 300, remembered((5, 100)), 5, "ScaleDownStabilized", id="the highest counts"),
+        pytest.param(3, 300, remembered((4, 10), (5, 20), (2, 5)), 5, "ScaleDownStabilized", id="of all"),
+        pytest.param(5, 300, remembered((5, 100)), 5, "ReadyForNewScale", id="the same"),
+        pytest.param(3, 300, remembered((5, 300)), 5, "ScaleDownStabilized", id="also of exactly that age"),
+        pytest.param(
+            3, 300, remembered((5, 300.000000001)), 3, "ReadyForNewScale", id="not of a nanosecond more"
+        ),
+        pytest.param(3, 60, remembered((5, 100)), 3, "ReadyForNewScale", id="a shorter window"),
+        pytest.param(3, 0, remembered((5, 0)), 3, "ReadyForNewScale", id="no window"),
+    ],
+)
+def test_legacy_windows(wanted: int, window: float, past: History, replicas: int, stabilized: str) -> None:
+    found = _legacy(wanted, 5, window=window, past=past)
+
+    assert (found.replicas, found.stabilized) == (replicas, stabilized)
+
+
+def test_legacy_remembers_what_was_wanted_raw() -> None:
+    found = _legacy(99, 5, Limits(1, 8), past=remembered((5, 300), (6, 301), (7, 400), (8, 200)))
+
+    assert isinstance(found.recommendations, Listed)
+    assert [(entry.replicas, entry.at - NOW) for entry in found.recommendations.entries] == [
+        (5, -300 * SECOND),
+        (6, -301 * SECOND),
+        (99, 0),
+        (8, -200 * SECOND),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (_legacy(5, 5), ["no recent recommendation holds 5 back"]),
+        (
+            _legacy(3, 5, past=remembered((4, 9))),
+            [
+                "3 becomes 4: as many as 4 were recommended within the last 300 s (stabilization of the way down)"
+            ],
+        ),
+        (
+            _legacy(3, 5, window=90.5, past=remembered((4, 90.5))),
+            [
+                "3 becomes 4: as many as 4 were recommended within the last 90.5 s (stabilization of the way down)"
+            ],
+        ),
+        (
+            _legacy(9, 1),
+            [
+                "no recent recommendation holds 9 back",
+                "9 limited to 4 by twice the replicas, at least 4, in one sync",
+            ],
+        ),
+        (
+            _legacy(9, 5, Limits(1, 8)),
+            ["no recent recommendation holds 9 back", "9 limited to 8 by the maximum"],
+        ),
+        (
+            _legacy(0, 5, Limits(1, 8)),
+            ["no recent recommendation holds 0 back", "0 limited to 1 by the minimum"],
+        ),
+    ],
+)
+def test_legacy_in_words(found: Normalized, words: list[str]) -> None:
+    assert [step.words() for step in found.steps] == words
+
+
+# --- with behavior ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wanted", "current", "up", "down", "past", "replicas", "stabilized"),
+    [
+        pytest.param(
+            9, 5, 60, 300, remembered((3, 59)), 5, "ScaleUpStabilized", id="up: the lowest of the window"
+        ),
+        pytest.param(9, 5, 60, 300, remembered((3, 60)), 9, "ReadyForNewScale", id="not of exactly its age"),
+        pytest.param(9, 5, 60, 300, remembered((7, 59)), 7, "ScaleUpStabilized", id="up as far as all agree"),
+        pytest.param(
+            2,
+            5,
+            60,
+            300,
+            remembered((8, 299)),
+            5,
+            "ScaleDownStabilized",
+            id="down: the highest of the window",
+        ),
+        pytest.param(
+            2, 5, 60, 300, remembered((8, 300)), 2, "ReadyForNewScale", id="not of exactly that age"
+        ),
+        pytest.param(
+            2, 5, 60, 300, remembered((4, 299)), 4, "ScaleDownStabilized", id="down as far as all agree"
+        ),
+        pytest.param(5, 5, 60, 300, remembered((3, 9), (8, 9)), 5, "ReadyForNewScale", id="nothing to do"),
+        pytest.param(9, 5, 0, 300, remembered((3, 9)), 9, "ReadyForNewScale", id="no window up"),
+        pytest.param(
+            6, 5, 0, 300, remembered((9, 9)), 6, "ReadyForNewScale", id="the way up is not raised by the past"
+        ),
+        pytest.param(2, 5, 0, 0, remembered((9, 9)), 2, "ReadyForNewScale", id="no window down"),
+    ],
+)
+def test_windows(
+    wanted: int, current: int, up: float, down: float, past: History, replicas: int, stabilized: str
+) -> None:
+    found = _modern(
+        wanted,
+        current,
+        up=_rules(("Percent", 10**6, 1), window=up),
+        down=_rules(("Percent", 10**6, 1), window=down),
+        past=past,
+    )
+
+    assert (found.replicas, found.stabilized) == (replicas, stabilized)
+
+
+@pytest.mark.parametrize(
+    ("up", "down", "stale"),
+    [(60, 300, 300), (300, 60, 300), (0, 0, 0)],
+)
+def test_what_no_window_counts_is_overwritten(up: float, down: float, stale: float) -> None:
+    rules = _rules(("Pods", 1, 1), window=up), _rules(("Pods", 1, 1), window=down)
+    past = remembered((1, stale + 0.001), (2, stale))
+
+    found = _modern(9, 5, up=rules[0], down=rules[1], past=past)
+
+    assert isinstance(found.recommendations, Listed)
+    assert [entry.replicas for entry in found.recommendations.entries] == [9, 2]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "current", "limits", "rules", "replicas", "limited"),
+    [
+        pytest.param(9, 5, Limits(1, 8), FREE, 8, "TooManyReplicas", id="the maximum"),
+        pytest.param(8, 5, Limits(1, 8), FREE, 8, "DesiredWithinRange", id="the maximum itself"),
+        pytest.param(
+            9,
+            5,
+            Limits(1, 8),
+            _rules(("Pods", 3, 60)),
+            8,
+            "TooManyReplicas",
+            id="the policy's limit is the maximum",
+        ),
+        pytest.param(
+            9, 5, Limits(1, 9), _rules(("Pods", 3, 60)), 8, "ScaleUpLimit", id="the policy's limit is below"
+        ),
+        pytest.param(1, 5, Limits(2, 8), FREE, 2, "TooFewReplicas", id="the minimum"),
+        pytest.param(2, 5, Limits(2, 8), FREE, 2, "DesiredWithinRange", id="the minimum itself"),
+        pytest.param(
+            1,
+            5,
+            Limits(2, 8),
+            _rules(("Pods", 3, 60)),
+            2,
+            "TooFewReplicas",
+            id="the policy's limit is the minimum",
+        ),
+        pytest.param(
+            0, 5, Limits(1, 8), _rules(("Pods", 3, 60)), 2, "ScaleDownLimit", id="the policy's limit is above"
+        ),
+        pytest.param(
+            1, 5, WIDE, _rules(("Pods", 3, 60), select="Disabled"), 5, "ScaleDownLimit", id="disabled down"
+        ),
+        pytest.param(
+            1, 5, Limits(0, 8), _rules(("Percent", 300, 60)), 1, "DesiredWithinRange", id="more than all"
+        ),
+        pytest.param(
+            5, 5, Limits(6, 8), FREE, 5, "DesiredWithinRange", id="limits do not matter without a change"
+        ),
+    ],
+)
+def test_limits(wanted: int, current: int, limits: Limits, rules: Rules, replicas: int, limited: str) -> None:
+    found = _modern(wanted, current, limits, rules, rules)
+
+    assert (found.replicas, found.limited, found.is_limited) == (
+        replicas,
+        limited,
+        limited != "DesiredWithinRange",
+    )
+
+
+@pytest.mark.parametrize(
+    ("rules", "up", "down", "by"),
+    [
+        pytest.param(_rules(("Pods", 4, 60)), 14, 6, "Pods 4 per 60 s", id="pods"),
+        pytest.param(_rules(("Percent", 50, 60)), 15, 5, "Percent 50 per 60 s", id="per cent"),
+        pytest.param(_rules(("Percent", 300, 60)), 40, -20, "Percent 300 per 60 s", id="more than all"),
+        pytest.param(
+            _rules(("Pods", 4, 60), ("Percent", 50, 15)), 15, 5, "Percent 50 per 15 s", id="the farthest"
+        ),
+        pytest.param(
+            _rules(("Pods", 4, 60), ("Percent", 50, 15), select="Min"),
+            14,
+            6,
+            "Pods 4 per 60 s",
+            id="the nearest",
+        ),
+        pytest.param(
+            _rules(("Pods", 5, 60), ("Percent", 50, 15)), 15, 5, "Pods 5 per 60 s", id="the first of equals"
+        ),
+        pytest.param(
+            _rules(("Pods", 4, 60), select="Disabled"), 10, 10, "a policy that is disabled", id="disabled"
+        ),
+        pytest.param(
+            _rules(("Pods", 2**31 - 1, 60)),
+            -(2**31) + 9,
+            10 - (2**31 - 1),
+            f"Pods {2**31 - 1} per 60 s",
+            id="it wraps",
+        ),
+        pytest.param(
+            _rules(("Percent", 2**31 - 1, 60)),
+            214748375,
+            -214748354,
+            f"Percent {2**31 - 1} per 60 s",
+            id="a great deal",
+        ),
+    ],
+)
+def test_policy_limits(rules: Rules, up: int, down: int, by: str) -> None:
+    assert behavior.raise_limit(10, rules, (), (), NOW) == (up, by)
+    assert behavior.lower_limit(10, rules, (), (), NOW) == (down, by)
+
+
+def test_policy_limits_out_of_32_bits() -> None:
+    rules = _rules(("Percent", 2**31 - 1, 60))
+
+    assert behavior.raise_limit(1000, rules, (), (), NOW)[0] == INT32_MIN
+    assert behavior.lower_limit(1000, rules, (), (), NOW)[0] == INT32_MIN
+    assert behavior.raise_limit(INT32_MAX, _rules(("Pods", 1, 60)), (), (), NOW)[0] == INT32_MIN
+
+
+@pytest.mark.parametrize(
+    ("period", "up", "down"),
+    [
+        (20, 14 - 4 + 2, 6 - 4 + 2),
+        (10, 14 + 2, 6 + 2),
+        (5, 14, 6),
+        (21, 14 - 4 + 2, 6 - 4 + 2),
+        (60, 14 - 5 + 5, 6 - 5 + 5),
+    ],
+)
+def test_policies_start_from_the_begin_of_their_period(period: int, up: int, down: int) -> None:
+    past = remembered(ups=[(4, 15), (1, 30)], downs=[(2, 9.999), (3, 59)])
+    rules = _rules(("Pods", 4, period))
+
+    assert behavior.raise_limit(10, rules, past.ups, past.downs, NOW)[0] == up
+    assert behavior.lower_limit(10, rules, past.ups, past.downs, NOW)[0] == down
+
+
+def test_a_limit_on_the_wrong_side_is_where_it_stands() -> None:
+    used_up = remembered(ups=[(8, 5)])
+    fallen = remembered(downs=[(8, 5)])
+    rules = _rules(("Pods", 4, 60))
+
+    up = _modern(20, 10, up=rules, past=used_up)
+    down = _modern(2, 10, down=rules, past=fallen)
+
+    assert (up.replicas, up.limited) == (10, "ScaleUpLimit")
+    assert (down.replicas, down.limited) == (10, "ScaleDownLimit")
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (_modern(5, 5), ["no recent recommendation holds 5 back"]),
+        (
+            _modern(9, 5, up=_rules(("Percent", 10**6, 1), window=60), past=remembered((7, 9))),
+            ["9 becomes 7: as few as 7 were recommended within the last 60 s (stabilization of the way up)"],
+        ),
+        (
+            _modern(99, 10, up=_rules(("Percent", 20, 60))),
+            ["no recent recommendation holds 99 back", "99 limited to 12 by Percent 20 per 60 s"],
+        ),
+        (
+            _modern(99, 10, Limits(1, 11)),
+            ["no recent recommendation holds 99 back", "99 limited to 11 by the maximum"],
+        ),
+        (
+            _modern(1, 10, down=_rules(("Pods", 3, 15))),
+            ["no recent recommendation holds 1 back", "1 limited to 7 by Pods 3 per 15 s"],
+        ),
+        (
+            _modern(1, 10, Limits(2, 11)),
+            ["no recent recommendation holds 1 back", "1 limited to 2 by the minimum"],
+        ),
+        (
+            _modern(99, 10, up=_rules(("Pods", 3, 15), select="Disabled")),
+            ["no recent recommendation holds 99 back", "99 limited to 10 by a policy that is disabled"],
+        ),
+    ],
+)
+def test_in_words(found: Normalized, words: list[str]) -> None:
+    assert [step.words() for step in found.steps] == words
+
+
+def test_counts_are_compared_as_numbers() -> None:
+    found = _modern(int("1000"), int("1000"))
+
+    assert (found.replicas, found.stabilized) == (1000, "ReadyForNewScale")
+
+
+def test_longest_period() -> None:
+    assert _rules(("Pods", 1, 15), ("Percent", 1, 600), ("Pods", 1, 60)).longest_period == 600 * SECOND
+
+
+_RULES = st.builds(
+    lambda policies, select, window: _rules(*policies, select=select, window=window),
+    st.lists(
+        st.tuples(st.sampled_from(["Pods", "Percent"]), st.integers(1, 300), st.integers(1, 1800)),
+        min_size=1,
+        max_size=3,
+    ),
+    st.sampled_from(["Max", "Min", "Disabled"]),
+    st.integers(0, 3600),
+)
+_PAST = st.lists(st.tuples(st.integers(0, 60), st.floats(0, 4000)), max_size=6)
+_CHANGES = st.lists(st.tuples(st.integers(1, 20), st.floats(0, 2000)), max_size=4)
+
+
+@given(
+    wanted=st.integers(0, 200),
+    current=st.integers(1, 50),
+    up=_RULES,
+    down=_RULES,
+    entries=_PAST,
+    ups=_CHANGES,
+    downs=_CHANGES,
+    window=st.integers(0, 3600),
+)
+def test_stays_within_minimum_and_maximum(
+    wanted: int,
+    current: int,
+    up: Rules,
+    down: Rules,
+    entries: list[tuple[int, float]],
+    ups: list[tuple[int, float]],
+    downs: list[tuple[int, float]],
+    window: int,
+) -> None:
+    limits = Limits(1, 50)
+    past = remembered(*entries, ups=ups, downs=downs)
+
+    modern = _modern(wanted, current, limits, up, down, past)
+    legacy = _legacy(wanted, current, limits, window, past)
+
+    assert 1 <= modern.replicas <= 50
+    assert 1 <= legacy.replicas <= 50
+    if up.select == "Disabled":
+        assert modern.replicas <= current
+    if down.select == "Disabled":
+        assert modern.replicas >= current
+    if wanted >= current:
+        assert modern.replicas >= current
+    else:
+        assert modern.replicas <= current
+    assert all(step.words() for step in (*modern.steps, *legacy.steps))
+
+
+# --- what Kubernetes' documentation shows ----------------------------------------------------------------------------
+
+NOW_DOWN = {"stabilizationWindowSeconds": 0}
+PODS_4 = {"type": "Pods", "value": 4, "periodSeconds": 60}
+PERCENT_10 = {"type": "Percent", "value": 10, "periodSeconds": 60}
+
+
+def test_ten_per_cent_or_four_pods_a_minute() -> None:
+    """80 pods lose 8, then 8 of 72, and below 40 four a minute, which is more than a tenth then."""
+    story = Story(80, behavior={"scaleDown": {**NOW_DOWN, "policies": [PODS_4, PERCENT_10]}})
+
+    assert story.follow(0, 720, 60, 10) == [72, 64, 57, 51, 45, 40, 36, 32, 28, 24, 20, 16, 12]
+
+
+def test_the_smaller_of_the_two() -> None:
+    rules = {**NOW_DOWN, "policies": [PODS_4, PERCENT_10], "selectPolicy": "Min"}
+    story = Story(80, behavior={"scaleDown": rules})
+
+    assert story.follow(0, 120, 60, 10) == [76, 72, 68]
+    small = Story(30, behavior={"scaleDown": rules})
+    assert small.follow(0, 120, 60, 10) == [27, 24, 21]
+
+
+def test_no_way_down() -> None:
+    story = Story(80, behavior={"scaleDown": {**NOW_DOWN, "selectPolicy": "Disabled"}})
+
+    assert story.follow(0, 1200, 60, 10) == [80] * 21
+
+
+def test_five_pods_a_minute_and_a_tenth() -> None:
+    five = {"type": "Pods", "value": 5, "periodSeconds": 60}
+    rules = {**NOW_DOWN, "policies": [PERCENT_10, five], "selectPolicy": "Max"}
+
+    assert Story(100, behavior={"scaleDown": rules}).follow(0, 120, 60, 10) == [90, 81, 72]
+    assert Story(30, behavior={"scaleDown": rules}).follow(0, 120, 60, 10) == [25, 20, 15]
+
+
+def test_a_window_of_one_minute() -> None:
+    story = Story(10, behavior={"scaleDown": {"stabilizationWindowSeconds": 60}})
+
+    assert story.sync(0, 10).replicas == 10
+    assert story.follow(15, 45, 15, 2) == [10, 10, 10]
+    assert story.sync(60, 2).replicas == 2
+
+
+def test_the_default_way_up_doubles_every_fifteen_seconds() -> None:
+    story = Story(1, maxReplicas=100, behavior={})
+
+    assert story.follow(0, 75, 15, 100) == [5, 10, 20, 40, 80, 100]

@@ -1,0 +1,628 @@
+"""Raises beside a native autoscaler: what is done, what is held, when it is left alone."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from adapter.autoscaler.decide import boost as boosting
+from adapter.autoscaler.decide import decision, guarded
+from adapter.autoscaler.decide.boost import DEMOTED_FOR, LONGEST, NOTHING, Boost, Boosting, Floor, Reversal
+from adapter.autoscaler.decide.conflicts import OWN, Writers
+from adapter.autoscaler.decide.decision import Decision, Event
+from adapter.autoscaler.decide.guarded import Circumstances, Look, Memory
+from adapter.autoscaler.decide.history import History, Queued
+from adapter.autoscaler.decide.observation import (
+    ExternalReading,
+    ObjectReading,
+    Observation,
+    Reading,
+    Unavailable,
+)
+from adapter.autoscaler.decide.settings import Band, Settings
+from adapter.boost import model as handshaking
+from adapter.boost.floor import Demotion, FloorEntry
+from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, BOOST
+from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus, encode_scalar
+from adapter.model.timestamps import SECOND, FineInstant
+from tests.support.scaling import (
+    NOW,
+    autoscaler,
+    cpu_metric,
+    external_metric,
+    object_metric,
+    pods,
+    pods_metric,
+    reading,
+)
+
+BAND = Band(0.9, 1.1)
+ON = Boost(BOOST, digest="one")
+ADVISED = Boost(ADVISE, digest="one")
+NATIVE = "kube-controller-manager"
+HELD = Boosting(Floor(8, NOW + LONGEST, 4, NOW, 30 * SECOND))
+METRICS = [external_metric(averageValue="1")]
+
+
+def seen(replicas: int, wanted: int, *, exist: int | None = None, overdue: str = "") -> Observation:
+    exist = replicas if exist is None else exist
+    reading = ExternalReading([wanted * 1000], overdue=overdue)
+    return Observation(replicas, exist, "app=web", pods(exist), [reading])
+
+
+QUICK = {"scaleDown": {"stabilizationWindowSeconds": 0}}
+"""A behavior that shrinks at once."""
+
+
+def decide(
+    observation: Observation,
+    boost: Boost = ON,
+    memory: Boosting = NOTHING,
+    behavior: dict[str, Any] | None = None,
+) -> Decision:
+    prepared = autoscaler(METRICS, maxReplicas=40, behavior=behavior or {})
+    return guarded.decide(
+        prepared, observation, Memory(boost=memory), NOW, Circumstances(boost.mode, boost=boost)
+    )
+
+
+# -- what is done ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_raise_is_done() -> None:
+    made = decide(seen(4, 8))
+
+    assert (made.rescale, made.replicas) == (True, 8)
+    assert [event.reason for event in made.events] == ["SuccessfulRescale"]
+
+
+DEMOTED = Boosting(demotion=Demotion(FineInstant(NOW + SECOND), "argocd", "one"))
+
+
+@pytest.mark.parametrize(
+    ("observation", "boost", "memory", "why"),
+    [
+        pytest.param(seen(4, 8), ADVISED, NOTHING, "the mode is advise", id="advised"),
+        pytest.param(
+            seen(4, 8), ON._replace(fault="no handshake"), NOTHING, "no handshake", id="no handshake"
+        ),
+        pytest.param(seen(4, 8), ON._replace(ambiguous=True), NOTHING, "selector ambiguous", id="ambiguous"),
+        pytest.param(seen(4, 8), ON, DEMOTED, "argocd took back", id="demoted"),
+        pytest.param(seen(18, 23, exist=22), ON, NOTHING, "within tolerance of 22", id="a rollout's surge"),
+        pytest.param(seen(10, 14, exist=20), ON, NOTHING, "within tolerance of 20", id="fewer than exist"),
+    ],
+)
+def test_a_raise_that_is_not_done(observation: Observation, boost: Boost, memory: Boosting, why: str) -> None:
+    made = decide(observation, boost, memory)
+
+    assert (made.rescale, made.replicas) == (False, observation.replicas)
+    assert why in made.trace[-1].words()
+    assert made.status.desired_replicas > observation.replicas, "what would be right is told all the same"
+    _, events = guarded.keep(
+        Memory(boost=memory), made, observation, NOW, Circumstances(boost.mode, boost=boost)
+    )
+    assert not events
+
+
+def test_a_shrink_is_the_autoscalers() -> None:
+    made = decide(seen(8, 4), behavior=QUICK)
+
+    assert (made.rescale, made.replicas, made.status.desired_replicas) == (False, 8, 4)
+    assert "lowers nothing" in made.trace[-1].words()
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_zero_is_the_autoscalers(*, own: bool) -> None:
+    prepared = autoscaler(METRICS, maxReplicas=40, minReplicas=1, behavior={})
+    memory = Memory(writers=Writers(own_zero=own))
+    made = guarded.decide(prepared, seen(0, 8), memory, NOW, Circumstances(BOOST, boost=ON))
+
+    assert (made.rescale, made.replicas) == (False, 0)
+
+
+def test_a_raise_from_zero_is_refused() -> None:
+    done = decide(seen(4, 8))
+
+    assert "at zero" in boosting.refusal(done, seen(0, 8), NOTHING, ON, BAND, NOW)
+
+
+def test_only_fresh_values_raise() -> None:
+    late = decide(seen(4, 8, overdue="its answer is late"))
+
+    assert (late.rescale, late.replicas) == (False, 4)
+    assert "its answer is late" in late.trace[-3].words() + late.trace[-2].words() + late.trace[-1].words()
+    _, events = guarded.keep(Memory(), late, seen(4, 8), NOW, Circumstances(BOOST, boost=ON))
+    assert not events, "the native autoscaler tells of its own metrics"
+
+
+def test_a_failed_metric_blocks_no_raise() -> None:
+    prepared = autoscaler([*METRICS, external_metric("other", averageValue="1")], maxReplicas=40, behavior={})
+    observation = msgspec.structs.replace(
+        seen(4, 8), readings=[Unavailable("Gone", "gone"), ExternalReading([8000])]
+    )
+    made = guarded.decide(prepared, observation, Memory(), NOW, Circumstances(BOOST, boost=ON))
+
+    assert (made.rescale, made.replicas) == (True, 8)
+
+
+def test_policies_count_what_others_raised() -> None:
+    """Four pods in 15 s: three of them are somebody else's."""
+    prepared = autoscaler(
+        METRICS,
+        maxReplicas=40,
+        behavior={"scaleUp": {"policies": [{"type": "Pods", "value": 4, "periodSeconds": 15}]}},
+    )
+    memory, _ = guarded.notice(prepared, Memory(writers=Writers(known=4)), Look(7, NATIVE), NOW, ON)
+    made = guarded.decide(prepared, seen(7, 20), memory, NOW + SECOND, Circumstances(BOOST, boost=ON))
+
+    assert made.replicas == 8
+
+
+def test_no_more_than_was_published() -> None:
+    prepared = autoscaler(METRICS, maxReplicas=40, minReplicas=2, behavior={})
+
+    assert boosting.capped(prepared, 8).limits == (2, 8)
+    assert boosting.capped(prepared, 50).limits == (2, 40)
+    assert boosting.capped(prepared, 1).limits == (2, 2)
+
+
+def test_others_on_the_target_end_it() -> None:
+    prepared = autoscaler(METRICS, maxReplicas=40, behavior={})
+    circumstances = Circumstances(BOOST, ("HorizontalPodAutoscaler/other",), boost=ON)
+    made = guarded.decide(prepared, seen(4, 8), Memory(), NOW, circumstances)
+
+    assert (made.rescale, [event.reason for event in made.events]) == (False, ["ForeignAutoscaler"])
+    assert boosting.follow(HELD, ON, NOW, alone=False).floor is None
+
+
+# -- the floor ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("boost", "spans", "hold"),
+    [
+        (ON, [], 30),
+        (ON._replace(period=20 * SECOND), [], 40),
+        (ON, [None, 75 * SECOND], 75),
+        (ON, [700 * SECOND], 600),
+        (ON._replace(hold=5 * SECOND), [75 * SECOND], 5),
+    ],
+)
+def test_how_long_it_is_held(boost: Boost, spans: list[int | None], hold: int) -> None:
+    floor = boosting.begin(NOTHING, 4, 8, boost, spans, NOW).floor
+
+    assert floor == Floor(8, NOW + LONGEST, 4, NOW, hold * SECOND)
+
+
+def test_it_ends_its_hold_after_it_was_shown() -> None:
+    boost = ON._replace(shown=7)
+    memory = boosting.follow(HELD, boost, NOW + 20 * SECOND)
+    assert memory is HELD
+
+    memory = boosting.follow(memory, boost._replace(shown=8), NOW + 21 * SECOND)
+    assert memory.floor is not None
+    assert (memory.floor.shown, memory.floor.until) == (NOW + 21 * SECOND, NOW + 51 * SECOND)
+    # that it is not shown any more later changes nothing
+    assert boosting.follow(memory, boost, NOW + 51 * SECOND - 1) is memory
+    assert boosting.follow(memory, boost, NOW + 51 * SECOND).floor is None
+
+
+def test_it_ends_though_it_never_was_shown() -> None:
+    assert boosting.follow(HELD, ON, NOW + LONGEST - 1).floor is not None
+    assert boosting.follow(HELD, ON, NOW + LONGEST).floor is None
+
+
+@pytest.mark.parametrize("boost", [ADVISED, ON._replace(fault="no handshake")])
+def test_it_ends_at_once_with_the_boost(boost: Boost) -> None:
+    assert boosting.follow(HELD, boost, NOW).floor is None
+
+
+def test_nothing_held_stays_nothing() -> None:
+    assert boosting.follow(NOTHING, ON, NOW) is NOTHING
+
+
+def test_a_further_raise_begins_anew() -> None:
+    shown = boosting.follow(HELD, ON._replace(shown=8), NOW + SECOND)
+    floor = boosting.begin(shown, 8, 16, ON, [], NOW + 2 * SECOND).floor
+
+    assert floor == Floor(16, NOW + 2 * SECOND + LONGEST, 8, NOW + 2 * SECOND, 30 * SECOND)
+
+
+# -- who takes it back -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("replicas", [8, 9, 20])
+def test_a_raise_takes_nothing_back(replicas: int) -> None:
+    assert boosting.judge(HELD, replicas, "kubectl", ON, BAND, NOW) == (HELD, Reversal())
+
+
+def test_within_tolerance_nothing_is_taken_back() -> None:
+    held = Boosting(Floor(20, NOW + LONGEST, 4, NOW, 30 * SECOND))
+
+    assert boosting.judge(held, 19, "kubectl", ON, BAND, NOW) == (held, Reversal())
+    assert boosting.judge(held, 18, "kubectl", ON, BAND, NOW)[1].counted
+
+
+def test_with_no_floor_nothing_is_taken_back() -> None:
+    assert boosting.judge(NOTHING, 1, "kubectl", ON, BAND, NOW) == (NOTHING, Reversal())
+
+
+def test_the_native_controller_is_excused_once() -> None:
+    """After a conflict it writes what it had decided on the old count."""
+    stale = ON._replace(shown=4)
+    memory, reversal = boosting.judge(HELD, 5, NATIVE, stale, BAND, NOW)
+    assert reversal == Reversal()
+
+    # our further raise answers that; the next time it counts
+    memory = boosting.begin(memory, 5, 8, stale, [], NOW + SECOND)
+    memory, reversal = boosting.judge(memory, 5, NATIVE, stale, BAND, NOW + 2 * SECOND)
+    assert reversal == Reversal(counted=True)
+
+
+def test_a_raise_after_one_that_was_shown_may_be_excused_again() -> None:
+    memory, _ = boosting.judge(HELD, 5, NATIVE, ON, BAND, NOW)
+    memory = boosting.follow(boosting.begin(memory, 5, 8, ON, [], NOW), ON._replace(shown=8), NOW)
+    memory = boosting.begin(memory, 8, 16, ON, [], NOW)
+
+    assert boosting.judge(memory, 8, NATIVE, ON._replace(shown=8), BAND, NOW)[1] == Reversal()
+
+
+@pytest.mark.parametrize(
+    ("by", "shown"), [("argocd-controller", 4), (NATIVE, 8)], ids=["another writer", "it has seen our count"]
+)
+def test_nobody_else_is_excused(by: str, shown: int) -> None:
+    memory = boosting.follow(HELD, ON._replace(shown=shown), NOW)
+
+    assert boosting.judge(memory, 4, by, ON._replace(shown=shown), BAND, NOW)[1] == Reversal(counted=True)
+
+
+def test_two_within_five_minutes_end_it() -> None:
+    memory, _ = boosting.judge(HELD, 4, "argocd", ON, BAND, NOW)
+    memory = boosting.begin(memory, 4, 8, ON, [], NOW)
+    memory, reversal = boosting.judge(memory, 4, "argocd", ON, BAND, NOW + 299 * SECOND)
+
+    assert reversal == Reversal(counted=True, demotes=True)
+    assert memory.floor is None
+    assert memory.demotion == Demotion(FineInstant(NOW + 299 * SECOND + DEMOTED_FOR), "argocd", "one")
+    assert boosting.only_advised(memory, ON, NOW + 299 * SECOND)
+
+
+def test_two_far_apart_do_not() -> None:
+    memory, _ = boosting.judge(HELD, 4, "argocd", ON, BAND, NOW)
+    memory = boosting.begin(memory, 4, 8, ON, [], NOW)
+
+    assert boosting.judge(memory, 4, "argocd", ON, BAND, NOW + 300 * SECOND)[1] == Reversal(counted=True)
+
+
+@pytest.mark.parametrize(
+    ("boost", "after"),
+    [(ON, DEMOTED_FOR), (ON._replace(digest="two"), 0)],
+    ids=["in time", "with another spec"],
+)
+def test_it_ends(boost: Boost, after: int) -> None:
+    memory = Boosting(demotion=Demotion(FineInstant(NOW + DEMOTED_FOR), "argocd", "one"))
+
+    assert boosting.only_advised(memory, ON, NOW)
+    assert not boosting.only_advised(memory, boost, NOW + after)
+    assert boosting.follow(memory, boost, NOW + after).demotion is None
+
+
+def test_a_demotion_drops_what_was_adopted_with_it() -> None:
+    memory = msgspec.structs.replace(HELD, demotion=DEMOTED.demotion)
+
+    assert boosting.follow(memory, ON, NOW).floor is None
+
+
+@pytest.mark.parametrize(
+    ("by", "demotes", "words"),
+    [
+        ("argocd", False, "Let argocd leave spec.replicas alone"),
+        ("argocd", True, "only advised. Let argocd leave"),
+        (NATIVE, True, "reads the metric fastpath_replicas"),
+    ],
+)
+def test_the_event_names_writer_and_remedy(by: str, words: str, *, demotes: bool) -> None:
+    event = boosting.reversal_event(by, 8, 4, demotes=demotes)
+
+    assert event.type == "Warning"
+    assert event.message.startswith(f"{by} set the replicas from 8 to 4")
+    assert words in event.message
+
+
+def test_a_change_is_judged_where_it_is_noticed() -> None:
+    prepared = autoscaler(METRICS, maxReplicas=40, behavior={})
+    memory = Memory(writers=Writers(known=8), boost=HELD)
+    memory, change = guarded.notice(prepared, memory, Look(4, "argocd"), NOW, ON)
+
+    assert change is not None
+    assert (change.reverses, change.starts_pause) == (True, False)
+    event = guarded.change_event(memory, change, 4, ON)
+    assert event is not None
+    assert event.message.startswith("argocd set the replicas from 8 to 4")
+    assert not memory.writers.is_paused(NOW)
+
+    memory, change = guarded.notice(prepared, memory, Look(8, OWN), NOW, ON)
+    assert change is not None
+    assert guarded.change_event(memory, change, 8, ON) is None
+    memory, change = guarded.notice(prepared, memory, Look(4, "argocd"), NOW, ON)
+    assert change is not None
+    assert change.starts_pause
+    assert memory.boost.demotion is not None
+
+
+# -- advice ------------------------------------------------------------------------------------------------------------------
+
+
+def test_advice_is_told_when_it_has_differed_for_a_period() -> None:
+    memory, event = boosting.advise(NOTHING, 8, 4, ADVISED, NOW)
+    assert event is None
+    memory, event = boosting.advise(memory, 9, 4, ADVISED, NOW + 15 * SECOND)
+    assert event is None
+    memory, event = boosting.advise(memory, 9, 4, ADVISED, NOW + 16 * SECOND)
+    assert event is not None
+    assert (event.type, event.message) == (
+        "Normal",
+        "9 replicas would be right, 4 are asked for: so for 16 s",
+    )
+    memory, event = boosting.advise(memory, 9, 4, ADVISED, NOW + 615 * SECOND)
+    assert event is None
+    memory, event = boosting.advise(memory, 9, 4, ADVISED, NOW + 616 * SECOND)
+    assert event is not None
+
+
+def test_advice_that_is_followed_begins_anew() -> None:
+    memory, _ = boosting.advise(NOTHING, 8, 4, ADVISED, NOW)
+    memory, event = boosting.advise(memory, 8, 8, ADVISED, NOW + 15 * SECOND)
+    assert (memory, event) == (NOTHING, None)
+    assert boosting.advise(memory, 8, 8, ADVISED, NOW) == (memory, None)
+    memory, _ = boosting.advise(memory, 8, 4, ADVISED, NOW + 16 * SECOND)
+    _, event = boosting.advise(memory, 8, 4, ADVISED, NOW + 17 * SECOND)
+    assert event is None
+
+
+@pytest.mark.parametrize(("boost", "told"), [(ADVISED, True), (ON, False)])
+def test_only_who_is_advised_is_told(boost: Boost, *, told: bool) -> None:
+    circumstances, memory = Circumstances(boost.mode, boost=boost), Memory()
+    events: tuple[Event, ...] = ()
+    prepared = autoscaler(METRICS, maxReplicas=40, behavior=QUICK)
+    for second in (0, 16):
+        now = NOW + second * SECOND
+        made = guarded.decide(prepared, seen(8, 4), memory, now, circumstances)
+        memory, events = guarded.keep(memory, made, seen(8, 4), now, circumstances)
+
+    assert [event.reason for event in events] == (["ScalingAdvice"] if told else [])
+
+
+def test_a_raise_of_ours_is_no_writer_to_be_reversed() -> None:
+    circumstances = Circumstances(BOOST, boost=ON)
+    made = decide(seen(4, 8))
+    memory, events = guarded.keep(Memory(boost=HELD), made, seen(4, 8), NOW, circumstances)
+
+    assert (memory.writers.known, memory.writers.ours, memory.boost) == (8, None, HELD)
+    assert [event.reason for event in events] == ["SuccessfulRescale"]
+
+
+# -- what is published -------------------------------------------------------------------------------------------------------
+
+TIMES = st.integers(NOW, NOW + LONGEST)
+PAST = st.integers(NOW - LONGEST, NOW)
+FLOORS = st.builds(
+    Floor,
+    replicas=st.integers(1, 1000),
+    until=st.integers(NOW + 1, NOW + LONGEST),
+    before=st.integers(1, 1000),
+    at=PAST,
+    hold=st.integers(SECOND, LONGEST),
+    shown=st.none() | PAST,
+    excused=st.booleans(),
+    stands=st.booleans(),
+    added=st.integers(0, 1000),
+    target=st.text(),
+)
+DEMOTIONS = st.builds(Demotion, until=TIMES.map(FineInstant), by=st.text(), digest=st.text())
+MEMORIES = st.builds(
+    Boosting,
+    floor=st.none() | FLOORS,
+    reversals=st.lists(PAST, max_size=1).map(tuple),
+    demotion=st.none() | DEMOTIONS,
+)
+
+
+@given(MEMORIES)
+def test_a_new_leader_knows_what_was_published(memory: Boosting) -> None:
+    entry = boosting.entry_of(memory, "shop", "web", "uid-1", "12")
+
+    assert boosting.adopt(entry, NOW) == memory
+    if entry is not None:
+        assert (entry.namespace, entry.name, entry.uid, entry.seen) == ("shop", "web", "uid-1", "12")
+
+
+def test_a_floor_that_is_over_is_not_adopted() -> None:
+    assert boosting.adopt(FloorEntry(replicas=8, until=FineInstant(NOW)), NOW) == NOTHING
+
+
+@given(MEMORIES, st.integers(-3600 * SECOND, 3600 * SECOND))
+def test_a_clock_that_is_set_changes_no_age(memory: Boosting, by: int) -> None:
+    memory = msgspec.structs.replace(memory, differs=NOW, told=NOW + 1)
+    there = guarded.shifted(Memory(history=History(Queued()), boost=memory), by).boost
+
+    assert boosting.shifted(there, -by) == memory
+    assert there.differs == NOW + by
+    if memory.floor is not None and there.floor is not None:
+        assert there.floor.until - memory.floor.until == by
+
+
+def test_nothing_is_moved_with_the_clock() -> None:
+    assert boosting.shifted(NOTHING, 5) == NOTHING
+
+
+# -- the handshake at rest ---------------------------------------------------------------------------------------------------
+
+OWN_METRICS = {
+    "external": external_metric(averageValue="1"),
+    "external value": external_metric("pressure", value="1"),
+    "object": object_metric("AverageValue", averageValue="1"),
+    "object value": object_metric("Value", value="1"),
+    "pods": pods_metric(),
+    "cpu": cpu_metric(),
+}
+HANDSHAKES: list[tuple[str, Reading]] = [
+    (handshaking.EXTERNAL, ExternalReading([0])),
+    (handshaking.OBJECT, ObjectReading(0)),
+]
+AMOUNTS = st.none() | st.integers(-2, 60).map(lambda count: count * 1000) | st.integers(0, 60_000)
+
+
+class Sync(NamedTuple):
+    """One sync: seconds since the last, an amount for each metric that there may be (None is no value), pods beyond those asked for."""
+
+    pause: int
+    amounts: Mapping[str, int | None]
+    surge: int
+
+
+SYNCS = st.builds(
+    Sync, st.integers(1, 400), st.fixed_dictionaries(dict.fromkeys(OWN_METRICS, AMOUNTS)), st.integers(-3, 5)
+)
+
+
+def reading_of(kind: str, amount: int | None, count: int) -> Reading:
+    if amount is None:
+        return Unavailable("Gone", "gone")
+    if kind in {"pods", "cpu"}:
+        return reading(*[abs(amount) // max(1, count)] * count)
+    return ObjectReading(amount) if kind.startswith("object") else ExternalReading([amount])
+
+
+def counts(
+    spec: Mapping[str, Any], kinds: Sequence[str], syncs: Sequence[Sync], first: int, place: int = -1
+) -> list[int]:
+    """Return what a native autoscaler sets at each sync; with a handshake at a place among its metrics, whose floor is 0."""
+    metrics, (way, none) = [OWN_METRICS[kind] for kind in kinds], HANDSHAKES[place % len(HANDSHAKES)]
+    if place >= 0:
+        plain = msgspec.to_builtins(handshaking.handshake("web", way), enc_hook=encode_scalar)
+        metrics.insert(place, plain)
+    scaler = autoscaler(metrics, Settings(scale_to_zero=True), **spec)
+    history, status, replicas = History(), HorizontalPodAutoscalerStatus(), first
+    at: int = NOW
+    found = []
+    for sync in syncs:
+        at += sync.pause * SECOND
+        exist = max(0, replicas + sync.surge)
+        readings = [reading_of(kind, sync.amounts[kind], exist) for kind in kinds]
+        if place >= 0:
+            readings.insert(place, none)
+        seen_now = Observation(replicas, exist, "app=web", pods(exist), readings, status)
+        made = decision.decide(scaler, seen_now, history, at)
+        history, status, replicas = made.history, made.status, made.replicas
+        found.append(replicas)
+    return found
+
+
+@given(
+    kinds=st.lists(st.sampled_from(sorted(OWN_METRICS)), min_size=1, max_size=3, unique=True),
+    syncs=st.lists(SYNCS, min_size=1, max_size=6),
+    first=st.integers(0, 45),
+    lowest=st.integers(0, 3),
+    behavior=st.sampled_from([None, {}, QUICK]),
+    place=st.integers(0, 3),
+)
+@example(["external"], [Sync(15, {"external": 17_900}, 0)], 20, 1, QUICK, 1)
+@example(["pods"], [Sync(15, {"pods": 20_000}, 2)], 20, 1, QUICK, 0)
+def test_a_floor_of_zero_changes_no_decision_of_the_autoscaler(
+    kinds: list[str], syncs: list[Sync], first: int, lowest: int, behavior: dict[str, Any] | None, place: int
+) -> None:
+    if not any(kind.startswith(("external", "object")) for kind in kinds):
+        lowest = max(lowest, 1)  # a minimum of zero without such a metric is refused
+    spec = {"maxReplicas": 40, "minReplicas": lowest} | ({} if behavior is None else {"behavior": behavior})
+
+    assert counts(spec, kinds, syncs, first, min(place, len(kinds))) == counts(spec, kinds, syncs, first)
+
+
+@pytest.mark.parametrize("place", [-1, 0, 1])
+@pytest.mark.parametrize(
+    ("kind", "amount", "surge", "after"),
+    [
+        ("external", 17_900, 0, 18),
+        ("pods", 17_900, 0, 18),
+        ("object value", 895, 0, 18),
+        ("pods", 20_000, 2, 20),
+    ],
+)
+def test_at_rest_it_decides_as_without(kind: str, amount: int, surge: int, after: int, place: int) -> None:
+    """Metrics that say 18 bring 20 to 18, and 22 pods of a rollout leave 20 at 20."""
+    spec = {"maxReplicas": 40, "behavior": QUICK}
+
+    assert counts(spec, [kind], [Sync(15, {kind: amount}, surge)], 20, place) == [after]
+
+
+@pytest.mark.parametrize(
+    ("entry", "is_over"),
+    [
+        (FloorEntry(), True),
+        (FloorEntry(replicas=8, until=FineInstant(NOW)), True),
+        (FloorEntry(replicas=8, until=FineInstant(NOW + 1)), False),
+        (FloorEntry(reversals=(FineInstant(NOW - 300 * SECOND),)), True),
+        (FloorEntry(reversals=(FineInstant(NOW - 300 * SECOND + 1),)), False),
+        (FloorEntry(demoted=Demotion(FineInstant(NOW))), True),
+        (FloorEntry(demoted=Demotion(FineInstant(NOW + 1))), False),
+    ],
+)
+def test_an_entry_that_says_nothing_any_more(entry: FloorEntry, *, is_over: bool) -> None:
+    assert boosting.is_over(entry, NOW) is is_over
+
+
+def test_what_a_wrong_clock_published_ends_in_time() -> None:
+    hours = FineInstant(NOW + 7200 * SECOND)
+    memory = boosting.adopt(FloorEntry(replicas=8, until=hours, demoted=Demotion(hours, "argocd")), NOW)
+
+    assert memory.floor is not None
+    assert memory.demotion is not None
+    assert (memory.floor.until, memory.demotion.until) == (NOW + LONGEST, NOW + DEMOTED_FOR)
+
+
+def test_a_reversal_of_long_ago_is_forgotten() -> None:
+    memory, _ = boosting.judge(HELD, 4, "argocd", ON, BAND, NOW)
+
+    assert boosting.follow(memory, ON, NOW + 299 * SECOND).reversals == (NOW,)
+    assert boosting.follow(memory, ON, NOW + 300 * SECOND).reversals == ()
+
+
+def test_a_floor_is_no_more_than_may_be_today() -> None:
+    shown = boosting.follow(HELD, ON._replace(shown=6), NOW, most=6, band=BAND).floor
+
+    assert shown is not None
+    assert shown.shown == NOW
+    assert boosting.judge(HELD, 6, "kubectl", ON, BAND, NOW, most=6) == (HELD, Reversal())
+
+
+def test_what_is_within_tolerance_has_shown_it() -> None:
+    held = Boosting(Floor(20, NOW + LONGEST, 4, NOW, 30 * SECOND))
+    for count, is_shown in ((18, False), (19, True), (21, True)):
+        floor = boosting.follow(held, ON._replace(shown=count), NOW, band=BAND).floor
+        assert floor is not None
+        assert (floor.shown is not None) is is_shown
+
+
+def test_a_raise_to_less_than_the_floor_takes_nothing_back() -> None:
+    prepared = autoscaler(METRICS, maxReplicas=40, behavior={})
+    memory = Memory(writers=Writers(known=2), boost=HELD)
+    memory, change = guarded.notice(prepared, memory, Look(5, NATIVE), NOW, ON)
+
+    assert change is not None
+    assert not change.reverses
+    assert memory.boost is HELD
+
+
+def test_without_values_there_is_no_advice() -> None:
+    prepared = autoscaler(METRICS, maxReplicas=40, behavior={})
+    observation = msgspec.structs.replace(seen(4, 8), readings=[Unavailable("Gone", "gone")])
+    memory = Memory(boost=Boosting(differs=NOW - 600 * SECOND))
+    circumstances = Circumstances(ADVISE, boost=ADVISED)
+    made = guarded.decide(prepared, observation, memory, NOW, circumstances)
+    memory, events = guarded.keep(memory, made, observation, NOW, circumstances)
+
+    assert (events, memory.boost.differs) == ((), None)

@@ -1,0 +1,768 @@
+"""Syncs as a whole: branches, several metrics, zero, conditions, events, what is remembered and what is written."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter.autoscaler.decide import decision as decisions
+from adapter.autoscaler.decide.autoscaler import Autoscaler
+from adapter.autoscaler.decide.decision import Decision, Event, decide, selector_of, without_scale
+from adapter.autoscaler.decide.history import History, Listed, Queued, Recommendation, ScaleEvent
+from adapter.autoscaler.decide.observation import (
+    ExternalReading,
+    ObjectReading,
+    Observation,
+    Reading,
+    Unavailable,
+)
+from adapter.autoscaler.decide.settings import Settings
+from adapter.model.autoscaling.hpa import Condition, HorizontalPodAutoscalerStatus, MetricStatus
+from adapter.model.timestamps import SECOND, Instant
+from tests.support.scaling import (
+    NOW,
+    Story,
+    autoscaler,
+    conditions_of,
+    cpu_metric,
+    external_metric,
+    object_metric,
+    pods,
+    pods_metric,
+    reading,
+    remembered,
+)
+
+BEFORE = Instant(NOW - 100 * SECOND)
+GONE = Unavailable("NoMetrics", "nothing")
+QUEUE = [external_metric(averageValue="1")]
+GATE = Settings(scale_to_zero=True)
+
+
+def _seen(replicas: int, wanted: int | Reading = 0, **seen: Any) -> Observation:
+    answered = ExternalReading([wanted * 1000]) if isinstance(wanted, int) else wanted
+    return Observation(
+        **{
+            "replicas": replicas,
+            "status_replicas": replicas,
+            "selector": "app=web",
+            "pods": pods(replicas),
+            "readings": [answered],
+            **seen,
+        }
+    )
+
+
+def _decide(scaler: Autoscaler, seen: Observation, history: History | None = None) -> Decision:
+    return decide(scaler, seen, History() if history is None else history, NOW)
+
+
+def _entries(decision: Decision) -> list[tuple[int, int]]:
+    recommendations = decision.history.recommendations
+    assert isinstance(recommendations, Listed)
+    return [(entry.replicas, (NOW - entry.at) // SECOND) for entry in recommendations.entries]
+
+
+# --- branches --------------------------------------------------------------------------------------------------------
+
+
+def test_a_raise() -> None:
+    decision = _decide(autoscaler(QUEUE), _seen(4, 7))
+
+    assert (decision.replicas, decision.rescale, decision.error) == (7, True, "")
+    assert decision.reason == "external metric queue(nil) above target"
+    assert decision.events == (
+        Event("Normal", "SuccessfulRescale", "New size: 7; reason: external metric queue(nil) above target"),
+    )
+    assert conditions_of(decision) == {
+        "AbleToScale": ("True", "SucceededRescale"),
+        "ScalingActive": ("True", "ValidMetricFound"),
+        "ScalingLimited": ("False", "DesiredWithinRange"),
+    }
+    status = decision.status
+    assert (status.current_replicas, status.desired_replicas, status.last_scale_time) == (4, 7, NOW)
+    assert status.current_metrics is not None
+    assert [metric.type for metric in status.current_metrics] == ["External"]
+    assert _entries(decision) == [(4, 0), (7, 0)]
+
+
+def test_a_shrink() -> None:
+    decision = _decide(autoscaler(QUEUE), _seen(4, 2), remembered((2, 10)))
+
+    assert (decision.replicas, decision.reason) == (2, "All metrics below target")
+
+
+def test_no_change() -> None:
+    before = HorizontalPodAutoscalerStatus(last_scale_time=BEFORE, desired_replicas=9)
+
+    decision = _decide(autoscaler(QUEUE), _seen(4, 4, status=before))
+
+    assert (decision.replicas, decision.rescale, decision.events, decision.reason) == (4, False, (), "")
+    assert (decision.status.desired_replicas, decision.status.last_scale_time) == (4, BEFORE)
+    assert conditions_of(decision)["AbleToScale"] == ("True", "ReadyForNewScale")
+
+
+@pytest.mark.parametrize(
+    ("replicas", "after", "reason"),
+    [
+        (9, 8, "Current number of replicas above Spec.MaxReplicas"),
+        (1, 2, "Current number of replicas below Spec.MinReplicas"),
+    ],
+)
+def test_out_of_bounds_no_metric_is_looked_at(replicas: int, after: int, reason: str) -> None:
+    before = HorizontalPodAutoscalerStatus(
+        conditions=(
+            Condition("ScalingLimited", "True", "Old", "x", BEFORE),
+            Condition("ScalingActive", "False", "Old"),
+        )
+    )
+
+    decision = _decide(autoscaler(QUEUE, minReplicas=2, maxReplicas=8), _seen(replicas, GONE, status=before))
+
+    assert (decision.replicas, decision.reason, decision.error) == (after, reason, "")
+    assert decision.status.current_metrics is None
+    assert conditions_of(decision) == {
+        "AbleToScale": ("True", "SucceededRescale"),
+        "ScalingLimited": ("True", "Old"),
+        "ScalingActive": ("False", "Old"),
+    }
+    assert _entries(decision) == [(replicas, 0)]
+
+
+@pytest.mark.parametrize("replicas", [2, 8])
+def test_the_bounds_themselves_are_within(replicas: int) -> None:
+    decision = _decide(
+        autoscaler(QUEUE, minReplicas=2, maxReplicas=8), _seen(replicas, 5), remembered((5, 10))
+    )
+
+    assert decision.replicas == (4 if replicas == 2 else 5)
+
+
+def test_a_negative_proposal_is_nothing() -> None:
+    decision = _decide(
+        autoscaler([object_metric("AverageValue", averageValue="1")], minReplicas=0),
+        _seen(4, ObjectReading(-9000)),
+        remembered((0, 10)),
+    )
+
+    assert (decision.replicas, decision.reason, decision.error) == (0, "All metrics below target", "")
+    assert _entries(decision)[-1] == (0, 0)
+
+
+def test_minus_one_is_a_proposal_like_any_other() -> None:
+    decision = _decide(
+        autoscaler([object_metric("AverageValue", averageValue="1")]),
+        _seen(4, ObjectReading(-1000)),
+        remembered((1, 10)),
+    )
+
+    assert (decision.replicas, decision.error) == (1, "")
+
+
+def test_the_past_can_raise_and_then_there_is_no_reason() -> None:
+    decision = _decide(autoscaler(QUEUE), _seen(4, 4), remembered((6, 10)))
+
+    assert (decision.replicas, decision.events[0].message) == (6, "New size: 6; reason: ")
+    assert conditions_of(decision)["ScalingLimited"] == ("False", "DesiredWithinRange")
+
+
+def test_conditions_of_limits() -> None:
+    scaler = autoscaler(QUEUE, maxReplicas=6)
+
+    limited = _decide(scaler, _seen(4, 9))
+    stabilized = _decide(scaler, _seen(4, 2), remembered((4, 10)))
+
+    assert conditions_of(limited)["ScalingLimited"] == ("True", "TooManyReplicas")
+    assert conditions_of(stabilized)["AbleToScale"] == ("True", "ScaleDownStabilized")
+
+
+# --- the selector ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("selector", "selected_by", "event", "reason", "error", "message"),
+    [
+        pytest.param(
+            "",
+            [],
+            "SelectorRequired",
+            "InvalidSelector",
+            "selector is required",
+            "the HPA target's scale is missing a selector",
+            id="none",
+        ),
+        pytest.param(
+            "a b",
+            [],
+            "InvalidSelector",
+            "InvalidSelector",
+            "couldn't convert selector into a corresponding internal selector object: unable to parse requirement: "
+            "found 'b', expected: in, notin, =, ==, !=, gt, lt",
+            "",
+            id="not one",
+        ),
+        pytest.param(
+            "app=web",
+            ["default/web", "default/other"],
+            "AmbiguousSelector",
+            "AmbiguousSelector",
+            "pods by selector app=web are controlled by multiple HPAs: [default/web default/other]",
+            "",
+            id="of two",
+        ),
+    ],
+)
+def test_a_selector_that_cannot_be_used(
+    selector: str, selected_by: list[str], event: str, reason: str, error: str, message: str
+) -> None:
+    before = HorizontalPodAutoscalerStatus(desired_replicas=9, current_metrics=(MetricStatus("Pods"),))
+    seen = _seen(4, 7, selector=selector, selected_by=selected_by, status=before)
+
+    decision = _decide(autoscaler(QUEUE), seen)
+
+    assert (decision.replicas, decision.rescale) == (4, False)
+    assert decision.events == (
+        Event("Warning", event, error),
+        Event("Warning", "FailedComputeMetricsReplicas", error),
+    )
+    assert decision.error == (
+        f"failed to compute desired number of replicas based on listed metrics for Deployment/default/web: {error}"
+    )
+    assert conditions_of(decision)["ScalingActive"] == ("False", reason)
+    active = next(each for each in decision.status.conditions or () if each.type == "ScalingActive")
+    assert active.message == (message or error)
+    assert (decision.status.desired_replicas, decision.status.current_metrics) == (9, None)
+    assert _entries(decision) == [(4, 0)]
+
+
+def test_one_autoscaler_on_its_own_pods_is_not_ambiguous() -> None:
+    assert _decide(autoscaler(QUEUE), _seen(4, 7, selected_by=["default/web"])).replicas == 7
+
+
+@pytest.mark.parametrize("selector", ["a=b," * 300 + "a=b", f"a in ({'x,' * 300}x)", "a=" + "x" * 17_000])
+def test_a_very_large_selector_is_refused_without_being_read(selector: str) -> None:
+    decision = _decide(autoscaler(QUEUE), _seen(3, 7, selector=selector))
+    why = "it has more than 16384 characters or 256 commas"
+
+    assert not decision.rescale
+    assert decision.events[0] == Event(
+        "Warning",
+        "InvalidSelector",
+        f"couldn't convert selector into a corresponding internal selector object: {why}",
+    )
+
+
+def test_parsed_selectors_stay_within_their_room() -> None:
+    kept = decisions._parse.kept  # type: ignore[attr-defined]  # the cache of a remembered function
+    for number in range(400):
+        assert selector_of(",".join(f"l{number}-{label}=b" for label in range(250))) is not None
+    assert kept.currsize <= kept.maxsize == decisions.SELECTORS_BYTES
+    assert len(kept) < 400
+
+
+def test_selectors_as_decisions_read_them() -> None:
+    assert str(selector_of("a=b")) == "a=b"
+    assert selector_of("") is None
+    assert selector_of("a b") is None
+    assert str(selector_of("a in (,,)")) == "a in ()"  # 1.36 reads what the adapter's own API refuses
+
+
+@pytest.mark.parametrize(
+    ("selector", "words"),
+    [
+        (f"app={'b' * 64}", "must be no more than 63 bytes"),
+        (f"{'a' * 64}=b", "name part must be no more than 63 bytes"),
+        ("a/b/c", "a valid label key must consist of alphanumeric characters"),
+    ],
+    ids=["long value", "long key", "two slashes"],
+)
+def test_refuses_a_selector_in_the_words_of_1_36(selector: str, words: str) -> None:
+    decision = _decide(autoscaler(QUEUE), _seen(4, 7, selector=selector))
+
+    active = next(each for each in decision.status.conditions or () if each.type == "ScalingActive")
+    assert f": {words}" in active.message
+
+
+# --- several metrics -------------------------------------------------------------------------------------------------
+
+
+def _several(current: int, *proposals: int | None) -> Decision:
+    metrics = [external_metric(f"m{number}", averageValue="1") for number in range(len(proposals))]
+    readings = [GONE if wanted is None else ExternalReading([wanted * 1000]) for wanted in proposals]
+    seen = _seen(current, readings=readings)
+    return _decide(autoscaler(metrics), seen, remembered((0, 1000)))
+
+
+@pytest.mark.parametrize(
+    ("proposals", "replicas", "winner"),
+    [
+        ((5, 7, 6), 7, "m1"),
+        ((7, 7, 6), 7, "m0"),
+        ((6, 5, 7), 7, "m2"),
+    ],
+)
+def test_the_highest_proposal_counts(proposals: tuple[int, ...], replicas: int, winner: str) -> None:
+    decision = _several(4, *proposals)
+
+    assert decision.replicas == replicas
+    assert decision.reason == f"external metric {winner}(nil) above target"
+
+
+@pytest.mark.parametrize(
+    ("values", "winner"),
+    [
+        ((0, -2), "m1"),
+        ((0, 0), "m1"),
+        ((-2, 0), "m1"),
+        ((-2, -3), "m0"),
+        ((3, 0), "m0"),
+    ],
+)
+def test_a_best_of_nothing_is_always_replaced(values: tuple[int, int], winner: str) -> None:
+    metrics = []
+    for number in range(2):
+        metric = object_metric("AverageValue", averageValue="1")
+        metric["object"]["metric"] = {"name": f"m{number}"}
+        metrics.append(metric)
+
+    decision = _decide(
+        autoscaler(metrics),
+        _seen(4, readings=[ObjectReading(value * 1000) for value in values]),
+        remembered((0, 1000)),
+    )
+
+    active = next(each for each in decision.status.conditions or () if each.type == "ScalingActive")
+    assert active.message == (
+        f"the HPA was able to successfully calculate a replica count from external metric {winner}(nil)"
+    )
+
+
+def test_one_of_several_fails() -> None:
+    decision = _several(4, None, 7, None)
+
+    error = (
+        "invalid metrics (2 invalid out of 3), first error is: failed to get m0 external metric value: failed to get m0 "
+        "external metric: unable to get external metric default/m0/nil: nothing"
+    )
+    assert (decision.replicas, decision.error) == (7, error)
+    assert [event.reason for event in decision.events] == [
+        "FailedGetExternalMetric",
+        "FailedGetExternalMetric",
+        "SuccessfulRescale",
+    ]
+    assert decision.events[0].message == "unable to get external metric default/m0/nil: nothing"
+    assert decision.status.current_metrics is not None
+    assert [metric.type for metric in decision.status.current_metrics] == ["", "External", ""]
+    assert conditions_of(decision)["ScalingActive"] == ("True", "ValidMetricFound")
+
+
+def test_no_shrink_on_what_is_left() -> None:
+    decision = _several(4, None, 3)
+
+    assert (decision.replicas, decision.rescale) == (4, False)
+    assert [event.reason for event in decision.events] == [
+        "FailedGetExternalMetric",
+        "FailedComputeMetricsReplicas",
+    ]
+    assert conditions_of(decision) == {
+        "AbleToScale": ("True", "SucceededGetScale"),
+        "ScalingActive": ("False", "FailedGetExternalMetric"),
+    }
+    assert next(
+        each.message for each in decision.status.conditions or () if each.type == "ScalingActive"
+    ) == (
+        "the HPA was unable to compute the replica count: unable to get external metric default/m0/nil: nothing"
+    )
+    assert len(decision.status.current_metrics or ()) == 2
+    assert _entries(decision) == [(0, 1000)]
+
+
+def test_but_no_change_on_what_is_left() -> None:
+    decision = _several(4, None, 4)
+
+    assert (decision.replicas, decision.rescale) == (4, False)
+    assert conditions_of(decision)["ScalingActive"] == ("True", "ValidMetricFound")
+    assert decision.error.startswith("invalid metrics (1 invalid out of 2)")
+
+
+def test_all_fail() -> None:
+    decision = _several(4, None, None)
+
+    assert decision.replicas == 4
+    assert decision.error.startswith(
+        "failed to compute desired number of replicas based on listed metrics for Deployment/default/web: "
+        "invalid metrics (2 invalid out of 2), first error is: "
+    )
+
+
+def test_a_metric_that_cannot_be_computed_whatever_is_read() -> None:
+    decision = _decide(autoscaler([object_metric("Value", averageValue="1")]), _seen(4, ObjectReading(1)))
+
+    text = "invalid object metric source: neither a value target nor an average value target was set"
+    assert [(event.reason, event.message) for event in decision.events] == [
+        ("FailedGetObjectMetric", text),
+        (
+            "FailedComputeMetricsReplicas",
+            f"invalid metrics (1 invalid out of 1), first error is: failed to get object metric value: {text}",
+        ),
+    ]
+
+
+def test_a_calculation_that_fails_is_told_as_one() -> None:
+    decision = _decide(autoscaler([cpu_metric()]), _seen(1, reading(5), pods=pods(1, cpu=None)))
+
+    assert decision.events[0] == Event(
+        "Warning",
+        "FailedGetResourceMetric",
+        "failed to get cpu utilization: missing request for cpu in container app of Pod web-0",
+    )
+
+
+def test_readings_answer_the_metrics_one_by_one() -> None:
+    with pytest.raises(ValueError, match="zip"):
+        _decide(autoscaler(QUEUE), _seen(4, readings=[]))
+
+
+# --- zero ------------------------------------------------------------------------------------------------------------
+
+
+def _status(came_to_zero: str | None) -> HorizontalPodAutoscalerStatus:
+    conditions = (
+        () if came_to_zero is None else (Condition("ScaledToZero", came_to_zero, "Old", "x", BEFORE),)
+    )
+    return HorizontalPodAutoscalerStatus(conditions=conditions)
+
+
+@pytest.mark.parametrize(
+    ("settings", "lowest", "metrics", "came_to_zero", "computes"),
+    [
+        pytest.param(GATE, 0, "outer", "True", True, id="scaled to zero by itself"),
+        pytest.param(GATE, 0, "outer", "False", False, id="by somebody else"),
+        pytest.param(GATE, 0, "outer", None, False, id="never scaled at all"),
+        pytest.param(GATE, 0, "cpu", "True", False, id="nothing could bring it back"),
+        pytest.param(GATE, 2, "outer", "True", True, id="the minimum was raised since"),
+        pytest.param(GATE, 2, "cpu", "True", True, id="also for cpu, which then has no pods"),
+        pytest.param(GATE, 2, "outer", "False", False, id="raised, but by somebody else"),
+        pytest.param(Settings(), 0, "outer", "True", False, id="without the gate"),
+        pytest.param(Settings(), 2, "outer", "True", False, id="without the gate, the minimum raised"),
+    ],
+)
+def test_at_zero(
+    settings: Settings, lowest: int, metrics: str, came_to_zero: str | None, *, computes: bool
+) -> None:
+    listed, answer = (QUEUE, ExternalReading([3000])) if metrics == "outer" else ([cpu_metric()], reading(5))
+    scaler = autoscaler(listed, settings, minReplicas=lowest)
+    seen = _seen(0, answer, status=_status(came_to_zero))
+
+    decision = _decide(scaler, seen)
+
+    reason = conditions_of(decision)["ScalingActive"][1]
+    assert (reason != "ScalingDisabled") is computes
+    if not computes:
+        assert (decision.replicas, decision.rescale, decision.status.desired_replicas) == (0, False, 0)
+        kept = came_to_zero if settings.scale_to_zero else None
+        assert conditions_of(decision).get("ScaledToZero", (None,))[0] == kept
+        assert _entries(decision) == [(0, 0)]
+    elif metrics == "cpu":
+        assert (decision.replicas, reason) == (0, "FailedGetResourceMetric")
+    else:
+        assert decision.replicas == 3
+
+
+@pytest.mark.parametrize(
+    ("wanted", "replicas", "legacy_reason", "reason"),
+    [
+        (1, 2, "external metric queue(nil) above target", "external metric queue(nil) above target"),
+        (0, 2, "", "Current number of replicas below Spec.MinReplicas"),
+        (3, 3, "external metric queue(nil) above target", "external metric queue(nil) above target"),
+    ],
+)
+def test_back_from_zero_to_a_minimum_raised_since(
+    wanted: int, replicas: int, legacy_reason: str, reason: str
+) -> None:
+    percent = {"policies": [{"type": "Percent", "value": 100, "periodSeconds": 15}]}
+    seen = _seen(0, wanted, status=_status("True"))
+
+    legacy = _decide(autoscaler(QUEUE, GATE, minReplicas=2), seen)
+    modern = _decide(autoscaler(QUEUE, GATE, minReplicas=2, behavior={"scaleUp": percent}), seen)
+
+    assert (legacy.replicas, legacy.reason) == (replicas, legacy_reason)
+    assert (modern.replicas, modern.reason) == (2, reason)
+    assert conditions_of(legacy)["ScaledToZero"] == ("False", "NotScaledToZero")
+
+
+def test_stays_at_zero_where_nothing_is_wanted() -> None:
+    decision = _decide(autoscaler(QUEUE, GATE, minReplicas=0), _seen(0, 0, status=_status("True")))
+
+    assert (decision.replicas, decision.rescale) == (0, False)
+    assert conditions_of(decision)["ScaledToZero"] == ("True", "Old")
+
+
+@pytest.mark.parametrize(
+    ("settings", "lowest", "metrics", "current", "wanted", "condition"),
+    [
+        pytest.param(GATE, 0, "outer", 3, 0, ("True", "ScaledToZero"), id="to zero"),
+        pytest.param(GATE, 0, "outer", 3, 1, ("False", "NotScaledToZero"), id="not to zero"),
+        pytest.param(GATE, 0, "cpu", 3, 0, ("False", "NotScaledToZero"), id="to zero without a way back"),
+        pytest.param(GATE, 1, "outer", 3, 0, ("False", "NotScaledToZero"), id="to the minimum"),
+        pytest.param(Settings(), 0, "outer", 3, 0, None, id="without the gate"),
+    ],
+)
+def test_a_rescale_remembers_whether_it_went_to_zero(
+    settings: Settings,
+    lowest: int,
+    metrics: str,
+    current: int,
+    wanted: int,
+    condition: tuple[str, str] | None,
+) -> None:
+    answer: Reading = ExternalReading([wanted * 1000])
+    scaler = autoscaler(QUEUE, settings, minReplicas=lowest)
+    if metrics == "cpu":
+        answer = reading(*[wanted * 1000] * 3)
+        scaler = autoscaler([pods_metric()], settings, minReplicas=lowest)
+    seen = _seen(current, answer, status=_status("False"))
+
+    decision = _decide(scaler, seen, remembered((0, 10)))
+
+    assert decision.rescale
+    assert conditions_of(decision).get("ScaledToZero") == condition
+
+
+# --- what is remembered ----------------------------------------------------------------------------------------------
+
+
+def test_the_first_sync_remembers_the_current_count() -> None:
+    seen = _seen(4, 4)
+
+    assert _entries(_decide(autoscaler(QUEUE), seen)) == [(4, 0), (4, 0)]
+    assert _entries(_decide(autoscaler(QUEUE), seen, remembered((7, 400)))) == [(4, 0)]
+    queued = _decide(autoscaler(QUEUE), seen, History(Queued())).history.recommendations
+    assert isinstance(queued, Queued)
+    assert queued.high == (Recommendation(4, NOW),)
+
+
+def test_events_are_stored_with_behavior_alone() -> None:
+    modern, legacy = autoscaler(QUEUE, behavior={}), autoscaler(QUEUE)
+
+    up = _decide(modern, _seen(4, 7)).history
+    down = _decide(modern, _seen(4, 3), remembered((3, 10))).history
+    without = _decide(legacy, _seen(4, 7), remembered((4, 10), ups=[(2, 5)])).history
+
+    assert (up.ups, up.downs) == ((ScaleEvent(3, NOW),), ())
+    assert (down.ups, down.downs) == ((), (ScaleEvent(1, NOW),))
+    assert without.ups == remembered(ups=[(2, 5)]).ups
+
+
+def test_each_direction_forgets_by_its_own_periods() -> None:
+    rules = {
+        "scaleUp": {"policies": [{"type": "Pods", "value": 9, "periodSeconds": 30}]},
+        "scaleDown": {
+            "stabilizationWindowSeconds": 0,
+            "policies": [{"type": "Pods", "value": 9, "periodSeconds": 300}],
+        },
+    }
+    past = remembered((4, 1000), ups=[(1, 60)], downs=[(1, 60)])
+
+    up = _decide(autoscaler(QUEUE, behavior=rules), _seen(4, 7), past).history
+    down = _decide(autoscaler(QUEUE, behavior=rules), _seen(4, 3), past).history
+
+    assert (len(up.ups), len(up.downs)) == (1, 1)
+    assert (len(down.ups), len(down.downs)) == (1, 2)
+
+
+# --- what is written -------------------------------------------------------------------------------------------------
+
+
+def test_the_same_status_is_not_written_again() -> None:
+    story = Story(4)
+    story.sync(0, 4)
+
+    again = story.sync(15, 4)
+    other = story.sync(30, 5)
+    after = story.sync(45, 5)
+    settled = story.sync(60, 5)
+
+    assert not again.status_changed
+    assert other.status_changed
+    assert after.status_changed
+    assert not settled.status_changed
+    assert settled.status.last_scale_time == NOW + 30 * SECOND
+
+
+def test_a_generation_that_somebody_set_is_dropped() -> None:
+    story = Story(4)
+    first = story.sync(0, 4)
+    kept = first.status
+    story.status = HorizontalPodAutoscalerStatus(
+        observed_generation=3,
+        last_scale_time=kept.last_scale_time,
+        current_replicas=kept.current_replicas,
+        desired_replicas=kept.desired_replicas,
+        current_metrics=kept.current_metrics,
+        conditions=kept.conditions,
+    )
+
+    decision = story.sync(15, 4)
+
+    assert decision.status_changed
+    assert decision.status.observed_generation is None
+
+
+def test_a_scale_that_cannot_be_written() -> None:
+    before = HorizontalPodAutoscalerStatus(last_scale_time=BEFORE, desired_replicas=9)
+    scaler = autoscaler(QUEUE, GATE, behavior={})
+
+    decision = _decide(scaler, _seen(4, 7, status=before, write_error="no"))
+
+    reason = "external metric queue(nil) above target"
+    assert (decision.replicas, decision.rescale) == (4, False)
+    assert decision.events == (
+        Event("Warning", "FailedRescale", f"New size: 7; reason: {reason}; error: no"),
+    )
+    assert decision.error == "failed to rescale Deployment/default/web: no"
+    assert conditions_of(decision)["AbleToScale"] == ("False", "FailedUpdateScale")
+    assert "ScaledToZero" not in conditions_of(decision)
+    assert (decision.status.desired_replicas, decision.status.last_scale_time) == (9, BEFORE)
+    assert len(decision.status.current_metrics or ()) == 1
+    assert (decision.history.ups, _entries(decision)) == ((), [(4, 0), (7, 0)])
+    assert "the scale could not be written: no" in [step.words() for step in decision.trace]
+
+
+def test_a_scale_that_cannot_be_read() -> None:
+    before = HorizontalPodAutoscalerStatus(
+        observed_generation=3, current_replicas=4, desired_replicas=9, current_metrics=(MetricStatus("Pods"),)
+    )
+    history = remembered((4, 10))
+
+    decision = without_scale(autoscaler(QUEUE), before, "not found", history, NOW)
+    again = without_scale(autoscaler(QUEUE), decision.status, "not found", history, NOW + SECOND)
+
+    assert (decision.replicas, decision.rescale, decision.history) == (4, False, history)
+    assert decision.events == (Event("Warning", "FailedGetScale", "not found"),)
+    assert decision.error == "failed to query scale subresource for Deployment/default/web: not found"
+    assert conditions_of(decision) == {"AbleToScale": ("False", "FailedGetScale")}
+    assert decision.status.conditions is not None
+    assert decision.status.conditions[0].message == (
+        "the HPA controller was unable to get the target's current scale: not found"
+    )
+    assert (decision.status.desired_replicas, decision.status.current_metrics) == (9, before.current_metrics)
+    assert (decision.status_changed, again.status_changed) == (True, False)
+    assert [step.words() for step in decision.trace] == ["the scale could not be read: not found"]
+
+
+# --- the trace -------------------------------------------------------------------------------------------------------
+
+
+def _words(decision: Decision) -> list[str]:
+    return [step.words() for step in decision.trace]
+
+
+def test_a_raise_in_words() -> None:
+    rules = {"scaleUp": {"policies": [{"type": "Percent", "value": 20, "periodSeconds": 60}]}}
+
+    decision = _decide(
+        autoscaler([cpu_metric(60)], minReplicas=2, maxReplicas=20, behavior=rules),
+        _seen(10, reading(*[750] * 10)),
+        remembered((10, 1000)),
+    )
+
+    assert _words(decision) == [
+        "Deployment/default/web: 10 replicas asked for, 10 exist, 2 to 20 allowed",
+        "cpu resource utilization (percentage of request): 10 pods ready",
+        "average 75 % of what is requested, target 60 %: ratio 1.25",
+        "10 pods x 1.25 = 12.5, up to 13",
+        "highest proposal: 13, from cpu resource utilization (percentage of request)",
+        "no recent recommendation holds 13 back",
+        "13 limited to 12 by Percent 20 per 60 s",
+        "from 10 to 12: cpu resource utilization (percentage of request) above target",
+    ]
+
+
+LONG_AGO = remembered((0, 1000))
+
+
+def test_other_paths_in_words() -> None:
+    assert _words(_several(4, None, 3))[-4:] == [
+        "external metric m1: 3, target 1 for each of 4 replicas: ratio 0.75",
+        "3 / 1 = 3",
+        "1 of 2 metrics have no value and the others ask for 3, fewer than 4: nothing is changed",
+        "stays 4",
+    ]
+    assert _words(_several(4, None))[1:3] == [
+        "external metric m0: no value: unable to get external metric default/m0/nil: nothing",
+        "no metric has a value: nothing is changed",
+    ]
+    assert _words(_several(4, None, 5))[-3] == (
+        "highest proposal: 5, from external metric m1 (1 of 2 metrics have no value)"
+    )
+    assert _words(_decide(autoscaler(QUEUE), _seen(4, 4, selector=""), LONG_AGO)) == [
+        "Deployment/default/web: 4 replicas asked for, 4 exist, 1 to 1000 allowed",
+        "the pods cannot be found: selector is required",
+        "stays 4",
+    ]
+    assert _words(_decide(autoscaler(QUEUE, maxReplicas=3), _seen(4, 4), LONG_AGO))[1:] == [
+        "4 is above 3, the maximum: no metric is looked at",
+        "from 4 to 3: Current number of replicas above Spec.MaxReplicas",
+    ]
+    assert _words(_decide(autoscaler(QUEUE, minReplicas=2), _seen(1, 4), LONG_AGO))[:2] == [
+        "Deployment/default/web: 1 replica asked for, 1 exist, 2 to 1000 allowed",
+        "1 is below 2, the minimum: no metric is looked at",
+    ]
+    assert (
+        _words(_decide(autoscaler(QUEUE), _seen(0), LONG_AGO))[1]
+        == "the target is scaled to zero: nothing is computed"
+    )
+    assert _words(_decide(autoscaler(QUEUE, GATE), _seen(0), LONG_AGO))[1] == (
+        "the target is scaled to zero, and not by this autoscaler: nothing is computed"
+    )
+    percent = {"policies": [{"type": "Percent", "value": 100, "periodSeconds": 15}]}
+    raised = _decide(
+        autoscaler(QUEUE, GATE, minReplicas=2, behavior={"scaleUp": percent}),
+        _seen(0, 1, status=_status("True")),
+    )
+    assert _words(raised)[-2] == "coming from zero: raised to the minimum of 2"
+    assert _words(_decide(autoscaler(QUEUE), _seen(4, 2)))[1] == (
+        "nothing was recommended before: 4 is remembered as the first recommendation"
+    )
+    past = _decide(autoscaler(QUEUE), _seen(4, 4), remembered((6, 10)))
+    assert _words(past)[-1] == "from 4 to 6"
+
+
+# --- properties ------------------------------------------------------------------------------------------------------
+
+
+@given(
+    syncs=st.lists(
+        st.tuples(st.integers(0, 400), st.none() | st.integers(0, 40), st.booleans()), min_size=1, max_size=12
+    ),
+    with_behavior=st.booleans(),
+    gate=st.booleans(),
+    lowest=st.integers(0, 3),
+)
+def test_any_story_stays_within_its_limits(
+    syncs: list[tuple[int, int | None, bool]], *, with_behavior: bool, gate: bool, lowest: int
+) -> None:
+    spec: dict[str, Any] = {"behavior": {}} if with_behavior else {}
+    story = Story(5, Settings(scale_to_zero=gate), minReplicas=lowest, maxReplicas=20, **spec)
+    at = 0
+    for pause, wanted, twice in syncs:
+        at += pause
+        before = story.replicas
+        seen = story.observe(GONE if wanted is None else wanted)
+        decision = story.sync(at, GONE if wanted is None else wanted)
+
+        assert decision.rescale is (decision.replicas != before)
+        assert 0 <= decision.replicas <= 20
+        assert decision.replicas >= lowest or decision.replicas == before == 0
+        assert decision.replicas >= before or wanted is not None
+        assert decision.status.current_replicas == before
+        assert decision.status.desired_replicas == decision.replicas or wanted is None
+        assert len({each.type for each in decision.status.conditions or ()}) == len(
+            decision.status.conditions or ()
+        )
+        if twice:  # the same arguments, the same decision
+            assert decide(story.autoscaler, seen, History(), NOW) == decide(
+                story.autoscaler, seen, History(), NOW
+            )

@@ -1,0 +1,254 @@
+"""The fallback over time: when it begins and ends, what it asks for, and that it never shrinks anything."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter.autoscaler.decide import fallback
+from adapter.autoscaler.decide.autoscaler import Autoscaler
+from adapter.autoscaler.decide.decision import Decision, Event, decide
+from adapter.autoscaler.decide.fallback import NOTHING_ABSENT, Absence
+from adapter.autoscaler.decide.history import History, Queued
+from adapter.autoscaler.decide.observation import ExternalReading, Observation, Reading, Unavailable
+from adapter.autoscaler.decide.settings import Settings
+from adapter.model.autoscaling.fastpath_autoscaler import Fallback
+from adapter.model.autoscaling.hpa import Condition, HorizontalPodAutoscalerStatus
+from adapter.model.timestamps import SECOND, Span
+from tests.support.scaling import NOW, autoscaler, conditions_of, external_metric, pods
+
+GONE = Unavailable("NoMetrics", "nothing")
+QUEUE = external_metric(averageValue="1")
+HOLD = Fallback("Hold", Span(60 * SECOND))
+FLOOR = Fallback("Floor", Span(60 * SECOND), replicas=6)
+LAST_GOOD = Fallback("LastGood", Span(60 * SECOND), last_good_for=Span(120 * SECOND))
+BEHAVIOR: dict[str, Any] = {}
+
+
+def _wants(count: int) -> ExternalReading:
+    return ExternalReading([count * 1000])
+
+
+class Story:
+    """One autoscaler from decision to decision, each of which is done."""
+
+    def __init__(self, rules: Fallback | None, scaler: Autoscaler, replicas: int) -> None:
+        self.rules, self.scaler, self.replicas = rules, scaler, replicas
+        self.absence = NOTHING_ABSENT
+        self.history = History(Queued())
+        self.told: list[str] = []
+
+    def at(self, seconds: float, *readings: Reading, **seen: Any) -> Decision:
+        """Decide, so many seconds after the beginning."""
+        now = NOW + round(seconds * SECOND)
+        observation = Observation(
+            self.replicas,
+            self.replicas,
+            "app=web",
+            pods(self.replicas),
+            list(readings),
+            **seen,
+            fallback=fallback.replicas(self.rules, self.absence, now),
+        )
+        made = decide(self.scaler, observation, self.history, now)
+        self.absence, events = fallback.follow(self.rules, self.absence, made, now)
+        self.told += [f"{event.type} {event.reason}: {event.message}" for event in events]
+        self.history, self.replicas = made.history, made.replicas
+        return made
+
+
+def _story(rules: Fallback | None, replicas: int, metrics: int = 1, **spec: Any) -> Story:
+    return Story(rules, autoscaler([QUEUE] * metrics, **{"behavior": BEHAVIOR, **spec}), replicas)
+
+
+def test_a_floor() -> None:
+    story = _story(FLOOR, 3)
+    assert story.at(0, _wants(3)).replicas == 3
+    assert story.at(1, GONE).replicas == 3
+    assert story.at(60.9, GONE).replicas == 3
+    assert story.told == []
+    made = story.at(61, GONE)
+    name = "external metric queue(nil)"
+    assert story.told == [
+        f"Warning FallbackStarted: no value for 1m0s: {name}; at least 6 replicas are kept or raised, never lowered"
+    ]
+    assert (made.replicas, made.rescale, made.reason) == (6, True, "fallback while metrics are absent")
+    assert made.events[-1] == Event("Normal", "SuccessfulRescale", f"New size: 6; reason: {made.reason}")
+    assert conditions_of(made)["ScalingActive"] == ("False", "FailedGetExternalMetric")
+    assert conditions_of(made)["AbleToScale"] == ("True", "SucceededRescale")
+    assert (made.status.desired_replicas, made.absent, made.wanted) == (6, (name,), None)
+    assert [step.words() for step in made.trace if step.name == "fallback"] == [
+        "metrics are absent: the fallback asks for 6"
+    ]
+    assert story.at(63, GONE).rescale is False
+    assert story.at(100, _wants(6)).replicas == 6
+    assert story.told[1:] == ["Normal FallbackEnded: metrics have values again after 1m39s"]
+    assert story.absence == Absence(None, 6, active=False)
+
+
+def test_a_floor_within_policies_and_the_maximum() -> None:
+    policy = {"type": "Pods", "value": 1, "periodSeconds": 15}
+    story = _story(FLOOR, 3, maxReplicas=5, behavior={"scaleUp": {"policies": [policy]}})
+    counts = [story.at(second, GONE).replicas for second in (0, 59, 60, 61, 70, 76, 92, 200)]
+    assert counts == [3, 3, 4, 4, 4, 5, 5, 5]
+    made = story.at(201, GONE)
+    assert conditions_of(made)["ScalingLimited"] == ("True", "TooManyReplicas")
+
+
+def test_metrics_that_are_there_may_ask_for_more_than_the_floor_and_not_for_less() -> None:
+    story = _story(FLOOR, 3, metrics=2)
+    story.at(0, GONE, _wants(3))
+    assert story.at(59, GONE, _wants(1)).replicas == 3
+    assert story.at(61, GONE, _wants(1)).replicas == 6
+    made = story.at(62, GONE, _wants(7))
+    assert (made.replicas, made.reason) == (7, "external metric queue(nil) above target")
+
+
+def test_a_floor_above_what_the_others_ask_for() -> None:
+    story = _story(FLOOR, 3, metrics=2)
+    story.at(0, GONE, _wants(3))
+    made = story.at(60, GONE, _wants(4))
+    assert (made.replicas, made.reason) == (6, "fallback while metrics are absent")
+    assert conditions_of(made)["ScalingActive"] == ("True", "ValidMetricFound")
+
+
+def test_the_last_good_count() -> None:
+    policy = {"type": "Pods", "value": 2, "periodSeconds": 60}
+    story = _story(LAST_GOOD, 3, behavior={"scaleUp": {"policies": [policy]}})
+    made = story.at(0, _wants(9))
+    assert (made.replicas, made.wanted) == (5, 9)
+    assert [story.at(second, GONE).replicas for second in (1, 30, 60.9)] == [5, 5, 5]
+    assert [story.at(second, GONE).replicas for second in (61, 62, 122.5, 179)] == [7, 7, 9, 9]
+    story.at(182, GONE)
+    assert story.told == [
+        (
+            "Warning FallbackStarted: no value for 1m0s: external metric queue(nil); at least 9 replicas, asked for last, "
+            "are kept for 2m0s or raised, never lowered"
+        ),
+        "Warning FallbackEnded: the last good count was kept for 2m0s: the replicas stay as they are",
+    ]
+    assert story.at(183, GONE).replicas == 9
+    assert len(story.told) == 2
+
+
+def test_without_a_last_good_count_there_is_nothing_to_keep() -> None:
+    story = _story(LAST_GOOD, 3)
+    assert [story.at(second, GONE).replicas for second in (0, 61, 90)] == [3, 3, 3]
+    assert story.told == []
+
+
+def test_holding_says_so() -> None:
+    story = _story(HOLD, 3)
+    assert [story.at(second, GONE).replicas for second in (0, 60, 61)] == [3, 3, 3]
+    assert story.told == [
+        (
+            "Warning FallbackStarted: no value for 1m0s: external metric queue(nil); the replicas are kept as they are or "
+            "raised, never lowered"
+        )
+    ]
+
+
+def test_a_value_in_between_begins_the_wait_anew() -> None:
+    story = _story(FLOOR, 3)
+    for second, seen in ((0, GONE), (50, _wants(3)), (51, GONE), (110, GONE)):
+        story.at(second, seen)
+    assert (story.replicas, story.told) == (3, [])
+    assert story.absence.since == NOW + 51 * SECOND
+
+
+def test_without_a_fallback_nothing_happens() -> None:
+    story = _story(None, 3)
+    assert [story.at(second, GONE).replicas for second in (0, 1000)] == [3, 3]
+    assert (story.told, story.absence.active) == ([], False)
+
+
+def test_a_fallback_that_is_removed_ends() -> None:
+    story = _story(HOLD, 3)
+    story.at(0, GONE)
+    story.at(60, GONE)
+    story.rules = None
+    story.at(61, GONE)
+    assert story.told[1:] == ["Normal FallbackEnded: spec.fallback was removed"]
+
+
+def test_a_write_that_fails_is_told_and_forgets_nothing() -> None:
+    story = _story(FLOOR, 3)
+    story.at(0, GONE)
+    made = story.at(60, GONE, write_error="conflict")
+    assert made.error == "failed to rescale Deployment/default/web: conflict"
+    assert (story.replicas, story.absence) == (3, Absence(NOW, None, active=True))
+    assert story.at(61, GONE).replicas == 6
+    assert len(story.told) == 1
+
+
+def test_at_zero_of_somebody_else_there_is_no_fallback() -> None:
+    story = _story(FLOOR, 0)
+    story.scaler = autoscaler([QUEUE], Settings(scale_to_zero=True), behavior=BEHAVIOR, minReplicas=0)
+    story.absence = Absence(NOW - 100 * SECOND, None, active=True)
+    made = story.at(0, GONE)
+    assert (made.replicas, made.absent) == (0, None)
+    assert story.told == ["Normal FallbackEnded: metrics are not looked at now"]
+    assert story.absence == NOTHING_ABSENT
+
+
+def test_from_a_zero_of_our_own_it_raises() -> None:
+    story = _story(FLOOR, 0)
+    story.scaler = autoscaler([QUEUE], Settings(scale_to_zero=True), behavior=BEHAVIOR, minReplicas=0)
+    status = HorizontalPodAutoscalerStatus(conditions=(Condition("ScaledToZero", "True"),))
+    assert story.at(0, GONE, status=status).replicas == 0
+    made = story.at(60, GONE, status=status)
+    assert (made.replicas, made.reason) == (
+        4,
+        "fallback while metrics are absent",
+    )  # of 6, as the policy allows
+
+
+def test_a_correction_to_the_limits_says_nothing_about_metrics() -> None:
+    story = _story(FLOOR, 20, maxReplicas=10)
+    story.absence = absence = Absence(NOW - 100 * SECOND, 4, active=True)
+    assert story.at(0, GONE).replicas == 10
+    assert story.absence == absence
+
+
+def test_clocks_that_jump() -> None:
+    story = _story(FLOOR, 3)
+    story.at(100, GONE)
+    story.at(0, GONE)  # back: the wait is never longer than it is set to
+    assert story.absence.since == NOW
+    assert fallback.shifted(story.absence, 5).since == NOW + 5
+    assert fallback.shifted(NOTHING_ABSENT, 5) == NOTHING_ABSENT
+
+
+@pytest.mark.parametrize("rules", [None, HOLD])
+def test_what_asks_for_nothing(rules: Fallback | None) -> None:
+    assert fallback.replicas(rules, Absence(NOW - 100 * SECOND, 9), NOW) == 0
+
+
+_RULES = st.sampled_from([HOLD, FLOOR, LAST_GOOD, msgspec.structs.replace(FLOOR, replicas=50)])
+_READINGS = st.just(GONE) | st.integers(0, 30).map(_wants)
+
+
+@given(
+    _RULES,
+    st.integers(1, 20),
+    st.lists(st.tuples(st.integers(1, 100), st.lists(_READINGS, min_size=2, max_size=2)), max_size=12),
+)
+def test_never_shrinks_and_never_leaves_the_limits(
+    rules: Fallback, replicas: int, ticks: list[tuple[int, list[Reading]]]
+) -> None:
+    """At every step what comes out is at least what comes out without, and within maximum and policies."""
+    story = _story(rules, replicas, metrics=2, maxReplicas=20)
+    now = 0
+    for pause, readings in ticks:
+        now += pause
+        before, history = story.replicas, story.history
+        made = story.at(now, *readings)
+        seen = Observation(before, before, "app=web", pods(before), readings)
+        without = decide(story.scaler, seen, history, NOW + now * SECOND)
+        assert made.replicas >= without.replicas
+        if GONE in readings:
+            assert made.replicas >= before
+        allowed = max(2 * before, before + 4)
+        assert made.replicas <= max(before, min(20, allowed))

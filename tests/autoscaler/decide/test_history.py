@@ -1,0 +1,163 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapter.autoscaler.decide import behavior
+from adapter.autoscaler.decide.behavior import Limits, Policy, Rules
+from adapter.autoscaler.decide.history import (
+    History,
+    Listed,
+    Queued,
+    Recommendation,
+    ScaleEvent,
+    changed_within,
+    shifted,
+    with_change,
+    with_event,
+)
+from adapter.model.timestamps import SECOND
+from tests.support.scaling import NOW
+
+A = Recommendation
+
+
+def test_the_list_is_read_after_an_instant() -> None:
+    listed = Listed((A(9, 10), A(2, 20), A(5, 30)))
+
+    assert listed.highest(3, 9) == 9
+    assert listed.highest(3, 10) == 5
+    assert listed.highest(6, 10) == 6
+    assert listed.lowest(3, 19) == 2
+    assert listed.lowest(3, 20) == 3
+    assert not listed.empty
+    assert Listed().empty
+
+
+def test_the_last_stale_entry_is_overwritten() -> None:
+    listed = Listed((A(1, 10), A(2, 20), A(3, 30), A(4, 15)))
+
+    assert listed.recorded(9, 40, 20).entries == (A(1, 10), A(2, 20), A(3, 30), A(9, 40))
+    assert listed.recorded(9, 40, 15).entries == (A(9, 40), A(2, 20), A(3, 30), A(4, 15))
+    assert listed.recorded(9, 40, 10).entries == (*listed.entries, A(9, 40))
+
+
+def test_queues_keep_what_can_still_matter() -> None:
+    queued = Queued()
+    for at, replicas in enumerate([5, 3, 4, 4, 9, 1]):
+        queued = queued.recorded(replicas, at * SECOND, 0)
+
+    assert queued.high == (A(9, 4 * SECOND), A(1, 5 * SECOND))
+    assert queued.low == (A(1, 5 * SECOND),)
+    assert not queued.empty
+    assert Queued().empty
+    assert Queued().highest(3, 0) == Queued().lowest(3, 0) == 3
+
+
+def test_queues_forget_after_an_hour() -> None:
+    queued = Queued().recorded(9, 0, 0).recorded(5, SECOND, 0).recorded(7, 2 * SECOND, 0)
+
+    exactly = queued.recorded(1, 3600 * SECOND, 0)
+    later = queued.recorded(1, 3601 * SECOND, 0)
+
+    assert exactly.high[0] == A(9, 0)
+    assert later.high[0] == A(7, 2 * SECOND)
+    assert later.low == (A(1, 3601 * SECOND),)
+    rising = Queued().recorded(1, 0, 0).recorded(2, SECOND, 0).recorded(3, 3601 * SECOND, 0)
+    assert rising.low == (A(2, SECOND), A(3, 3601 * SECOND))
+
+
+_SYNCS = st.lists(
+    st.tuples(
+        st.integers(0, 400 * SECOND) | st.sampled_from([SECOND, 15 * SECOND, 300 * SECOND]),
+        st.integers(0, 12),
+    ),
+    min_size=1,
+    max_size=40,
+)
+_WINDOWS = st.sampled_from([0, 1, 15, 60, 300, 3600]).map(lambda seconds: seconds * SECOND)
+
+
+@given(syncs=_SYNCS, up=_WINDOWS, down=_WINDOWS, first=st.integers(0, 12))
+def test_both_forms_decide_alike(syncs: list[tuple[int, int]], up: int, down: int, first: int) -> None:
+    policies = (Policy(percent=False, value=3, period=60 * SECOND),)
+    now = int(NOW)
+    plain: History = History(Listed().recorded(first, now, now))
+    queued: History = History(Queued().recorded(first, now, now))
+    legacy_plain, legacy_queued = plain.recommendations, queued.recommendations
+    current = first
+    for pause, wanted in syncs:
+        now += pause
+        limits = Limits(0, 12)
+        rules = Rules(up, "Max", policies), Rules(down, "Max", policies)
+
+        one = behavior.normalize(wanted, current, limits, *rules, plain, now)
+        other = behavior.normalize(wanted, current, limits, *rules, queued, now)
+        legacy_one = behavior.normalize_legacy(wanted, current, limits, down, legacy_plain, now)
+        legacy_other = behavior.normalize_legacy(wanted, current, limits, down, legacy_queued, now)
+
+        assert (one[:4], one.steps) == (other[:4], other.steps)
+        assert (legacy_one[:4], legacy_one.steps) == (legacy_other[:4], legacy_other.steps)
+        plain, queued = History(one.recommendations), History(other.recommendations)
+        legacy_plain, legacy_queued = legacy_one.recommendations, legacy_other.recommendations
+        current = one.replicas
+
+
+def test_changes_after_an_instant() -> None:
+    events = (ScaleEvent(4, 10), ScaleEvent(2, 20, outdated=True), ScaleEvent(1, 30))
+
+    assert changed_within(events, 9) == 7
+    assert changed_within(events, 10) == 3
+    assert changed_within(events, 30) == 0
+    assert changed_within((ScaleEvent(2**31 - 1, 1), ScaleEvent(1, 1)), 0) == -(2**31)
+
+
+@pytest.mark.parametrize(
+    ("events", "kept"),
+    [
+        pytest.param((), (ScaleEvent(9, 100),), id="the first"),
+        pytest.param(
+            (ScaleEvent(1, 40),), (ScaleEvent(1, 40), ScaleEvent(9, 100)), id="exactly the period old"
+        ),
+        pytest.param((ScaleEvent(1, 39),), (ScaleEvent(9, 100),), id="older"),
+        pytest.param(
+            (ScaleEvent(1, 10), ScaleEvent(2, 20), ScaleEvent(3, 90)),
+            (ScaleEvent(1, 10, outdated=True), ScaleEvent(9, 100), ScaleEvent(3, 90)),
+            id="the last outdated one is overwritten, the others stay marked",
+        ),
+        pytest.param(
+            (ScaleEvent(1, 90, outdated=True), ScaleEvent(2, 95)),
+            (ScaleEvent(9, 100), ScaleEvent(2, 95)),
+            id="the mark stays",
+        ),
+    ],
+)
+def test_events_take_the_place_of_outdated_ones(
+    events: tuple[ScaleEvent, ...], kept: tuple[ScaleEvent, ...]
+) -> None:
+    assert with_event(events, 9, 100, 60) == kept
+
+
+@pytest.mark.parametrize("kind", [Listed, Queued])
+def test_on_a_clock_that_was_set_ages_stay_what_they_are(kind: type[Listed | Queued]) -> None:
+    recommendations = kind().recorded(9, 10, 0).recorded(2, 20, 0)
+    before = History(recommendations, (ScaleEvent(1, 15),), (ScaleEvent(2, 25),))
+
+    after = shifted(shifted(before, 100), -30)
+
+    assert after.ups == (ScaleEvent(1, 85),)
+    assert after.downs == (ScaleEvent(2, 95),)
+    assert after.recommendations.highest(0, 79) == before.recommendations.highest(0, 9) == 9
+    assert after.recommendations.highest(0, 80) == before.recommendations.highest(0, 10) == 2
+    assert shifted(after, -70) == before
+
+
+@pytest.mark.parametrize(
+    ("change", "ups", "downs"),
+    [(3, (ScaleEvent(3, 100),), ()), (-3, (), (ScaleEvent(3, 100),)), (0, (), ())],
+)
+def test_a_change_is_an_event_of_its_direction(
+    change: int, ups: tuple[ScaleEvent, ...], downs: tuple[ScaleEvent, ...]
+) -> None:
+    made = with_change(History(), change, 100, (60, 60))
+
+    assert (made.ups, made.downs) == (ups, downs)

@@ -1,0 +1,93 @@
+"""What live decisions do not believe."""
+
+import pytest
+
+from adapter.autoscaler.decide.decision import decide
+from adapter.autoscaler.decide.history import History, Queued
+from adapter.autoscaler.decide.observation import (
+    ExternalReading,
+    ObjectReading,
+    Observation,
+    PodsReading,
+    Reading,
+)
+from adapter.autoscaler.decide.settings import Settings
+from tests.support.scaling import (
+    NOW,
+    autoscaler,
+    cpu_metric,
+    external_metric,
+    object_metric,
+    pod,
+    pods,
+    pods_metric,
+)
+
+LIVE = Settings(strict=True)
+HUGE = 2**62
+
+METRICS = {
+    "pods": pods_metric(),
+    "cpu": cpu_metric(),
+    "object": object_metric("Value", value="1"),
+    "external": external_metric(averageValue="1"),
+}
+
+
+def replicas(name: str, reading: Reading, settings: Settings = LIVE) -> int:
+    scaler = autoscaler([METRICS[name]], settings, behavior={"scaleDown": {"stabilizationWindowSeconds": 0}})
+    listed = pods(3) if name != "cpu" else [pod(f"web-{number}", cpu="1m") for number in range(3)]
+    return decide(scaler, Observation(3, 3, "app=web", listed, [reading]), History(Queued()), NOW).replicas
+
+
+@pytest.mark.parametrize(
+    ("name", "reading"),
+    [
+        pytest.param("pods", PodsReading({"web-0": 1000, "web-1": -1}), id="a pod below zero"),
+        pytest.param(
+            "pods", PodsReading(dict.fromkeys(["web-0", "web-1", "web-2"], HUGE)), id="a sum beyond 64 bits"
+        ),
+        pytest.param(
+            "cpu", PodsReading(dict.fromkeys(["web-0", "web-1"], 10**14)), id="a percentage beyond 32 bits"
+        ),
+        pytest.param("object", ObjectReading(-1), id="an object below zero"),
+        pytest.param("object", ObjectReading(HUGE), id="replicas beyond 32 bits"),
+        pytest.param("external", ExternalReading([5, -1]), id="a series below zero"),
+        pytest.param("external", ExternalReading([HUGE, HUGE]), id="a sum of series beyond 64 bits"),
+    ],
+)
+def test_what_cannot_be_is_no_value(name: str, reading: Reading) -> None:
+    assert replicas(name, reading) == 3
+
+
+def test_nothing_is_refused_that_can_be() -> None:
+    assert replicas("pods", PodsReading(dict.fromkeys(["web-0", "web-1", "web-2"], 2000))) == 6
+    assert replicas("external", ExternalReading([5000])) == 5
+    assert replicas("external", ExternalReading(())) == 1
+    assert replicas("pods", PodsReading({})) == 3
+
+
+@pytest.mark.parametrize(("value", "count"), [(9000, 7), (3000, 3), (1000, 3)])
+def test_what_is_overdue_may_raise_and_not_shrink(value: int, count: int) -> None:
+    assert replicas("external", ExternalReading([value], overdue="its sample is old")) == count
+
+
+@pytest.mark.parametrize(
+    ("value", "ready", "strict", "count"),
+    [
+        pytest.param(9000, "False", True, 3, id="a value multiplied by no pods is none"),
+        pytest.param(9000, "False", False, 1, id="which upstream takes for one"),
+        pytest.param(0, "False", True, 1, id="nothing to do is nothing to do"),
+        pytest.param(500, "True", True, 2, id="ready pods"),
+    ],
+)
+def test_without_a_ready_pod_a_value_says_nothing(
+    value: int, ready: str, *, strict: bool, count: int
+) -> None:
+    scaler = autoscaler(
+        [METRICS["object"]],
+        Settings(strict=strict),
+        behavior={"scaleDown": {"stabilizationWindowSeconds": 0}},
+    )
+    observation = Observation(3, 3, "app=web", pods(3, ready=ready), [ObjectReading(value)])
+    assert decide(scaler, observation, History(Queued()), NOW).replicas == count

@@ -1,0 +1,246 @@
+"""What is decided reaches the API server: Scales, statuses and events of an autoscaler of the cluster; of one in a file, Scales."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+from msgspec.structs import replace
+
+from adapter.autoscaler.actuator import ClusterHands, FileHands
+from adapter.autoscaler.decide.decision import Event
+from adapter.autoscaler.interfaces import Key, ScaleSeen, Target
+from adapter.errors import NotLeadingError
+from adapter.kubernetes.write import status as statuswriter
+from adapter.kubernetes.write.events import EventRecorder
+from adapter.kubernetes.write.scale import ScaleWriter
+from adapter.kubernetes.write.status import StatusWriter
+from adapter.model.autoscaling.documents import decode_object
+from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, PastChange
+from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus, MetricStatus, decode_scalar
+from adapter.model.timestamps import FineInstant, read_instant
+from adapter.sandbox.apiserver.cluster import Cluster
+from adapter.sandbox.apiserver.workloads import deployment
+from tests.support.waiting import until
+from tests.support.writing import Desk, desk_on
+
+CRD = Path(__file__).parents[2] / "manifests/crd/fastpathautoscalers.yaml"
+KEY = Key("default", "web")
+PATH = "/apis/apps/v1/namespaces/default/deployments/web/scale"
+RAISED = Event("Normal", "SuccessfulRescale", "New size: 5; reason: queue above target")
+
+
+def never(_: ScaleSeen) -> int | None:
+    pytest.fail("nobody has to decide again")
+
+
+class World:
+    """A cluster with an autoscaler and its target, and the hands that write about it."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
+        self.cluster = desk.cluster
+        self.scales = ScaleWriter(desk.writer)
+        self.statuses = StatusWriter(desk.writer, desk.clock, desk.monitoring, desk.faults)
+        self.events = EventRecorder(desk.writer, desk.clock, lambda: 0.0, desk.monitoring, desk.faults)
+        self.hands = ClusterHands(self.scales, self.statuses, self.events)
+        for document in yaml.safe_load_all(CRD.read_text()):
+            self.cluster.create(document)
+        self.cluster.create(deployment("web", "default", 2))
+        reference = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+        self.cluster.create(
+            {
+                "apiVersion": "fastpath.io/v1alpha1",
+                "kind": "FastPathAutoscaler",
+                "metadata": {"name": "web", "namespace": "default"},
+                "spec": {"scaleTargetRef": reference, "maxReplicas": 8},
+            }
+        )
+
+    @property
+    def autoscaler(self) -> FastPathAutoscaler:
+        found = decode_object(msgspec.json.encode(self.cluster.get("FastPathAutoscaler", "web", "default")))
+        assert isinstance(found, FastPathAutoscaler)
+        return found
+
+    def target(self, version: str = "") -> Target:
+        version = version or self.cluster.get("Deployment", "web", "default")["metadata"]["resourceVersion"]
+        return Target(2, 2, "app=web", version, "", PATH)
+
+    def replicas(self) -> int:
+        found: int = self.cluster.get("Deployment", "web", "default")["spec"]["replicas"]
+        return found
+
+    def status(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.cluster.get("FastPathAutoscaler", "web", "default").get("status", {})
+        return found
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    async with Cluster() as cluster, desk_on(cluster) as desk:
+        made = World(desk)
+        tasks = [asyncio.create_task(made.statuses.run()), asyncio.create_task(made.events.run())]
+        yield made
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert all(task.cancelled() for task in tasks), "a defect ended one of them"
+
+
+def status(desired: int) -> HorizontalPodAutoscalerStatus:
+    document = {
+        "currentReplicas": 2,
+        "desiredReplicas": desired,
+        "lastScaleTime": "2026-11-20T12:00:00Z",
+        "conditions": [{"type": "AbleToScale", "status": "True", "reason": "SucceededRescale"}],
+    }
+    return msgspec.convert(document, HorizontalPodAutoscalerStatus, dec_hook=decode_scalar)
+
+
+async def test_a_scale(world: World) -> None:
+    outcome = await world.hands.scale(KEY, world.target(), 5, never, lambda: 5)
+
+    assert (world.replicas(), outcome.error) == (5, "")
+    assert outcome.resource_version == world.target().resource_version
+
+
+async def test_a_scale_that_is_another_by_now(world: World) -> None:
+    asked: list[ScaleSeen] = []
+
+    def again(look: ScaleSeen) -> int | None:
+        asked.append(look)
+        return 6
+
+    target = world.target()
+    await world.hands.scale(KEY, target, 3, never, lambda: 3)
+    outcome = await world.hands.scale(KEY, target, 5, again, lambda: (asked and 6) or 5)
+
+    assert [(look.replicas, look.selector) for look in asked] == [(3, "app=web")]
+    assert (world.replicas(), outcome.error) == (6, "")
+
+
+async def test_a_scale_that_nobody_wants_any_more(world: World) -> None:
+    outcome = await world.hands.scale(KEY, world.target(), 5, never, lambda: None)
+
+    assert (outcome.resource_version, outcome.error, world.replicas()) == ("", "", 2)
+
+
+@pytest.mark.parametrize(("code", "unknown"), [(403, False), (500, True)])
+async def test_a_scale_that_fails(world: World, code: int, *, unknown: bool) -> None:
+    if code == 403:
+        world.cluster.faults.forbid("update", "deployments/scale")
+    else:
+        world.cluster.faults.fail(code, "update", "deployments/scale")
+    outcome = await world.hands.scale(KEY, world.target(), 5, never, lambda: 5)
+
+    assert outcome.error
+    assert not outcome.error.startswith("cannot update"), "what the API server said, not how it was asked"
+    assert outcome.unknown is unknown
+
+
+async def test_a_shut_fence_goes_through(world: World) -> None:
+    world.desk.gate.passes = 0
+    for hands in (world.hands, FileHands(world.scales)):
+        with pytest.raises(NotLeadingError):
+            await hands.scale(KEY, world.target(), 5, never, lambda: 5)
+    assert world.replicas() == 2
+
+
+async def test_a_status_with_what_policies_count(world: World) -> None:
+    at = FineInstant(read_instant("2026-11-20T12:00:00Z") + 5_000_000)
+    world.hands.status(world.autoscaler, status(5), (PastChange(3, at),))
+    await until(world.status)
+
+    written = world.status()
+    assert (written["currentReplicas"], written["desiredReplicas"]) == (2, 5)
+    assert [each["type"] for each in written["conditions"]] == ["AbleToScale"]
+    (change,) = written["recentChanges"]
+    assert change["change"] == 3
+    assert change["time"].startswith("2026-11-20T12:00:00.005")
+    seen = world.autoscaler.status
+    assert seen is not None
+    assert seen.recent_changes == (PastChange(3, at),), "who leads next reads what was written"
+
+    requests = len(world.cluster.requests)
+    world.hands.status(world.autoscaler, status(5), ())
+    await asyncio.sleep(0.05)
+    assert len(world.cluster.requests) == requests, "what is there already is not written again"
+
+
+def measured(utilization: int) -> HorizontalPodAutoscalerStatus:
+    cpu = {"type": "Resource", "resource": {"name": "cpu", "current": {"averageUtilization": utilization}}}
+    metrics = msgspec.convert([cpu], tuple[MetricStatus, ...], dec_hook=decode_scalar)
+    return replace(status(5), current_metrics=metrics)
+
+
+async def test_the_targets_column_is_written_with_the_status_and_is_no_reason_to_write(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.hands.status(world.autoscaler, status(5), ())
+    await until(world.status)
+    assert world.status()["targets"] == "cpu: <unknown>/80%", (
+        "the default metric, which the sandbox does not fill in"
+    )
+
+    patches = world.desk.asked("patch", "fastpathautoscalers/status")
+    for utilization in range(60, 65):
+        world.hands.status(world.autoscaler, measured(utilization), ())
+        await asyncio.sleep(0.01)
+    assert world.desk.asked("patch", "fastpathautoscalers/status") == patches, (
+        "numbers wait for the period of a status"
+    )
+
+    monkeypatch.setattr(statuswriter, "PERIOD", 0.0)
+    world.hands.status(world.autoscaler, measured(66), ())
+    await until(lambda: world.status().get("targets") == "cpu: 66%/80%")
+    assert world.desk.asked("patch", "fastpathautoscalers/status") == patches + 1
+
+
+async def test_events_are_about_the_object(world: World) -> None:
+    world.hands.event(world.autoscaler, RAISED)
+    await until(lambda: world.cluster.list("events"))
+
+    (event,) = world.cluster.list("events")
+    about = event["involvedObject"]
+    assert (about["kind"], about["name"], about["uid"]) == (
+        "FastPathAutoscaler",
+        "web",
+        world.autoscaler.metadata.uid,
+    )
+    assert (event["type"], event["reason"], event["message"]) == RAISED
+
+
+async def test_of_what_is_gone_nothing_is_written(world: World) -> None:
+    world.desk.gate.passes = 0
+    autoscaler = world.autoscaler
+    world.hands.status(autoscaler, status(5), ())
+    world.hands.forget(autoscaler)
+    world.desk.gate.passes = None
+    await asyncio.sleep(0.4)
+
+    assert world.status() == {}
+
+
+async def test_autoscalers_in_files_have_neither_status_nor_events(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    hands, autoscaler = FileHands(world.scales), world.autoscaler
+    caplog.set_level("INFO")
+    outcome = await hands.scale(KEY, world.target(), 5, never, lambda: 5)
+    hands.status(autoscaler, status(5), ())
+    hands.event(autoscaler, RAISED)
+    hands.event(autoscaler, Event("Warning", "FailedGetPodsMetric", "no metrics"))
+    hands.forget(autoscaler)
+    with contextlib.suppress(TimeoutError):
+        await until(lambda: world.status() or world.cluster.list("events"), 0.05)
+
+    assert (world.replicas(), outcome.error) == (5, "")
+    assert (world.status(), world.cluster.list("events")) == ({}, [])
+    assert [record.message for record in caplog.records if record.name == "adapter.autoscaler.actuator"] == [
+        "event"
+    ]

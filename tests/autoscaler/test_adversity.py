@@ -1,0 +1,476 @@
+"""What must not go wrong however things come together: writes that wait or are not answered, caches that lag, targets that are others now."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from adapter.autoscaler.decide.observation import ExternalReading, PodsReading, Unavailable
+from adapter.autoscaler.interfaces import Key
+from adapter.autoscaler.state import Work
+from adapter.errors import NotLeadingError, NotSyncedError
+from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
+from tests.support.controller import Bench, fpa
+from tests.support.scaling import external_metric, pods, pods_metric
+
+KEY = Key("default", "web")
+QUEUE = [external_metric(averageValue="1")]
+NO_WINDOW = {"scaleDown": {"stabilizationWindowSeconds": 0}}
+
+
+def wanted(count: int) -> ExternalReading:
+    return ExternalReading([count * 1000])
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    made = Bench()
+    yield made
+    made.controller.close()
+
+
+def work_of(bench: Bench) -> Work:
+    work = bench.controller.find(KEY)
+    assert work is not None
+    return work
+
+
+def retargeted(name: str) -> FastPathAutoscaler:
+    return fpa(QUEUE, scaleTargetRef={"apiVersion": "apps/v1", "kind": "Deployment", "name": name})
+
+
+# --- while a write waits for its turn --------------------------------------------------------------------------------------
+
+
+async def begin_to_wait(bench: Bench, count: int, replicas: int) -> asyncio.Event:
+    """Decide; what is to be written waits until the event is set."""
+    bench.sources.readings["queue"] = wanted(count)
+    bench.server.turn = asyncio.Event()
+    bench.put(fpa(QUEUE), replicas=replicas)
+    await bench.step()
+    return bench.server.turn
+
+
+async def go_on(bench: Bench, turn: asyncio.Event) -> None:
+    bench.clock.seconds += 2
+    turn.set()
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def test_a_lower_maximum_counts_for_a_write_that_waits(bench: Bench) -> None:
+    turn = await begin_to_wait(bench, 8, 4)
+    bench.put(fpa(QUEUE, maxReplicas=6))
+    await go_on(bench, turn)
+    assert bench.server.writes == [("web", 6)]
+
+
+@pytest.mark.parametrize("mode", ["Paused", "Advise"])
+async def test_a_pause_stops_a_write_that_waits(bench: Bench, mode: str) -> None:
+    turn = await begin_to_wait(bench, 8, 4)
+    bench.put(fpa(QUEUE, mode=mode))
+    await go_on(bench, turn)
+    await bench.step(1)
+    assert bench.server.writes == []
+
+
+async def test_another_autoscaler_stops_a_write_that_waits(bench: Bench) -> None:
+    turn = await begin_to_wait(bench, 8, 4)
+    bench.rivals.names = ("HorizontalPodAutoscaler/web",)
+    await go_on(bench, turn)
+    assert bench.server.writes == []
+
+
+async def test_nothing_is_written_for_an_autoscaler_that_went_while_its_write_waited(bench: Bench) -> None:
+    turn = await begin_to_wait(bench, 8, 4)
+    bench.controller.remove(KEY)
+    await go_on(bench, turn)
+    assert bench.server.writes == []
+
+
+async def test_a_spec_that_became_wrong_stops_a_write_that_waits(bench: Bench) -> None:
+    turn = await begin_to_wait(bench, 8, 4)
+    bench.put(fpa(QUEUE, maxReplicas=0))
+    await go_on(bench, turn)
+    assert bench.server.writes == []
+
+
+async def test_a_shrink_that_waits_is_not_made_once_its_value_is_gone(bench: Bench) -> None:
+    bench.sources.readings["queue"] = wanted(1)
+    bench.server.turn = asyncio.Event()
+    bench.put(fpa(QUEUE, behavior=NO_WINDOW), replicas=4)
+    bench.controller.touch(KEY)
+    await bench.step()
+    bench.sources.opened[-1].reading = Unavailable("NotAnswered", "no answer")
+    await go_on(bench, bench.server.turn)
+    await bench.step(1)
+    assert bench.server.writes == []
+
+
+async def test_a_write_that_need_not_wait_is_decided_once(bench: Bench) -> None:
+    bench.sources.readings["queue"] = wanted(7)
+    bench.put(fpa(QUEUE), replicas=4)
+    await bench.step()
+    assert bench.server.writes == [("web", 7)]
+    assert bench.sources.opened[0].reads == 1
+
+
+# --- another target --------------------------------------------------------------------------------------------------------
+
+
+async def test_what_was_written_to_the_target_before_says_nothing_of_the_next(bench: Bench) -> None:
+    bench.server.set("api", 2)
+    bench.pods.pods["app=api"] = pods(2)
+    bench.sources.readings["queue"] = wanted(8)
+    bench.server.gate = asyncio.Event()
+    bench.put(fpa(QUEUE), replicas=4)
+    await bench.step()
+    bench.sources.readings["queue"] = wanted(2)
+    bench.controller.put(retargeted("api"))
+    bench.server.gate.set()
+    await bench.step()
+    await bench.step(1)
+    assert bench.server.writes == [("web", 8)]
+    assert work_of(bench).memory.history.ups == ()
+    assert bench.last().replicas == 2  # and not the 8 that another target has
+
+
+async def test_after_a_conflict_another_target_is_not_scaled_in_the_place_of_its_predecessor(
+    bench: Bench,
+) -> None:
+    turn = await begin_to_wait(bench, 8, 4)
+    bench.server.set("web", 5, told=False)
+    bench.server.set("api", 5)
+    bench.controller.put(retargeted("api"))
+    await go_on(bench, turn)
+    assert bench.server.writes == []
+
+
+async def test_a_conflict_on_the_target_before_is_nobodys_affair(bench: Bench) -> None:
+    bench.sources.readings["queue"] = wanted(8)
+    bench.server.gate = asyncio.Event()
+    bench.put(fpa(QUEUE), replicas=4)
+    await bench.step()
+    bench.server.set("web", 5, told=False)
+    bench.server.set("api", 8)
+    bench.controller.put(retargeted("api"))
+    bench.server.gate.set()
+    await bench.step(1)
+    assert bench.server.writes == []
+    await bench.step(1)
+    assert bench.last().replicas == 8
+
+
+async def test_a_cached_reading_names_the_writer_that_a_conflict_met(bench: Bench) -> None:
+    bench.sources.readings["queue"] = wanted(9)
+    bench.server.gate = asyncio.Event()
+    bench.put(fpa(QUEUE), replicas=4)
+    await bench.step()
+    bench.server.set("web", 6, "argocd")
+    bench.server.gate.set()
+    await bench.step()
+    assert bench.server.writes == [("web", 8)]
+    assert [each.change.by for each in bench.journal.of(KEY) if each.change is not None] == ["argocd"]
+    assert [each.change for each in work_of(bench).memory.history.ups] == [2, 2]
+
+
+async def test_a_zero_of_another_target_is_not_ours(bench: Bench) -> None:
+    bench.sources.readings["queue"] = wanted(0)
+    bench.put(fpa(QUEUE, minReplicas=0, behavior=NO_WINDOW), replicas=1)
+    await bench.step()
+    bench.server.tell("web")
+    assert bench.server.writes == [("web", 0)]
+    bench.server.set("api", 0)
+    bench.sources.readings["queue"] = wanted(3)
+    bench.controller.put(
+        fpa(
+            QUEUE,
+            minReplicas=0,
+            scaleTargetRef={"apiVersion": "apps/v1", "kind": "Deployment", "name": "api"},
+        )
+    )
+    await bench.step(1)
+    await bench.step(1)
+    assert bench.server.writes == [("web", 0)]
+
+
+async def test_a_target_that_was_made_anew_begins_as_after_a_start(bench: Bench) -> None:
+    bench.sources.readings["queue"] = wanted(10)
+    bench.put(fpa(QUEUE), replicas=10)
+    await bench.step()
+    bench.server.set("web", 2, uid="another")
+    bench.sources.opened[0].reading = wanted(20)
+    bench.controller.touch(KEY)
+    await bench.step(1)
+    assert bench.server.writes == [("web", 6)]  # 4 pods more than its 2, whatever the one before it had
+    assert work_of(bench).memory.history.downs == ()
+
+
+async def test_a_zero_of_a_target_that_was_made_anew_is_not_ours(bench: Bench) -> None:
+    bench.sources.readings["queue"] = wanted(0)
+    bench.put(fpa(QUEUE, minReplicas=0, behavior=NO_WINDOW), replicas=1)
+    await bench.step()
+    bench.server.tell("web")
+    bench.server.set("web", 0, "", uid="another")
+    bench.sources.opened[-1].reading = wanted(3)
+    await bench.step(1)
+    await bench.step(1)
+    assert bench.server.writes == [("web", 0)]
+
+
+async def test_a_target_made_anew_is_met_in_a_conflict(bench: Bench) -> None:
+    bench.sources.readings["queue"] = wanted(20)
+    bench.put(fpa(QUEUE), replicas=10)
+    bench.server.set("web", 2, uid="another", told=False)
+    await bench.step()
+    assert bench.server.writes == []
+    bench.server.tell("web")
+    await bench.step(1)
+    assert bench.server.writes == [("web", 6)]
+
+
+# --- zero ------------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_zero_set_by_somebody_else_between_two_looks_is_not_ours(bench: Bench) -> None:
+    bench.sources.readings["queue"] = wanted(0)
+    bench.put(fpa(QUEUE, minReplicas=0, behavior=NO_WINDOW), replicas=1)
+    await bench.step()
+    bench.server.set("web", 2, "kubectl", told=False)
+    bench.server.set("web", 0, "kubectl")
+    bench.sources.opened[-1].reading = wanted(3)
+    await bench.step(1)
+    await bench.step(1)
+    assert bench.server.writes == [("web", 0)]
+
+
+async def test_a_zero_that_somebody_else_set_before_us_is_not_ours(bench: Bench) -> None:
+    """We were about to write the very same: the conflict says that it was not us."""
+    bench.sources.readings["queue"] = wanted(0)
+    bench.put(fpa(QUEUE, minReplicas=0, behavior=NO_WINDOW), replicas=1)
+    bench.server.set("web", 0, "kubectl", told=False)
+    await bench.step()
+    bench.sources.opened[-1].reading = wanted(3)
+    await bench.step(1)
+    assert bench.server.writes == []
+
+
+async def test_a_zero_of_ours_without_an_answer_is_ours_where_nobody_names_writers(bench: Bench) -> None:
+    bench.sources.readings["queue"] = wanted(0)
+    bench.put(fpa(QUEUE, minReplicas=0, behavior=NO_WINDOW), replicas=1)
+    bench.server.lose = True
+    await bench.step()
+    bench.server.lose = False
+    bench.server.scales["web"] = bench.server.scales["web"]._replace(manager="")
+    bench.server.tell("web")
+    bench.sources.opened[-1].reading = wanted(3)
+    await bench.step(1)
+    await bench.step(16)
+    assert bench.server.writes == [("web", 0), ("web", 3)]
+
+
+async def test_after_a_zero_of_somebody_else_nothing_shrinks_for_one_window(bench: Bench) -> None:
+    bench.sources.readings["queue"] = wanted(5)
+    bench.put(fpa(QUEUE), replicas=5)
+    await bench.step()
+    bench.server.set("web", 0)
+    for _ in range(7):
+        await bench.step(60)
+    bench.server.set("web", 5)
+    bench.sources.opened[-1].reading = wanted(1)
+    await bench.step(1)
+    await bench.step(290)
+    assert bench.server.writes == []
+
+
+# --- after standing back ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["paused", "another autoscaler", "wrong spec"])
+async def test_after_standing_back_nothing_shrinks_for_one_window(bench: Bench, how: str) -> None:
+    bench.sources.readings["queue"] = wanted(8)
+    bench.put(fpa(QUEUE), replicas=8)
+    await bench.step()
+    if how == "another autoscaler":
+        bench.rivals.names = ("HorizontalPodAutoscaler/web",)
+    else:
+        bench.put(fpa(QUEUE, **({"mode": "Paused"} if how == "paused" else {"maxReplicas": 0})))
+    for _ in range(7):
+        await bench.step(60)
+    bench.sources.readings["queue"] = wanted(1)
+    bench.rivals.names = ()
+    bench.put(fpa(QUEUE, maxReplicas=19))
+    bench.sources.opened[-1].reading = wanted(1)
+    await bench.step(1)
+    await bench.step(290)
+    assert bench.server.writes == []
+    await bench.step(15)
+    assert bench.server.writes == [("web", 1)]
+
+
+# --- caches that lag ---------------------------------------------------------------------------------------------------------
+
+
+async def test_a_cache_behind_what_a_conflict_showed_is_no_change(bench: Bench) -> None:
+    """A raise without an answer is found by a conflict; the cache still shows the count before, which nobody took back."""
+    bench.sources.readings["queue"] = wanted(8)
+    bench.put(fpa(QUEUE), replicas=4)
+    bench.server.lose = True
+    await bench.step()
+    bench.server.lose = False
+    for _ in range(5):
+        await bench.step(1)
+    memory = work_of(bench).memory
+    assert bench.server.writes == [("web", 8)]
+    assert memory.writers.reversals == ()
+    assert [(each.change) for each in memory.history.ups] == [4]
+    assert memory.history.downs == ()
+
+
+async def test_fewer_pods_known_than_the_target_has_never_shrink(bench: Bench) -> None:
+    """The watch of pods is behind: an average over those that are known says nothing of the others."""
+
+    metric = [pods_metric("10")]
+    bench.put(fpa(metric, behavior=NO_WINDOW), replicas=8)
+    bench.pods.pods["app=web"] = known = pods(4)
+    name = "rps" if "rps" in str(metric) else metric[0]["pods"]["metric"]["name"]
+    bench.sources.readings[name] = PodsReading({pod.name: 5000 for pod in known})
+    await bench.step()
+    assert bench.server.writes == []
+    bench.pods.pods["app=web"] = every = pods(8)
+    bench.sources.opened[-1].reading = PodsReading({pod.name: 5000 for pod in every})
+    await bench.step(1)
+    assert bench.server.writes == [("web", 4)]
+
+
+# --- no ready pod -------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_value_above_its_target_does_not_shrink_a_workload_without_ready_pods(bench: Bench) -> None:
+    bench.sources.readings["queue"] = ExternalReading([30_000])
+    bench.put(fpa([external_metric(value="10")], behavior=NO_WINDOW), replicas=8)
+    bench.pods.pods["app=web"] = pods(8, ready="False")
+    await bench.step()
+    assert bench.server.writes == []
+    assert bench.last().error
+
+
+# --- the lease, the clock, defects ---------------------------------------------------------------------------------------------
+
+
+async def test_a_write_that_the_fence_stopped_is_decided_again_within_the_term(bench: Bench) -> None:
+    bench.sources.readings["queue"] = wanted(7)
+    bench.server.refusal = NotLeadingError("the clock has jumped since the lease was last renewed")
+    bench.put(fpa(QUEUE), replicas=4)
+    await bench.step()
+    bench.server.refusal = None
+    await bench.step(1)
+    assert bench.server.writes == [("web", 7)]
+
+
+async def test_a_clock_set_while_something_is_written_leaves_ages_as_they_are(bench: Bench) -> None:
+    bench.sources.readings["queue"] = wanted(8)
+    bench.server.gate = asyncio.Event()
+    bench.put(fpa(QUEUE), replicas=4)
+    await bench.step()
+    bench.clock.skew += 3600
+    await bench.step(1)
+    bench.server.gate.set()
+    await bench.step()
+    bench.server.tell("web")
+    bench.sources.opened[-1].reading = wanted(1)
+    await bench.step(1)
+    await bench.step(1)
+    assert bench.server.writes == [("web", 8)]
+    assert [
+        bench.controller.now() - each.at < 5_000_000_000 for each in work_of(bench).memory.history.ups
+    ] == [True]
+
+
+async def test_a_clock_that_was_set_is_noticed_before_anything_is_decided(bench: Bench) -> None:
+    bench.sources.readings["queue"] = wanted(4)
+    bench.put(fpa(QUEUE), replicas=4)
+    await bench.step()
+    bench.clock.skew += 600
+    bench.controller.touch(KEY)
+    await bench.step(0.1)
+    last = work_of(bench).last
+    assert last is not None
+    assert abs(last.at - bench.clock.wall() * 1e9) < 1e9
+
+
+async def test_a_defect_after_a_write_does_not_end_an_autoscaler(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.sources.readings["queue"] = wanted(7)
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("a defect")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(bench.server, "status", fail)
+        bench.put(fpa(QUEUE), replicas=4)
+        await bench.step()
+    bench.server.tell("web")
+    bench.sources.opened[-1].reading = wanted(8)
+    await bench.step(2)
+    assert bench.server.writes == [("web", 7), ("web", 8)]
+
+
+async def test_a_conflict_after_which_the_pods_are_not_known_is_no_write(bench: Bench) -> None:
+
+    turn = await begin_to_wait(bench, 8, 4)
+    bench.server.set("web", 5, told=False)
+
+    class Unsynced:
+        selected_by = ()
+
+        @property
+        def pods(self) -> None:
+            raise NotSyncedError("pods: the first list is not in yet")
+
+        def close(self) -> None:
+            """Nothing."""
+
+    work_of(bench)._following = Unsynced()  # type: ignore[assignment]  # pods whose cache begins anew
+    await go_on(bench, turn)
+    assert bench.server.writes == []
+    assert bench.server.events == []
+    assert work_of(bench).memory.history.ups == ()
+
+
+async def test_hours_of_failures_end_nothing(bench: Bench) -> None:
+    bench.sources.readings["queue"] = wanted(7)
+    bench.server.fail = "forbidden"
+    bench.put(fpa(QUEUE), replicas=4)
+    await bench.step()
+    work_of(bench).failures = 3000
+    await bench.step(16)
+    bench.server.fail = ""
+    await bench.step(16)
+    assert bench.server.writes == [("web", 7)]
+
+
+# --- floods and what is left behind ---------------------------------------------------------------------------------------------
+
+
+async def test_the_same_warning_is_not_told_at_every_decision(bench: Bench) -> None:
+    """Thousands of autoscalers without a value would fill the queue of events, and drown those that matter."""
+    bench.sources.readings["queue"] = Unavailable("NotAnswered", "no answer")
+    bench.put(fpa(QUEUE), replicas=4)
+    for _ in range(60):
+        await bench.step(1)
+    counts = Counter(event.reason for event in bench.server.events)
+    assert counts == {"FailedGetExternalMetric": 4, "FailedComputeMetricsReplicas": 4}
+
+
+async def test_who_no_longer_leads_shows_no_replicas(bench: Bench) -> None:
+    bench.sources.readings["queue"] = wanted(7)
+    bench.put(fpa(QUEUE), replicas=4)
+    await bench.step()
+    labels = {"namespace": "default", "name": "web"}
+    registry = bench.monitoring.registry
+    assert registry.get_sample_value("fastpath_scaler_desired_replicas", labels) == 7
+    bench.controller.close()
+    assert registry.get_sample_value("fastpath_scaler_desired_replicas", labels) is None

@@ -1,0 +1,405 @@
+"""HorizontalPodAutoscalers in the loop: publish, then write; who takes what back; advice writes nothing."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from adapter.autoscaler.debug import show
+from adapter.autoscaler.decide.boost import LONGEST, Boost
+from adapter.autoscaler.decide.observation import ExternalReading, Unavailable
+from adapter.autoscaler.interfaces import Key
+from adapter.autoscaler.loop import Controller
+from adapter.autoscaler.state import Surroundings
+from adapter.boost.floor import Demotion, FloorEntry
+from adapter.errors import KubernetesError, NotLeadingError
+from adapter.model.autoscaling.fastpath_autoscaler import (
+    ADVISE,
+    BOOST,
+    HPA_API_VERSION,
+    HPA_KIND,
+    FastPathAutoscaler,
+)
+from adapter.model.timestamps import SECOND, FineInstant, Span
+from tests.support.controller import LIVE, Bench, fpa
+from tests.support.scaling import NOW, external_metric, pods
+
+QUEUE = [external_metric(averageValue="1")]
+KEY = Key.native("default", "web")
+NATIVE = "kube-controller-manager"
+ON = Boost(BOOST, digest="one")
+
+
+class HandFloors:
+    """What is published, in the order in which it was asked for; `fail` is why nothing more is."""
+
+    def __init__(self, log: list[str]) -> None:
+        self.entries: dict[str, FloorEntry] = {}
+        self.fail: Exception | None = None
+        self.gate: asyncio.Event | None = None
+        self._log = log
+
+    async def publish(self, entry: FloorEntry) -> None:
+        """Publish."""
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.fail is not None:
+            raise self.fail
+        self._log.append(f"publish {entry.replicas}")
+        self.entries[entry.uid] = entry
+
+    def want(self, uid: str, entry: FloorEntry | None) -> None:
+        """Have it published."""
+        self._log.append(f"want {None if entry is None else entry.replicas}")
+        if entry is None:
+            self.entries.pop(uid, None)
+        else:
+            self.entries[uid] = entry
+
+    def replicas(self) -> int:
+        """Return the floor of the only autoscaler."""
+        return sum(entry.replicas for entry in self.entries.values())
+
+
+class BoostBench(Bench):
+    """A controller that boosts."""
+
+    def __init__(self) -> None:
+        self.log: list[str] = []
+        self.floors = HandFloors(self.log)
+        super().__init__()
+
+    def start(self) -> Controller:
+        """Return a controller as after a start."""
+        around = Surroundings(self.server, self.pods, self.rivals, self.sources, LIVE)  # type: ignore[arg-type]
+        self.controller = Controller(
+            around,
+            self.server,
+            self.clock,
+            self.monitoring,
+            self.journal,
+            random=lambda: 0.0,
+            floors=self.floors,
+        )
+        return self.controller
+
+    def boost(
+        self, boost: Boost = ON, replicas: int | None = None, published: FloorEntry | None = None, **spec: Any
+    ) -> None:
+        """Put an autoscaler."""
+        if replicas is not None:
+            self.server.set("web", replicas)
+            self.pods.pods["app=web"] = pods(20)
+        self.controller.put(hpa(boost.mode, **spec), boost, published)
+
+    def want(self, replicas: int) -> None:
+        """Have the metric ask for so many."""
+        self.sources.readings["queue"] = ExternalReading([replicas * 1000])
+        for source in self.sources.opened:
+            source.reading = self.sources.readings["queue"]
+
+    def reasons(self) -> list[str]:
+        """Return the reasons of the events so far."""
+        return [event.reason for event in self.server.events]
+
+    def memory(self) -> Any:
+        """Return what is remembered of raises."""
+        work = self.controller.find(KEY)
+        assert work is not None
+        return work.memory.boost
+
+
+def hpa(mode: str, uid: str = "uid-1", **spec: Any) -> FastPathAutoscaler:
+    plain = fpa(spec.pop("metrics", QUEUE), uid=uid, mode=mode, **({"behavior": {}} | spec))
+    return msgspec.structs.replace(plain, api_version=HPA_API_VERSION, kind=HPA_KIND)
+
+
+@pytest.fixture
+def bench() -> BoostBench:
+    return BoostBench()
+
+
+async def test_a_raise_is_published_before_it_is_written(bench: BoostBench) -> None:
+    bench.want(8)
+    bench.boost(replicas=4)
+    await bench.step()
+
+    assert bench.log == ["publish 8", "want 8"]
+    assert bench.server.writes == [("web", 8)]
+    entry = bench.floors.entries["uid-1"]
+    assert (entry.namespace, entry.name, entry.replicas, entry.raised_from) == ("default", "web", 8, 4)
+    assert entry.until == NOW + LONGEST
+    assert entry.stands
+    assert bench.reasons() == ["SuccessfulRescale"]
+    assert not [each for each in bench.server.statuses if each[0] != "web"]
+
+
+async def test_what_cannot_be_published_is_not_written(bench: BoostBench) -> None:
+    bench.floors.fail = KubernetesError(403, "Forbidden", "configmaps is forbidden")
+    bench.want(8)
+    bench.boost(replicas=4)
+    await bench.step()
+
+    assert bench.server.writes == []
+    assert bench.floors.entries == {}
+    (event,) = bench.server.events
+    assert event.reason == "FailedRescale"
+    assert "the floor of the raise cannot be published: configmaps is forbidden" in event.message
+
+
+async def test_without_floors_nothing_is_raised() -> None:
+    bench = Bench()
+    bench.sources.readings["queue"] = ExternalReading([8000])
+    bench.server.set("web", 4)
+    bench.controller.put(hpa(BOOST), ON)
+    await bench.step()
+
+    assert bench.server.writes == []
+
+
+async def test_who_leads_no_more_writes_nothing(bench: BoostBench) -> None:
+    bench.floors.fail = NotLeadingError()
+    bench.want(8)
+    bench.boost(replicas=4)
+    await bench.step()
+
+    assert (bench.server.writes, bench.server.events) == ([], [])
+
+
+async def test_what_could_not_be_written_is_taken_back(bench: BoostBench) -> None:
+    bench.server.fail = "deployments/scale is forbidden"
+    bench.want(8)
+    bench.boost(replicas=4)
+    await bench.step()
+
+    assert bench.log == ["publish 8", "want None"]
+    assert (bench.floors.entries, bench.memory().floor) == ({}, None)
+
+
+async def test_what_may_have_been_written_is_held(bench: BoostBench) -> None:
+    bench.server.lose = True
+    bench.want(8)
+    bench.boost(replicas=4)
+    await bench.step()
+
+    assert bench.floors.replicas() == 8
+
+
+async def test_no_more_is_written_than_was_published(bench: BoostBench) -> None:
+    """What is wanted grows while the floor is on its way; that is the next raise."""
+    bench.floors.gate = asyncio.Event()
+    bench.want(6)
+    bench.boost(replicas=4)
+    await bench.step()
+    bench.want(8)
+    bench.clock.seconds += 1
+    bench.floors.gate.set()
+    await bench.step()
+    assert bench.server.writes == [("web", 6)]
+
+    bench.server.tell("web")
+    await bench.step(1)
+    assert bench.server.writes == [("web", 6), ("web", 8)]
+    assert bench.floors.replicas() == 8
+
+
+async def test_less_is_written_where_less_is_right_by_then(bench: BoostBench) -> None:
+    bench.floors.gate = asyncio.Event()
+    bench.want(8)
+    bench.boost(replicas=4)
+    await bench.step()
+    bench.want(6)
+    bench.clock.seconds += 1
+    bench.floors.gate.set()
+    await bench.step()
+
+    assert bench.server.writes == [("web", 6)]
+    assert (bench.floors.replicas(), bench.memory().floor.replicas) == (6, 6)
+
+
+async def test_a_mode_that_ended_meanwhile_writes_nothing(bench: BoostBench) -> None:
+    bench.floors.gate = asyncio.Event()
+    bench.want(8)
+    bench.boost(replicas=4)
+    await bench.step()
+    bench.boost(ON._replace(mode=ADVISE))
+    bench.floors.gate.set()
+    await bench.step()
+
+    assert bench.server.writes == []
+    assert bench.floors.entries == {}
+
+
+async def test_the_floor_ends_after_its_hold(bench: BoostBench) -> None:
+    bench.want(8)
+    bench.boost(ON._replace(shown=4), replicas=4)
+    await bench.step()
+    bench.server.tell("web")
+    await bench.step(20)
+    assert bench.floors.replicas() == 8
+
+    bench.boost(ON._replace(shown=8))
+    await bench.step(1)
+    assert bench.floors.entries["uid-1"].shown == NOW + 21 * SECOND
+    assert bench.floors.entries["uid-1"].until == NOW + 51 * SECOND
+    await bench.step(29)
+    assert bench.floors.replicas() == 8
+    await bench.step(1)
+    assert bench.floors.entries == {}
+    assert bench.server.writes == [("web", 8)], "the autoscaler has it now"
+
+
+async def test_failed_metrics_cut_no_floor_short(bench: BoostBench) -> None:
+    bench.want(8)
+    bench.boost(replicas=4)
+    await bench.step()
+    bench.sources.opened[0].reading = Unavailable("Gone", "gone")
+    bench.server.tell("web")
+    await bench.step(60)
+
+    assert bench.floors.replicas() == 8
+
+
+@pytest.mark.parametrize("way", ["advise", "no handshake", "gone", "recreated", "a rival"])
+async def test_the_floor_ends_at_once(bench: BoostBench, way: str) -> None:
+    bench.want(8)
+    bench.boost(replicas=4)
+    await bench.step()
+    bench.server.tell("web")
+    if way == "advise":
+        bench.boost(ON._replace(mode=ADVISE))
+    elif way == "no handshake":
+        bench.boost(ON._replace(fault="no handshake"))
+    elif way == "gone":
+        bench.controller.remove(KEY)
+    elif way == "recreated":
+        bench.controller.put(hpa(BOOST, uid="uid-2"), ON)
+    else:
+        bench.rivals.names = ("HorizontalPodAutoscaler/other",)
+    await bench.step(1)
+
+    assert bench.floors.entries == {}
+
+
+async def test_two_reversals_end_in_advice(bench: BoostBench) -> None:
+    bench.want(8)
+    bench.boost(replicas=4)
+    await bench.step()
+    bench.server.set("web", 4, "argocd-controller")
+    await bench.step(20)
+    assert bench.server.writes == [("web", 8), ("web", 8)], "answered once"
+    bench.server.set("web", 4, "argocd-controller")
+    await bench.step(20)
+
+    assert bench.server.writes == [("web", 8), ("web", 8)]
+    assert bench.reasons() == ["SuccessfulRescale", "RaiseReverted", "SuccessfulRescale", "BoostDemoted"]
+    assert "argocd-controller" in bench.server.events[-1].message
+    entry = bench.floors.entries["uid-1"]
+    assert entry.replicas == 0
+    assert entry.demoted is not None
+    shown = show(bench.controller, "default", "web", "").document
+    assert (shown["boost"]["demotedBy"], shown["kind"]) == ("argocd-controller", HPA_KIND)
+
+
+async def test_a_change_of_the_spec_ends_a_demotion(bench: BoostBench) -> None:
+    demoted = Demotion(FineInstant(NOW + 100 * SECOND), "argocd", "one")
+    bench.want(8)
+    bench.boost(replicas=4, published=FloorEntry("default", "web", "uid-1", demoted=demoted))
+    await bench.step()
+    assert bench.server.writes == []
+
+    bench.boost(ON._replace(digest="two"))
+    await bench.step(1)
+    assert bench.server.writes == [("web", 8)]
+
+
+async def test_the_native_controller_repeats_itself(bench: BoostBench) -> None:
+    """Its first write was decided on the old count: we raise once more, and count nothing."""
+    bench.want(8)
+    bench.boost(ON._replace(shown=4), replicas=4)
+    await bench.step()
+    bench.server.set("web", 5, NATIVE)
+    await bench.step(20)
+
+    assert bench.server.writes == [("web", 8), ("web", 8)]
+    assert bench.memory().reversals == ()
+    assert bench.reasons() == ["SuccessfulRescale", "SuccessfulRescale"]
+
+
+async def test_a_new_leader_goes_on(bench: BoostBench) -> None:
+    published = FloorEntry(
+        "default",
+        "web",
+        "uid-1",
+        8,
+        FineInstant(NOW + LONGEST),
+        4,
+        FineInstant(NOW),
+        hold=Span(30 * SECOND),
+        reversals=(FineInstant(NOW - SECOND),),
+    )
+    bench.want(8)
+    bench.boost(replicas=8, published=published)
+    await bench.step()
+    assert bench.floors.entries == {}, "nothing to say that is not said"
+
+    bench.server.set("web", 4, "argocd-controller")
+    await bench.step(1)
+    assert bench.reasons()[-1] == "BoostDemoted", "the first reversal was seen by the leader before"
+    assert bench.server.writes == []
+
+
+async def test_advice_writes_nothing(bench: BoostBench) -> None:
+    bench.want(8)
+    bench.boost(ON._replace(mode=ADVISE), replicas=4)
+    for _ in range(20):
+        await bench.step(1)
+
+    assert (bench.server.writes, bench.floors.entries, bench.log) == ([], {}, [])
+    assert bench.reasons() == ["ScalingAdvice"]
+    exposition = bench.monitoring.exposition()
+    labels = '{horizontalpodautoscaler="web",namespace="default"}'
+    assert f"fastpath_recommended_replicas{labels} 8.0" in exposition
+    assert f"fastpath_recommended_replicas_difference{labels} 4.0" in exposition
+    assert f"fastpath_floor_replicas{labels} 0.0" in exposition
+    assert "fastpath_scaler_desired_replicas{" not in exposition
+    bench.controller.remove(KEY)
+    assert "fastpath_recommended_replicas{" not in bench.monitoring.exposition()
+
+
+async def test_what_keeps_it_from_being_boosted_is_said_once(bench: BoostBench) -> None:
+    bench.want(8)
+    for _ in range(3):
+        bench.boost(ON._replace(fault="spec.metrics has no fastpath_replicas"), replicas=4)
+        await bench.step(1)
+    bench.boost(ON)
+    await bench.step(1)
+    bench.boost(ON._replace(fault="spec.metrics has no fastpath_replicas"))
+
+    told = [event.message for event in bench.server.events if event.reason == "NotBoosted"]
+    assert told == ["spec.metrics has no fastpath_replicas"] * 2
+    assert bench.server.writes == [("web", 8)]
+
+
+async def test_an_autoscaler_of_ours_may_have_the_same_name(bench: BoostBench) -> None:
+    bench.want(8)
+    bench.boost(replicas=4)
+    bench.put(fpa(QUEUE, mode="Paused"))
+    await bench.step()
+
+    assert set(bench.controller.names()) == {KEY, Key("default", "web")}
+    assert (KEY.plain, str(KEY)) == (("default", "web"), "default/hpa/web")
+    assert show(bench.controller, "default", "web", "").document["mode"] == "Paused"
+
+
+async def test_a_raise_is_a_decision_of_an_hour_ago_nowhere(bench: BoostBench) -> None:
+    """The clock is set while a floor is held: its end moves along."""
+    bench.want(8)
+    bench.boost(replicas=4)
+    await bench.step()
+    bench.clock.skew += 3600
+    bench.server.tell("web")
+    await bench.step(1)
+
+    assert bench.floors.entries["uid-1"].until == NOW + LONGEST + 3600 * SECOND

@@ -1,0 +1,704 @@
+"""HorizontalPodAutoscalers in the loop when things meet: conflicts, publications under way, what others do at the same moment."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from adapter.autoscaler.decide.boost import LONGEST
+from adapter.autoscaler.decide.observation import Unavailable
+from adapter.autoscaler.interfaces import Again, Current, Key, Outcome, ScaleSeen, Target, Unfound
+from adapter.boost.floor import Demotion, FloorEntry
+from adapter.errors import KubernetesError, NotLeadingError
+from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, BOOST
+from adapter.model.timestamps import SECOND, FineInstant, Span
+from tests.autoscaler.test_boost import KEY, NATIVE, ON, BoostBench, hpa
+from tests.support.scaling import NOW, pods
+
+
+def later(seconds: int) -> int:
+    return NOW + seconds * SECOND
+
+
+async def test_a_conflicting_raise_of_the_native_controller_is_no_reversal() -> None:
+    """Both react to one step: the native write comes first, ours meets a 409."""
+    bench = BoostBench()
+    bench.want(8)
+    bench.boost(ON._replace(shown=4), replicas=4)
+    bench.server.set("web", 6, NATIVE, told=False)
+    await bench.step()
+    assert bench.server.writes == [("web", 8)]
+    assert bench.reasons() == ["SuccessfulRescale"]
+    assert bench.memory().reversals == ()
+
+
+async def test_raises_towards_a_floor_are_no_reversals() -> None:
+    """Somebody sets 2 (a reversal), metrics fail, the native controller climbs towards the floor by its policy."""
+    bench = BoostBench()
+    bench.want(12)
+    bench.boost(ON._replace(shown=6), replicas=6)
+    await bench.step()
+    assert bench.server.writes == [("web", 12)]
+    bench.server.tell("web")
+    bench.boost(ON._replace(shown=12))
+    await bench.step(1)
+    bench.sources.opened[0].reading = Unavailable("Gone", "gone")
+    bench.server.set("web", 2, "kubectl")
+    await bench.step(1)
+    bench.server.set("web", 6, NATIVE)
+    await bench.step(1)
+    assert bench.reasons() == ["SuccessfulRescale", "RaiseReverted"]
+
+
+async def test_a_reversal_met_by_a_conflict_names_its_writer() -> None:
+    bench = BoostBench()
+    bench.want(6)
+    bench.boost(ON._replace(shown=4), replicas=4)
+    await bench.step()
+    bench.server.tell("web")
+    await bench.step(16)
+    bench.server.set("web", 4, "argocd", told=False)
+    bench.want(8)
+    await bench.step(1)
+    bench.server.tell("web")
+    await bench.step(1)
+    told = [each.message for each in bench.server.events if each.reason == "RaiseReverted"]
+    assert told
+    assert told[0].startswith("argocd set")
+
+
+async def test_the_native_repeat_met_by_a_conflict_is_excused() -> None:
+    bench = BoostBench()
+    bench.want(6)
+    bench.boost(ON._replace(shown=4), replicas=4)
+    await bench.step()
+    bench.server.tell("web")
+    bench.server.set("web", 5, NATIVE, told=False)
+    bench.want(8)
+    await bench.step(16)
+    bench.server.tell("web")
+    await bench.step(1)
+    assert "RaiseReverted" not in bench.reasons()
+    assert bench.memory().reversals == ()
+
+
+class LikeTheWriter:
+    """Waiting publications are superseded by `want`, as FloorWriter's are."""
+
+    def __init__(self) -> None:
+        self.entries: dict[str, FloorEntry] = {}
+        self.waiting: list[tuple[FloorEntry, asyncio.Future[None]]] = []
+        self.hold = False
+
+    async def publish(self, entry: FloorEntry) -> None:
+        if self.hold:
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self.waiting.append((entry, future))
+            await future
+        self.entries[entry.uid] = entry
+
+    def want(self, uid: str, entry: FloorEntry | None) -> None:
+        for each, future in self.waiting:
+            if each.uid == uid and not future.done():
+                future.set_exception(KubernetesError(0, "Superseded", "another is wanted since"))
+        if entry is None:
+            self.entries.pop(uid, None)
+        else:
+            self.entries[uid] = entry
+
+    def release(self) -> None:
+        for _, future in self.waiting:
+            if not future.done():
+                future.set_result(None)
+
+
+def writerlike() -> tuple[BoostBench, LikeTheWriter]:
+    bench = BoostBench()
+    floors: Any = LikeTheWriter()
+    bench.floors = floors
+    bench.start()
+    return bench, floors
+
+
+async def test_a_first_publication_outlives_its_annotation() -> None:
+    bench, floors = writerlike()
+    floors.hold = True
+    bench.want(8)
+    bench.boost(replicas=4)
+    await bench.step()
+    bench.controller.remove(KEY)  # the annotation goes
+    floors.release()
+    await bench.step()
+    bench.want(4)
+    bench.boost()  # and comes back
+    await bench.step(1)
+    assert bench.server.writes == []
+    assert floors.entries == {}
+
+
+async def test_a_floor_comes_back_after_its_annotation_went() -> None:
+    bench, floors = writerlike()
+    bench.want(6)
+    bench.boost(replicas=4)
+    await bench.step()
+    bench.server.tell("web")
+    await bench.step(16)
+    bench.want(10)
+    floors.hold = True
+    await bench.step(1)
+    assert floors.waiting
+    bench.controller.remove(KEY)
+    assert floors.entries == {}
+    await bench.step()
+    assert floors.entries == {}
+
+
+async def test_a_floor_of_another_target() -> None:
+    bench = BoostBench()
+    bench.floors.gate = asyncio.Event()
+    bench.want(8)
+    bench.boost(replicas=4)
+    await bench.step()
+    bench.server.set("other", 2)
+    bench.want(2)
+    bench.controller.put(_retarget(hpa(BOOST), "other"), ON._replace(digest="two"))
+    bench.floors.gate.set()
+    await bench.step()
+    await bench.step(1)
+    assert bench.memory().floor is None
+    assert bench.floors.entries == {}
+
+
+def _retarget(autoscaler: Any, name: str) -> Any:
+    reference = msgspec.structs.replace(autoscaler.spec.scale_target_ref, name=name)
+    return msgspec.structs.replace(
+        autoscaler, spec=msgspec.structs.replace(autoscaler.spec, scale_target_ref=reference)
+    )
+
+
+async def test_a_fence_that_was_shut_for_a_moment_leaves_no_floor() -> None:
+    bench = BoostBench()
+    bench.want(8)
+    bench.boost(replicas=4)
+    bench.server.refusal = NotLeadingError()
+    await bench.step()
+    bench.server.refusal = None
+    bench.want(4)
+    await bench.step(1)
+    assert bench.server.writes == []
+    assert bench.memory().floor is None
+    assert bench.floors.entries == {}
+
+
+async def test_a_demotion_outlives_a_target_that_is_made_anew() -> None:
+    demoted = Demotion(FineInstant(later(3000)), "argocd", "one")
+    bench = BoostBench()
+    bench.want(8)
+    bench.boost(replicas=4, published=FloorEntry("default", "web", "uid-1", demoted=demoted))
+    await bench.step()
+    bench.server.set("web", 4, uid="another-uid")
+    await bench.step(1)
+    await bench.step(1)
+    assert bench.server.writes == []
+
+
+async def test_one_reversal_is_not_published_for_ever() -> None:
+    bench = BoostBench()
+    bench.want(8)
+    bench.boost(replicas=4)
+    await bench.step()
+    bench.server.set("web", 4, "argocd")
+    bench.want(4)
+    await bench.step(1)
+    await bench.step(1)
+    assert bench.memory().reversals
+    await bench.step(1200)
+    await bench.step(1)
+    assert bench.floors.entries == {}
+
+
+async def test_a_floor_above_a_lowered_maximum_is_shown_by_the_maximum() -> None:
+    bench = BoostBench()
+    bench.want(8)
+    bench.boost(ON._replace(shown=4), replicas=4)
+    await bench.step()
+    bench.server.tell("web")
+    await bench.step(1)
+    bench.want(6)
+    bench.boost(ON._replace(shown=8, digest="two"), maxReplicas=6)
+    bench.boost(ON._replace(shown=4, digest="two"), maxReplicas=6)
+    bench.server.set("web", 6, NATIVE)
+    bench.boost(ON._replace(shown=6, digest="two"), maxReplicas=6)
+    await bench.step(1)
+    await bench.step(31)
+    assert "RaiseReverted" not in bench.reasons()
+    assert bench.floors.entries == {}
+
+
+async def test_advice_is_not_told_of_failed_metrics() -> None:
+    bench = BoostBench()
+    bench.want(8)
+    bench.boost(ON._replace(mode=ADVISE), replicas=4)
+    await bench.step()
+    bench.sources.opened[0].reading = Unavailable("Gone", "gone")
+    for _ in range(30):
+        await bench.step(1)
+    assert bench.reasons() == []
+
+
+async def test_advice_needs_no_handshake() -> None:
+    bench = BoostBench()
+    bench.want(4)
+    bench.boost(ON._replace(mode=ADVISE, fault="spec.metrics has no fastpath_replicas"), replicas=4)
+    await bench.step()
+    assert bench.reasons() == []
+
+
+async def test_a_missing_target_is_the_native_controllers_to_tell() -> None:
+    bench = BoostBench()
+    bench.boost(ON._replace(mode=ADVISE), replicas=4)
+    bench.server.cached["web"] = Unfound('deployments.apps "web" not found', known=True)
+    for _ in range(40):
+        await bench.step(1)
+    assert bench.reasons() == []
+
+
+async def test_a_minimum_of_zero_that_rests_on_the_handshake() -> None:
+    """The API takes it, for the handshake is an External metric."""
+    bench = BoostBench()
+    cpu = {
+        "type": "Resource",
+        "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}},
+    }
+    bench.boost(replicas=4, metrics=[cpu], minReplicas=0)
+    work = bench.controller.find(KEY)
+    assert work is not None
+    assert not work.violations
+
+
+async def test_no_floor_of_a_leader_whose_clock_was_wrong_is_held_for_hours() -> None:
+    published = FloorEntry(
+        "default", "web", "uid-1", 8, FineInstant(later(7200)), 4, FineInstant(later(6600))
+    )
+    bench = BoostBench()
+    bench.want(4)
+    bench.boost(replicas=8, published=published)
+    await bench.step()
+    await bench.step(601)
+    assert bench.memory().floor is None
+
+
+async def test_a_count_within_tolerance_of_the_floor_has_shown_it() -> None:
+    """The native controller looked while 19 of 20 pods existed: within tolerance it takes 19, and stays there."""
+    bench = BoostBench()
+    bench.want(20)
+    bench.boost(ON._replace(shown=10), replicas=10)
+    await bench.step()
+    bench.want(19)
+    bench.server.set("web", 19, NATIVE)
+    bench.boost(ON._replace(shown=19))
+    await bench.step(1)
+    await bench.step(31)
+    assert bench.floors.entries == {}
+
+
+async def test_a_count_that_would_be_answered_is_a_reversal() -> None:
+    """10 are held and somebody sets 9 again and again: a tenth below, and more than a tenth to be raised."""
+    bench = BoostBench()
+    bench.want(10)
+    bench.boost(replicas=5)
+    await bench.step()
+    for _ in range(20):
+        bench.server.set("web", 9, manager="argocd-controller")
+        await bench.step(5)
+    assert bench.server.writes == [("web", 10), ("web", 10)]
+    assert "BoostDemoted" in bench.reasons()
+
+
+async def test_what_the_native_controller_takes_for_enough_is_no_reversal() -> None:
+    """It reads 20, finds 15 pods, and that within its tolerance upwards: it takes the 15, and has seen the floor."""
+    wide = {"tolerance": "0.5", "policies": [{"type": "Percent", "value": 900, "periodSeconds": 15}]}
+    bench = BoostBench()
+    bench.want(20)
+    bench.boost(replicas=5, behavior={"scaleUp": wide})
+    await bench.step()
+    bench.server.set("web", 15, manager=NATIVE)
+    bench.boost(ON._replace(shown=15), behavior={"scaleUp": wide})
+    await bench.step(1)
+    assert bench.reasons() == ["SuccessfulRescale"]
+    await bench.step(61)
+    assert bench.floors.entries == {}
+
+
+async def test_a_raise_that_was_made_without_an_answer_is_held() -> None:
+    """The connection broke, and the look after it has found our own count."""
+    bench = BoostBench()
+    server = bench.server
+
+    async def scale(key: Key, target: Target, replicas: int, again: Again, current: Current) -> Outcome:
+        server.set("web", replicas, "fastpath", told=False)
+        now = server.scales["web"]
+        assert (
+            again(
+                ScaleSeen(
+                    now.replicas,
+                    now.status_replicas,
+                    now.selector,
+                    now.resource_version,
+                    now.uid,
+                    unsure=True,
+                )
+            )
+            is None
+        )
+        return Outcome()
+
+    bench.want(8)
+    bench.boost(ON._replace(shown=4), replicas=4)
+    server.scale = scale  # type: ignore[method-assign]  # the answer to a write is lost
+    await bench.step()
+    assert bench.floors.replicas() == 8
+    server.tell("web")
+    await bench.step(1)
+    assert bench.floors.replicas() == 8
+    bench.boost(ON._replace(shown=8))
+    await bench.step(1)
+    await bench.step(31)
+    assert bench.floors.entries == {}
+
+
+async def test_a_shrink_at_the_end_of_a_floor_is_no_reversal() -> None:
+    """Who reads the floor ends it by a clock that is some seconds ahead of ours."""
+    quick = {"scaleDown": {"stabilizationWindowSeconds": 0}}
+    bench = BoostBench()
+    for replicas in (4, None):
+        bench.want(8)
+        bench.boost(ON._replace(shown=4), replicas=replicas, behavior=quick)
+        await bench.step(1)
+        bench.server.tell("web")
+        bench.boost(ON._replace(shown=8), behavior=quick)
+        await bench.step(1)
+        bench.want(4)
+        await bench.step(28.5)
+        bench.server.set("web", 4, NATIVE)
+        await bench.step(1)
+        await bench.step(60)
+    assert not {"RaiseReverted", "BoostDemoted"} & set(bench.reasons())
+
+
+async def test_a_lesser_raise_that_was_made_without_an_answer_is_held() -> None:
+    """Less was right by the time of the write; its answer was lost, and the look after it has found that lesser count."""
+    bench = BoostBench()
+    server = bench.server
+
+    async def scale(key: Key, target: Target, replicas: int, again: Again, current: Current) -> Outcome:
+        bench.want(6)
+        bench.clock.seconds += 1
+        lesser = current()
+        assert lesser == 6
+        server.set("web", lesser, "fastpath", told=False)
+        now = server.scales["web"]
+        seen = ScaleSeen(
+            now.replicas, now.status_replicas, now.selector, now.resource_version, now.uid, unsure=True
+        )
+        assert again(seen) is None
+        return Outcome()
+
+    bench.want(8)
+    bench.boost(ON._replace(shown=4), replicas=4)
+    server.scale = scale  # type: ignore[method-assign]  # the answer to a write is lost
+    await bench.step()
+    assert bench.floors.replicas() == 6
+
+
+async def test_no_more_is_held_than_may_have_been_written() -> None:
+    """8 were published, 6 were right when the turn came, and nobody knows whether they were written."""
+    bench = BoostBench()
+    bench.server.lose = True
+    bench.floors.gate = asyncio.Event()
+    bench.want(8)
+    bench.boost(replicas=4)
+    await bench.step()
+    bench.want(6)
+    bench.clock.seconds += 1
+    bench.floors.gate.set()
+    await bench.step()
+    assert bench.server.writes == [("web", 6)]
+    assert bench.floors.replicas() == 6
+
+
+async def test_nothing_is_held_at_zero() -> None:
+    """Somebody stops the workload: an autoscaler that may leave zero, or is given one replica, would go to the floor at once."""
+    bench = BoostBench()
+    bench.want(8)
+    bench.boost(ON._replace(shown=4), replicas=4)
+    await bench.step()
+    assert bench.floors.replicas() == 8
+    bench.server.tell("web")
+    bench.boost(ON._replace(shown=8))
+    await bench.step(1)
+    bench.server.set("web", 0, "kubectl")
+    await bench.step(1)
+    assert bench.floors.replicas() == 0
+    assert bench.reasons() == ["SuccessfulRescale", "RaiseReverted"]
+
+
+@pytest.mark.parametrize("stands", [True, False])
+async def test_a_floor_that_was_adopted_is_not_held_at_zero(stands: bool) -> None:  # noqa: FBT001 - a case of the table
+    published = msgspec.structs.replace(RAISED, stands=stands)
+    bench = BoostBench()
+    bench.floors.entries["uid-1"] = published
+    bench.want(8)
+    bench.boost(replicas=0, published=published)
+    await bench.step()
+    await bench.step(1)
+    assert bench.floors.replicas() == 0
+
+
+# -- a change of leader ------------------------------------------------------------------------------------------------------------
+
+RAISED = FloorEntry(
+    "default",
+    "web",
+    "uid-1",
+    8,
+    FineInstant(NOW + LONGEST),
+    4,
+    FineInstant(NOW - 5 * SECOND),
+    hold=Span(30 * SECOND),
+    stands=True,
+)
+SLOW = {"scaleUp": {"policies": [{"type": "Pods", "value": 4, "periodSeconds": 60}]}}
+
+
+async def test_a_raise_that_was_taken_back_while_nobody_led_is_counted() -> None:
+    bench = BoostBench()
+    bench.want(8)
+    bench.server.set("web", 4, "argocd-controller")
+    bench.pods.pods["app=web"] = pods(20)
+    bench.boost(published=RAISED)
+    await bench.step(1)
+    assert bench.reasons() == ["RaiseReverted", "SuccessfulRescale"]
+    assert bench.server.writes == [("web", 8)]
+    bench.server.set("web", 4, "argocd-controller")
+    await bench.step(1)
+    assert bench.reasons()[2:] == ["BoostDemoted"]
+
+
+async def test_what_was_counted_before_a_change_of_leader_is_not_counted_again() -> None:
+    bench = BoostBench()
+    bench.want(8)
+    bench.boost(replicas=4)
+    await bench.step(1)
+    assert bench.floors.entries["uid-1"].stands
+    bench.server.fail = "out of order"
+    bench.server.set("web", 4, "argocd-controller")
+    await bench.step(1)
+    assert bench.reasons() == ["SuccessfulRescale", "RaiseReverted", "FailedRescale"]
+    published = bench.floors.entries["uid-1"]
+    assert (published.stands, len(published.reversals)) == (False, 1)
+
+    bench.server.fail = ""
+    bench.start()
+    bench.boost(published=published)
+    await bench.step(1)
+    assert bench.reasons()[3:] == ["SuccessfulRescale"]
+    assert bench.server.writes == [("web", 8), ("web", 8)]
+
+
+@pytest.mark.parametrize("stands", [True, False], ids=["known to be made", "found to be made"])
+@pytest.mark.parametrize(("seconds", "count"), [(0, 8), (54, 8), (56, 12)])
+async def test_the_raise_of_a_leader_before_counts_from_its_own_time(
+    stands: bool, seconds: int, count: int
+) -> None:  # noqa: FBT001 - a case of the table
+    bench = BoostBench()
+    bench.want(20)
+    bench.server.set("web", 8, "fastpath")
+    bench.pods.pods["app=web"] = pods(20)
+    bench.clock.seconds += seconds
+    bench.boost(ON._replace(shown=8), published=msgspec.structs.replace(RAISED, stands=stands), behavior=SLOW)
+    await bench.step()
+    assert bench.server.scales["web"].replicas == count
+
+
+@pytest.mark.parametrize(
+    ("since", "count"),
+    [
+        ("2026-11-20T11:58:58Z", 12),
+        ("2026-11-20T11:59:30Z", 8),
+        ("2026-11-20T12:30:00Z", 8),
+        ("", 8),
+        ("soon", 8),
+    ],
+    ids=["a minute ago", "lately", "a clock ahead", "unknown", "no time"],
+)
+async def test_a_raise_nobody_tells_of_counts_from_when_it_was_written(since: str, count: int) -> None:
+    bench = BoostBench()
+    bench.want(20)
+    bench.server.set("web", 8, "fastpath", told=False)
+    bench.server.scales["web"] = bench.server.scales["web"]._replace(since=since)
+    bench.server.tell("web")
+    bench.pods.pods["app=web"] = pods(20)
+    bench.boost(ON._replace(shown=8), behavior=SLOW)
+    await bench.step()
+    assert bench.server.scales["web"].replicas == count
+
+
+@pytest.mark.parametrize("answered", [True, False])
+async def test_the_later_of_two_writes_is_held(answered: bool) -> None:  # noqa: FBT001 - a case of the table
+    """The lesser count was made though its answer was lost; then what was published was right again, and written on top."""
+    bench = BoostBench()
+    server = bench.server
+
+    async def scale(key: Key, target: Target, replicas: int, again: Again, current: Current) -> Outcome:
+        bench.want(6)
+        bench.clock.seconds += 1
+        assert current() == 6
+        server.set("web", 6, "fastpath", told=False)
+        now = server.scales["web"]
+        bench.want(8)
+        seen = ScaleSeen(
+            now.replicas, now.status_replicas, now.selector, now.resource_version, now.uid, unsure=True
+        )
+        assert again(seen) == 8
+        assert current() == 8
+        server.set("web", 8, "fastpath", told=False)
+        if answered:
+            return Outcome(server.scales["web"].resource_version)
+        return Outcome(error="no answer", unknown=True)
+
+    bench.want(8)
+    bench.boost(ON._replace(shown=4), replicas=4)
+    server.scale = scale  # type: ignore[method-assign]  # the answer to the first write is lost
+    await bench.step()
+    assert bench.floors.replicas() == 8
+    assert bench.floors.entries["uid-1"].stands is answered
+
+
+@pytest.mark.parametrize("found", ["by a new leader", "by its own"])
+async def test_a_raise_that_was_found_made_counts_as_taken_back_later(found: str) -> None:
+    bench = BoostBench()
+    if found == "by its own":
+        bench.server.lose = True
+        bench.want(8)
+        bench.boost(replicas=4)
+        await bench.step()
+        bench.server.lose = False
+        assert not bench.floors.entries["uid-1"].stands
+        bench.server.tell("web")
+    else:
+        bench.server.set("web", 8, "fastpath")
+        bench.pods.pods["app=web"] = pods(20)
+        published = msgspec.structs.replace(RAISED, stands=False)
+        bench.floors.entries["uid-1"] = published
+        bench.want(8)
+        bench.boost(published=published)
+    await bench.step(1)
+    await bench.step(1)
+    published = bench.floors.entries["uid-1"]
+    assert published.stands
+
+    bench.start()
+    bench.server.set("web", 4, "argocd-controller")
+    bench.boost(published=published)
+    await bench.step(1)
+    assert "RaiseReverted" in bench.reasons()
+
+
+async def test_all_raises_of_a_leader_before_count() -> None:
+    """A ramp: the last of several raises is not all that the policies have given leave to."""
+    bench = BoostBench()
+    bench.want(6)
+    bench.boost(replicas=4, behavior=SLOW)
+    await bench.step()
+    bench.server.tell("web")
+    bench.want(20)
+    await bench.step(5)
+    assert bench.server.writes == [("web", 6), ("web", 8)]
+    bench.server.tell("web")
+
+    bench.start()
+    bench.boost(ON._replace(shown=8), published=bench.floors.entries["uid-1"], behavior=SLOW)
+    await bench.step(5)
+    assert bench.server.writes[2:] == []
+    await bench.step(56)
+    assert bench.server.writes[2:] == [("web", 12)]
+
+
+async def test_another_target_than_that_of_a_leader_before_took_nothing_back() -> None:
+    """While nobody led the target was made anew, with fewer replicas."""
+    bench = BoostBench()
+    bench.want(8)
+    bench.boost(replicas=4)
+    await bench.step()
+    published = bench.floors.entries["uid-1"]
+
+    bench.start()
+    bench.server.set("web", 4, "kubectl", uid="made anew")
+    bench.want(4)
+    bench.boost(published=published)
+    await bench.step(1)
+    await bench.step(1)
+    assert "RaiseReverted" not in bench.reasons()
+    assert bench.floors.entries == {}
+
+
+async def test_the_native_repeat_is_excused_once_whoever_leads() -> None:
+    bench = BoostBench()
+    bench.want(8)
+    bench.boost(ON._replace(shown=4), replicas=4)
+    await bench.step()
+    bench.server.tell("web")
+    bench.server.set("web", 5, NATIVE)
+    await bench.step(1)
+    await bench.step(1)
+    assert bench.server.scales["web"].replicas == 8
+    assert "RaiseReverted" not in bench.reasons()
+    published = bench.floors.entries["uid-1"]
+
+    bench.start()
+    bench.server.set("web", 5, NATIVE)
+    bench.boost(ON._replace(shown=4), published=published)
+    await bench.step(1)
+    assert "RaiseReverted" in bench.reasons()
+
+
+async def test_a_raise_of_a_leader_whose_clock_was_ahead_counts_for_one_period() -> None:
+    ahead = FineInstant(NOW + 3600 * SECOND)
+    published = msgspec.structs.replace(
+        RAISED, raised_at=ahead, until=FineInstant(ahead + LONGEST), reversals=(ahead,)
+    )
+    bench = BoostBench()
+    bench.want(20)
+    bench.server.set("web", 8, "fastpath")
+    bench.pods.pods["app=web"] = pods(20)
+    bench.boost(ON._replace(shown=4), published=published, behavior=SLOW)
+    await bench.step()
+    assert bench.server.writes == []
+    await bench.step(61)
+    assert bench.server.writes == [("web", 12)]
+    await bench.step(301)
+    assert bench.memory().reversals == ()
+
+
+async def test_what_a_lower_maximum_has_ended_is_not_taken_back() -> None:
+    """The maximum is 4 for a while, which nobody takes for a reversal, and then the leader changes."""
+    bench = BoostBench()
+    bench.want(8)
+    bench.boost(replicas=4)
+    await bench.step()
+    bench.server.tell("web")
+    bench.boost(ON._replace(shown=8))
+    await bench.step(1)
+    bench.boost(ON._replace(shown=4), maxReplicas=4)
+    bench.server.set("web", 4, NATIVE)
+    await bench.step(1)
+    assert bench.reasons() == ["SuccessfulRescale"]
+    await bench.step(1)
+    published = bench.floors.entries["uid-1"]
+
+    bench.start()
+    bench.boost(ON._replace(shown=4), published=published)
+    await bench.step(1)
+    assert "RaiseReverted" not in bench.reasons()

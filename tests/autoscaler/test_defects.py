@@ -1,0 +1,157 @@
+"""What a defect met by one autoscaler does: it is counted and logged, nothing is written for that one, and everything goes on."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from adapter.autoscaler.decide.observation import ExternalReading
+from adapter.autoscaler.interfaces import Key
+from adapter.errors import NotLeadingError
+from tests.support.controller import Bench, fpa
+from tests.support.scaling import external_metric
+from tests.support.waiting import until
+
+KEY, OTHER = Key("default", "web"), Key("default", "api")
+QUEUE = [external_metric(averageValue="1")]
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    made = Bench()
+    made.sources.readings["queue"] = ExternalReading([7000])
+    yield made
+    made.controller.close()
+
+
+def defects(bench: Bench) -> float:
+    return bench.monitoring.registry.get_sample_value("fastpath_scaler_unexpected_errors_total") or 0.0
+
+
+class Broken:
+    """A function that raises the first `times` times, and after that does what it did before."""
+
+    def __init__(self, owner: object, name: str, error: BaseException, times: int = 1) -> None:
+        self.works = getattr(owner, name)
+        self.error = error
+        self.left = times
+        setattr(owner, name, self)
+
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        if self.left:
+            self.left -= 1
+            raise self.error
+        return self.works(*given, **named)
+
+
+def test_none_are_counted_at_first(bench: Bench) -> None:
+    assert "fastpath_scaler_unexpected_errors_total 0.0" in bench.monitoring.exposition()
+
+
+async def test_a_decision_that_ends_in_a_defect_is_nobody_elses(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.put(fpa(QUEUE), replicas=4)
+    await bench.step()
+    bench.server.tell("web")
+    source = bench.sources.opened[0]
+    broken = Broken(bench.rivals, "of", TypeError("'dict' object is not callable"), times=2)
+    bench.put(fpa(QUEUE, name="api", uid="uid-2"), replicas=4)
+    await bench.step(1)
+
+    assert (defects(bench), broken.left) == (2, 0)
+    assert bench.server.writes == [("web", 7)]
+    assert [record.message for record in caplog.records] == [
+        "unexpected error while an autoscaler was decided"
+    ] * 2
+    assert all(record.exc_info is not None for record in caplog.records)
+
+    before = source.reads
+    await bench.step(1)
+    assert bench.server.writes == [("web", 7), ("api", 7)], "both go on by themselves"
+    assert source.reads == before + 1
+    assert defects(bench) == 2
+
+
+async def test_the_loop_outlives_defects(bench: Bench) -> None:
+    Broken(bench.rivals, "of", ZeroDivisionError())
+    task = asyncio.create_task(bench.controller.run())
+    bench.put(fpa(QUEUE), replicas=4)
+    await until(lambda: defects(bench))
+    bench.clock.seconds += 2
+    bench.controller.touch(KEY)
+    await until(lambda: bench.server.writes)
+    assert not task.done()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_write_that_ends_in_a_defect_is_made_again(bench: Bench) -> None:
+    Broken(bench.server, "scale", TypeError("'dict' object is not callable"))
+    bench.put(fpa(QUEUE), replicas=4)
+    await bench.step()
+
+    assert (defects(bench), bench.server.writes) == (1, [])
+    for _ in range(4):
+        await bench.step(1)
+    assert bench.server.writes == [("web", 7)]
+    assert defects(bench) == 1
+
+
+async def test_a_defect_on_deciding_again_writes_nothing(bench: Bench) -> None:
+    bench.put(fpa(QUEUE), replicas=4)
+    bench.server.set("web", 5, told=False)
+    broken = Broken(bench.rivals, "of", ZeroDivisionError(), times=0)
+    bench.server.gate = gate = asyncio.Event()
+    await bench.step()
+    broken.left = 1
+    gate.set()
+    await bench.step()
+
+    assert (defects(bench), broken.left, bench.server.writes) == (1, 0, [])
+    bench.server.tell("web")
+    for _ in range(4):
+        await bench.step(1)
+    assert bench.server.writes == [("web", 7)]
+
+
+@pytest.mark.parametrize("follows", ["status", "event"])
+async def test_a_defect_in_what_follows_a_write_does_not_end_its_autoscaler(
+    bench: Bench, follows: str
+) -> None:
+    Broken(bench.server, follows, TypeError("'dict' object is not callable"))
+    bench.put(fpa(QUEUE), replicas=4)
+    await bench.step()
+    assert (defects(bench), bench.server.writes) == (1, [("web", 7)])
+
+    bench.server.tell("web")
+    reads = bench.sources.opened[0].reads
+    for _ in range(3):
+        await bench.step(1)
+    assert bench.sources.opened[0].reads > reads
+    assert bench.server.writes == [("web", 7)], "what was written counts"
+    assert defects(bench) == 1
+
+
+async def test_where_the_fence_was_shut_it_is_decided_again(bench: Bench) -> None:
+    """A fence that a jump of the clock has shut opens again in the same term."""
+    Broken(bench.server, "scale", NotLeadingError("the clock has jumped since the lease was last renewed"))
+    bench.put(fpa(QUEUE), replicas=4)
+    await bench.step()
+    assert (defects(bench), bench.server.writes, bench.server.events) == (0, [], [])
+
+    await bench.step(1)
+    assert bench.server.writes == [("web", 7)]
+
+
+async def test_the_end_of_the_loop_ends_writes(bench: Bench) -> None:
+    bench.server.gate = asyncio.Event()
+    task = asyncio.create_task(bench.controller.run())
+    bench.put(fpa(QUEUE), replicas=4)
+    await until(lambda: bench.controller._writes)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+    assert not bench.controller._writes
+    assert (defects(bench), bench.server.writes) == (0, [])

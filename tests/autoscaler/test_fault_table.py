@@ -1,0 +1,509 @@
+"""The table of faults: each fault x each kind of metric x growing, shrinking, steady.
+
+Total absence, stale and failed values never shrink a workload; with some pods missing nothing goes below what upstream's own repair gives
+for the same input; limits hold; and when the fault is over all goes on by itself. Sources, feeds, decisions and the loop are the real
+ones, on a loop whose time a test does not wait for; below them stands a provider that fails on demand.
+"""
+
+import asyncio
+import contextlib
+import math
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+
+from adapter.autoscaler.decide import decision
+from adapter.autoscaler.decide.autoscaler import prepare
+from adapter.autoscaler.decide.history import History
+from adapter.autoscaler.decide.observation import Observation, PodsReading
+from adapter.autoscaler.decide.settings import Settings
+from adapter.autoscaler.interfaces import Key
+from adapter.autoscaler.journal import Journal
+from adapter.autoscaler.loop import Controller
+from adapter.autoscaler.metric_sources import Sources
+from adapter.autoscaler.polling import Feeds
+from adapter.autoscaler.state import Surroundings
+from adapter.config.rules_file import OnNaN
+from adapter.errors import InternalError, NotFoundError
+from adapter.model.metrics import (
+    ContainerUsage,
+    CustomQuestion,
+    ExternalQuestion,
+    ObjectUsage,
+    ResourceAnswer,
+    ResourceQuestion,
+    Usage,
+)
+from adapter.model.resources import BUILTIN
+from adapter.model.timestamps import SECOND
+from adapter.monitoring import Monitoring
+from adapter.provider import scaler
+from adapter.provider.scaler import ObjectSamples, SeriesSamples
+from adapter.scrape.interfaces import ScrapedAnswer, ScrapedValue
+from tests.support.controller import LIVE, HandPods, HandRivals, Server, fpa
+from tests.support.election import LoopClock
+from tests.support.scaling import NOW, cpu_metric, external_metric, hpa, object_metric, pods, pods_metric
+
+pytestmark = [pytest.mark.looptime, pytest.mark.timeout(30)]
+
+KEY = Key("default", "web")
+REPLICAS, MOST = 4, 7
+INTERVAL = 5.0
+NO_WINDOW = {"scaleDown": {"stabilizationWindowSeconds": 0}}
+
+CONTAINER = {
+    "type": "ContainerResource",
+    "containerResource": {
+        "name": "cpu",
+        "container": "app",
+        "target": {"type": "Utilization", "averageUtilization": 50},
+    },
+}
+
+
+class Kind(NamedTuple):
+    """A kind of metric. `per_pod`: it has a value for each pod; `scraped`: read from the pods themselves."""
+
+    spec: dict[str, Any]
+    per_pod: bool = True
+    scraped: bool = False
+
+
+KINDS = {
+    "Pods": Kind(pods_metric("10")),
+    "Pods scraped": Kind(pods_metric("10"), scraped=True),
+    "Object Value": Kind(object_metric("Value", value="10"), per_pod=False),
+    "Object AverageValue": Kind(object_metric("AverageValue", averageValue="10"), per_pod=False),
+    "External Value": Kind(external_metric(value="10"), per_pod=False),
+    "External AverageValue": Kind(external_metric(averageValue="10"), per_pod=False),
+    "Resource": Kind(cpu_metric(50)),
+    "ContainerResource": Kind(CONTAINER),
+}
+
+# fault: which kinds it befalls (None: all)
+FAULTS: dict[str, Callable[[Kind, str], bool]] = {
+    "Prometheus fails": lambda kind, _: not kind.scraped,
+    "Prometheus never answers": lambda kind, _: not kind.scraped,
+    "empty result": lambda _kind, _: True,
+    "no numbers": lambda _kind, name: "Resource" not in name,
+    "stale samples": lambda kind, _: not kind.scraped,
+    "ages unknown": lambda kind, _: not kind.scraped,
+    "partial answers": lambda kind, _: not kind.scraped,
+    "negative": lambda _kind, _: True,
+    "overflow": lambda _kind, _: True,
+    "scrapes overdue": lambda kind, _: kind.scraped,
+    "pods not watched": lambda _kind, _: True,
+    "target unknown": lambda _kind, _: True,
+    "other autoscaler unknown": lambda _kind, _: True,
+}
+
+MAY_GROW = {"scrapes overdue", "ages unknown", "partial answers", "pods not watched"}
+"""What is out of date, or may lack a part, may raise."""
+
+DIRECTIONS = {"growing": 2.0, "shrinking": 0.45, "steady": 1.0}
+
+CASES = [
+    pytest.param(fault, name, direction, id=f"{fault}-{name}-{direction}")
+    for fault, befalls in FAULTS.items()
+    for name, kind in KINDS.items()
+    if befalls(kind, name)
+    for direction in DIRECTIONS
+]
+
+
+class World:
+    """A workload of one autoscaler under a load, and what can befall the way of its metric."""
+
+    def __init__(self, name: str) -> None:
+        self.kind = KINDS[name]
+        self.name = name
+        self.clock = LoopClock(wall=NOW / SECOND - asyncio.get_running_loop().time())
+        self.server = Server()
+        self.pods = HandPods()
+        self.rivals = HandRivals()
+        self.load = 1.0
+        self.fault = ""
+        self.missing: Collection[str] = ()
+        self.frozen = 0.0
+        self.counts = [REPLICAS]
+        self.ready: list[tuple[float, int]] = []
+        self.pods.ready = self.least_ready
+        self.pods.most = self.most_ready
+
+    @property
+    def replicas(self) -> int:
+        return self.server.scales["web"].replicas
+
+    @property
+    def names(self) -> list[str]:
+        return [f"web-{number}" for number in range(self.replicas)]
+
+    def value(self) -> float:
+        """What each pod shows of a load that `REPLICAS` pods would bear at target, or the whole value."""
+        share = self.load * REPLICAS / self.replicas
+        if self.kind.per_pod or self.name.endswith(" Value"):
+            return 10 * share
+        return 10 * self.load * REPLICAS
+
+    def least_ready(self, age: int) -> int | None:
+        """How few pods were ready within the last nanoseconds."""
+        since = self.clock.monotonic() - age / SECOND
+        before = [count for at, count in self.ready if at <= since][-1:]
+        return min([*before, *(count for at, count in self.ready if at > since)], default=None)
+
+    def most_ready(self, age: int) -> int:
+        """How many pods were ready at most within the last nanoseconds."""
+        since = self.clock.monotonic() - age / SECOND
+        before = [count for at, count in self.ready if at <= since][-1:]
+        return max([*before, *(count for at, count in self.ready if at > since)], default=0)
+
+    def milli(self) -> int:
+        if self.fault == "negative":
+            return -5000
+        if self.fault == "overflow":
+            return 2**62
+        return round(self.value() * 1000)
+
+    def taken(self) -> float:
+        """When the last sample was taken."""
+        now = self.frozen if self.fault == "stale samples" else self.clock.wall()
+        return now // INTERVAL * INTERVAL
+
+    async def fail(self) -> None:
+        if self.fault == "Prometheus fails":
+            raise InternalError("unable to fetch metrics")
+        if self.fault == "Prometheus never answers":
+            await asyncio.Event().wait()
+
+    # the provider
+
+    async def knows_custom(self, _: CustomQuestion) -> bool:
+        return True
+
+    async def knows_external(self, _: str) -> bool:
+        return True
+
+    async def sample_objects(
+        self, question: CustomQuestion, names: tuple[str, ...], ttl: float
+    ) -> ObjectSamples:
+        await self.fail()
+        if self.fault in {"empty result", "no numbers"}:
+            return ObjectSamples({}, {}, 0.0, None)
+        present = [name for name in names if name not in self.missing]
+        times = {} if self.fault == "ages unknown" else dict.fromkeys(present, self.taken())
+        return ObjectSamples(dict.fromkeys(present, self.milli()), times, 0.0, None, overdue=self.overdue)
+
+    async def sample_series(self, question: ExternalQuestion, ttl: float) -> SeriesSamples:
+        await self.fail()
+        if self.fault == "no numbers":
+            raise NotFoundError("a series of queue has no value")
+        if self.fault == "empty result":
+            return SeriesSamples((), None, 0.0, None)
+        values = (self.milli(), self.milli()) if self.fault == "overflow" else (self.milli(),)
+        time = None if self.fault == "ages unknown" else self.taken()
+        return SeriesSamples(values, time, 0.0, None, self.overdue)
+
+    @property
+    def overdue(self) -> str:
+        return scaler.PARTIAL if self.fault == "partial answers" else ""
+
+    @property
+    def answers(self) -> bool:
+        return True
+
+    async def resource(self, question: ResourceQuestion, *, sampled: bool = False) -> ResourceAnswer:
+        await self.fail()
+        now = self.clock.wall()
+        if self.fault == "empty result":
+            return ResourceAnswer((), 15.0, now, 0.0)
+        # half a core at target, of the core that each pod asks for
+        used = self.milli() if self.fault in {"negative", "overflow"} else round(self.value() * 50)
+        usage = Usage(used, 0)
+        items = tuple(
+            ObjectUsage("default", name, {}, now, usage, (ContainerUsage("app", usage),))
+            for name in self.names
+            if name not in self.missing
+        )
+        times = {} if self.fault == "ages unknown" else {item.name: self.taken() for item in items}
+        return ResourceAnswer(items, 15.0, now, 0.0, partial=self.fault == "partial answers", times=times)
+
+    # scrapes
+
+    def follow(self) -> None:
+        pass
+
+    def entry_of(self, metric: str) -> object:
+        return _Entry()
+
+    def window_of(self, metric: str) -> float:
+        return 0.0
+
+    def read(
+        self, entry: object, namespace: str, names: Iterable[str], selector: Sequence[object]
+    ) -> ScrapedAnswer:
+        present = [name for name in names if name not in self.missing]
+        if self.fault == "empty result":
+            return ScrapedAnswer({}, dict.fromkeys(present, self.clock.wall()))
+        value = float("nan") if self.fault == "no numbers" else self.milli() / 1000
+        overdue = self.fault == "scrapes overdue"
+        found = {name: ScrapedValue(value, self.clock.wall(), overdue) for name in present}
+        return ScrapedAnswer(found, dict.fromkeys(self.missing, self.clock.wall()))
+
+    def reason_of(self, entry: object, namespace: str, name: str) -> str:
+        return ""
+
+    # the cluster
+
+    def settle(self) -> None:
+        """Let caches and pods follow what was written, unless a fault keeps them."""
+        self.counts.append(self.replicas)
+        self.ready.append((self.clock.monotonic(), self.replicas))
+        if self.fault == "target unknown":
+            self.server.cached.pop("web", None)
+        else:
+            self.server.tell("web")
+        self.pods.pods["app=web"] = [
+            msgspec.structs.replace(pod, phase="Running") for pod in pods(self.replicas, ready_for=3500)
+        ]
+        self.pods.why_stale = "silence" if self.fault == "pods not watched" else ""
+        self.rivals.names = None if self.fault == "other autoscaler unknown" else ()
+
+
+class _Entry:
+    class rule:  # noqa: N801 - as the attribute is called
+        class config:  # noqa: N801
+            on_nan = OnNaN.DROP
+
+            class scrape:  # noqa: N801
+                class access:  # noqa: N801
+                    interval = 1.0
+
+
+@contextlib.asynccontextmanager
+async def running(world: World, **spec: Any) -> AsyncIterator[Controller]:
+    world.server.set("web", REPLICAS)
+    world.settle()
+    controllers: list[Controller] = []
+
+    def answered(owners: Iterable[object]) -> None:
+        controllers[0].touch_all(Key(*str(owner).split("/")) for owner in owners)
+
+    async with Feeds(world.clock, per_second=20.0, answered=answered) as feeds:
+        scraped: Any = world if world.kind.scraped else None
+        provider: Any = world
+        api: Any = None
+        sources = Sources(provider, provider, api, lambda: BUILTIN, scraped, feeds)
+        around = Surroundings(world.server, world.pods, world.rivals, sources, LIVE)
+        controller = Controller(
+            around, world.server, world.clock, Monitoring(), Journal(), random=lambda: 0.0
+        )
+        controllers.append(controller)
+        controller.put(fpa([world.kind.spec], minReplicas=1, maxReplicas=MOST, behavior=NO_WINDOW, **spec))
+        task = asyncio.create_task(controller.run())
+        try:
+            yield controller
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            controller.close()
+
+
+async def live(world: World, seconds: float) -> None:
+    """Let time pass, the cluster following twice a second."""
+    for _ in range(int(seconds * 2)):
+        await asyncio.sleep(0.5)
+        world.settle()
+
+
+@pytest.mark.parametrize(("fault", "name", "direction"), CASES)
+async def test_faults(fault: str, name: str, direction: str) -> None:
+    world = World(name)
+    wanted = {"growing": MOST, "shrinking": 2, "steady": REPLICAS}[direction]
+    async with running(world):
+        await live(world, 30)
+        assert world.counts[-1] == REPLICAS
+        world.frozen = world.clock.wall()
+        world.fault = fault
+        world.settle()
+        if fault in {"Prometheus fails", "Prometheus never answers", "stale samples"}:
+            await live(world, 30)  # until what was asked before has lost its worth
+            assert min(world.counts) >= REPLICAS
+        world.load = DIRECTIONS[direction]
+        await live(world, 60)
+        assert min(world.counts) >= REPLICAS
+        assert max(world.counts) <= (MOST if fault in MAY_GROW else REPLICAS)
+        if fault in MAY_GROW and direction == "growing":
+            assert world.replicas == MOST
+
+        world.fault = ""
+        await live(world, 90)
+        assert world.replicas == wanted
+
+
+PER_POD = [name for name, kind in KINDS.items() if kind.per_pod]
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("missing", [1, 2, 3])
+@pytest.mark.parametrize("name", PER_POD)
+async def test_some_pods_without_a_value(name: str, missing: int, direction: str) -> None:
+    """Never below what upstream's own repair gives for the same input."""
+    world = World(name)
+    async with running(world):
+        await live(world, 30)
+        world.missing = [f"web-{number}" for number in range(missing)]
+        world.load = DIRECTIONS[direction]
+        await live(world, 30)
+        floor = upstream(world, missing, DIRECTIONS[direction])
+        assert world.counts[60:]
+        assert min(world.counts) >= floor
+        assert max(world.counts) <= MOST
+
+        world.missing = ()
+        await live(world, 60)
+        assert world.replicas == {"growing": MOST, "shrinking": 2, "steady": REPLICAS}[direction]
+
+
+def upstream(world: World, missing: int, load: float) -> int:
+    """Return the lowest count that upstream's controller comes to, sync after sync, while the same pods are missing."""
+    count = lowest = REPLICAS
+    for _ in range(20):
+        made = sync_as_upstream(world, count, missing, load)
+        if made == count:
+            break
+        count = made
+        lowest = min(lowest, count)
+    return lowest
+
+
+def sync_as_upstream(world: World, count: int, missing: int, load: float) -> int:
+    autoscaler = prepare(
+        hpa([world.kind.spec], minReplicas=1, maxReplicas=MOST, behavior=NO_WINDOW), Settings()
+    )
+    share = load * REPLICAS / count
+    value = round(share * (500 if "Resource" in world.name else 10_000))
+    values = {f"web-{number}": value for number in range(missing, count)}
+    reading = PodsReading(values, dict.fromkeys(values, (NOW, 15 * SECOND)))
+    seen = Observation(count, count, "app=web", pods(count), [reading])
+    return decision.decide(autoscaler, seen, History(), NOW).replicas
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+async def test_one_metric_fails_and_another_is_fresh(direction: str) -> None:
+    """The fresh one may raise; while the other has no value nothing shrinks."""
+    world = World("External AverageValue")
+    world.kind = Kind(external_metric(averageValue="10"), per_pod=False)
+    async with running(world) as controller:
+        both = [external_metric(averageValue="10"), pods_metric("10")]
+        controller.put(fpa(both, minReplicas=1, maxReplicas=MOST, behavior=NO_WINDOW))
+        original = world.sample_objects
+
+        async def broken(question: CustomQuestion, names: tuple[str, ...], ttl: float) -> ObjectSamples:
+            raise InternalError("unable to fetch metrics")
+
+        world.sample_objects = broken  # type: ignore[method-assign]  # the other metric alone
+        world.load = DIRECTIONS[direction]
+        await live(world, 60)
+        assert min(world.counts) >= REPLICAS
+        assert world.replicas == (MOST if direction == "growing" else REPLICAS)
+
+        world.sample_objects = original  # type: ignore[method-assign]  # as above
+        await live(world, 60)
+        assert world.replicas >= {"growing": MOST, "shrinking": 2, "steady": REPLICAS}[direction]
+
+
+class Sampled(World):
+    """A workload whose metric is sampled from time to time, and shows the last sample until the next one."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.every = 1.0 if self.kind.scraped else 15.0
+        self.sample = (-1.0, 0.0)
+
+    def taken(self) -> float:
+        return self.clock.wall() // self.every * self.every
+
+    def value(self) -> float:
+        if self.sample[0] != self.taken():
+            self.sample = (self.taken(), super().value())
+        return self.sample[1]
+
+
+@pytest.mark.parametrize("name", KINDS)
+async def test_a_sample_from_before_a_shrink_does_not_shrink_again(name: str) -> None:
+    """The load is worth 3 pods; a sample of 4 pods, multiplied by those that are left, would be worth 2."""
+    world = Sampled(name)
+    async with running(world):
+        await live(world, 60)
+        world.load = 0.55
+        await live(world, 90)
+        assert min(world.counts) == world.replicas == 3
+
+
+class Restarted(World):
+    """Two series of a sum, of which the second is scraped later than the first after Prometheus has lost all."""
+
+    LATER = 4.0
+
+    def __init__(self, name: str, samples: int) -> None:
+        super().__init__(name)
+        self.samples = samples
+        self.back = 0.0
+
+    async def sample_series(self, question: ExternalQuestion, ttl: float) -> SeriesSamples:
+        await self.fail()
+        since = self.clock.wall() - self.back
+        oldest = since // INTERVAL * INTERVAL
+        if since >= self.LATER:
+            oldest = min(oldest, self.LATER + (since - self.LATER) // INTERVAL * INTERVAL)
+        count = 2 if since >= self.LATER + (self.samples - 1) * INTERVAL else 1
+        return SeriesSamples((self.milli() // 2,) * count, self.back + oldest, 0.0, None)
+
+
+@pytest.mark.parametrize("samples", [pytest.param(1, id="gauge"), pytest.param(2, id="rate")])
+@pytest.mark.parametrize("load", [1.0, 0.5])
+async def test_series_that_are_not_back_yet_do_not_shrink(load: float, samples: int) -> None:
+    world = Restarted("External AverageValue", samples)
+    async with running(world):
+        await live(world, 30)
+        assert world.replicas == REPLICAS
+        world.fault = "Prometheus fails"
+        await live(world, 30)
+        world.load = load
+        world.back = world.clock.wall()
+        world.fault = ""
+        await live(world, 60)
+        assert min(world.counts) == world.replicas == REPLICAS * load
+
+
+class Remembered(World):
+    """What Prometheus answers is the load at the time that it is asked about."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.grew = math.inf
+
+    def value(self) -> float:
+        self.load = 1.0 if self.taken() >= self.grew else 0.5
+        return super().value()
+
+
+@pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if not kind.scraped])
+async def test_a_clock_that_is_set_back_brings_no_old_values(name: str) -> None:
+    world = Remembered(name)
+    async with running(world):
+        await live(world, 60)
+        assert world.replicas == 2
+        world.grew = world.clock.wall()
+        await live(world, 60)
+        assert world.replicas == REPLICAS
+        since = len(world.counts)
+        world.clock.shift -= 120
+        await live(world, 60)
+        assert min(world.counts[since:]) == REPLICAS
+        world.clock.shift += 120
+        world.grew = math.inf
+        await live(world, 90)
+        assert world.replicas == 2

@@ -1,0 +1,188 @@
+"""The loop under whatever may come together: other writers, lagging caches, waiting and lost writes, clocks, specs, targets made anew.
+
+At every write of ours: within the limits of the spec as it is then, never down on values that are absent or overdue, never beside a pause
+or another autoscaler. And when all faults are over, the workload has what is wanted: nothing stays stuck.
+"""
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from adapter.autoscaler.decide.observation import ExternalReading, Reading, Unavailable
+from adapter.autoscaler.interfaces import Key, Target
+from adapter.errors import NotLeadingError
+from tests.support.controller import Bench, Server, fpa
+from tests.support.scaling import external_metric, pods
+
+KEY = Key("default", "web")
+QUEUE = [external_metric(averageValue="1")]
+BEHAVIOR = {
+    "scaleUp": {"policies": [{"type": "Percent", "value": 900, "periodSeconds": 15}]},
+    "scaleDown": {"stabilizationWindowSeconds": 0},
+}
+GONE = Unavailable("NoMetrics", "nothing")
+
+SPECS = st.fixed_dictionaries(
+    {"minReplicas": st.integers(0, 3), "maxReplicas": st.integers(3, 20)},
+    optional={"mode": st.sampled_from(["Auto", "Advise", "Paused"])},
+)
+READINGS = st.one_of(
+    st.integers(0, 25).map(lambda count: ExternalReading([count * 1000])),
+    st.integers(0, 25).map(lambda count: ExternalReading([count * 1000], overdue="late")),
+    st.just(GONE),
+    st.just(ExternalReading([-1000])),
+)
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("time"), st.sampled_from([0.0, 0.06, 1.0, 20.0, 100.0])),
+        st.tuples(st.just("time"), st.sampled_from([0.06, 1.0])),
+        st.tuples(st.just("reading"), READINGS),
+        st.tuples(st.just("reading"), READINGS),
+        st.tuples(st.just("write"), st.integers(0, 25), st.sampled_from(["kubectl", ""]), st.booleans()),
+        st.tuples(st.just("anew"), st.integers(0, 25), st.booleans()),
+        st.tuples(st.just("tell")),
+        st.tuples(st.just("spec"), SPECS),
+        st.tuples(st.just("rival"), st.booleans()),
+        st.tuples(st.just("turn"), st.booleans()),
+        st.tuples(st.just("gate"), st.booleans()),
+        st.tuples(st.just("lose"), st.booleans()),
+        st.tuples(st.just("fail"), st.booleans()),
+        st.tuples(st.just("fence"), st.booleans()),
+        st.tuples(st.just("clock"), st.integers(-4000, 4000)),
+        st.tuples(st.just("object"), st.integers(0, 3)),
+    ),
+    max_size=30,
+)
+
+
+class Watched(Server):
+    """An API server that looks at each write of ours when it is sent."""
+
+    def __init__(self, world: "World") -> None:
+        super().__init__()
+        self.world = world
+
+    async def scale(self, key: Key, target: Target, replicas: int, again: Any, current: Any) -> Any:
+        """Write a scale."""
+
+        def checked() -> int | None:
+            count: int | None = current()
+            if count is not None:
+                self.world.check(count)
+            return count
+
+        return await super().scale(key, target, replicas, again, checked)
+
+
+class World:
+    """One autoscaler and all that befalls it."""
+
+    def __init__(self) -> None:
+        self.bench = Bench()
+        self.bench.server = Watched(self)
+        self.bench.start()
+        self.spec: dict[str, Any] = {"minReplicas": 1, "maxReplicas": 20}
+        self.uid = 0
+        self.anew = 0
+        self.reading: Reading = GONE
+        self.put(4)
+
+    def put(self, replicas: int | None = None) -> None:
+        self.bench.sources.readings["queue"] = self.reading
+        self.bench.put(fpa(QUEUE, uid=f"uid-{self.uid}", behavior=BEHAVIOR, **self.spec), replicas=replicas)
+
+    def check(self, count: int) -> None:
+        """Look at a count that is sent now."""
+        work = self.bench.controller.find(KEY)
+        assert work is not None
+        assert self.spec.get("mode", "Auto") == "Auto"
+        assert self.bench.rivals.names == ()
+        assert self.spec["minReplicas"] <= count <= self.spec["maxReplicas"]
+        seen = work.find_target()
+        assert isinstance(seen, Target)
+        before = seen.replicas
+        is_value = (
+            isinstance(self.reading, ExternalReading)
+            and not self.reading.overdue
+            and min(self.reading.values) >= 0
+        )
+        assert is_value or count >= min(before, self.spec["maxReplicas"])
+        assert before != 0 or self.spec["minReplicas"] == 0 or work.memory.writers.own_zero
+
+    async def step(self, what: str, *values: Any) -> None:  # noqa: C901, PLR0912 - one branch for each of what may befall
+        bench, server = self.bench, self.bench.server
+        if what == "time":
+            await bench.step(values[0])
+        elif what == "reading":
+            self.reading = bench.sources.readings["queue"] = values[0]
+            for source in bench.sources.opened:
+                source.reading = values[0]
+            bench.controller.touch(KEY)
+        elif what == "write":
+            replicas, manager, told = values
+            server.set("web", replicas, manager, told=told)
+        elif what == "anew":
+            self.anew += 1
+            server.set("web", values[0], "helm", uid=f"made-{self.anew}", told=values[1])
+        elif what == "tell":
+            server.tell("web")
+            bench.pods.pods["app=web"] = pods(server.scales["web"].replicas)
+        elif what == "spec":
+            self.spec = values[0]
+            self.put()
+        elif what == "rival":
+            bench.rivals.names = ("HorizontalPodAutoscaler/web",) if values[0] else ()
+        elif what in {"turn", "gate"}:
+            event: asyncio.Event | None = getattr(server, what)
+            if event is not None:
+                event.set()
+            setattr(server, what, asyncio.Event() if values[0] else None)
+        elif what == "lose":
+            server.lose = values[0]
+        elif what == "fail":
+            server.fail = "refused" if values[0] else ""
+        elif what == "fence":
+            server.refusal = NotLeadingError("shut") if values[0] else None
+        elif what == "clock":
+            bench.clock.skew += values[0]
+        else:
+            self.uid = values[0]
+            self.put()
+        await asyncio.sleep(0)
+
+    async def recover(self) -> None:
+        """End all faults, and let time pass."""
+        for what in ("turn", "gate", "lose", "fail", "fence", "rival"):
+            await self.step(what, False)
+        self.spec = {"minReplicas": 1, "maxReplicas": 20}
+        self.put()
+        await self.step("reading", ExternalReading([7000]))
+        server = self.bench.server
+        for _ in range(60):
+            await self.step("tell")
+            await self.bench.step(16)
+        if not server.scales["web"].replicas:  # a zero of somebody else: it is theirs to end
+            server.set("web", 3)
+            for _ in range(60):
+                await self.step("tell")
+                await self.bench.step(16)
+        assert server.scales["web"].replicas == 7
+
+
+@pytest.mark.timeout(600)
+@given(steps=STEPS)
+@settings(max_examples=max(150, settings.default.max_examples if settings.default else 0), deadline=None)
+def test_no_interleaving_does_harm_or_lasts(steps: list[tuple[Any, ...]]) -> None:
+    async def run() -> None:
+        world = World()
+        try:
+            for what, *values in steps:
+                await world.step(what, *values)
+            await world.recover()
+        finally:
+            world.bench.controller.close()
+
+    asyncio.run(run())

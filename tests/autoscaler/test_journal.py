@@ -1,0 +1,151 @@
+"""The journal: bounded as a whole and for each autoscaler, and what it shows as JSON."""
+
+from typing import Any
+
+import pytest
+
+from adapter.autoscaler.debug import encode
+from adapter.autoscaler.debug import show as show_all
+from adapter.autoscaler.decide.conflicts import Change
+from adapter.autoscaler.decide.decision import Event
+from adapter.autoscaler.decide.observation import (
+    ExternalReading,
+    ObjectReading,
+    PodsReading,
+    Reading,
+    Unavailable,
+)
+from adapter.autoscaler.interfaces import Key, Unfound
+from adapter.autoscaler.journal import Entry, Input, Journal, moment, show
+from adapter.model.timestamps import SECOND
+from tests.support.controller import Bench, fpa
+from tests.support.scaling import NOW, external_metric
+
+A, B = Key("shop", "a"), Key("shop", "b")
+
+
+def entry(key: Key, at: int, *inputs: Input, change: Change | None = None) -> Entry:
+    events = (Event("Normal", "SuccessfulRescale", "New size: 3"),)
+    return Entry(key, at, 2, 3, "written", "load", "", 2, inputs, (), events, change, (at,))
+
+
+def times(journal: Journal, key: Key) -> list[int]:
+    return [each.at for each in journal.of(key)]
+
+
+def test_of_each_autoscaler_the_newest_are_kept() -> None:
+    journal = Journal(per_autoscaler=3)
+    for at in range(5):
+        journal.note(entry(A, at))
+    journal.note(entry(B, 9))
+
+    assert (times(journal, A), times(journal, B)) == ([2, 3, 4], [9])
+    assert len(journal) == 4
+
+
+def test_of_all_together_the_newest_are_kept() -> None:
+    journal = Journal(per_autoscaler=3, in_all=4)
+    for at in range(3):
+        journal.note(entry(A, at))
+    for at in range(3, 6):
+        journal.note(entry(B, at))
+    assert (times(journal, A), times(journal, B)) == ([2], [3, 4, 5])
+
+    journal.note(entry(B, 6))
+    assert (times(journal, A), times(journal, B)) == ([2], [4, 5, 6]), (
+        "what is kept no more makes no room scarce"
+    )
+    assert len(journal) == 4
+
+    journal.note(entry(Key("shop", "c"), 7))
+    assert (times(journal, A), times(journal, B)) == ([], [4, 5, 6])
+    assert journal.tells(A, (2,)), "what was evicted may be told again"
+
+
+def test_entries_about_many_pods_count_for_more() -> None:
+    """Of one autoscaler with thousands of pods a hundred entries would be hundreds of megabytes."""
+    many = Input("load", PodsReading({f"web-{number}": 1 for number in range(1000)}, {}), None)
+    journal = Journal(room=1_000_000)
+    for at in range(5):
+        journal.note(entry(A, at, many))
+    assert times(journal, A) == [3, 4]
+
+    for at in range(5, 100):
+        journal.note(entry(B, at))
+    assert len(journal.of(A)) == 2, "small entries beside them fit"
+    journal.forget(A)
+    for at in range(100, 150):
+        journal.note(entry(B, at))
+    assert len(journal.of(B)) == 100, "what was forgotten weighs nothing"
+
+    journal.note(entry(A, 150, *[many] * 50))
+    assert len(journal) == 0, "one that is too large for all is not kept"
+
+
+def test_what_was_forgotten_takes_nothing_of_its_successor() -> None:
+    journal = Journal(per_autoscaler=3, in_all=3)
+    journal.note(entry(A, 0))
+    journal.forget(A)
+    assert journal.of(A) == ()
+    for at in range(1, 4):
+        journal.note(entry(A, at))
+
+    assert times(journal, A) == [1, 2, 3]
+
+
+def test_the_same_is_told_once_until_there_was_silence() -> None:
+    journal = Journal()
+    assert journal.tells(A, (1,))
+    journal.note(entry(A, 1))
+    assert not journal.tells(A, (1,))
+    assert journal.tells(A, (2,))
+    journal.quiet(A)
+    assert journal.tells(A, (1,))
+
+
+@pytest.mark.parametrize(
+    ("reading", "shown"),
+    [
+        (PodsReading({"web-0": 1500}, {}, "late"), {"values": {"web-0": 1500}, "overdue": "late"}),
+        (ObjectReading(5000, 3), {"value": 5000, "readyThen": 3, "overdue": ""}),
+        (ExternalReading((1, 2)), {"values": [1, 2], "readyThen": None, "overdue": ""}),
+        (Unavailable("NoMetrics", "no metrics"), {"unavailable": "no metrics"}),
+    ],
+)
+def test_an_entry_as_json(reading: Reading, shown: dict[str, Any]) -> None:
+    given = (Input("queue", reading, NOW - 1_500_000_000), Input("other", reading, None))
+    found = show(entry(A, NOW, *given, change=Change(-2, "kubectl", reverses=True)))
+
+    assert found["inputs"] == [
+        {"metric": "queue", **shown, "ageSeconds": 1.5},
+        {"metric": "other", **shown, "ageSeconds": None},
+    ]
+    assert (found["time"], found["currentReplicas"], found["desiredReplicas"]) == (
+        "2026-11-20T12:00:00.000Z",
+        2,
+        3,
+    )
+    assert found["changeSeen"] == {"replicas": -2, "manager": "kubectl", "reversal": True}
+    assert found["events"] == [{"type": "Normal", "reason": "SuccessfulRescale", "message": "New size: 3"}]
+    assert "changeSeen" not in show(entry(A, NOW))
+
+
+def test_moments_have_milliseconds() -> None:
+    assert moment(NOW + 7_900_000) == "2026-11-20T12:00:00.007Z"
+    assert moment(NOW + SECOND - 1) == "2026-11-20T12:00:00.999Z"
+
+
+async def test_an_autoscaler_whose_target_is_not_there_yet_and_then_not_at_all() -> None:
+    bench = Bench()
+    bench.put(fpa([external_metric(averageValue="1")]))
+    before = show_all(bench.controller, "default", "web", "").document
+    assert before["target"]["error"] == "deployments is not listed yet"
+    assert before["last"] is None
+
+    bench.server.cached["web"] = Unfound('deployments.apps "web" not found')
+    await bench.step()
+    after = show_all(bench.controller, "default", "web", "").document
+    assert after["last"]["inputs"] == []
+    assert after["last"]["error"].endswith('deployments.apps "web" not found')
+    assert encode(after).endswith(b"}\n")
+    bench.controller.close()

@@ -1,0 +1,727 @@
+"""The loop, stepped by hand: when autoscalers are decided, what is written, what is remembered and told."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from adapter.autoscaler.decide.observation import NOT_YET, ExternalReading, Unavailable
+from adapter.autoscaler.interfaces import Key, Unfound
+from adapter.model.autoscaling.fastpath_autoscaler import PastChange, full_status
+from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
+from adapter.model.timestamps import SECOND, FineInstant
+from tests.support.controller import Bench, fpa
+from tests.support.scaling import NOW, external_metric, pods, pods_metric
+from tests.support.waiting import until
+
+KEY = Key("default", "web")
+QUEUE = [external_metric(averageValue="1")]
+GONE = Unavailable("NoMetrics", "nothing")
+
+
+def wanted(count: int) -> ExternalReading:
+    return ExternalReading([count * 1000])
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    made = Bench()
+    yield made
+    made.controller.close()
+
+
+def condition(bench: Bench, kind: str) -> tuple[str, str]:
+    found = {each.type: (each.status, each.reason) for each in bench.last().status.conditions}
+    return found[kind]
+
+
+async def test_a_raise_is_written_at_once(bench: Bench) -> None:
+    bench.sources.readings["queue"] = wanted(7)
+    bench.put(fpa(QUEUE), replicas=4)
+
+    await bench.step()
+
+    assert bench.server.writes == [("web", 7)]
+    assert [event.reason for event in bench.server.events] == ["SuccessfulRescale"]
+    name, status, changes = bench.server.statuses[-1]
+    assert (name, status.current_replicas, status.desired_replicas) == ("web", 4, 7)
+    assert [each.change for each in changes] == [3]
+
+
+async def test_what_the_caches_do_not_show_yet_is_not_decided_again(bench: Bench) -> None:
+    """Until the watch tells of our write, the count is what we wrote, not what it was."""
+    bench.sources.readings["queue"] = wanted(30)
+    bench.put(fpa(QUEUE), replicas=4)
+    await bench.step()
+
+    await bench.step(1)
+    bench.server.tell("web")
+    await bench.step(1)
+
+    assert bench.server.writes == [("web", 8)]  # 4 pods or 100 % in 15 seconds
+
+
+async def test_a_period_passes_and_it_is_decided_again(bench: Bench) -> None:
+    bench.sources.readings["queue"] = wanted(4)
+    bench.put(fpa(QUEUE), replicas=4)
+    await bench.step()
+    source = bench.sources.opened[0]
+
+    await bench.step(0.9)
+    assert source.reads == 1
+    await bench.step(0.1)
+    assert source.reads == 2
+
+
+async def test_something_changes_and_it_is_decided_at_once(bench: Bench) -> None:
+    bench.sources.readings["queue"] = wanted(4)
+    bench.put(fpa(QUEUE), replicas=4)
+    await bench.step()
+    bench.sources.opened[0].reading = wanted(6)
+
+    bench.controller.touch(KEY)
+    await bench.step(0.05)
+
+    assert bench.server.writes == [("web", 6)]
+
+
+async def test_changes_close_together_are_one(bench: Bench) -> None:
+    bench.sources.readings["queue"] = wanted(4)
+    bench.put(fpa(QUEUE), replicas=4)
+    await bench.step()
+
+    for _ in range(20):
+        bench.controller.touch(KEY)
+        await bench.step(0.002)
+
+    assert bench.sources.opened[0].reads == 1
+
+
+async def test_a_slow_write_delays_nobody_else(bench: Bench) -> None:
+    bench.sources.readings["queue"] = wanted(7)
+    bench.server.gate = asyncio.Event()
+    bench.put(fpa(QUEUE), replicas=4)
+    await bench.step()
+    gate, bench.server.gate = bench.server.gate, None
+
+    bench.put(fpa(QUEUE, name="api"), replicas=4)
+    await bench.step()
+    assert bench.server.writes == [("api", 7)]
+
+    gate.set()
+    await bench.step()
+    assert bench.server.writes == [("api", 7), ("web", 7)]
+
+
+async def test_while_it_is_written_it_is_not_decided_and_then_at_once(bench: Bench) -> None:
+    bench.sources.readings["queue"] = wanted(5)
+    bench.server.gate = asyncio.Event()
+    bench.put(fpa(QUEUE), replicas=4)
+    await bench.step()
+    bench.sources.opened[0].reading = wanted(6)
+    bench.controller.touch(KEY)
+    await bench.step(2)
+    assert bench.sources.opened[0].reads == 1
+
+    bench.server.gate.set()
+    await bench.step()
+    await bench.step(0.05)
+
+    assert bench.server.writes == [("web", 5), ("web", 6)]
+
+
+async def test_what_is_not_known_is_not_decided(bench: Bench) -> None:
+    bench.put(fpa(QUEUE))
+
+    await bench.step()
+
+    assert (bench.server.statuses, bench.server.events) == ([], [])
+
+
+async def test_a_target_that_is_not_there_is_told_of(bench: Bench) -> None:
+    bench.server.cached["web"] = Unfound('deployments.apps "web" not found')
+    bench.put(fpa(QUEUE))
+
+    await bench.step()
+
+    assert condition(bench, "AbleToScale") == ("False", "FailedGetScale")
+    assert [event.reason for event in bench.server.events] == ["FailedGetScale"]
+
+
+@pytest.mark.parametrize("refused", [False, True], ids=["not there at first", "not valid at first"])
+async def test_the_first_count_of_a_target_is_nobodys_change(
+    bench: Bench, caplog: pytest.LogCaptureFixture, *, refused: bool
+) -> None:
+    """Neither the log nor the policies take the creation of a target for a change: 4 pods in 15 s are still free."""
+    caplog.set_level("INFO")
+    bench.sources.readings["queue"] = wanted(9)
+    bench.server.cached["web"] = Unfound('deployments.apps "web" not found')
+    bench.put(fpa(QUEUE, minReplicas=30) if refused else fpa(QUEUE))
+    await bench.step()
+    bench.put(fpa(QUEUE), replicas=5)
+    await bench.step(1)
+
+    assert bench.server.writes == [("web", 9)]
+    assert "somebody else has scaled the target" not in caplog.messages
+
+
+async def test_unknown_rivals_are_waited_for(bench: Bench) -> None:
+    bench.rivals.names = None
+    bench.sources.readings["queue"] = wanted(7)
+    bench.put(fpa(QUEUE), replicas=4)
+
+    await bench.step()
+
+    assert bench.server.writes == []
+
+
+async def test_beside_another_autoscaler_nothing_is_written_while_it_is_there(bench: Bench) -> None:
+    bench.rivals.names = ("HorizontalPodAutoscaler web",)
+    bench.sources.readings["queue"] = wanted(7)
+    bench.put(fpa(QUEUE), replicas=4)
+    await bench.step()
+    await bench.step(1)
+
+    assert bench.server.writes == []
+    assert condition(bench, "AbleToScale") == ("False", "ForeignAutoscaler")
+    assert [event.reason for event in bench.server.events] == ["ForeignAutoscaler"]
+
+    bench.rivals.names = ()
+    await bench.step(1)
+    assert bench.server.writes == [("web", 7)]
+
+
+async def test_a_conflict_is_decided_again_from_what_is_there(bench: Bench) -> None:
+    bench.sources.readings["queue"] = wanted(9)
+    bench.put(fpa(QUEUE), replicas=4)
+    bench.server.set("web", 6, told=False)
+
+    await bench.step()
+
+    assert bench.server.writes == [
+        ("web", 8)
+    ]  # of the 4 pods that may come in 15 seconds another writer has brought 2
+    work = bench.controller.find(KEY)
+    assert work is not None
+    assert [event.change for event in work.memory.history.ups] == [2, 2]
+
+
+async def test_a_conflict_after_which_nothing_is_left_to_write(bench: Bench) -> None:
+    bench.sources.readings["queue"] = wanted(7)
+    bench.put(fpa(QUEUE), replicas=4)
+    bench.server.set("web", 7, told=False)
+
+    await bench.step()
+
+    assert bench.server.writes == []
+    assert bench.last().replicas == 7
+
+
+async def test_a_write_that_fails_is_told_and_tried_again_later(bench: Bench) -> None:
+    bench.server.fail = "forbidden"
+    bench.sources.readings["queue"] = wanted(7)
+    bench.put(fpa(QUEUE), replicas=4)
+    await bench.step()
+
+    assert condition(bench, "AbleToScale") == ("False", "FailedUpdateScale")
+    assert [event.reason for event in bench.server.events] == ["FailedRescale"]
+    work = bench.controller.find(KEY)
+    assert work is not None
+    assert work.memory.history.ups == ()
+
+    bench.server.fail = ""
+    await bench.step(1)
+    assert bench.server.writes == [("web", 7)]
+
+
+async def test_changes_do_not_cut_the_pause_after_failed_writes_short(bench: Bench) -> None:
+    """Whoever may not write would take the turns of those who may."""
+    bench.server.fail = "forbidden"
+    bench.sources.readings["queue"] = wanted(7)
+    bench.put(fpa(QUEUE), replicas=4)
+    failures = []
+    for _ in range(600):
+        await bench.step(0.1)
+        bench.controller.touch(KEY)
+        work = bench.controller.find(KEY)
+        assert work is not None
+        failures.append(work.failures)
+    assert 4 <= failures[-1] <= 10
+
+    bench.server.fail = ""
+    bench.controller.put(fpa(QUEUE, maxReplicas=30))
+    await bench.step(0.1)
+    assert bench.server.writes == [("web", 7)], "another spec ends it"
+
+
+@pytest.mark.parametrize("spec", [{"metrics": [*QUEUE, pods_metric("10")]}, {"maxReplicas": 0}])
+async def test_a_write_that_fails_after_the_spec_has_changed_is_told(
+    bench: Bench, spec: dict[str, Any]
+) -> None:
+    bench.server.fail, bench.server.gate = "forbidden", asyncio.Event()
+    bench.sources.readings["queue"] = wanted(7)
+    bench.put(fpa(QUEUE), replicas=4)
+    await bench.step()
+    bench.controller.put(fpa(**{"metrics": QUEUE, **spec}))
+    bench.server.gate.set()
+    await bench.step()
+
+    assert "fastpath_scaler_unexpected_errors_total 0.0" in bench.monitoring.exposition()
+    assert bench.server.events[0].reason == "FailedRescale"
+    assert bench.journal.of(KEY)[0].outcome == "failed"
+
+
+async def test_a_write_without_an_answer_counts_when_it_shows(bench: Bench) -> None:
+    bench.server.lose = True
+    bench.sources.readings["queue"] = wanted(30)
+    bench.put(fpa(QUEUE), replicas=4)
+    await bench.step()
+    bench.server.lose = False
+    await bench.step(1)
+    bench.server.tell("web")
+    await bench.step(1)
+
+    assert bench.server.writes == [("web", 8)]
+    work = bench.controller.find(KEY)
+    assert work is not None
+    assert [event.change for event in work.memory.history.ups] == [4]
+    assert work.memory.writers.ours is not None
+
+
+async def test_two_reversals_make_a_pause(bench: Bench) -> None:
+    bench.sources.readings["queue"] = wanted(6)
+    bench.put(fpa(QUEUE), replicas=4)
+    for _ in range(2):
+        await bench.step(20)
+        bench.server.set("web", 4, "argocd-controller")
+        bench.controller.touch(KEY)
+    await bench.step(20)
+
+    assert bench.server.writes == [("web", 6), ("web", 6)]
+    assert condition(bench, "AbleToScale") == ("False", "ForeignWriter")
+    told = [event.message for event in bench.server.events if event.reason == "ForeignWriter"]
+    assert len(told) == 1
+    assert "argocd-controller" in told[0]
+
+    await bench.step(301)
+    assert bench.server.writes == [("web", 6)] * 3
+
+
+async def test_a_new_spec_ends_a_pause(bench: Bench) -> None:
+    bench.sources.readings["queue"] = wanted(6)
+    bench.put(fpa(QUEUE), replicas=4)
+    for _ in range(2):
+        await bench.step(20)
+        bench.server.set("web", 4, "argocd-controller")
+        bench.controller.touch(KEY)
+    await bench.step(20)
+    bench.put(fpa(QUEUE, maxReplicas=5))
+    await bench.step(0.05)
+
+    assert bench.server.writes[-1] == ("web", 5)
+
+
+async def test_zero_that_somebody_else_set_is_a_pause(bench: Bench) -> None:
+    bench.sources.readings["queue"] = wanted(5)
+    bench.put(fpa(QUEUE, minReplicas=0), replicas=5)
+    await bench.step()
+    bench.server.set("web", 0)
+    await bench.step(1)
+
+    assert bench.server.writes == []
+    assert condition(bench, "ScalingActive") == ("False", "ScalingDisabled")
+
+
+async def test_zero_of_our_own_is_left_again(bench: Bench) -> None:
+    behavior = {"scaleDown": {"stabilizationWindowSeconds": 0}}
+    bench.sources.readings["queue"] = wanted(0)
+    bench.put(fpa(QUEUE, minReplicas=0, behavior=behavior), replicas=1)
+    await bench.step()
+    bench.server.tell("web")
+    assert bench.server.writes == [("web", 0)]
+    assert condition(bench, "ScaledToZero") == ("True", "ScaledToZero")
+
+    bench.sources.opened[-1].reading = wanted(3)
+    await bench.step(16)
+    assert bench.server.writes[-1] == ("web", 3)
+
+
+async def test_a_change_of_leader_keeps_scale_events_and_forgets_recommendations(bench: Bench) -> None:
+    bench.sources.readings["queue"] = wanted(30)
+    bench.put(fpa(QUEUE), replicas=4)
+    await bench.step()
+    bench.server.tell("web")
+    _, status, changes = bench.server.statuses[-1]
+    bench.controller.close()
+
+    stored = full_status(status, changes)
+    bench.start().put(msgspec.structs.replace(fpa(QUEUE), status=stored))
+    await bench.step(1)
+    assert bench.server.writes == [("web", 8)]
+    bench.sources.opened[-1].reading = wanted(1)
+    await bench.step(299)
+    assert bench.server.writes == [("web", 8)]
+
+
+@pytest.mark.parametrize(
+    ("change", "load", "early", "late"),
+    [
+        pytest.param(
+            4,
+            30,
+            [],
+            [("web", 16)],
+            id="a raise keeps from raising for one period, not for the hours of the clock",
+        ),
+        pytest.param(4, 1, [("web", 7)], [("web", 7)], id="and allows no deeper shrink"),
+        pytest.param(-4, 1, [], [("web", 7)], id="a shrink keeps from shrinking"),
+        pytest.param(-4, 30, [("web", 16)], [("web", 16)], id="and allows no higher raise"),
+    ],
+)
+async def test_changes_of_a_leader_whose_clock_was_ahead_only_limit_and_for_one_period(
+    bench: Bench, change: int, load: int, early: list[tuple[str, int]], late: list[tuple[str, int]]
+) -> None:
+    down = {"stabilizationWindowSeconds": 0, "policies": [{"type": "Pods", "value": 1, "periodSeconds": 15}]}
+    up = {"policies": [{"type": "Percent", "value": 100, "periodSeconds": 15}]}
+    changes = (PastChange(change, FineInstant(NOW + 3 * 3600 * SECOND)),)
+    known = HorizontalPodAutoscalerStatus(current_replicas=8, desired_replicas=8)
+    bench.sources.readings["queue"] = wanted(load)
+    found = fpa(QUEUE, minReplicas=1, maxReplicas=100, behavior={"scaleUp": up, "scaleDown": down})
+    bench.put(msgspec.structs.replace(found, status=full_status(known, changes)), replicas=8)
+
+    await bench.step()
+    await bench.step(1)
+    assert bench.server.writes[:1] == early
+    await bench.step(15)
+    assert bench.server.writes[:1] == late
+
+
+async def test_a_change_of_leader_counts_a_change_without_metrics_once(bench: Bench) -> None:
+    bench.sources.readings["queue"] = GONE
+    bench.put(fpa(QUEUE, maxReplicas=60), replicas=50)
+    await bench.step()
+    bench.controller.put(fpa(QUEUE, maxReplicas=10))
+    await bench.step(1)
+    assert bench.server.writes == [("web", 10)]
+    bench.server.tell("web")
+    _, status, changes = bench.server.statuses[-1]
+    bench.controller.close()
+
+    bench.start().put(
+        msgspec.structs.replace(fpa(QUEUE, maxReplicas=10), status=full_status(status, changes))
+    )
+    await bench.step(1)
+    work = bench.controller.find(KEY)
+    assert work is not None
+    assert [each.change for each in work.memory.history.downs] == [40]
+
+
+@pytest.mark.parametrize(("load", "written"), [(2, [("web", 19)]), (200, [])])
+async def test_a_count_of_ours_without_a_status_is_neither_raised_nor_lowered_faster_than_policies(
+    bench: Bench, load: int, written: list[tuple[str, int]]
+) -> None:
+    """As after each start with autoscalers in files: whether we have just raised it or hours ago, nobody knows."""
+    bench.sources.readings["queue"] = wanted(load)
+    policy = {"type": "Pods", "value": 1, "periodSeconds": 300}
+    slow = {"scaleDown": {"stabilizationWindowSeconds": 0, "policies": [policy]}}
+    bench.server.set("web", 20, manager="fastpath")
+    bench.put(fpa(QUEUE, minReplicas=2, maxReplicas=100, behavior=slow))
+    bench.pods.pods["app=web"] = pods(20)
+    await bench.step()
+    await bench.step(1)
+
+    assert bench.server.writes == written
+
+
+async def test_absence_never_shrinks(bench: Bench) -> None:
+    bench.sources.readings["queue"] = GONE
+    bench.put(fpa(QUEUE), replicas=4)
+    for _ in range(400):
+        await bench.step(1)
+
+    assert bench.server.writes == []
+    assert condition(bench, "ScalingActive") == ("False", "FailedGetExternalMetric")
+
+
+async def test_a_stale_pod_cache_never_shrinks(bench: Bench) -> None:
+    bench.sources.readings["queue"] = wanted(1)
+    bench.pods.why_stale = "the watch of pods is silent"
+    behavior = {"scaleDown": {"stabilizationWindowSeconds": 0}}
+    bench.put(fpa(QUEUE, behavior=behavior), replicas=4)
+    await bench.step()
+    assert bench.server.writes == []
+
+    bench.pods.why_stale = ""
+    await bench.step(1)
+    assert bench.server.writes == [("web", 1)]
+
+
+async def test_a_clock_that_is_set_changes_no_age(bench: Bench) -> None:
+    bench.sources.readings["queue"] = wanted(30)
+    bench.put(fpa(QUEUE), replicas=4)
+    await bench.step()
+    bench.server.tell("web")
+    bench.clock.skew += 3600
+    await bench.step(2)
+    bench.clock.skew -= 7200
+    await bench.step(2)
+    assert bench.server.writes == [("web", 8)]
+
+    await bench.step(12)
+    assert bench.server.writes == [("web", 8), ("web", 16)]
+
+
+@pytest.mark.parametrize(("mode", "reason"), [("Advise", "AdviseOnly"), ("Paused", "ScalingPaused")])
+async def test_modes_that_write_nothing(bench: Bench, mode: str, reason: str) -> None:
+    bench.sources.readings["queue"] = wanted(7)
+    bench.put(fpa(QUEUE, mode=mode), replicas=4)
+
+    await bench.step()
+
+    assert bench.server.writes == []
+    assert reason in {each.reason for each in bench.last().status.conditions}
+    assert bench.last().status.desired_replicas == (7 if mode == "Advise" else 4)
+
+
+async def test_a_fallback_floor_raises_after_its_time(bench: Bench) -> None:
+    bench.sources.readings["queue"] = GONE
+    bench.put(fpa(QUEUE, fallback={"type": "Floor", "after": "10s", "replicas": 6}), replicas=4)
+    await bench.step()
+    await bench.step(9)
+    assert bench.server.writes == []
+    await bench.step(1)
+
+    assert bench.server.writes == [("web", 6)]
+    assert "FallbackStarted" in [event.reason for event in bench.server.events]
+
+
+async def test_what_cannot_be_valid_is_told_and_left_alone(bench: Bench) -> None:
+    bench.put(fpa(QUEUE, maxReplicas=0), replicas=4)
+
+    await bench.step()
+
+    assert bench.server.writes == []
+    assert condition(bench, "AbleToScale") == ("False", "InvalidSpec")
+
+
+async def test_the_metric_of_boost_is_refused_with_what_to_do(bench: Bench) -> None:
+    """It never has a value for this kind, so the autoscaler would grow and never shrink."""
+    bench.sources.readings["queue"] = wanted(8)
+    bench.put(fpa([*QUEUE, external_metric("fastpath_replicas", averageValue="1")]), replicas=4)
+
+    await bench.step()
+
+    assert bench.server.writes == []
+    assert condition(bench, "AbleToScale") == ("False", "InvalidSpec")
+    said = (
+        "spec.metrics[1].external.metric.name: Forbidden: "
+        "fastpath_replicas is only for boosted HorizontalPodAutoscalers: remove this metric"
+    )
+    assert [(each.type, each.reason, each.message) for each in bench.server.events] == [
+        ("Warning", "InvalidSpec", said)
+    ]
+
+    bench.put(fpa(QUEUE, uid="uid-1"))
+    await bench.step(1)
+    assert bench.server.writes == [("web", 8)], "without the metric it scales"
+
+
+async def test_another_object_of_the_same_name_starts_anew_but_for_scale_events(bench: Bench) -> None:
+    bench.sources.readings["queue"] = wanted(30)
+    bench.put(fpa(QUEUE), replicas=4)
+    await bench.step()
+    bench.server.tell("web")
+
+    bench.put(fpa(QUEUE, uid="uid-2"))
+    await bench.step()
+
+    assert bench.sources.opened[0].closed
+    assert bench.server.writes == [("web", 8)]
+
+
+async def test_what_was_done_to_another_target_is_not_counted(bench: Bench) -> None:
+    bench.sources.readings["queue"] = wanted(100)
+    bench.put(fpa(QUEUE, maxReplicas=100), replicas=60)
+    await bench.step()
+    bench.server.set("web", 5)  # so many were taken away
+    bench.sources.opened[-1].reading = wanted(5)
+    await bench.step(1)
+
+    bench.server.set("api", 5)
+    bench.pods.pods["app=api"] = pods(5)
+    other = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "api"}
+    bench.controller.put(fpa(QUEUE, uid="uid-2", maxReplicas=100, scaleTargetRef=other))
+    await bench.step(1)
+
+    assert bench.server.writes[-1] == ("api", 10)  # 4 pods or 100 % in 15 seconds
+
+
+@pytest.mark.parametrize("period", ["0s", "-1s", "1h"])
+async def test_a_period_that_cannot_be_is_refused_at_most_ten_times_a_second(
+    bench: Bench, period: str
+) -> None:
+    bench.put(fpa(QUEUE, syncPeriod=period), replicas=4)
+    await bench.step()
+    assert condition(bench, "AbleToScale") == ("False", "InvalidSpec")
+    work = bench.controller.find(KEY)
+    assert work is not None
+    assert 0.1 <= work.due - bench.clock.monotonic() <= 60.0
+
+
+@pytest.mark.parametrize("why", ["mode", "rival"])
+async def test_what_looks_at_nothing_asks_nothing(bench: Bench, why: str) -> None:
+    bench.sources.readings["queue"] = wanted(4)
+    bench.put(fpa(QUEUE), replicas=4)
+    await bench.step()
+    if why == "mode":
+        bench.controller.put(fpa(QUEUE, mode="Paused"))
+    else:
+        bench.rivals.names = ("HorizontalPodAutoscaler/web",)
+    await bench.step(1)
+    assert all(source.closed for source in bench.sources.opened)
+
+    bench.rivals.names = ()
+    bench.controller.put(fpa(QUEUE, maxReplicas=30))
+    bench.sources.readings["queue"] = wanted(7)
+    await bench.step(1)
+    assert bench.server.writes == [("web", 7)]
+
+
+async def test_of_a_question_under_way_nothing_is_told(bench: Bench) -> None:
+    bench.sources.readings["queue"] = Unavailable(NOT_YET, "no answer yet")
+    bench.put(fpa(QUEUE), replicas=4)
+    await bench.step()
+    assert (bench.server.statuses, bench.server.events, bench.journal.of(KEY)) == ([], [], ())
+
+    bench.sources.opened[0].reading = wanted(4)
+    await bench.step(1)
+    assert condition(bench, "ScalingActive") == ("True", "ValidMetricFound")
+
+    bench.controller.put(fpa(QUEUE, maxReplicas=30))
+    await bench.step(1)
+    assert condition(bench, "ScalingActive") == ("True", "ValidMetricFound"), "as it was"
+    bench.sources.opened[-1].reading = GONE
+    await bench.step(1)
+    assert condition(bench, "ScalingActive")[0] == "False"
+
+
+async def test_a_question_under_way_does_not_hide_what_somebody_else_has_done(bench: Bench) -> None:
+    bench.sources.readings["queue"] = wanted(4)
+    bench.put(fpa(QUEUE), replicas=4)
+    await bench.step()
+    bench.sources.opened[0].reading = Unavailable(NOT_YET, "no answer yet")
+    bench.server.set("web", 6)
+    await bench.step(1)
+
+    assert bench.journal.of(KEY)[-1].change is not None
+
+
+async def test_while_a_write_waits_a_question_may_begin_anew(bench: Bench) -> None:
+    bench.sources.readings["queue"] = wanted(7)
+    bench.server.turn = asyncio.Event()
+    bench.put(fpa(QUEUE), replicas=4)
+    await bench.step()
+    told = len(bench.server.statuses)
+    bench.sources.opened[0].reading = Unavailable(NOT_YET, "no answer yet")
+    bench.clock.seconds += 1
+    bench.server.turn.set()
+    await bench.step()
+
+    assert bench.server.writes == []
+    assert len(bench.server.statuses) == told
+
+
+async def test_who_lets_go_of_all_shows_none(bench: Bench) -> None:
+    bench.put(fpa(QUEUE), replicas=4)
+    bench.controller.close()
+
+    assert "fastpath_scaler_autoscalers 0.0" in bench.monitoring.exposition()
+
+
+async def test_what_is_removed_is_let_go(bench: Bench) -> None:
+    bench.sources.readings["queue"] = wanted(4)
+    bench.put(fpa(QUEUE), replicas=4)
+    await bench.step()
+
+    bench.controller.remove(KEY)
+    await bench.step(2)
+
+    assert bench.sources.opened[0].closed
+    assert bench.pods.followings[0].closed
+    assert bench.sources.opened[0].reads == 1
+    assert 'fastpath_scaler_desired_replicas{name="web"' not in bench.monitoring.exposition()
+
+
+async def test_a_new_selector_is_followed_anew(bench: Bench) -> None:
+    bench.sources.readings["queue"] = wanted(4)
+    bench.put(fpa(QUEUE), replicas=4)
+    await bench.step()
+    bench.server.cached["web"] = bench.server.scales["web"]._replace(
+        selector="app=other", resource_version="999"
+    )
+    bench.pods.pods["app=other"] = pods(4)
+    await bench.step(1)
+
+    assert [following.closed for following in bench.pods.followings] == [True, False]
+    assert [source.closed for source in bench.sources.opened] == [True, False]
+
+
+async def test_the_journal_tells_changes_once(bench: Bench) -> None:
+    bench.sources.readings["queue"] = wanted(30)
+    bench.put(fpa(QUEUE), replicas=4)
+    await bench.step()
+    bench.server.tell("web")
+    for _ in range(10):
+        await bench.step(1)
+
+    entries = bench.journal.of(KEY)
+    assert [(entry.current, entry.replicas, entry.outcome) for entry in entries] == [
+        (4, 8, "written"),
+        (8, 8, "none"),
+    ]
+    assert entries[0].inputs[0].reading == wanted(30)
+
+
+async def test_the_loop_runs_by_itself(bench: Bench) -> None:
+    """In real time: what is due is decided without anybody stepping."""
+    bench.sources.readings["queue"] = wanted(7)
+    task = asyncio.create_task(bench.controller.run())
+    await asyncio.sleep(0)
+    bench.put(fpa(QUEUE), replicas=4)
+    await until(lambda: bench.server.writes or task.done())
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+    assert bench.server.writes == [("web", 7)]
+
+
+async def test_ages_of_samples_are_measured(bench: Bench) -> None:
+    bench.sources.readings["queue"] = wanted(4)
+    bench.put(fpa(QUEUE), replicas=4)
+    await bench.step()
+    source = bench.sources.opened[0]
+    source.reading, source.sampled, source.span = (
+        wanted(7),
+        round(bench.clock.wall() - 2) * SECOND,
+        6 * SECOND,
+    )
+    await bench.step(1)
+
+    text = bench.monitoring.exposition()
+    assert 'fastpath_scaler_stage_seconds_count{stage="load-to-sample"} 1.0' in text
+    assert 'fastpath_scaler_stage_seconds_count{stage="sample-to-decision"} 1.0' in text
+    assert 'fastpath_scaler_stage_seconds_count{stage="decision-to-write"} 1.0' in text
+
+
+async def test_who_waits_for_the_query_budget_has_an_event(bench: Bench) -> None:
+    bench.put(fpa(QUEUE), replicas=4)
+    await bench.step()
+
+    bench.controller.report_delays([KEY, Key("default", "gone")])
+
+    assert [event.reason for event in bench.server.events if event.type == "Warning"][-1:] == [
+        "MetricsDelayed"
+    ]
+    assert "--prometheus-max-queries-per-second" in bench.server.events[-1].message

@@ -1,0 +1,666 @@
+"""From the metrics of a spec to readings: which source answers, and what scraped pods and Prometheus make of each other."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import pytest
+
+from adapter.autoscaler import readings
+from adapter.autoscaler.decide.document import PodMetrics
+from adapter.autoscaler.decide.observation import ExternalReading, ObjectReading, PodsReading, Unavailable
+from adapter.autoscaler.metric_source import Site, Source, View
+from adapter.autoscaler.metric_sources import Sources
+from adapter.autoscaler.polling import Feeds
+from adapter.errors import KubernetesError, ScrapeError
+from adapter.kubernetes.metrics_api import CustomValue, Described, ExternalValue
+from adapter.model.autoscaling.hpa import MetricSpec, decode_scalar
+from adapter.model.metrics import (
+    ContainerUsage,
+    CustomQuestion,
+    ExternalQuestion,
+    ObjectUsage,
+    ResourceAnswer,
+    ResourceQuestion,
+    SeriesInfo,
+    Usage,
+)
+from adapter.model.resources import BUILTIN
+from adapter.model.selectors.label_selectors import parse_selector
+from adapter.model.timestamps import SECOND
+from adapter.provider import scaler
+from adapter.provider.scaler import ObjectSamples, SeriesSamples
+from tests.support.clock import WALL, FakeClock
+from tests.support.scaling import cpu_metric, external_metric, object_metric, pod, pods_metric
+from tests.support.waiting import until
+from tests.support.world import FakePod, World, world
+
+RULES = """
+rules:
+- seriesQuery: all
+  resources: {{template: <<.Resource>>}}
+  scrape: {{port: metrics}}
+  {more}
+  metricsQuery: sum(<<.Series>>{{<<.LabelMatchers>>}}) by (<<.GroupBy>>)
+"""
+RATES = RULES.replace(
+    "sum(<<.Series>>{{<<.LabelMatchers>>}})", "sum(rate(<<.Series>>{{<<.LabelMatchers>>}}[1m]))"
+)
+LISTS = {"all": (SeriesInfo("load", frozenset({"namespace", "pod"}), 3),)}
+A, B, C = (FakePod(name, f"10.0.0.{number}") for number, name in enumerate("abc", 1))
+DOWN = ScrapeError("timeout", "no answer in 1 s")
+CONTAINER = {
+    "type": "ContainerResource",
+    "containerResource": {
+        "name": "cpu",
+        "container": "app",
+        "target": {"type": "Utilization", "averageUtilization": 50},
+    },
+}
+
+
+class Provided:
+    """What rules of ours answer: a provider and cpu and memory, as a test says; None: there is no such rule."""
+
+    def __init__(self) -> None:
+        self.objects: ObjectSamples | Exception | None = ObjectSamples({}, {}, 0.0, None)
+        self.series: SeriesSamples | None = SeriesSamples((), None, 0.0, None)
+        self.usages: ResourceAnswer | None = None
+        self.asked: list[Any] = []
+
+    async def knows_custom(self, question: CustomQuestion) -> bool:
+        self.asked.append(question)
+        return self.objects is not None
+
+    async def knows_external(self, metric: str) -> bool:
+        self.asked.append(metric)
+        return self.series is not None
+
+    async def sample_objects(
+        self, question: CustomQuestion, names: tuple[str, ...], ttl: float
+    ) -> ObjectSamples:
+        if isinstance(self.objects, Exception):
+            raise self.objects
+        assert self.objects is not None
+        return self.objects
+
+    async def sample_series(self, question: ExternalQuestion, ttl: float) -> SeriesSamples:
+        assert self.series is not None
+        return self.series
+
+    @property
+    def answers(self) -> bool:
+        return self.usages is not None
+
+    async def resource(self, question: ResourceQuestion, *, sampled: bool = False) -> ResourceAnswer:
+        assert self.usages is not None
+        return self.usages
+
+
+class Other:
+    """Another adapter behind the API server."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Any, ...]] = []
+        self.custom: Sequence[CustomValue] | Exception = ()
+        self.series: Sequence[ExternalValue] = ()
+        self.usages: Sequence[PodMetrics] = ()
+
+    async def pods(self, *asked: str) -> Sequence[CustomValue]:
+        self.asked.append(asked)
+        return self._custom()
+
+    async def described(self, described: Described, *asked: str) -> Sequence[CustomValue]:
+        self.asked.append((*described, *asked))
+        return self._custom()
+
+    async def external(self, *asked: str) -> Sequence[ExternalValue]:
+        self.asked.append(asked)
+        return self.series
+
+    async def resource(self, *asked: str) -> Sequence[PodMetrics]:
+        self.asked.append(asked)
+        return self.usages
+
+    def _custom(self) -> Sequence[CustomValue]:
+        if isinstance(self.custom, Exception):
+            raise self.custom
+        return self.custom
+
+
+class Bench:
+    """Sources of one autoscaler of the pods a, b and c, and all they read from."""
+
+    def __init__(self, here: World, feeds: Feeds, *, scrapes: bool) -> None:
+        self.here = here
+        self.feeds = feeds
+        self.provided = Provided()
+        self.other = Other()
+        provided: Any = self.provided
+        other: Any = self.other
+        self.pods = [pod(name) for name in "abc"]
+        self.sources = Sources(
+            provided, provided, other, lambda: BUILTIN, here.scraped if scrapes else None, feeds
+        )
+
+    @property
+    def clock(self) -> FakeClock:
+        return self.here.clock
+
+    def open(self, metric: Mapping[str, Any]) -> Source:
+        names = tuple(each.name for each in self.pods)
+        site = Site("shop/web", "shop", 1.0, parse_selector("app=web"), lambda: names)
+        return self.sources.open(msgspec.convert(metric, MetricSpec, dec_hook=decode_scalar), site)
+
+    def view(self) -> View:
+        return View(self.pods, lambda _: 3, round(self.clock.wall() * SECOND), self.clock.monotonic())
+
+    def read(self, source: Source) -> Any:
+        return source.read(self.view())
+
+    async def answered(self, source: Source) -> Any:
+        """Return what a source says once it was asked."""
+        self.read(source)
+        await until(lambda: all(feed.asked is not None for feed in self.feeds._feeds.values()))
+        return self.read(source)
+
+
+@asynccontextmanager
+async def bench(rules: str = RULES, more: str = "", *, scrapes: bool = True) -> AsyncIterator[Bench]:
+    async with (
+        world(rules.format(more=more), lists=LISTS) as here,
+        Feeds(here.clock, per_second=1000.0, answered=lambda _: None) as feeds,
+    ):
+        yield Bench(here, feeds, scrapes=scrapes)
+
+
+def samples(ago: float = 0.0, **values: int) -> ObjectSamples:
+    return ObjectSamples(values, dict.fromkeys(values, WALL - ago), 0.0, 300.0)
+
+
+# --- scraped pods -------------------------------------------------------------------------------------------------------
+
+
+async def test_pods_that_are_all_scraped_need_no_prometheus() -> None:
+    async with bench() as here:
+        here.here.reader.bodies = {each.ip: f"load {number}" for number, each in enumerate((A, B, C), 1)}
+        here.here.scraped.want("shop/web", "shop", ["load"], [A, B, C])
+        await here.here.scrape()
+        source = here.open(pods_metric(name="load"))
+
+        assert here.read(source) == PodsReading({"a": 1000, "b": 2000, "c": 3000})
+        assert (source.sampled, source.span) == (round(WALL * SECOND), SECOND)
+        assert len(here.feeds) == 0
+
+
+@pytest.mark.parametrize(
+    "never",
+    [
+        pytest.param(C._replace(host_network=True), id="in its node's network"),
+        pytest.param(C._replace(ports={}), id="without the rule's port"),
+    ],
+)
+async def test_pods_that_are_no_targets_have_prometheus_values_that_may_shrink(never: FakePod) -> None:
+    async with bench() as here:
+        here.here.reader.bodies = {A.ip: "load 1", B.ip: "load 2"}
+        here.here.scraped.want("shop/web", "shop", ["load"], [A, B, never])
+        await here.here.scrape()
+        here.provided.objects = samples(20, c=7000)
+        source = here.open(pods_metric(name="load"))
+
+        assert await here.answered(source) == PodsReading({"a": 1000, "b": 2000, "c": 7000})
+
+
+async def test_a_value_of_prometheus_is_overdue_for_its_own_reasons() -> None:
+    async with bench() as here:
+        here.here.reader.bodies = {A.ip: "load 1", B.ip: "load 2"}
+        here.here.scraped.want("shop/web", "shop", ["load"], [A, B])
+        await here.here.scrape()
+        here.provided.objects = ObjectSamples({"c": 7000}, {}, 0.0, None)
+        source = here.open(pods_metric(name="load"))
+
+        reading = await here.answered(source)
+        assert reading.values == {"a": 1000, "b": 2000, "c": 7000}
+        assert reading.overdue == "the age of its samples is not known"
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["failed", "late"])
+async def test_pods_whose_scrape_failed_or_is_late_may_raise_and_not_shrink(*, late: bool) -> None:
+    async with bench() as here:
+        here.here.reader.bodies = {A.ip: "load 1", B.ip: "load 2", C.ip: "load 3"}
+        here.here.scraped.want("shop/web", "shop", ["load"], [A, B, C])
+        await here.here.scrape()
+        source = here.open(pods_metric(name="load"))
+
+        for seconds in (1.2, 2.4, 3.6):  # two intervals and a timeout, and nothing from b
+            here.clock.advance(1.2)
+            here.here.reader.bodies[B.ip] = DOWN
+            for key in list(here.here.scraped._targets):
+                if key[1] != "b" or not late:
+                    await here.here.scraped._scrape(key)
+            reading = here.read(source)
+            if "b" in reading.values:
+                overdue = "the scrape of b is overdue" + ("" if late else ": no answer in 1 s")
+                assert reading.overdue == ("" if late and seconds < 2 else overdue)
+        assert reading.values == {"a": 1000, "c": 3000}
+        assert reading.overdue == "", "a pod without any value is upstream's to repair"
+
+        here.provided.objects = samples(-2, b=9000)
+        await until(lambda: here.feeds._feeds)
+        await asyncio.sleep(0)
+        for feed in here.feeds._feeds.values():
+            feed.due = 0.0
+            here.feeds._plan(feed)
+            await until(lambda: feed.answer is not None and feed.answer.values)  # noqa: B023 - awaited here
+        reading = here.read(source)
+        assert reading.values == {"a": 1000, "b": 9000, "c": 3000}
+        why = "" if late else ": no answer in 1 s"
+        assert reading.overdue == f"b is not scraped now: Prometheus stands in{why}"
+
+
+async def test_a_pod_that_was_scraped_and_shows_nothing_leaves_it_to_newer_samples() -> None:
+    async with bench() as here:
+        here.here.reader.bodies = {A.ip: "load 1", B.ip: "load 2", C.ip: "other 3"}
+        here.here.scraped.want("shop/web", "shop", ["load"], [A, B, C])
+        await here.here.scrape()
+        here.provided.objects = samples(1, c=9000)
+        source = here.open(pods_metric(name="load"))
+        assert await here.answered(source) == PodsReading({"a": 1000, "b": 2000})
+
+        here.clock.advance(0.5)
+        for feed in here.feeds._feeds.values():
+            feed.answer = None
+            here.provided.objects = samples(-0.2, c=9000)
+            feed.due = 0.0
+            here.feeds._plan(feed)
+            await until(lambda: feed.answer is not None)  # noqa: B023 - awaited here
+        assert here.read(source) == PodsReading({"a": 1000, "b": 2000, "c": 9000})
+
+
+async def test_a_pod_that_was_not_scraped_yet_is_overdue_and_one_that_has_no_rate_yet_is_not() -> None:
+    async with bench(RATES) as here:
+        here.here.reader.bodies = {A.ip: "load 1"}
+        here.pods = [pod("a")]
+        here.here.scraped.want("shop/web", "shop", ["load"], [A])
+        here.provided.objects = samples(10, a=5000)
+        source = here.open(pods_metric(name="load"))
+        assert (await here.answered(source)).overdue == "a is not scraped now: Prometheus stands in"
+        assert source.span == 6 * SECOND
+
+        await here.here.scrape()
+        assert here.read(source) == PodsReading({"a": 5000})
+        for number in range(2, 6):
+            here.clock.advance(1)
+            here.here.reader.bodies = {A.ip: f"load {number}"}
+            await here.here.scrape()
+        assert here.read(source) == PodsReading({"a": 1000})
+        assert len(here.feeds) == 0, "Prometheus is asked no more"
+
+
+@pytest.mark.parametrize(
+    ("more", "values"), [("", {"b": 2000, "c": 0}), ("onNaN: zero", {"a": 0, "b": 2000, "c": 0})]
+)
+async def test_no_number_is_no_value_unless_the_rule_says_zero(more: str, values: dict[str, int]) -> None:
+    async with bench(more=more) as here:
+        here.here.reader.bodies = {A.ip: "load NaN", B.ip: "load 2", C.ip: "load 0"}
+        here.here.scraped.want("shop/web", "shop", ["load"], [A, B, C])
+        await here.here.scrape()
+        source = here.open(pods_metric(name="load"))
+
+        assert here.read(source) == PodsReading(values)
+
+
+@pytest.mark.parametrize("shown", ["9.3e15", "-1e16", "1e300"])
+async def test_a_value_beyond_64_bits_makes_the_metric_unavailable_as_through_prometheus(shown: str) -> None:
+    """The API answers 500 then: neither the autoscaler here nor a native one grows or shrinks by the other pods."""
+    async with bench() as here:
+        here.here.reader.bodies = {A.ip: "load 1", B.ip: f"load {shown}", C.ip: "load 3"}
+        here.here.scraped.want("shop/web", "shop", ["load"], [A, B, C])
+        await here.here.scrape()
+        reading = here.read(here.open(pods_metric(name="load")))
+
+        assert isinstance(reading, Unavailable)
+        which = "the value of rules[0] for b is beyond 9.2e15, which no quantity holds"
+        assert reading == Unavailable(
+            "InvalidValue", f"unable to fetch metrics from custom metrics API: {which}"
+        )
+
+
+@pytest.mark.parametrize("shown", ["+Inf", "-Inf"])
+async def test_what_no_quantity_holds_is_no_value(shown: str) -> None:
+    async with bench(more="onNaN: zero") as here:
+        here.pods = [pod("a")]
+        here.here.reader.bodies = {A.ip: f"load {shown}"}
+        here.here.scraped.want("shop/web", "shop", ["load"], [A])
+        await here.here.scrape()
+
+        assert here.read(here.open(pods_metric(name="load"))).reason == "NoMetrics"
+
+
+async def test_what_is_not_scraped_is_prometheus_alone() -> None:
+    async with bench() as here:
+        here.provided.objects = samples(1, a=1000)
+        source = here.open(pods_metric(name="other"))
+
+        assert await here.answered(source) == PodsReading({"a": 1000})
+        assert source.span is None
+        source.close()
+        assert len(here.feeds) == 0
+
+
+# --- rules of ours and other adapters -----------------------------------------------------------------------------------
+
+
+def decoded(form: type[Any], *given: Mapping[str, Any]) -> Sequence[Any]:
+    found: Sequence[Any] = msgspec.convert(given, tuple[form, ...], dec_hook=decode_scalar)  # type: ignore[valid-type]  # a type at run time
+    return found
+
+
+TIME = "2023-11-14T22:13:20Z"
+STAMPED = round(WALL) * SECOND
+
+
+def custom(value: str = "2", name: str = "a", **more: Any) -> Mapping[str, Any]:
+    return {"describedObject": {"name": name}, "value": value, "timestamp": TIME, **more}
+
+
+async def test_pods_of_another_adapter() -> None:
+    async with bench(scrapes=False) as here:
+        here.provided.objects = None
+        here.other.custom = decoded(CustomValue, custom("1", windowSeconds=60))
+        source = here.open(pods_metric(name="load"))
+
+        assert here.read(source) == Unavailable(
+            "NotYet", "unable to fetch metrics from custom metrics API: no answer yet"
+        )
+        before = source.sampled
+        assert before is None
+        assert await here.answered(source) == PodsReading({"a": 1000})
+        assert here.other.asked == [("shop", "load", "app=web", "")]
+        assert source.sampled == STAMPED
+        assert source.span is None
+        (feed,) = here.feeds._feeds.values()
+        assert feed.period == 15.0
+
+
+async def test_a_metric_selector_goes_along() -> None:
+    async with bench(scrapes=False) as here:
+        here.provided.objects = None
+        metric = pods_metric(name="load")
+        metric["pods"]["metric"]["selector"] = {"matchLabels": {"queue": "a"}}
+        reading = await here.answered(here.open(metric))
+
+        assert here.other.asked == [("shop", "load", "app=web", "queue=a")]
+        assert reading == Unavailable("NoMetrics", "no metrics returned from custom metrics API")
+
+
+async def test_an_object_of_ours() -> None:
+    async with bench() as here:
+        here.provided.objects = samples(1, main=5000)
+        source = here.open(object_metric("Value", value="10"))
+
+        assert here.read(source).message == "unable to fetch metrics from custom metrics API: no answer yet"
+        reading = await here.answered(source)
+        assert (reading.value, reading.ready_then) == (5000, 3)
+        assert here.provided.asked[0].resource == "ingresses.networking.k8s.io"
+        assert source.sampled == STAMPED - SECOND
+        (feed,) = here.feeds._feeds.values()
+        feed.interval.see({"main": 0}, 0)
+        feed.interval.see({"main": 10**30}, 10**30)
+        assert source.span is not None
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ([custom()], ""),
+        (
+            [custom(), custom()],
+            "the custom metrics API server returned 2 results when we asked for exactly one",
+        ),
+        ([], "the custom metrics API server returned 0 results when we asked for exactly one"),
+    ],
+)
+async def test_an_object_of_another_adapter(given: Sequence[Mapping[str, Any]], said: str) -> None:
+    async with bench() as here:
+        here.provided.objects = None
+        here.other.custom = decoded(CustomValue, *given)
+        reading = await here.answered(here.open(object_metric("Value", value="10")))
+
+        assert here.other.asked == [("ingresses.networking.k8s.io", "shop", "main", "hits", "")]
+        if said:
+            assert reading.message == f"unable to fetch metrics from custom metrics API: {said}"
+        else:
+            assert isinstance(reading, ObjectReading)
+
+
+@pytest.mark.parametrize(
+    ("reference", "asked", "said"),
+    [
+        pytest.param(("v1", "Service"), ("services", "shop", "main"), "", id="core"),
+        pytest.param(("v1", "Namespace"), ("namespaces", "shop", "shop"), "", id="a namespace is its own"),
+        pytest.param(
+            ("example.com/v1", "Gauge"),
+            None,
+            'unable to map kind Gauge.example.com to resource: no matches for kind "Gauge"',
+            id="unknown kind",
+        ),
+        pytest.param(
+            ("", "Gauge"),
+            None,
+            'unable to map kind Gauge to resource: no matches for kind "Gauge"',
+            id="core, unknown",
+        ),
+        pytest.param(("a/b/c", "Service"), ("services", "shop", "main"), "", id="a version that is none"),
+    ],
+)
+async def test_kinds(reference: tuple[str, str], asked: tuple[str, ...] | None, said: str) -> None:
+    async with bench() as here:
+        here.provided.objects = None
+        here.other.custom = decoded(CustomValue, custom())
+        metric = object_metric("Value", value="10")
+        version, kind = reference
+        metric["object"]["describedObject"] = {"apiVersion": version, "kind": kind, "name": "main"}
+        reading = await here.answered(here.open(metric))
+
+        if asked is None:
+            assert said in reading.message
+        else:
+            assert here.other.asked[0][:3] == asked
+            question = here.provided.asked[0]
+            is_namespace = kind == "Namespace"
+            assert (question.namespace, question.name) == (
+                (None, "shop") if is_namespace else ("shop", "main")
+            )
+
+
+async def test_an_external_metric_of_ours() -> None:
+    async with bench() as here:
+        here.provided.series = SeriesSamples((1000, 2000), WALL, 0.0, 300.0)
+        source = here.open(external_metric(value="10"))
+
+        assert here.read(source).message == "unable to fetch metrics from external metrics API: no answer yet"
+        assert await here.answered(source) == ExternalReading((1000, 2000), 3)
+        assert source.sampled == STAMPED
+
+
+async def test_an_external_metric_of_ours_without_a_time() -> None:
+    async with bench() as here:
+        here.provided.series = SeriesSamples((1000,), None, None, None)
+        source = here.open(external_metric(value="10"))
+
+        assert (await here.answered(source)).overdue == "the age of its samples is not known"
+        assert (source.sampled, source.span) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("windows", "lookback"), [((30, 60), 60 * SECOND), ((30, None), None), ((), None)], ids=str
+)
+async def test_an_external_metric_of_another_adapter(
+    windows: Sequence[int | None], lookback: int | None
+) -> None:
+    async with bench() as here:
+        here.provided.series = None
+        given = [{"value": "1500m", "timestamp": TIME, "window": window} for window in windows]
+        here.other.series = decoded(ExternalValue, *given)
+        source = here.open(external_metric(value="10"))
+        reading = await here.answered(source)
+
+        assert here.other.asked == [("shop", "queue", "")]
+        (feed,) = here.feeds._feeds.values()
+        assert feed.answer is not None
+        assert feed.answer.lookback == lookback
+        if windows:
+            assert tuple(reading.values) == (1500, 1500)
+        else:
+            assert reading == Unavailable("NoMetrics", "no metrics returned from external metrics API")
+
+
+USED = {
+    "metadata": {"name": "a"},
+    "timestamp": TIME,
+    "window": "30s",
+    "containers": [{"name": "app", "usage": {"cpu": "250m"}}],
+}
+
+
+async def test_cpu_of_another_adapter() -> None:
+    async with bench() as here:
+        here.other.usages = decoded(
+            PodMetrics,
+            USED,
+            USED | {"metadata": {"name": "gone"}},
+            USED | {"metadata": {"name": "b"}, "timestamp": "2023-11-14T22:08:19Z"},
+            USED | {"metadata": {"name": "c"}, "timestamp": None},
+        )
+        source = here.open(cpu_metric())
+
+        assert here.read(source).message == "unable to fetch metrics from resource metrics API: no answer yet"
+        reading = await here.answered(source)
+        assert reading.values == {"a": 250, "c": 250}, "what is no pod of ours, or too old, does not count"
+        assert reading.overdue == ""
+        assert here.other.asked == [("shop", "app=web")]
+        assert [feed.queries for feed in here.feeds._feeds.values()] == [2]
+
+
+async def test_cpu_by_rules_of_ours() -> None:
+    async with bench() as here:
+        usage = Usage(300, 0)
+        item = ObjectUsage(
+            "shop", "a", {}, WALL, usage, (ContainerUsage("app", usage), ContainerUsage("side", Usage(1, 0)))
+        )
+        here.provided.usages = ResourceAnswer((item,), 15.0, WALL, 0.0)
+        whole, part = here.open(cpu_metric()), here.open(CONTAINER)
+
+        assert (await here.answered(whole)).values == {"a": 301}
+        assert here.read(part).values == {"a": 300}
+        assert len(here.feeds) == 1, "one question for both"
+        (feed,) = here.feeds._feeds.values()
+        assert feed.queries == 4, "cpu and memory, and the age of the samples of each"
+        assert feed.period == 15.0 / 8, "they bring no sample times: as if four samples made a window"
+        here.clock.advance(5.8)
+        assert here.read(whole) == PodsReading({"a": 301}, here.read(whole).samples, "its answer is late")
+
+
+def used(*names: str, times: Mapping[str, float] | None, partial: bool = False) -> ResourceAnswer:
+    """Return usages of 300m by pod; `times` says how many seconds ago their samples were taken."""
+    usage = Usage(300, 0)
+    items = tuple(
+        ObjectUsage("shop", name, {}, WALL, usage, (ContainerUsage("app", usage),)) for name in names
+    )
+    taken = None if times is None else {name: WALL - ago for name, ago in times.items()}
+    return ResourceAnswer(items, 15.0, WALL, 0.0, partial=partial, times=taken)
+
+
+async def test_cpu_by_rules_of_ours_with_a_warning_is_overdue() -> None:
+    async with bench() as here:
+        here.provided.usages = used("a", times=None, partial=True)
+        reading = await here.answered(here.open(cpu_metric()))
+        assert (reading.values, reading.overdue) == ({"a": 300}, scaler.PARTIAL)
+
+
+async def test_cpu_by_rules_of_ours_is_as_old_as_its_samples() -> None:
+    """As any other rule: nothing shrinks on it before its interval is known, and what is too old is no value."""
+    async with bench() as here:
+        here.provided.usages = used("a", "b", "c", times={"a": 2.0, "b": 301.0})
+        source = here.open(cpu_metric())
+        reading = await here.answered(source)
+        assert (reading.values, reading.overdue) == ({"a": 300}, readings.UNKNOWN_INTERVAL)
+        assert source.sampled == readings.nanoseconds(WALL - 301.0)
+
+        (feed,) = here.feeds._feeds.values()
+        feed.interval.see({"a": readings.nanoseconds(WALL + 8.0)}, readings.nanoseconds(WALL + 10.0))
+        here.provided.usages = used("a", times={"a": 2.0})
+        reading = here.read(source)
+        assert (reading.values, reading.overdue) == ({"a": 300}, "")
+
+
+async def test_cpu_by_rules_of_ours_whose_samples_are_all_too_old() -> None:
+    async with bench() as here:
+        here.provided.usages = used("a", "b", times={"a": 301.0, "b": 400.0})
+        reading = await here.answered(here.open(cpu_metric()))
+        assert isinstance(reading, Unavailable)
+        assert reading.reason == "Stale"
+
+
+async def test_cpu_by_rules_of_ours_of_unknown_age_may_raise_and_not_shrink() -> None:
+    async with bench() as here:
+        here.provided.usages = used("a", times={})
+        reading = await here.answered(here.open(cpu_metric()))
+        assert (reading.values, reading.overdue) == ({"a": 300}, readings.UNKNOWN_AGE)
+
+
+async def test_cpu_by_rules_of_ours_from_before_a_failure_is_none() -> None:
+    async with bench() as here:
+        here.provided.usages = ResourceAnswer((), 60.0, WALL, 0.0, stands_in=True)
+        reading = await here.answered(here.open(cpu_metric()))
+
+        assert isinstance(reading, Unavailable)
+        assert reading.message.endswith("unable to fetch metrics")
+
+
+async def test_failures_have_upstreams_words() -> None:
+    async with bench(scrapes=False) as here:
+        here.provided.objects = None
+        here.other.custom = KubernetesError(
+            404, "NotFound", "the server could not find the metric load for pods"
+        )
+        reading = await here.answered(here.open(pods_metric(name="load")))
+        assert reading.message == (
+            "unable to fetch metrics from custom metrics API: the server could not find the metric load for pods"
+        )
+        (feed,) = here.feeds._feeds.values()
+        assert feed.period == 15.0, "no more often than while it answers"
+
+
+async def test_a_selector_that_is_none_has_no_value() -> None:
+    async with bench() as here:
+        metric = external_metric(value="10")
+        metric["external"]["metric"]["selector"] = {"matchExpressions": [{"key": "a", "operator": "Near"}]}
+        source = here.open(metric)
+
+        reading = here.read(source)
+        assert isinstance(reading, Unavailable)
+        assert reading.reason == "InvalidSelector"
+        source.close()
+        assert (source.sampled, source.span, len(here.feeds)) == (None, None, 0)
+
+
+async def test_what_is_neither_scraped_nor_answered_yet_is_no_failure() -> None:
+    async with bench() as here:
+        source = here.open(pods_metric(name="load"))
+        assert here.read(source).reason == "NotYet"
+
+        assert (await here.answered(source)).reason == "NoMetrics"
+
+
+@pytest.mark.parametrize("merges", [True, False])
+async def test_whether_questions_share_their_queries_is_known_by_the_answer(*, merges: bool) -> None:
+    async with bench(scrapes=False) as here:
+        here.provided.objects = samples(a=1000)._replace(merges=merges)
+        await here.answered(here.open(pods_metric(name="load")))
+
+        (group,) = here.feeds._groups.values()
+        assert group.merges is merges

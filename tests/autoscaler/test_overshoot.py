@@ -1,0 +1,120 @@
+"""A metric that is a ratio lags behind the pods it is divided by: a simulation of a load step, over windows and start-up times.
+
+The metric is load by ready pods, averaged over its window as a rate is, and sampled every few seconds. New pods are Pending until they
+have started. What is asserted is the overshoot: the most replicas there ever were, over those that the load needs.
+"""
+
+import math
+from functools import partial
+
+import pytest
+
+from adapter.autoscaler import readings
+from adapter.autoscaler.decide import guarded
+from adapter.autoscaler.decide.guarded import Circumstances, Look, Memory
+from adapter.autoscaler.decide.observation import ExternalReading, Observation
+from adapter.autoscaler.readings import Answer
+from adapter.model.pods import PodFacts
+from adapter.model.timestamps import SECOND
+from tests.support.controller import LIVE
+from tests.support.scaling import NOW, autoscaler, external_metric
+
+BEFORE, FACTOR, SCRAPE = 10, 3.0, 5
+LENGTH = 900
+
+
+class Workload:
+    """Pods by when they were made, and the metric they make."""
+
+    def __init__(self, startup: int, window: int) -> None:
+        self.startup = startup
+        self.window = window
+        self.made = [-10_000] * BEFORE
+        self.ready: list[int] = []
+        self.samples: list[tuple[int, float]] = []
+
+    def load(self, second: int) -> float:
+        return BEFORE * (FACTOR if second >= 60 else 1.0)
+
+    def step(self, second: int) -> None:
+        count = sum(second - made >= self.startup for made in self.made)
+        self.ready.append(count)
+        if second % SCRAPE == 0:
+            window = range(max(0, second - self.window + 1), second + 1)
+            value = sum(self.load(each) / self.ready[each] for each in window) / len(window)
+            self.samples.append((second, value))
+
+    def pods(self, second: int) -> list[PodFacts]:
+        return [
+            PodFacts(
+                f"web-{number}",
+                "Running" if second - made >= self.startup else "Pending",
+                ready="True" if second - made >= self.startup else None,
+                ready_since=NOW + (made + self.startup) * SECOND,
+            )
+            for number, made in enumerate(self.made)
+        ]
+
+    def least_ready(self, since: int, now: int) -> int:
+        first = max(0, math.floor((since - NOW) / SECOND))
+        return min(self.ready[first : (now - NOW) // SECOND + 1])
+
+    def scale(self, replicas: int, second: int) -> None:
+        self.made = self.made[:replicas] + [second] * (replicas - len(self.made))
+
+
+def simulate(startup: int, window: int, *, known: bool, aware: bool = True) -> tuple[int, int]:
+    """Return the most replicas there ever were, and those at the end."""
+    scaler = autoscaler([external_metric(value="1")], LIVE, minReplicas=1, maxReplicas=1000, behavior={})
+    workload, memory, replicas, most = Workload(startup, window), Memory(), BEFORE, 0
+    circumstances = Circumstances()
+    for second in range(LENGTH):
+        workload.step(second)
+        now = NOW + second * SECOND
+        taken, value = workload.samples[-1]
+        milli = round(value * 1000)
+        answer = Answer({}, {"": NOW + taken * SECOND}, (milli,), window * SECOND if known else None)
+        reading = readings.of_series(answer, SCRAPE * SECOND, now, "", partial(workload.least_ready, now=now))
+        assert isinstance(reading, ExternalReading)
+        if not aware:
+            reading = ExternalReading(reading.values)
+        memory, _ = guarded.notice(scaler, memory, Look(replicas, "fastpath"), now)
+        seen = Observation(replicas, replicas, "app=web", workload.pods(second), [reading])
+        made = guarded.decide(scaler, seen, memory, now, circumstances)
+        memory, _ = guarded.keep(memory, made, seen, now, circumstances)
+        if made.rescale:
+            replicas = made.replicas
+            workload.scale(replicas, second)
+        most = max(most, replicas)
+    return most, replicas
+
+
+LENGTHS = [(startup, window) for window in (15, 60, 120) for startup in (5, 20, 60)]
+CASES = [pytest.param(*case, id=f"{case[1]} s, {case[0]} s") for case in LENGTHS]
+NEEDED = BEFORE * FACTOR
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(("startup", "window"), CASES)
+def test_a_ratio_does_not_compound(startup: int, window: int) -> None:
+    most, last = simulate(startup, window, known=True)
+
+    assert most <= 1.1 * NEEDED
+    assert last >= 0.9 * NEEDED
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(("startup", "window"), [case for case in LENGTHS if case[1] < 120])
+def test_where_the_window_is_unknown_raises_wait(startup: int, window: int) -> None:
+    """A window longer than the usual one that is assumed cannot be waited out."""
+    most, last = simulate(startup, window, known=False)
+
+    assert most <= 1.1 * NEEDED
+    assert last >= 0.9 * NEEDED
+
+
+@pytest.mark.timeout(20)
+def test_it_would_without_the_past_of_the_pods() -> None:
+    most, _ = simulate(20, 120, known=True, aware=False)
+
+    assert most > 1.5 * NEEDED

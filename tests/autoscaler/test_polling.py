@@ -1,0 +1,392 @@
+"""Questions and their answers over time, on a loop whose time nobody waits for."""
+
+import asyncio
+from collections.abc import AsyncIterator, Hashable, Iterable
+
+import pytest
+
+from adapter.autoscaler import readings
+from adapter.autoscaler.decide.observation import ExternalReading
+from adapter.autoscaler.polling import Asked, Budget, Feed, Feeds
+from adapter.autoscaler.readings import Answer
+from adapter.errors import InternalError, KubernetesError
+from adapter.model.timestamps import SECOND
+from tests.support.election import LoopClock
+
+pytestmark = [pytest.mark.looptime]
+
+
+class Source:
+    """A source with a sample every `interval` seconds; what it is asked is counted."""
+
+    def __init__(self, clock: LoopClock, interval: float = 5.0) -> None:
+        self.clock = clock
+        self.interval = interval
+        self.asked: list[float] = []
+        self.taken: list[float] = []
+        """How old an answer may be, each time it is asked."""
+        self.error: Exception | None = None
+        self.empty = False
+        self.merges = True
+        self.pause = 0.0
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def ask(self, ttl: float) -> Asked:
+        self.taken.append(ttl)
+        self.asked.append(self.clock.monotonic())
+        await self.gate.wait()
+        if self.error is not None:
+            raise self.error
+        if self.empty:
+            return Asked(Answer({}, {}), self.pause)
+        taken = round(self.clock.wall() // self.interval * self.interval * SECOND)
+        return Asked(Answer({"a": 1}, {"a": taken}), self.pause, merges=self.merges)
+
+    def feed(self, key: str = "a", *, shares: bool = False) -> Feed:
+        return Feed(key, "group" if shares else key, self.ask, shares)
+
+
+class Told:
+    """Who was told of answers."""
+
+    def __init__(self) -> None:
+        self.owners: list[Hashable] = []
+
+    def __call__(self, owners: Iterable[Hashable]) -> None:
+        self.owners += owners
+
+
+@pytest.fixture
+async def told() -> Told:
+    return Told()
+
+
+@pytest.fixture
+async def feeds(told: Told) -> AsyncIterator[Feeds]:
+    async with Feeds(LoopClock(), per_second=20.0, answered=told) as opened:
+        yield opened
+
+
+async def test_asked_at_once_and_told(feeds: Feeds, told: Told) -> None:
+    source = Source(LoopClock())
+    feed = feeds.want("web", 1.0, "a", source.feed)
+    await asyncio.sleep(0.01)
+
+    assert told.owners == ["web"]
+    assert feed.state(source.clock.monotonic())[0] is not None
+
+
+async def test_asked_no_more_often_than_half_the_sample_interval(feeds: Feeds) -> None:
+    source = Source(LoopClock(), interval=10.0)
+    feeds.want("web", 1.0, "a", source.feed)
+    await asyncio.sleep(40)
+    early = len(source.asked)
+    await asyncio.sleep(100)
+
+    assert len(source.asked) - early == 20
+    assert all(
+        later - sooner >= 4.99 for sooner, later in zip(source.asked[-20:], source.asked[-19:], strict=False)
+    )
+
+
+async def test_an_answer_is_shared_only_by_what_is_asked_at_about_the_same_time(feeds: Feeds) -> None:
+    """However seldom there is anything new: an answer from before a sample would hide it until the next question."""
+    source = Source(LoopClock(), interval=60.0)
+    feeds.want("web", 1.0, "a", source.feed)
+    await asyncio.sleep(300)
+
+    assert 0 < max(source.taken) <= 0.25
+
+
+async def test_another_adapters_metrics_have_their_own_pace(feeds: Feeds) -> None:
+    source = Source(LoopClock(), interval=1.0)
+    source.pause = 15.0
+    feeds.want("web", 1.0, "a", source.feed)
+    await asyncio.sleep(61)
+
+    assert len(source.asked) == 5
+
+
+async def test_they_keep_it_while_they_fail(feeds: Feeds) -> None:
+    asked = []
+
+    async def ask(_: float) -> Asked:
+        asked.append(1)
+        return Asked(None, 15.0, "no such metric")
+
+    feed = feeds.want("web", 1.0, "a", lambda: Feed("a", "a", ask))
+    await asyncio.sleep(61)
+
+    assert feed.state(LoopClock().monotonic()) == (None, "", "no such metric")
+    assert len(asked) == 5
+
+
+async def test_one_question_for_all_who_ask_it(feeds: Feeds, told: Told) -> None:
+    source = Source(LoopClock())
+    first = feeds.want("web", 1.0, "a", source.feed)
+    assert feeds.want("api", 0.5, "a", source.feed) is first
+    await asyncio.sleep(0.01)
+
+    assert len(source.asked) == 1
+    assert sorted(map(str, told.owners)) == ["api", "web"]
+
+
+async def test_a_question_that_is_not_answered_delays_no_other(feeds: Feeds) -> None:
+    slow, quick = Source(LoopClock()), Source(LoopClock())
+    slow.gate.clear()
+    feeds.want("web", 1.0, "slow", lambda: slow.feed("slow"))
+    feeds.want("api", 1.0, "quick", lambda: quick.feed("quick"))
+    await asyncio.sleep(9)
+
+    assert len(slow.asked) == 1
+    assert len(quick.asked) > 2
+
+
+async def test_a_question_that_is_never_answered_fails_and_is_asked_again(feeds: Feeds) -> None:
+    source = Source(LoopClock())
+    source.gate.clear()
+    feed = feeds.want("web", 1.0, "a", source.feed)
+    await asyncio.sleep(10.5)
+    assert feed.state(source.clock.monotonic()) == (None, "", "no answer in time")
+
+    source.gate.set()
+    await asyncio.sleep(2)
+    assert feed.state(source.clock.monotonic())[0] is not None
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        InternalError("unable to fetch metrics"),
+        KubernetesError(403, "Forbidden", "not allowed"),
+        ZeroDivisionError(),
+    ],
+)
+async def test_failures_are_no_answers(feeds: Feeds, told: Told, error: Exception) -> None:
+    source = Source(LoopClock())
+    feed = feeds.want("web", 1.0, "a", source.feed)
+    await asyncio.sleep(0.01)
+    source.error = error
+    await asyncio.sleep(3)
+
+    answer, _, said = feed.state(source.clock.monotonic())
+    assert answer is None
+    assert said
+    assert len(told.owners) >= 2
+
+
+async def test_an_answer_grows_late_and_is_forgotten(feeds: Feeds) -> None:
+    source = Source(LoopClock())
+    feed = feeds.want("web", 1.0, "a", source.feed)
+    await asyncio.sleep(0.01)
+    asked = feed.asked
+    assert asked is not None
+
+    assert feed.state(asked + 4.0)[1] == ""
+    assert feed.state(asked + 4.1)[1] == "its answer is late"
+    assert feed.state(asked + 30.1) == (None, "", "")
+
+
+async def test_what_nobody_wants_is_not_asked(feeds: Feeds) -> None:
+    source = Source(LoopClock())
+    feed = feeds.want("web", 1.0, "a", source.feed)
+    feeds.want("api", 1.0, "a", source.feed)
+    await asyncio.sleep(0.01)
+    feeds.drop("web", feed)
+    assert len(feeds) == 1
+    feeds.drop("api", feed)
+    await asyncio.sleep(20)
+
+    assert (len(feeds), len(source.asked)) == (0, 1)
+
+
+async def test_so_many_queries_a_second(feeds: Feeds) -> None:
+    """Each question of its own costs two queries, its own and that for its age."""
+    source = Source(LoopClock(), interval=0.1)
+    for number in range(40):
+        feeds.want("web", 0.1, f"q{number}", lambda number=number: source.feed(f"q{number}"))  # type: ignore[misc]  # a closure
+    await asyncio.sleep(30)
+
+    assert 20 * 30 - 100 <= 2 * len(source.asked) <= 20 * 30 + 100
+
+
+async def test_a_question_costs_as_many_queries_as_it_sends(feeds: Feeds) -> None:
+    source = Source(LoopClock(), interval=0.1)
+    for number in range(40):
+        key = f"q{number}"
+        feeds.want("web", 0.1, key, lambda key=key: Feed(key, key, source.ask, queries=4))  # type: ignore[misc]  # a closure
+    await asyncio.sleep(30)
+
+    assert 20 * 30 - 100 <= 4 * len(source.asked) <= 20 * 30 + 100
+
+
+async def test_questions_that_ought_to_share_and_do_not_cost_as_their_own(feeds: Feeds) -> None:
+    """A query that cannot be merged is known by its first answer."""
+    source = Source(LoopClock(), interval=0.1)
+    source.merges = False
+    for number in range(40):
+        key = f"q{number}"
+        feeds.want("web", 0.1, key, lambda key=key: Feed(key, "group", source.ask, shares=True))  # type: ignore[misc]  # a closure
+    await asyncio.sleep(1)
+    source.asked.clear()
+    await asyncio.sleep(30)
+
+    assert 0 < 2 * len(source.asked) <= 20 * 30 + 100
+
+
+async def test_what_has_no_value_at_all_delays_nobody_else(feeds: Feeds) -> None:
+    nothing, good = Source(LoopClock()), Source(LoopClock(), interval=2.0)
+    nothing.empty = True
+    for number in range(40):
+        feeds.want("api", 1.0, f"q{number}", lambda number=number: nothing.feed(f"q{number}"))  # type: ignore[misc]  # a closure
+    feeds.want("web", 1.0, "good", lambda: good.feed("good"))
+    await asyncio.sleep(240)
+
+    assert max(later - sooner for sooner, later in zip(good.asked[-10:], good.asked[-9:], strict=False)) < 2.0
+
+
+async def test_what_has_no_value_now_is_asked_for_as_before(feeds: Feeds) -> None:
+    source = Source(LoopClock(), interval=2.0)
+    feeds.want("web", 1.0, "a", source.feed)
+    await asyncio.sleep(20)
+    source.empty = True
+    await asyncio.sleep(60)
+    source.asked.clear()
+    await asyncio.sleep(10)
+
+    assert len(source.asked) == 10
+
+
+@pytest.mark.parametrize("empty", [True, False])
+async def test_an_outage_is_no_sample_interval(feeds: Feeds, *, empty: bool) -> None:
+    source = Source(LoopClock(), interval=15.0)
+    feed = feeds.want("web", 1.0, "a", source.feed)
+    await asyncio.sleep(3)
+    source.empty, source.error = empty, None if empty else InternalError("down")
+    await asyncio.sleep(600)
+    source.empty, source.error = False, None
+    await asyncio.sleep(60)
+
+    assert feed.interval.known == 15 * SECOND
+
+
+async def test_who_asks_more_often_than_the_others_does_not_wait_for_them(feeds: Feeds) -> None:
+    source = Source(LoopClock())
+    source.empty = True  # so that no interval is known
+    feed = feeds.want("web", 60.0, "a", source.feed)
+    await asyncio.sleep(40)
+    assert feeds.want("api", 1.0, "a", source.feed) is feed
+    answer, late, _ = feed.state(source.clock.monotonic())
+    assert (answer, late) == (Answer({}, {}), ""), (
+        "it is not late because somebody else would have asked before"
+    )
+    await asyncio.sleep(2.5)
+
+    assert source.asked[1:] == pytest.approx([source.asked[0] + each for each in (40, 41, 42)], abs=0.1)
+
+
+@pytest.mark.parametrize("targets", [1, 4, 20])
+@pytest.mark.parametrize("every", [15, 60])
+async def test_a_sum_over_targets_that_are_scraped_one_after_the_other_is_never_too_old(
+    feeds: Feeds, targets: int, every: int
+) -> None:
+    clock = LoopClock()
+
+    async def ask(_: float) -> Asked:
+        offsets = [number * every / targets for number in range(targets)]
+        oldest = min((clock.wall() - offset) // every * every + offset for offset in offsets)
+        return Asked(Answer({}, {"": round(oldest * SECOND)}, (1000,) * targets, 0))
+
+    feed = feeds.want("web", 1.0, "a", lambda: Feed("a", "a", ask))
+    await asyncio.sleep(200)
+    for _ in range(100):
+        await asyncio.sleep(1)
+        answer, late, _ = feed.state(clock.monotonic())
+        assert answer is not None
+        now = round(clock.wall() * SECOND)
+        found = readings.of_series(answer, feed.interval.lasts, now, late, lambda _: 1)
+        assert isinstance(found, ExternalReading)
+        assert found.overdue == ""
+
+
+def flood(feeds: Feeds, source: Source) -> list[Feed]:
+    """Have one tenant ask for 400 distinct external metrics: 8 autoscalers with 50 each."""
+    keys = [(f"greedy/a{number % 8}", f"q{number}") for number in range(400)]
+    return [feeds.want(owner, 1.0, key, lambda key=key: source.feed(key)) for owner, key in keys]  # type: ignore[misc]  # a closure
+
+
+async def test_a_tenant_that_asks_for_400_external_metrics_delays_no_other(feeds: Feeds) -> None:
+    many, one = Source(LoopClock(), interval=2.0), Source(LoopClock(), interval=2.0)
+    flood(feeds, many)
+    await asyncio.sleep(5)
+    victim = feeds.want("victim/web", 1.0, "victim", lambda: one.feed("victim"))
+    await asyncio.sleep(15)
+    one.asked.clear()
+    many.asked.clear()
+    states = []
+    for _ in range(160):
+        await asyncio.sleep(0.25)
+        states.append(victim.state(one.clock.monotonic()))
+
+    assert len(one.asked) == pytest.approx(40, abs=2), "once a second, as when it is alone"
+    assert all(answer is not None and not late for answer, late, _ in states)
+    assert 2 * (len(one.asked) + len(many.asked)) == pytest.approx(20 * 40, abs=40), (
+        "nothing of the budget is wasted"
+    )
+
+
+async def test_an_overload_makes_nothing_absent(feeds: Feeds) -> None:
+    """Each of 400 questions has a turn in 40 seconds: its answer is late most of that time, and always there."""
+    source = Source(LoopClock(), interval=2.0)
+    first, *_ = flood(feeds, source)
+    await asyncio.sleep(45)
+    states = []
+    for _ in range(60):
+        await asyncio.sleep(1)
+        states.append(first.state(source.clock.monotonic()))
+
+    assert all(answer is not None for answer, _, _ in states)
+    assert sum(bool(late) for _, late, _ in states) > 40
+
+
+async def test_a_defect_in_who_is_told_ends_no_question(caplog: pytest.LogCaptureFixture) -> None:
+    def answered(_: Iterable[Hashable]) -> None:
+        raise ZeroDivisionError
+
+    async with Feeds(LoopClock(), per_second=20.0, answered=answered) as opened:
+        source = Source(LoopClock(), interval=2.0)
+        opened.want("shop/web", 1.0, "a", source.feed)
+        await asyncio.sleep(9.5)
+
+    assert len(source.asked) == 10
+    assert [each.levelname for each in caplog.records] == ["ERROR"], "said once"
+
+
+async def test_a_defect_after_the_answer_pauses_its_question_and_no_other(
+    feeds: Feeds, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked, good, times = [], Source(LoopClock(), interval=2.0), {"": "no time"}
+
+    async def ask(_: float) -> Asked:
+        asked.append(1)
+        return Asked(Answer({}, times, (1000,), 0))  # type: ignore[arg-type]  # a defect
+
+    broken = feeds.want("shop/web", 1.0, "broken", lambda: Feed("broken", "broken", ask))
+    feeds.want("shop/web", 1.0, "good", lambda: good.feed("good"))
+    await asyncio.sleep(61)
+
+    assert len(asked) == 3
+    assert len(good.asked) >= 60
+    assert broken.state(good.clock.monotonic()) == (None, "", "unexpected error")
+    assert [each.levelname for each in caplog.records] == ["ERROR"], "said once"
+
+
+async def test_questions_that_share_cost_as_one() -> None:
+    clock = LoopClock()
+    budget = Budget(20.0, clock)
+
+    assert budget.take(20) == 0
+    assert budget.take(4) == pytest.approx(0.2)
+    await asyncio.sleep(1.2)
+    assert budget.take(20) == pytest.approx(0.0, abs=0.01)

@@ -1,0 +1,382 @@
+"""The query budget under overload: who is asked how often, what late answers may do, and what is said about
+it.
+
+On a loop with simulated time.
+"""
+
+import asyncio
+import itertools
+import logging
+from collections.abc import AsyncIterator, Hashable, Iterable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from adapter.autoscaler import delays
+from adapter.autoscaler.decide.observation import NOT_YET, ExternalReading, Unavailable
+from adapter.autoscaler.delays import Delays
+from adapter.autoscaler.feed import LATE_IN_TURN, NEVER_IN_TURN, Asked, Feed
+from adapter.autoscaler.metric_source import FedSeries, View
+from adapter.autoscaler.polling import Feeds
+from adapter.autoscaler.readings import Answer
+from adapter.model.timestamps import SECOND
+from adapter.monitoring import FaultLog, Monitoring
+from tests.support.election import LoopClock
+
+pytestmark = [pytest.mark.looptime]
+
+
+class Prometheus:
+    """Answers every question with a sample of now, or of every `interval` seconds; counts who asks."""
+
+    def __init__(self, clock: LoopClock, interval: float = 0.001) -> None:
+        self.clock = clock
+        self.interval = interval
+        self.asked: dict[Hashable, list[float]] = {}
+        self.merges: bool | None = True
+        self.crosses = True
+        self.seconds = 0.0
+        self.error: Exception | None = None
+
+    def feed(self, key: Hashable, group: Hashable | None = None) -> Feed:
+        async def ask(_: float) -> Asked:
+            self.asked.setdefault(key, []).append(self.clock.monotonic())
+            if self.seconds:
+                await asyncio.sleep(self.seconds)
+            if self.error is not None:
+                raise self.error
+            taken = round(self.clock.wall() // self.interval * self.interval * SECOND)
+            answer = Answer({}, {"": taken}, (1000,), 0)
+            return Asked(answer, merges=self.merges, crosses=self.crosses)
+
+        return Feed(key, key if group is None else group, ask, shares=group is not None)
+
+    def want(
+        self, feeds: Feeds, owner: str, key: Hashable, period: float = 1.0, group: Hashable | None = None
+    ) -> Feed:
+        return feeds.want(owner, period, key, lambda: self.feed(key, group))
+
+    def rate(self, key: Hashable, since: float) -> float:
+        """Return how often a second a question was asked."""
+        times = [each for each in self.asked.get(key, ()) if each >= since]
+        return len(times) / (self.clock.monotonic() - since)
+
+    def queries(self, since: float) -> float:
+        """Return how many queries a second were sent: two for each question."""
+        return 2 * sum(self.rate(key, since) for key in self.asked)
+
+
+class Watch:
+    """Delays as they are reported."""
+
+    def __init__(self, clock: LoopClock) -> None:
+        self.monitoring = Monitoring()
+        self.faults = FaultLog(self.monitoring, clock)
+        self.owners: list[Hashable] = []
+        self.delays = Delays(self.monitoring, self.faults, self._tell)
+        self.defects = 0
+
+    def _tell(self, owners: Iterable[Hashable]) -> None:
+        self.owners += owners
+
+    def note_defect(self) -> None:
+        self.defects += 1
+
+    @property
+    def stretch(self) -> float:
+        return self.monitoring.registry.get_sample_value("fastpath_scaler_question_stretch_ratio") or 0.0
+
+    @property
+    def namespaces(self) -> list[str]:
+        return [subject for fault, subject in self.faults.active() if fault == delays.FAULT]
+
+
+@asynccontextmanager
+async def opened(per_second: float = 20.0) -> AsyncIterator[tuple[Feeds, Prometheus, Watch]]:
+    clock = LoopClock()
+    watch = Watch(clock)
+    async with Feeds(
+        clock, per_second=per_second, answered=lambda _: None, delays=watch.delays, defect=watch.note_defect
+    ) as feeds:
+        yield feeds, Prometheus(clock), watch
+
+
+def flood(feeds: Feeds, prometheus: Prometheus, autoscalers: int = 8, metrics: int = 50) -> None:
+    """Have one tenant ask for many distinct external metrics."""
+    for autoscaler, metric in itertools.product(range(autoscalers), range(metrics)):
+        prometheus.want(feeds, f"greedy/a{autoscaler}", f"greedy-{autoscaler}-{metric}")
+
+
+async def test_a_small_owner_is_not_delayed_by_a_large_one_of_its_namespace() -> None:
+    async with opened() as (feeds, prometheus, _):
+        for metric in range(400):
+            prometheus.want(feeds, "shop/large", f"large-{metric}")
+        prometheus.want(feeds, "shop/small", "small")
+        await asyncio.sleep(40)
+
+        assert prometheus.rate("small", 10) >= 1.0
+
+
+async def test_within_a_share_all_periods_are_stretched_alike() -> None:
+    async with opened() as (feeds, prometheus, _):
+        prometheus.interval = 1e9  # so that no interval is learned, and a period is what was wished
+        for metric, period in enumerate([1.0, 2.0, 4.0] * 10):
+            prometheus.want(feeds, "shop/web", f"{period} {metric}", period)
+        await asyncio.sleep(80)
+
+        rates = {
+            period: sum(
+                prometheus.rate(key, 20) for key in prometheus.asked if str(key).startswith(f"{period} ")
+            )
+            for period in (1.0, 2.0, 4.0)
+        }
+        assert rates[1.0] / rates[2.0] == pytest.approx(2, rel=0.1)
+        assert rates[2.0] / rates[4.0] == pytest.approx(2, rel=0.1)
+
+
+SHARES = {
+    "enough": {"a": 4, "b": 5},
+    "one too many": {"a": 2, "b": 40},
+    "equal": {"a": 20, "b": 20, "c": 20},
+    "in between": {"a": 1, "b": 4, "c": 30, "d": 30},
+}
+
+
+@pytest.mark.parametrize("demand", SHARES.values(), ids=SHARES)
+async def test_every_namespace_gets_its_max_min_share(demand: dict[str, int]) -> None:
+    """`demand` is how many questions with a period of one second each namespace has; the rate is enough for ten."""
+    async with opened() as (feeds, prometheus, _):
+        prometheus.interval = 1e9
+        for namespace, count in demand.items():
+            for number in range(count):
+                prometheus.want(feeds, f"{namespace}/a{number % 3}", (namespace, number))
+        await asyncio.sleep(60)
+        room = 10.0
+        for place, (namespace, count) in enumerate(sorted(demand.items(), key=lambda each: each[1])):
+            share = min(float(count), room / (len(demand) - place))
+            room -= share
+            got = sum(prometheus.rate((namespace, number), 10) for number in range(count))
+            assert got == pytest.approx(share, rel=0.1), namespace
+
+
+@pytest.mark.parametrize(("questions", "in_time"), [(75, True), (150, False)])
+async def test_the_ceiling_is_as_documented(questions: int, *, in_time: bool) -> None:
+    """75 distinct external metrics with a sample every 15 s, at 20 queries a second: each is asked about every 7.5 s."""
+    async with opened() as (feeds, prometheus, watch):
+        prometheus.interval = 15.0
+        for number in range(questions):
+            prometheus.want(feeds, f"shop/a{number // 50}", number)
+        await asyncio.sleep(180)
+        rates = [prometheus.rate(number, 120) for number in range(questions)]
+
+        assert (min(rates) >= 0.9 / 7.5) is in_time
+        if in_time:
+            assert {feed.period for feed in feeds._feeds.values()} == {7.5}
+            assert watch.namespaces == []
+
+
+# -- what is shared ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_question_of_two_owners_is_asked_once_and_delays_neither() -> None:
+    """The namespace whose turn comes first pays: a question shared with a tenant that has many is asked as one's own."""
+    async with opened() as (feeds, prometheus, _):
+        prometheus.interval = 2.0
+        flood(feeds, prometheus)
+        feed = prometheus.want(feeds, "greedy/a0", "shared")
+        assert prometheus.want(feeds, "victim/web", "shared") is feed
+        await asyncio.sleep(30)
+
+        assert prometheus.rate("shared", 10) == pytest.approx(1.0, abs=0.1), (
+            "as often as its period says, not twice"
+        )
+        feeds.drop("victim/web", feed)
+        left = prometheus.clock.monotonic()
+        await asyncio.sleep(50)
+        assert prometheus.rate("shared", left) < 0.1
+
+
+async def test_who_joins_a_question_that_waits_has_a_turn_for_it() -> None:
+    async with opened() as (feeds, prometheus, _):
+        flood(feeds, prometheus)
+        feed = prometheus.want(feeds, "greedy/a0", "shared")
+        await asyncio.sleep(3)
+        assert feed.queued is not None
+        assert "shared" not in prometheus.asked
+
+        prometheus.want(feeds, "victim/web", "shared")
+        await asyncio.sleep(0.5)
+        assert len(prometheus.asked["shared"]) == 1
+
+
+async def test_questions_that_merge_leave_in_one_turn_and_cost_as_two() -> None:
+    async with opened() as (feeds, prometheus, _):
+        for number in range(100):
+            prometheus.want(feeds, f"ns{number}/web", f"q{number}", group="group")
+        await asyncio.sleep(10)
+
+        assert min(prometheus.rate(f"q{number}", 2) for number in range(100)) >= 0.9
+
+
+@pytest.mark.parametrize("merges", [None, False], ids=["not known", "never"])
+async def test_questions_that_do_not_merge_cost_as_their_own(*, merges: bool | None) -> None:
+    async with opened() as (feeds, prometheus, _):
+        prometheus.merges = merges
+        for number in range(100):
+            prometheus.want(feeds, f"ns{number % 10}/web", f"q{number}", group="group")
+        await asyncio.sleep(30)
+
+        assert prometheus.queries(2) == pytest.approx(20.0, abs=1.0)
+
+
+async def test_where_namespaces_share_no_query_only_those_of_one_leave_together() -> None:
+    async with opened() as (feeds, prometheus, _):
+        prometheus.crosses = False
+        for number in range(100):
+            prometheus.want(feeds, f"ns{number % 10}/a{number}", f"q{number}", group="group")
+        await asyncio.sleep(1)
+        since = prometheus.clock.monotonic()
+        await asyncio.sleep(10)
+
+        turns = {(key[-1], at) for key, times in prometheus.asked.items() for at in times if at >= since}  # type: ignore[index]  # a text
+        assert len(turns) <= 20 / 4 * 10 + 5
+
+
+# -- what a late answer may do -------------------------------------------------------------------------------------------------
+
+
+def _read(source: FedSeries, clock: LoopClock) -> ExternalReading | Unavailable:
+    now = round(clock.wall() * SECOND)
+    reading = source.read(View((), lambda _: 1, now, clock.monotonic()))
+    assert isinstance(reading, ExternalReading | Unavailable)
+    return reading
+
+
+async def test_what_waits_for_its_turn_is_late_and_never_absent() -> None:
+    """A tenant's own overload: each question has a turn in 40 seconds, and its samples are those of each second."""
+    async with opened() as (feeds, prometheus, _):
+        prometheus.interval = 1.0
+        feed = prometheus.want(feeds, "greedy/a0", "first")
+        await asyncio.sleep(10)  # its interval is learned before the others come
+        flood(feeds, prometheus)
+        await asyncio.sleep(5)
+        source = FedSeries(feed, feeds, "greedy/a0")
+        found = []
+        for _ in range(120):
+            await asyncio.sleep(1)
+            found.append(_read(source, prometheus.clock))
+
+        assert all(isinstance(each, ExternalReading) for each in found)
+        overdue = [each.overdue for each in found if isinstance(each, ExternalReading)]
+        assert overdue.count(LATE_IN_TURN) > 90, "so it may not shrink"
+        assert overdue.count("") > 2, "right after an answer it is as good as any"
+
+
+async def test_it_is_given_up_after_five_minutes() -> None:
+    async with opened(per_second=0.01) as (feeds, prometheus, _):
+        feed = prometheus.want(feeds, "shop/web", "a")
+        await asyncio.sleep(0.1)
+        assert len(prometheus.asked["a"]) == 1
+        asked = prometheus.clock.monotonic()
+        await asyncio.sleep(60)
+        assert len(prometheus.asked["a"]) == 1
+        answer, late, _ = feed.state(asked + 299)
+        assert answer is not None
+        assert late == LATE_IN_TURN
+        assert feed.state(asked + 301) == (None, "", NEVER_IN_TURN)
+
+
+async def test_a_first_answer_that_does_not_come_is_told_of_after_some_seconds() -> None:
+    """Until then nothing is said, as there is none while an answer is on its way."""
+    async with opened() as (feeds, prometheus, _):
+        flood(feeds, prometheus)
+        source = FedSeries(prometheus.want(feeds, "greedy/a0", "last"), feeds, "greedy/a0")
+        await asyncio.sleep(1)
+        early = _read(source, prometheus.clock)
+        await asyncio.sleep(delays.DELAYED)
+        late = _read(source, prometheus.clock)
+
+        assert isinstance(early, Unavailable)
+        assert isinstance(late, Unavailable)
+        assert (early.reason, late.reason) == (NOT_YET, "NotAnswered")
+        assert "--prometheus-max-queries-per-second" in late.message
+
+
+async def test_the_interval_of_waiting_is_not_taken_for_one_of_samples() -> None:
+    async with opened() as (feeds, prometheus, _):
+        prometheus.interval = 1.0
+        feed = prometheus.want(feeds, "greedy/a0", "first")
+        await asyncio.sleep(10)
+        assert feed.interval.known == SECOND
+        flood(feeds, prometheus, metrics=10)
+        await asyncio.sleep(60)
+
+        assert len([each for each in prometheus.asked["first"] if each > 20]) > 2
+        assert feed.interval.known == SECOND
+
+
+# -- what is said of it ------------------------------------------------------------------------------------------------------------
+
+
+async def test_delays_have_a_gauge_a_fault_and_an_event_for_each_autoscaler() -> None:
+    async with opened(per_second=5.0) as (feeds, prometheus, watch):
+        prometheus.interval = 2.0
+        assert watch.stretch == 1.0
+        feed = prometheus.want(feeds, "victim/web", "victim")
+        await asyncio.sleep(2)
+        assert watch.stretch < 2
+        flood(feeds, prometheus, autoscalers=4, metrics=10)
+        await asyncio.sleep(30)
+
+        assert watch.stretch > 10
+        assert watch.namespaces == ["greedy"]
+        assert sorted(map(str, watch.owners)) == [f"greedy/a{number}" for number in range(4)]
+        await asyncio.sleep(delays.REPORT_AGAIN)
+        assert sorted(map(str, watch.owners)) == sorted([f"greedy/a{number}" for number in range(4)] * 2)
+
+        for other in list(feeds._feeds.values()):
+            if other is not feed:
+                feeds.drop(next(iter(other.listeners)), other)
+        await asyncio.sleep(delays.CALM + 5)
+        assert watch.stretch < 2
+        assert watch.namespaces == []
+
+
+async def test_faults_end_with_the_term() -> None:
+    async with opened() as (feeds, prometheus, watch):
+        flood(feeds, prometheus)
+        await asyncio.sleep(10)
+        assert watch.namespaces == ["greedy"]
+    assert watch.namespaces == []
+    assert watch.stretch == 1.0
+
+
+# -- defects -------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("what", ["_step", "_enqueue", "_take_turn", "_report"])
+async def test_a_defect_where_turns_are_given_stops_nothing(
+    what: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with opened() as (feeds, prometheus, watch):
+        prometheus.want(feeds, "shop/web", "a")
+        await asyncio.sleep(0.1)
+        works, left = getattr(feeds, what), [3]
+
+        def broken(*given: Any) -> Any:
+            if left[0]:
+                left[0] -= 1
+                raise ZeroDivisionError
+            return works(*given)
+
+        setattr(feeds, what, broken)
+        await asyncio.sleep(10)
+
+        assert len(prometheus.asked["a"]) >= 6
+        assert watch.defects == 3
+        assert len(_errors(caplog)) == 1
+
+
+def _errors(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
+    return [each for each in caplog.records if each.levelno >= logging.ERROR]
