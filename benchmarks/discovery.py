@@ -15,15 +15,15 @@ import time
 
 import uvloop
 
-from adapter.app import SystemClock
+from adapter.compose.app import SystemClock
 from adapter.config import rules_file
 from adapter.model.resources import BUILTIN
-from adapter.monitoring import FaultLog, Monitoring
 from adapter.prometheus.client import PrometheusClient
 from adapter.prometheus.connection import PrometheusSettings
 from adapter.prometheus.series import SeriesLister
 from adapter.provider.relist import Relister
 from adapter.rules.compile import compile_rules
+from adapter.telemetry.monitoring import FaultLog, Monitoring
 from benchmarks import common
 from benchmarks.common import Goal, Report
 from benchmarks.hpas import rules

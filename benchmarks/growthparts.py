@@ -14,7 +14,7 @@ from pathlib import Path
 
 import uvloop
 
-from adapter.app import SystemClock
+from adapter.compose.app import SystemClock
 from adapter.config import rules_file
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
@@ -22,12 +22,12 @@ from adapter.kubernetes.cache.lister import ObjectLister
 from adapter.kubernetes.cache.reflector import Surroundings
 from adapter.model.resources import BUILTIN
 from adapter.model.selectors.label_selectors import EVERYTHING
-from adapter.monitoring import FaultLog, Monitoring
 from adapter.prometheus.client import PrometheusClient
 from adapter.prometheus.connection import PrometheusSettings
 from adapter.prometheus.series import SeriesLister
 from adapter.provider.relist import Relister
 from adapter.rules.compile import compile_rules
+from adapter.telemetry.monitoring import FaultLog, Monitoring
 from benchmarks.hpas import rules
 
 SERIES = '{__name__=~"component_.*"}'

@@ -17,13 +17,13 @@ from pathlib import Path
 
 import uvloop
 
-from adapter.app import SystemClock
+from adapter.compose.app import SystemClock
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
 from adapter.kubernetes.cache.pods import PodWatch
 from adapter.kubernetes.cache.reflector import Surroundings
 from adapter.model.selectors.label_selectors import parse_selector
-from adapter.monitoring import FaultLog, Monitoring
+from adapter.telemetry.monitoring import FaultLog, Monitoring
 from benchmarks import common
 from benchmarks.common import Goal, Report
 from benchmarks.stage import ROOT, Stage, make_apps

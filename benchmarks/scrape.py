@@ -17,14 +17,14 @@ import uvloop
 from aiohttp import web
 from prometheus_client import parser
 
-from adapter.app import SystemClock
+from adapter.compose.app import SystemClock
 from adapter.config.scrape_keys import Access
 from adapter.model import pod_networks
-from adapter.monitoring import FaultLog, Monitoring
 from adapter.rules import template
 from adapter.rules.scrape import exposition, pod_query
 from adapter.rules.scrape.series import PodSeries
 from adapter.scrape.http import Endpoint, Scraper
+from adapter.telemetry.monitoring import FaultLog, Monitoring
 from benchmarks import common
 from benchmarks.common import Goal, Report
 

@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from adapter import monitoring
 from adapter.boost import model
 from adapter.cli import main
 from adapter.cli.check import flags as checkflags
-from adapter.cli.check.command import lint
+from adapter.cli.check import lint
 from adapter.cli.deploy import flags as deployflags
 from adapter.cli.doctor import flags as doctorflags
 from adapter.config import chart, flag_table, rules_file, scrape_keys
@@ -17,6 +16,7 @@ from adapter.model import durations
 from adapter.model.resources import BUILTIN
 from adapter.rules import compile as compiler
 from adapter.rules import template_functions
+from adapter.telemetry import monitoring
 from tests.support import docs
 
 ROOT = Path(__file__).parent.parent

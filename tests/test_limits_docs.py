@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from adapter import monitoring
 from adapter.autoscaler import feed, journal, polling
 from adapter.autoscaler.decide import decision
 from adapter.boost import publisher
@@ -34,6 +33,7 @@ from adapter.server.http import (
     serving,
 )
 from adapter.server.http.handler import Limits
+from adapter.telemetry import monitoring
 
 PAGE = (Path(__file__).parent.parent / "docs" / "limits.md").read_text()
 MIB = 1024 * 1024

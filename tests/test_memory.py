@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from adapter import monitoring
+from adapter.telemetry import monitoring
 from tests.support import memory
 from tests.support.memory import Process
 

@@ -17,7 +17,7 @@ from adapter.kubernetes.cache.hpas import Autoscalers
 from adapter.kubernetes.cache.mirror import STEP, WholeClient
 from adapter.kubernetes.cache.reflector import Surroundings
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
-from adapter.monitoring import FaultLog, facts
+from adapter.telemetry.monitoring import FaultLog, facts
 
 _log = logging.getLogger(__name__)
 

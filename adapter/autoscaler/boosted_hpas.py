@@ -19,7 +19,7 @@ from adapter.kubernetes.cache.hpas import AskingHPA, Rivals, WatchedHPA
 from adapter.kubernetes.cache.mirror import STEP
 from adapter.model.clock import Clock
 from adapter.model.timestamps import SECOND
-from adapter.monitoring import FaultLog
+from adapter.telemetry.monitoring import FaultLog
 
 _PAUSES = (0.5, 1.0, 2.0, 5.0)
 """After how many seconds it is tried again to read the floors."""

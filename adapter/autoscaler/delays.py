@@ -8,7 +8,7 @@ several questions are due at the same moment, so only the gauge shows it.
 
 from collections.abc import Callable, Hashable, Iterable
 
-from adapter.monitoring import FaultLog, Monitoring
+from adapter.telemetry.monitoring import FaultLog, Monitoring
 
 DELAYED = 5.0
 """A question that waits for its turn for so many seconds is delayed."""

@@ -9,14 +9,14 @@ from collections.abc import Iterable
 from prometheus_client import Gauge
 
 from adapter.autoscaler import journal as journals
-from adapter.autoscaler.decide.conditions import SCALING_LIMITED
 from adapter.autoscaler.decide.conflicts import Change
 from adapter.autoscaler.decide.decision import Decision, Event
 from adapter.autoscaler.interfaces import Hands, Key
 from adapter.autoscaler.journal import Entry, Input, Journal
 from adapter.autoscaler.state import Last, Seen, Work
+from adapter.model.autoscaling.conditions import SCALING_LIMITED
 from adapter.model.timestamps import SECOND
-from adapter.monitoring import Monitoring
+from adapter.telemetry.monitoring import Monitoring
 
 
 class Teller:

@@ -18,7 +18,7 @@ from adapter.boost.view import FloorView
 from adapter.kubernetes.write.client import Writer
 from adapter.kubernetes.write.rate_limiter import Kind
 from adapter.model.shards import Shard
-from adapter.monitoring import FaultLog
+from adapter.telemetry.monitoring import FaultLog
 
 PERIOD = 60.0
 """Seconds between two looks."""

@@ -24,7 +24,7 @@ from adapter.kubernetes import api_errors, client
 from adapter.kubernetes.write.client import Writer, is_overloaded, may_have_been_made
 from adapter.kubernetes.write.rate_limiter import Kind
 from adapter.model.shards import Shard
-from adapter.monitoring import FaultLog
+from adapter.telemetry.monitoring import FaultLog
 
 LIMIT = 900_000
 """The most bytes of entries; the API server takes a mebibyte."""

@@ -19,7 +19,7 @@ from adapter.kubernetes.codec import Form, ObjectEvent
 from adapter.model.clock import Clock
 from adapter.model.resources import APIResource
 from adapter.model.selectors.label_selectors import LabelSelector, parse_selector
-from adapter.monitoring import FaultLog
+from adapter.telemetry.monitoring import FaultLog
 
 RELIST = 4.0
 """Seconds from asking for one list to asking for the next, so that with the time it takes there is one every 5 s."""

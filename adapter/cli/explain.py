@@ -20,17 +20,17 @@ import aiohttp
 import msgspec
 from aiohttp import http_exceptions
 
-from adapter import app
 from adapter.cli.deploy import preflight
 from adapter.cli.version import version
+from adapter.compose import app
 from adapter.errors import Fault, InputError, RunError
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
 from adapter.kubernetes.leader import election
 from adapter.kubernetes.leader.lease import KubernetesLeases
 from adapter.model import shards
-from adapter.monitoring import FaultLog, Monitoring
 from adapter.net import connect_errors
+from adapter.telemetry.monitoring import FaultLog, Monitoring
 
 _SECONDS = 10.0
 _SHOWN = 10

@@ -6,11 +6,12 @@ import logging
 import signal
 from collections.abc import Sequence
 
-from adapter import app, monitoring
 from adapter.cli.version import version
+from adapter.compose import app
 from adapter.config import flags
 from adapter.config.options import Options
 from adapter.net.event_loop import Loop
+from adapter.telemetry import monitoring
 
 _log = logging.getLogger(__name__)
 

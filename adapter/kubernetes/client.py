@@ -207,7 +207,7 @@ class KubernetesClient:
         resource_version: str,
         duration: float,
         silence: float,
-    ) -> AsyncIterator["Watch[objectlist.WatchEvent]"]:
+    ) -> AsyncIterator["Watch[codec.WatchEvent]"]:
         """Open a watch of metadata; otherwise as `watch_whole`."""
         form, decoder = codec.PARTIAL, codec.WatchDecoder()
         chosen = _chosen(EVERYTHING, fields)
@@ -229,7 +229,7 @@ class KubernetesClient:
         resource_version: str,
         duration: float,
         silence: float,
-    ) -> AsyncIterator["Watch[objectlist.ObjectEvent[_T]]"]:
+    ) -> AsyncIterator["Watch[codec.ObjectEvent[_T]]"]:
         """Open a watch of what happens after `resource_version`, each object as `form` keeps it.
 
         The server ends it after `duration` seconds; `silence` is how many seconds without a word mean that it is lost. With

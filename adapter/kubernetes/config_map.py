@@ -16,7 +16,7 @@ from adapter import errors
 from adapter.kubernetes.client import KubernetesClient
 from adapter.kubernetes.codec import UNREADABLE
 from adapter.model.resources import APIResource
-from adapter.monitoring import FaultLog
+from adapter.telemetry.monitoring import FaultLog
 
 NAMESPACE, NAME = "kube-system", "extension-apiserver-authentication"
 FILE_SECONDS = 1.0

@@ -21,8 +21,8 @@ from kubernetes_asyncio.config.incluster_config import InClusterConfigLoader
 
 from adapter import errors
 from adapter.model.clock import Clock
-from adapter.monitoring import FaultLog
 from adapter.net import connect_errors
+from adapter.telemetry.monitoring import FaultLog
 
 FLAG = "--lister-kubeconfig"
 

@@ -16,7 +16,7 @@ from adapter import errors
 from adapter.kubernetes.codec import UNREADABLE
 from adapter.model.clock import Clock
 from adapter.model.resources import APIResource, Catalogue
-from adapter.monitoring import FaultLog, facts
+from adapter.telemetry.monitoring import FaultLog, facts
 
 _JSON = "application/json"
 _AGGREGATED = "as=apigroupdiscoverylist"

@@ -17,7 +17,7 @@ from adapter.kubernetes.client import KubernetesClient
 from adapter.model import identity
 from adapter.model.clock import Clock
 from adapter.model.identity import AccessVerdict, User
-from adapter.monitoring import FaultLog, Monitoring
+from adapter.telemetry.monitoring import FaultLog, Monitoring
 
 TOKEN_PATH = "/apis/authentication.k8s.io/v1/tokenreviews"  # noqa: S105 - a path
 ACCESS_PATH = "/apis/authorization.k8s.io/v1/subjectaccessreviews"

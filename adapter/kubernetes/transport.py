@@ -17,8 +17,7 @@ from yarl import URL
 from adapter import errors
 from adapter.kubernetes import credentials, fenced_request
 from adapter.kubernetes.api_errors import RESET, refusal_of, translated
-from adapter.net import connect_errors
-from adapter.prometheus import connection
+from adapter.net import connect_errors, proxies
 
 _READ_BYTES = 2 * 1024 * 1024
 """What is read ahead of a body: an object may be as large as etcd takes."""
@@ -236,7 +235,7 @@ def _proxy_of(base: str) -> str:
         host = URL(base).host
     except ValueError:  # each request will say so
         return ""
-    return connection.proxy_of(base, host or "")
+    return proxies.proxy_of(base, host or "")
 
 
 class _Straight:

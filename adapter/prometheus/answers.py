@@ -10,12 +10,12 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from adapter.errors import PrometheusError
-from adapter.model.caching import ExpiringCache
 from adapter.model.clock import Clock
 from adapter.model.metrics import QueryResult, Sample
-from adapter.monitoring import Monitoring
 from adapter.rules.plan.plan import Objects
 from adapter.rules.query import MetricQuery
+from adapter.telemetry.caching import ExpiringCache
+from adapter.telemetry.monitoring import Monitoring
 
 KEPT_BYTES = 128 * 1024 * 1024
 """Bound on the answers kept about objects; of each answer it is estimated, from above, what it takes."""

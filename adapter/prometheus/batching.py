@@ -6,11 +6,11 @@ Not here: sending (`querycache`), and how a query is written (`rules.plan.plan`)
 import asyncio
 from collections import OrderedDict
 
-from adapter.monitoring import Monitoring
 from adapter.prometheus.answers import Freshness, ObjectAnswer
 from adapter.rules.plan import plan
 from adapter.rules.plan.plan import Objects
 from adapter.rules.query import MetricQuery
+from adapter.telemetry.monitoring import Monitoring
 
 STANDING = 30.0
 """How long, in seconds, a question counts as one that will be asked again: two periods of a HorizontalPodAutoscaler."""

@@ -21,11 +21,11 @@ from yarl import URL
 from adapter.errors import PrometheusError
 from adapter.model.clock import Clock
 from adapter.model.metrics import QueryResult
-from adapter.monitoring import FaultLog, Monitoring, facts
 from adapter.prometheus import connection, endpoint, hints
 from adapter.prometheus import response as envelope
 from adapter.prometheus.client_tls import FollowedTLS
 from adapter.prometheus.connection import Connection, PrometheusSettings
+from adapter.telemetry.monitoring import FaultLog, Monitoring, facts
 
 __all__ = ["PrometheusClient", "PrometheusSettings", "Querier"]
 

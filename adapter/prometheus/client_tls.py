@@ -10,8 +10,8 @@ from pathlib import Path
 
 from adapter.errors import Fault, InputError
 from adapter.model.clock import Clock
-from adapter.monitoring import FaultLog
 from adapter.prometheus.endpoint import Trust
+from adapter.telemetry.monitoring import FaultLog
 
 CHECK_SECONDS = 1.0
 """How often, at most, the files are looked at."""

@@ -8,7 +8,6 @@ they change; so are the files of TLS (`clienttls`).
 """
 
 import base64
-import ipaddress
 import logging
 import posixpath
 import re
@@ -18,14 +17,14 @@ from pathlib import Path
 from typing import Literal, Protocol
 from urllib.parse import SplitResult, unquote, urlsplit
 
-import requests.utils
 from kubernetes_asyncio.client import Configuration
 
 from adapter.errors import Fault, InputError
 from adapter.kubernetes import credentials
 from adapter.model.clock import Clock
-from adapter.monitoring import FaultLog
+from adapter.net import proxies
 from adapter.prometheus.endpoint import Target, Trust
+from adapter.telemetry.monitoring import FaultLog
 
 FILE_CHECK_SECONDS = 1.0
 """How often, at most, a token or password file is looked at."""
@@ -211,7 +210,7 @@ async def open_connection(settings: PrometheusSettings, clock: Clock, faults: Fa
         target=Target(base, split.query, settings.verb, settings.params),
         headers=_merge_headers(settings.headers),
         trust=trust,
-        proxy="" if settings.ca_file else cluster_proxy or proxy_of(base, split.hostname or ""),
+        proxy="" if settings.ca_file else cluster_proxy or proxies.proxy_of(base, split.hostname or ""),
         authorization=authorization,
     )
 
@@ -283,18 +282,6 @@ def _split_url(url: str) -> SplitResult:
 def _clean(path: str) -> str:
     """Return a path as Go's path.Join leaves it, without a final slash: repeated slashes and dots are gone."""
     return posixpath.normpath(f"/{path.lstrip('/')}").rstrip("/")
-
-
-def proxy_of(base: str, host: str) -> str:
-    """Return the environment's proxy for a URL; as in Go, never for this very machine, never that of ALL_PROXY, and HTTP where it says nothing."""
-    try:
-        local = ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        local = host == "localhost"
-    if local:
-        return ""
-    proxy = requests.utils.get_environ_proxies(base).get(urlsplit(base).scheme, "")
-    return proxy if not proxy or "://" in proxy else f"http://{proxy}"
 
 
 def bearer(text: str) -> str:

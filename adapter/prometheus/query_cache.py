@@ -23,7 +23,6 @@ from weakref import WeakKeyDictionary, WeakSet
 from adapter.errors import PrometheusError
 from adapter.model.clock import Clock
 from adapter.model.metrics import QueryResult
-from adapter.monitoring import Monitoring, facts
 from adapter.prometheus.answers import (
     KEPT_SWEEPS_BYTES,
     KEPT_TEXTS_BYTES,
@@ -42,6 +41,7 @@ from adapter.rules.plan import plan
 from adapter.rules.plan.plan import Objects, PlannedQuery
 from adapter.rules.query import MetricQuery
 from adapter.rules.query_rule import QueryRule
+from adapter.telemetry.monitoring import Monitoring, facts
 
 __all__ = ["Freshness", "ObjectAnswer", "QueryCache", "TextAnswer"]
 

@@ -20,10 +20,10 @@ import msgspec
 import adapter
 from adapter.errors import PrometheusError
 from adapter.model.metrics import SeriesInfo
-from adapter.monitoring import FaultLog, Monitoring
 from adapter.prometheus import endpoint, response, series_wire
 from adapter.prometheus.connection import Connection
 from adapter.prometheus.series_wire import WorkerLine, WorkerRequest
+from adapter.telemetry.monitoring import FaultLog, Monitoring
 
 MAX_BYTES = 256 * 1024 * 1024
 """How large the answer to one selector may be unless told otherwise: about a million series."""

@@ -36,7 +36,6 @@ from adapter.model.metrics import (
 )
 from adapter.model.resources import APIResource, Catalogue
 from adapter.model.selectors.label_selectors import LabelSelector
-from adapter.monitoring import Monitoring
 from adapter.prometheus.answers import Freshness, renewed
 from adapter.prometheus.query_cache import ObjectAnswer, QueryCache, TextAnswer
 from adapter.provider.relist import Relister
@@ -50,6 +49,7 @@ from adapter.rules.query import Dropped, MetricQuery, milli_of
 from adapter.rules.registry import CustomEntry, CustomKey, ExternalEntry
 from adapter.scrape.cache import ScrapedValues
 from adapter.scrape.interfaces import ScrapedAnswer
+from adapter.telemetry.monitoring import Monitoring
 from adapter.telemetry.source_problems import UNFETCHED, UNLISTED, SourceFaults
 
 # How long Prometheus is waited for when scrapes have values already, in seconds.

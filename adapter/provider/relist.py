@@ -15,10 +15,10 @@ from cachetools import TTLCache
 from adapter.errors import PrometheusError
 from adapter.model.clock import Clock
 from adapter.model.metrics import SeriesInfo
-from adapter.monitoring import FaultLog, Monitoring, facts
 from adapter.rules import registry, trace
 from adapter.rules.compile import Rule, Ruleset
 from adapter.rules.registry import Memory, Registry, Steps
+from adapter.telemetry.monitoring import FaultLog, Monitoring, facts
 
 _log = logging.getLogger(__name__)
 

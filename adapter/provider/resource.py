@@ -27,13 +27,13 @@ from adapter.model.resources import APIResource
 from adapter.model.selectors import field_selectors
 from adapter.model.selectors.field_selectors import FieldSelector
 from adapter.model.selectors.label_selectors import LabelSelector
-from adapter.monitoring import Monitoring
 from adapter.prometheus.query_cache import Freshness, ObjectAnswer, QueryCache
 from adapter.provider.custom import Resources
 from adapter.provider.relist import Relister
 from adapter.rules import resource as usages
 from adapter.rules.plan.plan import Objects
 from adapter.rules.resource import KINDS, PODS, Absent, Labelled, Pair, ResourceQuery, ResourceRules
+from adapter.telemetry.monitoring import Monitoring
 from adapter.telemetry.source_problems import UNLISTED, SourceFaults
 
 _GROUP = "metrics.k8s.io"

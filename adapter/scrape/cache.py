@@ -16,7 +16,6 @@ from adapter.config.scrape_keys import Access
 from adapter.errors import ScrapeError
 from adapter.model.clock import Clock
 from adapter.model.selectors.label_selectors import LabelSelector
-from adapter.monitoring import Monitoring
 from adapter.rules import matchers
 from adapter.rules.matchers import Matcher
 from adapter.rules.plan.plan import Objects
@@ -28,6 +27,7 @@ from adapter.scrape.interfaces import Finished, Reader, Registered, ScrapedAnswe
 from adapter.scrape.schedule import ScrapeRounds
 from adapter.scrape.targets import MOST_MATCHERS, Answer, Key, Question, Scrape, Source, Target
 from adapter.scrape.work import ScrapeWork
+from adapter.telemetry.monitoring import Monitoring
 from adapter.telemetry.source_problems import SourceFaults
 
 READ_WORK = 5_000

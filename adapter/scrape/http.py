@@ -23,11 +23,11 @@ from adapter.config.scrape_keys import Access, EndpointTLS
 from adapter.errors import InputError, ScrapeError
 from adapter.model.clock import Clock
 from adapter.model.pod_networks import PodNetworks
-from adapter.monitoring import FaultLog, Monitoring
 from adapter.prometheus import client, connection
 from adapter.rules import matchers
 from adapter.rules.scrape import exposition
 from adapter.scrape.bodies import Buffer
+from adapter.telemetry.monitoring import FaultLog, Monitoring
 
 # As Prometheus asks, without the formats that are not text. Compression costs both sides more than a cluster's network does.
 _HEADERS = {

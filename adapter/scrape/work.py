@@ -10,11 +10,11 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from adapter.errors import ExpositionError, ExposureLimitError, ScrapeError
 from adapter.model.clock import Clock
 from adapter.model.ledger import Ledger
-from adapter.monitoring import Monitoring
 from adapter.scrape.bodies import Bodies, Buffer
 from adapter.scrape.shares import TimeShares
 from adapter.scrape.targets import Question, Scrape, Target
 from adapter.scrape.turns import Turns
+from adapter.telemetry.monitoring import Monitoring
 from adapter.telemetry.source_problems import SourceFaults
 
 KEPT_BYTES = 96 * 1024 * 1024

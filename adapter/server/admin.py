@@ -8,11 +8,11 @@ from collections.abc import Callable
 
 from aiohttp import web
 
-from adapter import monitoring
 from adapter.autoscaler import debug
 from adapter.server.api import encoding
 from adapter.server.health import Health
 from adapter.server.http import negotiation
+from adapter.telemetry import monitoring
 
 
 class LocalPages:

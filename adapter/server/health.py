@@ -13,8 +13,8 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from adapter import monitoring
 from adapter.server.api import paths
+from adapter.telemetry import monitoring
 
 log = logging.getLogger(__name__)
 

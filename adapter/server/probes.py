@@ -11,8 +11,8 @@ import logging
 from http import HTTPStatus
 from typing import cast
 
-from adapter import monitoring
 from adapter.server.health import Health
+from adapter.telemetry import monitoring
 
 log = logging.getLogger(__name__)
 

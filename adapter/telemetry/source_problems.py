@@ -8,7 +8,7 @@ import asyncio
 
 from adapter.errors import InternalError, PrometheusError, StatusError, TooManyRequestsError
 from adapter.model.clock import Clock
-from adapter.monitoring import FaultLog
+from adapter.telemetry.monitoring import FaultLog
 
 UNFETCHED = "unable to fetch metrics"
 UNLISTED = "unable to list matching resources"

@@ -510,8 +510,10 @@ async def test_what_was_counted_before_a_change_of_leader_is_not_counted_again()
 @pytest.mark.parametrize("stands", [True, False], ids=["known to be made", "found to be made"])
 @pytest.mark.parametrize(("seconds", "count"), [(0, 8), (54, 8), (56, 12)])
 async def test_the_raise_of_a_leader_before_counts_from_its_own_time(
-    stands: bool, seconds: int, count: int
-) -> None:  # noqa: FBT001 - a case of the table
+    stands: bool,  # noqa: FBT001 - a case of the table
+    seconds: int,
+    count: int,
+) -> None:
     bench = BoostBench()
     bench.want(20)
     bench.server.set("web", 8, "fastpath")

@@ -21,7 +21,7 @@ from adapter.autoscaler.metric_source import FedSeries, View
 from adapter.autoscaler.polling import Feeds
 from adapter.autoscaler.readings import Answer
 from adapter.model.timestamps import SECOND
-from adapter.monitoring import FaultLog, Monitoring
+from adapter.telemetry.monitoring import FaultLog, Monitoring
 from tests.support.election import LoopClock
 
 pytestmark = [pytest.mark.looptime]

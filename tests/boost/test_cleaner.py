@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -29,9 +30,8 @@ class Place:
         self.process = Process(self.store)
         self.gate = Gate()
         clock, monitoring = self.process.clock, self.process.monitoring
-        writer = Writer(
-            self.process.line, self.gate, WriteBudget(1000.0, clock, monitoring), clock, monitoring
-        )  # type: ignore[arg-type]  # all it calls
+        client: Any = self.process.line  # all it calls
+        writer = Writer(client, self.gate, WriteBudget(1000.0, clock, monitoring), clock, monitoring)
         self.cleaner = FloorCleaner(writer, self.process.view, TWO, self.process.faults)
 
     def entry(self, replicas: int = 0, seconds: float = 0.0, **fields: object) -> FloorEntry:

@@ -14,8 +14,8 @@ from adapter.errors import KubernetesError, NotSyncedError
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
 from adapter.model.timestamps import SECOND, FineInstant
-from adapter.monitoring import FaultLog, Monitoring
 from adapter.sandbox.apiserver.cluster import Cluster
+from adapter.telemetry.monitoring import FaultLog, Monitoring
 from tests.support.configmaps import JSON, Store
 from tests.support.election import WALL
 from tests.support.floorterms import NAMESPACE, Process, watching

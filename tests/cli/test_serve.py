@@ -10,8 +10,8 @@ import aiohttp
 import pytest
 import uvloop
 
-from adapter import app
 from adapter.cli import main, serve
+from adapter.compose import app
 from adapter.config.options import Options
 from adapter.sandbox.apiserver.cluster import Cluster
 

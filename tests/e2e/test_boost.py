@@ -256,9 +256,11 @@ async def test_twenty_boosted_autoscalers_and_the_naive_booster(scene: Scene) ->
     control = [
         Workload(f"{kind}-{shape}", kind, load(), way="") for kind in kinds for shape, load in SHAPES.items()
     ]
-    targets = {
-        each.name: Wanted(lambda name=each.name: world.load(name) / UNIT, LIMITS[1]) for each in control
-    }  # type: ignore[misc]  # mypy sees no defaults
+
+    def wanted(name: str) -> Wanted:
+        return Wanted(lambda: world.load(name) / UNIT, LIMITS[1])
+
+    targets = {each.name: wanted(each.name) for each in control}
     naive = NaiveBooster(targets, world.replicas, world.raise_naively)
     await world.add([*fleet, *control])
     await until(lambda: all(world.is_active(name) for name in world.workloads), WAIT)

@@ -26,8 +26,8 @@ from adapter.kubernetes.client import KubernetesClient
 from adapter.kubernetes.codec import ObjectMeta, WatchEvent
 from adapter.model.resources import BUILTIN, APIResource
 from adapter.model.selectors.label_selectors import parse_selector
-from adapter.monitoring import FaultLog, Monitoring
 from adapter.sandbox.apiserver.cluster import Cluster
+from adapter.telemetry.monitoring import FaultLog, Monitoring
 from tests.support.clock import FakeClock
 from tests.support.tls import Authority
 from tests.support.waiting import until
@@ -63,8 +63,10 @@ def pauses() -> Pauses:
 
 @contextlib.asynccontextmanager
 async def connected(
-    host: str, pauses: Pauses | None = None, timeout: float = 1.0
-) -> AsyncIterator[KubernetesClient]:  # noqa: ASYNC109 - the client's
+    host: str,
+    pauses: Pauses | None = None,
+    timeout: float = 1.0,  # noqa: ASYNC109 - the client's
+) -> AsyncIterator[KubernetesClient]:
     configuration = credentials.build_configuration(host)
     async with await kubernetes.connect(
         configuration, sleep=pauses or Pauses(), random=lambda: 0.5, timeout=timeout

@@ -14,8 +14,8 @@ from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import config_map
 from adapter.kubernetes.config_map import ConfigMapSource, FileSource, Periods
 from adapter.kubernetes.credentials import build_configuration
-from adapter.monitoring import FaultLog
 from adapter.sandbox.apiserver.cluster import Cluster
+from adapter.telemetry.monitoring import FaultLog
 from tests.support import waiting
 from tests.support.certificates import NAME, config_map_object
 

@@ -12,7 +12,7 @@ from kubernetes_asyncio.config import incluster_config
 
 from adapter import errors
 from adapter.kubernetes import credentials
-from adapter.monitoring import FaultLog, Monitoring
+from adapter.telemetry.monitoring import FaultLog, Monitoring
 from tests.support.clock import FakeClock
 from tests.support.tls import Authority
 

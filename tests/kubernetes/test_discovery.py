@@ -16,9 +16,9 @@ from adapter.kubernetes.client import Body, KubernetesClient
 from adapter.kubernetes.discovery import CatalogueSource, fetch_discovery
 from adapter.model.metrics import GroupResource
 from adapter.model.resources import BUILTIN, APIResource, Catalogue
-from adapter.monitoring import FaultLog, Monitoring
 from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.sandbox.apiserver.storage.kinds import Kind
+from adapter.telemetry.monitoring import FaultLog, Monitoring
 from tests.support.clock import FakeClock
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=apigroupdiscoverylist"

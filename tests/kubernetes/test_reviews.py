@@ -13,10 +13,10 @@ from adapter.kubernetes import reviews, transport
 from adapter.kubernetes.credentials import build_configuration
 from adapter.kubernetes.reviews import ReviewClient, Throttle
 from adapter.model.identity import AccessVerdict, User
-from adapter.monitoring import FaultLog, Monitoring
 from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.sandbox.apiserver.reviews import AccessVerdict as Access
 from adapter.sandbox.apiserver.reviews import TokenVerdict
+from adapter.telemetry.monitoring import FaultLog, Monitoring
 from tests.support.clock import FakeClock
 from tests.support.scripted import Scripted
 

@@ -60,9 +60,11 @@ def test_refuses_what_is_no_instant(text: str) -> None:
 
 @given(
     st.datetimes(
-        min_value=dt.datetime(1, 1, 1), max_value=dt.datetime(9999, 12, 31), timezones=st.just(dt.UTC)
+        min_value=dt.datetime(1, 1, 1),  # noqa: DTZ001 - bounds
+        max_value=dt.datetime(9999, 12, 31),  # noqa: DTZ001 - bounds
+        timezones=st.just(dt.UTC),
     )
-)  # noqa: DTZ001 - bounds
+)
 def test_agrees_with_datetime(moment: dt.datetime) -> None:
     since = moment - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 

@@ -12,11 +12,11 @@ from yarl import URL
 
 from adapter.errors import PrometheusError
 from adapter.model.metrics import HISTOGRAM, QueryResult, Sample
-from adapter.monitoring import FaultLog, Monitoring
 from adapter.prometheus import client as prometheus
 from adapter.prometheus import client_tls, hints
 from adapter.prometheus import response as envelope
 from adapter.prometheus.client import PrometheusClient, PrometheusSettings
+from adapter.telemetry.monitoring import FaultLog, Monitoring
 from tests.support.clock import WALL, FakeClock
 from tests.support.prometheus import PrometheusFactory
 from tests.support.scripted import EMPTY_VECTOR, Scripted, Start
@@ -32,9 +32,8 @@ async def open_client(clock: FakeClock, monitoring: Monitoring, faults: FaultLog
     clients: list[PrometheusClient] = []
 
     async def start(url: str, **settings: object) -> PrometheusClient:
-        clients.append(
-            await PrometheusClient.open(PrometheusSettings(url, **settings), clock, monitoring, faults)
-        )  # type: ignore[arg-type]  # a table of settings
+        wanted = PrometheusSettings(url, **settings)  # type: ignore[arg-type]  # a table of settings
+        clients.append(await PrometheusClient.open(wanted, clock, monitoring, faults))
         return clients[-1]
 
     yield start

@@ -12,10 +12,10 @@ from aiohttp import web
 from cryptography.hazmat.primitives import serialization
 
 from adapter.errors import InputError, PrometheusError
-from adapter.monitoring import FaultLog, Monitoring
 from adapter.prometheus import client_tls
 from adapter.prometheus.client import PrometheusClient, PrometheusSettings
 from adapter.prometheus.endpoint import Trust
+from adapter.telemetry.monitoring import FaultLog, Monitoring
 from tests.support.clock import WALL, FakeClock
 from tests.support.scripted import EMPTY_VECTOR, Scripted, Start
 from tests.support.tls import Authority, Pair

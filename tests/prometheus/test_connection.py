@@ -7,10 +7,10 @@ import pytest
 import yaml
 
 from adapter.errors import InputError
-from adapter.monitoring import FaultLog
 from adapter.prometheus import client_tls, connection
 from adapter.prometheus.connection import PrometheusSettings
 from adapter.prometheus.endpoint import Trust
+from adapter.telemetry.monitoring import FaultLog
 from tests.support.clock import FakeClock
 from tests.support.tls import Authority
 

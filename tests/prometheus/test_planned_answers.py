@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 from adapter.errors import PrometheusError
 from adapter.model.metrics import QueryResult
 from adapter.model.selectors.label_selectors import parse_selector
-from adapter.monitoring import FaultLog, Monitoring
 from adapter.prometheus.client import PrometheusClient
 from adapter.prometheus.connection import PrometheusSettings
 from adapter.prometheus.query_cache import Freshness, QueryCache
@@ -28,6 +27,7 @@ from adapter.rules import matchers
 from adapter.rules.plan import plan
 from adapter.rules.plan.plan import Objects, PlannedQuery
 from adapter.rules.query import MetricQuery
+from adapter.telemetry.monitoring import FaultLog, Monitoring
 from tests.support.clock import FakeClock
 from tests.support.prometheus import PrometheusFactory
 from tests.support.world import compile_rule

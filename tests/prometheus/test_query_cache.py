@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from adapter.errors import PrometheusError
 from adapter.model.metrics import QueryResult, Sample
 from adapter.model.selectors.label_selectors import parse_selector
-from adapter.monitoring import Monitoring
 from adapter.prometheus import batching, query_cache
 from adapter.prometheus.answers import Answers, Freshness, ObjectAnswer, TextAnswer, renewed, weigh_question
 from adapter.prometheus.batching import Lanes
@@ -22,6 +21,7 @@ from adapter.prometheus.query_cache import QueryCache
 from adapter.rules import matchers
 from adapter.rules.plan.plan import Objects
 from adapter.rules.query import MetricQuery
+from adapter.telemetry.monitoring import Monitoring
 from tests.support.clock import FakeClock
 from tests.support.waiting import other_work
 from tests.support.world import Outcome, compile_rule, scalar, vector
@@ -531,8 +531,11 @@ SWEPT = {
 
 @pytest.mark.parametrize(("template", "expected", "swept"), SWEPT.values(), ids=SWEPT)
 async def test_sweep_only_where_it_is_worth_it(
-    story: Story, template: str, expected: int, swept: bool
-) -> None:  # noqa: FBT001 - a table's column
+    story: Story,
+    template: str,
+    expected: int,
+    swept: bool,  # noqa: FBT001 - a table's column
+) -> None:
     sent = await make_busy(story, metric_query(template), expected)
     assert (sent == [SWEEP]) is swept
 

@@ -14,13 +14,13 @@ from aiohttp import web
 
 from adapter.errors import PrometheusError
 from adapter.model.metrics import SeriesInfo
-from adapter.monitoring import FaultLog, Monitoring
 from adapter.prometheus import connection, hints, series_wire, series_worker
 from adapter.prometheus.connection import PrometheusSettings
 from adapter.prometheus.endpoint import Target, Trust
 from adapter.prometheus.series import SeriesLister
 from adapter.prometheus.series_wire import WorkerLine, WorkerRequest
 from adapter.prometheus.series_worker import Tally
+from adapter.telemetry.monitoring import FaultLog, Monitoring
 from tests.support.clock import WALL, FakeClock
 from tests.support.prometheus import PrometheusFactory
 from tests.support.scripted import Scripted, Start
@@ -377,8 +377,12 @@ MakeLister = Callable[..., Awaitable[SeriesLister]]
 @pytest.fixture
 def make_lister(clock: FakeClock, monitoring: Monitoring, faults: FaultLog) -> MakeLister:
     async def make(
-        url: str, *, max_bytes: int = 1 << 24, timeout: float = 30, **settings: object
-    ) -> SeriesLister:  # noqa: ASYNC109 - the lister's
+        url: str,
+        *,
+        max_bytes: int = 1 << 24,
+        timeout: float = 30,  # noqa: ASYNC109 - the lister's
+        **settings: object,
+    ) -> SeriesLister:
         origin = await connection.open_connection(PrometheusSettings(url, **settings), clock, faults)  # type: ignore[arg-type]  # a table of settings
         return SeriesLister(origin, monitoring, faults, max_bytes=max_bytes, timeout=timeout)
 

@@ -9,8 +9,8 @@ import pytest
 
 from adapter.errors import PrometheusError
 from adapter.model.metrics import SeriesInfo
-from adapter.monitoring import FaultLog, Monitoring
 from adapter.provider.relist import Relister
+from adapter.telemetry.monitoring import FaultLog, Monitoring
 from tests.support.clock import WALL, FakeClock
 from tests.support.world import FakeLister, compile_text
 

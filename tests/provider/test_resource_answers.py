@@ -23,7 +23,6 @@ from hypothesis import strategies as st
 from adapter.errors import NotFoundError
 from adapter.kubernetes.cache.lister import Described
 from adapter.model.metrics import GroupResource, ObjectUsage, Sample
-from adapter.monitoring import FaultLog, Monitoring
 from adapter.prometheus.client import PrometheusClient
 from adapter.prometheus.connection import PrometheusSettings
 from adapter.prometheus.query_cache import QueryCache
@@ -31,6 +30,7 @@ from adapter.provider.relist import Relister
 from adapter.provider.resource import ResourceProvider
 from adapter.rules.resource import KINDS, PODS, Pair, ResourceQuery
 from adapter.server.api import encoding_resource
+from adapter.telemetry.monitoring import FaultLog, Monitoring
 from adapter.telemetry.source_problems import SourceFaults
 from tests.support.clock import FakeClock
 from tests.support.prometheus import PrometheusFactory

@@ -10,12 +10,11 @@ import pytest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from adapter.app import SystemClock
+from adapter.compose.app import SystemClock
 from adapter.errors import UnscrapableError
 from adapter.model import pod_networks
 from adapter.model.metrics import SeriesInfo
 from adapter.model.selectors.label_selectors import parse_selector
-from adapter.monitoring import FaultLog, Monitoring
 from adapter.provider.relist import Relister
 from adapter.rules import matchers, template
 from adapter.rules.matchers import Matcher
@@ -24,6 +23,7 @@ from adapter.rules.scrape.pod_query import Identity, compile_query
 from adapter.rules.scrape.series import PodSeries
 from adapter.scrape.cache import ScrapedValues
 from adapter.scrape.http import Scraper
+from adapter.telemetry.monitoring import FaultLog, Monitoring
 from adapter.telemetry.source_problems import SourceFaults
 from tests.support import waiting
 from tests.support.prometheus import PrometheusFactory, PrometheusServer

@@ -10,7 +10,7 @@ from typing import Any, Self
 import aiohttp
 import pytest
 
-from adapter import app
+from adapter.compose import app
 from adapter.config.flags import parse_flags
 from adapter.errors import InputError
 from adapter.sandbox import curves

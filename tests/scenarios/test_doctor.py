@@ -13,8 +13,8 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from adapter.app import SystemClock
 from adapter.cli import main
+from adapter.compose.app import SystemClock
 from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.sandbox.apiserver.storage.objects import timestamp
 from adapter.sandbox.apiserver.workloads import Workloads, deployment

@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 import yaml
 
-from adapter import app
+from adapter.compose import app
 from adapter.config import flags
 from adapter.errors import InputError
 from adapter.sandbox.apiserver.reviews import AccessVerdict

@@ -11,7 +11,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from adapter import app
+from adapter.compose import app
 from adapter.config import flags
 from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.server.admin import LocalPages

@@ -17,10 +17,10 @@ from adapter.config.scrape_keys import Access, Credentials, EndpointTLS
 from adapter.errors import ScrapeError
 from adapter.model import pod_networks
 from adapter.model.pod_networks import PodNetworks
-from adapter.monitoring import FaultLog, Monitoring
 from adapter.sandbox.listener import Listener
 from adapter.scrape.bodies import Bodies
 from adapter.scrape.http import HEADER_BYTES, HEADERS_TAKEN, Body, Endpoint, Scraper
+from adapter.telemetry.monitoring import FaultLog, Monitoring
 from tests.support.clock import FakeClock
 from tests.support.tls import Authority
 from tests.support.waiting import other_work

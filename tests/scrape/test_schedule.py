@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from adapter.monitoring import Monitoring
 from adapter.scrape.schedule import ScrapeRounds
+from adapter.telemetry.monitoring import Monitoring
 
 pytestmark = pytest.mark.looptime
 

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import aiohttp
 
-from adapter import app
+from adapter.compose import app
 from adapter.config import flags
 from adapter.model.clock import Clock
 from adapter.sandbox.apiserver.cluster import Cluster

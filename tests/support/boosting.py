@@ -19,9 +19,9 @@ import msgspec
 import yaml
 from aiohttp import web
 
-from adapter.app import SystemClock
 from adapter.autoscaler.decide.settings import Settings
 from adapter.boost import model
+from adapter.compose.app import SystemClock
 from adapter.model.autoscaling.hpa import encode_scalar
 from adapter.model.timestamps import SECOND
 from adapter.sandbox.apiserver.cluster import Cluster

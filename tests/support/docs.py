@@ -4,13 +4,13 @@ import argparse
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from adapter import monitoring
 from adapter.cli import convert, explain
 from adapter.cli.boost import command
 from adapter.cli.check import flags as checkflags
 from adapter.cli.deploy import flags as deployflags
 from adapter.cli.doctor import flags as doctorflags
 from adapter.config import flags
+from adapter.telemetry import monitoring
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
 

@@ -12,7 +12,7 @@ from adapter.kubernetes.write.client import Writer
 from adapter.kubernetes.write.rate_limiter import WriteBudget
 from adapter.model.shards import WHOLE, Shard
 from adapter.model.timestamps import SECOND
-from adapter.monitoring import FaultLog, Monitoring
+from adapter.telemetry.monitoring import FaultLog, Monitoring
 from tests.support.configmaps import Line, Store
 from tests.support.election import LoopClock
 from tests.support.writing import Gate

@@ -26,7 +26,7 @@ from adapter.kubernetes.write.scale import ScaleOf, ScaleWriter
 from adapter.kubernetes.write.status import StatusUpdate, StatusWriter
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
 from adapter.model.clock import Clock
-from adapter.monitoring import FaultLog, Monitoring
+from adapter.telemetry.monitoring import FaultLog, Monitoring
 from tests.support.writing import SystemClock
 
 DURATION, DEADLINE, RETRY = 2.0, 1.2, 0.4

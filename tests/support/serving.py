@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from adapter import monitoring
 from adapter.boost.provider import FlooredProvider, FloorProvider
 from adapter.errors import KubernetesError
 from adapter.model.clock import Clock
@@ -38,6 +37,7 @@ from adapter.server.http.access_log import AccessLog, Sink
 from adapter.server.http.handler import Handler, Limits
 from adapter.server.http.serving import MetricsServer, Shutdown
 from adapter.server.tls import serving_certificate
+from adapter.telemetry import monitoring
 from tests.support.clock import FakeClock
 from tests.support.tls import Authority
 

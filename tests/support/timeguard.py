@@ -28,8 +28,8 @@ from types import FrameType
 
 import pytest
 from _pytest.outcomes import (
-    Failed,
-)  # the class of `pytest.fail.Exception`, which has no name for type checkers
+    Failed,  # the class of `pytest.fail.Exception`, which has no name for type checkers
+)
 
 REPEAT_SECONDS = 5.0
 """Between two interruptions of a test that is over its limit."""

@@ -20,7 +20,6 @@ from adapter.model.metrics import (
 )
 from adapter.model.resources import APIResource, Catalogue
 from adapter.model.selectors.label_selectors import LabelSelector
-from adapter.monitoring import FaultLog, Monitoring
 from adapter.prometheus.answers import renewed
 from adapter.prometheus.query_cache import QueryCache
 from adapter.provider.custom import Provider
@@ -33,6 +32,7 @@ from adapter.scrape.cache import ScrapedValues
 from adapter.scrape.http import Body, Endpoint
 from adapter.server.api import paths
 from adapter.server.api.paths import Question
+from adapter.telemetry.monitoring import FaultLog, Monitoring
 from adapter.telemetry.source_problems import SourceFaults
 from tests.support.clock import FakeClock
 

@@ -9,8 +9,8 @@ from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
 from adapter.kubernetes.write.client import Writer
 from adapter.kubernetes.write.rate_limiter import WriteBudget
-from adapter.monitoring import FaultLog, Monitoring
 from adapter.sandbox.apiserver.cluster import Cluster
+from adapter.telemetry.monitoring import FaultLog, Monitoring
 
 
 class SystemClock:

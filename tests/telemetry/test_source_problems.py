@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from adapter.errors import PrometheusError, TooManyRequestsError
-from adapter.monitoring import FaultLog, Monitoring
+from adapter.telemetry.monitoring import FaultLog, Monitoring
 from adapter.telemetry.source_problems import SourceFaults
 from tests.support.clock import FakeClock
 

@@ -10,22 +10,23 @@ from typing import NamedTuple
 
 import msgspec
 
-from adapter.autoscaler.decide import behavior, conditions, sanity
+from adapter.autoscaler.decide import behavior, sanity
 from adapter.autoscaler.decide.autoscaler import Autoscaler, Metric
 from adapter.autoscaler.decide.behavior import Normalized
 from adapter.autoscaler.decide.calculator import Proposal, Situation
-from adapter.autoscaler.decide.conditions import (
+from adapter.autoscaler.decide.history import History, with_event
+from adapter.autoscaler.decide.observation import Observation, Unavailable
+from adapter.autoscaler.decide.trace import Step
+from adapter.errors import BadRequestError
+from adapter.model import memo
+from adapter.model.autoscaling import conditions
+from adapter.model.autoscaling.conditions import (
     ABLE_TO_SCALE,
     SCALED_TO_ZERO,
     SCALING_ACTIVE,
     SCALING_LIMITED,
     Conditions,
 )
-from adapter.autoscaler.decide.history import History, with_event
-from adapter.autoscaler.decide.observation import Observation, Unavailable
-from adapter.autoscaler.decide.trace import Step
-from adapter.errors import BadRequestError
-from adapter.model import memo
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus, MetricStatus
 from adapter.model.selectors import label_selectors
 from adapter.model.selectors.label_selectors import LabelSelector

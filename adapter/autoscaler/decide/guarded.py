@@ -10,18 +10,19 @@ from typing import NamedTuple
 import msgspec
 
 from adapter.autoscaler.decide import boost as boosting
-from adapter.autoscaler.decide import conditions, decision, fallback
 from adapter.autoscaler.decide import conflicts as writing
+from adapter.autoscaler.decide import decision, fallback
 from adapter.autoscaler.decide import history as histories
 from adapter.autoscaler.decide.autoscaler import Autoscaler
 from adapter.autoscaler.decide.boost import Boost, Boosting
-from adapter.autoscaler.decide.conditions import ABLE_TO_SCALE, SCALED_TO_ZERO, SCALING_ACTIVE, Conditions
 from adapter.autoscaler.decide.conflicts import OWN, Change, Writers
 from adapter.autoscaler.decide.decision import Decision, Event
 from adapter.autoscaler.decide.fallback import NOTHING_ABSENT, Absence
 from adapter.autoscaler.decide.history import Events, History, Queued
 from adapter.autoscaler.decide.observation import NO_STATUS, Observation
 from adapter.autoscaler.decide.trace import Step
+from adapter.model.autoscaling import conditions
+from adapter.model.autoscaling.conditions import ABLE_TO_SCALE, SCALED_TO_ZERO, SCALING_ACTIVE, Conditions
 from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, AUTO, BOOST, PAUSED, Fallback
 from adapter.model.autoscaling.hpa import Condition, HorizontalPodAutoscalerStatus
 from adapter.model.timestamps import SECOND, Instant, read_instant

@@ -12,18 +12,18 @@ from contextlib import AsyncExitStack
 
 import msgspec
 
-from adapter import app, monitoring
-from adapter.cli.check import flags, inputs, report, why
-from adapter.cli.check.command import empty, faults, lint, missing, resource_preview
+from adapter.cli.check import empty, faults, flags, inputs, lint, missing, report, resource_preview, why
 from adapter.cli.check.flags import CheckOptions
+from adapter.compose import app
 from adapter.config.rules_file import RulesConfig
 from adapter.errors import Fault, KubernetesError, PrometheusError
-from adapter.monitoring import FaultLog, Monitoring
 from adapter.rules import compile as compiler
 from adapter.rules import preview
 from adapter.rules.compile import Rule, Ruleset
 from adapter.rules.preview import Sketch
 from adapter.rules.trace import Lists
+from adapter.telemetry import monitoring
+from adapter.telemetry.monitoring import FaultLog, Monitoring
 
 # A query for all objects of a metric with more series than this is not asked for the sake of an example.
 _EXAMPLE_SERIES = 20_000

@@ -10,8 +10,8 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from adapter import sources
 from adapter.cli.check.flags import STDIN
+from adapter.compose import providers
 from adapter.config import chart, rules_file
 from adapter.config.options import Options
 from adapter.config.rules_file import Parsed, RuleConfig, RulesConfig
@@ -23,11 +23,11 @@ from adapter.model.clock import Clock
 from adapter.model.metrics import QueryResult
 from adapter.model.resources import BUILTIN, APIResource, Catalogue
 from adapter.model.selectors.label_selectors import LabelSelector
-from adapter.monitoring import FaultLog, Monitoring
 from adapter.prometheus.client import PrometheusClient, Querier
 from adapter.prometheus.series import SeriesLister
 from adapter.provider.rules_files import EMPTY, RulesFiles
 from adapter.rules.trace import Lists
+from adapter.telemetry.monitoring import FaultLog, Monitoring
 
 
 def read_texts(files: Sequence[str], fatal: list[Fault]) -> list[tuple[str, str]]:
@@ -172,7 +172,7 @@ async def open_prometheus(
     options: Options, clock: Clock, monitoring: Monitoring, faults: FaultLog, stack: AsyncExitStack
 ) -> Prometheus:
     """Return the Prometheus of the connection flags. InputError for files that cannot be used."""
-    client = await PrometheusClient.open(sources.prometheus_settings(options), clock, monitoring, faults)
+    client = await PrometheusClient.open(providers.prometheus_settings(options), clock, monitoring, faults)
     stack.push_async_callback(client.close)
     lister = SeriesLister(client.origin, monitoring, faults, max_bytes=options.discovery_max_bytes)
     return Prometheus(client, lister, clock.wall(), options.look_back)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from adapter.boost.model import METRIC
-from adapter.cli.check.command import lint_query
+from adapter.cli.check import lint_query
 from adapter.errors import Fault, NamingError, TemplateError
 from adapter.model.resources import APIResource
 from adapter.rules import trace

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from adapter.cli.check.command import empty
+from adapter.cli.check import empty
 from adapter.cli.check.resource_preview import ResourceSketch
 from adapter.config.rules_file import ResourceRulesConfig
 from adapter.config.scrape_keys import ScrapeConfig

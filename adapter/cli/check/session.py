@@ -4,8 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from adapter.cli.check import report
-from adapter.cli.check.command import empty
+from adapter.cli.check import empty, report
 from adapter.cli.check.inputs import Cluster, Prometheus
 from adapter.errors import PrometheusError
 from adapter.model import durations

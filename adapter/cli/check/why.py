@@ -1,14 +1,13 @@
 """`fastpath check --why`: follows a metric from its series in Prometheus to the value of an object, or to where it ends.
 
-Asks what the way needs, one step after the other; each step is told, and the last line is the judgement of `cli.check.command.missing` or
-`cli.check.command.empty`. Nothing is judged here.
+Asks what the way needs, one step after the other; each step is told, and the last line is the judgement of `cli.check.missing` or
+`cli.check.empty`. Nothing is judged here.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from adapter.cli.check import report, why_external, why_object
-from adapter.cli.check.command import empty, empty_external, missing
+from adapter.cli.check import empty, empty_external, missing, report, why_external, why_object
 from adapter.cli.check.empty import ALL, Wanted
 from adapter.cli.check.flags import CheckOptions
 from adapter.cli.check.inputs import Cluster, Prometheus

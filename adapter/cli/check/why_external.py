@@ -1,7 +1,6 @@
 """The part of `fastpath check --why` that follows a served external metric to its values in a namespace."""
 
-from adapter.cli.check import report
-from adapter.cli.check.command import empty, empty_external
+from adapter.cli.check import empty, empty_external, report
 from adapter.cli.check.session import SHOWN_VALUES, Inquiry
 from adapter.config.rules_file import OnNaN
 from adapter.errors import NamingError, TemplateError

@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from adapter.cli.check import report
-from adapter.cli.check.command import empty
+from adapter.cli.check import empty, report
 from adapter.cli.check.empty import ALL, Value, Wanted
 from adapter.cli.check.session import SHOWN_VALUES, Inquiry
 from adapter.config.rules_file import OnNaN

@@ -16,8 +16,8 @@ import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from adapter import app
 from adapter.cli.deploy import flags
+from adapter.compose import app
 from adapter.errors import Fault, InputError
 from adapter.model import apiservices
 from adapter.model.apiservices import ServiceReference

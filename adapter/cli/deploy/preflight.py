@@ -10,9 +10,9 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from adapter import app
 from adapter.cli.deploy import flags
 from adapter.cli.deploy.flags import PreflightOptions
+from adapter.compose import app
 from adapter.errors import Fault, InputError
 from adapter.kubernetes import apiservices as registrations
 from adapter.kubernetes import client as kubernetes
@@ -21,7 +21,7 @@ from adapter.kubernetes.apiservices import Access, Subject
 from adapter.kubernetes.client import KubernetesClient
 from adapter.model import apiservices
 from adapter.model.apiservices import Finding, Owner
-from adapter.monitoring import FaultLog, Monitoring
+from adapter.telemetry.monitoring import FaultLog, Monitoring
 
 ABOUT = (
     "Says who serves the metrics APIs of a cluster now and whether the autoscaler's controller may read them. Changes nothing.",

@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from adapter import app, monitoring
 from adapter.boost import model
 from adapter.cli.check import inputs
 from adapter.cli.deploy import preflight
@@ -29,6 +28,7 @@ from adapter.cli.doctor.flags import DoctorOptions
 from adapter.cli.doctor.read import GROUPS, Autoscalers, Workload
 from adapter.cli.doctor.sources import Sources
 from adapter.cli.doctor.stage import State
+from adapter.compose import app
 from adapter.errors import InputError, KubernetesError, RunError
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
@@ -37,7 +37,8 @@ from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND
 from adapter.model.autoscaling.hpa import MetricSpec
 from adapter.model.clock import Clock
 from adapter.model.timestamps import SECOND
-from adapter.monitoring import FaultLog, Monitoring
+from adapter.telemetry import monitoring
+from adapter.telemetry.monitoring import FaultLog, Monitoring
 
 _TOGETHER = 4
 """How many autoscalers are looked at side by side."""

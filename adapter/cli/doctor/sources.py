@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 import promql_parser as promql
 
-from adapter.cli.check import inputs
-from adapter.cli.check.command import empty
+from adapter.cli.check import empty, inputs
 from adapter.cli.check.empty import Wanted
 from adapter.cli.doctor.cluster import Surroundings
 from adapter.cli.doctor.facts import Scraped, Series, Source, Unread

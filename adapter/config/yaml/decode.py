@@ -179,10 +179,7 @@ class Decoder:
     def _map(self, node: yaml.Node, item: Shape, path: str, into: dict[str, Fields]) -> None:
         if not isinstance(node, yaml.MappingNode):
             self.fault(
-                path,
-                reader.shown(node),
-                f"expected a mapping, each value {item.what}",
-                reader.line_of(node),
+                path, reader.shown(node), f"expected a mapping, each value {item.what}", reader.line_of(node)
             )
             return
         for name, key_node, value in self._pairs(node, path):

@@ -23,7 +23,7 @@ from adapter.kubernetes.codec import ObjectMeta, WatchEvent
 from adapter.model.clock import Clock
 from adapter.model.metrics import GroupResource
 from adapter.model.resources import APIResource
-from adapter.monitoring import FaultLog, Monitoring, facts
+from adapter.telemetry.monitoring import FaultLog, Monitoring, facts
 
 _log = logging.getLogger(__name__)
 

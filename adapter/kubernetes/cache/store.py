@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from adapter.model.caching import BoundedCache
 from adapter.model.selectors.label_selectors import LabelSelector, Operator, Requirement
-from adapter.monitoring import Monitoring
+from adapter.telemetry.caching import BoundedCache
+from adapter.telemetry.monitoring import Monitoring
 
 _STEP = 1_000
 """How many objects or records are looked at between two points at which other work may run."""

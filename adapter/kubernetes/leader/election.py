@@ -21,7 +21,7 @@ from adapter.kubernetes.leader.fence import LeaseFence
 from adapter.kubernetes.leader.lease import Lease, LeaseRecord, LeaseStore, micro_time
 from adapter.model.clock import Clock
 from adapter.model.shards import parse_shard
-from adapter.monitoring import FaultLog, Monitoring, facts
+from adapter.telemetry.monitoring import FaultLog, Monitoring, facts
 
 JITTER = 1.2
 """A follower waits between one retry period and 2.2 of them, as client-go's; only while it has no watch."""

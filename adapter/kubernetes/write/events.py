@@ -28,7 +28,7 @@ from adapter.kubernetes.write.event_correlator import (
 from adapter.kubernetes.write.rate_limiter import Kind
 from adapter.model.clock import Clock
 from adapter.model.turns import Turns
-from adapter.monitoring import FaultLog, Monitoring
+from adapter.telemetry.monitoring import FaultLog, Monitoring
 
 COMPONENT = "fastpath"
 """Where our events come from: ``source.component``, which `kubectl describe` shows."""

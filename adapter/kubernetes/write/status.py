@@ -19,13 +19,13 @@ from typing import NamedTuple
 import msgspec
 
 from adapter import errors
-from adapter.autoscaler.decide import conditions
 from adapter.kubernetes.write.client import Writer
 from adapter.kubernetes.write.rate_limiter import Kind
+from adapter.model.autoscaling import conditions
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
 from adapter.model.clock import Clock
 from adapter.model.turns import Turns
-from adapter.monitoring import FaultLog, Monitoring
+from adapter.telemetry.monitoring import FaultLog, Monitoring
 
 PERIOD = 15.0
 """Seconds between two statuses of one object that differ in nothing but numbers and texts."""

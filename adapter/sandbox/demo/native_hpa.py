@@ -48,7 +48,7 @@ from adapter.model.resources import APIResource, Catalogue
 from adapter.model.selectors import api_selectors
 from adapter.model.selectors.label_selectors import LabelSelector
 from adapter.model.timestamps import Instant
-from adapter.monitoring import FaultLog, Monitoring
+from adapter.telemetry.monitoring import FaultLog, Monitoring
 
 PERIOD = 15.0
 """``--horizontal-pod-autoscaler-sync-period`` by default, in seconds."""

@@ -19,7 +19,7 @@ import aiohttp
 from rich.console import Console, RenderableType
 from rich.live import Live
 
-from adapter import app
+from adapter.compose import app
 from adapter.config.options import Options
 from adapter.errors import RunError
 from adapter.sandbox.apiserver.cluster import Cluster

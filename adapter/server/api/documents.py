@@ -15,12 +15,12 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from adapter import monitoring
 from adapter.model.metrics import MetricsProvider
 from adapter.server.api import discovery, encoding, openapi
 from adapter.server.api.discovery import Listed
 from adapter.server.api.paths import VERSIONS
 from adapter.server.http import negotiation
+from adapter.telemetry import monitoring
 
 log = logging.getLogger(__name__)
 

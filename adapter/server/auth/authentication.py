@@ -14,7 +14,7 @@ from cachetools import LRUCache
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.hmac import HMAC
 
-from adapter import errors, monitoring
+from adapter import errors
 from adapter.model import identity
 from adapter.model.clock import Clock
 from adapter.model.identity import ANONYMOUS, User
@@ -24,6 +24,7 @@ from adapter.server.auth.request_header import HeaderReader, Said
 from adapter.server.auth.review_cache import EVERYBODY, SHARE, Lane, ReviewCache
 from adapter.server.auth.trust import HeaderNames, Trust
 from adapter.server.auth.trust_store import TrustStore
+from adapter.telemetry import monitoring
 
 log = logging.getLogger(__name__)
 

@@ -9,11 +9,12 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from adapter import errors, monitoring
+from adapter import errors
 from adapter.model.clock import Clock
 from adapter.model.identity import ANONYMOUS, MASTERS, AccessVerdict, User
 from adapter.server.auth.attributes import Attributes
 from adapter.server.auth.review_cache import EVERYBODY, SHARE, Lane, ReviewCache
+from adapter.telemetry import monitoring
 
 log = logging.getLogger(__name__)
 

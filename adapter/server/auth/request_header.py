@@ -12,10 +12,10 @@ from urllib.parse import unquote_to_bytes
 
 from adapter import errors
 from adapter.model import identity
-from adapter.model.caching import BoundedCache
 from adapter.model.identity import User
-from adapter.monitoring import Monitoring
 from adapter.server.auth.trust import HeaderNames
+from adapter.telemetry.caching import BoundedCache
+from adapter.telemetry.monitoring import Monitoring
 
 Line = tuple[str, bytes]
 """A header's name in lower case and its value as it came."""

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
-from adapter import monitoring
-from adapter.monitoring import FaultLog
 from adapter.server.auth import trust
 from adapter.server.auth.trust import USUAL_HEADERS, Bundle, FrontProxy, HeaderNames, Trust
+from adapter.telemetry import monitoring
+from adapter.telemetry.monitoring import FaultLog
 
 log = logging.getLogger(__name__)
 

@@ -22,10 +22,10 @@ from aiohttp.payload import Payload
 from adapter import errors
 from adapter.model.clock import Clock
 from adapter.model.identity import ANONYMOUS
-from adapter.monitoring import FaultLog, Monitoring, moment
 from adapter.server.api import paths
 from adapter.server.api.routing import Route
 from adapter.server.auth.admission import CALLER
+from adapter.telemetry.monitoring import FaultLog, Monitoring, moment
 
 FLAG = "--access-log"
 STREAMS = ("stdout", "stderr")

@@ -14,12 +14,12 @@ from typing import Any
 
 from aiohttp import web
 
-from adapter import monitoring
 from adapter.server.auth.client_cert import Peer
 from adapter.server.http import heads
 from adapter.server.http.connections import ClientConnection
 from adapter.server.http.heads import HeadBudget
 from adapter.server.http.turns import Turnstile
+from adapter.telemetry import monitoring
 
 MOST_CONNECTIONS = 800
 """Connections at a time: below the 1024 files that a process may open by default, less those for

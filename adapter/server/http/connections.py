@@ -14,12 +14,12 @@ import prometheus_client
 from aiohttp import web
 from aiohttp.http import HttpRequestParser
 
-from adapter import monitoring
 from adapter.server.auth import client_cert
 from adapter.server.auth.client_cert import Peer
 from adapter.server.http import heads, listener
 from adapter.server.http.heads import HeadAccount, HeadBudget, HeadLimits
 from adapter.server.http.response_budget import LargeBody
+from adapter.telemetry import monitoring
 
 log = logging.getLogger(__name__)
 

@@ -21,9 +21,8 @@ from aiohttp import web
 from multidict import CIMultiDict
 from prometheus_client import Counter, Histogram
 
-from adapter import errors, monitoring
+from adapter import errors
 from adapter.autoscaler import debug
-from adapter.model.caching import BoundedCache
 from adapter.model.clock import Clock
 from adapter.model.identity import ANONYMOUS, User
 from adapter.model.metrics import CustomQuestion, ExternalQuestion, MetricsProvider, ResourceQuestion
@@ -43,6 +42,8 @@ from adapter.server.http.response_budget import (
     LargeBody,
     Taker,
 )
+from adapter.telemetry import monitoring
+from adapter.telemetry.caching import BoundedCache
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ import ssl
 from collections import Counter
 from collections.abc import Callable
 
-from adapter import monitoring
+from adapter.telemetry import monitoring
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,6 @@ import contextlib
 import logging
 from collections.abc import Callable
 
-from adapter import monitoring
 from adapter.server.auth.client_cert import Peer
 from adapter.server.health import Check
 from adapter.server.http import connection_server, connections, heads, listener
@@ -19,6 +18,7 @@ from adapter.server.http.connection_server import ConnectionServer
 from adapter.server.http.handler import Handler
 from adapter.server.http.listener import Listener
 from adapter.server.tls.serving_certificate import ServingCertificate
+from adapter.telemetry import monitoring
 
 log = logging.getLogger(__name__)
 

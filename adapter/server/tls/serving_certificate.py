@@ -20,9 +20,10 @@ from typing import NamedTuple
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
-from adapter import errors, monitoring
+from adapter import errors
 from adapter.model.clock import Clock
 from adapter.server.tls import issue
+from adapter.telemetry import monitoring
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from adapter import errors
-from adapter.cli.check.command import empty
+from adapter.cli.check import empty
 from adapter.cli.check.empty import Nothing, Value, Wanted
 from adapter.model.metrics import HISTOGRAM, QueryResult, Sample
 from adapter.model.resources import BUILTIN, APIResource, Catalogue

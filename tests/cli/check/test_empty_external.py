@@ -2,7 +2,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from adapter.cli.check.command import empty_external
+from adapter.cli.check import empty_external
 from adapter.cli.check.empty_external import Nothing
 from adapter.model.metrics import Sample
 from adapter.rules.matchers import Matcher

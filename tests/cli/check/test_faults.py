@@ -1,6 +1,6 @@
 import pytest
 
-from adapter.cli.check.command import faults
+from adapter.cli.check import faults
 from adapter.config import rules_file
 from adapter.config.rules_file import Parsed
 from adapter.model.resources import BUILTIN

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from adapter.cli.check.command import lint, resource_preview
+from adapter.cli.check import lint, resource_preview
 from adapter.config import chart, rules_file
 from adapter.model.metrics import SeriesInfo
 from adapter.model.resources import BUILTIN

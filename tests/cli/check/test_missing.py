@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from adapter.cli.check.command import missing
+from adapter.cli.check import missing
 from adapter.cli.check.missing import Case
 from adapter.errors import PrometheusError
 from adapter.model.metrics import SeriesInfo

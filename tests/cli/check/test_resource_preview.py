@@ -1,7 +1,7 @@
 import pytest
 import yaml
 
-from adapter.cli.check.command import resource_preview
+from adapter.cli.check import resource_preview
 from adapter.cli.check.resource_preview import ResourceSketch
 from tests.support.world import compile_text
 

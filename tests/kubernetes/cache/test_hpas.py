@@ -17,9 +17,9 @@ from adapter.kubernetes.cache.reflector import Periods, Surroundings
 from adapter.kubernetes.codec import Form
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, FastPathAutoscalerSpec, Metadata
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference
-from adapter.monitoring import FaultLog, Monitoring
 from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.sandbox.apiserver.storage.custom_resources import FASTPATH_AUTOSCALERS
+from adapter.telemetry.monitoring import FaultLog, Monitoring
 from tests.support.clock import ShiftedClock
 from tests.support.waiting import until
 

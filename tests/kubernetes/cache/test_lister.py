@@ -20,9 +20,9 @@ from adapter.kubernetes.codec import ObjectMeta, WatchEvent
 from adapter.model.metrics import GroupResource
 from adapter.model.resources import BUILTIN, APIResource
 from adapter.model.selectors.label_selectors import EVERYTHING, parse_selector
-from adapter.monitoring import FaultLog, Monitoring
 from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.sandbox.apiserver.storage.kinds import Kind
+from adapter.telemetry.monitoring import FaultLog, Monitoring
 from tests.support.clock import FakeClock
 from tests.support.waiting import other_work, until
 

@@ -29,8 +29,8 @@ from adapter.model import pods as models
 from adapter.model.autoscaling.hpa import decode_scalar
 from adapter.model.selectors.label_selectors import EVERYTHING, LabelSelector, parse_selector
 from adapter.model.timestamps import SECOND
-from adapter.monitoring import FaultLog, Monitoring
 from adapter.sandbox.apiserver.cluster import Cluster
+from adapter.telemetry.monitoring import FaultLog, Monitoring
 from tests.support.clock import FakeClock, ShiftedClock
 from tests.support.waiting import other_work, until
 

@@ -23,10 +23,10 @@ from adapter.kubernetes.cache.scale_targets import Target, Targets, Unfound
 from adapter.kubernetes.discovery import CatalogueSource
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference
 from adapter.model.selectors.label_selectors import LabelSelector
-from adapter.monitoring import FaultLog, Monitoring
 from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.sandbox.apiserver.storage import custom_resources, kinds
 from adapter.sandbox.apiserver.workloads import deployment
+from adapter.telemetry.monitoring import FaultLog, Monitoring
 from tests.support.clock import ShiftedClock
 from tests.support.waiting import until
 

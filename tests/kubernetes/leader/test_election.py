@@ -22,7 +22,7 @@ from adapter.kubernetes.leader.election import (
 )
 from adapter.kubernetes.leader.fence import LeaseFence
 from adapter.kubernetes.leader.lease import Lease, LeaseRecord
-from adapter.monitoring import FaultLog, Monitoring
+from adapter.telemetry.monitoring import FaultLog, Monitoring
 from tests.support.election import Keeper, Line, LoopClock
 
 ME, OTHER = "web-1_a", "web-2_b"

@@ -11,8 +11,8 @@ from adapter.kubernetes.write import events
 from adapter.kubernetes.write.event_correlator import Regarding
 from adapter.kubernetes.write.events import EventRecorder
 from adapter.kubernetes.write.rate_limiter import Kind
-from adapter.monitoring import FaultLog, Monitoring
 from adapter.sandbox.apiserver.cluster import Cluster
+from adapter.telemetry.monitoring import FaultLog, Monitoring
 from tests.support.election import LoopClock
 from tests.support.waiting import until
 from tests.support.writing import Desk, desk_on

@@ -11,9 +11,9 @@ from adapter.kubernetes.client import Body
 from adapter.kubernetes.write.client import Writer
 from adapter.kubernetes.write.rate_limiter import WriteBudget
 from adapter.kubernetes.write.scale import AGAIN, ScaleOf, ScaleSeen, ScaleWriter
-from adapter.monitoring import Monitoring
 from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.sandbox.apiserver.workloads import deployment
+from adapter.telemetry.monitoring import Monitoring
 from tests.support.election import LoopClock
 from tests.support.writing import Desk, Gate, desk_on
 

@@ -14,8 +14,8 @@ from adapter.kubernetes.write.rate_limiter import Kind
 from adapter.kubernetes.write.status import StatusUpdate, StatusWriter, is_urgent
 from adapter.model.autoscaling.hpa import Condition, HorizontalPodAutoscalerStatus, MetricStatus
 from adapter.model.timestamps import Instant
-from adapter.monitoring import FaultLog, Monitoring
 from adapter.sandbox.apiserver.cluster import Cluster
+from adapter.telemetry.monitoring import FaultLog, Monitoring
 from tests.support.election import LoopClock
 from tests.support.waiting import until
 from tests.support.writing import Desk, desk_on

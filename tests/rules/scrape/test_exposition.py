@@ -424,8 +424,10 @@ def _long_body(lines: int) -> bytes:
 
 @given(st.integers(1, 400), st.sampled_from([64, 200, 1000]), st.booleans())
 def test_a_body_that_is_read_in_parts_is_read_to_the_same_samples(
-    lines: int, step: int, openmetrics: bool
-) -> None:  # noqa: FBT001
+    lines: int,
+    step: int,
+    openmetrics: bool,  # noqa: FBT001
+) -> None:
     body = _long_body(lines) + (b"\n# EOF\n" if openmetrics else b"")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(exposition, "STEP_BYTES", step)

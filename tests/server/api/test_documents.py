@@ -212,8 +212,11 @@ async def test_rebuilt_only_for_a_new_generation(provider: Provider) -> None:
     ],
 )
 async def test_where_a_304_may_be_answered(
-    provider: Provider, path: str, aggregated: bool, has_etag: bool
-) -> None:  # noqa: FBT001 - columns of a table
+    provider: Provider,
+    path: str,
+    aggregated: bool,  # noqa: FBT001 - columns of a table
+    has_etag: bool,  # noqa: FBT001 - columns of a table
+) -> None:
     assert (
         bool((await find(Documents(provider, BOTH, "1.2.3"), path, aggregated=aggregated)).etag) is has_etag
     )

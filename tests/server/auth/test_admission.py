@@ -6,7 +6,6 @@ import pytest
 from aiohttp import web
 
 from adapter.errors import UnauthorizedError
-from adapter.monitoring import FaultLog, Monitoring
 from adapter.server.api.paths import VERSIONS
 from adapter.server.api.routing import Labels, Route, find_route
 from adapter.server.auth.admission import Access
@@ -14,6 +13,7 @@ from adapter.server.auth.authentication import Authenticator
 from adapter.server.auth.authorization import Authorizer
 from adapter.server.auth.client_cert import Peer
 from adapter.server.auth.trust_store import TrustStore
+from adapter.telemetry.monitoring import FaultLog, Monitoring
 from tests.support.clock import FakeClock
 from tests.support.serving import Reviews
 

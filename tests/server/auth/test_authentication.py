@@ -16,10 +16,10 @@ import pytest
 
 from adapter.errors import KubernetesError
 from adapter.model.identity import AccessVerdict, User
-from adapter.monitoring import FaultLog, Monitoring
 from adapter.server.auth import trust
 from adapter.server.auth.trust_store import TrustStore
 from adapter.server.http.handler import Limits
+from adapter.telemetry.monitoring import FaultLog, Monitoring
 from tests.support import waiting
 from tests.support.certificates import CLIENT_AUTH, DAY, SERVER_AUTH, Identity, Signer, config_map, pem
 from tests.support.clock import ShiftedClock

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from adapter.errors import KubernetesError, TooManyRequestsError
-from adapter.monitoring import Monitoring
 from adapter.server.auth.review_cache import Lane, ReviewCache
+from adapter.telemetry.monitoring import Monitoring
 from tests.support.clock import FakeClock
 
 Cache = ReviewCache[str, str]

@@ -5,9 +5,9 @@ import logging
 
 import pytest
 
-from adapter.monitoring import FaultLog, Monitoring
 from adapter.server.auth.trust import Bundle, FrontProxy, HeaderNames, Trust
 from adapter.server.auth.trust_store import ProxySettings, TrustStore
+from adapter.telemetry.monitoring import FaultLog, Monitoring
 from tests.support.certificates import UNUSUAL, Signer, config_map, patched
 from tests.support.clock import FakeClock
 

@@ -12,9 +12,9 @@ import pytest
 
 from adapter import errors
 from adapter.model.identity import AccessVerdict, User
-from adapter.monitoring import FaultLog, Monitoring
 from adapter.server.api.paths import CUSTOM_GROUP
 from adapter.server.http import access_log
+from adapter.telemetry.monitoring import FaultLog, Monitoring
 from tests.support.clock import FakeClock
 from tests.support.serving import Served, ServerFactory, pod_value
 

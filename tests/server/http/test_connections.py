@@ -12,11 +12,11 @@ import pytest
 from aiohttp import web
 
 from adapter.model.identity import User
-from adapter.monitoring import FaultLog, Monitoring
 from adapter.server.api.paths import CUSTOM_GROUP
 from adapter.server.auth.trust_store import TrustStore
 from adapter.server.http import connection_server, heads, listener
 from adapter.server.http.connections import ClientConnection
+from adapter.telemetry.monitoring import FaultLog, Monitoring
 from tests.support import waiting
 from tests.support.certificates import Signer, config_map
 from tests.support.clock import ShiftedClock

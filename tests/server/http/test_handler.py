@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from adapter import errors, monitoring
+from adapter import errors
 from adapter.model.identity import AccessVerdict, User
 from adapter.model.metrics import (
     CustomMetricInfo,
@@ -28,6 +28,7 @@ from adapter.server.api.paths import CUSTOM_GROUP, EXTERNAL_GROUP, VERSIONS
 from adapter.server.health import Check
 from adapter.server.http import handler
 from adapter.server.http.handler import Limits
+from adapter.telemetry import monitoring
 from tests.support.serving import Answer, Connection, Served, ServerFactory, pod_value
 
 CUSTOM = f"/apis/{CUSTOM_GROUP}/v1beta2"

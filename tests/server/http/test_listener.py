@@ -6,8 +6,8 @@ import socket
 
 import pytest
 
-from adapter.monitoring import Monitoring
 from adapter.server.http import listener
+from adapter.telemetry.monitoring import Monitoring
 from tests.support import waiting
 from tests.support.serving import Served
 

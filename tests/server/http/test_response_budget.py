@@ -12,13 +12,13 @@ import pytest
 
 from adapter import errors
 from adapter.model.metrics import ExternalValue
-from adapter.monitoring import FaultLog, Monitoring
 from adapter.server.api import encoding
 from adapter.server.api.paths import CUSTOM_GROUP, EXTERNAL_GROUP
 from adapter.server.auth.trust_store import TrustStore
 from adapter.server.http.connections import ClientConnection
 from adapter.server.http.handler import Limits
 from adapter.server.http.response_budget import SMALL_ANSWER, TAKING_SECONDS, AnswerBudget
+from adapter.telemetry.monitoring import FaultLog, Monitoring
 from tests.support import waiting
 from tests.support.certificates import Signer, config_map
 from tests.support.clock import FakeClock, ShiftedClock

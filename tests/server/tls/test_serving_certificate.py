@@ -15,8 +15,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
 from adapter import errors
-from adapter.monitoring import FaultLog, Monitoring
 from adapter.server.tls import serving_certificate
+from adapter.telemetry.monitoring import FaultLog, Monitoring
 from tests.support import waiting
 from tests.support.clock import FakeClock
 from tests.support.tls import Authority

@@ -4,7 +4,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from adapter.autoscaler.decide.conditions import Conditions, holds, same_status
+from adapter.model.autoscaling.conditions import Conditions, holds, same_status
 from adapter.model.autoscaling.hpa import Condition, HorizontalPodAutoscalerStatus, decode_scalar
 from adapter.model.timestamps import Instant
 from tests.support.scaling import NOW

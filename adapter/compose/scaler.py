@@ -50,10 +50,10 @@ from adapter.kubernetes.write.status import StatusWriter
 from adapter.model import shards, timestamps
 from adapter.model.clock import Clock
 from adapter.model.selectors.label_selectors import LabelSelector
-from adapter.monitoring import FaultLog, Monitoring
 from adapter.provider.resource import ResourceProvider
 from adapter.provider.scaler import ScalerProvider
 from adapter.scrape.cache import ScrapedValues
+from adapter.telemetry.monitoring import FaultLog, Monitoring
 
 _LAST_WORDS = 0.5
 """How long, in seconds, the statuses and events of a term that ends in order may take: the next leader waits."""

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from cachetools import LRUCache, TLRUCache
 
-from adapter.monitoring import Monitoring
+from adapter.telemetry.monitoring import Monitoring
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")

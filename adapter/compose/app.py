@@ -10,9 +10,11 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
 from typing import Any
 
-from adapter import gate as gates
-from adapter import sources
 from adapter.boost.provider import FlooredProvider, FloorProvider
+from adapter.compose import providers
+from adapter.compose import security as gates
+from adapter.compose.providers import Base, Sources
+from adapter.compose.scaler import Parts, Scaler
 from adapter.config import scaler_flags
 from adapter.config.options import Options
 from adapter.config.rules_file import RulesConfig
@@ -21,13 +23,11 @@ from adapter.kubernetes.cache.lister import ObjectLister
 from adapter.kubernetes.cache.pods import PodWatch
 from adapter.model.clock import Clock
 from adapter.model.metrics import MetricsProvider
-from adapter.monitoring import FaultLog, Monitoring
 from adapter.provider.pod_objects import PodObjects
 from adapter.provider.resource import ResourceProvider
 from adapter.provider.rules import RuleSource
 from adapter.provider.scaler import ScalerProvider
 from adapter.rules.resource import NODES, PODS
-from adapter.scaler import Parts, Scaler
 from adapter.server.admin import LocalPages
 from adapter.server.api.documents import Documents
 from adapter.server.api.paths import CUSTOM_GROUP, EXTERNAL_GROUP, RESOURCE_GROUP
@@ -37,7 +37,7 @@ from adapter.server.http.access_log import AccessLog
 from adapter.server.http.handler import Handler
 from adapter.server.http.serving import MetricsServer, Shutdown
 from adapter.server.probes import ProbeListener
-from adapter.sources import Base, Sources
+from adapter.telemetry.monitoring import FaultLog, Monitoring
 
 # How often the event loop is asked how late it wakes, in seconds.
 _LAG_PERIOD = 0.1
@@ -70,18 +70,18 @@ async def run(
     clock = clock or SystemClock()
     monitoring = Monitoring(version)
     faults = FaultLog(monitoring, clock)
-    files, parsed = sources.read_rules(options)
+    files, parsed = providers.read_rules(options)
     async with AsyncExitStack() as stack:
         gate = await gates.open_gate(options, clock, monitoring, faults, stack)
         certificate = gates.open_certificate(options, clock, gate.trust, monitoring)
-        base = await sources.open_base(options, clock, monitoring, faults, stack)
-        served = sources.open_sources(base)
+        base = await providers.open_base(options, clock, monitoring, faults, stack)
+        served = providers.open_sources(base)
         scaler = None
         if options.scaler:
             scaler = _open_scaler(options, base, served.provider, lambda _: served.resource_provider)
         metrics: MetricsProvider = served.provider
         known = None if scaler is None or scaler.floors is None else (scaler.rivals, scaler.floors)
-        floors = sources.open_floors(options, base, known)
+        floors = providers.open_floors(options, base, known)
         if floors is not None:
             metrics = FlooredProvider(
                 served.provider, FloorProvider(floors.find_autoscaler, floors.view, clock)
@@ -97,7 +97,7 @@ async def run(
                 served.running.start([pods])
                 served.objects.start([nodes])
 
-        rules = sources.open_rules(options, base, files, parsed, adopted)
+        rules = providers.open_rules(options, base, files, parsed, adopted)
         access_log = _open_access_log(options, clock, monitoring, faults, stack)
         shutdown = Shutdown()
         health = Health(
@@ -156,16 +156,16 @@ async def run_scaler(
     clock = clock or SystemClock()
     monitoring = Monitoring(version)
     faults = FaultLog(monitoring, clock)
-    files, parsed = sources.read_rules(options)
+    files, parsed = providers.read_rules(options)
     async with AsyncExitStack() as stack:
-        base = await sources.open_base(options, clock, monitoring, faults, stack)
-        provider = sources.open_provider(base, ObjectLister(base.watching))
+        base = await providers.open_base(options, clock, monitoring, faults, stack)
+        provider = providers.open_provider(base, ObjectLister(base.watching))
 
         def usages_of(pods: PodWatch) -> ResourceProvider:
-            return sources.open_usages(base, PodObjects(pods), PodObjects(pods))
+            return providers.open_usages(base, PodObjects(pods), PodObjects(pods))
 
         scaler = _open_scaler(options, base, provider, usages_of)
-        rules = sources.open_rules(options, base, files, parsed)
+        rules = providers.open_rules(options, base, files, parsed)
         shutdown = Shutdown()
         health = Health(readyz=[shutdown.check, Check("caches-synced", scaler.find_unsynced)])
         await _open_probes(options, health, stack)
@@ -348,7 +348,7 @@ def _readiness(
     base: Base,
     served: Sources,
     rules: RuleSource,
-    floors: sources.Floors | None,
+    floors: providers.Floors | None,
 ) -> list[Check]:
     """Return the checks of readyz. The informational ones show a state and never fail it: an unready adapter harms the whole cluster."""
 

@@ -22,13 +22,13 @@ from adapter.kubernetes import credentials
 from adapter.kubernetes.config_map import ConfigMapSource, FileSource
 from adapter.kubernetes.reviews import ReviewClient
 from adapter.model.clock import Clock
-from adapter.monitoring import FaultLog, Monitoring
 from adapter.server.auth.admission import Access
 from adapter.server.auth.authentication import Authenticator
 from adapter.server.auth.authorization import Authorizer
 from adapter.server.auth.trust import HeaderNames, Trust, header_names
 from adapter.server.auth.trust_store import ProxySettings, TrustStore
 from adapter.server.tls import serving_certificate
+from adapter.telemetry.monitoring import FaultLog, Monitoring
 
 # OpenSSL's security level refuses TLS 1.0 and 1.1 anyway; asking for them gets 1.2.
 _MIN_VERSIONS = {"VersionTLS13": ssl.TLSVersion.TLSv1_3}

@@ -10,6 +10,7 @@ from adapter.autoscaler.actuator import ClusterHands
 from adapter.autoscaler.interfaces import Key
 from adapter.boost import model as boosting
 from adapter.boost.floor import Demotion, FloorEntry
+from adapter.compose.scaler import Parts, Scaler
 from adapter.config.options import Options
 from adapter.errors import NotLeadingError
 from adapter.kubernetes.cache.hpas import _keep_hpa
@@ -18,11 +19,10 @@ from adapter.model.autoscaling import hpa as model
 from adapter.model.autoscaling.hpa import encode_scalar
 from adapter.model.quantity_parse import read
 from adapter.model.timestamps import SECOND, FineInstant
-from adapter.monitoring import FaultLog, Monitoring
-from adapter.scaler import Parts, Scaler
+from adapter.telemetry.monitoring import FaultLog, Monitoring
 from tests.autoscaler.test_boost import hpa as native
+from tests.compose.test_scaler import Kinds, Scraped
 from tests.support.clock import FakeClock
-from tests.test_scaler import Kinds, Scraped
 
 
 def hpa(version: str, *, boosted: bool = True, name: str = "web", **status: int) -> Any:

@@ -12,12 +12,12 @@ import pytest
 from adapter.autoscaler.autoscaler_files import Read
 from adapter.autoscaler.autoscaler_sources import InFiles
 from adapter.autoscaler.interfaces import Key
+from adapter.compose.scaler import Parts, Scaler
 from adapter.config.options import Options
 from adapter.kubernetes.cache.mirror import STEP
 from adapter.kubernetes.cache.reflector import Surroundings
 from adapter.model.resources import BUILTIN, Catalogue
-from adapter.monitoring import FaultLog, Monitoring
-from adapter.scaler import Parts, Scaler
+from adapter.telemetry.monitoring import FaultLog, Monitoring
 from tests.support.clock import FakeClock
 from tests.support.waiting import other_work, until
 

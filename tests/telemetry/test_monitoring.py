@@ -9,8 +9,8 @@ import prometheus_client
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from adapter import monitoring
-from adapter.monitoring import FaultLog, Monitoring
+from adapter.telemetry import monitoring
+from adapter.telemetry.monitoring import FaultLog, Monitoring
 from tests.support.clock import FakeClock
 
 

@@ -24,7 +24,6 @@ from adapter.kubernetes.discovery import CatalogueSource
 from adapter.model import pod_networks
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST
 from adapter.model.clock import Clock
-from adapter.monitoring import FaultLog, Monitoring
 from adapter.prometheus.answers import Freshness, renewed
 from adapter.prometheus.client import PrometheusClient
 from adapter.prometheus.connection import PrometheusSettings
@@ -37,6 +36,7 @@ from adapter.provider.rules_files import RulesFiles
 from adapter.provider.scaler import ScalerProvider
 from adapter.scrape.cache import ScrapedValues
 from adapter.scrape.http import Scraper
+from adapter.telemetry.monitoring import FaultLog, Monitoring
 from adapter.telemetry.source_problems import SourceFaults
 
 
