@@ -1,6 +1,7 @@
 """From samples to usages. Which pods are left out is also shown through the real provider, in tests/provider/test_resource.py."""
 
 import math
+from fractions import Fraction
 
 import pytest
 from hypothesis import given
@@ -119,4 +120,5 @@ def test_a_pod_is_never_less_than_what_was_measured_of_it(
         usage = next(each.usage for each in found.containers if each.name == name)
         for of_kind, milli in ((cpu, usage.cpu), (memory, usage.memory)):
             last = [value for container, value in of_kind if (container or "") == name][-1]
-            assert last * 1000 - 1 < milli <= last * 1000
+            exact = Fraction(last) * 1000  # a float of this size is not exact to one
+            assert exact - 1 < milli <= exact
