@@ -13,7 +13,7 @@ import pytest
 from adapter.autoscaler.decide import document
 from adapter.cli.evaluate import result
 
-_FOLDER = Path(__file__).parent.parent / "data" / "hpa-evaluate"
+_FOLDER = Path(__file__).parents[2] / "data" / "hpa-evaluate"
 _ANY_POD = re.compile(r"(missing (?:pod-level )?request for \S+|container \S+ not found) in .*")
 
 

@@ -24,7 +24,7 @@ _LEAST: dict[str, Any] = {
     "scale": {"spec": {"replicas": 3}, "status": {"replicas": 3, "selector": "app=web"}},
 }
 _CASE: dict[str, Any] = json.loads(
-    (Path(__file__).parent.parent / "data" / "hpa-evaluate" / "hpa-evaluate-hard.jsonl")
+    (Path(__file__).parents[2] / "data" / "hpa-evaluate" / "hpa-evaluate-hard.jsonl")
     .read_text("utf-8")
     .splitlines()[0]
 )["case"]

@@ -14,7 +14,7 @@ import pytest
 from adapter.cli import main
 from adapter.config import chart, rules_file
 
-DATA = Path(__file__).parent.parent / "data" / "rules"
+DATA = Path(__file__).parents[2] / "data" / "rules"
 FILES = sorted(path.name for path in DATA.iterdir() if path.suffix not in {".out", ".err"})
 
 

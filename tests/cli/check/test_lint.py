@@ -17,7 +17,7 @@ POD = "resources: {overrides: {namespace: {resource: namespace}, pod: {resource:
 SUM = f"metricsQuery: 'sum(<<.Series>>{MATCHERS}) by (<<.GroupBy>>)'"
 GOOD = f"{POD}, {SUM}"
 FREE = f"resources: {{namespaced: false}}, metricsQuery: 'sum(<<.Series>>{MATCHERS})'"
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parents[3]
 
 
 def warnings(text: str, scrape_interval: float = 15.0) -> list[tuple[str, str, str]]:

@@ -17,7 +17,7 @@ from adapter.cli import main as cli
 from adapter.cli.evaluate import result
 from adapter.cli.evaluate.result import Result
 
-_ROOT = Path(__file__).parent.parent.parent
+_ROOT = Path(__file__).parents[3]
 _LINES = (_ROOT / "tests/data/hpa-evaluate/hpa-evaluate.jsonl").read_text("utf-8").splitlines()
 _CASES = [json.loads(line) for line in _LINES[:6]]
 _INPUTS = [case["case"] for case in _CASES]
