@@ -23,7 +23,8 @@ from adapter.prometheus.connection import PrometheusSettings
 from adapter.prometheus.series import SeriesLister
 from adapter.provider.relist import Relister
 from adapter.rules.compile import compile_rules
-from adapter.telemetry.monitoring import FaultLog, Monitoring
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
 from benchmarks import common
 from benchmarks.common import Goal, Report
 from benchmarks.hpas import rules
@@ -45,7 +46,7 @@ async def relist(url: str) -> dict[str, float]:
     """Relist once from nothing and return what it took."""
     gc.freeze()  # as `fastpath serve` does: what is imported is no garbage
     clock, monitoring = SystemClock(), Monitoring()
-    faults = FaultLog(monitoring, clock)
+    faults = ProblemLog(monitoring, clock)
     parsed = rules_file.parse_rules(json.dumps(rules(['{__name__=~"component_.*"}'])), "rules")
     ruleset, found = compile_rules(parsed.config, BUILTIN)
     faulty = (*parsed.faults, *parsed.fatal, *found)

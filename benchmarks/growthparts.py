@@ -27,7 +27,8 @@ from adapter.prometheus.connection import PrometheusSettings
 from adapter.prometheus.series import SeriesLister
 from adapter.provider.relist import Relister
 from adapter.rules.compile import compile_rules
-from adapter.telemetry.monitoring import FaultLog, Monitoring
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
 from benchmarks.hpas import rules
 
 SERIES = '{__name__=~"component_.*"}'
@@ -36,7 +37,7 @@ SERIES = '{__name__=~"component_.*"}'
 async def list_pods(url: str) -> dict[str, float]:
     """List and index all pods of a cluster, and select them all once."""
     clock, monitoring = SystemClock(), Monitoring()
-    faults = FaultLog(monitoring, clock)
+    faults = ProblemLog(monitoring, clock)
     kind = BUILTIN.lookup("pods")
     assert kind is not None
     configuration = credentials.build_configuration(url)
@@ -55,7 +56,7 @@ async def list_pods(url: str) -> dict[str, float]:
 async def discover(url: str) -> dict[str, float]:
     """Discover all series of a server once."""
     clock, monitoring = SystemClock(), Monitoring()
-    faults = FaultLog(monitoring, clock)
+    faults = ProblemLog(monitoring, clock)
     ruleset, found = compile_rules(
         rules_file.parse_rules(json.dumps(rules([SERIES])), "rules").config, BUILTIN
     )

@@ -23,7 +23,8 @@ from adapter.kubernetes import credentials
 from adapter.kubernetes.cache.pods import PodWatch
 from adapter.kubernetes.cache.reflector import Surroundings
 from adapter.model.selectors.label_selectors import parse_selector
-from adapter.telemetry.monitoring import FaultLog, Monitoring
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
 from benchmarks import common
 from benchmarks.common import Goal, Report
 from benchmarks.stage import ROOT, Stage, make_apps
@@ -81,7 +82,7 @@ async def measure(url: str, pods: int, events: int) -> dict[str, float]:
     """Return the figures of one run in this process."""
     clock, monitoring = SystemClock(), Monitoring()
     client = await kubernetes.connect(credentials.build_configuration(url), random=random.random)
-    around = Surroundings(client, clock, monitoring, FaultLog(monitoring, clock), random.random)
+    around = Surroundings(client, clock, monitoring, ProblemLog(monitoring, clock), random.random)
     watch = PodWatch(client, around)
     changes = 0
 

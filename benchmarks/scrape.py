@@ -24,7 +24,8 @@ from adapter.rules import template
 from adapter.rules.scrape import exposition, pod_query
 from adapter.rules.scrape.series import PodSeries
 from adapter.scrape.http import Endpoint, Scraper
-from adapter.telemetry.monitoring import FaultLog, Monitoring
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
 from benchmarks import common
 from benchmarks.common import Goal, Report
 
@@ -160,7 +161,7 @@ async def _scrape(port: int, pods: int, rounds: int) -> None:
         for number in range(pods)
     ]
     series = [PodSeries() for _ in endpoints]
-    async with Scraper(clock, monitoring, FaultLog(monitoring, clock), networks=LOOPBACK) as reader:
+    async with Scraper(clock, monitoring, ProblemLog(monitoring, clock), networks=LOOPBACK) as reader:
 
         async def one(endpoint: Endpoint, pod: PodSeries) -> None:
             body = await reader.fetch(endpoint)

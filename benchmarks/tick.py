@@ -37,7 +37,7 @@ from adapter.model.autoscaling.hpa import (
 from adapter.model.pods import Container, Pod, PodFacts, ResourceRequirements, facts_of
 from adapter.model.quantity_parse import read
 from adapter.model.selectors.label_selectors import LabelSelector
-from adapter.telemetry.monitoring import Monitoring
+from adapter.telemetry.metrics import Monitoring
 from benchmarks import common
 from benchmarks.common import Goal, Report
 

@@ -16,7 +16,7 @@ from adapter.model import durations
 from adapter.model.resources import BUILTIN
 from adapter.rules import compile as compiler
 from adapter.rules import template_functions
-from adapter.telemetry import monitoring
+from adapter.telemetry import metrics
 from tests.support import docs
 
 ROOT = Path(__file__).parent.parent
@@ -77,13 +77,13 @@ def test_every_flag_is_documented() -> None:
 
 def test_every_metric_is_documented() -> None:
     page = (docs.DOCS / "metrics.md").read_text()
-    for row in monitoring.METRICS:
+    for row in metrics.METRICS:
         assert f"| `{row.name}` | {row.type} |" in page
         assert row.help in page
 
 
 def test_metrics_and_flags_that_pages_name_exist() -> None:
-    names = {row.name for row in monitoring.METRICS} | {model.METRIC}
+    names = {row.name for row in metrics.METRICS} | {model.METRIC}
     flags = {*_FLAGS, "help", "version"}
     for page in PAGES:
         text = page.read_text()

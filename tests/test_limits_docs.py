@@ -33,7 +33,7 @@ from adapter.server.http import (
     serving,
 )
 from adapter.server.http.handler import Limits
-from adapter.telemetry import monitoring
+from adapter.telemetry import metrics
 
 PAGE = (Path(__file__).parent.parent / "docs" / "limits.md").read_text()
 MIB = 1024 * 1024
@@ -158,7 +158,7 @@ def test_numbers_are_those_of_the_code(text: str, expected: float | tuple[float,
 
 
 def test_metrics_exist_with_their_labels() -> None:
-    rows = {row.name: row for row in monitoring.METRICS}
+    rows = {row.name: row for row in metrics.METRICS}
     named = re.findall(r"`((?:fastpath|apiserver)_\w+)(?:\{([^}]*)\})?`", PAGE)
     assert len(named) > 30
     for name, labels in named:
@@ -174,4 +174,4 @@ def test_every_cache_has_its_limit() -> None:
         for row in re.findall(r"caches? ((?:`\w+`(?:, )?)+)", PAGE)
         for cache in re.findall(r"`(\w+)`", row)
     }
-    assert named == set(monitoring.CACHES)
+    assert named == set(metrics.CACHES)

@@ -26,7 +26,7 @@ from adapter.model.autoscaling.fastpath_autoscaler import (
     PastChange,
 )
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
-from adapter.telemetry.monitoring import facts
+from adapter.telemetry.logs import facts
 
 _log = logging.getLogger(__name__)
 _VERSION = API_VERSION.rpartition("/")[2]

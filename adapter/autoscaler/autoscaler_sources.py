@@ -17,7 +17,8 @@ from adapter.kubernetes.cache.hpas import Autoscalers
 from adapter.kubernetes.cache.mirror import STEP, WholeClient
 from adapter.kubernetes.cache.reflector import Surroundings
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
-from adapter.telemetry.monitoring import FaultLog, facts
+from adapter.telemetry.logs import facts
+from adapter.telemetry.problems import ProblemLog
 
 _log = logging.getLogger(__name__)
 
@@ -28,7 +29,7 @@ _FILES_PERIOD = 2.0
 class Origin(abc.ABC):
     """The autoscalers of one place, in the roster while `run` runs."""
 
-    def __init__(self, roster: Roster, faults: FaultLog) -> None:
+    def __init__(self, roster: Roster, faults: ProblemLog) -> None:
         self._roster = roster
         self._faults = faults
 
@@ -65,7 +66,7 @@ class InCluster(Origin):
     def __init__(
         self,
         roster: Roster,
-        faults: FaultLog,
+        faults: ProblemLog,
         client: WholeClient,
         watching: Surroundings,
         namespaces: Sequence[str],
@@ -95,11 +96,11 @@ class InCluster(Origin):
         found = self._objects.find(namespace, name)
         subject = f"{namespace}/{name}"
         if found is not None and found.faults:
-            self._faults.met(
+            self._faults.report(
                 "autoscaler", "an autoscaler cannot be read", str(found.faults[0]), subject=subject
             )
             return
-        self._faults.ended("autoscaler", subject=subject)
+        self._faults.resolve("autoscaler", subject=subject)
         if found is None or found.autoscaler is None:
             self._roster.remove(Key(namespace, name))
         else:
@@ -110,7 +111,12 @@ class InFiles(Origin):
     """Autoscalers in files, of which `read` was read first; those outside `namespaces` are left out."""
 
     def __init__(
-        self, roster: Roster, faults: FaultLog, files: AutoscalerFiles, read: Read, namespaces: Sequence[str]
+        self,
+        roster: Roster,
+        faults: ProblemLog,
+        files: AutoscalerFiles,
+        read: Read,
+        namespaces: Sequence[str],
     ) -> None:
         super().__init__(roster, faults)
         self._files = files
@@ -143,17 +149,17 @@ class InFiles(Origin):
         """Take what files say; a fault in one leaves its autoscalers as they were."""
         if read.faults:
             text = "; ".join(map(str, read.faults))
-            self._faults.met("autoscaler-files", "a file of autoscalers cannot be used", text)
+            self._faults.report("autoscaler-files", "a file of autoscalers cannot be used", text)
         else:
-            self._faults.ended("autoscaler-files")
+            self._faults.resolve("autoscaler-files")
         found = {Key(each.metadata.namespace, each.metadata.name): each for each in read.autoscalers}
         strange = {key for key in found if key.namespace not in self._namespaces}
         for key in strange:
             text = f"{key} is in a namespace that is not watched: it is after a restart"
-            self._faults.met("autoscaler-files", "an autoscaler is left out", text, subject=str(key))
+            self._faults.report("autoscaler-files", "an autoscaler is left out", text, subject=str(key))
             del found[key]
         for key in self._left_out - strange:
-            self._faults.ended("autoscaler-files", subject=str(key))
+            self._faults.resolve("autoscaler-files", subject=str(key))
         self._left_out = strange
         for key in self._found.keys() - found.keys():
             self._roster.remove(key)

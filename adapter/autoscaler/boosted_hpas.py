@@ -19,7 +19,7 @@ from adapter.kubernetes.cache.hpas import AskingHPA, Rivals, WatchedHPA
 from adapter.kubernetes.cache.mirror import STEP
 from adapter.model.clock import Clock
 from adapter.model.timestamps import SECOND
-from adapter.telemetry.monitoring import FaultLog
+from adapter.telemetry.problems import ProblemLog
 
 _PAUSES = (0.5, 1.0, 2.0, 5.0)
 """After how many seconds it is tried again to read the floors."""
@@ -28,7 +28,7 @@ _PAUSES = (0.5, 1.0, 2.0, 5.0)
 class Natives:
     """The HorizontalPodAutoscalers among `rivals` whose annotations speak of us. `period` is the native controller's, in nanoseconds."""
 
-    def __init__(self, roster: Roster, rivals: Rivals, clock: Clock, faults: FaultLog, period: int) -> None:
+    def __init__(self, roster: Roster, rivals: Rivals, clock: Clock, faults: ProblemLog, period: int) -> None:
         self._roster = roster
         self._rivals = rivals
         self._clock = clock
@@ -48,13 +48,13 @@ class Natives:
             except NotLeadingError:
                 await asyncio.sleep(next(pauses))  # the fence opens again, or the term ends
             except KubernetesError as error:
-                self._faults.met(
+                self._faults.report(
                     "floors", "the floors of HorizontalPodAutoscalers cannot be read", str(error)
                 )
                 await asyncio.sleep(next(pauses))
             else:
                 break
-        self._faults.ended("floors")
+        self._faults.resolve("floors")
         self._adopted = True
         for count, listed in enumerate(self._asking(), 1):
             found = self._rivals.find(listed.namespace, listed.name)
@@ -91,11 +91,11 @@ class Natives:
         subject = f"{namespace}/{name}"
         faults = found.faults if found is not None else ()
         if faults:
-            self._faults.met(
+            self._faults.report(
                 "annotation", "a HorizontalPodAutoscaler is left alone", "; ".join(faults), subject=subject
             )
         else:
-            self._faults.ended("annotation", subject=subject)
+            self._faults.resolve("annotation", subject=subject)
         asked = found.asked if found is not None else None
         if asked is None:
             self._roster.remove(Key.native(namespace, name))

@@ -21,7 +21,7 @@ from adapter.autoscaler.interfaces import Hands, Target, Unfound
 from adapter.autoscaler.reporter import Teller
 from adapter.autoscaler.state import Seen, Work
 from adapter.model.clock import Clock
-from adapter.telemetry.monitoring import facts
+from adapter.telemetry.logs import facts
 
 _log = logging.getLogger(__name__)
 

@@ -8,7 +8,8 @@ several questions are due at the same moment, so only the gauge shows it.
 
 from collections.abc import Callable, Hashable, Iterable
 
-from adapter.telemetry.monitoring import FaultLog, Monitoring
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
 
 DELAYED = 5.0
 """A question that waits for its turn for so many seconds is delayed."""
@@ -27,7 +28,7 @@ class Delays:
     """Collects delays as they are noted, and reports them each time `report` is called."""
 
     def __init__(
-        self, monitoring: Monitoring, faults: FaultLog, delayed: Callable[[Iterable[Hashable]], None]
+        self, monitoring: Monitoring, faults: ProblemLog, delayed: Callable[[Iterable[Hashable]], None]
     ) -> None:
         """`delayed` gets the owners of questions that are delayed, each at most once in `REPORT_AGAIN` seconds."""
         self._stretch = monitoring.scaler_question_stretch
@@ -52,10 +53,12 @@ class Delays:
         self._ratio = 1.0
         for namespace, last in [*self._namespaces.items()]:
             if last == now:
-                self._faults.met(FAULT, _MESSAGE, "the rate is too low for what is asked", subject=namespace)
+                self._faults.report(
+                    FAULT, _MESSAGE, "the rate is too low for what is asked", subject=namespace
+                )
             elif now - last > CALM:
                 del self._namespaces[namespace]
-                self._faults.ended(FAULT, subject=namespace)
+                self._faults.resolve(FAULT, subject=namespace)
         self._reported = {owner: at for owner, at in self._reported.items() if now - at < REPORT_AGAIN}
         news = tuple(owner for owner in self._owners if owner not in self._reported)
         self._owners.clear()
@@ -67,5 +70,5 @@ class Delays:
         """End all faults: nothing is asked any more."""
         self._stretch.set(1.0)
         for namespace in self._namespaces:
-            self._faults.ended(FAULT, subject=namespace)
+            self._faults.resolve(FAULT, subject=namespace)
         self._namespaces.clear()

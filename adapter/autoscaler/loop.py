@@ -26,7 +26,8 @@ from adapter.boost.floor import FloorEntry
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST, FastPathAutoscaler
 from adapter.model.clock import Clock
 from adapter.model.timestamps import SECOND
-from adapter.telemetry.monitoring import Monitoring, facts
+from adapter.telemetry.logs import facts
+from adapter.telemetry.metrics import Monitoring
 
 _log = logging.getLogger(__name__)
 

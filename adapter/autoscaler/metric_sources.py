@@ -35,7 +35,7 @@ from adapter.model.selectors.label_selectors import EVERYTHING, LabelSelector
 from adapter.model.timestamps import SECOND
 from adapter.provider.scaler import PARTIAL, ObjectSamples, ScalerProvider
 from adapter.scrape.cache import ScrapedValues
-from adapter.telemetry.source_problems import UNFETCHED
+from adapter.telemetry.problems import UNFETCHED
 
 _T = TypeVar("_T")
 

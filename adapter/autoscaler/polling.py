@@ -42,7 +42,7 @@ from adapter.errors import SourceError, StatusError
 from adapter.model.clock import Clock
 from adapter.model.timestamps import SECOND
 from adapter.model.turns import Turns
-from adapter.telemetry.monitoring import facts
+from adapter.telemetry.logs import facts
 
 __all__ = ["QUERIES", "Ask", "Asked", "Budget", "Feed", "Feeds"]
 

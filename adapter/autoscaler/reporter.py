@@ -16,7 +16,7 @@ from adapter.autoscaler.journal import Entry, Input, Journal
 from adapter.autoscaler.state import Last, Seen, Work
 from adapter.model.autoscaling.conditions import SCALING_LIMITED
 from adapter.model.timestamps import SECOND
-from adapter.telemetry.monitoring import Monitoring
+from adapter.telemetry.metrics import Monitoring
 
 
 class Teller:

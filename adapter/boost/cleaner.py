@@ -18,7 +18,7 @@ from adapter.boost.view import FloorView
 from adapter.kubernetes.write.client import Writer
 from adapter.kubernetes.write.rate_limiter import Kind
 from adapter.model.shards import Shard
-from adapter.telemetry.monitoring import FaultLog
+from adapter.telemetry.problems import ProblemLog
 
 PERIOD = 60.0
 """Seconds between two looks."""
@@ -32,7 +32,7 @@ _NO_MATTER = frozenset({404, 409})
 class FloorCleaner:
     """Deletes what is left over where `view` reads, as the leader of one term of the first shard."""
 
-    def __init__(self, writer: Writer, view: FloorView, shard: Shard, faults: FaultLog) -> None:
+    def __init__(self, writer: Writer, view: FloorView, shard: Shard, faults: ProblemLog) -> None:
         self._writer = writer
         self._view = view
         self._total = shard.total
@@ -45,7 +45,7 @@ class FloorCleaner:
                 await asyncio.sleep(PERIOD)
                 await self.clean()
         finally:
-            self._faults.ended(FAULT)
+            self._faults.resolve(FAULT)
 
     async def clean(self) -> None:
         """Delete what is left over now. What cannot be deleted is said once."""
@@ -56,11 +56,11 @@ class FloorCleaner:
         except (errors.NotSyncedError, errors.NotLeadingError):
             return  # the next look tells, or the term is over
         if fault:
-            self._faults.met(
+            self._faults.report(
                 FAULT, "floors of a former --shard total cannot be deleted; they are not served", fault
             )
         else:
-            self._faults.ended(FAULT)
+            self._faults.resolve(FAULT)
 
     async def _delete(self, name: str, version: str) -> str:
         """Delete a ConfigMap in that version; return why that failed, "" where it did not, or does not matter."""

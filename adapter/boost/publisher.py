@@ -24,7 +24,7 @@ from adapter.kubernetes import api_errors, client
 from adapter.kubernetes.write.client import Writer, is_overloaded, may_have_been_made
 from adapter.kubernetes.write.rate_limiter import Kind
 from adapter.model.shards import Shard
-from adapter.telemetry.monitoring import FaultLog
+from adapter.telemetry.problems import ProblemLog
 
 LIMIT = 900_000
 """The most bytes of entries; the API server takes a mebibyte."""
@@ -71,7 +71,7 @@ class _Publication:
 class FloorWriter:
     """Publishes the floors of a shard as the leader of one term, where `view` reads them. `run` does what is asked, after `start`."""
 
-    def __init__(self, writer: Writer, view: FloorView, shard: Shard, faults: FaultLog) -> None:
+    def __init__(self, writer: Writer, view: FloorView, shard: Shard, faults: ProblemLog) -> None:
         self._writer = writer
         self._view = view
         self._namespace = view.namespace
@@ -191,11 +191,13 @@ class FloorWriter:
             self._due = self._due or self._unsure is not None
             self._pause = min(2 * self._pause or RETRY, RETRY_LIMIT) if self._due else 0.0
             if not isinstance(error, errors.NotLeadingError):
-                self._faults.met(FAULT, "floors cannot be published; nothing is raised without", str(error))
+                self._faults.report(
+                    FAULT, "floors cannot be published; nothing is raised without", str(error)
+                )
         else:
             self._settle()
             self._pause = 0.0
-            self._faults.ended(FAULT)
+            self._faults.resolve(FAULT)
         finally:
             self._fail(self._batch, errors.NotLeadingError(_OVER))
             self._batch = []

@@ -19,7 +19,7 @@ from adapter.kubernetes.codec import Form, ObjectEvent
 from adapter.model.clock import Clock
 from adapter.model.resources import APIResource
 from adapter.model.selectors.label_selectors import LabelSelector, parse_selector
-from adapter.telemetry.monitoring import FaultLog
+from adapter.telemetry.problems import ProblemLog
 
 RELIST = 4.0
 """Seconds from asking for one list to asking for the next, so that with the time it takes there is one every 5 s."""
@@ -90,7 +90,7 @@ class FloorClient(Protocol):
 class FloorView:
     """The floors published in `namespace`, kept while `run` runs."""
 
-    def __init__(self, client: FloorClient, clock: Clock, namespace: str, faults: FaultLog) -> None:
+    def __init__(self, client: FloorClient, clock: Clock, namespace: str, faults: ProblemLog) -> None:
         self.namespace = namespace
         self._client = client
         self._clock = clock
@@ -234,11 +234,11 @@ class FloorView:
     def _say(self) -> None:
         text = self._error or self._maps.fault()
         if text:
-            self._faults.met(
+            self._faults.report(
                 FAULT, "the floors of autoscalers cannot be read; boosted ones do not shrink", text
             )
         else:
-            self._faults.ended(FAULT)
+            self._faults.resolve(FAULT)
 
     async def _keep_listing(self) -> None:
         while True:
@@ -266,7 +266,7 @@ class FloorView:
                 await self._watch()
                 pause = RETRY
             except errors.KubernetesError as error:
-                self._faults.met(
+                self._faults.report(
                     WATCH_FAULT, "floors are listed only, for they cannot be watched", str(error)
                 )
                 pause = min(2 * pause, RETRY_LIMIT)
@@ -287,7 +287,7 @@ class FloorView:
         try:
             async with watching as watch:
                 opened = True
-                self._faults.ended(WATCH_FAULT)
+                self._faults.resolve(WATCH_FAULT)
                 async for events in watch:
                     for event in events:
                         await self._take_event(event)

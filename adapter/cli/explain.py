@@ -30,7 +30,8 @@ from adapter.kubernetes.leader import election
 from adapter.kubernetes.leader.lease import KubernetesLeases
 from adapter.model import shards
 from adapter.net import connect_errors
-from adapter.telemetry.monitoring import FaultLog, Monitoring
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
 
 _SECONDS = 10.0
 _SHOWN = 10
@@ -187,7 +188,7 @@ def _unusable(flag: str, value: str, expected: str) -> InputError:
 async def _find_leader(options: argparse.Namespace) -> str:
     """Return the name of the Pod that holds the Lease."""
     clock = app.SystemClock()
-    faults = FaultLog(Monitoring(version()), clock)
+    faults = ProblemLog(Monitoring(version()), clock)
     kubeconfig = preflight.find_kubeconfig(options.kubeconfig)
     configuration = await credentials.load_configuration(kubeconfig, clock, faults, flag="--kubeconfig")
     try:

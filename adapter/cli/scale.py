@@ -11,7 +11,7 @@ from adapter.compose import app
 from adapter.config import flags
 from adapter.config.options import Options
 from adapter.net.event_loop import Loop
-from adapter.telemetry import monitoring
+from adapter.telemetry import logs
 
 _log = logging.getLogger(__name__)
 
@@ -22,9 +22,9 @@ def main(arguments: Sequence[str]) -> int:
         print(flags.render_help("scale"), end="")
         return 0
     options, notices = flags.parse_flags(arguments)
-    monitoring.configure_logging(options.verbosity)
+    logs.configure_logging(options.verbosity)
     for notice in notices:
-        _log.warning("flag", extra=monitoring.facts(notice=notice))
+        _log.warning("flag", extra=logs.facts(notice=notice))
     gc.freeze()  # what is imported never becomes garbage
     with asyncio.Runner(loop_factory=Loop) as runner:
         runner.run(_scale(options))

@@ -37,7 +37,8 @@ from adapter.server.http.access_log import AccessLog
 from adapter.server.http.handler import Handler
 from adapter.server.http.serving import MetricsServer, Shutdown
 from adapter.server.probes import ProbeListener
-from adapter.telemetry.monitoring import FaultLog, Monitoring
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
 
 # How often the event loop is asked how late it wakes, in seconds.
 _LAG_PERIOD = 0.1
@@ -69,7 +70,7 @@ async def run(
     """
     clock = clock or SystemClock()
     monitoring = Monitoring(version)
-    faults = FaultLog(monitoring, clock)
+    faults = ProblemLog(monitoring, clock)
     files, parsed = providers.read_rules(options)
     async with AsyncExitStack() as stack:
         gate = await gates.open_gate(options, clock, monitoring, faults, stack)
@@ -155,7 +156,7 @@ async def run_scaler(
     """
     clock = clock or SystemClock()
     monitoring = Monitoring(version)
-    faults = FaultLog(monitoring, clock)
+    faults = ProblemLog(monitoring, clock)
     files, parsed = providers.read_rules(options)
     async with AsyncExitStack() as stack:
         base = await providers.open_base(options, clock, monitoring, faults, stack)
@@ -321,7 +322,7 @@ async def _open_scaler_metrics(
 
 
 def _open_access_log(
-    options: Options, clock: Clock, monitoring: Monitoring, faults: FaultLog, stack: AsyncExitStack
+    options: Options, clock: Clock, monitoring: Monitoring, faults: ProblemLog, stack: AsyncExitStack
 ) -> AccessLog | None:
     """Return the access log if one is asked for; `stack` writes its last lines."""
     if not options.access_log:

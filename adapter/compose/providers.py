@@ -36,8 +36,8 @@ from adapter.provider.rules_files import RulesFiles
 from adapter.provider.scaler import ScalerProvider
 from adapter.scrape.cache import ScrapedValues
 from adapter.scrape.http import Scraper
-from adapter.telemetry.monitoring import FaultLog, Monitoring
-from adapter.telemetry.source_problems import SourceFaults
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog, SourceProblems
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +49,12 @@ class Base:
     cache: QueryCache
     resources: CatalogueSource
     relister: Relister
-    met: SourceFaults
+    met: SourceProblems
     freshness: Freshness
     scraped: ScrapedValues
     clock: Clock
     monitoring: Monitoring
-    faults: FaultLog
+    faults: ProblemLog
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def read_rules(options: Options) -> tuple[RulesFiles, Parsed]:
 
 
 async def open_base(
-    options: Options, clock: Clock, monitoring: Monitoring, faults: FaultLog, stack: AsyncExitStack
+    options: Options, clock: Clock, monitoring: Monitoring, faults: ProblemLog, stack: AsyncExitStack
 ) -> Base:
     """Connect to both servers and build what stands on the connections; `stack` closes it all."""
     kubeconfig = Path(options.lister_kubeconfig) if options.lister_kubeconfig else None
@@ -106,7 +106,7 @@ async def open_base(
         reserved=RESERVED if options.serves_floors else frozenset(),
     )
     freshness = renewed(options.metrics_ttl, options.metrics_max_answer_age)
-    met = SourceFaults(clock, faults)
+    met = SourceProblems(clock, faults)
     networks = pod_networks.parse_networks(options.scrape_pod_cidrs)
     scraper = await stack.enter_async_context(Scraper(clock, monitoring, faults, networks=networks))
     scraped = ScrapedValues(

@@ -53,7 +53,8 @@ from adapter.model.selectors.label_selectors import LabelSelector
 from adapter.provider.resource import ResourceProvider
 from adapter.provider.scaler import ScalerProvider
 from adapter.scrape.cache import ScrapedValues
-from adapter.telemetry.monitoring import FaultLog, Monitoring
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
 
 _LAST_WORDS = 0.5
 """How long, in seconds, the statuses and events of a term that ends in order may take: the next leader waits."""
@@ -71,7 +72,7 @@ class Parts:
     scraped: ScrapedValues
     clock: Clock
     monitoring: Monitoring
-    faults: FaultLog
+    faults: ProblemLog
     random: Callable[[], float]
 
 

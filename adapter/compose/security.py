@@ -28,7 +28,8 @@ from adapter.server.auth.authorization import Authorizer
 from adapter.server.auth.trust import HeaderNames, Trust, header_names
 from adapter.server.auth.trust_store import ProxySettings, TrustStore
 from adapter.server.tls import serving_certificate
-from adapter.telemetry.monitoring import FaultLog, Monitoring
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
 
 # OpenSSL's security level refuses TLS 1.0 and 1.1 anyway; asking for them gets 1.2.
 _MIN_VERSIONS = {"VersionTLS13": ssl.TLSVersion.TLSv1_3}
@@ -52,7 +53,7 @@ class Gate:
 
 
 async def open_gate(
-    options: Options, clock: Clock, monitoring: Monitoring, faults: FaultLog, stack: AsyncExitStack
+    options: Options, clock: Clock, monitoring: Monitoring, faults: ProblemLog, stack: AsyncExitStack
 ) -> Gate:
     """Connect to the API servers that review callers, and build what decides about callers; `stack` closes it all."""
 
@@ -150,7 +151,7 @@ def open_certificate(
 
 
 async def _load_configuration(
-    kubeconfig: str, flag: str, options: Options, clock: Clock, faults: FaultLog
+    kubeconfig: str, flag: str, options: Options, clock: Clock, faults: ProblemLog
 ) -> Configuration:
     """Return how to reach the API server for reviews: by the flag's file, the pod's service account, or the lister's file."""
     if kubeconfig:

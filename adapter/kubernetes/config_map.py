@@ -16,7 +16,7 @@ from adapter import errors
 from adapter.kubernetes.client import KubernetesClient
 from adapter.kubernetes.codec import UNREADABLE
 from adapter.model.resources import APIResource
-from adapter.telemetry.monitoring import FaultLog
+from adapter.telemetry.problems import ProblemLog
 
 NAMESPACE, NAME = "kube-system", "extension-apiserver-authentication"
 FILE_SECONDS = 1.0
@@ -64,7 +64,7 @@ class ConfigMapSource:
         self,
         client: KubernetesClient,
         deliver: Callable[[Mapping[str, str] | None], None],
-        faults: FaultLog,
+        faults: ProblemLog,
         *,
         random: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -97,7 +97,7 @@ class ConfigMapSource:
         )
         await self._deliver_current()
         self.error = ""
-        self._faults.ended(_FAULT)
+        self._faults.resolve(_FAULT)
         return version
 
     async def _deliver_current(self) -> None:
@@ -135,14 +135,14 @@ class ConfigMapSource:
                 return
             if error.status not in {403, 405}:
                 raise
-            self._faults.met("trust-watch", _UNWATCHED, f"{error}{_hint(error)}")
+            self._faults.report("trust-watch", _UNWATCHED, f"{error}{_hint(error)}")
             await self._sleep(self._periods.poll)
         else:
-            self._faults.ended("trust-watch")
+            self._faults.resolve("trust-watch")
 
     async def _fail(self, error: errors.KubernetesError) -> None:
         self.error = f"{error}{_hint(error)}"
-        self._faults.met(
+        self._faults.report(
             _FAULT, f"the ConfigMap {NAMESPACE}/{NAME} cannot be read; what it last said stays", self.error
         )
         pause = min(
@@ -155,7 +155,7 @@ class ConfigMapSource:
 class FileSource:
     """Delivers the text of a file, at first and whenever it changes. `deliver` raises ValueError for what is no good."""
 
-    def __init__(self, path: str, flag: str, deliver: Callable[[str], None], faults: FaultLog) -> None:
+    def __init__(self, path: str, flag: str, deliver: Callable[[str], None], faults: ProblemLog) -> None:
         """Read the file. Raises `errors.InputError` naming `flag` when that cannot be."""
         self._path = Path(path)
         self._flag = flag
@@ -178,9 +178,9 @@ class FileSource:
             self._deliver(self._path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             message = "a file of certificate authorities cannot be used; what it last said stays"
-            self._faults.met("trust-file", message, _sentence(error), subject=self._flag, file=self._path)
+            self._faults.report("trust-file", message, _sentence(error), subject=self._flag, file=self._path)
         else:
-            self._faults.ended("trust-file", subject=self._flag)
+            self._faults.resolve("trust-file", subject=self._flag)
 
     async def run(self, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
         """Look until cancelled."""

@@ -22,7 +22,7 @@ from kubernetes_asyncio.config.incluster_config import InClusterConfigLoader
 from adapter import errors
 from adapter.model.clock import Clock
 from adapter.net import connect_errors
-from adapter.telemetry.monitoring import FaultLog
+from adapter.telemetry.problems import ProblemLog
 
 FLAG = "--lister-kubeconfig"
 
@@ -67,7 +67,7 @@ kube_config.FileOrData._create_temp_file_with_content = _write_temporary_file  #
 
 
 async def load_configuration(
-    kubeconfig: Path | None, clock: Clock, faults: FaultLog, *, flag: str = FLAG
+    kubeconfig: Path | None, clock: Clock, faults: ProblemLog, *, flag: str = FLAG
 ) -> Configuration:
     """Return how to reach the API server: from the file `kubeconfig`, or from the pod we run in if that is None.
 
@@ -129,7 +129,7 @@ class _Renewal:
     """kubernetes-asyncio's hook before each use of a token; lets its loader look again once in `RENEWAL_SECONDS`."""
 
     def __init__(
-        self, renew: Callable[[Configuration], Awaitable[None] | None], clock: Clock, faults: FaultLog
+        self, renew: Callable[[Configuration], Awaitable[None] | None], clock: Clock, faults: ProblemLog
     ) -> None:
         self._renew = renew
         self._clock = clock
@@ -147,13 +147,13 @@ class _Renewal:
                 if renewing is not None:
                     await renewing
             except _UNUSABLE as error:
-                self._faults.met(
+                self._faults.report(
                     "credentials",
                     "credentials for the API server cannot be renewed; the old ones stay",
                     _sentence(error),
                 )
             else:
-                self._faults.ended("credentials")
+                self._faults.resolve("credentials")
 
 
 def _sentence(error: BaseException) -> str:

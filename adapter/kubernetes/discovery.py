@@ -16,7 +16,8 @@ from adapter import errors
 from adapter.kubernetes.codec import UNREADABLE
 from adapter.model.clock import Clock
 from adapter.model.resources import APIResource, Catalogue
-from adapter.telemetry.monitoring import FaultLog, facts
+from adapter.telemetry.logs import facts
+from adapter.telemetry.problems import ProblemLog
 
 _JSON = "application/json"
 _AGGREGATED = "as=apigroupdiscoverylist"
@@ -275,7 +276,7 @@ class CatalogueSource:
         self,
         client: CatalogueClient,
         clock: Clock,
-        faults: FaultLog,
+        faults: ProblemLog,
         *,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         interval: float = 600.0,
@@ -328,10 +329,10 @@ class CatalogueSource:
             discovery = await fetch_discovery(self._client.get, self._current if self.synced else None)
         except errors.KubernetesError as error:
             self._note_reading(error)
-            self._faults.met("api-discovery", "the resources of the cluster cannot be read", str(error))
+            self._faults.report("api-discovery", "the resources of the cluster cannot be read", str(error))
             raise
         self._note_reading(None)
-        self._faults.ended("api-discovery")
+        self._faults.resolve("api-discovery")
         self._note_failures(discovery.failed)
         if discovery.catalogue != self._current:
             _log.info("resources of the cluster read", extra=facts(resources=len(discovery.catalogue)))
@@ -346,9 +347,9 @@ class CatalogueSource:
     def _note_failures(self, failed: Mapping[str, str]) -> None:
         for fault, subject in list(self._faults.active()):
             if fault == "api-group" and subject not in failed:
-                self._faults.ended(fault, subject=subject)
+                self._faults.resolve(fault, subject=subject)
         for group_version, sentence in failed.items():
-            self._faults.met("api-group", "an API group cannot be read", sentence, subject=group_version)
+            self._faults.report("api-group", "an API group cannot be read", sentence, subject=group_version)
 
     async def run(self) -> None:
         """Read now, then every `interval` seconds, sooner again after a failure; until cancelled."""

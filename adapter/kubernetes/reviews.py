@@ -17,7 +17,8 @@ from adapter.kubernetes.client import KubernetesClient
 from adapter.model import identity
 from adapter.model.clock import Clock
 from adapter.model.identity import AccessVerdict, User
-from adapter.telemetry.monitoring import FaultLog, Monitoring
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
 
 TOKEN_PATH = "/apis/authentication.k8s.io/v1/tokenreviews"  # noqa: S105 - a path
 ACCESS_PATH = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
@@ -100,7 +101,7 @@ class ReviewClient:
         client: KubernetesClient,
         clock: Clock,
         own_metrics: Monitoring,
-        faults: FaultLog,
+        faults: ProblemLog,
         *,
         throttle: Throttle | None = None,
     ) -> None:
@@ -134,9 +135,9 @@ class ReviewClient:
                 if error.status
                 else str(error)
             )
-            self._faults.met("token-review", "bearer tokens cannot be reviewed; they are refused", text)
+            self._faults.report("token-review", "bearer tokens cannot be reviewed; they are refused", text)
             raise errors.KubernetesError(error.status, error.reason, text) from None
-        self._faults.ended("token-review")
+        self._faults.resolve("token-review")
         user = status.user
         if not status.authenticated or not user.username:
             return None
@@ -148,9 +149,11 @@ class ReviewClient:
             status = (await self._review(self._access_kind, spec)).status
         except errors.KubernetesError as error:
             text = f"{error}{_hint(error)}"
-            self._faults.met("access-review", "access cannot be reviewed; requests that need it fail", text)
+            self._faults.report(
+                "access-review", "access cannot be reviewed; requests that need it fail", text
+            )
             raise
-        self._faults.ended("access-review")
+        self._faults.resolve("access-review")
         return AccessVerdict(status.allowed, status.denied, status.reason)
 
     async def _review(self, kind: _Kind[_Answer], spec: Mapping[str, object]) -> _Answer:

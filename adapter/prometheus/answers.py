@@ -15,7 +15,7 @@ from adapter.model.metrics import QueryResult, Sample
 from adapter.rules.plan.plan import Objects
 from adapter.rules.query import MetricQuery
 from adapter.telemetry.caching import ExpiringCache
-from adapter.telemetry.monitoring import Monitoring
+from adapter.telemetry.metrics import Monitoring
 
 KEPT_BYTES = 128 * 1024 * 1024
 """Bound on the answers kept about objects; of each answer it is estimated, from above, what it takes."""

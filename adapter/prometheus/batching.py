@@ -10,7 +10,7 @@ from adapter.prometheus.answers import Freshness, ObjectAnswer
 from adapter.rules.plan import plan
 from adapter.rules.plan.plan import Objects
 from adapter.rules.query import MetricQuery
-from adapter.telemetry.monitoring import Monitoring
+from adapter.telemetry.metrics import Monitoring
 
 STANDING = 30.0
 """How long, in seconds, a question counts as one that will be asked again: two periods of a HorizontalPodAutoscaler."""

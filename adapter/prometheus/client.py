@@ -25,7 +25,9 @@ from adapter.prometheus import connection, endpoint, hints
 from adapter.prometheus import response as envelope
 from adapter.prometheus.client_tls import FollowedTLS
 from adapter.prometheus.connection import Connection, PrometheusSettings
-from adapter.telemetry.monitoring import FaultLog, Monitoring, facts
+from adapter.telemetry.logs import facts
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
 
 __all__ = ["PrometheusClient", "PrometheusSettings", "Querier"]
 
@@ -81,7 +83,7 @@ class PrometheusClient:
 
     @classmethod
     async def open(
-        cls, settings: PrometheusSettings, clock: Clock, monitoring: Monitoring, faults: FaultLog
+        cls, settings: PrometheusSettings, clock: Clock, monitoring: Monitoring, faults: ProblemLog
     ) -> Self:
         """Return a client; files are read now, Prometheus is not asked. Raises `errors.InputError` for unusable settings."""
         origin = await connection.open_connection(settings, clock, faults)

@@ -11,7 +11,7 @@ from pathlib import Path
 from adapter.errors import Fault, InputError
 from adapter.model.clock import Clock
 from adapter.prometheus.endpoint import Trust
-from adapter.telemetry.monitoring import FaultLog
+from adapter.telemetry.problems import ProblemLog
 
 CHECK_SECONDS = 1.0
 """How often, at most, the files are looked at."""
@@ -28,7 +28,7 @@ class FollowedTLS:
     That is said once. The files are looked at again a second later, and so until they can be used.
     """
 
-    def __init__(self, trust: Trust, clock: Clock, faults: FaultLog) -> None:
+    def __init__(self, trust: Trust, clock: Clock, faults: ProblemLog) -> None:
         """Read the files; raises `InputError` for files that cannot be used."""
         self._trust = trust
         self._clock = clock
@@ -57,9 +57,9 @@ class FollowedTLS:
                 self._identity = identity
         except (OSError, InputError) as error:
             message = "TLS files for Prometheus cannot be read again; the old ones stay"
-            self._faults.met("credentials", message, str(error), subject=_SUBJECT)
+            self._faults.report("credentials", message, str(error), subject=_SUBJECT)
         else:
-            self._faults.ended("credentials", subject=_SUBJECT)
+            self._faults.resolve("credentials", subject=_SUBJECT)
 
     def _look(self) -> _Identity:
         return tuple(

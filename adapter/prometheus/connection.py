@@ -24,7 +24,7 @@ from adapter.kubernetes import credentials
 from adapter.model.clock import Clock
 from adapter.net import proxies
 from adapter.prometheus.endpoint import Target, Trust
-from adapter.telemetry.monitoring import FaultLog
+from adapter.telemetry.problems import ProblemLog
 
 FILE_CHECK_SECONDS = 1.0
 """How often, at most, a token or password file is looked at."""
@@ -99,7 +99,7 @@ class FromFile:
         render: Callable[[str], str],
         flag: str,
         clock: Clock,
-        faults: FaultLog,
+        faults: ProblemLog,
         *,
         whom: str = "Prometheus",
     ) -> None:
@@ -129,9 +129,9 @@ class FromFile:
                 self._read()
             except (OSError, ValueError) as error:
                 message = f"credentials for {self._whom} cannot be read again; the old ones stay"
-                self._faults.met("credentials", message, str(error), subject=self._flag)
+                self._faults.report("credentials", message, str(error), subject=self._flag)
             else:
-                self._faults.ended("credentials", subject=self._flag)
+                self._faults.resolve("credentials", subject=self._flag)
         return self._value
 
     def refuse(self) -> None:
@@ -180,7 +180,7 @@ class Connection:
         return headers
 
 
-async def open_connection(settings: PrometheusSettings, clock: Clock, faults: FaultLog) -> Connection:
+async def open_connection(settings: PrometheusSettings, clock: Clock, faults: ProblemLog) -> Connection:
     """Resolve the settings; files are read now. Raises `InputError` with the flag of what cannot be used."""
     split = _split_url(settings.url)
     for name, value in settings.headers:
@@ -216,7 +216,7 @@ async def open_connection(settings: PrometheusSettings, clock: Clock, faults: Fa
 
 
 async def _resolve_trust(
-    settings: PrometheusSettings, clock: Clock, faults: FaultLog
+    settings: PrometheusSettings, clock: Clock, faults: ProblemLog
 ) -> tuple[Trust, Authorization | None, str]:
     """Return whom to trust, the credentials of the cluster that apply, and the proxy that comes with them."""
     if settings.auth_incluster and settings.kubeconfig:

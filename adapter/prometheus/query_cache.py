@@ -41,7 +41,8 @@ from adapter.rules.plan import plan
 from adapter.rules.plan.plan import Objects, PlannedQuery
 from adapter.rules.query import MetricQuery
 from adapter.rules.query_rule import QueryRule
-from adapter.telemetry.monitoring import Monitoring, facts
+from adapter.telemetry.logs import facts
+from adapter.telemetry.metrics import Monitoring
 
 __all__ = ["Freshness", "ObjectAnswer", "QueryCache", "TextAnswer"]
 

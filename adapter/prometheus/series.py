@@ -23,7 +23,8 @@ from adapter.model.metrics import SeriesInfo
 from adapter.prometheus import endpoint, response, series_wire
 from adapter.prometheus.connection import Connection
 from adapter.prometheus.series_wire import WorkerLine, WorkerRequest
-from adapter.telemetry.monitoring import FaultLog, Monitoring
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
 
 MAX_BYTES = 256 * 1024 * 1024
 """How large the answer to one selector may be unless told otherwise: about a million series."""
@@ -48,7 +49,7 @@ class SeriesLister:
         self,
         origin: Connection,
         monitoring: Monitoring,
-        faults: FaultLog,
+        faults: ProblemLog,
         *,
         max_bytes: int = MAX_BYTES,
         timeout: float = TIMEOUT_SECONDS,
@@ -122,12 +123,12 @@ class SeriesLister:
         if not in_time:
             return PrometheusError("timeout", f"no series list in {self._timeout:g} s")
         if process.returncode == 0 and not words:
-            self._faults.ended("discovery-worker")
+            self._faults.resolve("discovery-worker")
             return PrometheusError("worker", "the discovery worker gave no answer")
         return self._complain(f"the discovery worker ended with {_status(process.returncode)}", words)
 
     def _complain(self, text: str, words: str) -> PrometheusError:
-        self._faults.met("discovery-worker", "the discovery worker is not well", text, words=words)
+        self._faults.report("discovery-worker", "the discovery worker is not well", text, words=words)
         return PrometheusError("worker", text)
 
 

@@ -49,8 +49,8 @@ from adapter.rules.query import Dropped, MetricQuery, milli_of
 from adapter.rules.registry import CustomEntry, CustomKey, ExternalEntry
 from adapter.scrape.cache import ScrapedValues
 from adapter.scrape.interfaces import ScrapedAnswer
-from adapter.telemetry.monitoring import Monitoring
-from adapter.telemetry.source_problems import UNFETCHED, UNLISTED, SourceFaults
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import UNFETCHED, UNLISTED, SourceProblems
 
 # How long Prometheus is waited for when scrapes have values already, in seconds.
 _PATIENCE = 0.25
@@ -96,7 +96,7 @@ class Provider:
         relister: Relister,
         clock: Clock,
         monitoring: Monitoring,
-        faults: SourceFaults,
+        faults: SourceProblems,
         *,
         freshness: Freshness,
         scraped: ScrapedValues | None = None,
@@ -157,7 +157,7 @@ class Provider:
             query = metric_query(entry, question)
             answer = await self._samples(entry, query, Objects(question.namespace, names))
         except (NamingError, TemplateError, UnsupportedSelectorError) as error:
-            self._faults.met("render", "query cannot be made", str(error), entry.rule.config.path)
+            self._faults.report("render", "query cannot be made", str(error), entry.rule.config.path)
             raise _unknown(question) from error
         except PrometheusError as error:
             raise self._faults.unfetched(error, entry.rule.path) from error
@@ -203,7 +203,7 @@ class Provider:
                     asked=min(answer.asked, ages.asked), failure=answer.failure or ages.failure
                 )
         except (NamingError, TemplateError, UnsupportedSelectorError) as error:
-            self._faults.met("render", "query cannot be made", str(error), rule.config.path)
+            self._faults.report("render", "query cannot be made", str(error), rule.config.path)
             raise InternalError(UNFETCHED) from error
         except PrometheusError as error:
             # To upstream a text is no answer at all, and a matrix one that it does not expect.
@@ -252,9 +252,9 @@ class Provider:
         try:
             names = await self._objects.names(resource, question.namespace, question.objects)
         except (KubernetesError, NotSyncedError) as error:
-            self._faults.met("list", "objects cannot be listed", str(error), kind)
+            self._faults.report("list", "objects cannot be listed", str(error), kind)
             raise InternalError(UNLISTED) from error
-        self._faults.quiet("list", kind, after=0.0)  # what fails is the kind, whoever asks
+        self._faults.expire("list", kind, after=0.0)  # what fails is the kind, whoever asks
         return names
 
     async def _custom_entry(self, resource: APIResource, question: CustomQuestion) -> CustomEntry:
@@ -315,7 +315,7 @@ class Provider:
             except PrometheusError as error:
                 if not scraped.values:
                     raise
-                self._faults.fails(error, entry.rule.path)
+                self._faults.failed(error, entry.rule.path)
         self._count_scraped(scraped, answer)
         samples = {name: (Sample({}, found.value, found.time),) for name, found in scraped.values.items()}
         overdue = {name for name, found in scraped.values.items() if found.overdue}
@@ -398,7 +398,7 @@ class Provider:
             milli = milli_of(sample.value, nan_is_zero=nan_is_zero)
         except OverflowError as error:
             self._drop("overflow", 1)
-            self._faults.met(
+            self._faults.report(
                 "value", "value refused", "overflow", rule.config.path, query=matchers.shorten(render())
             )
             raise InternalError(
@@ -406,7 +406,7 @@ class Provider:
             ) from error
         if isinstance(milli, Dropped):
             self._drop(milli, 1)
-            self._faults.met(
+            self._faults.report(
                 "value", "value left out", milli, rule.config.path, query=matchers.shorten(render())
             )
             return None
@@ -418,7 +418,7 @@ class Provider:
             return
         query = matchers.shorten(promql)
         text = f"{text}, so their sum would be too small (onNaN: drop on the rule serves the rest)"
-        self._faults.met("value", "external metric refused", text, rule.config.path, query=query)
+        self._faults.report("value", "external metric refused", text, rule.config.path, query=query)
         raise InternalError(UNFETCHED)
 
     def _drop(self, reason: str, count: int) -> None:

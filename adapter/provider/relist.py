@@ -18,7 +18,9 @@ from adapter.model.metrics import SeriesInfo
 from adapter.rules import registry, trace
 from adapter.rules.compile import Rule, Ruleset
 from adapter.rules.registry import Memory, Registry, Steps
-from adapter.telemetry.monitoring import FaultLog, Monitoring, facts
+from adapter.telemetry.logs import facts
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
 
 _log = logging.getLogger(__name__)
 
@@ -54,7 +56,7 @@ class Relister:
         lister: Lister,
         clock: Clock,
         monitoring: Monitoring,
-        faults: FaultLog,
+        faults: ProblemLog,
         *,
         interval: float,
         max_age: float,
@@ -211,9 +213,9 @@ class Relister:
         for rule, metric in found.items():
             if rule not in self._refused:
                 text = f"{rule} gives the name {metric}, which is Fastpath's own: its values are not served"
-                self._faults.met("metric-name", "metric left out", text, subject=rule)
+                self._faults.report("metric-name", "metric left out", text, subject=rule)
         for rule in self._refused - found.keys():
-            self._faults.ended("metric-name", subject=rule)
+            self._faults.resolve("metric-name", subject=rule)
         self._refused = frozenset(found)
 
     def _report_unwritable(self, made: Registry) -> None:
@@ -223,9 +225,9 @@ class Relister:
             if rule not in self._unwritable:
                 number = trace.counted(each.names, "series name", "series names")
                 text = f"{rule} leaves out {number} that PromQL cannot write without quotes, such as {trace.shown(each.example)}"
-                self._faults.met("series-name", "series left out", text, subject=rule)
+                self._faults.report("series-name", "series left out", text, subject=rule)
         for rule in self._unwritable - found.keys():
-            self._faults.ended("series-name", subject=rule)
+            self._faults.resolve("series-name", subject=rule)
         self._unwritable = frozenset(found)
 
     def _report(self, lists: Lists, seconds: float, wall: float) -> None:
@@ -251,11 +253,11 @@ class Relister:
                 rule.config.path for rule in self._rules() if rule.config.series_query == selector
             )
             told = error.message
-            self._faults.met(
-                "discovery", "series list failed", str(error), subject=selector, told=told, rules=rules
+            self._faults.report(
+                "discovery", "series list failed", str(error), subject=selector, public=told, rules=rules
             )
         for selector in self._failing - failed.keys():
-            self._faults.ended("discovery", subject=selector)
+            self._faults.resolve("discovery", subject=selector)
         self._failing = frozenset(failed)
 
     def _rules(self) -> tuple[Rule, ...]:

@@ -33,8 +33,8 @@ from adapter.provider.relist import Relister
 from adapter.rules import resource as usages
 from adapter.rules.plan.plan import Objects
 from adapter.rules.resource import KINDS, PODS, Absent, Labelled, Pair, ResourceQuery, ResourceRules
-from adapter.telemetry.monitoring import Monitoring
-from adapter.telemetry.source_problems import UNLISTED, SourceFaults
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import UNLISTED, SourceProblems
 
 _GROUP = "metrics.k8s.io"
 
@@ -87,7 +87,7 @@ class ResourceProvider:
         relister: Relister,
         clock: Clock,
         monitoring: Monitoring,
-        faults: SourceFaults,
+        faults: SourceProblems,
         *,
         freshness: Freshness,
     ) -> None:
@@ -171,9 +171,9 @@ class ResourceProvider:
                 one = await objects.find(resource, question.namespace or "", question.name)
                 chosen = () if one is None else (one,)
         except (KubernetesError, NotSyncedError) as error:
-            self._faults.met("list", "objects cannot be listed", str(error), kind)
+            self._faults.report("list", "objects cannot be listed", str(error), kind)
             raise InternalError(UNLISTED) from error
-        self._faults.quiet("list", kind, after=0.0)  # what fails is the kind, whoever asks
+        self._faults.expire("list", kind, after=0.0)  # what fails is the kind, whoever asks
         if question.name is not None and not chosen:
             details: dict[str, object] = {"name": question.name, "kind": question.resource}
             raise NotFoundError(f'{question.resource} "{question.name}" not found', details)
@@ -234,12 +234,12 @@ class ResourceProvider:
                 query.metric_query(kind), objects, self._freshness, expected, takes_partial=sampled
             )
         except (NamingError, TemplateError) as error:
-            self._faults.met("render", "query cannot be made", str(error), query.path)
+            self._faults.report("render", "query cannot be made", str(error), query.path)
             return None
         except PrometheusError as error:
             if error.kind == "busy":
                 raise self._faults.unfetched(error, query.path) from error
-            self._faults.fails(error, query.path)
+            self._faults.failed(error, query.path)
             return None
         self._faults.answered(query.path, answer.asked, answer.failure or answer.partial)
         return answer
@@ -247,7 +247,7 @@ class ResourceProvider:
     def _leave_out(self, absent: Absent, described: Described, rules: ResourceRules) -> None:
         self._monitoring.dropped.labels(reason=absent.reason).inc()
         place = f"{described.namespace}/{described.name}" if described.namespace else described.name
-        self._faults.met("value", "usage left out", absent.text, rules.config.path, object=place)
+        self._faults.report("value", "usage left out", absent.text, rules.config.path, object=place)
 
 
 def _usage_of(

@@ -16,7 +16,9 @@ from adapter.provider.custom import Resources
 from adapter.provider.relist import Relister
 from adapter.provider.rules_files import RulesFiles
 from adapter.rules import compile as compiler
-from adapter.telemetry.monitoring import FaultLog, Monitoring, facts
+from adapter.telemetry.logs import facts
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
 
 _log = logging.getLogger(__name__)
 
@@ -38,7 +40,7 @@ class RuleSource:
         relister: Relister,
         clock: Clock,
         monitoring: Monitoring,
-        faults: FaultLog,
+        faults: ProblemLog,
         *,
         strict: bool,
         check: Callable[[RulesConfig], Fault | None] = lambda _: None,
@@ -106,7 +108,7 @@ class RuleSource:
             self._report("config-reload", "changed configuration refused, the old one stays", faults)
             return
         self.refused = ()
-        self._fault_log.ended("config-reload")
+        self._fault_log.resolve("config-reload")
         self._monitoring.config_reloads.labels(outcome="applied").inc()
         self._parsed = parsed
         await self._adopt(parsed.config, ruleset, ())
@@ -128,7 +130,7 @@ class RuleSource:
         if faults:
             self._report("config", "rules left out", faults)
         else:
-            self._fault_log.ended("config")
+            self._fault_log.resolve("config")
         metrics = self._monitoring
         metrics.config_faults.set(len(faults))
         metrics.config_success.set(self._clock.wall())
@@ -164,4 +166,4 @@ class RuleSource:
         )
 
     def _report(self, fault: str, message: str, found: Sequence[Fault]) -> None:
-        self._fault_log.met(fault, message, "; ".join(map(str, found)), faults=len(found))
+        self._fault_log.report(fault, message, "; ".join(map(str, found)), faults=len(found))

@@ -30,7 +30,7 @@ from adapter.rules.plan import age, lookback
 from adapter.rules.plan.plan import Objects, may_sweep
 from adapter.rules.query import MetricQuery
 from adapter.rules.registry import CustomKey
-from adapter.telemetry.source_problems import UNFETCHED
+from adapter.telemetry.problems import UNFETCHED
 
 PARTIAL = "the answer of Prometheus has warnings and may lack a part"
 """Why a partial answer is overdue. The warning itself may hold addresses and stands in the log only."""
@@ -120,7 +120,7 @@ class ScalerProvider(Provider):
             )
             rendered = query.render(question.namespace, names[:1])
         except _UNMADE as error:
-            self._faults.met("render", "query cannot be made", str(error), rule.config.path)
+            self._faults.report("render", "query cannot be made", str(error), rule.config.path)
             raise _unknown(question) from error
         except PrometheusError as error:
             raise self._faults.unfetched(error, rule.path) from error
@@ -154,7 +154,7 @@ class ScalerProvider(Provider):
                 self._cache.ask(companion.promql, freshness, accepts_warnings=accepts, takes_partial=True),
             )
         except _UNMADE as error:
-            self._faults.met("render", "query cannot be made", str(error), rule.config.path)
+            self._faults.report("render", "query cannot be made", str(error), rule.config.path)
             raise InternalError(UNFETCHED) from error
         except PrometheusError as error:
             raise self._faults.unfetched(error, rule.path) from error

@@ -27,8 +27,8 @@ from adapter.scrape.interfaces import Finished, Reader, Registered, ScrapedAnswe
 from adapter.scrape.schedule import ScrapeRounds
 from adapter.scrape.targets import MOST_MATCHERS, Answer, Key, Question, Scrape, Source, Target
 from adapter.scrape.work import ScrapeWork
-from adapter.telemetry.monitoring import Monitoring
-from adapter.telemetry.source_problems import SourceFaults
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import SourceProblems
 
 READ_WORK = 5_000
 """Series and matchers that one `read` looks at for new questions; the rest comes with the next scrape."""
@@ -49,7 +49,7 @@ class ScrapedValues:
         registered: Registered,
         clock: Clock,
         monitoring: Monitoring,
-        faults: SourceFaults,
+        faults: SourceProblems,
         *,
         per_second: float,
         random: Callable[[], float],
@@ -278,7 +278,7 @@ class ScrapedValues:
             return None
         port = int(access.port) if access.port.isdigit() else pod.ports.get(access.port)
         if port is None:
-            self._faults.met("scrape", "pods have no such port", f"no port is named {access.port}", path)
+            self._faults.report("scrape", "pods have no such port", f"no port is named {access.port}", path)
             return None
         return Endpoint(namespace, pod.ip, port, access)
 
@@ -330,7 +330,7 @@ class ScrapedValues:
             body = await self._reader.fetch(target.endpoint, buffer)
             await self._work.take(target, buffer, Scrape(body, time, wall, self._stretch_of(target)))
             for path in self._paths(target):
-                self._faults.quiet("scrape", path)
+                self._faults.expire("scrape", path)
             self._monitoring.scrapes.labels("success").inc()
         except ScrapeError as error:
             self._monitoring.scrapes.labels(error.kind).inc()
@@ -348,7 +348,7 @@ class ScrapedValues:
 
     def _note(self, target: Target, error: ScrapeError) -> None:
         for path in self._paths(target):
-            self._faults.met("scrape", "pods cannot be scraped", str(error), path, kind=error.kind)
+            self._faults.report("scrape", "pods cannot be scraped", str(error), path, kind=error.kind)
 
     def _paths(self, target: Target) -> set[str]:
         """Return the rules that a target is scraped for."""

@@ -27,7 +27,8 @@ from adapter.prometheus import client, connection
 from adapter.rules import matchers
 from adapter.rules.scrape import exposition
 from adapter.scrape.bodies import Buffer
-from adapter.telemetry.monitoring import FaultLog, Monitoring
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
 
 # As Prometheus asks, without the formats that are not text. Compression costs both sides more than a cluster's network does.
 _HEADERS = {
@@ -75,7 +76,7 @@ class Scraper:
         self,
         clock: Clock,
         monitoring: Monitoring,
-        faults: FaultLog,
+        faults: ProblemLog,
         *,
         service_account: str = scrape_keys.SERVICE_ACCOUNT,
         networks: PodNetworks | None = None,

@@ -14,8 +14,8 @@ from adapter.scrape.bodies import Bodies, Buffer
 from adapter.scrape.shares import TimeShares
 from adapter.scrape.targets import Question, Scrape, Target
 from adapter.scrape.turns import Turns
-from adapter.telemetry.monitoring import Monitoring
-from adapter.telemetry.source_problems import SourceFaults
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import SourceProblems
 
 KEPT_BYTES = 96 * 1024 * 1024
 """Estimated bytes of the series that are kept of all pods."""
@@ -37,7 +37,7 @@ class ScrapeWork:
         self,
         clock: Clock,
         monitoring: Monitoring,
-        faults: SourceFaults,
+        faults: SourceProblems,
         *,
         lost: Callable[[Target, ScrapeError], None],
         slowed: Callable[[Target], None],
@@ -149,4 +149,4 @@ class ScrapeWork:
             text = (
                 f"pods of namespace {namespace} cost more time than their share: they are scraped less often"
             )
-            self._faults.met("scrape-time", "pods are scraped less often", text, namespace)
+            self._faults.report("scrape-time", "pods are scraped less often", text, namespace)

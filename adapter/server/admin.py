@@ -12,7 +12,7 @@ from adapter.autoscaler import debug
 from adapter.server.api import encoding
 from adapter.server.health import Health
 from adapter.server.http import negotiation
-from adapter.telemetry import monitoring
+from adapter.telemetry import exposition, metrics
 
 
 class LocalPages:
@@ -22,7 +22,7 @@ class LocalPages:
         self,
         address: str,
         health: Health,
-        own_metrics: monitoring.Monitoring,
+        own_metrics: metrics.Monitoring,
         show: Callable[[str, str], debug.Shown],
     ) -> None:
         self._address = address
@@ -55,8 +55,8 @@ class LocalPages:
         segments = tuple(request.path.split("/")[1:])
         match segments:
             case ("metrics",):
-                exposition = await encoding.join(self._monitoring.exposition_pieces())
-                return web.Response(body=exposition, headers={"Content-Type": monitoring.CONTENT_TYPE})
+                body = await encoding.join(self._monitoring.exposition_pieces())
+                return web.Response(body=body, headers={"Content-Type": exposition.CONTENT_TYPE})
             case ("debug", "fastpath", "autoscalers", namespace, name) if namespace and name:
                 status, document = self._show(namespace, name)
                 return web.Response(status=status, body=debug.encode(document), content_type=negotiation.JSON)

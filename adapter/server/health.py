@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from adapter.server.api import paths
-from adapter.telemetry import monitoring
+from adapter.telemetry import logs
 
 log = logging.getLogger(__name__)
 
@@ -105,10 +105,10 @@ class Health:
         for name, fault in failed.items():
             if known.get(name) != fault:
                 log.warning(
-                    "health check failed", extra=monitoring.facts(endpoint=endpoint, check=name, reason=fault)
+                    "health check failed", extra=logs.facts(endpoint=endpoint, check=name, reason=fault)
                 )
         for name in known.keys() - failed.keys():
-            log.info("health check passed again", extra=monitoring.facts(endpoint=endpoint, check=name))
+            log.info("health check passed again", extra=logs.facts(endpoint=endpoint, check=name))
 
 
 def _run(check: Check) -> str | None:
@@ -117,5 +117,5 @@ def _run(check: Check) -> str | None:
     except (
         Exception
     ) as error:  # a check that breaks is a check that fails; its reason is shown like any other
-        log.exception("a health check raised an exception", extra=monitoring.facts(check=check.name))
+        log.exception("a health check raised an exception", extra=logs.facts(check=check.name))
         return f"{type(error).__name__}: {error}"

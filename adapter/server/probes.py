@@ -12,7 +12,7 @@ from http import HTTPStatus
 from typing import cast
 
 from adapter.server.health import Health
-from adapter.telemetry import monitoring
+from adapter.telemetry import logs
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class ProbeListener:
             lambda: _Connection(self._health, self._open), self._host or None, self.port
         )
         self.port = self._server.sockets[0].getsockname()[1]
-        log.info("answering probes", extra=monitoring.facts(host=self._host, port=self.port))
+        log.info("answering probes", extra=logs.facts(host=self._host, port=self.port))
 
     async def stop(self) -> None:
         """Close the listener and every connection."""

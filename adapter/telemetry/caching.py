@@ -1,7 +1,6 @@
-"""Caches within a bound, the least recently used going first; each says how full it is and how much it had to drop.
+"""Bounded caches that evict the least recently used entry and expose their size.
 
-Not here: what is worth keeping, and what an entry weighs. The law: a bound never changes an answer: what was dropped is asked or worked out
-anew.
+A bound never changes an answer: an evicted entry is fetched or computed again.
 """
 
 from collections.abc import Callable, Hashable
@@ -9,14 +8,17 @@ from typing import TypeVar
 
 from cachetools import LRUCache, TLRUCache
 
-from adapter.telemetry.monitoring import Monitoring
+from adapter.telemetry.metrics import Monitoring
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
 class BoundedCache(LRUCache[K, V]):
-    """At most `room`, by what `weigh` says of the values; 1 each without it. `name` is what the self-metrics call it, None for nothing."""
+    """An LRU cache whose entries weigh at most `room` together.
+
+    `weigh` returns the weight of a value, 1 by default. `name` is the label of its metrics.
+    """
 
     def __init__(
         self, name: str, monitoring: Monitoring | None, room: int, weigh: Callable[[V], float] | None = None
@@ -25,14 +27,13 @@ class BoundedCache(LRUCache[K, V]):
         self._evictions = None if monitoring is None else monitoring.watch_cache(name, self)
 
     def popitem(self) -> tuple[K, V]:
-        """Drop what was not used for longest."""
         if self._evictions is not None:
             self._evictions.inc()
         return super().popitem()
 
 
 class ExpiringCache(TLRUCache[K, tuple[V, float]]):
-    """The same for values that end: each comes with the moment (monotonic seconds) from which on it is gone."""
+    """The same for values that expire: each comes with the time, in monotonic seconds, from which it is gone."""
 
     def __init__(
         self,
@@ -46,7 +47,6 @@ class ExpiringCache(TLRUCache[K, tuple[V, float]]):
         self._evictions = None if monitoring is None else monitoring.watch_cache(name, self)
 
     def popitem(self) -> tuple[K, tuple[V, float]]:
-        """Drop what was not used for longest, of what has not ended yet."""
         if self._evictions is not None:
             self._evictions.inc()
         return super().popitem()

@@ -41,7 +41,7 @@ from adapter.model.timestamps import SECOND
 from adapter.provider import scaler
 from adapter.provider.scaler import ObjectSamples, SeriesSamples
 from adapter.scrape.interfaces import ScrapedAnswer, ScrapedValue
-from adapter.telemetry.monitoring import Monitoring
+from adapter.telemetry.metrics import Monitoring
 from tests.support.controller import LIVE, HandPods, HandRivals, Server, fpa
 from tests.support.election import LoopClock
 from tests.support.scaling import NOW, cpu_metric, external_metric, hpa, object_metric, pods, pods_metric

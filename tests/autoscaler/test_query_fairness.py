@@ -21,7 +21,8 @@ from adapter.autoscaler.metric_source import FedSeries, View
 from adapter.autoscaler.polling import Feeds
 from adapter.autoscaler.readings import Answer
 from adapter.model.timestamps import SECOND
-from adapter.telemetry.monitoring import FaultLog, Monitoring
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
 from tests.support.election import LoopClock
 
 pytestmark = [pytest.mark.looptime]
@@ -72,7 +73,7 @@ class Watch:
 
     def __init__(self, clock: LoopClock) -> None:
         self.monitoring = Monitoring()
-        self.faults = FaultLog(self.monitoring, clock)
+        self.faults = ProblemLog(self.monitoring, clock)
         self.owners: list[Hashable] = []
         self.delays = Delays(self.monitoring, self.faults, self._tell)
         self.defects = 0

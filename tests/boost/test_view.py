@@ -15,7 +15,8 @@ from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
 from adapter.model.timestamps import SECOND, FineInstant
 from adapter.sandbox.apiserver.cluster import Cluster
-from adapter.telemetry.monitoring import FaultLog, Monitoring
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
 from tests.support.configmaps import JSON, Store
 from tests.support.election import WALL
 from tests.support.floorterms import NAMESPACE, Process, watching
@@ -503,7 +504,7 @@ async def test_over_http() -> None:
     async with Cluster() as cluster:
         configuration = credentials.build_configuration(cluster.url)
         async with await kubernetes.connect(configuration, random=lambda: 0.0) as client:
-            faults = FaultLog(monitoring, clock)
+            faults = ProblemLog(monitoring, clock)
             view = FloorView(client, clock, NAMESPACE, faults)
             task = asyncio.create_task(view.run())
             try:

@@ -17,7 +17,8 @@ from adapter.config.options import Options
 from adapter.kubernetes.cache.mirror import STEP
 from adapter.kubernetes.cache.reflector import Surroundings
 from adapter.model.resources import BUILTIN, Catalogue
-from adapter.telemetry.monitoring import FaultLog, Monitoring
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
 from tests.support.clock import FakeClock
 from tests.support.waiting import other_work, until
 
@@ -58,7 +59,7 @@ class Bench:
         kinds: Any = Kinds()
         scraped: Any = Scraped()
         clock, self.monitoring = FakeClock(), Monitoring()
-        faults = FaultLog(self.monitoring, clock)
+        faults = ProblemLog(self.monitoring, clock)
         watching = Surroundings(nothing, clock, self.monitoring, faults, lambda: 0.0)
         parts = Parts(
             nothing,

@@ -19,7 +19,8 @@ from adapter.model.autoscaling import hpa as model
 from adapter.model.autoscaling.hpa import encode_scalar
 from adapter.model.quantity_parse import read
 from adapter.model.timestamps import SECOND, FineInstant
-from adapter.telemetry.monitoring import FaultLog, Monitoring
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
 from tests.autoscaler.test_boost import hpa as native
 from tests.compose.test_scaler import Kinds, Scraped
 from tests.support.clock import FakeClock
@@ -89,7 +90,7 @@ class Floors:
 def scaler() -> Any:
     nothing: Any = None
     clock, monitoring = FakeClock(), Monitoring()
-    faults = FaultLog(monitoring, clock)
+    faults = ProblemLog(monitoring, clock)
     watching = Surroundings(nothing, clock, monitoring, faults, lambda: 0.0)
     kinds: Any = Kinds()
     scraped: Any = Scraped()

@@ -27,7 +27,8 @@ from adapter.kubernetes.codec import ObjectMeta, WatchEvent
 from adapter.model.resources import BUILTIN, APIResource
 from adapter.model.selectors.label_selectors import parse_selector
 from adapter.sandbox.apiserver.cluster import Cluster
-from adapter.telemetry.monitoring import FaultLog, Monitoring
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
 from tests.support.clock import FakeClock
 from tests.support.tls import Authority
 from tests.support.waiting import until
@@ -616,7 +617,7 @@ def close_leaks() -> Iterator[None]:
 
 async def connect_as(kubeconfig: Path) -> KubernetesClient:
     clock = FakeClock()
-    faults = FaultLog(Monitoring(), clock)
+    faults = ProblemLog(Monitoring(), clock)
     configuration = await credentials.load_configuration(kubeconfig, clock, faults)
     return await kubernetes.connect(configuration, sleep=Pauses(), random=lambda: 0.0, timeout=1.0)
 

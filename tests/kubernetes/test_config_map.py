@@ -15,7 +15,7 @@ from adapter.kubernetes import config_map
 from adapter.kubernetes.config_map import ConfigMapSource, FileSource, Periods
 from adapter.kubernetes.credentials import build_configuration
 from adapter.sandbox.apiserver.cluster import Cluster
-from adapter.telemetry.monitoring import FaultLog
+from adapter.telemetry.problems import ProblemLog
 from tests.support import waiting
 from tests.support.certificates import NAME, config_map_object
 
@@ -36,7 +36,7 @@ class Reading:
 
 @contextlib.asynccontextmanager
 async def reading(
-    cluster: Cluster, faults: FaultLog, periods: Periods | None = None
+    cluster: Cluster, faults: ProblemLog, periods: Periods | None = None
 ) -> AsyncIterator[Reading]:
     delivered: list[Entries] = []
     pauses: list[float] = []
@@ -77,7 +77,7 @@ def other(cluster: Cluster, name: str) -> None:
     cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"x": "y"}})
 
 
-async def test_what_is_there_and_what_it_becomes(cluster: Cluster, faults: FaultLog) -> None:
+async def test_what_is_there_and_what_it_becomes(cluster: Cluster, faults: ProblemLog) -> None:
     other(cluster, "another")
     publish(cluster, a="1")
     async with reading(cluster, faults) as found:
@@ -94,7 +94,7 @@ async def test_what_is_there_and_what_it_becomes(cluster: Cluster, faults: Fault
     assert faults.active() == {}
 
 
-async def test_only_this_one_is_asked_for(cluster: Cluster, faults: FaultLog) -> None:
+async def test_only_this_one_is_asked_for(cluster: Cluster, faults: ProblemLog) -> None:
     publish(cluster, a="1")
     async with reading(cluster, faults) as found:
         await found.delivers({"a": "1"})
@@ -110,7 +110,7 @@ async def test_only_this_one_is_asked_for(cluster: Cluster, faults: FaultLog) ->
     }
 
 
-async def test_none_yet_and_deleted(cluster: Cluster, faults: FaultLog) -> None:
+async def test_none_yet_and_deleted(cluster: Cluster, faults: ProblemLog) -> None:
     async with reading(cluster, faults) as found:
         await found.delivers(None)
         await waiting.until(lambda: cluster.open_watches)
@@ -121,7 +121,7 @@ async def test_none_yet_and_deleted(cluster: Cluster, faults: FaultLog) -> None:
         assert found.source.error == ""
 
 
-async def test_missing_rights_name_the_role_binding(cluster: Cluster, faults: FaultLog) -> None:
+async def test_missing_rights_name_the_role_binding(cluster: Cluster, faults: ProblemLog) -> None:
     publish(cluster, a="1")
     cluster.forbid("list", "configmaps")
     async with reading(cluster, faults) as found:
@@ -136,14 +136,14 @@ async def test_missing_rights_name_the_role_binding(cluster: Cluster, faults: Fa
     assert faults.active() == {}
 
 
-async def test_pauses_grow_and_are_bounded(cluster: Cluster, faults: FaultLog) -> None:
+async def test_pauses_grow_and_are_bounded(cluster: Cluster, faults: ProblemLog) -> None:
     cluster.forbid("list", "configmaps")
     async with reading(cluster, faults) as found:
         await waiting.until(lambda: len(found.pauses) >= 8)
     assert found.pauses[:8] == [0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0]
 
 
-async def test_pauses_after_days_of_failures(cluster: Cluster, faults: FaultLog) -> None:
+async def test_pauses_after_days_of_failures(cluster: Cluster, faults: ProblemLog) -> None:
     cluster.forbid("list", "configmaps")
     async with reading(cluster, faults) as found:
         found.source._failures = 3000
@@ -151,7 +151,7 @@ async def test_pauses_after_days_of_failures(cluster: Cluster, faults: FaultLog)
     assert set(found.pauses) == {30.0}
 
 
-async def test_an_api_server_that_goes_and_comes_back(cluster: Cluster, faults: FaultLog) -> None:
+async def test_an_api_server_that_goes_and_comes_back(cluster: Cluster, faults: ProblemLog) -> None:
     publish(cluster, a="1")
     async with reading(cluster, faults) as found:
         await found.delivers({"a": "1"})
@@ -165,7 +165,7 @@ async def test_an_api_server_that_goes_and_comes_back(cluster: Cluster, faults: 
 
 
 @pytest.mark.parametrize("gone_as_status", [True, False])
-async def test_a_forgotten_version_is_no_fault(faults: FaultLog, *, gone_as_status: bool) -> None:
+async def test_a_forgotten_version_is_no_fault(faults: ProblemLog, *, gone_as_status: bool) -> None:
     async with Cluster(gone_as_status=gone_as_status, log_size=1) as cluster:
         publish(cluster, a="1")
         async with reading(cluster, faults) as found:
@@ -178,7 +178,7 @@ async def test_a_forgotten_version_is_no_fault(faults: FaultLog, *, gone_as_stat
             await found.delivers({"a": "4"})
 
 
-async def test_the_end_of_a_watch_is_a_time_to_look_again(cluster: Cluster, faults: FaultLog) -> None:
+async def test_the_end_of_a_watch_is_a_time_to_look_again(cluster: Cluster, faults: ProblemLog) -> None:
     publish(cluster, a="1")
     async with reading(cluster, faults, Periods(watch=1.0)) as found:
         await waiting.until(lambda: len(found.delivered) >= 2)
@@ -186,7 +186,7 @@ async def test_the_end_of_a_watch_is_a_time_to_look_again(cluster: Cluster, faul
     assert faults.active() == {}
 
 
-async def test_a_watch_that_falls_silent(cluster: Cluster, faults: FaultLog) -> None:
+async def test_a_watch_that_falls_silent(cluster: Cluster, faults: ProblemLog) -> None:
     publish(cluster, a="1")
     async with reading(cluster, faults, Periods(silence=0.1)) as found:
         await waiting.until(lambda: cluster.open_watches)
@@ -196,7 +196,9 @@ async def test_a_watch_that_falls_silent(cluster: Cluster, faults: FaultLog) -> 
         cluster.thaw_watches()
 
 
-async def test_without_the_right_to_watch_it_is_read_now_and_then(cluster: Cluster, faults: FaultLog) -> None:
+async def test_without_the_right_to_watch_it_is_read_now_and_then(
+    cluster: Cluster, faults: ProblemLog
+) -> None:
     publish(cluster, a="1")
     cluster.forbid("watch", "configmaps")
     async with reading(cluster, faults) as found:
@@ -212,7 +214,7 @@ async def test_without_the_right_to_watch_it_is_read_now_and_then(cluster: Clust
 
 
 async def test_what_is_no_config_map(
-    faults: FaultLog, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+    faults: ProblemLog, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     publish(cluster, a="1")
     monkeypatch.setattr(config_map, "_PATH", "/version")  # an answer of another shape
@@ -240,7 +242,7 @@ class Taker:
         self.taken.append(text)
 
 
-def test_a_file_is_delivered_at_first_and_when_it_changes(tmp_path: Path, faults: FaultLog) -> None:
+def test_a_file_is_delivered_at_first_and_when_it_changes(tmp_path: Path, faults: ProblemLog) -> None:
     path, taker = tmp_path / "ca.crt", Taker()
     path.write_text("one")
     source = FileSource(str(path), "--client-ca-file", taker, faults)
@@ -251,7 +253,7 @@ def test_a_file_is_delivered_at_first_and_when_it_changes(tmp_path: Path, faults
     assert taker.taken == ["one", "two, longer"]
 
 
-def test_a_link_that_is_swapped(tmp_path: Path, faults: FaultLog) -> None:
+def test_a_link_that_is_swapped(tmp_path: Path, faults: ProblemLog) -> None:
     taker = Taker()
     for name in ("one", "two"):
         (tmp_path / name).write_text(name)
@@ -264,7 +266,7 @@ def test_a_link_that_is_swapped(tmp_path: Path, faults: FaultLog) -> None:
 
 
 @pytest.mark.parametrize("broken", ["bad", None, b"\xff"])
-def test_a_file_that_is_no_good_later(tmp_path: Path, faults: FaultLog, broken: Any) -> None:
+def test_a_file_that_is_no_good_later(tmp_path: Path, faults: ProblemLog, broken: Any) -> None:
     path, taker = tmp_path / "ca.crt", Taker()
     path.write_text("one")
     source = FileSource(str(path), "--client-ca-file", taker, faults)
@@ -285,7 +287,7 @@ def test_a_file_that_is_no_good_later(tmp_path: Path, faults: FaultLog, broken: 
 
 @pytest.mark.parametrize(("text", "reason"), [("bad", "it is bad"), (None, "No such file or directory")])
 def test_a_file_that_is_no_good_at_the_start(
-    tmp_path: Path, faults: FaultLog, text: str | None, reason: str
+    tmp_path: Path, faults: ProblemLog, text: str | None, reason: str
 ) -> None:
     path = tmp_path / "ca.crt"
     if text is not None:
@@ -296,7 +298,7 @@ def test_a_file_that_is_no_good_at_the_start(
         FileSource(str(path), "--client-ca-file", Taker(), faults)
 
 
-async def test_a_file_is_followed(tmp_path: Path, faults: FaultLog) -> None:
+async def test_a_file_is_followed(tmp_path: Path, faults: ProblemLog) -> None:
     path, taker, pauses = tmp_path / "ca.crt", Taker(), list[float]()
     path.write_text("one")
     source = FileSource(str(path), "--client-ca-file", taker, faults)

@@ -12,7 +12,8 @@ from kubernetes_asyncio.config import incluster_config
 
 from adapter import errors
 from adapter.kubernetes import credentials
-from adapter.telemetry.monitoring import FaultLog, Monitoring
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
 from tests.support.clock import FakeClock
 from tests.support.tls import Authority
 
@@ -23,8 +24,8 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-def faults(clock: FakeClock) -> FaultLog:
-    return FaultLog(Monitoring(), clock)
+def faults(clock: FakeClock) -> ProblemLog:
+    return ProblemLog(Monitoring(), clock)
 
 
 def write_kubeconfig(path: Path, user: Mapping[str, Any], **cluster: Any) -> Path:
@@ -38,7 +39,7 @@ def write_kubeconfig(path: Path, user: Mapping[str, Any], **cluster: Any) -> Pat
     return path
 
 
-async def test_kubeconfig(tmp_path: Path, clock: FakeClock, faults: FaultLog) -> None:
+async def test_kubeconfig(tmp_path: Path, clock: FakeClock, faults: ProblemLog) -> None:
     options = {
         "tls-server-name": "kubernetes",
         "proxy-url": "http://proxy:3128",
@@ -63,7 +64,7 @@ async def test_kubeconfig(tmp_path: Path, clock: FakeClock, faults: FaultLog) ->
     ],
 )
 async def test_authorization(
-    user: Mapping[str, str], expected: str, tmp_path: Path, clock: FakeClock, faults: FaultLog
+    user: Mapping[str, str], expected: str, tmp_path: Path, clock: FakeClock, faults: ProblemLog
 ) -> None:
     configuration = await credentials.load_configuration(
         write_kubeconfig(tmp_path / "c", user), clock, faults
@@ -87,7 +88,7 @@ async def test_authorization(
     ],
 )
 async def test_files_that_are_no_kubeconfig(
-    text: str, tmp_path: Path, clock: FakeClock, faults: FaultLog
+    text: str, tmp_path: Path, clock: FakeClock, faults: ProblemLog
 ) -> None:
     path = tmp_path / "config"
     path.write_text(text, encoding="latin-1")
@@ -108,19 +109,19 @@ async def test_files_that_are_no_kubeconfig(
     ids=["token file absent", "plugin fails", "plugin absent", "plugin not named"],
 )
 async def test_users_that_cannot_be_used(
-    user: Mapping[str, Any], tmp_path: Path, clock: FakeClock, faults: FaultLog
+    user: Mapping[str, Any], tmp_path: Path, clock: FakeClock, faults: ProblemLog
 ) -> None:
     with pytest.raises(errors.InputError, match="a kubeconfig file that can be used"):
         await credentials.load_configuration(write_kubeconfig(tmp_path / "c", user), clock, faults)
 
 
-async def test_a_file_that_is_not_there(tmp_path: Path, clock: FakeClock, faults: FaultLog) -> None:
+async def test_a_file_that_is_not_there(tmp_path: Path, clock: FakeClock, faults: ProblemLog) -> None:
     with pytest.raises(errors.InputError, match="there is no such file"):
         await credentials.load_configuration(tmp_path / "absent", clock, faults)
 
 
 async def test_neither_file_nor_cluster(
-    monkeypatch: pytest.MonkeyPatch, clock: FakeClock, faults: FaultLog
+    monkeypatch: pytest.MonkeyPatch, clock: FakeClock, faults: ProblemLog
 ) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     with pytest.raises(errors.InputError) as raised:
@@ -130,7 +131,7 @@ async def test_neither_file_nor_cluster(
     )
 
 
-async def test_a_token_file_is_read_again(tmp_path: Path, clock: FakeClock, faults: FaultLog) -> None:
+async def test_a_token_file_is_read_again(tmp_path: Path, clock: FakeClock, faults: ProblemLog) -> None:
     token = tmp_path / "token"
     token.write_text("first\n")
     path = write_kubeconfig(tmp_path / "c", {"tokenFile": str(token)})
@@ -149,7 +150,7 @@ async def test_a_token_file_is_read_again(tmp_path: Path, clock: FakeClock, faul
     assert not faults.active()
 
 
-async def test_an_exec_plugin_is_asked_again(tmp_path: Path, clock: FakeClock, faults: FaultLog) -> None:
+async def test_an_exec_plugin_is_asked_again(tmp_path: Path, clock: FakeClock, faults: ProblemLog) -> None:
     count = tmp_path / "count"
     count.write_text("0")
     script = (
@@ -172,7 +173,11 @@ async def test_an_exec_plugin_is_asked_again(tmp_path: Path, clock: FakeClock, f
 
 
 async def test_service_account(
-    authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: FakeClock, faults: FaultLog
+    authority: Authority,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    clock: FakeClock,
+    faults: ProblemLog,
 ) -> None:
     token = tmp_path / "token"
     token.write_text("first\n")
@@ -193,7 +198,7 @@ async def test_service_account(
 
 @pytest.mark.parametrize("source", ["inline", "exec"])
 async def test_inline_certificates_leave_no_file_open(
-    source: str, tmp_path: Path, clock: FakeClock, faults: FaultLog
+    source: str, tmp_path: Path, clock: FakeClock, faults: ProblemLog
 ) -> None:
     opened = count_open_files()
     for number in range(20):

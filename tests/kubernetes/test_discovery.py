@@ -18,7 +18,8 @@ from adapter.model.metrics import GroupResource
 from adapter.model.resources import BUILTIN, APIResource, Catalogue
 from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.sandbox.apiserver.storage.kinds import Kind
-from adapter.telemetry.monitoring import FaultLog, Monitoring
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
 from tests.support.clock import FakeClock
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=apigroupdiscoverylist"
@@ -243,15 +244,15 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-def faults(clock: FakeClock) -> FaultLog:
-    return FaultLog(Monitoring(), clock)
+def faults(clock: FakeClock) -> ProblemLog:
+    return ProblemLog(Monitoring(), clock)
 
 
 def aggregated(*groups: dict[str, Any]) -> Documents:
     return Documents({"/api": CORE, "/apis": {"items": list(groups)}}, AGGREGATED)
 
 
-async def test_nothing_is_known_before_the_first_reading(clock: FakeClock, faults: FaultLog) -> None:
+async def test_nothing_is_known_before_the_first_reading(clock: FakeClock, faults: ProblemLog) -> None:
     source = CatalogueSource(aggregated(), clock, faults)
     with pytest.raises(errors.NotSyncedError):
         source.current()
@@ -259,7 +260,7 @@ async def test_nothing_is_known_before_the_first_reading(clock: FakeClock, fault
     assert CatalogueSource(aggregated(), clock, faults, initial=BUILTIN).current() is BUILTIN
 
 
-async def test_a_miss_reads_again_but_not_too_often(clock: FakeClock, faults: FaultLog) -> None:
+async def test_a_miss_reads_again_but_not_too_often(clock: FakeClock, faults: ProblemLog) -> None:
     server = aggregated()
     source = CatalogueSource(server, clock, faults, distance=10.0)
     assert (await source.refresh()).lookup("widget") is None
@@ -273,7 +274,7 @@ async def test_a_miss_reads_again_but_not_too_often(clock: FakeClock, faults: Fa
     assert server.asked == ["/api", "/apis"] * 3
 
 
-async def test_before_the_first_success_it_is_read_again_soon(clock: FakeClock, faults: FaultLog) -> None:
+async def test_before_the_first_success_it_is_read_again_soon(clock: FakeClock, faults: ProblemLog) -> None:
     server = aggregated()
     server.documents["/api"] = errors.KubernetesError(0, "Unreachable", "away")
     source = CatalogueSource(server, clock, faults, distance=10.0)
@@ -287,7 +288,7 @@ async def test_before_the_first_success_it_is_read_again_soon(clock: FakeClock, 
     assert (await source.refresh()).lookup("pods") is not None
 
 
-async def test_callers_of_one_moment_share_a_reading(clock: FakeClock, faults: FaultLog) -> None:
+async def test_callers_of_one_moment_share_a_reading(clock: FakeClock, faults: ProblemLog) -> None:
     server = aggregated()
     source = CatalogueSource(server, clock, faults)
     found = await asyncio.gather(*(source.refresh(force=force) for force in (False, True, False, True)))
@@ -295,7 +296,7 @@ async def test_callers_of_one_moment_share_a_reading(clock: FakeClock, faults: F
     assert server.asked == ["/api", "/apis"]
 
 
-async def test_callers_of_one_moment_share_a_failure(clock: FakeClock, faults: FaultLog) -> None:
+async def test_callers_of_one_moment_share_a_failure(clock: FakeClock, faults: ProblemLog) -> None:
     server = aggregated()
     server.documents["/api"] = errors.KubernetesError(503, "ServiceUnavailable", "away")
     source = CatalogueSource(server, clock, faults, initial=BUILTIN)
@@ -305,7 +306,9 @@ async def test_callers_of_one_moment_share_a_failure(clock: FakeClock, faults: F
     assert server.asked == ["/api"]
 
 
-async def test_a_cancelled_caller_leaves_the_reading_to_the_next(clock: FakeClock, faults: FaultLog) -> None:
+async def test_a_cancelled_caller_leaves_the_reading_to_the_next(
+    clock: FakeClock, faults: ProblemLog
+) -> None:
     source = CatalogueSource(aggregated(), clock, faults)
     first = asyncio.create_task(source.refresh(), name="first")
     second = asyncio.create_task(source.refresh(), name="second")
@@ -317,7 +320,7 @@ async def test_a_cancelled_caller_leaves_the_reading_to_the_next(clock: FakeCloc
         await first
 
 
-async def test_a_failed_reading_leaves_what_was(clock: FakeClock, faults: FaultLog) -> None:
+async def test_a_failed_reading_leaves_what_was(clock: FakeClock, faults: ProblemLog) -> None:
     server = aggregated()
     source = CatalogueSource(server, clock, faults, initial=BUILTIN)
     server.documents["/apis"] = errors.KubernetesError(0, "Unreachable", "away")
@@ -333,7 +336,9 @@ async def test_a_failed_reading_leaves_what_was(clock: FakeClock, faults: FaultL
     assert not faults.active()
 
 
-async def test_groups_that_fail_keep_their_resources_and_are_said(clock: FakeClock, faults: FaultLog) -> None:
+async def test_groups_that_fail_keep_their_resources_and_are_said(
+    clock: FakeClock, faults: ProblemLog
+) -> None:
     server = aggregated(group("example.com", v1=[entry("widgets", "Widget")]))
     source = CatalogueSource(server, clock, faults)
     await source.refresh()
@@ -345,7 +350,7 @@ async def test_groups_that_fail_keep_their_resources_and_are_said(clock: FakeClo
     assert not faults.active()
 
 
-async def test_the_timer(clock: FakeClock, faults: FaultLog) -> None:
+async def test_the_timer(clock: FakeClock, faults: ProblemLog) -> None:
     server = aggregated()
     server.documents["/apis"] = errors.KubernetesError(0, "Unreachable", "away")
     pauses: list[float] = []

@@ -16,7 +16,8 @@ from adapter.model.identity import AccessVerdict, User
 from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.sandbox.apiserver.reviews import AccessVerdict as Access
 from adapter.sandbox.apiserver.reviews import TokenVerdict
-from adapter.telemetry.monitoring import FaultLog, Monitoring
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
 from tests.support.clock import FakeClock
 from tests.support.scripted import Scripted
 
@@ -29,7 +30,7 @@ class World:
     def __init__(self, client: kubernetes.KubernetesClient, clock: FakeClock, paused: list[float]) -> None:
         self.paused = paused
         self.monitoring = Monitoring()
-        self.faults = FaultLog(self.monitoring, clock)
+        self.faults = ProblemLog(self.monitoring, clock)
         self.reviews = ReviewClient(client, clock, self.monitoring, self.faults)
 
     def count(self, name: str, code: str) -> float | None:
@@ -310,7 +311,9 @@ async def test_reviews_take_their_turn(cluster: Cluster, clock: FakeClock) -> No
     client = await kubernetes.connect(build_configuration(cluster.url), random=lambda: 0.0)
     monitoring = Monitoring()
     async with client:
-        asking = ReviewClient(client, clock, monitoring, FaultLog(monitoring, clock), throttle=turns.throttle)
+        asking = ReviewClient(
+            client, clock, monitoring, ProblemLog(monitoring, clock), throttle=turns.throttle
+        )
         for _ in range(3):
             await asking.review_access(SPEC)
     assert turns.waits == [0.1, 0.1]

@@ -16,7 +16,8 @@ from adapter.prometheus import client as prometheus
 from adapter.prometheus import client_tls, hints
 from adapter.prometheus import response as envelope
 from adapter.prometheus.client import PrometheusClient, PrometheusSettings
-from adapter.telemetry.monitoring import FaultLog, Monitoring
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
 from tests.support.clock import WALL, FakeClock
 from tests.support.prometheus import PrometheusFactory
 from tests.support.scripted import EMPTY_VECTOR, Scripted, Start
@@ -27,7 +28,7 @@ Open = Callable[..., Awaitable[PrometheusClient]]
 
 
 @pytest.fixture
-async def open_client(clock: FakeClock, monitoring: Monitoring, faults: FaultLog) -> AsyncIterator[Open]:
+async def open_client(clock: FakeClock, monitoring: Monitoring, faults: ProblemLog) -> AsyncIterator[Open]:
     """Return a function that opens a client to a URL with further settings; all are closed at the end."""
     clients: list[PrometheusClient] = []
 

@@ -15,7 +15,8 @@ from adapter.errors import InputError, PrometheusError
 from adapter.prometheus import client_tls
 from adapter.prometheus.client import PrometheusClient, PrometheusSettings
 from adapter.prometheus.endpoint import Trust
-from adapter.telemetry.monitoring import FaultLog, Monitoring
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
 from tests.support.clock import WALL, FakeClock
 from tests.support.scripted import EMPTY_VECTOR, Scripted, Start
 from tests.support.tls import Authority, Pair
@@ -53,7 +54,7 @@ async def asking(tmp_path: Path, clock: FakeClock) -> AsyncIterator[Asking]:
 
 
 async def start(
-    asking: Asking, server: Scripted, monitoring: Monitoring, faults: FaultLog, *pair: Path
+    asking: Asking, server: Scripted, monitoring: Monitoring, faults: ProblemLog, *pair: Path
 ) -> None:
     certificate, key = map(str, pair or ("", ""))
     settings = PrometheusSettings(server.url, ca_file=str(asking.ca), cert_file=certificate, key_file=key)
@@ -64,7 +65,7 @@ async def test_another_authority_is_trusted_once_its_file_is_whole(
     start_scripted: Start,
     asking: Asking,
     monitoring: Monitoring,
-    faults: FaultLog,
+    faults: ProblemLog,
     authority: Authority,
     other_authority: Authority,
     caplog: pytest.LogCaptureFixture,
@@ -94,7 +95,7 @@ async def test_another_authority_is_trusted_once_its_file_is_whole(
 
 
 async def test_a_half_written_authority_keeps_the_one_before(
-    start_scripted: Start, asking: Asking, monitoring: Monitoring, faults: FaultLog, authority: Authority
+    start_scripted: Start, asking: Asking, monitoring: Monitoring, faults: ProblemLog, authority: Authority
 ) -> None:
     server = await start_scripted(authority.server_context())
     asking.ca.write_bytes(authority.file.read_bytes())
@@ -108,7 +109,7 @@ async def test_no_kept_connection_outlives_the_trust_in_it(
     start_scripted: Start,
     asking: Asking,
     monitoring: Monitoring,
-    faults: FaultLog,
+    faults: ProblemLog,
     authority: Authority,
     other_authority: Authority,
 ) -> None:
@@ -122,7 +123,7 @@ async def test_no_kept_connection_outlives_the_trust_in_it(
 
 
 async def test_a_renewed_client_certificate_is_shown_once_its_key_is_there(
-    start_scripted: Start, asking: Asking, monitoring: Monitoring, faults: FaultLog, authority: Authority
+    start_scripted: Start, asking: Asking, monitoring: Monitoring, faults: ProblemLog, authority: Authority
 ) -> None:
     shown: list[str] = []
 
@@ -152,7 +153,7 @@ async def test_a_query_under_way_ends_on_its_connection(
     start_scripted: Start,
     asking: Asking,
     monitoring: Monitoring,
-    faults: FaultLog,
+    faults: ProblemLog,
     authority: Authority,
     other_authority: Authority,
 ) -> None:
@@ -176,7 +177,7 @@ async def test_a_query_under_way_ends_on_its_connection(
 
 
 def test_files_that_stay_the_same_are_not_read_again(
-    authority: Authority, clock: FakeClock, faults: FaultLog
+    authority: Authority, clock: FakeClock, faults: ProblemLog
 ) -> None:
     followed = client_tls.FollowedTLS(Trust(str(authority.file)), clock, faults)
     context = followed.context()
@@ -184,7 +185,7 @@ def test_files_that_stay_the_same_are_not_read_again(
     assert followed.context() is context
 
 
-def test_without_files_there_is_nothing_to_follow(clock: FakeClock, faults: FaultLog) -> None:
+def test_without_files_there_is_nothing_to_follow(clock: FakeClock, faults: ProblemLog) -> None:
     followed = client_tls.FollowedTLS(Trust(), clock, faults)
     context = followed.context()
     clock.advance(60.0)
@@ -193,7 +194,7 @@ def test_without_files_there_is_nothing_to_follow(clock: FakeClock, faults: Faul
 
 
 def test_an_encrypted_key_is_refused_without_a_question(
-    authority: Authority, tmp_path: Path, clock: FakeClock, faults: FaultLog
+    authority: Authority, tmp_path: Path, clock: FakeClock, faults: ProblemLog
 ) -> None:
     pair = authority.issue()
     key = serialization.load_pem_private_key(pair.key.read_bytes(), None)

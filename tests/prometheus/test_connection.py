@@ -10,7 +10,7 @@ from adapter.errors import InputError
 from adapter.prometheus import client_tls, connection
 from adapter.prometheus.connection import PrometheusSettings
 from adapter.prometheus.endpoint import Trust
-from adapter.telemetry.monitoring import FaultLog
+from adapter.telemetry.problems import ProblemLog
 from tests.support.clock import FakeClock
 from tests.support.tls import Authority
 
@@ -38,13 +38,13 @@ def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
         ("http://[::1]:9090/", "http://[::1]:9090", ""),
     ],
 )
-async def test_urls(url: str, base: str, query: str, clock: FakeClock, faults: FaultLog) -> None:
+async def test_urls(url: str, base: str, query: str, clock: FakeClock, faults: ProblemLog) -> None:
     origin = await connection.open_connection(PrometheusSettings(url=url), clock, faults)
     assert (origin.target.base, origin.target.query) == (base, query)
 
 
 @pytest.mark.parametrize("url", ["", "p:9090", "ftp://p", "http://", "http://p:port", "http://p:99999", "http://a b", "http://p/\r\nX: y", "http://[::1"])  # fmt: skip
-async def test_urls_that_are_refused(url: str, clock: FakeClock, faults: FaultLog) -> None:
+async def test_urls_that_are_refused(url: str, clock: FakeClock, faults: ProblemLog) -> None:
     with pytest.raises(InputError) as caught:
         await connection.open_connection(PrometheusSettings(url=url), clock, faults)
     assert [fault.path for fault in caught.value.faults] == ["--prometheus-url"]
@@ -61,7 +61,7 @@ async def test_urls_that_are_refused(url: str, clock: FakeClock, faults: FaultLo
     ],
 )
 async def test_a_url_that_is_refused_is_shown_without_secrets(
-    url: str, shown: str, clock: FakeClock, faults: FaultLog
+    url: str, shown: str, clock: FakeClock, faults: ProblemLog
 ) -> None:
     with pytest.raises(InputError) as caught:
         await connection.open_connection(PrometheusSettings(url=url), clock, faults)
@@ -72,7 +72,7 @@ def basic(text: str) -> str:
     return "Basic " + base64.b64encode(text.encode()).decode()
 
 
-async def test_who_says_who_we_are(tmp_path: Path, clock: FakeClock, faults: FaultLog) -> None:
+async def test_who_says_who_we_are(tmp_path: Path, clock: FakeClock, faults: ProblemLog) -> None:
     token, password = tmp_path / "token", tmp_path / "password"
     token.write_text(" abc\n")
     password.write_text("me:se:cret\n")
@@ -91,7 +91,7 @@ async def test_who_says_who_we_are(tmp_path: Path, clock: FakeClock, faults: Fau
 
 
 async def test_a_token_is_read_again_when_its_file_changes(
-    tmp_path: Path, clock: FakeClock, faults: FaultLog
+    tmp_path: Path, clock: FakeClock, faults: ProblemLog
 ) -> None:
     token = tmp_path / "token"
     token.write_text("one")
@@ -119,7 +119,7 @@ async def test_a_token_is_read_again_when_its_file_changes(
 
 @pytest.mark.parametrize("content", [None, "", "two\nlines", "größe"])
 async def test_a_token_that_cannot_be_read_again_stays(
-    content: str | None, tmp_path: Path, clock: FakeClock, faults: FaultLog
+    content: str | None, tmp_path: Path, clock: FakeClock, faults: ProblemLog
 ) -> None:
     token = tmp_path / "token"
     token.write_text("one")
@@ -139,7 +139,7 @@ async def test_a_token_that_cannot_be_read_again_stays(
     assert not faults.active()
 
 
-async def test_headers_are_sent_once_each(clock: FakeClock, faults: FaultLog) -> None:
+async def test_headers_are_sent_once_each(clock: FakeClock, faults: ProblemLog) -> None:
     given = (("X-Scope-OrgID", "a"), ("x-scope-orgid", "b"), ("X-Empty", ""), ("Authorization", "Own x"))
     origin = await connection.open_connection(PrometheusSettings("http://p", headers=given), clock, faults)
     assert await origin.request_headers() == {
@@ -150,7 +150,7 @@ async def test_headers_are_sent_once_each(clock: FakeClock, faults: FaultLog) ->
     }
 
 
-async def test_compression_is_there_for_who_asks_for_it(clock: FakeClock, faults: FaultLog) -> None:
+async def test_compression_is_there_for_who_asks_for_it(clock: FakeClock, faults: ProblemLog) -> None:
     origin = await connection.open_connection(
         PrometheusSettings("http://p", headers=(("accept-encoding", "gzip"),)), clock, faults
     )
@@ -171,14 +171,16 @@ async def test_compression_is_there_for_who_asks_for_it(clock: FakeClock, faults
     ],
 )
 async def test_settings_that_are_refused(
-    settings: dict[str, object], flag: str, clock: FakeClock, faults: FaultLog
+    settings: dict[str, object], flag: str, clock: FakeClock, faults: ProblemLog
 ) -> None:
     with pytest.raises(InputError) as caught:
         await connection.open_connection(PrometheusSettings("http://p", **settings), clock, faults)  # type: ignore[arg-type]  # a table of settings
     assert [fault.path for fault in caught.value.faults] == [flag]
 
 
-async def test_an_empty_password_file_is_refused(tmp_path: Path, clock: FakeClock, faults: FaultLog) -> None:
+async def test_an_empty_password_file_is_refused(
+    tmp_path: Path, clock: FakeClock, faults: ProblemLog
+) -> None:
     (tmp_path / "password").write_text("no colon")
     with pytest.raises(InputError, match="user:password") as caught:
         await connection.open_connection(
@@ -188,7 +190,7 @@ async def test_an_empty_password_file_is_refused(tmp_path: Path, clock: FakeCloc
 
 
 async def test_files_of_trust_that_are_refused(
-    tmp_path: Path, authority: Authority, clock: FakeClock, faults: FaultLog
+    tmp_path: Path, authority: Authority, clock: FakeClock, faults: ProblemLog
 ) -> None:
     broken = tmp_path / "broken.pem"
     broken.write_text("no certificate")
@@ -208,7 +210,7 @@ async def test_files_of_trust_that_are_refused(
     )
 
 
-async def test_in_cluster_credentials(tmp_path: Path, clock: FakeClock, faults: FaultLog) -> None:
+async def test_in_cluster_credentials(tmp_path: Path, clock: FakeClock, faults: ProblemLog) -> None:
     (tmp_path / "token").write_text("service-account\n")
     settings = PrometheusSettings("https://p", auth_incluster=True, service_account=str(tmp_path))
     origin = await connection.open_connection(settings, clock, faults)
@@ -231,7 +233,7 @@ def write_kubeconfig(path: Path, user: dict[str, object], cluster: dict[str, obj
 
 
 async def test_kubeconfig_credentials(
-    tmp_path: Path, authority: Authority, clock: FakeClock, faults: FaultLog
+    tmp_path: Path, authority: Authority, clock: FakeClock, faults: ProblemLog
 ) -> None:
     pair = authority.issue()
     file = write_kubeconfig(
@@ -256,7 +258,7 @@ async def test_kubeconfig_credentials(
 
 
 async def test_what_else_a_kubeconfig_says_of_the_connection(
-    tmp_path: Path, clock: FakeClock, faults: FaultLog
+    tmp_path: Path, clock: FakeClock, faults: ProblemLog
 ) -> None:
     file = write_kubeconfig(
         tmp_path / "config",
@@ -270,7 +272,7 @@ async def test_what_else_a_kubeconfig_says_of_the_connection(
 
 
 async def test_a_ca_file_wins_over_the_clusters_credentials_silently(
-    tmp_path: Path, authority: Authority, clock: FakeClock, faults: FaultLog
+    tmp_path: Path, authority: Authority, clock: FakeClock, faults: ProblemLog
 ) -> None:
     settings = PrometheusSettings("https://p", ca_file=str(authority.file), kubeconfig="/nowhere")
     origin = await connection.open_connection(settings, clock, faults)
@@ -279,7 +281,7 @@ async def test_a_ca_file_wins_over_the_clusters_credentials_silently(
 
 
 async def test_a_token_file_wins_over_the_clusters_token(
-    tmp_path: Path, clock: FakeClock, faults: FaultLog
+    tmp_path: Path, clock: FakeClock, faults: ProblemLog
 ) -> None:
     (tmp_path / "token").write_text("service-account")
     (tmp_path / "own").write_text("own")
@@ -291,7 +293,7 @@ async def test_a_token_file_wins_over_the_clusters_token(
 
 
 async def test_a_certificate_without_key_is_not_used(
-    authority: Authority, clock: FakeClock, faults: FaultLog, caplog: pytest.LogCaptureFixture
+    authority: Authority, clock: FakeClock, faults: ProblemLog, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings = PrometheusSettings("https://p", cert_file=str(authority.issue().certificate))
     origin = await connection.open_connection(settings, clock, faults)
@@ -326,7 +328,7 @@ async def test_proxies_come_from_the_environment(
     proxy: str,
     monkeypatch: pytest.MonkeyPatch,
     clock: FakeClock,
-    faults: FaultLog,
+    faults: ProblemLog,
 ) -> None:
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
@@ -334,14 +336,14 @@ async def test_proxies_come_from_the_environment(
 
 
 async def test_with_a_ca_file_there_is_no_proxy(
-    authority: Authority, monkeypatch: pytest.MonkeyPatch, clock: FakeClock, faults: FaultLog
+    authority: Authority, monkeypatch: pytest.MonkeyPatch, clock: FakeClock, faults: ProblemLog
 ) -> None:
     monkeypatch.setenv("https_proxy", "http://proxy:1")
     settings = PrometheusSettings("https://p", ca_file=str(authority.file))
     assert not (await connection.open_connection(settings, clock, faults)).proxy
 
 
-async def test_secrets_are_not_shown(clock: FakeClock, faults: FaultLog) -> None:
+async def test_secrets_are_not_shown(clock: FakeClock, faults: ProblemLog) -> None:
     settings = PrometheusSettings("http://u:hidden@p", headers=(("X-Key", "hidden"),))
     origin = await connection.open_connection(settings, clock, faults)
     assert "hidden" not in repr(origin)

@@ -27,7 +27,8 @@ from adapter.rules import matchers
 from adapter.rules.plan import plan
 from adapter.rules.plan.plan import Objects, PlannedQuery
 from adapter.rules.query import MetricQuery
-from adapter.telemetry.monitoring import FaultLog, Monitoring
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
 from tests.support.clock import FakeClock
 from tests.support.prometheus import PrometheusFactory
 from tests.support.world import compile_rule
@@ -466,7 +467,7 @@ def test_planned_answers_equal_those_of_each_question_alone(prometheus_server: P
     clock, monitoring = FakeClock(wall=AT), Monitoring()
     with asyncio.Runner() as runner:
         opened = PrometheusClient.open(
-            PrometheusSettings(server.url), clock, monitoring, FaultLog(monitoring, clock)
+            PrometheusSettings(server.url), clock, monitoring, ProblemLog(monitoring, clock)
         )
         bench = Bench(runner.run(opened), clock, monitoring)
 

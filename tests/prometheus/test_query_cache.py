@@ -21,7 +21,7 @@ from adapter.prometheus.query_cache import QueryCache
 from adapter.rules import matchers
 from adapter.rules.plan.plan import Objects
 from adapter.rules.query import MetricQuery
-from adapter.telemetry.monitoring import Monitoring
+from adapter.telemetry.metrics import Monitoring
 from tests.support.clock import FakeClock
 from tests.support.waiting import other_work
 from tests.support.world import Outcome, compile_rule, scalar, vector

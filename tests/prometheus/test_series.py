@@ -20,7 +20,8 @@ from adapter.prometheus.endpoint import Target, Trust
 from adapter.prometheus.series import SeriesLister
 from adapter.prometheus.series_wire import WorkerLine, WorkerRequest
 from adapter.prometheus.series_worker import Tally
-from adapter.telemetry.monitoring import FaultLog, Monitoring
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
 from tests.support.clock import WALL, FakeClock
 from tests.support.prometheus import PrometheusFactory
 from tests.support.scripted import Scripted, Start
@@ -375,7 +376,7 @@ MakeLister = Callable[..., Awaitable[SeriesLister]]
 
 
 @pytest.fixture
-def make_lister(clock: FakeClock, monitoring: Monitoring, faults: FaultLog) -> MakeLister:
+def make_lister(clock: FakeClock, monitoring: Monitoring, faults: ProblemLog) -> MakeLister:
     async def make(
         url: str,
         *,
@@ -515,7 +516,7 @@ async def test_the_deadline_keeps_what_was_complete(scripted: Scripted, make_lis
 
 @pytest.mark.integration
 @pytest.mark.timeout(60)
-async def test_a_killed_worker(scripted: Scripted, make_lister: MakeLister, faults: FaultLog) -> None:
+async def test_a_killed_worker(scripted: Scripted, make_lister: MakeLister, faults: ProblemLog) -> None:
     async def respond(_: web.Request) -> web.StreamResponse:
         for child in child_processes():
             os.kill(child, 9)
@@ -559,7 +560,7 @@ async def test_a_caller_who_leaves_takes_the_worker_along(
 @pytest.mark.integration
 @pytest.mark.timeout(60)
 async def test_a_worker_that_cannot_start(
-    make_lister: MakeLister, monkeypatch: pytest.MonkeyPatch, faults: FaultLog
+    make_lister: MakeLister, monkeypatch: pytest.MonkeyPatch, faults: ProblemLog
 ) -> None:
     lister = await make_lister("http://127.0.0.1:1")
     monkeypatch.setattr(series_wire, "MODULE", "adapter.clients.there_is_none")

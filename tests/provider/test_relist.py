@@ -10,7 +10,8 @@ import pytest
 from adapter.errors import PrometheusError
 from adapter.model.metrics import SeriesInfo
 from adapter.provider.relist import Relister
-from adapter.telemetry.monitoring import FaultLog, Monitoring
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
 from tests.support.clock import WALL, FakeClock
 from tests.support.world import FakeLister, compile_text
 
@@ -33,7 +34,7 @@ class Discovery:
         self.lister = FakeLister({"s": info("a"), "t": info("b")})
         self.clock = FakeClock()
         self.monitoring = Monitoring()
-        self.faults = FaultLog(self.monitoring, self.clock)
+        self.faults = ProblemLog(self.monitoring, self.clock)
         self.relister = Relister(
             self.lister,
             self.clock,

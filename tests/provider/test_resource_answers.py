@@ -30,8 +30,8 @@ from adapter.provider.relist import Relister
 from adapter.provider.resource import ResourceProvider
 from adapter.rules.resource import KINDS, PODS, Pair, ResourceQuery
 from adapter.server.api import encoding_resource
-from adapter.telemetry.monitoring import FaultLog, Monitoring
-from adapter.telemetry.source_problems import SourceFaults
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog, SourceProblems
 from tests.support.clock import FakeClock
 from tests.support.prometheus import PrometheusFactory
 from tests.support.world import (
@@ -229,7 +229,7 @@ class Bench:
         """Ask everything at once, and again when the answers are old: then lanes are busy, and ask for more together."""
         rules = compile_text(write_rules(case))
         assert rules.resource is not None
-        faults = FaultLog(self.monitoring, self.clock)
+        faults = ProblemLog(self.monitoring, self.clock)
         relister = Relister(
             FakeLister({}), self.clock, self.monitoring, faults, interval=600.0, max_age=600.0
         )
@@ -244,7 +244,7 @@ class Bench:
                 relister,
                 self.clock,
                 self.monitoring,
-                SourceFaults(self.clock, faults),
+                SourceProblems(self.clock, faults),
                 freshness=FRESHNESS,
             )
             for _ in range(2):
@@ -318,7 +318,7 @@ def test_answers_equal_those_of_separate_queries(prometheus_server: PrometheusFa
     clock, monitoring = FakeClock(wall=AT), Monitoring()
     with asyncio.Runner() as runner:
         opened = PrometheusClient.open(
-            PrometheusSettings(server.url), clock, monitoring, FaultLog(monitoring, clock)
+            PrometheusSettings(server.url), clock, monitoring, ProblemLog(monitoring, clock)
         )
         bench = Bench(runner.run(opened), clock, monitoring)
 

@@ -23,8 +23,8 @@ from adapter.rules.scrape.pod_query import Identity, compile_query
 from adapter.rules.scrape.series import PodSeries
 from adapter.scrape.cache import ScrapedValues
 from adapter.scrape.http import Scraper
-from adapter.telemetry.monitoring import FaultLog, Monitoring
-from adapter.telemetry.source_problems import SourceFaults
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog, SourceProblems
 from tests.support import waiting
 from tests.support.prometheus import PrometheusFactory, PrometheusServer
 from tests.support.world import FakeLister, FakePod, compile_text
@@ -215,7 +215,7 @@ async def test_values_are_those_of_prometheus_up_to_its_sampling(
             lambda: prometheus_server(targets={"shop": [pod.name]}, scrape_interval="200ms")
         )
         clock, monitoring = SystemClock(), Monitoring()
-        faults = FaultLog(monitoring, clock)
+        faults = ProblemLog(monitoring, clock)
         lists = {
             "all": (SeriesInfo("requests_total", LABEL_NAMES, 3),),
             "gauges": (SeriesInfo("queue", LABEL_NAMES, 2),),
@@ -228,7 +228,7 @@ async def test_values_are_those_of_prometheus_up_to_its_sampling(
         async with Scraper(
             clock, monitoring, faults, networks=pod_networks.parse_networks(["127.0.0.0/8"])
         ) as scraper:
-            met = SourceFaults(clock, faults)
+            met = SourceProblems(clock, faults)
             scraped = ScrapedValues(
                 scraper, relister, clock, monitoring, met, per_second=2000, random=lambda: 0.0
             )

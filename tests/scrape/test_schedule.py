@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from adapter.scrape.schedule import ScrapeRounds
-from adapter.telemetry.monitoring import Monitoring
+from adapter.telemetry.metrics import Monitoring
 
 pytestmark = pytest.mark.looptime
 

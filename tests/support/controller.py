@@ -26,7 +26,7 @@ from adapter.model.autoscaling.hpa import (
 )
 from adapter.model.pods import PodFacts
 from adapter.model.selectors.label_selectors import LabelSelector
-from adapter.telemetry.monitoring import Monitoring
+from adapter.telemetry.metrics import Monitoring
 from tests.support.scaling import NOW, pods
 
 LIVE = Settings(scale_to_zero=True, strict=True)

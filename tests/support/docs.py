@@ -10,7 +10,7 @@ from adapter.cli.check import flags as checkflags
 from adapter.cli.deploy import flags as deployflags
 from adapter.cli.doctor import flags as doctorflags
 from adapter.config import flags
-from adapter.telemetry import monitoring
+from adapter.telemetry import metrics
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
 
@@ -107,7 +107,7 @@ def render_metrics() -> str:
         "| metric | type | labels | meaning |",
         "| --- | --- | --- | --- |",
     ]
-    for row in monitoring.METRICS:
+    for row in metrics.METRICS:
         values = row.values or tuple(() for _ in row.labels)
         labels = ", ".join(
             f"`{label}`" + (f" ({', '.join(known)})" if known else "")

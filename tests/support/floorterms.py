@@ -12,7 +12,8 @@ from adapter.kubernetes.write.client import Writer
 from adapter.kubernetes.write.rate_limiter import WriteBudget
 from adapter.model.shards import WHOLE, Shard
 from adapter.model.timestamps import SECOND
-from adapter.telemetry.monitoring import FaultLog, Monitoring
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
 from tests.support.configmaps import Line, Store
 from tests.support.election import LoopClock
 from tests.support.writing import Gate
@@ -29,7 +30,7 @@ class Process:
         self.line = Line(store)
         self.clock = LoopClock()
         self.monitoring = Monitoring()
-        self.faults = FaultLog(self.monitoring, self.clock)
+        self.faults = ProblemLog(self.monitoring, self.clock)
         self.view = FloorView(self.line, self.clock, NAMESPACE, self.faults)
         self._task: asyncio.Task[None] | None = None
 

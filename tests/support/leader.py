@@ -26,7 +26,8 @@ from adapter.kubernetes.write.scale import ScaleOf, ScaleWriter
 from adapter.kubernetes.write.status import StatusUpdate, StatusWriter
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
 from adapter.model.clock import Clock
-from adapter.telemetry.monitoring import FaultLog, Monitoring
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
 from tests.support.writing import SystemClock
 
 DURATION, DEADLINE, RETRY = 2.0, 1.2, 0.4
@@ -58,7 +59,7 @@ class Scaler:
         self._load = load
         self._clock = clock
         self._monitoring = Monitoring()
-        self._faults = FaultLog(self._monitoring, self._clock)
+        self._faults = ProblemLog(self._monitoring, self._clock)
         self.store: StuckStore
         self.elector: Elector
         self._client: kubernetes.KubernetesClient

@@ -9,7 +9,8 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from adapter.telemetry.monitoring import FaultLog, Monitoring
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
 from tests.support.clock import FakeClock
 
 EMPTY_VECTOR = {"status": "success", "data": {"resultType": "vector", "result": []}}
@@ -100,5 +101,5 @@ def monitoring() -> Monitoring:
 
 
 @pytest.fixture
-def faults(monitoring: Monitoring, clock: FakeClock) -> FaultLog:
-    return FaultLog(monitoring, clock)
+def faults(monitoring: Monitoring, clock: FakeClock) -> ProblemLog:
+    return ProblemLog(monitoring, clock)

@@ -37,7 +37,8 @@ from adapter.server.http.access_log import AccessLog, Sink
 from adapter.server.http.handler import Handler, Limits
 from adapter.server.http.serving import MetricsServer, Shutdown
 from adapter.server.tls import serving_certificate
-from adapter.telemetry import monitoring
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
 from tests.support.clock import FakeClock
 from tests.support.tls import Authority
 
@@ -187,7 +188,7 @@ class Served:
         documents: Documents,
         provider: Provider,
         clock: FakeClock,
-        own_metrics: monitoring.Monitoring,
+        own_metrics: Monitoring,
         certificate: serving_certificate.ServingCertificate,
         trust: ssl.SSLContext,
         believed: TrustStore,
@@ -268,8 +269,8 @@ class ServerFactory:
             pair = serving_certificate.Pair(issued.certificate, issued.key)
         provider, fake, shutdown, reviews = Provider(), FakeClock(), Shutdown(), Reviews()
         now: Clock = clock or fake
-        own_metrics = monitoring.Monitoring()
-        believed = believed or TrustStore(monitoring.FaultLog(own_metrics, now), lookup=False)
+        own_metrics = Monitoring()
+        believed = believed or TrustStore(ProblemLog(own_metrics, now), lookup=False)
         certificate = serving_certificate.ServingCertificate(pair, ask_clients=believed.asks_for_certificates)
         believed.changed = lambda trust: certificate.believe(trust.pem)
         believed.changed(believed.current)
@@ -280,7 +281,7 @@ class ServerFactory:
         )
         metrics: MetricsProvider = provider if floors is None else FlooredProvider(provider, floors)
         documents = Documents(metrics, groups, "1.2.3")
-        faults = monitoring.FaultLog(own_metrics, now)
+        faults = ProblemLog(own_metrics, now)
         access_log = AccessLog(sink, now, own_metrics, faults) if sink is not None else None
         handler = Handler(
             metrics,

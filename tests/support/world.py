@@ -32,8 +32,8 @@ from adapter.scrape.cache import ScrapedValues
 from adapter.scrape.http import Body, Endpoint
 from adapter.server.api import paths
 from adapter.server.api.paths import Question
-from adapter.telemetry.monitoring import FaultLog, Monitoring
-from adapter.telemetry.source_problems import SourceFaults
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog, SourceProblems
 from tests.support.clock import FakeClock
 
 FRESHNESS = renewed(ttl=1.0, max_age=30.0)
@@ -218,12 +218,12 @@ class World:
         self.names = names
         self.clock = clock
         self.monitoring = Monitoring()
-        self.faults = FaultLog(self.monitoring, clock)
+        self.faults = ProblemLog(self.monitoring, clock)
         self.cache = QueryCache(querier, clock, self.monitoring)
         self.relister = Relister(
             lister, clock, self.monitoring, self.faults, interval=interval, max_age=600.0
         )
-        met = SourceFaults(clock, self.faults)
+        met = SourceProblems(clock, self.faults)
         self.reader = FakeReader()
         self.scraped = ScrapedValues(
             self.reader, self.relister, clock, self.monitoring, met, per_second=2000, random=lambda: 0.0

@@ -10,7 +10,8 @@ from adapter.kubernetes import credentials
 from adapter.kubernetes.write.client import Writer
 from adapter.kubernetes.write.rate_limiter import WriteBudget
 from adapter.sandbox.apiserver.cluster import Cluster
-from adapter.telemetry.monitoring import FaultLog, Monitoring
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
 
 
 class SystemClock:
@@ -46,7 +47,7 @@ class Desk:
         self.gate = Gate()
         self.clock = SystemClock()
         self.monitoring = Monitoring()
-        self.faults = FaultLog(self.monitoring, self.clock)
+        self.faults = ProblemLog(self.monitoring, self.clock)
         self.budget = WriteBudget(rate, self.clock, self.monitoring)
         self.writer = Writer(client, self.gate, self.budget, self.clock, self.monitoring)
 

@@ -22,8 +22,9 @@ from adapter.rules import preview
 from adapter.rules.compile import Rule, Ruleset
 from adapter.rules.preview import Sketch
 from adapter.rules.trace import Lists
-from adapter.telemetry import monitoring
-from adapter.telemetry.monitoring import FaultLog, Monitoring
+from adapter.telemetry import logs
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
 
 # A query for all objects of a metric with more series than this is not asked for the sake of an example.
 _EXAMPLE_SERIES = 20_000
@@ -42,7 +43,7 @@ def main(arguments: Sequence[str]) -> int:
         print(inputs.render_config(options.files), end="")
         return 0
     question = why.parse_question(options) if options.why else None
-    monitoring.configure_logging(options.options.verbosity)
+    logs.configure_logging(options.options.verbosity)
     if options.options.verbosity < 6:
         logging.getLogger("adapter").setLevel(logging.ERROR)  # what goes wrong is in the report
     return asyncio.run(_check(options, question))
@@ -52,7 +53,7 @@ async def _check(options: CheckOptions, question: why.Question | None) -> int:
     parsed = inputs.parse(options.files)
     clock = app.SystemClock()
     own_metrics = Monitoring()
-    fault_log = FaultLog(own_metrics, clock)
+    fault_log = ProblemLog(own_metrics, clock)
     unreachable: list[str] = []
     absent = warned = False
     async with AsyncExitStack() as stack:

@@ -27,7 +27,8 @@ from adapter.prometheus.client import PrometheusClient, Querier
 from adapter.prometheus.series import SeriesLister
 from adapter.provider.rules_files import EMPTY, RulesFiles
 from adapter.rules.trace import Lists
-from adapter.telemetry.monitoring import FaultLog, Monitoring
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
 
 
 def read_texts(files: Sequence[str], fatal: list[Fault]) -> list[tuple[str, str]]:
@@ -157,7 +158,7 @@ class Prometheus:
 
 
 async def open_cluster(
-    options: Options, clock: Clock, faults: FaultLog, stack: AsyncExitStack
+    options: Options, clock: Clock, faults: ProblemLog, stack: AsyncExitStack
 ) -> Cluster | None:
     """Return the API server of `--lister-kubeconfig`, None without that flag. InputError for a file that cannot be used."""
     if not options.lister_kubeconfig:
@@ -169,7 +170,7 @@ async def open_cluster(
 
 
 async def open_prometheus(
-    options: Options, clock: Clock, monitoring: Monitoring, faults: FaultLog, stack: AsyncExitStack
+    options: Options, clock: Clock, monitoring: Monitoring, faults: ProblemLog, stack: AsyncExitStack
 ) -> Prometheus:
     """Return the Prometheus of the connection flags. InputError for files that cannot be used."""
     client = await PrometheusClient.open(providers.prometheus_settings(options), clock, monitoring, faults)

@@ -21,7 +21,8 @@ from adapter.kubernetes.apiservices import Access, Subject
 from adapter.kubernetes.client import KubernetesClient
 from adapter.model import apiservices
 from adapter.model.apiservices import Finding, Owner
-from adapter.telemetry.monitoring import FaultLog, Monitoring
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
 
 ABOUT = (
     "Says who serves the metrics APIs of a cluster now and whether the autoscaler's controller may read them. Changes nothing.",
@@ -61,7 +62,7 @@ async def _run(options: PreflightOptions) -> int:
     clock = app.SystemClock()
     kubeconfig = find_kubeconfig(options.kubeconfig)
     configuration = await credentials.load_configuration(
-        kubeconfig, clock, FaultLog(Monitoring(), clock), flag="--kubeconfig"
+        kubeconfig, clock, ProblemLog(Monitoring(), clock), flag="--kubeconfig"
     )
     async with await kubernetes.connect(configuration, random=random.random, flag="--kubeconfig") as client:
         findings = await _judge(client, options)

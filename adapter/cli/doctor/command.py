@@ -37,8 +37,9 @@ from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, KIND
 from adapter.model.autoscaling.hpa import MetricSpec
 from adapter.model.clock import Clock
 from adapter.model.timestamps import SECOND
-from adapter.telemetry import monitoring
-from adapter.telemetry.monitoring import FaultLog, Monitoring
+from adapter.telemetry import logs
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
 
 _TOGETHER = 4
 """How many autoscalers are looked at side by side."""
@@ -63,7 +64,7 @@ def main(arguments: Sequence[str]) -> int:
         print(flags.render_help(), end="")
         return 0
     options = flags.parse_doctor(arguments)
-    monitoring.configure_logging(0)
+    logs.configure_logging(0)
     logging.getLogger("adapter").setLevel(logging.ERROR)  # what goes wrong is in the report
     found = asyncio.run(_run(options))
     if found.unread:
@@ -91,7 +92,7 @@ async def _run(options: DoctorOptions) -> Found:
     if given is not None and given.fatal:
         raise InputError(given.fatal)
     clock, own_metrics = app.SystemClock(), Monitoring()
-    faults = FaultLog(own_metrics, clock)
+    faults = ProblemLog(own_metrics, clock)
     kubeconfig = preflight.find_kubeconfig(options.kubeconfig)
     configuration = await credentials.load_configuration(kubeconfig, clock, faults, flag="--kubeconfig")
     async with AsyncExitStack() as stack:

@@ -23,7 +23,9 @@ from adapter.kubernetes.codec import ObjectMeta, WatchEvent
 from adapter.model.clock import Clock
 from adapter.model.metrics import GroupResource
 from adapter.model.resources import APIResource
-from adapter.telemetry.monitoring import FaultLog, Monitoring, facts
+from adapter.telemetry.logs import facts
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
 
 _log = logging.getLogger(__name__)
 
@@ -122,7 +124,7 @@ class Surroundings:
     client: ObjectClient
     clock: Clock
     monitoring: Monitoring
-    faults: FaultLog
+    faults: ProblemLog
     random: Callable[[], float]
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     periods: Periods = Periods()
@@ -223,7 +225,7 @@ class Loop(abc.ABC, Generic[T, E]):
     def abandon(self) -> None:
         """Note that the kind is not wanted any more: what was wrong with it is nobody's concern."""
         for fault in ("informer", "watch"):
-            self._around.faults.ended(fault, subject=self._name)
+            self._around.faults.resolve(fault, subject=self._name)
 
     # -- what is mirrored and how --------------------------------------------------------------------------------------
 
@@ -350,7 +352,7 @@ class Loop(abc.ABC, Generic[T, E]):
         self._recover()
         self._count(error)
         message = "this kind may not be watched; it is listed instead"
-        self._around.faults.met("watch", message, str(error), subject=self._name)
+        self._around.faults.report("watch", message, str(error), subject=self._name)
 
     async def _wait_to_list_again(self) -> None:
         """Pause between lists of a kind that cannot be watched: `relist` seconds, and until somebody asks."""
@@ -373,9 +375,9 @@ class Loop(abc.ABC, Generic[T, E]):
     def _recover(self) -> None:
         """Note that all is well: a list where we list, a watch that lives where we watch."""
         self.error = None
-        self._around.faults.ended("informer", subject=self._name)
+        self._around.faults.resolve("informer", subject=self._name)
         if self._mode == "watch":
-            self._around.faults.ended("watch", subject=self._name)
+            self._around.faults.resolve("watch", subject=self._name)
 
     def _count(self, error: errors.KubernetesError) -> None:
         reason = error.reason
@@ -402,7 +404,7 @@ class Loop(abc.ABC, Generic[T, E]):
                 _log.info("watch expired; listing again", extra=facts(resource=self._name))
                 return
         self.error = error
-        self._around.faults.met(
+        self._around.faults.report(
             "informer", "objects cannot be read; the cache stays as it is", str(error), subject=self._name
         )
         self.attempted.set()

@@ -18,7 +18,7 @@ import msgspec
 
 from adapter.model.selectors.label_selectors import LabelSelector, Operator, Requirement
 from adapter.telemetry.caching import BoundedCache
-from adapter.telemetry.monitoring import Monitoring
+from adapter.telemetry.metrics import Monitoring
 
 _STEP = 1_000
 """How many objects or records are looked at between two points at which other work may run."""

@@ -21,7 +21,9 @@ from adapter.kubernetes.leader.fence import LeaseFence
 from adapter.kubernetes.leader.lease import Lease, LeaseRecord, LeaseStore, micro_time
 from adapter.model.clock import Clock
 from adapter.model.shards import parse_shard
-from adapter.telemetry.monitoring import FaultLog, Monitoring, facts
+from adapter.telemetry.logs import facts
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
 
 JITTER = 1.2
 """A follower waits between one retry period and 2.2 of them, as client-go's; only while it has no watch."""
@@ -165,7 +167,7 @@ class Elector:
         clock: Clock,
         random: Callable[[], float],
         monitoring: Monitoring,
-        faults: FaultLog,
+        faults: ProblemLog,
     ) -> None:
         self._store = store
         self._election = election
@@ -331,7 +333,7 @@ class Elector:
                 freed = await self._store.replace(lease, released(lease.record, self._clock.wall()), left)
             except errors.KubernetesError as error:
                 if error.status != 409:
-                    self._faults.met(FAULT, "the lease could not be given back", str(error))
+                    self._faults.report(FAULT, "the lease could not be given back", str(error))
                     return
             else:
                 self._note(freed)
@@ -339,7 +341,7 @@ class Elector:
             try:
                 lease = await self._store.fetch(max(0.001, end - self._clock.monotonic()))
             except errors.KubernetesError as error:
-                self._faults.met(FAULT, "the lease could not be given back", str(error))
+                self._faults.report(FAULT, "the lease could not be given back", str(error))
                 return
 
     # -- one attempt ---------------------------------------------------------------------------------------------------
@@ -350,9 +352,9 @@ class Elector:
             sent = await self._try_to_write(self._clock.monotonic() + seconds, leading=leading)
         except errors.KubernetesError as error:
             self._monitoring.lease_renewals.labels("failed").inc()
-            self._faults.met(FAULT, "the lease could not be read or written", str(error))
+            self._faults.report(FAULT, "the lease could not be read or written", str(error))
             return None
-        self._faults.ended(FAULT)
+        self._faults.resolve(FAULT)
         return sent
 
     async def _try_to_write(self, end: float, *, leading: bool) -> fences.Reading | None:

@@ -15,7 +15,7 @@ from adapter.kubernetes.leader.fence import Fence
 from adapter.kubernetes.transport import Parameters
 from adapter.kubernetes.write.rate_limiter import Kind, WriteBudget
 from adapter.model.clock import Clock
-from adapter.telemetry.monitoring import Monitoring
+from adapter.telemetry.metrics import Monitoring
 
 FIELD_MANAGER = "fastpath"
 """Under which name our writes stand in ``metadata.managedFields``."""

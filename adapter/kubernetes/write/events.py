@@ -28,7 +28,8 @@ from adapter.kubernetes.write.event_correlator import (
 from adapter.kubernetes.write.rate_limiter import Kind
 from adapter.model.clock import Clock
 from adapter.model.turns import Turns
-from adapter.telemetry.monitoring import FaultLog, Monitoring
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
 
 COMPONENT = "fastpath"
 """Where our events come from: ``source.component``, which `kubectl describe` shows."""
@@ -50,7 +51,7 @@ class EventRecorder:
         clock: Clock,
         random: Callable[[], float],
         monitoring: Monitoring,
-        faults: FaultLog,
+        faults: ProblemLog,
     ) -> None:
         self._writer = writer
         self._clock = clock
@@ -115,7 +116,7 @@ class EventRecorder:
                 self._drop("fenced")
             self._queue, self._counts, self._next = Turns(), Counter(), None
         finally:
-            self._faults.ended(FAULT)
+            self._faults.resolve(FAULT)
 
     async def _record_next(self) -> None:
         """Write the next event of the queue. It stays the next one until something has come of it."""
@@ -144,9 +145,9 @@ class EventRecorder:
                 if error.status and error.status != 429 and error.status < 500:
                     self._give_up(error)
                     return
-                self._faults.met(FAULT, "an event could not be written", str(error))
+                self._faults.report(FAULT, "an event could not be written", str(error))
             else:
-                self._faults.ended(FAULT)
+                self._faults.resolve(FAULT)
                 return
         self._drop("refused")
 
@@ -170,7 +171,7 @@ class EventRecorder:
     def _give_up(self, error: errors.KubernetesError) -> None:
         """Drop an event that the API server will never take. One that exists already, or whose namespace goes, is no fault."""
         if error.status not in {404, 409} and "because it is being terminated" not in str(error):
-            self._faults.met(FAULT, "an event was refused", str(error))
+            self._faults.report(FAULT, "an event was refused", str(error))
         self._drop("refused")
 
     def _drop(self, reason: str) -> None:

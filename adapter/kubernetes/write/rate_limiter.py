@@ -12,7 +12,7 @@ import functools
 
 from adapter.model.clock import Clock
 from adapter.model.turns import Turns
-from adapter.telemetry.monitoring import WRITE_KINDS, Monitoring
+from adapter.telemetry.metrics import WRITE_KINDS, Monitoring
 
 
 class Kind(enum.IntEnum):

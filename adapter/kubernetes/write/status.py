@@ -25,7 +25,8 @@ from adapter.model.autoscaling import conditions
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
 from adapter.model.clock import Clock
 from adapter.model.turns import Turns
-from adapter.telemetry.monitoring import FaultLog, Monitoring
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
 
 PERIOD = 15.0
 """Seconds between two statuses of one object that differ in nothing but numbers and texts."""
@@ -93,7 +94,7 @@ class StatusWriter:
         writer: Writer,
         clock: Clock,
         monitoring: Monitoring,
-        faults: FaultLog,
+        faults: ProblemLog,
         failed: Callable[[StatusUpdate, errors.KubernetesError], None] = lambda _update, _error: None,
     ) -> None:
         self._writer = writer
@@ -126,7 +127,7 @@ class StatusWriter:
     def forget(self, namespace: str, name: str) -> None:
         """Drop what is wanted for an object that is gone."""
         self._entries.pop((namespace, name), None)
-        self._faults.ended(FAULT, subject=f"{namespace}/{name}")
+        self._faults.resolve(FAULT, subject=f"{namespace}/{name}")
 
     async def run(self) -> None:
         """Write what is due, until cancelled."""
@@ -159,7 +160,7 @@ class StatusWriter:
             return
         finally:
             for key in self._entries:
-                self._faults.ended(FAULT, subject="/".join(key))
+                self._faults.resolve(FAULT, subject="/".join(key))
 
     # -- the queue -----------------------------------------------------------------------------------------------------
 
@@ -265,7 +266,7 @@ class StatusWriter:
             entry.failures += 1
         else:
             entry.written, entry.written_at, entry.failures = update.status, self._clock.monotonic(), 0
-            self._faults.ended(FAULT, subject="/".join(key))
+            self._faults.resolve(FAULT, subject="/".join(key))
         finally:
             entry.busy = False
             if self._entries.get(key) is entry:
@@ -276,12 +277,12 @@ class StatusWriter:
     ) -> None:
         subject = "/".join(key)
         if error.status == 404 or error.reason == _OTHER_OBJECT:
-            self._faults.ended(FAULT, subject=subject)
+            self._faults.resolve(FAULT, subject=subject)
             if entry.wanted is update:
                 entry.wanted = None
             return
         entry.failures += 1
-        self._faults.met(FAULT, "a status could not be written", str(error), subject=subject)
+        self._faults.report(FAULT, "a status could not be written", str(error), subject=subject)
         self._failed(update, error)
 
     async def _patch(self, update: StatusUpdate) -> None:

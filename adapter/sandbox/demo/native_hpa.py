@@ -48,7 +48,8 @@ from adapter.model.resources import APIResource, Catalogue
 from adapter.model.selectors import api_selectors
 from adapter.model.selectors.label_selectors import LabelSelector
 from adapter.model.timestamps import Instant
-from adapter.telemetry.monitoring import FaultLog, Monitoring
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
 
 PERIOD = 15.0
 """``--horizontal-pod-autoscaler-sync-period`` by default, in seconds."""
@@ -322,7 +323,7 @@ async def running(
     random: Callable[[], float],
 ) -> AsyncIterator[None]:
     """Run a controller on a cluster until the block ends. It asks the adapter as the API server would have it do."""
-    faults = FaultLog(Monitoring(), clock)
+    faults = ProblemLog(Monitoring(), clock)
     async with contextlib.AsyncExitStack() as stack:
         files = kubeconfig, _write_kubeconfig(adapter, directory / "native-controller-kubeconfig")
         loaded = [await credentials.load_configuration(file, clock, faults) for file in files]

@@ -20,7 +20,7 @@ from adapter.server.api import discovery, encoding, openapi
 from adapter.server.api.discovery import Listed
 from adapter.server.api.paths import VERSIONS
 from adapter.server.http import negotiation
-from adapter.telemetry import monitoring
+from adapter.telemetry import logs
 
 log = logging.getLogger(__name__)
 
@@ -106,7 +106,7 @@ class Documents:
             await asyncio.sleep(0)
         was_whole = self._listed is None or not self._listed[1].left_out
         if listed.left_out and was_whole:
-            facts = monitoring.facts(limit=discovery.MOST_LISTED, left_out=listed.left_out)
+            facts = logs.facts(limit=discovery.MOST_LISTED, left_out=listed.left_out)
             log.warning(
                 "the discovery documents do not list all metrics; those left out are served by name",
                 extra=facts,

@@ -24,7 +24,7 @@ from adapter.server.auth.request_header import HeaderReader, Said
 from adapter.server.auth.review_cache import EVERYBODY, SHARE, Lane, ReviewCache
 from adapter.server.auth.trust import HeaderNames, Trust
 from adapter.server.auth.trust_store import TrustStore
-from adapter.telemetry import monitoring
+from adapter.telemetry import logs, metrics
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ class Authenticator:
         store: TrustStore,
         reviewer: TokenReviewer,
         clock: Clock,
-        own_metrics: monitoring.Monitoring,
+        own_metrics: metrics.Monitoring,
         *,
         token_ttl: float = 10.0,
     ) -> None:
@@ -189,7 +189,7 @@ class Authenticator:
         if self._warned is not None and now - self._warned < _SAY_AGAIN:
             return
         self._warned = now
-        found = monitoring.facts(
+        found = logs.facts(
             name=trust.common_name(certificate) if certificate else "",
             expected=", ".join(proxy.allowed_names) or "any" if proxy else "",
             issuer=certificate.issuer.rfc4514_string() if certificate else "",

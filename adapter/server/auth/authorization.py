@@ -14,7 +14,7 @@ from adapter.model.clock import Clock
 from adapter.model.identity import ANONYMOUS, MASTERS, AccessVerdict, User
 from adapter.server.auth.attributes import Attributes
 from adapter.server.auth.review_cache import EVERYBODY, SHARE, Lane, ReviewCache
-from adapter.telemetry import monitoring
+from adapter.telemetry import logs, metrics
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ class Authorizer:
         self,
         reviewer: AccessReviewer,
         clock: Clock,
-        own_metrics: monitoring.Monitoring,
+        own_metrics: metrics.Monitoring,
         *,
         allowed_ttl: float = 10.0,
         denied_ttl: float = 10.0,
@@ -115,9 +115,7 @@ class Authorizer:
             self._allowed.inc()
             return
         (self._denied if verdict.denied else self._no_opinion).inc()
-        log.debug(
-            "forbidden", extra=monitoring.facts(user=user.name, access=wanted.key, reason=verdict.reason)
-        )
+        log.debug("forbidden", extra=logs.facts(user=user.name, access=wanted.key, reason=verdict.reason))
         raise wanted.refusal(user, verdict.reason)
 
 

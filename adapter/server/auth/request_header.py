@@ -15,7 +15,7 @@ from adapter.model import identity
 from adapter.model.identity import User
 from adapter.server.auth.trust import HeaderNames
 from adapter.telemetry.caching import BoundedCache
-from adapter.telemetry.monitoring import Monitoring
+from adapter.telemetry.metrics import Monitoring
 
 Line = tuple[str, bytes]
 """A header's name in lower case and its value as it came."""

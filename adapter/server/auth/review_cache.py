@@ -15,7 +15,7 @@ from prometheus_client import Counter
 from adapter import errors
 from adapter.model.clock import Clock
 from adapter.telemetry.caching import BoundedCache
-from adapter.telemetry.monitoring import Monitoring
+from adapter.telemetry.metrics import Monitoring
 
 SIZE = 8192
 """Answers kept; beyond, those go that were not used for longest. One whose question is long counts for several, one for every 4 KiB."""

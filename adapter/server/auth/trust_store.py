@@ -12,8 +12,8 @@ from typing import Literal, TypeVar
 
 from adapter.server.auth import trust
 from adapter.server.auth.trust import USUAL_HEADERS, Bundle, FrontProxy, HeaderNames, Trust
-from adapter.telemetry import monitoring
-from adapter.telemetry.monitoring import FaultLog
+from adapter.telemetry import logs
+from adapter.telemetry.problems import ProblemLog
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class TrustStore:
 
     def __init__(
         self,
-        faults: FaultLog,
+        faults: ProblemLog,
         *,
         lookup: bool = True,
         proxy_file: bool = False,
@@ -131,7 +131,7 @@ class TrustStore:
         try:
             found = read(entries)
         except ValueError as error:
-            self._faults.met(
+            self._faults.report(
                 _FAULT,
                 "the ConfigMap's authorities cannot be used; the last good ones stay",
                 str(error),
@@ -141,7 +141,7 @@ class TrustStore:
             return last
         if found is not None:
             self._state[key] = "good"
-            self._faults.ended(_FAULT, subject=key)
+            self._faults.resolve(_FAULT, subject=key)
             return found
         self._state[key] = "good" if last is not None else "absent"
         message = (
@@ -149,7 +149,7 @@ class TrustStore:
             if last is not None
             else _MISSING[key]
         )
-        self._faults.met(
+        self._faults.report(
             _FAULT, message, f"it has no {key}" if there else "there is no such ConfigMap", subject=key
         )
         return last
@@ -159,7 +159,7 @@ class TrustStore:
             return
         self.current = replace(wanted, generation=self.current.generation + 1)
         proxy, clients = self.current.front_proxy, self.current.clients
-        found = monitoring.facts(
+        found = logs.facts(
             generation=self.current.generation,
             proxy_authorities="; ".join(proxy.bundle.subjects) if proxy else "none",
             proxy_names=", ".join(proxy.allowed_names) or "any" if proxy else "none",
@@ -172,9 +172,9 @@ class TrustStore:
     def _warn(self) -> None:
         self._warn_of_unsupported()
         if not self.current.is_ambiguous:
-            self._faults.ended(_AMBIGUOUS)
+            self._faults.resolve(_AMBIGUOUS)
             return
-        self._faults.met(
+        self._faults.report(
             _AMBIGUOUS,
             "ANY client certificate of the cluster can act as front proxy and name itself any user: one authority serves both "
             "purposes and no names are required; set requestheader-allowed-names, or give the front proxy an authority of its own",
@@ -187,9 +187,9 @@ class TrustStore:
         )
         subjects = sorted({subject for bundle in bundles if bundle for subject in bundle.unsupported})
         if not subjects:
-            self._faults.ended(_UNSUPPORTED)
+            self._faults.resolve(_UNSUPPORTED)
             return
-        self._faults.met(
+        self._faults.report(
             _UNSUPPORTED,
             "an authority of client certificates has a key of a kind that is not supported: certificates that it issued are "
             "refused; use an authority with an RSA key from 2048 bits or an ECDSA key on P-256, P-384 or P-521",

@@ -25,7 +25,9 @@ from adapter.model.identity import ANONYMOUS
 from adapter.server.api import paths
 from adapter.server.api.routing import Route
 from adapter.server.auth.admission import CALLER
-from adapter.telemetry.monitoring import FaultLog, Monitoring, moment
+from adapter.telemetry.logs import format_time
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
 
 FLAG = "--access-log"
 STREAMS = ("stdout", "stderr")
@@ -105,7 +107,7 @@ def open_sink(destination: str) -> Sink:
 class AccessLog:
     """Takes entries and writes them while `run` runs; `close` writes the rest."""
 
-    def __init__(self, sink: Sink, clock: Clock, monitoring: Monitoring, faults: FaultLog) -> None:
+    def __init__(self, sink: Sink, clock: Clock, monitoring: Monitoring, faults: ProblemLog) -> None:
         self._sink = sink
         self._clock = clock
         self._dropped = monitoring.access_log_dropped
@@ -119,7 +121,7 @@ class AccessLog:
     def note(self, request: web.BaseRequest, route: Route, response: web.Response, seconds: float) -> None:
         """Take a request that was answered now, `seconds` after it was read."""
         line = self._encoder.encode(
-            _build_line(request, route, response, seconds, moment(self._clock.wall()))
+            _build_line(request, route, response, seconds, format_time(self._clock.wall()))
         )
         if self._size + len(line) > _ROOM:
             self._dropped.inc()
@@ -153,10 +155,10 @@ class AccessLog:
                     await writing  # a thread cannot be called back, and half a line is worse than a late end
                 raise
             if failure is None:
-                self._faults.ended("access-log")
+                self._faults.resolve("access-log")
             else:
                 self._dropped.inc(len(lines))
-                self._faults.met("access-log", "access log cannot be written", failure)
+                self._faults.report("access-log", "access log cannot be written", failure)
 
     def _write(self, lines: list[bytes]) -> str | None:
         """Write lines; return why they could not be written."""

@@ -19,7 +19,7 @@ from adapter.server.http import heads
 from adapter.server.http.connections import ClientConnection
 from adapter.server.http.heads import HeadBudget
 from adapter.server.http.turns import Turnstile
-from adapter.telemetry import monitoring
+from adapter.telemetry import metrics
 
 MOST_CONNECTIONS = 800
 """Connections at a time: below the 1024 files that a process may open by default, less those for
@@ -44,7 +44,7 @@ class ConnectionServer(web.Server):
     def __init__(
         self,
         handler: Callable[..., Any],
-        own_metrics: monitoring.Monitoring,
+        own_metrics: metrics.Monitoring,
         *,
         judge: Callable[[Peer], object],
         most: int,

@@ -19,7 +19,7 @@ from adapter.server.auth.client_cert import Peer
 from adapter.server.http import heads, listener
 from adapter.server.http.heads import HeadAccount, HeadBudget, HeadLimits
 from adapter.server.http.response_budget import LargeBody
-from adapter.telemetry import monitoring
+from adapter.telemetry import logs
 
 log = logging.getLogger(__name__)
 
@@ -205,7 +205,7 @@ class ClientConnection(web.RequestHandler):
         message: str | None = None,  # noqa: ARG002 - it quotes the request
     ) -> web.StreamResponse:
         """Answer what could not be parsed as a request, and close."""
-        facts = monitoring.facts(status=status, remote=request.remote, error=type(exc).__name__)
+        facts = logs.facts(status=status, remote=request.remote, error=type(exc).__name__)
         if status >= 500:
             log.error("request failed in the HTTP layer", extra=facts, exc_info=exc)
         else:

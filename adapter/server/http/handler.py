@@ -42,7 +42,7 @@ from adapter.server.http.response_budget import (
     LargeBody,
     Taker,
 )
-from adapter.telemetry import monitoring
+from adapter.telemetry import exposition, logs, metrics
 from adapter.telemetry.caching import BoundedCache
 
 log = logging.getLogger(__name__)
@@ -121,7 +121,7 @@ class Handler:
         health: Health,
         access: Access,
         *,
-        own_metrics: monitoring.Monitoring,
+        own_metrics: metrics.Monitoring,
         clock: Clock,
         limits: Limits = Limits(),
         resource_provider: ResourceMetricsProvider | None = None,
@@ -243,8 +243,8 @@ class Handler:
             return await self._answer_document(request, route)
         if route.kind == "monitoring":
             with self._answers.open(_taker(request), is_page=True) as making:
-                exposition = await encoding.join(self.own_metrics.exposition_pieces(), making)
-            return Reply(200, exposition, monitoring.CONTENT_TYPE)
+                body = await encoding.join(self.own_metrics.exposition_pieces(), making)
+            return Reply(200, body, exposition.CONTENT_TYPE)
         if route.kind == "debug" and self._autoscalers is not None:
             namespace, name = route.segments[-2:]
             status, document = self._autoscalers(namespace, name)
@@ -439,7 +439,7 @@ def _status_of(error: Exception, route: Route) -> errors.StatusError:
         return error
     if isinstance(error, TimeoutError):
         return errors.TimeoutStatusError("Timeout: request did not complete within the allotted timeout", {})
-    facts = monitoring.facts(path=route.path, document=route.document)
+    facts = logs.facts(path=route.path, document=route.document)
     if isinstance(error, errors.SourceError):
         log.warning("a source failed while a request was answered", extra=facts, exc_info=error)
         if isinstance(error, errors.NotSyncedError):

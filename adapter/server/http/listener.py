@@ -15,7 +15,7 @@ import ssl
 from collections import Counter
 from collections.abc import Callable
 
-from adapter.telemetry import monitoring
+from adapter.telemetry import logs, metrics
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class Listener:
         self,
         make_protocol: Callable[[], asyncio.BaseProtocol],
         context: ssl.SSLContext,
-        own_metrics: monitoring.Monitoring,
+        own_metrics: metrics.Monitoring,
         *,
         most_handshakes: int = MOST_HANDSHAKES,
         handshake_seconds: float = HANDSHAKE_SECONDS,
@@ -142,7 +142,7 @@ class Listener:
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):
             return
         except OSError as error:  # no files or no memory left
-            log.warning("cannot accept connections", extra=monitoring.facts(error=str(error)))
+            log.warning("cannot accept connections", extra=logs.facts(error=str(error)))
             self._loop.remove_reader(self._socket)
             self._loop.call_later(_RETRY_SECONDS, self._resume)
             return
@@ -179,9 +179,7 @@ class Listener:
                 ssl_shutdown_timeout=FAREWELL_SECONDS,
             )
         except OSError as error:  # ssl.SSLError is one, and so are the timeout and the end of the connection
-            log.debug(
-                "TLS handshake failed", extra=monitoring.facts(remote=handshake.address, error=str(error))
-            )
+            log.debug("TLS handshake failed", extra=logs.facts(remote=handshake.address, error=str(error)))
             if isinstance(error, ConnectionAbortedError):
                 self._cuts.labels("handshake").inc()
         finally:

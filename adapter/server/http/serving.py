@@ -18,7 +18,7 @@ from adapter.server.http.connection_server import ConnectionServer
 from adapter.server.http.handler import Handler
 from adapter.server.http.listener import Listener
 from adapter.server.tls.serving_certificate import ServingCertificate
-from adapter.telemetry import monitoring
+from adapter.telemetry import logs
 
 log = logging.getLogger(__name__)
 
@@ -124,7 +124,7 @@ class MetricsServer:
     async def start(self) -> None:
         """Listen. Raises OSError where the address cannot be had."""
         self.port = self._listener.start(self._host, self.port, share_port=self._share_port)
-        log.info("serving", extra=monitoring.facts(host=self._host, port=self.port))
+        log.info("serving", extra=logs.facts(host=self._host, port=self.port))
 
     async def stop(self) -> None:
         """End in order; takes what is left of the shutdown delay, and at most the drain timeout."""
@@ -133,7 +133,7 @@ class MetricsServer:
         if not self.listening:
             return
         delay = self._shutdown.remaining(self._shutdown_delay)
-        log.info("shutting down", extra=monitoring.facts(delay=round(delay, 3)))
+        log.info("shutting down", extra=logs.facts(delay=round(delay, 3)))
         await asyncio.sleep(delay)
         self._listener.close()
         await self._drain()

@@ -23,7 +23,7 @@ from cryptography.x509.oid import NameOID
 from adapter import errors
 from adapter.model.clock import Clock
 from adapter.server.tls import issue
-from adapter.telemetry import monitoring
+from adapter.telemetry import logs, problems
 
 log = logging.getLogger(__name__)
 
@@ -82,12 +82,12 @@ class ServingCertificate:
         except (OSError, ValueError) as error:
             if self._signature() == signature:  # else it is being replaced right now: look again
                 self._tried = signature
-            found = monitoring.facts(certificate=self._pair.certificate, error=_reason(error))
+            found = logs.facts(certificate=self._pair.certificate, error=_reason(error))
             log.warning("the changed serving certificate cannot be used, the old one stays", extra=found)
             return False
         self._tried = signature
         self._current = context
-        log.info("serving certificate reloaded", extra=monitoring.facts(certificate=self._pair.certificate))
+        log.info("serving certificate reloaded", extra=logs.facts(certificate=self._pair.certificate))
         return True
 
     def believe(self, authorities: str) -> None:
@@ -103,7 +103,7 @@ class ServingCertificate:
             # the pair is being replaced: add what is new to the context there is, and build another at the next look
             self._admit(self._current)
             self._tried = ()
-            found = monitoring.facts(certificate=self._pair.certificate, error=_reason(error))
+            found = logs.facts(certificate=self._pair.certificate, error=_reason(error))
             log.warning(
                 "the serving certificate cannot be read again for new authorities, the old one stays",
                 extra=found,
@@ -125,13 +125,13 @@ class ServingCertificate:
         try:
             context.load_verify_locations(cadata=self._authorities)
         except (ssl.SSLError, ValueError) as error:
-            found = monitoring.facts(certificate=self._pair.certificate, error=str(error))
+            found = logs.facts(certificate=self._pair.certificate, error=str(error))
             log.warning(
                 "OpenSSL does not take the authorities of client certificates: theirs are refused",
                 extra=found,
             )
 
-    async def follow(self, faults: monitoring.FaultLog, period: float = RELOAD_PERIOD) -> None:
+    async def follow(self, faults: problems.ProblemLog, period: float = RELOAD_PERIOD) -> None:
         """Look at the files until cancelled.
 
         An error that `reload_if_changed` does not expect is a fault, and the next look tries again: the same file reaches all
@@ -145,14 +145,14 @@ class ServingCertificate:
                     certificate.reload_if_changed()
                 except Exception as error:  # noqa: BLE001 - see above
                     text = f"{type(error).__name__}: {error}"
-                    faults.met(
+                    faults.report(
                         "serving-certificate",
                         "the serving certificate cannot be followed",
                         text,
                         subject=subject,
                     )
                 else:
-                    faults.ended("serving-certificate", subject=subject)
+                    faults.resolve("serving-certificate", subject=subject)
 
     def _switch(
         self, connection: ssl.SSLObject | ssl.SSLSocket, name: str | None, _first: ssl.SSLContext

@@ -19,7 +19,8 @@ from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, Fa
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference
 from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.sandbox.apiserver.storage.custom_resources import FASTPATH_AUTOSCALERS
-from adapter.telemetry.monitoring import FaultLog, Monitoring
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
 from tests.support.clock import ShiftedClock
 from tests.support.waiting import until
 
@@ -61,7 +62,9 @@ async def surrounded(cluster: Cluster) -> AsyncIterator[tuple[kubernetes.Kuberne
     async with await kubernetes.connect(configuration, random=lambda: 0.0, timeout=1.0) as client:
         yield (
             client,
-            Surroundings(client, clock, monitoring, FaultLog(monitoring, clock), lambda: 0.0, periods=QUICK),
+            Surroundings(
+                client, clock, monitoring, ProblemLog(monitoring, clock), lambda: 0.0, periods=QUICK
+            ),
         )
 
 

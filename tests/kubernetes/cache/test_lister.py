@@ -22,7 +22,8 @@ from adapter.model.resources import BUILTIN, APIResource
 from adapter.model.selectors.label_selectors import EVERYTHING, parse_selector
 from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.sandbox.apiserver.storage.kinds import Kind
-from adapter.telemetry.monitoring import FaultLog, Monitoring
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
 from tests.support.clock import FakeClock
 from tests.support.waiting import other_work, until
 
@@ -67,7 +68,7 @@ class Cache:
     ) -> None:
         self.monitoring = Monitoring()
         clock = SystemClock()
-        self.faults = FaultLog(self.monitoring, clock)
+        self.faults = ProblemLog(self.monitoring, clock)
         self.lister = ObjectLister(
             Surroundings(client, clock, self.monitoring, self.faults, lambda: 0.0, periods=periods),
             kinds,
@@ -634,12 +635,12 @@ class Script:
 
 async def play(
     *steps: Step, random: Callable[[], float] = lambda: 0.0, watched: float = 0.0
-) -> tuple[Script, Reflector, FaultLog]:
+) -> tuple[Script, Reflector, ProblemLog]:
     clock = FakeClock()
     script = Script(clock, *steps)
     script.watched = watched
     monitoring = Monitoring()
-    faults = FaultLog(monitoring, clock)
+    faults = ProblemLog(monitoring, clock)
     sleep: Callable[[float], Awaitable[None]] = script.sleep
     reflector = Reflector(PODS, Surroundings(script, clock, monitoring, faults, random, sleep))
     task = asyncio.create_task(reflector.run(), name="reflector")
@@ -747,7 +748,8 @@ async def test_a_list_that_breaks_off_takes_nothing_away() -> None:
     script = Breaking(clock)
     monitoring = Monitoring()
     reflector = Reflector(
-        PODS, Surroundings(script, clock, monitoring, FaultLog(monitoring, clock), lambda: 0.0, script.sleep)
+        PODS,
+        Surroundings(script, clock, monitoring, ProblemLog(monitoring, clock), lambda: 0.0, script.sleep),
     )
     reflector.store.put("default", "a", {"app": "web"})
     with pytest.raises(errors.KubernetesError):
@@ -760,7 +762,8 @@ async def test_a_new_list_takes_away_what_is_gone() -> None:
     script = Script(clock, "9")
     monitoring = Monitoring()
     reflector = Reflector(
-        PODS, Surroundings(script, clock, monitoring, FaultLog(monitoring, clock), lambda: 0.0, script.sleep)
+        PODS,
+        Surroundings(script, clock, monitoring, ProblemLog(monitoring, clock), lambda: 0.0, script.sleep),
     )
     for number in range(5000):
         reflector.store.put("other", f"gone-{number}", {})

@@ -30,7 +30,8 @@ from adapter.model.autoscaling.hpa import decode_scalar
 from adapter.model.selectors.label_selectors import EVERYTHING, LabelSelector, parse_selector
 from adapter.model.timestamps import SECOND
 from adapter.sandbox.apiserver.cluster import Cluster
-from adapter.telemetry.monitoring import FaultLog, Monitoring
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
 from tests.support.clock import FakeClock, ShiftedClock
 from tests.support.waiting import other_work, until
 
@@ -85,7 +86,7 @@ async def watching(
     configuration = credentials.build_configuration(cluster.url)
     async with await kubernetes.connect(configuration, random=lambda: 0.0, timeout=1.0) as client:
         around = Surroundings(
-            client, clock, monitoring, FaultLog(monitoring, clock), lambda: 0.0, periods=periods
+            client, clock, monitoring, ProblemLog(monitoring, clock), lambda: 0.0, periods=periods
         )
         watch = PodWatch(client, around, namespaces)
         task = asyncio.create_task(watch.run(), name="pods")
@@ -105,7 +106,7 @@ def alone(clock: FakeClock | None = None) -> PodWatch:
     """Return a watch that a test feeds by hand."""
     monitoring = Monitoring()
     clock = clock or FakeClock()
-    around = Surroundings(None, clock, monitoring, FaultLog(monitoring, clock), random.random)  # type: ignore[arg-type]  # never asked
+    around = Surroundings(None, clock, monitoring, ProblemLog(monitoring, clock), random.random)  # type: ignore[arg-type]  # never asked
     watch = PodWatch(None, around)  # type: ignore[arg-type]  # as above
     watch._mirrors[0].synced = True
     list(watch.listed(""))
@@ -685,7 +686,7 @@ async def test_ten_thousand_changes_at_once(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(LabelSelector, "matches", counted)
     monitoring, clock = Monitoring(), ShiftedClock()
-    around = Surroundings(client, clock, monitoring, FaultLog(monitoring, clock), lambda: 0.0)  # type: ignore[arg-type]  # it has what is used
+    around = Surroundings(client, clock, monitoring, ProblemLog(monitoring, clock), lambda: 0.0)  # type: ignore[arg-type]  # it has what is used
     watch = PodWatch(client, around)  # type: ignore[arg-type]  # as above
     told: list[int] = []
     followed = [

@@ -26,7 +26,8 @@ from adapter.model.selectors.label_selectors import LabelSelector
 from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.sandbox.apiserver.storage import custom_resources, kinds
 from adapter.sandbox.apiserver.workloads import deployment
-from adapter.telemetry.monitoring import FaultLog, Monitoring
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
 from tests.support.clock import ShiftedClock
 from tests.support.waiting import until
 
@@ -55,7 +56,7 @@ class Watched:
         self.clock = ShiftedClock()
         self.pauses = Pauses()
         monitoring = Monitoring()
-        self.faults = FaultLog(monitoring, self.clock)
+        self.faults = ProblemLog(monitoring, self.clock)
         around = Surroundings(client, self.clock, monitoring, self.faults, lambda: 0.5, self.pauses, QUICK)
         self.catalogue = CatalogueSource(client, self.clock, self.faults)
         self.targets = Targets(client, around, self.catalogue, namespaces)

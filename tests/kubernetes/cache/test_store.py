@@ -17,7 +17,7 @@ from adapter.model.selectors.label_selectors import (
     Requirement,
     parse_selector,
 )
-from adapter.telemetry.monitoring import Monitoring
+from adapter.telemetry.metrics import Monitoring
 
 NAMESPACES = ["a", "a-b", "ab", ""]
 NAMES = ["x", "x-1", "x-2", "x.y", "y", *(f"n{number}" for number in range(40))]

@@ -22,7 +22,8 @@ from adapter.kubernetes.leader.election import (
 )
 from adapter.kubernetes.leader.fence import LeaseFence
 from adapter.kubernetes.leader.lease import Lease, LeaseRecord
-from adapter.telemetry.monitoring import FaultLog, Monitoring
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
 from tests.support.election import Keeper, Line, LoopClock
 
 ME, OTHER = "web-1_a", "web-2_b"
@@ -142,7 +143,7 @@ class Candidate:
         self.line = Line(keeper)
         self.clock = clock or LoopClock()
         self.monitoring = Monitoring()
-        self.faults = FaultLog(self.monitoring, self.clock)
+        self.faults = ProblemLog(self.monitoring, self.clock)
         self.name = name
         self.terms: list[LeaseFence] = []
         self.ended = 0

@@ -12,7 +12,8 @@ from adapter.kubernetes.write.event_correlator import Regarding
 from adapter.kubernetes.write.events import EventRecorder
 from adapter.kubernetes.write.rate_limiter import Kind
 from adapter.sandbox.apiserver.cluster import Cluster
-from adapter.telemetry.monitoring import FaultLog, Monitoring
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
 from tests.support.election import LoopClock
 from tests.support.waiting import until
 from tests.support.writing import Desk, desk_on
@@ -219,7 +220,7 @@ async def test_a_full_queue_of_one_tenant_displaces_and_delays_no_event_of_anoth
             self.paths.append(path)
 
     writer, clock, monitoring = Writer(), LoopClock(), Monitoring()
-    recorder = EventRecorder(writer, clock, lambda: 0.0, monitoring, FaultLog(monitoring, clock))  # type: ignore[arg-type]  # all it calls
+    recorder = EventRecorder(writer, clock, lambda: 0.0, monitoring, ProblemLog(monitoring, clock))  # type: ignore[arg-type]  # all it calls
     for number in range(events.QUEUED + 5):
         about = WEB._replace(namespace="greedy", name=f"web{number % 100}")
         recorder.record(about, "Normal", "SuccessfulRescale", f"New size: {number}")

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from adapter.kubernetes.write.rate_limiter import Kind, WriteBudget
-from adapter.telemetry.monitoring import Monitoring
+from adapter.telemetry.metrics import Monitoring
 from tests.support.election import LoopClock
 
 pytestmark = pytest.mark.looptime

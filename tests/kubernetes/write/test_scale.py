@@ -13,7 +13,7 @@ from adapter.kubernetes.write.rate_limiter import WriteBudget
 from adapter.kubernetes.write.scale import AGAIN, ScaleOf, ScaleSeen, ScaleWriter
 from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.sandbox.apiserver.workloads import deployment
-from adapter.telemetry.monitoring import Monitoring
+from adapter.telemetry.metrics import Monitoring
 from tests.support.election import LoopClock
 from tests.support.writing import Desk, Gate, desk_on
 

@@ -15,7 +15,8 @@ from adapter.kubernetes.write.status import StatusUpdate, StatusWriter, is_urgen
 from adapter.model.autoscaling.hpa import Condition, HorizontalPodAutoscalerStatus, MetricStatus
 from adapter.model.timestamps import Instant
 from adapter.sandbox.apiserver.cluster import Cluster
-from adapter.telemetry.monitoring import FaultLog, Monitoring
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
 from tests.support.election import LoopClock
 from tests.support.waiting import until
 from tests.support.writing import Desk, desk_on
@@ -344,7 +345,7 @@ async def test_the_statuses_of_a_tenant_with_many_autoscalers_delay_those_of_ano
     *, urgent: bool
 ) -> None:
     clock, monitoring, counter = LoopClock(), Monitoring(), Counter()
-    writer = StatusWriter(counter, clock, monitoring, FaultLog(monitoring, clock))  # type: ignore[arg-type]  # all it calls
+    writer = StatusWriter(counter, clock, monitoring, ProblemLog(monitoring, clock))  # type: ignore[arg-type]  # all it calls
     status = change(desired_replicas=3) if urgent else change(observed_generation=1)
     keys = [("greedy", f"web{number}") for number in range(100)] + [("victim", "web")]
     for namespace, name in keys:

@@ -13,7 +13,8 @@ from adapter.server.auth.authentication import Authenticator
 from adapter.server.auth.authorization import Authorizer
 from adapter.server.auth.client_cert import Peer
 from adapter.server.auth.trust_store import TrustStore
-from adapter.telemetry.monitoring import FaultLog, Monitoring
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
 from tests.support.clock import FakeClock
 from tests.support.serving import Reviews
 
@@ -42,7 +43,7 @@ class Request(dict[Any, Any]):
 
 def admit(request: Request, route: Route) -> object:
     monitoring, clock, reviews = Monitoring(), FakeClock(), Reviews()
-    store = TrustStore(FaultLog(monitoring, clock), lookup=False)
+    store = TrustStore(ProblemLog(monitoring, clock), lookup=False)
     access = Access(Authenticator(store, reviews, clock, monitoring), Authorizer(reviews, clock, monitoring))
     return access.admit_now(cast("web.BaseRequest", request), route)
 

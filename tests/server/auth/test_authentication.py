@@ -19,7 +19,8 @@ from adapter.model.identity import AccessVerdict, User
 from adapter.server.auth import trust
 from adapter.server.auth.trust_store import TrustStore
 from adapter.server.http.handler import Limits
-from adapter.telemetry.monitoring import FaultLog, Monitoring
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
 from tests.support import waiting
 from tests.support.certificates import CLIENT_AUTH, DAY, SERVER_AUTH, Identity, Signer, config_map, pem
 from tests.support.clock import ShiftedClock
@@ -124,15 +125,15 @@ async def request(connection: Connection, headers: Headers, target: str = PATH) 
 
 
 @pytest.fixture
-def faults() -> FaultLog:
-    return FaultLog(Monitoring(), ShiftedClock())
+def faults() -> ProblemLog:
+    return ProblemLog(Monitoring(), ShiftedClock())
 
 
 Start = Callable[..., Any]
 
 
 @pytest.fixture
-def start(serve: ServerFactory, authority: Authority, tmp_path: Path, faults: FaultLog) -> Start:
+def start(serve: ServerFactory, authority: Authority, tmp_path: Path, faults: ProblemLog) -> Start:
     """Return a starter of servers that believe what a ConfigMap says."""
 
     async def start(entries: dict[str, str] | None, **settings: Any) -> World:

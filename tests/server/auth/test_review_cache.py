@@ -7,7 +7,7 @@ import pytest
 
 from adapter.errors import KubernetesError, TooManyRequestsError
 from adapter.server.auth.review_cache import Lane, ReviewCache
-from adapter.telemetry.monitoring import Monitoring
+from adapter.telemetry.metrics import Monitoring
 from tests.support.clock import FakeClock
 
 Cache = ReviewCache[str, str]

@@ -7,7 +7,8 @@ import pytest
 
 from adapter.server.auth.trust import Bundle, FrontProxy, HeaderNames, Trust
 from adapter.server.auth.trust_store import ProxySettings, TrustStore
-from adapter.telemetry.monitoring import FaultLog, Monitoring
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
 from tests.support.certificates import UNUSUAL, Signer, config_map, patched
 from tests.support.clock import FakeClock
 
@@ -15,11 +16,11 @@ PROXY, CLIENTS, NEW = Signer("front-proxy-ca"), Signer("kubernetes"), Signer("ne
 
 
 @pytest.fixture
-def faults() -> FaultLog:
-    return FaultLog(Monitoring(), FakeClock())
+def faults() -> ProblemLog:
+    return ProblemLog(Monitoring(), FakeClock())
 
 
-def test_nothing_is_believed_before_it_was_read(faults: FaultLog) -> None:
+def test_nothing_is_believed_before_it_was_read(faults: ProblemLog) -> None:
     store = TrustStore(faults)
     assert store.current == Trust()
     assert store.find_fault() == "requestheader-client-ca-file was not read yet"
@@ -27,7 +28,7 @@ def test_nothing_is_believed_before_it_was_read(faults: FaultLog) -> None:
     assert store.needs_lookup
 
 
-def test_each_change_is_a_generation_and_is_told_once(faults: FaultLog) -> None:
+def test_each_change_is_a_generation_and_is_told_once(faults: ProblemLog) -> None:
     store, told = TrustStore(faults), list[Trust]()
     store.changed = told.append
     store.adopt_config_map(config_map(PROXY.pem, CLIENTS.pem))
@@ -54,7 +55,7 @@ def test_each_change_is_a_generation_and_is_told_once(faults: FaultLog) -> None:
     ids=["deleted", "emptied", "broken", "names broken"],
 )
 def test_what_is_not_good_takes_nothing_away(
-    faults: FaultLog, entries: dict[str, str] | None, said: str
+    faults: ProblemLog, entries: dict[str, str] | None, said: str
 ) -> None:
     store = TrustStore(faults)
     store.adopt_config_map(config_map(PROXY.pem, CLIENTS.pem))
@@ -79,25 +80,27 @@ def test_what_is_not_good_takes_nothing_away(
     ],
     ids=["missing", "empty", "proxy broken", "clients broken", "no clients", "no aggregation layer"],
 )
-def test_readiness_at_the_start(faults: FaultLog, entries: dict[str, str] | None, fault: str | None) -> None:
+def test_readiness_at_the_start(
+    faults: ProblemLog, entries: dict[str, str] | None, fault: str | None
+) -> None:
     store = TrustStore(faults)
     store.adopt_config_map(entries)
     assert store.find_fault() == fault
     assert faults.active() != {}, "whatever is missing is said"
 
 
-def test_with_tolerance_a_lack_is_no_reason_to_be_unready(faults: FaultLog) -> None:
+def test_with_tolerance_a_lack_is_no_reason_to_be_unready(faults: ProblemLog) -> None:
     assert TrustStore(faults, tolerant=True).find_fault() is None
 
 
-def test_without_look_up_only_files_count(faults: FaultLog) -> None:
+def test_without_look_up_only_files_count(faults: ProblemLog) -> None:
     store = TrustStore(faults, lookup=False)
     assert (store.find_fault(), store.asks_for_certificates, store.needs_lookup) == (None, False, False)
     store.adopt_config_map(config_map(PROXY.pem, CLIENTS.pem))
     assert store.current == Trust()
 
 
-def test_a_file_wins_over_the_config_map(faults: FaultLog) -> None:
+def test_a_file_wins_over_the_config_map(faults: ProblemLog) -> None:
     headers = HeaderNames(("x-user",), ("x-uid",))
     store = TrustStore(faults, proxy_file=True, proxy=ProxySettings(("name",), headers))
     assert store.needs_lookup
@@ -114,7 +117,7 @@ def test_a_file_wins_over_the_config_map(faults: FaultLog) -> None:
 
 
 @pytest.mark.parametrize("name", ["adopt_proxy_file", "adopt_clients_file"])
-def test_a_broken_file_is_refused_and_changes_nothing(faults: FaultLog, name: str) -> None:
+def test_a_broken_file_is_refused_and_changes_nothing(faults: ProblemLog, name: str) -> None:
     store = TrustStore(faults, proxy_file=True, clients_file=True)
     with pytest.raises(ValueError, match="PEM"):
         getattr(store, name)("x")
@@ -122,7 +125,7 @@ def test_a_broken_file_is_refused_and_changes_nothing(faults: FaultLog, name: st
 
 
 def test_one_authority_for_both_purposes_is_said_loudly(
-    faults: FaultLog, caplog: pytest.LogCaptureFixture
+    faults: ProblemLog, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = TrustStore(faults)
     store.adopt_config_map(config_map(PROXY.pem, PROXY.pem, requestheader_allowed_names=[]))
@@ -136,7 +139,7 @@ def test_one_authority_for_both_purposes_is_said_loudly(
 @pytest.mark.parametrize("names", [[], ["front-proxy-client"]], ids=["any name", "names"])
 @pytest.mark.parametrize("place", ["both", "proxy", "clients"])
 def test_an_authority_with_an_unknown_key_is_said_once_and_the_others_count(
-    faults: FaultLog, caplog: pytest.LogCaptureFixture, names: list[str], place: str
+    faults: ProblemLog, caplog: pytest.LogCaptureFixture, names: list[str], place: str
 ) -> None:
     store = TrustStore(faults)
     proxy = PROXY.pem + (UNUSUAL if place != "clients" else "")
@@ -155,7 +158,7 @@ def test_an_authority_with_an_unknown_key_is_said_once_and_the_others_count(
     assert faults.active() == {}
 
 
-def test_one_authority_for_both_purposes_is_said_beside_one_with_an_unknown_key(faults: FaultLog) -> None:
+def test_one_authority_for_both_purposes_is_said_beside_one_with_an_unknown_key(faults: ProblemLog) -> None:
     store = TrustStore(faults)
     store.adopt_config_map(
         config_map(PROXY.pem + UNUSUAL, UNUSUAL + PROXY.pem, requestheader_allowed_names=[])
@@ -179,7 +182,7 @@ def test_one_authority_for_both_purposes_is_said_beside_one_with_an_unknown_key(
     ],
 )
 def test_no_certificate_makes_reading_fail_otherwise_than_by_a_fault(
-    faults: FaultLog, read: str, old: bytes, new: bytes
+    faults: ProblemLog, read: str, old: bytes, new: bytes
 ) -> None:
     """Whatever is wrong with a certificate, it is reported, and the last good authorities stay."""
     store = TrustStore(faults, clients_file=read == "file")
@@ -195,7 +198,7 @@ def test_no_certificate_makes_reading_fail_otherwise_than_by_a_fault(
     assert store.current.front_proxy == FrontProxy(Bundle(PROXY.pem))
 
 
-def test_a_change_is_logged_with_what_counts(faults: FaultLog, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_change_is_logged_with_what_counts(faults: ProblemLog, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     TrustStore(faults).adopt_config_map(config_map(PROXY.pem, CLIENTS.pem, requestheader_allowed_names=None))
     (record,) = [

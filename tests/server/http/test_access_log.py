@@ -14,7 +14,8 @@ from adapter import errors
 from adapter.model.identity import AccessVerdict, User
 from adapter.server.api.paths import CUSTOM_GROUP
 from adapter.server.http import access_log
-from adapter.telemetry.monitoring import FaultLog, Monitoring
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
 from tests.support.clock import FakeClock
 from tests.support.serving import Served, ServerFactory, pod_value
 
@@ -226,7 +227,7 @@ async def test_a_stream_that_was_closed(tmp_path: Path) -> None:
     monitoring = Monitoring()
     with (tmp_path / "x").open("wb") as file:
         log = access_log.AccessLog(
-            access_log.StreamSink(file), FakeClock(), monitoring, FaultLog(monitoring, FakeClock())
+            access_log.StreamSink(file), FakeClock(), monitoring, ProblemLog(monitoring, FakeClock())
         )
     await log.close()
     log._waiting.append(b"{}")

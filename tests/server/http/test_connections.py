@@ -16,7 +16,8 @@ from adapter.server.api.paths import CUSTOM_GROUP
 from adapter.server.auth.trust_store import TrustStore
 from adapter.server.http import connection_server, heads, listener
 from adapter.server.http.connections import ClientConnection
-from adapter.telemetry.monitoring import FaultLog, Monitoring
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
 from tests.support import waiting
 from tests.support.certificates import Signer, config_map
 from tests.support.clock import ShiftedClock
@@ -85,7 +86,7 @@ async def test_an_answer_may_take_longer_than_a_request(serve: ServerFactory) ->
 
 async def test_the_oldest_stranger_makes_room(serve: ServerFactory, tmp_path: Path) -> None:
     clients, clock = Signer("kubernetes"), ShiftedClock()
-    believed = TrustStore(FaultLog(Monitoring(), clock))
+    believed = TrustStore(ProblemLog(Monitoring(), clock))
     believed.adopt_config_map(config_map(Signer("front-proxy-ca").pem, clients.pem))
     served = await serve(believed=believed, clock=clock, most_connections=4)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -127,7 +128,7 @@ class Certified:
         proxies, clients = Signer("front-proxy-ca"), Signer("kubernetes")
         self._serve = serve
         self._clock = ShiftedClock()
-        self._believed = TrustStore(FaultLog(Monitoring(), self._clock))
+        self._believed = TrustStore(ProblemLog(Monitoring(), self._clock))
         self._believed.adopt_config_map(config_map(proxies.pem, clients.pem))
         self.proxy = _client(proxies.issue("front-proxy-client").write(directory))
         self.alice = _client(clients.issue("alice").write(directory))

@@ -28,7 +28,7 @@ from adapter.server.api.paths import CUSTOM_GROUP, EXTERNAL_GROUP, VERSIONS
 from adapter.server.health import Check
 from adapter.server.http import handler
 from adapter.server.http.handler import Limits
-from adapter.telemetry import monitoring
+from adapter.telemetry import exposition
 from tests.support.serving import Answer, Connection, Served, ServerFactory, pod_value
 
 CUSTOM = f"/apis/{CUSTOM_GROUP}/v1beta2"
@@ -738,7 +738,7 @@ async def test_self_metrics(served: Served) -> None:
     await served.get("/surprise/1")
     await served.get("/surprise/2")
     answer = await served.get("/metrics")
-    assert answer.headers["content-type"] == monitoring.CONTENT_TYPE
+    assert answer.headers["content-type"] == exposition.CONTENT_TYPE
     counted = dict(re.findall(r"^apiserver_request_total\{(.*)\} (.*)$", answer.text, re.MULTILINE))
     assert counted == {
         f'code="{code}",group="{group}",resource="{resource}",scope="{scope}",subresource="{subresource}",verb="{verb}",version="{version}"': count

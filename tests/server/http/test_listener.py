@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from adapter.server.http import listener
-from adapter.telemetry.monitoring import Monitoring
+from adapter.telemetry.metrics import Monitoring
 from tests.support import waiting
 from tests.support.serving import Served
 

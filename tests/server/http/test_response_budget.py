@@ -18,7 +18,8 @@ from adapter.server.auth.trust_store import TrustStore
 from adapter.server.http.connections import ClientConnection
 from adapter.server.http.handler import Limits
 from adapter.server.http.response_budget import SMALL_ANSWER, TAKING_SECONDS, AnswerBudget
-from adapter.telemetry.monitoring import FaultLog, Monitoring
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
 from tests.support import waiting
 from tests.support.certificates import Signer, config_map
 from tests.support.clock import FakeClock, ShiftedClock
@@ -259,7 +260,7 @@ class StandingClock(ShiftedClock):
 
 async def test_unread_answers_do_not_keep_out_the_front_proxy(serve: ServerFactory, tmp_path: Path) -> None:
     proxies, clock = Signer("front-proxy-ca"), StandingClock()
-    believed = TrustStore(FaultLog(Monitoring(), clock))
+    believed = TrustStore(ProblemLog(Monitoring(), clock))
     believed.adopt_config_map(config_map(proxies.pem, Signer("kubernetes").pem))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE

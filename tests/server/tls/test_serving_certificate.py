@@ -16,7 +16,8 @@ from cryptography.hazmat.primitives import serialization
 
 from adapter import errors
 from adapter.server.tls import serving_certificate
-from adapter.telemetry.monitoring import FaultLog, Monitoring
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
 from tests.support import waiting
 from tests.support.clock import FakeClock
 from tests.support.tls import Authority
@@ -277,7 +278,7 @@ def test_files_that_change_while_they_are_read_are_read_again(
 
 async def test_follow(changing: serving_certificate.Pair, authority: Authority) -> None:
     serving = serving_certificate.ServingCertificate(changing)
-    following = asyncio.create_task(serving.follow(FaultLog(Monitoring(), FakeClock()), period=0.005))
+    following = asyncio.create_task(serving.follow(ProblemLog(Monitoring(), FakeClock()), period=0.005))
     fresh = authority.issue()
     point(changing.certificate, fresh.certificate)
     point(changing.key, fresh.key)
@@ -302,7 +303,7 @@ async def test_an_unexpected_error_does_not_end_following(
     first = leaf(changing).serial_number
     own_metrics = Monitoring()
     serving = serving_certificate.ServingCertificate(changing, build)
-    following = asyncio.create_task(serving.follow(FaultLog(own_metrics, FakeClock()), period=0.005))
+    following = asyncio.create_task(serving.follow(ProblemLog(own_metrics, FakeClock()), period=0.005))
     fresh = authority.issue()
     point(changing.certificate, fresh.certificate)
     point(changing.key, fresh.key)

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from adapter.errors import PrometheusError, TooManyRequestsError
-from adapter.telemetry.monitoring import FaultLog, Monitoring
-from adapter.telemetry.source_problems import SourceFaults
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog, SourceProblems
 from tests.support.clock import FakeClock
 
 
@@ -16,19 +16,19 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-def log(clock: FakeClock) -> FaultLog:
-    return FaultLog(Monitoring(), clock)
+def log(clock: FakeClock) -> ProblemLog:
+    return ProblemLog(Monitoring(), clock)
 
 
 @pytest.fixture
-def faults(clock: FakeClock, log: FaultLog) -> SourceFaults:
-    return SourceFaults(clock, log)
+def faults(clock: FakeClock, log: ProblemLog) -> SourceProblems:
+    return SourceProblems(clock, log)
 
 
 def test_a_fault_of_a_rule_is_over_when_nobody_has_met_it_lately(
-    faults: SourceFaults, log: FaultLog, clock: FakeClock
+    faults: SourceProblems, log: ProblemLog, clock: FakeClock
 ) -> None:
-    faults.met("value", "value left out", "nan", "rules[0]")
+    faults.report("value", "value left out", "nan", "rules[0]")
     clock.advance(60)
     faults.answered("rules[0]", clock.monotonic())
     assert ("value", "rules[0]") in log.active()
@@ -40,7 +40,7 @@ def test_a_fault_of_a_rule_is_over_when_nobody_has_met_it_lately(
 
 
 def test_prometheus_is_back_when_it_was_asked_after_the_failure(
-    faults: SourceFaults, log: FaultLog, clock: FakeClock
+    faults: SourceProblems, log: ProblemLog, clock: FakeClock
 ) -> None:
     asked = clock.monotonic()
     clock.advance(1)
@@ -53,27 +53,27 @@ def test_prometheus_is_back_when_it_was_asked_after_the_failure(
     assert log.active() == {}
 
 
-def test_what_a_query_failed_with_is_the_rules_own(faults: SourceFaults, log: FaultLog) -> None:
-    faults.fails(PrometheusError("timeout", "too slow"), "rules[3]")
+def test_what_a_query_failed_with_is_the_rules_own(faults: SourceProblems, log: ProblemLog) -> None:
+    faults.failed(PrometheusError("timeout", "too slow"), "rules[3]")
     assert log.active() == {("query", "rules[3]"): "too slow"}
 
 
-def test_too_many_questions_are_nobodys_fault(faults: SourceFaults, log: FaultLog) -> None:
+def test_too_many_questions_are_nobodys_fault(faults: SourceProblems, log: ProblemLog) -> None:
     """Who asks is told to come again, and nothing is said of Prometheus."""
     busy = PrometheusError("busy", "too many questions wait for Prometheus")
     told = faults.unfetched(busy, "rules[0]")
     assert isinstance(told, TooManyRequestsError)
     assert (told.code, told.limit) == (429, "queries")
-    faults.fails(busy, "rules[0]")
+    faults.failed(busy, "rules[0]")
     assert log.active() == {}
 
 
 @pytest.mark.looptime
 async def test_faults_end_though_nobody_asks_again(
-    faults: SourceFaults, log: FaultLog, clock: FakeClock
+    faults: SourceProblems, log: ProblemLog, clock: FakeClock
 ) -> None:
-    faults.met("list", "objects cannot be listed", "forbidden", "pods")
-    faults.fails(PrometheusError("unreachable", "refused"), "rules[0]")
+    faults.report("list", "objects cannot be listed", "forbidden", "pods")
+    faults.failed(PrometheusError("unreachable", "refused"), "rules[0]")
     task = asyncio.create_task(faults.run())
     await asyncio.sleep(6)
     assert len(log.active()) == 2

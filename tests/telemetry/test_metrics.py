@@ -8,9 +8,11 @@ from typing import get_type_hints
 import prometheus_client
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector
 
-from adapter.telemetry import monitoring
-from adapter.telemetry.monitoring import FaultLog, Monitoring
+from adapter.telemetry import exposition, logs, metrics
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
 from tests.support.clock import FakeClock
 
 
@@ -20,31 +22,29 @@ def test_every_row_is_a_typed_attribute_and_every_attribute_a_row() -> None:
         "gauge": prometheus_client.Gauge,
         "histogram": prometheus_client.Histogram,
     }
-    assert get_type_hints(Monitoring) == {row.attribute: kinds[row.type] for row in monitoring.METRICS}
+    assert get_type_hints(Monitoring) == {row.attribute: kinds[row.type] for row in metrics.METRICS}
 
 
 def test_names_are_unique_and_carry_their_kind_and_unit() -> None:
-    names = [row.name for row in monitoring.METRICS]
+    names = [row.name for row in metrics.METRICS]
     assert len(set(names)) == len(names)
-    odd = [row.name for row in monitoring.METRICS if (row.type == "counter") != row.name.endswith("_total")]
+    odd = [row.name for row in metrics.METRICS if (row.type == "counter") != row.name.endswith("_total")]
     assert odd == ["authentication_attempts"], "the API servers' own name"
     assert [
-        row.name
-        for row in monitoring.METRICS
-        if row.type == "histogram" and not row.name.endswith("_seconds")
+        row.name for row in metrics.METRICS if row.type == "histogram" and not row.name.endswith("_seconds")
     ] == []
-    assert [row.name for row in monitoring.METRICS if not row.help.endswith((".", "runs."))] == []
+    assert [row.name for row in metrics.METRICS if not row.help.endswith((".", "runs."))] == []
 
 
-@pytest.mark.parametrize("row", monitoring.METRICS, ids=lambda row: row.name)
-def test_a_row_lists_values_for_all_of_its_labels_or_for_none(row: monitoring.Metric) -> None:
+@pytest.mark.parametrize("row", metrics.METRICS, ids=lambda row: row.name)
+def test_a_row_lists_values_for_all_of_its_labels_or_for_none(row: metrics.Metric) -> None:
     assert len(row.values) in {0, len(row.labels)}
     assert bool(row.buckets) == (row.type == "histogram")
     assert list(row.buckets) == sorted(set(row.buckets))
 
 
 def test_query_buckets_include_our_own_timeouts() -> None:
-    (row,) = [row for row in monitoring.METRICS if row.attribute == "query_duration"]
+    (row,) = [row for row in metrics.METRICS if row.attribute == "query_duration"]
     assert {5, 8} <= set(row.buckets)
 
 
@@ -74,14 +74,18 @@ def test_exposition_in_pieces_is_what_prometheus_client_writes_at_once() -> None
     def lines(text: str) -> list[str]:
         return [line for line in text.splitlines() if not line.startswith("process_")]
 
-    whole = prometheus_client.generate_latest(monitoring._AsPublished(own.registry)).decode()
+    class Whole(Collector):
+        def collect(self) -> Iterator[prometheus_client.Metric]:
+            return exposition._families(own.registry, {"authentication_attempts"})
+
+    whole = prometheus_client.generate_latest(Whole()).decode()
     assert lines(own.exposition()) == lines(whole)
     assert max(piece.count(b"\n") for piece in own.exposition_pieces()) <= 52
 
 
 def test_exposition_is_read_back_by_a_parser() -> None:
     families = {family.name for family in text_string_to_metric_families(Monitoring().exposition())}
-    assert {row.name.removesuffix("_total") for row in monitoring.METRICS} <= families
+    assert {row.name.removesuffix("_total") for row in metrics.METRICS} <= families
 
 
 @pytest.mark.integration
@@ -111,7 +115,7 @@ def log() -> Iterator[io.StringIO]:
     root, own = logging.getLogger(), logging.getLogger("adapter")
     before = (list(root.handlers), root.level, own.level)
     stream = io.StringIO()
-    monitoring.configure_logging(0, stream=stream)
+    logs.configure_logging(0, stream=stream)
     yield stream
     root.handlers, _, _ = before
     root.setLevel(before[1])
@@ -137,7 +141,7 @@ def log() -> Iterator[io.StringIO]:
 def test_facts_are_rendered_so_that_foreign_text_stays_in_its_place(
     log: io.StringIO, value: object, shown: str
 ) -> None:
-    logging.getLogger("adapter.test").info("constant message", extra=monitoring.facts(value=value, n=1))
+    logging.getLogger("adapter.test").info("constant message", extra=logs.facts(value=value, n=1))
     (line,) = log.getvalue().splitlines()
     moment, rest = line.split(" ", 1)
     assert moment.endswith("Z")
@@ -145,13 +149,11 @@ def test_facts_are_rendered_so_that_foreign_text_stays_in_its_place(
 
 
 def test_json_records(log: io.StringIO) -> None:
-    monitoring.configure_logging(0, json=True, stream=log)
+    logs.configure_logging(0, as_json=True, stream=log)
     try:
         raise ValueError("broken")  # noqa: TRY301 - a traceback is wanted
     except ValueError:
-        logging.getLogger("adapter.test").exception(
-            "it failed", extra=monitoring.facts(rule="rules[3]", count=2)
-        )
+        logging.getLogger("adapter.test").exception("it failed", extra=logs.facts(rule="rules[3]", count=2))
     logging.getLogger("adapter.test").info("plain")
     first, second = (json.loads(line) for line in log.getvalue().splitlines())
     assert (first["level"], first["logger"], first["message"]) == ("ERROR", "adapter.test", "it failed")
@@ -176,12 +178,12 @@ def test_text_records_carry_their_traceback(log: io.StringIO) -> None:
         (4, logging.INFO),
         (6, logging.DEBUG),
         (7, logging.DEBUG),
-        (8, monitoring.TRACE),
-        (10, monitoring.TRACE),
+        (8, logs.TRACE),
+        (10, logs.TRACE),
     ],
 )
 def test_verbosity(log: io.StringIO, verbosity: int, level: int) -> None:
-    monitoring.configure_logging(verbosity, stream=log)
+    logs.configure_logging(verbosity, stream=log)
     assert logging.getLogger("adapter.deep.module").getEffectiveLevel() == level
     assert logging.getLogger("somebody.else").getEffectiveLevel() == logging.WARNING
 
@@ -191,8 +193,8 @@ def test_configured_again_it_replaces_its_own_handler_and_no_other(log: io.Strin
     root = logging.getLogger()
     root.addHandler(foreign)
     try:
-        monitoring.configure_logging(0, stream=log)
-        monitoring.configure_logging(0, stream=log)
+        logs.configure_logging(0, stream=log)
+        logs.configure_logging(0, stream=log)
         logging.getLogger("adapter").warning("once")
         assert log.getvalue().count("once") == 1
         assert foreign in root.handlers
@@ -202,7 +204,7 @@ def test_configured_again_it_replaces_its_own_handler_and_no_other(log: io.Strin
 
 def test_a_fault_is_said_when_it_starts_when_its_text_is_new_and_when_it_ends(log: io.StringIO) -> None:
     own, clock = Monitoring(), FakeClock()
-    faults = FaultLog(own, clock)
+    faults = ProblemLog(own, clock)
 
     def said() -> list[str]:
         lines = [line.split(" ", 1)[1] for line in log.getvalue().splitlines()]
@@ -210,35 +212,35 @@ def test_a_fault_is_said_when_it_starts_when_its_text_is_new_and_when_it_ends(lo
         log.truncate()
         return lines
 
-    faults.met("prometheus", "cannot query", "refused", server="http://p")
+    faults.report("prometheus", "cannot query", "refused", server="http://p")
     assert said() == ["WARNING adapter.faults: cannot query fault=prometheus error=refused server=http://p"]
-    faults.met("prometheus", "cannot query", "refused", server="http://p")
+    faults.report("prometheus", "cannot query", "refused", server="http://p")
     assert said() == []
-    faults.met("prometheus", "cannot query", "timeout")
+    faults.report("prometheus", "cannot query", "timeout")
     assert said() == ["WARNING adapter.faults: cannot query fault=prometheus error=timeout"]
-    faults.met("prometheus", "cannot query", "refused")
+    faults.report("prometheus", "cannot query", "refused")
     assert said() == []
-    faults.met("prometheus", "cannot query", "refused", subject="rules[1]")
+    faults.report("prometheus", "cannot query", "refused", subject="rules[1]")
     assert said() == ["WARNING adapter.faults: cannot query fault=prometheus subject=rules[1] error=refused"]
     assert faults.active() == {("prometheus", ""): "refused", ("prometheus", "rules[1]"): "refused"}
     assert 'fastpath_faults_active{fault="prometheus"} 2.0' in own.exposition()
     clock.advance(2.5)
-    faults.ended("prometheus")
+    faults.resolve("prometheus")
     assert said() == [
         'INFO adapter.faults: fault ended fault=prometheus was="cannot query" seconds=2.5 times=4'
     ]
-    faults.ended("prometheus")
+    faults.resolve("prometheus")
     assert said() == []
     assert faults.active() == {("prometheus", "rules[1]"): "refused"}
     assert 'fastpath_faults_total{fault="prometheus"} 5.0' in own.exposition()
     assert 'fastpath_faults_active{fault="prometheus"} 1.0' in own.exposition()
-    faults.met("prometheus", "cannot query", "refused")
+    faults.report("prometheus", "cannot query", "refused")
     assert len(said()) == 1
 
 
 def test_a_text_that_always_changes_does_not_flood_the_log(log: io.StringIO) -> None:
-    faults = FaultLog(Monitoring(), FakeClock())
+    faults = ProblemLog(Monitoring(), FakeClock())
     for number in range(100):
-        faults.met("query", "cannot query", f"request {number} failed")
+        faults.report("query", "cannot query", f"request {number} failed")
     assert len(log.getvalue().splitlines()) == 16
     assert faults.active() == {("query", ""): "request 99 failed"}

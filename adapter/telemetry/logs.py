@@ -1,0 +1,90 @@
+"""The log: one line or one JSON object for each record, with a constant message and facts as keys."""
+
+import json
+import logging
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TextIO
+
+TRACE = 5
+"""The level of bodies and of lookups that miss the registry, below DEBUG."""
+
+
+def facts(**values: object) -> dict[str, dict[str, object]]:
+    """Return the `extra` of a log call: ``log.info("series read", extra=facts(series=12, selector=text))``."""
+    return {"facts": values}
+
+
+def format_time(seconds: float) -> str:
+    """Return epoch seconds as RFC 3339 in UTC with milliseconds."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+class TextFormatter(logging.Formatter):
+    """One line for each record: time, level, logger, message, facts as ``key=value``. A traceback follows on its own lines.
+
+    A value with blanks, quotes, an equals sign or control characters is quoted as JSON, so that foreign text cannot fake a line.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        parts = [format_time(record.created), record.levelname, f"{record.name}:", record.getMessage()]
+        parts += [f"{key}={_render(value)}" for key, value in _facts_of(record).items()]
+        line = " ".join(parts)
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+class JSONFormatter(logging.Formatter):
+    """One JSON object for each record: ``time``, ``level``, ``logger``, ``message``, ``exception`` and ``facts``."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        entry: dict[str, object] = {
+            "time": format_time(record.created),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if values := _facts_of(record):
+            entry["facts"] = dict(values)
+        if record.exc_info:
+            entry["exception"] = self.formatException(record.exc_info)
+        return json.dumps(entry, default=str, ensure_ascii=False)
+
+
+def level_of(verbosity: int) -> int:
+    """Return the log level for ``--v``: 6 logs every request and 8 everything, as in prometheus-adapter."""
+    if verbosity >= 8:
+        return TRACE
+    return logging.DEBUG if verbosity >= 6 else logging.INFO
+
+
+def configure_logging(verbosity: int, *, as_json: bool = False, stream: TextIO | None = None) -> None:
+    """Send the log of the process to `stream`, by default standard error. Other packages log from WARNING up.
+
+    A second call replaces the handler of the first, and no other.
+    """
+    logging.addLevelName(TRACE, "TRACE")
+    handler = _OwnHandler(stream or sys.stderr)
+    handler.setFormatter(JSONFormatter() if as_json else TextFormatter())
+    root = logging.getLogger()
+    root.handlers = [each for each in root.handlers if not isinstance(each, _OwnHandler)]
+    root.addHandler(handler)
+    root.setLevel(logging.WARNING)
+    logging.getLogger("adapter").setLevel(level_of(verbosity))
+
+
+class _OwnHandler(logging.StreamHandler[TextIO]):
+    """Marks the handler that `configure_logging` replaces."""
+
+
+def _facts_of(record: logging.LogRecord) -> Mapping[str, object]:
+    values = getattr(record, "facts", None)
+    return values if isinstance(values, dict) else {}
+
+
+def _render(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    text = str(value)
+    plain = text.isprintable() and text.isascii() and not any(mark in text for mark in " \"'=")
+    return text if plain and text else json.dumps(text, ensure_ascii=not text.isprintable())

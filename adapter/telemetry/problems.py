@@ -1,0 +1,158 @@
+"""Problems: conditions that the log reports once when they begin and once when they end, and that metrics count every time.
+
+A problem has a `fault`, one of few words and the label of its metrics, and a `subject`: the rule, selector or kind it concerns. A
+failure that repeats a thousand times a second must neither flood the log nor disappear from it.
+"""
+
+import asyncio
+import logging
+from dataclasses import dataclass, field
+
+from adapter.errors import InternalError, PrometheusError, StatusError, TooManyRequestsError
+from adapter.model.clock import Clock
+from adapter.telemetry.logs import facts
+from adapter.telemetry.metrics import Monitoring
+
+UNFETCHED = "unable to fetch metrics"
+UNLISTED = "unable to list matching resources"
+
+_TEXTS_REMEMBERED = 16
+
+# Failures that concern one query rather than the server.
+_OF_THE_QUERY = frozenset({"query", "type", "decode", "size", "timeout", "partial"})
+# Problems whose subject is the path of a rule.
+_OF_A_RULE = ("render", "query", "value")
+# A problem of one rule or kind ends after this many seconds without a report, because other rules may work meanwhile.
+_EXPIRY = 60.0
+_EXPIRY_CHECK = 5.0
+
+
+@dataclass(slots=True)
+class _Active:
+    since: float
+    message: str
+    latest: str
+    count: int = 0
+    texts: set[str] = field(default_factory=set)
+
+
+class ProblemLog:
+    """The active problems of a process.
+
+    A problem is logged when it begins, when its text is new for it, and when it ends. At most 16 texts of a problem are logged,
+    so that a text with a changing part cannot flood the log.
+    """
+
+    def __init__(self, monitoring: Monitoring, clock: Clock, logger: logging.Logger | None = None) -> None:
+        self._monitoring = monitoring
+        self._clock = clock
+        self._logger = logger or logging.getLogger("adapter.faults")
+        self._active: dict[tuple[str, str], _Active] = {}
+
+    def report(
+        self, fault: str, message: str, text: str, *, subject: str = "", public: str = "", **details: object
+    ) -> None:
+        """Report that a problem exists: `message` is constant, a new `text` is logged, `details` are facts.
+
+        The health checks show `public` in place of `text`, where `text` contains an address.
+        """
+        self._monitoring.faults.labels(fault).inc()
+        key = (fault, subject)
+        active = self._active.get(key)
+        if active is None:
+            active = self._active[key] = _Active(self._clock.monotonic(), message, text)
+            self._monitoring.faults_active.labels(fault).inc()
+        active.count += 1
+        active.latest = public or text
+        if text in active.texts or len(active.texts) >= _TEXTS_REMEMBERED:
+            return
+        active.texts.add(text)
+        self._logger.warning(message, extra=facts(fault=fault, **_subject(subject), error=text, **details))
+
+    def resolve(self, fault: str, *, subject: str = "") -> None:
+        """End a problem if it is active; the log gets its duration and how often it was reported."""
+        active = self._active.pop((fault, subject), None)
+        if active is None:
+            return
+        self._monitoring.faults_active.labels(fault).dec()
+        seconds = round(self._clock.monotonic() - active.since, 3)
+        values = facts(
+            fault=fault, **_subject(subject), was=active.message, seconds=seconds, times=active.count
+        )
+        self._logger.info("fault ended", extra=values)
+
+    def active(self) -> dict[tuple[str, str], str]:
+        """Return the latest text of every active problem by fault and subject, oldest first."""
+        return {key: active.latest for key, active in self._active.items()}
+
+
+class SourceProblems:
+    """The problems of Prometheus, of rules and of kinds, as requests meet them.
+
+    All providers share one, so that an outage of Prometheus is one problem.
+    """
+
+    def __init__(self, clock: Clock, problems: ProblemLog) -> None:
+        self._clock = clock
+        self._problems = problems
+        self._reported: dict[tuple[str, str], float] = {}
+
+    def report(
+        self, fault: str, message: str, text: str, subject: str = "", *, public: str = "", **details: object
+    ) -> None:
+        """Report a problem; the arguments are those of `ProblemLog.report`."""
+        self._reported[fault, subject] = self._clock.monotonic()
+        self._problems.report(fault, message, text, subject=subject, public=public, **details)
+
+    def expire(self, fault: str, subject: str, after: float = _EXPIRY) -> None:
+        """End a problem that was last reported more than `after` seconds ago."""
+        reported = self._reported.get((fault, subject))
+        if reported is not None and self._clock.monotonic() - reported > after:
+            del self._reported[fault, subject]
+            self._problems.resolve(fault, subject=subject)
+
+    async def run(self) -> None:
+        """Expire the problems of rules and kinds until cancelled: the clients that met them may not return."""
+        while True:
+            await asyncio.sleep(_EXPIRY_CHECK)
+            for fault, subject in list(self._reported):
+                if fault != "prometheus":  # ends when Prometheus answers
+                    self.expire(fault, subject)
+
+    def answered(self, path: str, asked: float, failure: PrometheusError | None = None) -> None:
+        """Note an answer to the query of a rule that was sent at `asked` (monotonic seconds).
+
+        Prometheus has recovered if the query was sent after its last failure. With `failure` the answer is an older one that
+        stands in for a failed query.
+        """
+        if failure is not None:
+            self.failed(failure, path)
+            return
+        failed = self._reported.get(("prometheus", ""))
+        if failed is not None and asked > failed:
+            del self._reported["prometheus", ""]
+            self._problems.resolve("prometheus")
+        for fault in _OF_A_RULE:
+            self.expire(fault, path)
+
+    def unfetched(self, error: PrometheusError, path: str) -> StatusError:
+        """Report a failed query; return the error for the caller, which shows neither the query nor the address."""
+        if error.kind == "busy":  # too much load is not a problem of the source
+            return TooManyRequestsError("queries")
+        self.failed(error, path)
+        return InternalError(UNFETCHED)
+
+    def failed(self, error: PrometheusError, path: str) -> None:
+        """Report the failed query of a rule, unless Prometheus was not asked."""
+        if error.kind == "busy":
+            return
+        if error.kind in _OF_THE_QUERY:
+            self.report("query", "query failed", str(error), path, public=error.message, kind=error.kind)
+        else:
+            self.report(
+                "prometheus", "Prometheus does not answer", str(error), public=error.message, kind=error.kind
+            )
+
+
+def _subject(subject: str) -> dict[str, object]:
+    return {"subject": subject} if subject else {}
