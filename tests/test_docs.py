@@ -21,8 +21,8 @@ from tests.support import docs
 
 ROOT = Path(__file__).parent.parent
 PAGES = [
-    ROOT / "README.md",
-    ROOT / "CHANGELOG.md",
+    *sorted(ROOT.glob("*.md")),
+    *sorted(ROOT.glob(".github/*.md")),
     *sorted(ROOT.glob("docs/**/*.md")),
     *sorted(ROOT.glob("manifests/*.md")),
 ]
@@ -100,6 +100,10 @@ def test_metrics_and_flags_that_pages_name_exist() -> None:
 OTHER_FLAGS = frozenset(
     {
         "all-namespaces",
+        "annotate",
+        "count",
+        "message",
+        "thorough",
         "certificate-authority",
         "clusterrole",
         "containers",

@@ -77,7 +77,7 @@ def _licences(name: str) -> set[str]:
 
 
 def test_licences_are_those_that_the_page_names() -> None:
-    page = (ROOT / "docs" / "development.md").read_text()
+    page = (ROOT / "docs" / "contributing" / "dependencies.md").read_text()
     for name in pinned(ROOT / "requirements" / "runtime.txt"):
         found = _licences(name)
         if name in EXPLAINED:
