@@ -1,4 +1,4 @@
-"""scripts/check-prose finds misspellings and the words of its list, and respects what is marked, exempt or not clean yet."""
+"""scripts/check-prose finds misspellings and the words of its list where they are not excepted."""
 
 import shutil
 import subprocess
@@ -98,7 +98,10 @@ def test_exempt_and_not_yet_clean_files_are_accepted(repository: Path) -> None:
 
 
 def test_a_clean_entry_is_reported(repository: Path) -> None:
-    assert _run(repository).stderr == "pyproject.toml: [tool.check-prose] not-yet: clean.md is clean: remove it\n"
+    assert (
+        _run(repository).stderr
+        == "pyproject.toml: [tool.check-prose] not-yet: clean.md is clean: remove it\n"
+    )
 
 
 def test_words_are_counted_by_folder(repository: Path) -> None:

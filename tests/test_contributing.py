@@ -1,4 +1,4 @@
-"""What contributors and GitHub read: workflows and hooks call scripts that exist, forms are valid, and versions agree."""
+"""Workflows and hooks call scripts that exist, issue forms are valid, and versions agree."""
 
 import re
 import tomllib
@@ -14,7 +14,9 @@ GITHUB = ROOT / ".github"
 WORKFLOWS = sorted((GITHUB / "workflows").glob("*.yml"))
 FORMS = sorted((GITHUB / "ISSUE_TEMPLATE").glob("*.yml"))
 HOOKS = [
-    hook for repo in yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"] for hook in repo["hooks"]
+    hook
+    for repo in yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
+    for hook in repo["hooks"]
 ]
 
 
@@ -61,7 +63,13 @@ def test_issue_forms_are_valid(path: Path) -> None:
     assert form["name"]
     assert form["description"]
     fields = [field for field in form["body"] if field["type"] != "markdown"]
-    assert {field["type"] for field in form["body"]} <= {"markdown", "textarea", "input", "dropdown", "checkboxes"}
+    assert {field["type"] for field in form["body"]} <= {
+        "markdown",
+        "textarea",
+        "input",
+        "dropdown",
+        "checkboxes",
+    }
     assert len({field["id"] for field in fields}) == len(fields) > 0
     assert all(field["attributes"]["label"] for field in fields)
 
