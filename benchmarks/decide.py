@@ -23,7 +23,7 @@ from adapter.cli.evaluate import result
 from adapter.model.autoscaling.defaults import with_defaults
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscaler, decode_scalar
 from adapter.model.pods import Container, PodFacts, ResourceRequirements
-from adapter.model.quantity_parse import read
+from adapter.model.quantity import read
 from adapter.model.timestamps import SECOND, read_instant
 from benchmarks import common
 from benchmarks.common import Goal, Report

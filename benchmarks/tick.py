@@ -35,7 +35,7 @@ from adapter.model.autoscaling.hpa import (
     decode_scalar,
 )
 from adapter.model.pods import Container, Pod, PodFacts, ResourceRequirements, facts_of
-from adapter.model.quantity_parse import read
+from adapter.model.quantity import read
 from adapter.model.selectors.label_selectors import LabelSelector
 from adapter.telemetry.metrics import Monitoring
 from benchmarks import common

@@ -6,7 +6,7 @@ turn. All questions together may send so many queries a second (`--prometheus-ma
 External question sends two, one for the values and one for the age of their samples, and one for cpu and
 memory sends four.
 
-Turns are fair (`model.turns`): round-robin over the namespaces that have a due question, then over the
+Turns are fair (`model.fairness`): round-robin over the namespaces that have a due question, then over the
 autoscalers of the namespace, and of an autoscaler's questions the one whose wait is the longest part of its
 period. So when more is asked for than the rate allows, each namespace still gets an equal share, and one
 that asks for less than that is asked about in time, whatever others ask for. Within a share all periods are
@@ -40,8 +40,8 @@ from adapter.autoscaler.delays import Delays
 from adapter.autoscaler.feed import LATE, QUERIES, Ask, Asked, Feed, namespace_of
 from adapter.errors import SourceError, StatusError
 from adapter.model.clock import Clock
+from adapter.model.fairness import Turns
 from adapter.model.timestamps import SECOND
-from adapter.model.turns import Turns
 from adapter.telemetry.logs import facts
 
 __all__ = ["QUERIES", "Ask", "Asked", "Budget", "Feed", "Feeds"]

@@ -33,8 +33,8 @@ from adapter.model.autoscaling.hpa import (
     ObjectMetricSource,
     encode_scalar,
 )
-from adapter.model.quantity_parse import read as read_quantity
-from adapter.model.quoting import quote
+from adapter.model.go_text import quote
+from adapter.model.quantity import read as read_quantity
 from adapter.model.selectors.api_selectors import APISelector
 from adapter.model.timestamps import SECOND, Span, read_span, write_span
 

@@ -14,9 +14,9 @@ from adapter import errors
 from adapter.autoscaler.decide.document import ExternalMetricValue, MetricValue, PodMetrics
 from adapter.kubernetes.client import KubernetesClient
 from adapter.kubernetes.codec import UNREADABLE
-from adapter.model import quoting
+from adapter.model import go_text
 from adapter.model.autoscaling.hpa import Struct, decode_scalar
-from adapter.model.quantity_parse import Quantity
+from adapter.model.quantity import Quantity
 from adapter.model.timestamps import Instant
 
 _CUSTOM = "/apis/custom.metrics.k8s.io/v1beta2"
@@ -82,7 +82,7 @@ class MetricsAPI:
         resource, namespace, name = described
         if name in {"", ".", ".."} or not {"/", "%"}.isdisjoint(name):
             # client-go refuses these too: even escaped they would lead to another path
-            raise errors.KubernetesError(0, "Invalid", f"invalid resource name {quoting.quote(name)}")
+            raise errors.KubernetesError(0, "Invalid", f"invalid resource name {go_text.quote(name)}")
         within = "metrics" if resource == "namespaces" else f"{_escaped(resource.lower())}/{_escaped(name)}"
         path = f"{_CUSTOM}/namespaces/{_escaped(namespace)}/{within}/{_escaped(metric)}"
         asked = ("metrics", metric) if resource == "namespaces" else (resource, name)

@@ -7,7 +7,7 @@ what upstream refuses as too long is refused here. The law is Go's ``time.ParseD
 
 import re
 
-from adapter.model.quoting import quote
+from adapter.model.go_text import quote
 
 _LIMIT = 2**63
 _DIGITS_LIMIT = 19

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import msgspec
 
 from adapter.model.autoscaling.hpa import Struct
-from adapter.model.quantity_parse import Quantity
+from adapter.model.quantity import Quantity
 from adapter.model.timestamps import NEVER, Instant
 
 Requests = Mapping[str, Quantity]

@@ -1,50 +1,285 @@
-"""Kubernetes quantities as the metrics APIs write them: an integer of thousandths and its canonical text."""
+"""Kubernetes quantities read from text: parsed exactly, in thousandths as the autoscaler counts, written canonically.
+
+Here is what `quantity` does not need for numbers of our own: the grammar, the two internal forms and their rounding. The law is
+``k8s.io/apimachinery/pkg/api/resource``: what overflows there overflows here, to the same number.
+"""
 
 import math
-
-# Values travel as 64-bit thousandths; at this magnitude and beyond Go's conversion overflows.
-MILLI_LIMIT = 2.0**63
-
-_SUFFIXES = {-3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P", 18: "E"}
-_BINARY_SUFFIXES = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+import re
+from enum import Enum
+from functools import lru_cache
 
 
-def milli_from_float(value: float) -> int:
-    """Return thousandths of `value`: multiplied in 64-bit floating point, then truncated toward zero, as upstream does.
+class Form(Enum):
+    """How a quantity was spelled, and so how it is written again."""
 
-    64.1 gives 64099 and 0.0009 gives 0. Raises OverflowError for NaN, infinities and what 64 bits of thousandths cannot hold.
+    DECIMAL_SI = "DecimalSI"
+    DECIMAL_EXPONENT = "DecimalExponent"
+    BINARY_SI = "BinarySI"
+
+
+_NANO = 9
+_MAX = 2**63 - 1
+_MIN = -(2**63)
+_DIGITS = 18
+"""More decimal digits than these make a number big, whatever its value."""
+
+_LENGTH = 500
+"""Longer texts are no quantities. Upstream has no limit; a number of this length says nothing to anyone."""
+
+_ONE_STEP = frozenset({1, 2, 3, 6, 9})
+
+_ZEROS = 1000
+"""Powers of ten from here on are not written out: the 64 bits that are left of such a number are all zero."""
+
+_TOKENS = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]*[+-]?[0-9]*)", re.ASCII)
+_EXPONENT = re.compile(r"[eE][+-]?[0-9]+", re.ASCII)
+_DECIMAL_POWERS = {"": 0, "n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_DECIMAL_SUFFIXES = {power: suffix for suffix, power in _DECIMAL_POWERS.items()}
+_BINARY_POWERS = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_BINARY_SUFFIXES = ("", *_BINARY_POWERS)
+
+_WRONG = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+_NOT_NUMERIC = "unable to parse numeric part of quantity"
+_WRONG_SUFFIX = "unable to parse quantity's suffix"
+
+
+class Quantity:
+    """A number with the memory of its spelling: ``unscaled`` times ten to the power of ``scale``; never changed once made.
+
+    `big` says which of upstream's two internal forms holds it; they round differently. `milli` are its thousandths in 64 bits as
+    ``MilliValue`` gives them. Two quantities are equal when their numbers are, however spelled.
     """
-    milli = value * 1000
-    if not -MILLI_LIMIT < milli < MILLI_LIMIT:  # also false for NaN
-        raise OverflowError(f"{value!r} has no quantity: thousandths of it do not fit 64 bits")
-    return math.trunc(milli)
+
+    __slots__ = ("big", "form", "milli", "scale", "unscaled")
+
+    def __init__(
+        self, unscaled: int, scale: int = 0, form: Form = Form.DECIMAL_SI, *, big: bool = False
+    ) -> None:
+        self.unscaled = unscaled
+        self.scale = scale
+        self.form = form
+        self.big = big
+        self.milli = (_big_milli if big else _int_milli)(unscaled, scale)
+
+    @property
+    def sign(self) -> int:
+        """-1, 0 or 1."""
+        return (self.unscaled > 0) - (self.unscaled < 0)
+
+    def __str__(self) -> str:
+        """Return the canonical text, as ``CanonicalizeBytes``.
+
+        No fraction, the largest suffix that loses nothing. BinarySI falls back to decimal below 1024 and for what is not whole. Powers
+        without a suffix (beyond exa, or finer than nano) are left out, as upstream does.
+        """
+        if not self.unscaled:
+            return "0"
+        number, power = _without_factors(self.unscaled, 10)
+        power += self.scale
+        if self.form is Form.BINARY_SI and power >= 0 and not -1024 < (whole := number * 10**power) < 1024:
+            number, power = _without_factors(whole, 1024)
+            return f"{number}{_BINARY_SUFFIXES[power] if power < len(_BINARY_SUFFIXES) else ''}"
+        kept = power - power % 3
+        number *= 10 ** (power - kept)
+        if self.form is Form.DECIMAL_EXPONENT:
+            return f"{number}e{kept}" if kept else str(number)
+        return f"{number}{_DECIMAL_SUFFIXES.get(kept, '')}"
+
+    def __repr__(self) -> str:
+        return f"Quantity({str(self)!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return _compare(self, other) == 0 if isinstance(other, Quantity) else NotImplemented
+
+    def __hash__(self) -> int:
+        number, power = _without_factors(self.unscaled, 10)
+        return hash((number, power + self.scale if number else 0))
+
+    def __lt__(self, other: "Quantity") -> bool:
+        return _compare(self, other) < 0
+
+    def __add__(self, other: "Quantity") -> "Quantity":
+        """Return the sum as ``Quantity.Add`` makes it: in int form while 64 bits hold it, else in big form."""
+        form = self.form if self.unscaled else other.form
+        if not (self.big or other.big):
+            if not other.unscaled:
+                return Quantity(self.unscaled, self.scale, form)
+            if not self.unscaled:
+                return Quantity(other.unscaled, other.scale, form)
+            scale = min(self.scale, other.scale)
+            mine, its = _at_scale(self, scale), _at_scale(other, scale)
+            if _fits(mine) and _fits(its) and _fits(mine + its):
+                return Quantity(mine + its, scale, form)
+        scale = min(self.scale, other.scale)
+        return Quantity(_at_scale(self, scale) + _at_scale(other, scale), scale, form, big=True)
+
+    def approximate(self) -> float:
+        """Return the canonical text's number times a power of ten, in doubles: what upstream takes a tolerance for.
+
+        ``0.35`` is stored as ``350m`` and gives 350 * 0.001, which is not the double next to 0.35.
+        """
+        stored = _parse(str(self))
+        try:
+            return float(stored.unscaled) * _pow10(stored.scale)
+        except OverflowError:
+            return math.copysign(math.inf, self.sign)
 
 
-def format_milli(milli: int) -> str:
-    """Return the canonical decimal text of `milli` thousandths: `500m`, `10`, `1k`, `1500`, `12k`.
+def parse_quantity(text: str) -> Quantity:
+    """Return the quantity that `text` spells. Raise ValueError with upstream's sentence.
 
-    The largest exponent that is a multiple of three and keeps an integer, as apimachinery's canonical form.
+    Every spelling that upstream takes is taken, the odd ones included: ``.5``, ``5.``, ``+5``, ``1e3``, a sign or a point alone (0).
     """
-    if not milli:
-        return "0"
-    exponent = -3
-    while milli % 10 == 0:
-        milli //= 10
-        exponent += 1
-    kept = exponent - exponent % 3
-    return f"{milli * 10 ** (exponent - kept)}{_SUFFIXES[kept]}"
+    if len(text) > _LENGTH:
+        raise ValueError(f"quantities have at most {_LENGTH} characters")
+    return _parse(text)
 
 
-def format_binary(milli: int) -> str:
-    """Return the canonical text of bytes, given in thousandths, as apimachinery's BinarySI form: `100Mi`, `8Gi`, `2000`.
+def _parse(text: str) -> Quantity:
+    match = _TOKENS.fullmatch(text)
+    if match is None or not text:
+        raise ValueError(_WRONG)
+    sign, whole, fraction, suffix = match.groups(default="")
+    power, form = _read_suffix(suffix)
+    digits = whole.lstrip("0") or "0"
+    if form is Form.BINARY_SI:
+        room = -1 if fraction else 15 - len(digits) - power * 3 // 10 - 1
+        scale, factor = -len(fraction), 1 << power
+    else:
+        room = _DIGITS - len(digits) - len(fraction)
+        scale, factor = power - len(fraction), 1
+    negative = -1 if sign == "-" else 1
+    if room >= 0 and scale >= -_NANO and (number := int(digits + fraction) * factor) <= _MAX:
+        return Quantity(negative * number, scale, form)
+    if not whole and not fraction:
+        raise ValueError(_NOT_NUMERIC)
+    number, scale, form = _rounded(int(whole + fraction) * factor, scale, form)
+    return Quantity(negative * number, scale, form, big=True)
 
-    Below 1024 bytes, and where they are not whole, that form is the decimal one: `1k`, `1500500m`.
+
+def from_milli(milli: int, form: Form = Form.DECIMAL_SI) -> Quantity:
+    """Return a quantity of `milli` thousandths, which are 64 bits: the form in which a status carries what was measured."""
+    return Quantity(milli, -3, form)
+
+
+def read(text: str) -> Quantity:
+    """Return `parse_quantity` of a text as an API object carries it, blanks around it ignored.
+
+    Results of texts of usual length are remembered, because they recur.
     """
-    number, fraction = divmod(milli, 1000)
-    if fraction or -1024 < number < 1024:
-        return format_milli(milli)
-    exponent = 0
-    while number % 1024 == 0:
-        number //= 1024
-        exponent += 1
-    return f"{number}{_BINARY_SUFFIXES[exponent]}"
+    return _read(text) if len(text) <= REMEMBERED_LENGTH else parse_quantity(text.strip())
+
+
+REMEMBERED_LENGTH = 32
+"""Characters of a text whose result may be remembered: the writer of a text chooses its length."""
+
+
+@lru_cache(maxsize=65536)
+def _read(text: str) -> Quantity:
+    return parse_quantity(text.strip())
+
+
+def _read_suffix(suffix: str) -> tuple[int, Form]:
+    if suffix in _DECIMAL_POWERS:
+        return _DECIMAL_POWERS[suffix], Form.DECIMAL_SI
+    if suffix in _BINARY_POWERS:
+        return _BINARY_POWERS[suffix], Form.BINARY_SI
+    if not _EXPONENT.fullmatch(suffix) or not _fits(power := int(suffix[1:])):
+        raise ValueError(_WRONG_SUFFIX)
+    return (power + 2**31) % 2**32 - 2**31, Form.DECIMAL_EXPONENT  # upstream keeps 32 bits of it
+
+
+def _rounded(number: int, scale: int, form: Form) -> tuple[int, int, Form]:
+    """Return a magnitude as the big form keeps it: nine decimals, what is finer rounded away from zero; BinarySI ends at 2^63-1."""
+    if not number:
+        return 0, max(scale, -_ZEROS), form  # not rounded: it lends its decimals to sums
+    excess = -_NANO - scale
+    if excess > 0:
+        # where more is dropped than there are digits, nothing is left but the rounding
+        number = -(-number // 10**excess) if excess <= _LENGTH else 1
+    else:
+        number *= 10 ** min(-excess, _ZEROS)
+    scale = max(-_NANO, scale - _ZEROS)
+    if form is Form.BINARY_SI:
+        if number > _MAX * 10**_NANO:
+            return _MAX, 0, form
+        if number < 10**_NANO:
+            form = Form.DECIMAL_SI
+    return number, scale, form
+
+
+def _int_milli(unscaled: int, scale: int) -> int:
+    """Return ``AsScaledInt64`` at thousandths: rounded away from zero.
+
+    What 64 bits do not hold is 0, but wraps around where upstream multiplies in one step (by ten to the power of 1, 2, 3, 6 or 9).
+    """
+    if scale >= -3:
+        milli = unscaled * _ten(min(scale + 3, _DIGITS + 1))
+        if _fits(milli):
+            return milli
+        return _wrap(milli) if scale + 3 in _ONE_STEP and unscaled != _MIN else 0
+    divisor = _ten(-3 - scale)
+    return -(-unscaled // divisor) if unscaled >= 0 else unscaled // divisor
+
+
+def _big_milli(unscaled: int, scale: int) -> int:
+    """Return ``scaledValue`` at thousandths: rounded up, in 64 bits that wrap around."""
+    if scale >= -3:
+        return _wrap(unscaled * (_ten(scale + 3) if scale + 3 <= _DIGITS else _MIN))
+    divisor = _ten(-3 - scale)
+    if unscaled < _MAX and divisor <= 10**_DIGITS:  # also where a negative number has long left 64 bits
+        low = _wrap(unscaled)
+        quotient = low // divisor if low >= 0 else -(-low // divisor)
+        return quotient + (quotient * divisor != low)
+    return _wrap(-(-unscaled // divisor))
+
+
+def _pow10(power: int) -> float:
+    """Return Go's ``math.Pow10``: a product of two table entries, not always the nearest double."""
+    if power < 0:
+        return float(f"1e-{-power // 32 * 32}") / float(f"1e{-power % 32}")
+    return float(f"1e{power // 32 * 32}") * float(f"1e{power % 32}")
+
+
+def _ten(power: int) -> int:
+    """Return a power of ten; `power` is not negative."""
+    return int(10**power)
+
+
+def _wrap(number: int) -> int:
+    return (number + 2**63) % 2**64 - 2**63
+
+
+def _fits(number: int) -> bool:
+    return _MIN <= number <= _MAX
+
+
+def _at_scale(quantity: Quantity, scale: int) -> int:
+    """Return the unscaled number at a scale that is not coarser."""
+    return quantity.unscaled * _ten(min(quantity.scale - scale, 2 * _ZEROS))
+
+
+def _without_factors(number: int, base: int) -> tuple[int, int]:
+    """Return the number without its factors of `base`, and how many there were; 0 has none."""
+    times = 0
+    while number and number % base == 0:
+        number //= base
+        times += 1
+    return number, times
+
+
+def _compare(left: Quantity, right: Quantity) -> int:
+    """Return -1, 0 or 1. Numbers of different sign or length are told apart without writing their zeros out."""
+    mine: tuple[int, ...] = _magnitude(left)
+    its: tuple[int, ...] = _magnitude(right)
+    if mine == its:
+        scale = min(left.scale, right.scale)
+        mine, its = (_at_scale(left, scale),), (_at_scale(right, scale),)
+    return (mine > its) - (mine < its)
+
+
+def _magnitude(quantity: Quantity) -> tuple[int, int]:
+    """Return sign and signed number of digits before the point: a coarse order that agrees with the fine one."""
+    digits = len(str(abs(quantity.unscaled))) + quantity.scale if quantity.unscaled else 0
+    return quantity.sign, quantity.sign * digits

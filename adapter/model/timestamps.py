@@ -9,7 +9,7 @@ import re
 from functools import lru_cache
 
 from adapter.model import durations
-from adapter.model.quoting import quote
+from adapter.model.go_text import quote
 
 SECOND = 1_000_000_000
 

@@ -12,7 +12,7 @@ from typing import Annotated, NamedTuple, TypeVar
 import msgspec
 
 from adapter.errors import PrometheusError
-from adapter.model import go_floats
+from adapter.model import go_text
 from adapter.model.metrics import HISTOGRAM, QueryResult, Sample
 from adapter.prometheus import hints, splitter
 
@@ -215,7 +215,7 @@ def _decode(decoder: msgspec.json.Decoder[_T], text: bytes | msgspec.Raw) -> _T:
 def _parse_value(text: str) -> float:
     """Return a sample's value, as the clients of Prometheus that are written in Go read it."""
     try:
-        return go_floats.parse_float(text)
+        return go_text.parse_float(text)
     except ValueError as error:
         raise PrometheusError("decode", f"a sample's value is {error}: {shorten(repr(text))}") from error
 

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from adapter.errors import UnsupportedSelectorError
-from adapter.model.quoting import quote
+from adapter.model.go_text import quote
 from adapter.model.selectors.label_selectors import LabelSelector, Operator
 
 _LABEL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from adapter.model import metrics, quantity
+from adapter.model import metrics, milli
 from adapter.model.metrics import Sample
 from adapter.rules import matchers
 from adapter.rules.matchers import Matcher
@@ -113,4 +113,4 @@ def milli_of(value: float, *, nan_is_zero: bool) -> int | Dropped:
         return 0 if nan_is_zero else NAN
     if math.isinf(value):
         return INFINITE
-    return quantity.milli_from_float(value)
+    return milli.milli_from_float(value)

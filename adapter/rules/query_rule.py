@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from adapter.errors import TemplateError
-from adapter.model.quoting import quote
+from adapter.model.go_text import quote
 from adapter.rules import matchers, template
 from adapter.rules.matchers import Matcher
 from adapter.rules.plan import mergeable

@@ -8,7 +8,7 @@ refuses we refuse, with sentences of our own. Not offered: complex numbers, poin
 from collections.abc import Iterator, Mapping
 
 from adapter import errors
-from adapter.model.quoting import quote
+from adapter.model.go_text import quote
 from adapter.rules import template_eval, template_format, template_parse
 from adapter.rules import template_nodes as nodes
 from adapter.rules.template_format import Struct, Value

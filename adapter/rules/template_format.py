@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from adapter import errors
-from adapter.model.quoting import quote
+from adapter.model.go_text import quote
 
 
 class Struct:

@@ -11,7 +11,7 @@ from collections.abc import Generator, Iterator
 from typing import NamedTuple
 
 from adapter import errors
-from adapter.model.quoting import quote
+from adapter.model.go_text import quote
 
 LEFT = "<<"
 RIGHT = ">>"

@@ -6,7 +6,7 @@ Functions take the text of one token and raise ValueError with a sentence; who k
 import math
 import re
 
-from adapter.model.quoting import quote
+from adapter.model.go_text import quote
 
 _INT64 = range(-(2**63), 2**63)
 _ESCAPE = re.compile(

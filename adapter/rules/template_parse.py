@@ -8,7 +8,7 @@ ranging over numbers came later); sentences are ours and say where, what, and wh
 from typing import NoReturn
 
 from adapter import errors
-from adapter.model.quoting import quote
+from adapter.model.go_text import quote
 from adapter.rules import template_functions as functions
 from adapter.rules import template_lex as lex
 from adapter.rules import template_literals as literals

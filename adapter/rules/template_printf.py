@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 
 from adapter import errors
-from adapter.model.quoting import quote
+from adapter.model.go_text import quote
 from adapter.rules.template_format import Directive, Value, printed, typed
 
 

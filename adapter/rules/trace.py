@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from adapter.errors import PrometheusError
+from adapter.model.go_text import quote
 from adapter.model.metrics import SeriesInfo
-from adapter.model.quoting import quote
 from adapter.model.resources import APIResource
 from adapter.rules import matchers
 from adapter.rules.compile import Rule, Ruleset

@@ -8,7 +8,7 @@ on.
 from collections.abc import Callable
 
 from adapter.errors import ScrapeError
-from adapter.model.ledger import Ledger
+from adapter.model.fairness import Ledger
 
 BODIES_BYTES = 48 * 1024 * 1024
 """Bytes of all bodies that are being read or parsed at a time."""

@@ -10,7 +10,7 @@ import math
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
-from adapter.model import fair_share
+from adapter.model import fairness
 
 TIME_SHARE = 0.4
 """The part of the process's time that all scraped bodies together may take."""
@@ -54,12 +54,12 @@ class TimeShares(Generic[Key]):
 
     def stretches(self) -> dict[str, dict[Key, float]]:
         """Return the factors of intervals by namespace and pod, where they are more than 1."""
-        most = fair_share.level(self._sums.values(), TIME_SHARE)
+        most = fairness.level(self._sums.values(), TIME_SHARE)
         found: dict[str, dict[Key, float]] = {}
         for namespace, demand in self._sums.items():
             if demand > most:
                 demands = self._demands[namespace]
-                level = fair_share.level(demands.values(), most)
+                level = fairness.level(demands.values(), most)
                 found[namespace] = {
                     key: _stretch(each / level) for key, each in demands.items() if each > level
                 }

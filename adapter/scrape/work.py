@@ -2,14 +2,14 @@
 
 A scrape that exceeds a budget fails as a whole, and what is kept of its pod is dropped: the pod has no value
 then, with a reason, and never a value that lacks a series. The largest pod of the namespace that uses most
-loses first (`model.ledger`); pods that take too much time are scraped less often (`scrape.shares`).
+loses first (`model.fairness`); pods that take too much time are scraped less often (`scrape.shares`).
 """
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 
 from adapter.errors import ExpositionError, ExposureLimitError, ScrapeError
 from adapter.model.clock import Clock
-from adapter.model.ledger import Ledger
+from adapter.model.fairness import Ledger
 from adapter.scrape.bodies import Bodies, Buffer
 from adapter.scrape.shares import TimeShares
 from adapter.scrape.targets import Question, Scrape, Target

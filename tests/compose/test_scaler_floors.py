@@ -17,7 +17,7 @@ from adapter.kubernetes.cache.hpas import _keep_hpa
 from adapter.kubernetes.cache.reflector import Surroundings
 from adapter.model.autoscaling import hpa as model
 from adapter.model.autoscaling.hpa import encode_scalar
-from adapter.model.quantity_parse import read
+from adapter.model.quantity import read
 from adapter.model.timestamps import SECOND, FineInstant
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog

@@ -1,98 +1,294 @@
 import math
-from collections.abc import Callable
-from decimal import Decimal
+from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from adapter.model import quantity
+from adapter.model import milli as quantity
+from adapter.model import quantity as quantity_parse
+from adapter.model.quantity import Form, Quantity, from_milli, parse_quantity, read
 
-_FACTORS = {
-    "m": Decimal("0.001"),
-    "": Decimal(1),
-    **{s: Decimal(1000) ** (i + 1) for i, s in enumerate("kMGTPE")},
-    **{f"{s}i": Decimal(1024) ** (i + 1) for i, s in enumerate("KMGTPE")},
-}
-
-
-@pytest.mark.parametrize(
-    ("milli", "text"),
-    [
-        (0, "0"),
-        (500, "500m"),
-        (10500, "10500m"),
-        (10_000, "10"),
-        (100_000, "100"),
-        (1_000_000, "1k"),
-        (1_500_000, "1500"),
-        (12_000_000, "12k"),
-        (16_384_000, "16384"),
-        (1_000_000_000, "1M"),
-        (1_234_567, "1234567m"),
-        (-2000, "-2"),
-        (-1500, "-1500m"),
-        (9_223_372_036_854_775_807, "9223372036854775807m"),
-        (9_000_000_000_000_000_000, "9P"),
-    ],
-)
-def test_canonical_text(milli: int, text: str) -> None:
-    assert quantity.format_milli(milli) == text
+_POWERS = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_SUFFIXES = {suffix: Fraction(10) ** power for suffix, power in _POWERS.items()}
+_SUFFIXES |= {f"{letter}i": Fraction(1024) ** (place + 1) for place, letter in enumerate("KMGTPE")}
+_MAX = 2**63 - 1
 
 
 @pytest.mark.parametrize(
-    ("milli", "text"),
+    ("text", "milli", "canonical"),
     [
-        (0, "0"),
-        (1, "1m"),
-        (1_000_000, "1k"),
-        (1_023_000, "1023"),
-        (1_024_000, "1Ki"),
-        (1_025_000, "1025"),
-        (2_000_000, "2000"),
-        (1_500_500, "1500500m"),
-        (104_857_600_000, "100Mi"),
-        (128_974_848_000, "123Mi"),
-        (8_589_934_592_000, "8Gi"),
-        (1_024_001, "1024001m"),
-        (-1_023_000, "-1023"),
-        (-2_048_000, "-2Ki"),
-        (7 * 1024**5 * 1000, "7Pi"),
-        (9_223_372_036_854_775_000, "9223372036854775"),
+        ("0", 0, "0"),
+        ("1", 1000, "1"),
+        ("1500m", 1500, "1500m"),
+        ("1.5", 1500, "1500m"),
+        ("0.0001", 1, "100u"),
+        ("1500u", 2, "1500u"),
+        ("1n", 1, "1n"),
+        ("-1500u", -2, "-1500u"),
+        ("-1n", -1, "-1n"),
+        ("-2500m", -2500, "-2500m"),
+        (".5", 500, "500m"),
+        ("5.", 5000, "5"),
+        ("+5", 5000, "5"),
+        ("007", 7000, "7"),
+        ("1e3", 10**6, "1e3"),
+        ("1E2", 10**5, "100"),
+        ("12e-1", 1200, "1200e-3"),
+        ("1e+3", 10**6, "1e3"),
+        ("1e18", 0, "1e18"),
+        ("100k", 10**8, "100k"),
+        ("1000k", 10**9, "1M"),
+        ("1Ki", 1_024_000, "1Ki"),
+        ("0.5Ki", 512_000, "512"),
+        ("1.5Gi", 1_610_612_736_000, "1536Mi"),
+        ("-1.5Gi", -1_610_612_736_000, "-1536Mi"),
+        ("1023", 1_023_000, "1023"),
+        ("1Pi", 1_125_899_906_842_624_000, "1Pi"),
+        ("84Ti", 92_358_976_733_184_000, "84Ti"),
+        ("9P", 9 * 10**18, "9P"),
+        ("9223372036854775", 9223372036854775000, "9223372036854775"),
     ],
 )
-def test_canonical_text_of_bytes(milli: int, text: str) -> None:
-    assert quantity.format_binary(milli) == text
+def test_reads(text: str, milli: int, canonical: str) -> None:
+    found = parse_quantity(text)
+
+    assert (found.milli, str(found)) == (milli, canonical)
 
 
-@pytest.mark.parametrize("form", [quantity.format_milli, quantity.format_binary])
+@pytest.mark.parametrize("text", [".", "+", "-", "k", "-k", "000", "0Ki", "+.", "0e-99999", "-0.0"])
+def test_odd_spellings_of_nothing(text: str) -> None:
+    assert parse_quantity(text).milli == 0
+    assert parse_quantity(text).sign == 0
+    assert str(parse_quantity(text)) == "0"
+
+
+@pytest.mark.parametrize(
+    ("text", "milli"),
+    [
+        pytest.param("10P", 0, id="int form beyond 64 bits"),
+        pytest.param("1E", 0, id="more so"),
+        pytest.param("-10P", 0, id="below"),
+        pytest.param("10000T", 0, id="in small steps"),
+        pytest.param("10000000000000000", -8446744073709551616, id="in one step of a thousand it wraps"),
+        pytest.param("12345678901234567", -6101065172474984616, id="so does this"),
+        pytest.param("8463594436693.M", -3461093139684191744, id="and in one step of a thousand millions"),
+        pytest.param("10Ei", -1000, id="binary numbers end at 2^63-1, whose thousandths wrap"),
+        pytest.param("-10Ei", 1000, id="on both sides"),
+        pytest.param("100000000000000000000.0", 7886392056514, id="big form wraps"),
+        pytest.param("-100000000000000000000.0", -7886392056513, id="a negative one before it is divided"),
+        pytest.param("1.0000000000000000001e2000", 0, id="nothing is left of it"),
+        pytest.param("1.0000000000000000001e18", 3875820019684212737, id="the low bits"),
+    ],
+)
+def test_overflows_as_upstream(text: str, milli: int) -> None:
+    if text == "100000000000000000000.0":
+        milli = (10**23 + 2**63) % 2**64 - 2**63
+    if text == "1.0000000000000000001e18":
+        milli = (10**21 + 100 + 2**63) % 2**64 - 2**63
+    assert parse_quantity(text).milli == milli
+
+
+@pytest.mark.parametrize(
+    ("text", "milli", "canonical"),
+    [
+        pytest.param("0.0000000001", 1, "1n", id="finer than a nano rounds away from zero"),
+        pytest.param("-0.0000000001", 1, "-1n", id="and the big form adds one to what it truncated"),
+        pytest.param("1e-99999", 1, "1e-9", id="far finer"),
+        pytest.param("-0.0015000000000000000000", 0, "-1500u", id="where the int form gives -2"),
+        pytest.param("0.0015000000000000000000", 2, "1500u", id="upwards both agree"),
+        pytest.param("0.5000000000000000000Ki", 512_000, "512", id="a big binary fraction"),
+        pytest.param("0.0001Ki", 103, "102400u", id="a binary number below one becomes decimal"),
+        pytest.param("0.00000000000001Ki", 1, "1n", id="also when it is rounded"),
+    ],
+)
+def test_big_form(text: str, milli: int, canonical: str) -> None:
+    found = parse_quantity(text)
+
+    assert found.big
+    assert (found.milli, str(found)) == (milli, canonical)
+
+
+@pytest.mark.parametrize("text", ["1000E", "1e21"])
+def test_powers_without_a_suffix_are_left_out(text: str) -> None:
+    assert str(parse_quantity(text)) == {"1000E": "1", "1e21": "1e21"}[text]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("", "quantities must match"),
+        ("abc", "quantities must match"),
+        ("1 ", "quantities must match"),
+        ("1x", "quantities must match"),
+        ("1.2.3", "quantities must match"),
+        ("--1", "unable to parse quantity's suffix"),
+        ("1e", "unable to parse quantity's suffix"),
+        ("1mm", "unable to parse quantity's suffix"),
+        ("1K", "unable to parse quantity's suffix"),
+        ("1e99999999999999999999", "unable to parse quantity's suffix"),
+        (".e-10", "unable to parse numeric part of quantity"),
+        ("1" * 501, "at most 500 characters"),
+        ("1٣", "quantities must match"),
+    ],
+)
+def test_refuses(text: str, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence.replace("'", ".")):
+        parse_quantity(text)
+
+
+def test_keeps_32_bits_of_an_exponent() -> None:
+    assert parse_quantity("5e4294967296") == parse_quantity("5")
+
+
+_NUMBERS = st.from_regex(r"\A[+-]?([0-9]{1,25}(\.[0-9]{0,12})?|\.[0-9]{1,12})\Z")
+
+
+def _exact(number: str, suffix: str) -> Fraction:
+    return Fraction(number if number[-1] != "." else number[:-1]) * _SUFFIXES[suffix]
+
+
+@given(number=_NUMBERS, suffix=st.sampled_from(sorted(_SUFFIXES)))
+def test_is_the_number_or_the_next_nano(number: str, suffix: str) -> None:
+    exact = _exact(number, suffix)
+    assume(abs(exact) <= _MAX)
+
+    found = parse_quantity(number + suffix)
+
+    value = Fraction(found.unscaled) * Fraction(10) ** found.scale
+    assert abs(value) >= abs(exact)
+    assert abs(value - exact) < Fraction(1, 10**9)
+
+
+@given(number=_NUMBERS, suffix=st.sampled_from(sorted(_SUFFIXES)))
+def test_canonical_text_is_the_same_number(number: str, suffix: str) -> None:
+    found = parse_quantity(number + suffix)
+    text = str(found)
+    assume(abs(_exact(number, suffix)) < 10**21)  # there is no suffix for more
+
+    again = parse_quantity(text)
+
+    assert again == found
+    assert str(again) == text
+    assert "." not in text
+
+
+@given(st.integers(-(2**63), _MAX), st.sampled_from(Form))
+def test_thousandths_are_kept(milli: int, form: Form) -> None:
+    made = from_milli(milli, form)
+
+    assert made.milli == milli
+    assert parse_quantity(str(made)) == made
+
+
+@given(st.integers(-(2**63) + 1, _MAX))
+def test_agrees_with_what_we_serve(milli: int) -> None:
+    assert str(from_milli(milli)) == quantity.format_milli(milli)
+
+
+@given(number=_NUMBERS, suffix=st.sampled_from(sorted(_SUFFIXES)))
+def test_thousandths_round_up_while_they_fit(number: str, suffix: str) -> None:
+    exact = _exact(number, suffix) * 1000
+    assume(0 <= exact < 2**53)
+
+    assert parse_quantity(number + suffix).milli == math.ceil(exact)
+
+
+@given(st.text(max_size=12) | st.from_regex(r"[-+.0-9eEinumkKMGTP]{0,12}"))
+def test_any_text_is_a_quantity_or_refused(text: str) -> None:
+    try:
+        found = parse_quantity(text)
+    except ValueError:
+        return
+    assert -(2**63) <= found.milli <= _MAX
+    assert found.approximate() == found.approximate()
+    assert hash(found) == hash(parse_quantity(text))
+    assert not found < parse_quantity(text)
+
+
 @given(
-    milli=st.integers(min_value=-(2**63), max_value=2**63 - 1)
-    | st.integers(-(2**53), 2**53).map(lambda n: n * 1024)
+    a=_NUMBERS, b=_NUMBERS, one=st.sampled_from(sorted(_SUFFIXES)), other=st.sampled_from(sorted(_SUFFIXES))
 )
-def test_text_reads_back_as_the_same_number(form: Callable[[int], str], milli: int) -> None:
-    text = form(milli)
-    suffix = text.lstrip("-0123456789")
-    assert Decimal(text.removesuffix(suffix) if suffix else text) * _FACTORS[suffix] == Decimal(milli) / 1000
+def test_orders_and_adds_numbers(a: str, b: str, one: str, other: str) -> None:
+    left, right = parse_quantity(a + one), parse_quantity(b + other)
+    mine = Fraction(left.unscaled) * Fraction(10) ** left.scale
+    its = Fraction(right.unscaled) * Fraction(10) ** right.scale
+
+    total = left + right
+
+    assert (left == right) is (mine == its)
+    assert (left < right) is (mine < its)
+    assert Fraction(total.unscaled) * Fraction(10) ** total.scale == mine + its
+    assert total.form is (left.form if left.unscaled else right.form)
 
 
 @pytest.mark.parametrize(
-    ("value", "milli"),
+    ("left", "right", "milli", "big"),
     [
-        (64.1, 64099),
-        (2.01, 2009),
-        (1.005, 1004),
-        (1.001, 1000),
-        (0.0009, 0),
-        (-0.5, -500),
-        (33.333333333333336, 33333),
+        ("100500u", "100500u", 201, False),
+        ("0", "5Ki", 5_120_000, False),
+        ("5Ki", "0", 5_120_000, False),
+        ("9E", "9E", 0, False),
+        ("9E", "1", -4653254759260651520 + 0, False),
+        ("10E", "1", 0, True),
+        ("1.5Gi", "1", 1_610_612_737_000, True),
+        ("0.0000000000000000000", "1500m", 1500, True),
     ],
 )
-def test_milli_truncates_toward_zero(value: float, milli: int) -> None:
-    assert quantity.milli_from_float(value) == milli
+def test_sums(left: str, right: str, milli: int, big: bool) -> None:  # noqa: FBT001 - a column
+    total = parse_quantity(left) + parse_quantity(right)
+
+    assert total.big is big
+    if left not in {"9E", "10E"} or right == "9E":
+        assert total.milli == milli
+    else:
+        low = (total.unscaled + 2**63) % 2**64 - 2**63
+        assert total.milli == (low * 1000 + 2**63) % 2**64 - 2**63
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 9.3e15, -9.3e15])
-def test_what_has_no_quantity_is_refused(value: float) -> None:
-    with pytest.raises(OverflowError, match="has no quantity"):
-        quantity.milli_from_float(value)
+@pytest.mark.parametrize(
+    ("text", "double"),
+    [
+        ("0.35", 0.35000000000000003),
+        ("350m", 0.35000000000000003),
+        ("700m", 0.7000000000000001),
+        ("9m", 0.009000000000000001),
+        ("100m", 0.1),
+        ("50m", 0.05),
+        ("15e-2", 0.15),
+        ("1", 1.0),
+        ("2k", 2000.0),
+        ("1Ki", 1024.0),
+        ("1e400", math.inf),
+        ("-1e400", -math.inf),
+        ("0", 0.0),
+    ],
+)
+def test_approximates_the_canonical_text(text: str, double: float) -> None:
+    assert parse_quantity(text).approximate() == double
+
+
+def test_a_number_too_long_for_a_double() -> None:
+    assert parse_quantity("9" * 400).approximate() == math.inf
+    assert parse_quantity("-" + "9" * 400).approximate() == -math.inf
+
+
+def test_reading_ignores_blanks_and_remembers() -> None:
+    assert read(" 500m ") is read(" 500m ")
+    assert read("500m").milli == 500
+
+
+def test_is_equal_by_number_alone() -> None:
+    assert parse_quantity("1") == parse_quantity("1000m")
+    assert parse_quantity("1Ki") == parse_quantity("1024")
+    assert hash(parse_quantity("1Ki")) == hash(parse_quantity("1024"))
+    assert parse_quantity("1") != parse_quantity("1001m")
+    assert parse_quantity("1e1000") != parse_quantity("1e999")
+    assert parse_quantity("1") != "1"
+    assert repr(parse_quantity("1.5")) == "Quantity('1500m')"
+    assert Quantity(5, 0).sign == 1
+    assert Quantity(-5).sign == -1
+
+
+def test_module_names_its_limit() -> None:
+    assert quantity_parse.parse_quantity("1" + "0" * 499) == quantity_parse.parse_quantity("1e499")

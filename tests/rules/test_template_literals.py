@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter import errors
-from adapter.model.quoting import quote
+from adapter.model.go_text import quote
 from adapter.rules import template, template_literals
 
 VARIABLES: dict[str, template.Value] = {

@@ -24,7 +24,7 @@ from adapter.model.autoscaling.hpa import (
     decode_scalar,
 )
 from adapter.model.pods import Container, PodFacts, ResourceRequirements
-from adapter.model.quantity_parse import read
+from adapter.model.quantity import read
 from adapter.model.timestamps import SECOND, read_instant
 
 NOW = read_instant("2026-11-20T12:00:00Z")

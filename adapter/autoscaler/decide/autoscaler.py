@@ -34,7 +34,7 @@ from adapter.model.autoscaling.hpa import (
     PodsMetricStatus,
     ResourceMetricStatus,
 )
-from adapter.model.quantity_parse import Form, from_milli
+from adapter.model.quantity import Form, from_milli
 from adapter.model.selectors import api_selectors
 from adapter.model.timestamps import SECOND
 

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from adapter.autoscaler.decide.history import History, Listed, Recommendation, ScaleEvent
 from adapter.autoscaler.decide.settings import Settings
 from adapter.errors import Fault, InputError
-from adapter.model import timestamps, validation_errors
-from adapter.model.autoscaling import validation
+from adapter.model import timestamps
+from adapter.model.autoscaling import validation, validation_errors
 from adapter.model.autoscaling.defaults import with_defaults
 from adapter.model.autoscaling.hpa import (
     HorizontalPodAutoscaler,
@@ -25,7 +25,7 @@ from adapter.model.autoscaling.hpa import (
     decode_scalar,
 )
 from adapter.model.pods import Pod
-from adapter.model.quantity_parse import Quantity
+from adapter.model.quantity import Quantity
 from adapter.model.timestamps import Instant, Span
 
 _YEARS = 10**10

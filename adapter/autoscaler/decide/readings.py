@@ -32,7 +32,7 @@ from adapter.model.autoscaling.hpa import (
 )
 from adapter.model.metrics import ObjectUsage
 from adapter.model.pods import PodFacts, facts_of
-from adapter.model.quantity_parse import from_milli
+from adapter.model.quantity import from_milli
 from adapter.model.resources import BUILTIN
 from adapter.model.selectors import api_selectors
 from adapter.model.selectors.label_selectors import LabelSelector, Operator

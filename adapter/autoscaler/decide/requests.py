@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from adapter.autoscaler.decide.numbers import w64
 from adapter.autoscaler.decide.observation import Unavailable
 from adapter.model.pods import Container, PodFacts, Requests
-from adapter.model.quantity_parse import Quantity
+from adapter.model.quantity import Quantity
 
 _POD_LEVEL = frozenset({"cpu", "memory"})
 _HUGE_PAGES = "hugepages-"

@@ -14,8 +14,7 @@ from adapter.boost import model
 from adapter.boost.model import EXTERNAL, LONGEST_NAME, METRIC, MODE_ANNOTATION, OBJECT
 from adapter.cli.boost.json_patch import ADD, END, REMOVE, REPLACE, TEST, Operation
 from adapter.errors import Fault, InputError
-from adapter.model import validation_errors
-from adapter.model.autoscaling import documents
+from adapter.model.autoscaling import documents, validation_errors
 from adapter.model.autoscaling.defaults import with_defaults
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_API_VERSION, HPA_KIND
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerSpec, MetricSpec, encode_scalar

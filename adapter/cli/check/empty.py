@@ -15,7 +15,7 @@ import msgspec
 
 from adapter.cli.check.missing import guess_overrides
 from adapter.errors import Fault, InputError, NamingError, PrometheusError, TemplateError
-from adapter.model import quantity
+from adapter.model import milli as quantity
 from adapter.model.metrics import QueryResult, Sample
 from adapter.model.resources import APIResource, Catalogue
 from adapter.rules import matchers

@@ -9,7 +9,7 @@ from typing import Any
 
 import promql_parser as promql
 
-from adapter.model.quoting import quote
+from adapter.model.go_text import quote
 from adapter.rules import label_flow, matchers
 from adapter.rules.naming import NAMESPACES
 from adapter.rules.preview import Example, Sketch, named_series, parse_selector

@@ -13,7 +13,7 @@ from adapter.cli.check.flags import CheckOptions
 from adapter.cli.check.inputs import Cluster, Prometheus
 from adapter.cli.check.session import Inquiry, Story
 from adapter.errors import BadRequestError, Fault, InputError, PrometheusError, UnsupportedSelectorError
-from adapter.model.quoting import quote
+from adapter.model.go_text import quote
 from adapter.model.resources import Catalogue
 from adapter.model.selectors.label_selectors import LabelSelector, parse_selector
 from adapter.rules import matchers, registry, trace

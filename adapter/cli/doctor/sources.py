@@ -24,8 +24,8 @@ from adapter.errors import (
 )
 from adapter.model.autoscaling.hpa import MetricIdentifier, MetricSpec
 from adapter.model.clock import Clock
+from adapter.model.go_text import quote
 from adapter.model.metrics import SeriesInfo
-from adapter.model.quoting import quote
 from adapter.model.resources import APIResource
 from adapter.model.selectors import api_selectors
 from adapter.prometheus.client import Querier

@@ -15,7 +15,7 @@ from adapter.kubernetes.codec import Form
 from adapter.model import memo
 from adapter.model.autoscaling.hpa import Struct
 from adapter.model.pods import Container, PodFacts, Requests, ResourceRequirements
-from adapter.model.quantity_parse import Quantity, read
+from adapter.model.quantity import Quantity, read
 from adapter.model.timestamps import NEVER, read_nanoseconds
 
 _NEVER = int(NEVER)

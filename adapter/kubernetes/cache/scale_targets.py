@@ -16,7 +16,7 @@ from adapter.kubernetes.cache.scale_codec import Seen
 from adapter.kubernetes.cache.scale_kinds import POLL_SECONDS, Client, Kind, Kinds, TargetKinds, is_refused
 from adapter.kubernetes.codec import UNREADABLE
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference
-from adapter.model.quoting import quote
+from adapter.model.go_text import quote
 from adapter.model.resources import APIResource
 
 LINGER_SECONDS = 60.0

@@ -4,7 +4,7 @@ What lives here: the queue and the wire. Not here: which events there are (`auto
 (`eventcorrelator`). The law: to record an event never waits and never fails; what cannot be written is dropped and counted; while
 the API server cannot be reached all wait.
 
-Events of one object keep their order. Namespaces take turns (`model.turns`), and when the queue is full the
+Events of one object keep their order. Namespaces take turns (`model.fairness`), and when the queue is full the
 namespace with the most events in it loses one, so a tenant with many autoscalers does not displace the
 events of others.
 """
@@ -27,7 +27,7 @@ from adapter.kubernetes.write.event_correlator import (
 )
 from adapter.kubernetes.write.rate_limiter import Kind
 from adapter.model.clock import Clock
-from adapter.model.turns import Turns
+from adapter.model.fairness import Turns
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 

@@ -1,7 +1,7 @@
 """How often the scaler writes, and which write goes first: one budget for all kinds of writes.
 
 A queue in front of a token bucket. No write goes while one of a higher class waits. Within a class turns
-are fair (`model.turns`): round-robin over namespaces, then over objects, so the writes of a tenant with
+are fair (`model.fairness`): round-robin over namespaces, then over objects, so the writes of a tenant with
 many autoscalers delay those of another by one turn each. A task that stops waiting takes nothing. The lease
 has no place in the queue: a leader that cannot renew in time may not write at all.
 """
@@ -11,7 +11,7 @@ import enum
 import functools
 
 from adapter.model.clock import Clock
-from adapter.model.turns import Turns
+from adapter.model.fairness import Turns
 from adapter.telemetry.metrics import WRITE_KINDS, Monitoring
 
 

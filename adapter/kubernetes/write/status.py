@@ -5,7 +5,7 @@ law: of each object only the latest status is ever written; it is written at onc
 a condition, differs from what is written, else at most every 15 s; a status that could not be written stays wanted.
 
 Of the statuses that are due the urgent ones go first, and of each sort the namespaces take turns
-(`model.turns`): a tenant with many autoscalers delays the status of another by one turn.
+(`model.fairness`): a tenant with many autoscalers delays the status of another by one turn.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from adapter.kubernetes.write.rate_limiter import Kind
 from adapter.model.autoscaling import conditions
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
 from adapter.model.clock import Clock
-from adapter.model.turns import Turns
+from adapter.model.fairness import Turns
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 

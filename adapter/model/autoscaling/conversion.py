@@ -12,8 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from adapter.errors import InputError
-from adapter.model import validation_errors
-from adapter.model.autoscaling import documents, fastpath_autoscaler
+from adapter.model.autoscaling import documents, fastpath_autoscaler, validation_errors
 from adapter.model.autoscaling.fastpath_autoscaler import (
     FLOOR_METRIC,
     GROUP,

@@ -15,8 +15,7 @@ from msgspec import inspect
 from msgspec.structs import replace
 
 from adapter.errors import Fault, InputError
-from adapter.model import validation_errors
-from adapter.model.autoscaling import fastpath_autoscaler
+from adapter.model.autoscaling import fastpath_autoscaler, validation_errors
 from adapter.model.autoscaling.fastpath_autoscaler import (
     API_VERSION,
     HPA_API_VERSION,

@@ -26,7 +26,7 @@ from adapter.model.autoscaling.hpa import (
     encode_scalar,
 )
 from adapter.model.autoscaling.validation import Violation
-from adapter.model.quoting import quote
+from adapter.model.go_text import quote
 from adapter.model.timestamps import SECOND, FineInstant, Span, write_span
 
 GROUP = "fastpath.io"

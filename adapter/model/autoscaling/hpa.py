@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from adapter.model import quantity_parse, timestamps
-from adapter.model.quantity_parse import Quantity
+from adapter.model import quantity, timestamps
+from adapter.model.quantity import Quantity
 from adapter.model.selectors.api_selectors import APISelector
 from adapter.model.timestamps import FineInstant, Instant, Span
 
@@ -259,12 +259,12 @@ def decode_scalar(wanted: type, written: Any) -> Any:
     if written.__class__ is str:
         return _READERS[wanted](written)
     if wanted is Quantity and isinstance(written, int | float) and not isinstance(written, bool):
-        return quantity_parse.read(repr(written))
+        return quantity.read(repr(written))
     raise ValueError(f"expected {_EXPECTED[wanted]}")
 
 
 _READERS: dict[type, Callable[[str], object]] = {
-    Quantity: quantity_parse.read,
+    Quantity: quantity.read,
     Instant: timestamps.read_instant,
     FineInstant: lambda text: FineInstant(timestamps.read_nanoseconds(text)),
     Span: timestamps.read_span,

@@ -26,8 +26,8 @@ from adapter.model.autoscaling.hpa import (
     ResourceMetricSource,
     Scale,
 )
-from adapter.model.quantity_parse import Quantity
-from adapter.model.quoting import quote
+from adapter.model.go_text import quote
+from adapter.model.quantity import Quantity
 from adapter.model.selectors import label_selectors
 
 _MAX_PERIOD = 1800

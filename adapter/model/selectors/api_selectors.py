@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from adapter.model.quoting import quote
+from adapter.model.go_text import quote
 from adapter.model.selectors import label_selectors
 from adapter.model.selectors.label_selectors import LabelSelector, Operator, Requirement
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from adapter import errors
-from adapter.model.quoting import quote
+from adapter.model.go_text import quote
 
 NAME, NAMESPACE = "metadata.name", "metadata.namespace"
 _KNOWN = frozenset({NAME, NAMESPACE})

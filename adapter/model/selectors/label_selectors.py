@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple, NoReturn
 
 from adapter import errors
-from adapter.model.quoting import quote
+from adapter.model.go_text import quote
 
 
 class Operator(enum.StrEnum):

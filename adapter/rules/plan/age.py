@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import promql_parser as promql
 
 from adapter.errors import TemplateError
+from adapter.model.go_text import quote
 from adapter.model.metrics import Sample
-from adapter.model.quoting import quote
 from adapter.rules import matchers, template
 from adapter.rules.matchers import Matcher
 from adapter.rules.plan import mergeable

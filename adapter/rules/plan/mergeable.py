@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import promql_parser as promql
 
 from adapter.errors import NotSeparableError, TemplateError
-from adapter.model.quoting import quote
+from adapter.model.go_text import quote
 from adapter.rules import matchers
 from adapter.rules.template import Template
 

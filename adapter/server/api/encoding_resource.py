@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from adapter.model import durations, quantity
+from adapter.model import durations, milli
 from adapter.model.metrics import ObjectUsage, ResourceAnswer, ResourceQuestion, Usage
 from adapter.server.api import encoding
 from adapter.server.api.paths import RESOURCE_GROUP
@@ -143,4 +143,4 @@ def _metadata(item: ObjectUsage, stamp: _Stamp) -> _ObjectMeta:
 
 
 def _usage(usage: Usage) -> _Usage:
-    return _Usage(quantity.format_milli(usage.cpu), quantity.format_binary(usage.memory))
+    return _Usage(milli.format_milli(usage.cpu), milli.format_binary(usage.memory))

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from adapter import errors
-from adapter.model.quoting import quote
+from adapter.model.go_text import quote
 from adapter.model.selectors import field_selectors
 
 _NUMBER = re.compile(r"[+-]?[0-9]+")

@@ -14,7 +14,7 @@ from adapter.autoscaler.decide.observation import ExternalReading, ObjectReading
 from adapter.autoscaler.decide.settings import band
 from adapter.autoscaler.decide.trace import Step
 from adapter.model.pods import Container, ResourceRequirements
-from adapter.model.quantity_parse import read
+from adapter.model.quantity import read
 from tests.support.scaling import pod, pods, reading, situation
 
 UNREADY: dict[str, Any] = {"started": 10.0, "ready": "False", "ready_for": 5.0}

@@ -5,7 +5,7 @@ import pytest
 from adapter.autoscaler.decide.observation import Unavailable
 from adapter.autoscaler.decide.requests import request_of
 from adapter.model.pods import Container, PodFacts, ResourceRequirements
-from adapter.model.quantity_parse import Quantity, read
+from adapter.model.quantity import Quantity, read
 
 
 def _asks(texts: Mapping[str, str]) -> dict[str, Quantity]:

@@ -22,10 +22,10 @@ from adapter.autoscaler.decide.observation import (
     Unavailable,
 )
 from adapter.autoscaler.decide.settings import Band, Settings, band
-from adapter.model import quantity_parse
+from adapter.model import quantity
 from adapter.model.autoscaling.hpa import Condition, HorizontalPodAutoscalerStatus
 from adapter.model.pods import Container, PodFacts, ResourceRequirements
-from adapter.model.quantity_parse import read
+from adapter.model.quantity import read
 from adapter.model.timestamps import NEVER, SECOND
 from tests.support.scaling import (
     NOW,
@@ -595,7 +595,7 @@ def test_56_zero_is_looked_at_before_the_minimum() -> None:
 def test_57_quantities() -> None:
     assert read("1500u").milli == 2
     assert read("10P").milli == 0
-    assert quantity_parse.read("350m").approximate() == 0.35000000000000003
+    assert quantity.read("350m").approximate() == 0.35000000000000003
 
 
 def test_the_classic_experiment() -> None:

@@ -8,7 +8,7 @@ from adapter.model.autoscaling.hpa import (
     HPAScalingRules,
     MetricSpec,
 )
-from adapter.model.quantity_parse import read
+from adapter.model.quantity import read
 
 _UP = (HPAScalingPolicy("Pods", 4, 15), HPAScalingPolicy("Percent", 100, 15))
 _DOWN = (HPAScalingPolicy("Percent", 100, 15),)

@@ -13,7 +13,7 @@ from adapter.model.autoscaling.hpa import (
     decode_scalar,
     encode_scalar,
 )
-from adapter.model.quantity_parse import Quantity, read
+from adapter.model.quantity import Quantity, read
 from adapter.model.timestamps import Instant, Span
 
 _DECODER = msgspec.json.Decoder(HorizontalPodAutoscaler, dec_hook=decode_scalar)

@@ -29,7 +29,7 @@ from adapter.model.autoscaling.hpa import (
     MetricValueStatus,
     ResourceMetricStatus,
 )
-from adapter.model.quantity_parse import from_milli
+from adapter.model.quantity import from_milli
 from adapter.model.timestamps import FineInstant, Instant
 from tests.support import crd, structural
 

@@ -3,9 +3,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from adapter.model import validation_errors
+from adapter.model.autoscaling import validation_errors
 from adapter.model.autoscaling.hpa import Struct, decode_scalar
-from adapter.model.quantity_parse import Quantity
+from adapter.model.quantity import Quantity
 
 
 class _Inner(Struct, frozen=True):

@@ -11,7 +11,7 @@ from typing import Any
 
 from adapter.errors import Fault, InputError
 from adapter.model.autoscaling.hpa import decode_scalar
-from adapter.model.quantity_parse import Quantity
+from adapter.model.quantity import Quantity
 
 _WORDS = {
     "int": "an integer",

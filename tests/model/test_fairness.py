@@ -1,12 +1,43 @@
-"""Whose turn it is: the law of max-min fairness, checked against what each owner asked for."""
+"""Max-min fairness."""
 
 import collections
+import math
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.model.turns import Turns
+from adapter.model import fairness
+from adapter.model.fairness import Ledger, Turns
+
+DEMANDS = st.lists(st.floats(0, 100), min_size=1, max_size=30)
+
+
+@pytest.mark.parametrize(
+    ("demands", "room", "level"),
+    [
+        ([], 1, math.inf),
+        ([1, 2], 3, math.inf),
+        ([10], 4, 4),
+        ([1, 10], 4, 3),
+        ([1, 10, 10], 5, 2),
+        ([5, 5], 4, 2),
+    ],
+)
+def test_the_level(demands: list[float], room: float, level: float) -> None:
+    assert fairness.level(demands, room) == level
+
+
+@given(DEMANDS, st.floats(0.1, 100))
+def test_cut_to_the_level_the_demands_fit_and_none_could_have_more(demands: list[float], room: float) -> None:
+    level = fairness.level(demands, room)
+    total = sum(min(demand, level) for demand in demands)
+
+    assert total <= room * (1 + 1e-9)
+    if not math.isinf(level):
+        assert total == pytest.approx(room)
+        assert max(demands) >= level
+
 
 Demand = dict[str, dict[str, int]]
 """How many items the owners of each namespace have waiting."""
@@ -104,3 +135,59 @@ def test_an_item_of_two_owners_waits_for_both() -> None:
 def test_nothing_waits() -> None:
     with pytest.raises(LookupError, match="nothing waits"):
         Turns[int]().next()
+
+
+CHANGES = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("xyz"), st.integers(0, 60)), max_size=60)
+
+
+def test_within_the_budget_nothing_is_lost() -> None:
+    ledger: Ledger[str] = Ledger("bytes", 100, 60)
+    ledger.put("a", "x", 60)
+    ledger.put("b", "y", 40)
+
+    assert ledger.loss("a") is None
+    assert ledger.total == 100
+
+
+def test_a_namespace_that_exceeds_its_part_loses_its_largest_holder() -> None:
+    ledger: Ledger[str] = Ledger("series", 100, 60)
+    ledger.put("a", "small", 25)
+    ledger.put("a", "large", 36)
+    loss = ledger.loss("a")
+
+    assert loss is not None
+    assert loss.holder == "large"
+    assert loss.reason == "the series of the scraped pods of namespace a take more than 60 bytes"
+    assert ledger.loss("b") is None
+
+
+def test_the_namespace_that_holds_most_loses_first_whichever_exceeds_the_budget() -> None:
+    ledger: Ledger[str] = Ledger("series", 100, 60)
+    ledger.put("hostile", "p", 59)
+    ledger.put("b", "y", 30)
+    ledger.put("c", "z", 12)
+    loss = ledger.loss("c")
+
+    assert loss is not None
+    assert loss.holder == "p"
+    assert loss.reason == (
+        "the series of the scraped pods of all namespaces take more than 100 bytes, and namespace hostile has most of them"
+    )
+
+
+@given(CHANGES)
+def test_the_budget_is_kept_by_dropping_losers(changes: list[tuple[str, str, int]]) -> None:
+    ledger: Ledger[tuple[str, str]] = Ledger("bytes", 100, 60)
+    held: dict[tuple[str, str], int] = {}
+    for namespace, name, size in changes:
+        ledger.put(namespace, (namespace, name), size)
+        held[namespace, name] = size
+        while (loss := ledger.loss(namespace)) is not None:
+            ledger.put(loss.holder[0], loss.holder, 0)
+            assert held[loss.holder] == max(
+                size for (where, _), size in held.items() if where == loss.holder[0]
+            )
+            held[loss.holder] = 0
+
+        assert ledger.total == sum(held.values()) <= 100
+        assert all(sum(size for (where, _), size in held.items() if where == each) <= 60 for each in "abc")

@@ -1,8 +1,8 @@
-"""Floating-point numbers as Go reads them.
+"""Numbers and text as Go's ``strconv`` reads and writes them.
 
-Sample values are texts that Go's `strconv.ParseFloat` wrote and that other clients of Prometheus read with
-it. Python's `float` reads more (blanks, digits of other scripts) and less (hexadecimal numbers), so it cannot
-decide what a number is.
+Sample values are texts that ``strconv.ParseFloat`` reads. Python's `float` reads more (blanks, digits of other scripts)
+and less (hexadecimal numbers), so it cannot decide what a number is. ``strconv.Quote`` is the spelling of text that
+PromQL matchers, ``%q`` and API messages share.
 """
 
 import math
@@ -42,3 +42,39 @@ def _from_hexadecimal(text: str) -> float:
         return float.fromhex(text)
     except OverflowError:
         return math.inf
+
+
+_NEEDS_ESCAPE = re.compile(r"[^ !#-\[\]-~]")
+_NAMED = {
+    "\a": r"\a",
+    "\b": r"\b",
+    "\f": r"\f",
+    "\n": r"\n",
+    "\r": r"\r",
+    "\t": r"\t",
+    "\v": r"\v",
+    '"': r"\"",
+    "\\": r"\\",
+}
+
+
+def quote(text: str) -> str:
+    """Return `text` between double quotes, escaped as Go's ``strconv.Quote`` does.
+
+    A lone surrogate stands for a byte that was not UTF-8 (``surrogateescape``) and is written as that byte.
+    """
+    return f'"{_NEEDS_ESCAPE.sub(_escape, text)}"'
+
+
+def _escape(match: re.Match[str]) -> str:
+    character = match[0]
+    if named := _NAMED.get(character):
+        return named
+    if character.isprintable():
+        return character
+    code = ord(character)
+    if 0xDC80 <= code <= 0xDCFF:
+        return f"\\x{code - 0xDC00:02x}"
+    if code < 0x80:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

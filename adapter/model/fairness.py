@@ -1,0 +1,152 @@
+"""Fairness between namespaces that share something: time, turns or memory.
+
+`level` divides a room so that small demands are met before a large one gets more (max-min fairness).
+
+`Turns` does the same for items that share one budget, such as queries. A first-come, first-served queue gives each
+tenant as much of a budget as it asks for, so the one that asks for most makes all others wait. Here a turn goes to the
+namespace whose last turn is longest ago, within it to the owner whose last turn is longest ago, and takes one item. An
+owner without items is passed over, so no turn is lost. A namespace that asks for less than an equal share gets all it
+asks for, at most one round late, and the others divide the rest equally. The same holds for owners within a namespace.
+A namespace cannot get more by having more owners, nor an owner by having more items. An item with several owners waits
+once for each, and the first turn takes it for all, so sharing never makes an owner wait longer than asking alone would.
+
+`Ledger` counts bytes within one budget. A namespace has at most a fixed part of it. Where many together exceed the
+budget, the namespace that holds most loses first, and in it the largest holder.
+"""
+
+import itertools
+import math
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Hashable, Iterator
+from typing import Generic, NamedTuple, TypeVar
+
+
+def level(demands: Collection[float], room: float) -> float:
+    """Return the greatest share to which demands can be cut so that all of them fit the room.
+
+    The result is infinite if the demands fit as they are. Demands are not negative, and the room is above
+    zero.
+    """
+    if sum(demands) <= room:
+        return math.inf
+    # Where the smallest demands are met, the others share the rest evenly; meeting one demand too many lowers the level.
+    met = itertools.accumulate(sorted(demands)[:-1], initial=0.0)
+    return max((room - demand) / (len(demands) - count) for count, demand in enumerate(met))
+
+
+Item = TypeVar("Item", bound=Hashable)
+
+
+class Turns(Generic[Item]):
+    """The items that wait, each under its owners."""
+
+    def __init__(self) -> None:
+        self._namespaces: OrderedDict[str, OrderedDict[Hashable, OrderedDict[Item, None]]] = OrderedDict()
+
+    def __len__(self) -> int:
+        """Return how many items wait, each counted once for each of its owners."""
+        return sum(len(items) for owners in self._namespaces.values() for items in owners.values())
+
+    def __bool__(self) -> bool:
+        return bool(self._namespaces)
+
+    def __iter__(self) -> Iterator[tuple[str, Hashable, Item]]:
+        """Yield each item with its namespace and owner, once for each owner."""
+        for namespace, owners in self._namespaces.items():
+            for owner, items in owners.items():
+                for item in items:
+                    yield namespace, owner, item
+
+    def add(self, namespace: str, owner: Hashable, item: Item) -> None:
+        """Have an item wait for a turn of an owner. A namespace or an owner that is new comes last."""
+        self._namespaces.setdefault(namespace, OrderedDict()).setdefault(owner, OrderedDict())[item] = None
+
+    def discard(self, namespace: str, owner: Hashable, item: Item) -> None:
+        """Remove an item of an owner, if it is there."""
+        owners = self._namespaces.get(namespace)
+        items = owners.get(owner) if owners is not None else None
+        if owners is None or items is None:
+            return
+        items.pop(item, None)
+        if not items:
+            del owners[owner]
+        if not owners:
+            del self._namespaces[namespace]
+
+    def next(self, urgency: Callable[[Item], float] | None = None) -> tuple[str, Hashable, Item]:
+        """Return the namespace and the owner whose turn it is, and the owner's most urgent item.
+
+        Without `urgency` that is its oldest. The turn is used: namespace and owner come last from now on. The item stays until it is discarded.
+        LookupError if nothing waits.
+        """
+        namespace, owners = _first(self._namespaces)
+        owner, items = _first(owners)
+        self._namespaces.move_to_end(namespace)
+        owners.move_to_end(owner)
+        return namespace, owner, max(items, key=urgency) if urgency is not None else next(iter(items))
+
+
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
+
+
+def _first(mapping: OrderedDict[_Key, _Value]) -> tuple[_Key, _Value]:
+    for item in mapping.items():
+        return item
+    raise LookupError("nothing waits")
+
+
+Holder = TypeVar("Holder", bound=Hashable)
+
+
+class Loss(NamedTuple, Generic[Holder]):
+    """A holder that has to give way, and the reason as a sentence."""
+
+    holder: Holder
+    reason: str
+
+
+class Ledger(Generic[Holder]):
+    """Bytes by namespace and holder. `what` names them in reasons, such as "series kept"."""
+
+    def __init__(self, what: str, room: int, namespace_room: int) -> None:
+        self._what = what
+        self._room = room
+        self._namespace_room = namespace_room
+        self._held: dict[str, dict[Holder, int]] = {}
+        self._sums: dict[str, int] = {}
+        self.total = 0
+
+    def put(self, namespace: str, holder: Holder, size: int) -> None:
+        """Note how many bytes a holder has now; 0 forgets the holder."""
+        held = self._held.setdefault(namespace, {})
+        change = size - held.get(holder, 0)
+        if size:
+            held[holder] = size
+        else:
+            held.pop(holder, None)
+        self.total += change
+        self._sums[namespace] = self._sums.get(namespace, 0) + change
+        if not held:
+            del self._held[namespace], self._sums[namespace]
+
+    def loss(self, namespace: str) -> Loss[Holder] | None:
+        """Return the holder that has to give way after a change in `namespace`, None while the budget is kept."""
+        if self._sums.get(namespace, 0) > self._namespace_room:
+            return Loss(
+                self._largest(namespace), self._sentence(f"of namespace {namespace}", self._namespace_room)
+            )
+        if self.total > self._room:
+            most = max(self._sums, key=self._sums.__getitem__)
+            reason = (
+                f"{self._sentence('of all namespaces', self._room)}, and namespace {most} has most of them"
+            )
+            return Loss(self._largest(most), reason)
+        return None
+
+    def _largest(self, namespace: str) -> Holder:
+        held = self._held[namespace]
+        return max(held, key=held.__getitem__)
+
+    def _sentence(self, whose: str, room: int) -> str:
+        return f"the {self._what} of the scraped pods {whose} take more than {room} bytes"
