@@ -20,9 +20,9 @@ from prometheus_client import parser
 from adapter.compose.app import SystemClock
 from adapter.config.scrape_keys import Access
 from adapter.model import pod_networks
-from adapter.rules import template
 from adapter.rules.scrape import exposition, pod_query
 from adapter.rules.scrape.series import PodSeries
+from adapter.rules.template import template
 from adapter.scrape.http import Endpoint, Scraper
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog

@@ -15,7 +15,7 @@ from adapter.config import chart, flag_table, rules_file, scrape_keys
 from adapter.model import durations
 from adapter.model.resources import BUILTIN
 from adapter.rules import compile as compiler
-from adapter.rules import template_functions
+from adapter.rules.template import functions
 from adapter.telemetry import metrics
 from tests.support import docs
 
@@ -172,7 +172,7 @@ def test_bounds_and_defaults_are_documented() -> None:
 
 
 def test_the_template_language_is_documented() -> None:
-    for name in template_functions.NAMES:
+    for name in functions.FUNCTIONS:
         assert f"`{name}`" in CONFIGURATION
     for variable in ("Series", "LabelMatchers", "LabelValuesByName", "GroupBy", "GroupBySlice"):
         assert f"| `.{variable}` |" in CONFIGURATION

@@ -19,7 +19,7 @@ from adapter.config.rules_file import (
 )
 from adapter.errors import Fault, NamingError, TemplateError, UnscrapableError
 from adapter.model.resources import APIResource, Catalogue
-from adapter.rules import matchers, naming, template
+from adapter.rules import matchers, naming
 from adapter.rules.naming import NAMESPACES, MetricNamer, ResourceConverter
 from adapter.rules.plan import age as ages
 from adapter.rules.plan.mergeable import Separability
@@ -27,7 +27,8 @@ from adapter.rules.query_rule import QueryRule, SeparabilityKey
 from adapter.rules.resource import PODS, Pair, ResourceQuery, ResourceRules
 from adapter.rules.scrape import pod_query as scrape
 from adapter.rules.scrape.pod_query import PodQuery
-from adapter.rules.template import LabelTemplate, Template
+from adapter.rules.template import template
+from adapter.rules.template.template import LabelTemplate, Template
 
 # Time of the oldest sample of each object; of an object's several series the oldest counts.
 _AGE = template.parse("min(timestamp(<<.Series>>{<<.LabelMatchers>>})) by (<<.GroupBy>>)")

@@ -15,7 +15,7 @@ from adapter.errors import NamingError
 from adapter.model.metrics import GroupResource
 from adapter.model.resources import APIResource, Catalogue
 from adapter.rules import matchers
-from adapter.rules.template import LabelTemplate
+from adapter.rules.template.template import LabelTemplate
 
 NAMESPACES = GroupResource("", "namespaces")
 

@@ -9,11 +9,12 @@ from typing import TypeAlias
 
 from adapter.errors import TemplateError
 from adapter.model.go_text import quote
-from adapter.rules import matchers, template
+from adapter.rules import matchers
 from adapter.rules.matchers import Matcher
 from adapter.rules.plan import mergeable
 from adapter.rules.plan.mergeable import Separability
-from adapter.rules.template import Template
+from adapter.rules.template import template
+from adapter.rules.template.template import Template
 
 # Object label, namespace label, label of the parts of an object (None where it has none).
 SeparabilityKey: TypeAlias = tuple[str, str, str | None]

@@ -17,7 +17,7 @@ from adapter.rules.naming import NAMESPACES, ResourceConverter
 from adapter.rules.plan.mergeable import Separability
 from adapter.rules.query import HISTOGRAM, INFINITE, NAN, Dropped, MetricQuery
 from adapter.rules.query_rule import QueryRule, SeparabilityKey
-from adapter.rules.template import Template
+from adapter.rules.template.template import Template
 
 PODS = GroupResource("", "pods")
 NODES = GroupResource("", "nodes")

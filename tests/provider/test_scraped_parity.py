@@ -16,11 +16,12 @@ from adapter.model import pod_networks
 from adapter.model.metrics import SeriesInfo
 from adapter.model.selectors.label_selectors import parse_selector
 from adapter.provider.relist import Relister
-from adapter.rules import matchers, template
+from adapter.rules import matchers
 from adapter.rules.matchers import Matcher
 from adapter.rules.scrape import exposition
 from adapter.rules.scrape.pod_query import Identity, compile_query
 from adapter.rules.scrape.series import PodSeries
+from adapter.rules.template import template
 from adapter.scrape.cache import ScrapedValues
 from adapter.scrape.http import Scraper
 from adapter.telemetry.metrics import Monitoring

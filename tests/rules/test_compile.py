@@ -55,6 +55,12 @@ FAULTS = {
         "{metricsQuery: 'sum(<<.Series)'}",
         ["metricsQuery: sum(<<.Series): expected a Go template with << >>"],
     ),
+    "query with what is not supported": (
+        "{metricsQuery: '<<slice .Series 1>>'}",
+        [
+            'metricsQuery: <<slice .Series 1>>: expected a Go template with << >>: 1:3: "slice" is not supported'
+        ],
+    ),
     "filter and matches": (
         "{seriesFilters: [{is: '('}], name: {matches: '*'}}",
         [

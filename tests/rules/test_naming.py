@@ -10,7 +10,7 @@ from adapter.model.metrics import GroupResource
 from adapter.model.resources import BUILTIN
 from adapter.rules import naming
 from adapter.rules.naming import MetricNamer, ResourceConverter
-from adapter.rules.template import LabelTemplate
+from adapter.rules.template.template import LabelTemplate
 
 Reported = tuple[str, str, str]
 

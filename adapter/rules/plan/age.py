@@ -13,10 +13,11 @@ import promql_parser as promql
 from adapter.errors import TemplateError
 from adapter.model.go_text import quote
 from adapter.model.metrics import Sample
-from adapter.rules import matchers, template
+from adapter.rules import matchers
 from adapter.rules.matchers import Matcher
 from adapter.rules.plan import mergeable
-from adapter.rules.template import Template
+from adapter.rules.template import template
+from adapter.rules.template.template import Template
 
 
 class AgeQuery(NamedTuple):

@@ -20,7 +20,7 @@ import promql_parser as promql
 from adapter.errors import NotSeparableError, TemplateError
 from adapter.model.go_text import quote
 from adapter.rules import matchers
-from adapter.rules.template import Template
+from adapter.rules.template.template import Template
 
 # What stands for the series name and for `.LabelMatchers` in the text that is analysed.
 SERIES_SLOT = "fastpath_series_slot"

@@ -24,7 +24,7 @@ from adapter.rules.plan import mergeable
 from adapter.rules.scrape import arithmetic, series_match
 from adapter.rules.scrape.series import PodSeries, Selections, Track
 from adapter.rules.scrape.series_match import Labelled
-from adapter.rules.template import Template
+from adapter.rules.template.template import Template
 
 # A value with the labels of its series as they were shown; those that name the pod are in the scope.
 _Element = tuple[Labelled, float]

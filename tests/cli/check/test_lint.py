@@ -363,12 +363,12 @@ CASES: dict[str, tuple[str, list[tuple[str, str, str]]]] = {
         ],
     ),
     "a template that fails": (
-        custom(f"seriesQuery: hits, {POD}, metricsQuery: '<<slice .LabelMatchers 9 1>>'"),
+        custom(f"seriesQuery: hits, {POD}, metricsQuery: '<<index .LabelMatchers 99>>'"),
         [
             (
                 "rules[0].metricsQuery",
                 "",
-                "requests fail: 1:3: slice: the indexes 9 and 1 are out of order",
+                "requests fail: 1:3: index: index 99 is out of range",
             )
         ],
     ),

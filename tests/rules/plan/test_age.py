@@ -1,9 +1,9 @@
 import pytest
 
 from adapter.model.metrics import Sample
-from adapter.rules import template
 from adapter.rules.matchers import Matcher
 from adapter.rules.plan import age
+from adapter.rules.template import template
 
 PARTS = [Matcher("queue", "=", "q1"), Matcher("namespace", "=", "web")]
 SELECTOR = 'lag{queue="q1",namespace="web"}'

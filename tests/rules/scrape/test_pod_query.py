@@ -6,10 +6,11 @@ import pytest
 
 from adapter.errors import UnscrapableError
 from adapter.model.selectors.label_selectors import parse_selector
-from adapter.rules import matchers, template
+from adapter.rules import matchers
 from adapter.rules.scrape import exposition
 from adapter.rules.scrape.pod_query import Identity, PodQuery, compile_query
 from adapter.rules.scrape.series import PodSeries
+from adapter.rules.template import template
 
 SERIES = "jobs"
 NAMES = ("jobs", "jobs_sum", "jobs_count", "other")
