@@ -1,13 +1,14 @@
-"""docs/performance.md: `python -m benchmarks.page [FILE]` weaves hand-written text with the figures of a file of results.
+"""Writes docs/performance.md and docs/performance-details.md: `python -m benchmarks.page [RESULTS]`.
 
-The text is benchmarks/page.md. In it stand, in double braces:
+Each page has a hand-written text of the same name in benchmarks/pages. The texts hold no measured figure that benchmarks/results.json has.
+They name it in double braces instead, so that a new run changes pages and figures together:
 
-- a figure, `serve.warm_16_p50_ms`, with a format of Python where it needs one, `serve.warm_16_share_of_bare:.0%`; `serve.settings.hpas`,
-  `serve.machine.cpu` and `serve.time` are the rest of what an entry holds;
-- `goals`, `figures` and `ratios NAME`: tables that are made here;
-- `when serve.shipped_memory_mib` and `end`, each a line: what is between them is left out where the results have no such figure.
+- a figure, `serve.warm_16_p50_ms`, with a Python format where it needs one: `serve.warm_16_share_of_bare:.0%`;
+- `serve.settings.hpas`, `serve.machine.cpu`, `serve.time`: the rest of an entry;
+- `goals`, `missed`, `figures` and `ratios NAME`: tables that this module builds;
+- `when serve.shipped_memory_mib` and `end`, each on a line of its own: the lines between them are omitted if the results have no such figure.
 
-The law: no figure of the page is written by hand where the results have it, and a name they do not have is an error that says so.
+A name that the results do not have is an error, and no page is written.
 """
 
 import re
@@ -19,8 +20,8 @@ from pathlib import Path
 from benchmarks import common, peer, suite
 from benchmarks.suite import Entry
 
-PAGE = suite.ROOT / "docs" / "performance.md"
-TEXT = Path(__file__).with_name("page.md")
+TEXTS = sorted(Path(__file__).with_name("pages").glob("*.md"))
+FOLDER = suite.ROOT / "docs"
 
 _BLOCK = re.compile(r"^\{\{when (\S+)\}\}\n(.*?)^\{\{end\}\}\n", re.MULTILINE | re.DOTALL)
 _PLACEHOLDER = re.compile(r"\{\{(.*?)\}\}")
@@ -63,6 +64,8 @@ def _fill(placeholder: str, results: Mapping[str, Entry]) -> str:
     word, _, argument = name.partition(" ")
     if name == "goals":
         return _goals(results)
+    if name == "missed":
+        return _missed(results)
     if name == "figures":
         return _figures(results)
     if word == "ratios":
@@ -106,6 +109,21 @@ def _goals(results: Mapping[str, Entry]) -> str:
             (what, limit, _show(results[name], figure), "reached" if goal["reached"] else "**missed**")
         )
     return _table(("what", "goal", "measured", ""), rows)
+
+
+def _missed(results: Mapping[str, Entry]) -> str:
+    """Return the goals that are not reached."""
+    rows = [
+        (
+            goal["what"],
+            common.show_limit(goal["limit"], goal["unit"], at_least=goal["at_least"]),
+            _show(results[name], figure),
+        )
+        for name in _names(results)
+        for figure, goal in results[name]["goals"].items()
+        if not goal["reached"]
+    ]
+    return _table(("missed goal", "goal", "measured"), rows)
 
 
 def _figures(results: Mapping[str, Entry]) -> str:
@@ -162,14 +180,17 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the page; returns the exit status."""
+    """Write all pages, or none; returns the exit status."""
     results = Path(arguments[0]) if arguments else suite.RESULTS
-    try:
-        page = render(TEXT.read_text(encoding="utf-8"), suite.read(results))
-    except UnknownError as error:
-        print(f"benchmarks.page: {TEXT.name}: {error} ({results.name})", file=sys.stderr)
-        return 2
-    PAGE.write_text(page, encoding="utf-8")
+    pages = {}
+    for text in TEXTS:
+        try:
+            pages[text.name] = render(text.read_text(encoding="utf-8"), suite.read(results))
+        except UnknownError as error:
+            print(f"benchmarks.page: {text.name}: {error} ({results.name})", file=sys.stderr)
+            return 2
+    for name, page in pages.items():
+        (FOLDER / name).write_text(page, encoding="utf-8")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Draws docs/growth.svg from what `benchmarks.growth` found: `python -m benchmarks.plot [RESULTS [PICTURE]]`.
+"""Draws docs/images/growth.svg from what `benchmarks.growth` found: `python -m benchmarks.plot [RESULTS [PICTURE]]`.
 
 One panel a case, both axes logarithmic: what was measured without what is fixed, and a dashed line of linear growth through the last
 point. The same results make the same bytes. Needs matplotlib, which nothing else does: requirements/bench.txt.
@@ -16,7 +16,7 @@ from benchmarks.common import show_number
 from benchmarks.growth import ABOUT, UPPER
 
 RESULTS = Path(__file__).with_name("results.json")
-PICTURE = Path(__file__).parent.parent / "docs" / "growth.svg"
+PICTURE = Path(__file__).parent.parent / "docs" / "images" / "growth.svg"
 
 _COSTS = {"cpu_seconds": "processor seconds", "memory_mib": "MiB"}
 _POINT = re.compile(r"(?P<case>[a-z]+)_(?P<size>\d+)_(?P<cost>cpu_seconds|memory_mib)")

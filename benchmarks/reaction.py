@@ -46,6 +46,12 @@ CLOCK = SystemClock()
 SEED = 20_261_120
 _START_SECONDS = 90.0
 
+DRAWN = ("native", "boosted", "gauge")
+"""The cases whose replicas over time are kept, for the picture that `benchmarks.reaction_plot` draws."""
+
+Curve = list[tuple[float, int]]
+"""The replicas that were written for one workload, each with its time in seconds after the step of the load."""
+
 
 def main() -> None:
     sizes = common.parse_sizes(
@@ -60,21 +66,23 @@ def main() -> None:
     goals = {
         "gauge_p50_seconds": Goal(f"{step}, p50", 0.7, "s"),
         "gauge_max_seconds": Goal(f"{step}, longest", 1.5, "s"),
-        "boosted_p50_seconds": Goal(
-            "the same for HorizontalPodAutoscalers that are [boosted](boost.md), p50", 1.0, "s"
-        ),
+        "boosted_p50_seconds": Goal("the same for HorizontalPodAutoscalers that are boosted, p50", 1.0, "s"),
         "boosted_reversals": Goal(
             "raises of those that the native controller takes back within the run", 0, ""
         ),
     }
     report = Report("reaction", {"seed": SEED, **vars(sizes)}, goals)
     with Stage() as stage:
-        figures = asyncio.run(_run(stage, int(sizes.workloads), int(sizes.pods), sizes.slow, sizes.seconds))
+        run = _run(stage, int(sizes.workloads), int(sizes.pods), sizes.slow, sizes.seconds)
+        figures, notes = asyncio.run(run)
     report.add(**figures)
+    report.notes.update(notes)
     report.show()
 
 
-async def _run(stage: Stage, count: int, pods: int, slow: float, seconds: float) -> dict[str, float]:
+async def _run(
+    stage: Stage, count: int, pods: int, slow: float, seconds: float
+) -> tuple[dict[str, float], dict[str, str]]:
     workloads = stepping.cast(count, CLOCK.wall())
     async with contextlib.AsyncExitStack() as stack:
         cluster = Cluster(now=CLOCK.wall)
@@ -119,7 +127,9 @@ async def _run(stage: Stage, count: int, pods: int, slow: float, seconds: float)
         # what was raised last is looked at by the native controller once more
         await asyncio.sleep(max(0.0, begin + seconds + 2 * slow - CLOCK.wall()))
     (log,) = stage.directory.glob("scaler-*.log")
-    return _figures(watch, workloads, pods, log) | _disputes(audit, workloads)
+    figures = _figures(watch, workloads, pods, log) | _disputes(audit, workloads)
+    curves = {case: [_curve(audit, each) for each in workloads if each.case == case] for case in DRAWN}
+    return figures, {f"replicas_{case}": write_curves(found) for case, found in curves.items()}
 
 
 async def _until_active(cluster: Cluster, workloads: Sequence[Workload], more: float) -> None:
@@ -191,6 +201,25 @@ def _disputes(audit: Audit, workloads: Sequence[Workload]) -> dict[str, float]:
             first += bool(raises) and raises[0].by != scalewrites.BOOSTER
             reversals += sum(write.after < write.before for write in writes if write.by == scalewrites.NATIVE)
     return {"boosted_native_first": first, "boosted_reversals": reversals}
+
+
+def _curve(audit: Audit, workload: Workload) -> Curve:
+    """Return what was written for a workload after its load stepped."""
+    writes = audit.of(workload.name)
+    return [
+        (round(each.time - workload.step, 3), each.after) for each in writes if each.time >= workload.step
+    ]
+
+
+def write_curves(curves: Sequence[Curve]) -> str:
+    """Return curves as one line of text: `7.309:3 22.32:4; 14.318:4`."""
+    return "; ".join(" ".join(f"{seconds:g}:{replicas}" for seconds, replicas in curve) for curve in curves)
+
+
+def read_curves(text: str) -> list[Curve]:
+    """Return the curves that `write_curves` wrote."""
+    points = ([point.partition(":") for point in curve.split()] for curve in text.split(";"))
+    return [[(float(seconds), int(replicas)) for seconds, _, replicas in curve] for curve in points]
 
 
 if __name__ == "__main__":

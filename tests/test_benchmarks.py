@@ -1,8 +1,9 @@
-"""The benchmarks run, at sizes that say nothing about speed, and docs/performance.md is what their figures make it."""
+"""The benchmarks run, at sizes that say nothing about speed, and the pages and pictures have the figures of the results."""
 
 import json
 import math
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import load, page, peer, suite
+from benchmarks import load, page, peer, reaction, reaction_plot, suite
 from benchmarks.stage import Stage
 from tests.support import tools
 
@@ -121,22 +122,47 @@ def test_the_peer_is_asked_the_same(tiny: Mapping[str, suite.Entry]) -> None:
     assert "\n| `mixed_16_p99_ms` | " in made
 
 
-def test_the_page_can_be_made_of_any_run(tiny: Mapping[str, suite.Entry]) -> None:
-    text = page.TEXT.read_text()
-
-    assert "## Beside prometheus-adapter" in page.render(text, tiny)
-
+def test_the_pages_can_be_made_of_any_run(tiny: Mapping[str, suite.Entry]) -> None:
     serve = tiny["serve"]
     alone = {figure: serve["figures"][figure] for figure in _ours(serve)}
-    without = page.render(text, {**tiny, "serve": serve | {"figures": alone}})
-    assert "## Beside prometheus-adapter" not in without
-    assert "shipped" not in without
+    for path in page.TEXTS:
+        text = path.read_text()
+
+        assert "prometheus-adapter\n" in page.render(text, tiny)
+
+        without = page.render(text, {**tiny, "serve": serve | {"figures": alone}})
+        assert not re.search("^## .*prometheus-adapter$", without, re.MULTILINE)
+        assert "shipped" not in without
 
 
-def test_the_page_is_up_to_date() -> None:
-    made = page.render(page.TEXT.read_text(), suite.read(suite.RESULTS))
+@pytest.mark.parametrize("path", page.TEXTS, ids=lambda path: path.name)
+def test_the_pages_are_up_to_date(path: Path) -> None:
+    made = page.render(path.read_text(), suite.read(suite.RESULTS))
 
-    assert page.PAGE.read_text() == made, "run python -m benchmarks.page"
+    assert (page.FOLDER / path.name).read_text() == made, "run python -m benchmarks.page"
+
+
+def test_the_picture_is_up_to_date() -> None:
+    entry = suite.read(suite.RESULTS)["reaction"]
+
+    assert reaction_plot.PICTURE.read_text() == reaction_plot.draw(entry), (
+        "run python -m benchmarks.reaction_plot"
+    )
+
+
+def test_replicas_over_time_survive_the_results() -> None:
+    curves = [[(7.309, 3), (22.32, 4)], [(14.318, 4)], []]
+    assert reaction.read_curves(reaction.write_curves(curves)) == curves
+    assert reaction_plot.average(curves, 2) == [(0.0, 2.0), (7.309, 7 / 3), (14.318, 3.0), (22.32, 10 / 3)]
+
+
+def test_the_readme_has_the_figures_of_the_results() -> None:
+    text = (_ROOT / "README.md").read_text()
+    figures = suite.read(suite.RESULTS)["reaction"]["figures"]
+    for case in ("gauge", "boosted", "native"):
+        median, longest = (figures[f"{case}_{name}_seconds"] for name in ("p50", "max"))
+        digits = 0 if case == "native" else 1
+        assert f"| {median:.{digits}f} s | {longest:.{digits}f} s |" in text, case
 
 
 _RESULTS: Mapping[str, suite.Entry] = {
@@ -188,15 +214,15 @@ def test_an_unknown_placeholder_is_named(name: str) -> None:
     assert str(caught.value).startswith(f"{{{{{name}}}}}: ")
 
 
-def test_a_page_of_results_that_lack_something_is_not_written(tmp_path: Path) -> None:
-    before = page.PAGE.read_bytes()
+def test_pages_of_results_that_lack_something_are_not_written(tmp_path: Path) -> None:
+    before = [(page.FOLDER / path.name).read_bytes() for path in page.TEXTS]
     suite.write(tmp_path / "some.json", _RESULTS)
 
     done = _run("page", str(tmp_path / "some.json"))
 
     assert done.returncode == 2
-    assert "{{serve.machine.python}}: the results have no such figure" in done.stderr
-    assert page.PAGE.read_bytes() == before
+    assert ": the results have no such figure" in done.stderr
+    assert [(page.FOLDER / path.name).read_bytes() for path in page.TEXTS] == before
 
 
 def test_one_that_fails_is_named_and_the_others_run(tmp_path: Path) -> None:

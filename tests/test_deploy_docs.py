@@ -24,8 +24,8 @@ from tests.support.rendered import ROOT
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 
 JSON = dict[str, Any]
-MIGRATION = ROOT / "docs" / "migrate-from-prometheus-adapter.md"
-DEPLOY = ROOT / "docs" / "deploy.md"
+MIGRATION = ROOT / "docs" / "guides" / "migrate-from-prometheus-adapter.md"
+DEPLOY = ROOT / "docs" / "guides" / "deploy.md"
 RULES = """
 rules:
 - seriesQuery: 'load{namespace!="",pod!=""}'

@@ -27,7 +27,7 @@ PAGES = [
     *sorted(ROOT.glob("manifests/*.md")),
 ]
 EXAMPLES = sorted((ROOT / "docs" / "examples").glob("*.yaml"))
-CONFIGURATION = (ROOT / "docs" / "configuration.md").read_text()
+CONFIGURATION = (ROOT / "docs" / "reference" / "configuration.md").read_text()
 
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _FLAGS = (

@@ -1,4 +1,4 @@
-"""docs/limits.md says what the code does: its metrics exist, and its numbers are those of the constants."""
+"""docs/reference/limits.md says what the code does: its metrics exist, and its numbers are those of the constants."""
 
 import re
 from pathlib import Path
@@ -35,7 +35,7 @@ from adapter.server.http import (
 from adapter.server.http.handler import Limits
 from adapter.telemetry import metrics
 
-PAGE = (Path(__file__).parent.parent / "docs" / "limits.md").read_text()
+PAGE = (Path(__file__).parent.parent / "docs" / "reference" / "limits.md").read_text()
 MIB = 1024 * 1024
 RATE = Options().prometheus_max_queries_per_second
 

@@ -152,7 +152,7 @@ def test_only_pods_that_scale_reach_the_pods_that_rules_scrape() -> None:
 
 
 def test_the_addresses_of_the_page_leave_others_out() -> None:
-    page = (ROOT / "docs" / "deploy.md").read_text()
+    page = (ROOT / "docs" / "guides" / "deploy.md").read_text()
     (patches,) = re.findall(r"^```yaml network-policy\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     before, after = composed(*SEPARATE), composed(*SEPARATE, patches=patches)
     for direction, port in (("Ingress", "https"), ("Egress", 443)):
@@ -162,7 +162,7 @@ def test_the_addresses_of_the_page_leave_others_out() -> None:
 
 
 def test_what_the_page_lists_is_there() -> None:
-    page = (ROOT / "docs" / "deploy.md").read_text()
+    page = (ROOT / "docs" / "guides" / "deploy.md").read_text()
     names = {each["metadata"]["name"] for each in composed(*SEPARATE).all("NetworkPolicy")}
     assert set(re.findall(r"`(fastpath-(?:from|to|default|scrape)[\w-]*)` \|", page)) == names
 

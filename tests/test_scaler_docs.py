@@ -12,7 +12,7 @@ from adapter.model.timestamps import read_span
 from tests.support import crd, rendered, structural
 from tests.support.rendered import MANIFESTS, ROOT
 
-PAGE = (ROOT / "docs" / "fast-scaler.md").read_text()
+PAGE = (ROOT / "docs" / "guides" / "fast-scaler.md").read_text()
 EXAMPLES = sorted((ROOT / "docs" / "examples" / "autoscalers").glob("*.yaml"))
 SCHEMA: dict[str, Any] = crd.definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
 BLOCKS: list[dict[str, Any]] = [

@@ -26,7 +26,7 @@ the other kind does not have is left out and named on standard error: the metric
 syncPeriod, mode and fallback.
 
 Delete the autoscaler before its successor is applied. While a target has two, Fastpath does not scale it.
-docs/fast-scaler.md has the steps in both directions.
+docs/guides/fast-scaler.md has the steps in both directions.
 """
 
 

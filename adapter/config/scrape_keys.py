@@ -91,7 +91,7 @@ COUNTS: Mapping[str, Bounds] = {
     "maxLines": Bounds(10, 1_000_000),
     "maxSeries": Bounds(1, 10_000),
 }
-"""No more than a few pods may need of what all scraped pods share; see docs/limits.md."""
+"""No more than a few pods may need of what all scraped pods share; see docs/reference/limits.md."""
 
 LONGEST_TIMEOUT = 10.0
 """The default of `timeout` where the interval is longer, as Prometheus has it; seconds."""

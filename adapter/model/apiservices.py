@@ -134,9 +134,9 @@ def _advice(name: str, who: str, found: Registration) -> str:
     _, _, group = name.partition(".")
     move = f"move what reads external metrics off {who} first (one server only can have the group)"
     if who == _KNOWN["prometheus-adapter"]:
-        move = "switch it over as docs/migrate-from-prometheus-adapter.md says in step 4"
+        move = "switch it over as docs/guides/migrate-from-prometheus-adapter.md says in step 4"
     steps = {
-        "custom.metrics.k8s.io": "run both side by side and switch over as docs/migrate-from-prometheus-adapter.md says",
+        "custom.metrics.k8s.io": "run both side by side and switch over as docs/guides/migrate-from-prometheus-adapter.md says",
         "external.metrics.k8s.io": move,
         "metrics.k8s.io": f"keep {who}, which is all that CPU and memory need, unless it is to be replaced",
     }

@@ -295,7 +295,7 @@ class Monitoring:
     # what is kept
     cache_entries: Gauge = _gauge(
         "fastpath_cache_entries",
-        "Entries of each cache. docs/limits.md describes the caches.",
+        "Entries of each cache. docs/reference/limits.md describes the caches.",
         ("cache",),
         values=(CACHES,),
     )

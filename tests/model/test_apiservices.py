@@ -91,7 +91,7 @@ def test_who_it_is(service: str, labels: dict[str, str], owner: str) -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("v1beta1.custom.metrics.k8s.io", "docs/migrate-from-prometheus-adapter.md"),
+        ("v1beta1.custom.metrics.k8s.io", "docs/guides/migrate-from-prometheus-adapter.md"),
         ("v1beta1.external.metrics.k8s.io", "move what reads external metrics off"),
         ("v1beta1.metrics.k8s.io", "unless it is to be replaced"),
     ],
@@ -105,7 +105,10 @@ def test_what_to_do_depends_on_the_group(name: str, words: str) -> None:
 @pytest.mark.parametrize(
     ("service", "words"),
     [
-        ("prometheus-adapter", "switch it over as docs/migrate-from-prometheus-adapter.md says in step 4"),
+        (
+            "prometheus-adapter",
+            "switch it over as docs/guides/migrate-from-prometheus-adapter.md says in step 4",
+        ),
         ("keda-operator-metrics-apiserver", "move what reads external metrics off KEDA first"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The pages of docs/ that are made from code. ``python -m tests.support.docs`` writes them anew."""
+"""The pages of docs/reference that are generated from code. ``python -m tests.support.docs`` writes them."""
 
 import argparse
 from collections.abc import Callable, Mapping
@@ -12,11 +12,11 @@ from adapter.cli.doctor import flags as doctorflags
 from adapter.config import flags
 from adapter.telemetry import metrics
 
-DOCS = Path(__file__).parent.parent.parent / "docs"
+DOCS = Path(__file__).parent.parent.parent / "docs" / "reference"
 
 
 def render_flags() -> str:
-    """Return docs/flags.md: the flags of every verb that has a table of them."""
+    """Return docs/reference/flags.md: the flags of every verb that has a table of them."""
     return "\n".join(
         [
             "# Flags of `fastpath serve`",
@@ -40,7 +40,7 @@ def render_flags() -> str:
             flags.render_markdown(deployflags.PREFLIGHT),
             "# Flags of `fastpath explain`",
             "",
-            "Before or after them stands the autoscaler, `NAMESPACE/NAME`; [the fast-scaler](fast-scaler.md) has what is shown.",
+            "Before or after them stands the autoscaler, `NAMESPACE/NAME`; [the fast-scaler](../guides/fast-scaler.md) has what is shown.",
             "",
             *_render_actions(explain_flags()),
             "",
@@ -52,7 +52,7 @@ def render_flags() -> str:
             "",
             "# Flags of `fastpath convert`",
             "",
-            "Before or after them stand the manifests, files or `-` for standard input; [the fast-scaler](fast-scaler.md) has the steps.",
+            "Before or after them stand the manifests, files or `-` for standard input; [the fast-scaler](../guides/fast-scaler.md) has the steps.",
             "",
             *_render_actions(convert_flags()),
             "",
@@ -97,7 +97,7 @@ def _render_actions(actions: list[argparse.Action]) -> list[str]:
 
 
 def render_metrics() -> str:
-    """Return docs/metrics.md: every self-metric."""
+    """Return docs/reference/metrics.md: every self-metric."""
     lines = [
         "# Metrics about Fastpath itself",
         "",
@@ -118,7 +118,7 @@ def render_metrics() -> str:
 
 
 PAGES: Mapping[str, Callable[[], str]] = {"flags.md": render_flags, "metrics.md": render_metrics}
-"""File name below docs/ and what makes it."""
+"""File name below docs/reference/ and what renders it."""
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 Each bound is taken from the constant or the setting that enforces it, and what is measured from `benchmarks/results.json`, so
 that nothing is written twice. A new bound is one more line in `bounds`. ``python -m tests.support.memory`` writes the table
-into docs/limits.md; `tests/test_memory.py` compares it, and the sums with the limits of the manifests.
+into docs/reference/limits.md; `tests/test_memory.py` compares it, and the sums with the limits of the manifests.
 """
 
 import json
@@ -41,7 +41,7 @@ from tests.support import rendered
 from tests.support.rendered import MANIFESTS, ROOT, Objects
 
 MIB = 1024 * 1024
-PAGE = ROOT / "docs" / "limits.md"
+PAGE = ROOT / "docs" / "reference" / "limits.md"
 BEGIN, END = "<!-- sum: begin -->\n", "<!-- sum: end -->\n"
 
 ESTIMATED = 1.25
@@ -198,7 +198,7 @@ def processes() -> list[Process]:
 
 
 def render_table(found: Sequence[Process]) -> str:
-    """Return the table of docs/limits.md, in MiB."""
+    """Return the table of docs/reference/limits.md, in MiB."""
     columns = [{bound.what: bound.bytes for bound in bounds(each)} for each in found]
     rows = list(dict.fromkeys(what for column in columns for what in column))
     lines = ["| MiB | " + " | ".join(each.name for each in found) + " |", "|---|" + "---:|" * len(found)]

@@ -188,7 +188,9 @@ def _misshapen(wrong: str, tree: object, source: str) -> InputError:
         if kind == "HorizontalPodAutoscaler"
         else "its key is hpa, scale or an item of pods"
     )
-    expected = f"expected a document with now, hpa and scale, not a single object: {place} (docs/evaluate.md)"
+    expected = (
+        f"expected a document with now, hpa and scale, not a single object: {place} (docs/guides/evaluate.md)"
+    )
     return InputError([Fault("kind", validation_errors.shown(kind), expected, source)])
 
 

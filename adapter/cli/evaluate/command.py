@@ -24,7 +24,7 @@ from adapter.errors import Fault, InputError
 
 DESCRIPTION = """\
 Say what Kubernetes' horizontal pod autoscaler (1.36) would do with one sync's input: an autoscaler, the scale of its target, pods,
-metrics and what earlier syncs left behind. No cluster is asked. docs/evaluate.md has the document and an example.
+metrics and what earlier syncs left behind. No cluster is asked. docs/guides/evaluate.md has the document and an example.
 """
 
 _LINES = "JSON documents on lines of their own need --jsonl"

@@ -217,7 +217,7 @@ def test_an_object_of_the_cluster_in_place_of_a_document(
 
     assert (status, out) == (2, "")
     assert err.endswith(
-        f'kind: "{kind}": expected a document with now, hpa and scale, not a single object: {place} (docs/evaluate.md)\n'
+        f'kind: "{kind}": expected a document with now, hpa and scale, not a single object: {place} (docs/guides/evaluate.md)\n'
     )
 
 
@@ -371,7 +371,7 @@ def test_help(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 def _blocks(language: str) -> list[str]:
-    text = (_ROOT / "docs" / "evaluate.md").read_text("utf-8")
+    text = (_ROOT / "docs" / "guides" / "evaluate.md").read_text("utf-8")
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
 
 
@@ -391,7 +391,7 @@ def test_the_documented_example(tmp_path: Path, capfd: pytest.CaptureFixture[str
 
 
 def test_the_documented_traces_are_real() -> None:
-    text = (_ROOT / "docs" / "evaluate.md").read_text("utf-8")
+    text = (_ROOT / "docs" / "guides" / "evaluate.md").read_text("utf-8")
     (table,) = re.findall(r"^\| what the trace says .*?\n\n", text, re.DOTALL | re.MULTILINE)
     said = re.findall(r"^\| `([^`]*)`", table, re.MULTILINE)
     read = [document.read_json(json.dumps(json.loads(line)["case"]).encode()) for line in _LINES]
@@ -404,7 +404,7 @@ def test_the_documented_traces_are_real() -> None:
 
 
 def test_every_field_is_documented() -> None:
-    text = (_ROOT / "docs" / "evaluate.md").read_text("utf-8")
+    text = (_ROOT / "docs" / "guides" / "evaluate.md").read_text("utf-8")
     fields = [
         *Document.__struct_encode_fields__,
         *Options.__struct_encode_fields__,
