@@ -26,6 +26,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 JSON = dict[str, Any]
 MIGRATION = ROOT / "docs" / "guides" / "migrate-from-prometheus-adapter.md"
 DEPLOY = ROOT / "docs" / "guides" / "deploy.md"
+UNINSTALL = ROOT / "docs" / "guides" / "uninstall.md"
 RULES = """
 rules:
 - seriesQuery: 'load{namespace!="",pod!=""}'
@@ -116,7 +117,7 @@ def test_the_kustomization_of_the_readme(tmp_path: Path) -> None:
     text = (ROOT / "README.md").read_text()
     found = re.search(r"cat >kustomization.yaml <<'END'\n(.*?)^    END$", text, re.MULTILINE | re.DOTALL)
     assert found is not None
-    folder = tmp_path / "mine"
+    folder = tmp_path / "fastpath"
     assert certs.main(["-o", str(folder / "certs")]) == 0
     (folder / "kustomization.yaml").write_text(textwrap.dedent(found[1]))
     (tmp_path / "manifests").symlink_to(rendered.MANIFESTS)
@@ -292,7 +293,7 @@ async def test_a_removal_as_the_page_says(cluster: Cluster, kubectl: Kubectl, ov
         cluster.delete("APIService", name)
     applied = await kubectl.run(cluster.url, "apply", "--validate=false", "-k", str(overlay))
     assert applied.status == 0, applied.stderr
-    (block,) = _blocks(DEPLOY, "sh remove")
+    (block,) = _blocks(UNINSTALL, "sh remove")
     first, second = block.strip().splitlines()
     await _delete(kubectl, cluster, overlay, first)
     assert not cluster.list("APIService")
@@ -305,7 +306,7 @@ async def test_a_removal_as_the_page_says(cluster: Cluster, kubectl: Kubectl, ov
 
 
 async def test_the_page_finds_boosted_autoscalers(cluster: Cluster, kubectl: Kubectl) -> None:
-    (line,) = (each.strip() for each in DEPLOY.read_text().splitlines() if "kubectl get hpa -A" in each)
+    (line,) = (each.strip() for each in UNINSTALL.read_text().splitlines() if "kubectl get hpa -A" in each)
     spec = {
         "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
         "maxReplicas": 3,

@@ -1,4 +1,4 @@
-"""The page on the fast-scaler says what there is: every field, its default and bounds, and examples that work."""
+"""The pages on the fast-scaler have every field, its default and bounds, and examples that work."""
 
 import re
 from pathlib import Path
@@ -12,11 +12,15 @@ from adapter.model.timestamps import read_span
 from tests.support import crd, rendered, structural
 from tests.support.rendered import MANIFESTS, ROOT
 
-PAGE = (ROOT / "docs" / "guides" / "fast-scaler.md").read_text()
+GUIDE = (ROOT / "docs" / "guides" / "fast-scaler.md").read_text()
+API = (ROOT / "docs" / "reference" / "api.md").read_text()
+SCALER = (ROOT / "docs" / "reference" / "scaler.md").read_text()
 EXAMPLES = sorted((ROOT / "docs" / "examples" / "autoscalers").glob("*.yaml"))
 SCHEMA: dict[str, Any] = crd.definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
 BLOCKS: list[dict[str, Any]] = [
-    yaml.safe_load(block) for block in re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    yaml.safe_load(block)
+    for page in (GUIDE, SCALER)
+    for block in re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
 ]
 (SHOWN,) = (block for block in BLOCKS if block["kind"] == fastpath_autoscaler.KIND)
 
@@ -34,12 +38,12 @@ def test_examples_are_taken(document: dict[str, Any]) -> None:
 
 def test_examples_are_listed() -> None:
     for path in EXAMPLES:
-        assert f"[{path.name}](examples/autoscalers/{path.name})" in PAGE
+        assert f"[{path.name}](../examples/autoscalers/{path.name})" in GUIDE
     shown = {yaml.safe_load(path.read_text())["spec"].get("fallback", {}).get("type") for path in EXAMPLES}
     assert {fastpath_autoscaler.FLOOR, fastpath_autoscaler.LAST_GOOD} <= shown
 
 
-ROWS = dict(re.findall(r"^\| `([\w.]+)` \| (.*)$", PAGE, re.MULTILINE))
+ROWS = dict(re.findall(r"^\| `([\w.]+)` \| (.*)$", API.partition("\nConditions ")[0], re.MULTILINE))
 
 
 def test_every_field_is_on_the_page() -> None:
@@ -48,7 +52,7 @@ def test_every_field_is_on_the_page() -> None:
     own |= {f"fallback.{name}" for name in spec["fallback"]["properties"]}
     assert own == ROWS.keys()
     for name in spec.keys() - own:
-        assert f"`{name}`" in PAGE, name
+        assert f"`{name}`" in API, name
 
 
 def test_defaults_and_bounds_are_on_the_page() -> None:
@@ -69,14 +73,14 @@ def test_defaults_and_bounds_are_on_the_page() -> None:
         assert f"`{value}`" in ROWS["mode"]
     for value in fastpath_autoscaler.FALLBACKS:
         assert f"`{value}`" in ROWS["fallback.type"]
-        assert f"- `{value}` " in PAGE
-    assert f"`metrics` may have {fastpath_autoscaler.MOST_METRICS} entries" in PAGE
-    assert f"{fastpath_autoscaler.MOST_POLICIES} policies" in PAGE
+        assert f"- `{value}` " in GUIDE
+    assert f"`metrics` may have {fastpath_autoscaler.MOST_METRICS} entries" in GUIDE
+    assert f"{fastpath_autoscaler.MOST_POLICIES} policies" in GUIDE
 
 
 def test_columns_are_those_of_the_kind() -> None:
     columns = [each["name"].upper() for each in crd.COLUMNS if not each.get("priority")]
-    assert re.search(r"\s+".join(["NAME", *columns]), PAGE)
+    assert re.search(r"\s+".join(["NAME", *columns]), GUIDE)
 
 
 @pytest.mark.integration

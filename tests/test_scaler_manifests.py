@@ -359,8 +359,8 @@ def test_the_quota_leaves_room_for_both_while_they_are_updated() -> None:
 
 
 def test_the_patch_of_the_page_names_what_shards_write(tmp_path: Path) -> None:
-    page = (rendered.ROOT / "docs" / "guides" / "fast-scaler.md").read_text()
-    (block,) = re.findall(r"^  ```yaml shards\n(.*?)^  ```$", page, re.MULTILINE | re.DOTALL)
+    page = (rendered.ROOT / "docs" / "reference" / "scaler.md").read_text()
+    (block,) = re.findall(r"^```yaml shards\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     document = {
         "resources": [rendered.relative_path(MANIFESTS / "overlays" / "scaler", tmp_path)],
         "patches": yaml.safe_load(textwrap.dedent(block)),
