@@ -40,13 +40,13 @@ MIB = 1024 * 1024
 RATE = Options().prometheus_max_queries_per_second
 
 NUMBERS = {
-    "800 open at a time, 200 of them without a believed certificate; 384 KiB each": (
+    "800 open at a time, 200 of them without a trusted certificate; 384 KiB each": (
         connection_server.MOST_CONNECTIONS, connection_server.MOST_UNCERTIFIED, connections.CONNECTION_BYTES // 1024,
     ),
     "128 at a time, 10 s each; 320 KiB each": (
         listener.MOST_HANDSHAKES, listener.HANDSHAKE_SECONDS, listener.HANDSHAKE_BYTES // 1024,
     ),
-    "8 s for the head, with a believed certificate 32 s": (heads.UNCERTIFIED.seconds, heads.CERTIFIED.seconds),
+    "8 s for the head, with a trusted certificate 32 s": (heads.UNCERTIFIED.seconds, heads.CERTIFIED.seconds),
     "24 KiB a line, 100 lines, 32 KiB together": (
         heads.UNCERTIFIED.line // 1024, heads.UNCERTIFIED.headers, heads.UNCERTIFIED.total // 1024,
     ),
@@ -59,7 +59,7 @@ NUMBERS = {
     "8 begin in one turn": connection_server.REQUESTS_PER_TURN,
     "Of the others 8 begin in each turn": connection_server.REQUESTS_PER_TURN,
     "where all 800 have one": connection_server.MOST_CONNECTIONS,
-    "2 are parsed ahead, with a believed certificate 32": (heads.UNCERTIFIED.queued, heads.CERTIFIED.queued),
+    "2 are parsed ahead, with a trusted certificate 32": (heads.UNCERTIFIED.queued, heads.CERTIFIED.queued),
     "take 179 MiB at most": serving.UNCERTIFIED_BYTES // MIB,
     "64 MiB for heads, 75 MiB for connections and 40 MiB for": (
         heads.HEADS_BYTES // MIB,
