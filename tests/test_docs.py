@@ -1,6 +1,7 @@
 """The documentation says what the code does: nothing is left out, nothing points nowhere, every example works."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -88,7 +89,7 @@ def test_metrics_and_flags_that_pages_name_exist() -> None:
     for page in PAGES:
         text = page.read_text()
         for name in re.findall(r"\b(fastpath_[a-z_]+)", text):
-            assert name in names, (page.name, name)
+            assert name.removesuffix("_bucket") in names, (page.name, name)
         for name in re.findall(r"(?<![\w-])--([a-z][\w-]+)", text):
             assert name in flags | OTHER_FLAGS or name.startswith("horizontal-pod-autoscaler-"), (
                 page.name,
@@ -110,6 +111,7 @@ OTHER_FLAGS = frozenset(
         "explain",
         "force-conflicts",
         "disable-pip",
+        "dry-run",
         "ignore-not-found",
         "provenance",
         "push",
@@ -189,7 +191,7 @@ def test_examples_work_and_are_listed(path: Path) -> None:
     made = lint.sketches(ruleset)
     assert lint.lint(made, 15.0) == []
     (row,) = re.findall(
-        rf"^\| \[{path.name}\]\(examples/{path.name}\) \| ([^|]*) \|", CONFIGURATION, re.MULTILINE
+        rf"^\| \[{path.name}\]\(\.\./examples/{path.name}\) \| ([^|]*) \|", CONFIGURATION, re.MULTILINE
     )
     assert re.findall(r"`(\w+)`", row) == [metric for each in made for metric in each.metrics]
     for each in made:
@@ -203,6 +205,26 @@ def test_every_verb_is_documented() -> None:
     assert set(verbs) >= {"serve", "check", "demo"}
     for verb in verbs:
         assert f"fastpath {verb}" in text, verb
+
+
+def test_the_layers_of_the_architecture_are_those_of_the_import_contract() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    section = page.partition("## Layers")[2].partition("\n## ")[0]
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    layers = next(each["layers"] for each in settings["contracts"] if each["type"] == "layers")
+    assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == layers
+
+
+def test_packages_and_modules_of_the_reading_order_exist() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    section = page.partition("## Reading order")[2].partition("\n## ")[0]
+    for package, row in re.findall(r"^\| \d+ \| `([\w/]+)` \| (.*) \|$", section, re.MULTILINE):
+        folder = ROOT / "adapter" / package
+        assert folder.is_dir(), package
+        for name in re.findall(r"`([\w/]+)(?:\.py)?`", row):
+            path = folder / name
+            named = (path, path.with_suffix(".py"), ROOT / "adapter" / f"{name}.py")
+            assert any(each.exists() for each in named), f"{package}: {name}"
 
 
 def test_pages_are_about_the_project_alone() -> None:
