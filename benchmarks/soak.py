@@ -43,7 +43,7 @@ _NO_MORE = (
 )
 
 GOALS = {
-    "wrong_answers": Goal("right answers", 0, ""),
+    "wrong_answers": Goal("wrong answers", 0, ""),
     "serve_memory_growth_mib_per_hour": Goal("memory", 5, "MiB/h"),
     "scale_memory_growth_mib_per_hour": Goal("memory", 5, "MiB/h"),
     "serve_fds_growth_per_hour": Goal("file descriptors", 5, "1/h"),
