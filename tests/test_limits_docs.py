@@ -75,7 +75,7 @@ NUMBERS = {
     "12 MiB of it for documents": Limits().answers_bytes // response_budget._RESERVED // MIB,
     "has not taken its answer for 2 s": response_budget.TAKING_SECONDS,
     "Answers up to 32 KiB are never": response_budget.SMALL_ANSWER // 1024,
-    "not sent\n  within 2 s": response_budget.TAKING_SECONDS,
+    "not sent within 2 s": response_budget.TAKING_SECONDS,
     "32 KiB, 4,000 commas": (paths.LONGEST_SELECTOR // 1024, paths.MOST_SYMBOLS),
     "a query has more than 4 KiB; without credentials 1 KiB": (paths.LONG_QUERY // 1024, paths.ANONYMOUS_QUERY // 1024),
     "400; a question counts": Limits().in_flight,
@@ -152,7 +152,7 @@ NUMBERS = {
 
 @pytest.mark.parametrize(("text", "expected"), NUMBERS.items(), ids=NUMBERS)
 def test_numbers_are_those_of_the_code(text: str, expected: float | tuple[float, ...]) -> None:
-    assert text in PAGE
+    assert text in " ".join(PAGE.split())
     written = [float(each.replace(",", "")) for each in re.findall(r"\b\d[\d,]*\b", text)]
     assert written == list(expected if isinstance(expected, tuple) else (expected,))
 
