@@ -15,56 +15,66 @@ from adapter.telemetry import metrics
 DOCS = Path(__file__).parent.parent.parent / "docs" / "reference"
 
 
+_UNUSED = "## Accepted"
+"""How the groups of flags begin that have no effect."""
+
+_HEAD = """\
+# Flags
+
+Flags are written `--name=value` or `--name value`. Durations are Go's (`30s`, `1m30s`). An unknown flag is
+refused with the nearest name. `fastpath COMMAND --help` shows the same.
+
+The exit status of a command is 0 if it did what it was asked, 2 if its flags or documents are not valid, and
+1 if it failed otherwise or its answer is no, as for a metric that is not served.
+
+`fastpath evaluate` has [a page of its own](../guides/evaluate.md). `fastpath demo` takes `--for DURATION`,
+after which it ends, and `--port PORT`.
+"""
+_SERVE = """\
+All of prometheus-adapter's flags, with the same names and defaults, and Fastpath's own. `fastpath scale`
+takes the same; those about callers and the metrics APIs have no effect there.
+[The last section](#flags-without-effect) has the flags that are accepted without effect.
+"""
+_CHECK = """\
+It also takes the flags of `fastpath serve`. Those about the connections to Prometheus and the API server, and
+about how far back discovery looks, have an effect.
+"""
+_EXPLAIN = """\
+Its argument is the autoscaler, `NAMESPACE/NAME`. [The guide](../guides/fast-scaler.md) describes the output.
+"""
+_BOOST = """\
+Its argument is the manifest, a file or `-` for standard input. [The guide](../guides/boost.md) has the steps.
+"""
+_CONVERT = """\
+Its arguments are the manifests, files or `-` for standard input. [The guide](../guides/fast-scaler.md) has
+the steps.
+"""
+_DOCTOR = """\
+Its argument is an autoscaler, `NAMESPACE/NAME`, or a namespace; without it all are examined. It also takes
+`--config` and the flags of `fastpath serve` about the connection to Prometheus. Without `--config` it reads
+the rules from the cluster. Without `--prometheus-url` it does not ask Prometheus.
+"""
+_WITHOUT_EFFECT = "`fastpath serve` accepts these so that prometheus-adapter's command line works.\n"
+
+
 def render_flags() -> str:
-    """Return docs/reference/flags.md: the flags of every verb that has a table of them."""
-    return "\n".join(
-        [
-            "# Flags of `fastpath serve`",
-            "",
-            "The complete set of prometheus-adapter's flags, with the same names and defaults, and our own. Flags are written",
-            "`--name=value` or `--name value`; durations are Go's (`30s`, `1m30s`). An unknown flag is refused with the nearest name.",
-            "`fastpath scale` takes the same; those about callers and the metrics APIs mean nothing to it.",
-            "",
-            flags.render_markdown(),
-            "# Flags of `fastpath check`",
-            "",
-            "It takes every flag of `fastpath serve` as well; those that matter are about the connections to Prometheus and the API",
-            "server, and how far back discovery looks.",
-            "",
-            flags.render_markdown(checkflags.OWN),
-            "# Flags of `fastpath certs`",
-            "",
-            flags.render_markdown(deployflags.CERTS),
-            "# Flags of `fastpath preflight`",
-            "",
-            flags.render_markdown(deployflags.PREFLIGHT),
-            "# Flags of `fastpath explain`",
-            "",
-            "Before or after them stands the autoscaler, `NAMESPACE/NAME`; [the fast-scaler](../guides/fast-scaler.md) has what is shown.",
-            "",
-            *_render_actions(explain_flags()),
-            "",
-            "# Flags of `fastpath boost`",
-            "",
-            "Before or after them stands the manifest, a file or `-` for standard input.",
-            "",
-            *_render_actions(boost_flags()),
-            "",
-            "# Flags of `fastpath convert`",
-            "",
-            "Before or after them stand the manifests, files or `-` for standard input; [the fast-scaler](../guides/fast-scaler.md) has the steps.",
-            "",
-            *_render_actions(convert_flags()),
-            "",
-            "# Flags of `fastpath doctor`",
-            "",
-            "Before or after them stands an autoscaler, `NAMESPACE/NAME`, a namespace, or nothing for all. It takes the flags of `fastpath serve`",
-            "about the connection to Prometheus, and `--config`, as well. Neither is required: without `--config` the rules are read from the",
-            "cluster, and without `--prometheus-url` Prometheus is not asked.",
-            "",
-            flags.render_markdown(doctorflags.OWN),
-        ]
-    )
+    """Return docs/reference/flags.md: the flags of every command."""
+    used, _, unused = flags.render_markdown().partition(_UNUSED)
+    sections = {
+        "`fastpath serve`": (_SERVE, used),
+        "`fastpath check`": (_CHECK, flags.render_markdown(checkflags.OWN)),
+        "`fastpath certs`": (flags.render_markdown(deployflags.CERTS),),
+        "`fastpath preflight`": (flags.render_markdown(deployflags.PREFLIGHT),),
+        "`fastpath explain`": (_EXPLAIN, *_render_actions(explain_flags())),
+        "`fastpath boost`": (_BOOST, *_render_actions(boost_flags())),
+        "`fastpath convert`": (_CONVERT, *_render_actions(convert_flags())),
+        "`fastpath doctor`": (_DOCTOR, flags.render_markdown(doctorflags.OWN)),
+        "Flags without effect": (_WITHOUT_EFFECT, _UNUSED + unused),
+    }
+    parts = [_HEAD]
+    for title, lines in sections.items():
+        parts += [f"# {title}", "", *lines]
+    return "\n".join(parts)
 
 
 def explain_flags() -> list[argparse.Action]:
@@ -93,16 +103,17 @@ def _render_actions(actions: list[argparse.Action]) -> list[str]:
         names = ", ".join(f"`{name}{kind}`" for name in each.option_strings)
         default = f"`{each.default}`" if each.default else ""
         lines.append(f"| {names} | {default} | {each.help} |")
-    return lines
+    return [*lines, ""]
 
 
 def render_metrics() -> str:
     """Return docs/reference/metrics.md: every self-metric."""
     lines = [
-        "# Metrics about Fastpath itself",
+        "# Metrics about Fastpath",
         "",
-        "Served on `/metrics`. Names that dashboards know from API servers and from prometheus-adapter are kept. Beside these there",
-        "are the usual `process_*` metrics. [Limits](limits.md) says which of them show that a limit is reached.",
+        "Fastpath serves these on `/metrics`, and the usual `process_*` metrics. Names that dashboards know",
+        "from API servers and from prometheus-adapter are kept. [Monitoring](../guides/monitoring.md) says",
+        "which to alert on, and [limits](limits.md) which show that a limit is reached.",
         "",
         "| metric | type | labels | meaning |",
         "| --- | --- | --- | --- |",
