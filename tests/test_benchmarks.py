@@ -156,13 +156,29 @@ def test_replicas_over_time_survive_the_results() -> None:
     assert reaction_plot.average(curves, 2) == [(0.0, 2.0), (7.309, 7 / 3), (14.318, 3.0), (22.32, 10 / 3)]
 
 
-def test_the_readme_has_the_figures_of_the_results() -> None:
-    text = (_ROOT / "README.md").read_text()
+def test_other_pages_have_the_figures_of_the_results() -> None:
     figures = suite.read(suite.RESULTS)["reaction"]["figures"]
-    for case in ("gauge", "boosted", "native"):
-        median, longest = (figures[f"{case}_{name}_seconds"] for name in ("p50", "max"))
-        digits = 0 if case == "native" else 1
-        assert f"| {median:.{digits}f} s | {longest:.{digits}f} s |" in text, case
+    pages = {
+        name: " ".join((_ROOT / name).read_text().split())
+        for name in ("README.md", "docs/concepts.md", "docs/guides/fast-scaler.md")
+    }
+    median = {
+        case: figures[f"{case}_p50_seconds"] for case in ("gauge", "boosted", "native", "prometheus_slow")
+    }
+    longest = {case: figures[f"{case}_max_seconds"] for case in median}
+
+    for case, digits in (("gauge", 1), ("boosted", 1), ("native", 0)):
+        assert f"| {median[case]:.{digits}f} s | {longest[case]:.{digits}f} s |" in pages["README.md"], case
+    native = f"after {median['native']:.0f} s at the median and after {longest['native']:.0f} s at most"
+    assert native in pages["docs/concepts.md"]
+    row = [
+        f"{median['native']:.0f} s (Prometheus",
+        f"{median['boosted']:.1f} s (scraped",
+        f"{median['gauge']:.1f} s (scraped",
+    ]
+    assert [cell for cell in row if f"| {cell}" not in pages["docs/concepts.md"]] == []
+    assert f"comes {median['gauge']:.1f} s after the load step" in pages["docs/guides/fast-scaler.md"]
+    assert f"and {median['prometheus_slow']:.0f} s after it" in pages["docs/guides/fast-scaler.md"]
 
 
 _RESULTS: Mapping[str, suite.Entry] = {
