@@ -1,12 +1,13 @@
 """Writes docs/performance.md and docs/performance-details.md: `python -m benchmarks.page [RESULTS]`.
 
-Each page has a hand-written text of the same name in benchmarks/pages. The texts hold no measured figure that benchmarks/results.json has.
-They name it in double braces instead, so that a new run changes pages and figures together:
+Each page has a hand-written text of the same name in benchmarks/pages. The texts hold no figure that the
+results have. They name it in double braces instead, so that a new run changes pages and figures together:
 
-- a figure, `serve.warm_16_p50_ms`, with a Python format where it needs one: `serve.warm_16_share_of_bare:.0%`;
+- a figure, `serve.warm_16_p50_ms`, with a Python format if it needs one: `serve.warm_16_share_of_bare:.0%`;
 - `serve.settings.hpas`, `serve.machine.cpu`, `serve.time`: the rest of an entry;
 - `goals`, `missed`, `figures` and `ratios NAME`: tables that this module builds;
-- `when serve.shipped_memory_mib` and `end`, each on a line of its own: the lines between them are omitted if the results have no such figure.
+- `when serve.shipped_memory_mib` and `end`, each on a line of its own: the lines between them are omitted if
+  the results have no such figure.
 
 A name that the results do not have is an error, and no page is written.
 """
@@ -127,13 +128,14 @@ def _missed(results: Mapping[str, Entry]) -> str:
 
 
 def _figures(results: Mapping[str, Entry]) -> str:
-    """Return a section for each benchmark: what it is, its sizes, where and when it ran, and all its figures but those of the peer."""
+    """Return a section for each benchmark: its sizes, machine and time, and its figures without the peer's."""
     parts = []
     for name in _names(results):
         entry = results[name]
         about = f"{suite.CASES[name].about}. " if name in suite.CASES else ""
         sizes = ", ".join(f"{size} {value}" for size, value in entry["settings"].items())
-        machine = f"{entry['machine']['cores']} cores of {entry['machine']['cpu']}, load average {entry['machine']['load']}"
+        where = entry["machine"]
+        machine = f"{where['cores']} cores of {where['cpu']}, load average {where['load']}"
         rows = [
             (f"`{figure}`", common.show_number(value))
             for figure, value in entry["figures"].items()

@@ -1,19 +1,21 @@
-"""How long a step of the load takes to a written Scale: `python -m benchmarks.reaction`, in seconds.
+"""The time from a step of the load to the written Scale, in seconds: `python -m benchmarks.reaction`.
 
-Sandbox cluster, pods on loopback addresses of their own, a real Prometheus that scrapes them, a real `fastpath scale`, and for the native
-chain `fastpath serve` with the stand-in of the HorizontalPodAutoscaler controller. Each workload's load steps once, at a random moment.
-Counted from that moment, at the pod, to the moment at which the API server has taken the Scale: the first one upwards (`p50`, `mean`,
-`max`), and the first one that asks for all that the load needs (`all_...`).
+The cluster is the sandbox's, with pods on loopback addresses of their own. Prometheus, `fastpath scale` and
+`fastpath serve` are the real programs; a stand-in takes the place of the HorizontalPodAutoscaler controller.
+The load of each workload steps once, at a random moment. The time counts from that moment, at the pod, until
+the API server has taken the Scale: the first one upwards (`p50`, `mean`, `max`), and the first one that asks
+for all that the load needs (`all_...`). The cases run at the same time. Written replicas start no pods, so
+the load of each pod stays the same.
 
-`gauge` and `counter` are scraped directly each second, the counter's rate is over 5 s; `prometheus_quick` and `prometheus_slow` are
-gauges that Prometheus scrapes each second and every 15 s; `native` is a gauge that Prometheus scrapes every 15 s for a
-HorizontalPodAutoscaler that is synced every 15 s. `boosted` is the same chain, whose autoscalers ask for a boost: the scaler scrapes their
-pods each second, the controller reads the floor from `fastpath serve`. All run at the same time. No pods come when a Scale is written: the
-load of each stays what it is.
+- `gauge`, `counter`: the pods are scraped each second, the counter's rate is over 5 s.
+- `prometheus_quick`, `prometheus_slow`: gauges that Prometheus scrapes each second and every 15 s.
+- `native`: a gauge that Prometheus scrapes every 15 s, for an HPA that is synced every 15 s.
+- `boosted`: the same HPA with boost. The scaler scrapes its pods each second, and the controller reads the
+  floor from `fastpath serve`.
 
-Of the boosted is told too how many the controller raised before Fastpath did (`boosted_native_first`), and how often it lowered one
-again (`boosted_reversals`): each is watched for two periods after the last step, and before its step its load is so low that a controller
-which sees it late and knows no floor would.
+For `boosted`, `boosted_native_first` counts the workloads that the controller raised first, and
+`boosted_reversals` the raises that it undid. Each is watched for two periods after the last step. Its load
+before the step is so low that a controller that sees the step late would undo the raise without a floor.
 """
 
 import asyncio
@@ -50,7 +52,7 @@ DRAWN = ("native", "boosted", "gauge")
 """The cases whose replicas over time are kept, for the picture that `benchmarks.reaction_plot` draws."""
 
 Curve = list[tuple[float, int]]
-"""The replicas that were written for one workload, each with its time in seconds after the step of the load."""
+"""The replicas that were written for one workload, each with the seconds since the load stepped."""
 
 
 def main() -> None:
@@ -62,7 +64,10 @@ def main() -> None:
     common.stay_on_load_core()
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    step = f"from a step of the load to the written Scale, {sizes.workloads} workloads, a gauge scraped each second"
+    step = (
+        f"from a step of the load to the written Scale, {sizes.workloads} workloads,"
+        " a gauge scraped each second"
+    )
     goals = {
         "gauge_p50_seconds": Goal(f"{step}, p50", 0.7, "s"),
         "gauge_max_seconds": Goal(f"{step}, longest", 1.5, "s"),
@@ -192,7 +197,7 @@ def _figures(watch: ScaleWatch, workloads: Sequence[Workload], pods: int, log: P
 
 
 def _disputes(audit: Audit, workloads: Sequence[Workload]) -> dict[str, float]:
-    """Return how the native controller crossed Fastpath at the boosted: who was first, and what was lowered again."""
+    """Return how often the native controller raised a boosted workload first, and how often it undid a raise."""
     first = reversals = 0
     for each in workloads:
         if each.case == "boosted":

@@ -1,7 +1,8 @@
-"""Draws docs/images/reaction.svg from the results of `benchmarks.reaction`: `python -m benchmarks.reaction_plot [RESULTS [PICTURE]]`.
+"""Draws docs/images/reaction.svg: `python -m benchmarks.reaction_plot [RESULTS [PICTURE]]`.
 
-The picture has the average replicas of each case over the time since the step of the load: the whole time to the left, the first seconds
-to the right. The same results give the same bytes. Colours follow the reader's light or dark scheme.
+The picture shows the average replicas of some cases of `benchmarks.reaction` over the time since the load
+stepped: the whole time to the left, the first seconds to the right. The same results give the same bytes. The
+colors follow the light or dark scheme of the reader.
 """
 
 import json
@@ -21,9 +22,11 @@ _WIDTH, _HEIGHT = 800, 330
 _TOP, _BOTTOM = 64, 278
 _NAMES = {"gauge": "fast-scaler", "boosted": "HPA with boost", "native": "HPA alone"}
 _STYLE = """
-svg { --ink: #1f2328; --soft: #656d76; --rule: #d0d7de; --gauge: #0969da; --boosted: #1a7f37; --native: #bc4c00; }
+svg { --ink: #1f2328; --soft: #656d76; --rule: #d0d7de; }
+svg { --gauge: #0969da; --boosted: #1a7f37; --native: #bc4c00; }
 @media (prefers-color-scheme: dark) {
-  svg { --ink: #e6edf3; --soft: #9198a1; --rule: #3d444d; --gauge: #4493f8; --boosted: #3fb950; --native: #f0883e; }
+  svg { --ink: #e6edf3; --soft: #9198a1; --rule: #3d444d; }
+  svg { --gauge: #4493f8; --boosted: #3fb950; --native: #f0883e; }
 }
 text { font: 13px system-ui, -apple-system, "Segoe UI", Helvetica, Arial, sans-serif; fill: var(--soft); }
 .title { font-size: 15px; font-weight: 600; fill: var(--ink); }
@@ -62,7 +65,7 @@ class Panel:
 
 
 def average(curves: Sequence[Curve], begin: int) -> list[tuple[float, float]]:
-    """Return the average of several curves, each of which begins with so many replicas, as points of a line in steps."""
+    """Return the average of curves that begin with so many replicas, as the points of a line in steps."""
     counts = [begin] * len(curves)
     events = sorted((at, number, count) for number, curve in enumerate(curves) for at, count in curve)
     points: list[tuple[float, float]] = [(0.0, float(begin))]
@@ -81,9 +84,9 @@ def draw(entry: Mapping[str, Any]) -> str:
     lines = {case: average(found, begin) for case, found in curves.items()}
     whole = Panel(46, 500, 2 * settings["slow"], (0, 5, 10, 15, 20, 25, 30), begin, needed)
     early = Panel(560, 770, 1.5, (0, 0.5, 1, 1.5), begin, needed)
+    size = f'viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" height="{_HEIGHT}"'
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}"'
-        f' width="{_WIDTH}" height="{_HEIGHT}" role="img">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">',
         f"<title>Average replicas of {settings['workloads']} workloads after a load step</title>",
         f"<style>{_STYLE}</style>",
         _text(
