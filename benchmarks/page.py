@@ -128,7 +128,7 @@ def _missed(results: Mapping[str, Entry]) -> str:
 
 
 def _figures(results: Mapping[str, Entry]) -> str:
-    """Return a section for each benchmark: its sizes, machine and time, and its figures without the peer's."""
+    """Return a section for each benchmark: sizes, machine and time, and the figures without the peer's."""
     parts = []
     for name in _names(results):
         entry = results[name]

@@ -197,7 +197,7 @@ def _figures(watch: ScaleWatch, workloads: Sequence[Workload], pods: int, log: P
 
 
 def _disputes(audit: Audit, workloads: Sequence[Workload]) -> dict[str, float]:
-    """Return how often the native controller raised a boosted workload first, and how often it undid a raise."""
+    """Return how often the native controller raised a boosted workload first, and how often it undid one."""
     first = reversals = 0
     for each in workloads:
         if each.case == "boosted":
