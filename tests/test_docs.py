@@ -64,6 +64,17 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert anchor in _anchors(target), link
 
 
+def test_the_map_leads_to_every_page() -> None:
+    start = ROOT / "docs" / "README.md"
+    linked = {(start.parent / link.partition("#")[0]).resolve() for link in _LINK.findall(start.read_text())}
+    folders = [ROOT / "docs" / name for name in ("", "guides", "reference", "contributing")]
+    pages = {page for folder in folders for page in folder.glob("*.md")} - {start}
+    assert [str(page.relative_to(ROOT)) for page in sorted(pages - linked)] == []
+    decisions = (ROOT / "docs" / "decisions" / "README.md").read_text()
+    for page in ROOT.glob("docs/decisions/*.md"):
+        assert page.name == "README.md" or f"({page.name})" in decisions, page.name
+
+
 @pytest.mark.parametrize("name", docs.PAGES)
 def test_made_pages_are_up_to_date(name: str) -> None:
     made = docs.PAGES[name]()
