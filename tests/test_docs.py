@@ -210,6 +210,21 @@ def test_examples_work_and_are_listed(path: Path) -> None:
         assert each.main.separability is None or each.main.separability.separable
 
 
+def test_rules_on_pages_work() -> None:
+    found = [
+        (page, block)
+        for page in PAGES
+        for block in re.findall(r"^```yaml\n(rules:\n.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+    ]
+    assert {page.name for page, _ in found} >= {"getting-started.md", "scrape-pods.md"}
+    for page, block in found:
+        parsed = rules_file.parse_rules(block, page.name)
+        assert (parsed.faults, parsed.fatal) == ((), ())
+        ruleset, faults = compiler.compile_rules(parsed.config, BUILTIN)
+        assert faults == ()
+        assert lint.lint(lint.sketches(ruleset), 15.0) == []
+
+
 def test_every_verb_is_documented() -> None:
     text = "\n".join(page.read_text() for page in PAGES)
     verbs = re.findall(r"^  (\w+) ", main.usage(), re.MULTILINE)
