@@ -1,8 +1,7 @@
-"""A small Prometheus over real HTTP, for machines without a real one and for faults that a real one does not have.
+"""A small Prometheus over real HTTP, for machines without a real one and for failures that a real one cannot be made to have.
 
-What lives here: the query, series, label and metadata endpoints with the envelope and the errors of the real server, over series
-computed from time. What does not: scraping, storage, rules. Its law: the answers are those of a real Prometheus that has scraped the
-same series, or an error that says what is not supported.
+It serves the query and series endpoints with the response format and the errors of the real server, over series that are
+computed from time. There is no scraping, no storage and no rules.
 """
 
 import asyncio
@@ -22,13 +21,10 @@ from multidict import MultiDict, MultiDictProxy
 
 from adapter.sandbox.listener import Listener
 from adapter.sandbox.prometheus import promql
-from adapter.sandbox.prometheus.series import LabelSet, Series, SeriesSet
-from adapter.sandbox.prometheus.vectors import QueryFailure
+from adapter.sandbox.prometheus.promql import QueryFailure
+from adapter.sandbox.prometheus.series import Series, SeriesSet
 
-VERSION = "2.42.0+sandbox"
-_LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _STATUS_OF = {"bad_data": 400, "execution": 422}
-_LONGEST_RANGE = 11_000
 Parameters = MultiDictProxy[str]
 
 
@@ -72,11 +68,7 @@ class Prometheus:
         self._listener = Listener(self._handle, host, port, tls)
         self._endpoints: dict[str, Callable[[Parameters], Any]] = {
             "/api/v1/query": self._query,
-            "/api/v1/query_range": self._query_range,
             "/api/v1/series": self._series,
-            "/api/v1/labels": self._labels,
-            "/api/v1/metadata": self._metadata,
-            "/api/v1/status/buildinfo": self._build,
         }
 
     async def __aenter__(self) -> Self:
@@ -133,16 +125,11 @@ class Prometheus:
         return self._answer(asked)
 
     def _answer(self, asked: Asked) -> web.Response:
-        values = re.fullmatch(r"/api/v1/label/([^/]+)/values", asked.path)
-        answer = self._endpoints.get(asked.path)
-        if (answer is None and values is None) or asked.method not in {"GET", "POST"}:
+        endpoint = self._endpoints.get(asked.path)
+        if endpoint is None or asked.method not in {"GET", "POST"}:
             return web.Response(text="404 page not found\n", status=404)
         try:
-            if values is not None:
-                data: Any = self._label_values(values[1], asked.parameters)
-            else:
-                assert answer is not None
-                data = answer(asked.parameters)
+            data = endpoint(asked.parameters)
         except QueryFailure as failure:
             return _json(
                 {"status": "error", "errorType": failure.type, "error": str(failure)},
@@ -157,44 +144,13 @@ class Prometheus:
         answer = self._evaluate(parameters.get("query", ""), time)
         return {"resultType": answer.type, "result": _result(answer, time)}
 
-    def _evaluate(self, query: str, time: float) -> promql.Answer:
+    def _evaluate(self, query: str, time: float) -> promql.QueryAnswer:
         try:
             return promql.evaluate(query, self.series, time)
         except QueryFailure as failure:
             if failure.type == "bad_data":
                 raise _invalid("query", str(failure)) from None
             raise
-
-    def _query_range(self, parameters: Parameters) -> Any:
-        start, end = _time(parameters, "start"), _time(parameters, "end")
-        step = _duration("step", parameters.get("step", ""))
-        if end < start:
-            raise _invalid("end", "end timestamp must not be before start time")
-        if step <= 0:
-            raise _invalid(
-                "step",
-                "zero or negative query resolution step widths are not accepted. Try a positive integer",
-            )
-        if (end - start) / step > _LONGEST_RANGE:
-            message = "exceeded maximum resolution of 11,000 points per timeseries. Try decreasing the query resolution (?step=XX)"
-            raise QueryFailure("bad_data", message)
-        found: dict[LabelSet, list[list[Any]]] = {}
-        for number in range(math.floor((end - start) / step) + 1):
-            time = start + number * step
-            answer = self._evaluate(parameters.get("query", ""), time)
-            if isinstance(answer.value, float | int):
-                found.setdefault((), []).append(_sample(time, answer.value))
-            elif isinstance(answer.value, list):
-                for labels, value in answer.value:
-                    found.setdefault(labels, []).append(_sample(time, value))
-            else:
-                kind = "range vector" if answer.type == "matrix" else answer.type
-                message = (
-                    f'invalid expression type "{kind}" for range query, must be Scalar or instant Vector'
-                )
-                raise QueryFailure("bad_data", message)
-        rows = [{"metric": dict(labels), "values": values} for labels, values in sorted(found.items())]
-        return {"resultType": "matrix", "result": rows}
 
     def _chosen(self, parameters: Parameters) -> Iterable[Series]:
         """Return the series with a sample in the asked time that match any selector, in the order of their labels."""
@@ -214,33 +170,6 @@ class Prometheus:
         if "match[]" not in parameters:
             raise QueryFailure("bad_data", "no match[] parameter provided")
         return [dict(one.labels) for one in self._chosen(parameters)]
-
-    def _labels(self, parameters: Parameters) -> Any:
-        return sorted({name for one in self._chosen(parameters) for name, _ in one.labels})
-
-    def _label_values(self, name: str, parameters: Parameters) -> Any:
-        if _LABEL_NAME.fullmatch(name) is None:
-            raise QueryFailure("bad_data", f'invalid label name: "{name}"')
-        return sorted(
-            {value for one in self._chosen(parameters) for label, value in one.labels if label == name}
-        )
-
-    def _metadata(self, parameters: Parameters) -> Any:
-        wanted = parameters.get("metric")
-        chosen = {one.name: one for one in self.series if wanted in {None, one.name}}
-        return {
-            name: [{"type": one.type, "help": one.help, "unit": ""}] for name, one in sorted(chosen.items())
-        }
-
-    def _build(self, _parameters: Parameters) -> Any:
-        return {
-            "version": VERSION,
-            "revision": "",
-            "branch": "",
-            "buildUser": "",
-            "buildDate": "",
-            "goVersion": "",
-        }
 
 
 _PLAIN = {
@@ -285,16 +214,10 @@ def _duration(name: str, text: str) -> float:
     return sum(int(number) * units[unit] for number, unit in re.findall(r"(\d+)(ms|[smhdwy])", text))
 
 
-def _result(answer: promql.Answer, time: float) -> Any:
-    value = answer.value
-    if isinstance(value, list):
-        return [{"metric": dict(labels), "value": _sample(time, number)} for labels, number in value]
-    if isinstance(value, promql.Matrix):
-        return [
-            {"metric": dict(labels), "values": [_sample(*point) for point in points]}
-            for labels, points in value.series
-        ]
-    return [_timestamp(time), value if isinstance(value, str) else format_value(value, exponents=False)]
+def _result(answer: promql.QueryAnswer, time: float) -> Any:
+    if isinstance(answer.value, list):
+        return [{"metric": dict(labels), "value": _sample(time, number)} for labels, number in answer.value]
+    return [_timestamp(time), format_value(answer.value, exponents=False)]
 
 
 def _sample(time: float, value: float) -> list[Any]:
