@@ -20,7 +20,7 @@ from adapter.config.options import Options
 from adapter.config.rules_file import RulesConfig
 from adapter.errors import NotSyncedError
 from adapter.kubernetes.cache.lister import ObjectLister
-from adapter.kubernetes.cache.pods import PodWatch
+from adapter.kubernetes.cache.pods import PodCache
 from adapter.model.clock import Clock
 from adapter.model.metrics import MetricsProvider
 from adapter.provider.pod_objects import PodObjects
@@ -162,7 +162,7 @@ async def run_scaler(
         base = await providers.open_base(options, clock, monitoring, faults, stack)
         provider = providers.open_provider(base, ObjectLister(base.watching))
 
-        def usages_of(pods: PodWatch) -> ResourceProvider:
+        def usages_of(pods: PodCache) -> ResourceProvider:
             return providers.open_usages(base, PodObjects(pods), PodObjects(pods))
 
         scaler = _open_scaler(options, base, provider, usages_of)
@@ -246,7 +246,7 @@ def _sole(failure: BaseException) -> BaseException:
 
 
 def _open_scaler(
-    options: Options, base: Base, provider: ScalerProvider, usages_of: Callable[[PodWatch], ResourceProvider]
+    options: Options, base: Base, provider: ScalerProvider, usages_of: Callable[[PodCache], ResourceProvider]
 ) -> Scaler:
     parts = Parts(
         base.client,

@@ -18,8 +18,8 @@ from adapter.errors import InputError, NotSyncedError
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials, own_pod
 from adapter.kubernetes.cache.hpas import Rivals
+from adapter.kubernetes.cache.list_watch import ReflectorContext
 from adapter.kubernetes.cache.lister import ObjectLister
-from adapter.kubernetes.cache.reflector import Surroundings
 from adapter.kubernetes.discovery import CatalogueSource
 from adapter.model import pod_networks
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST
@@ -45,7 +45,7 @@ class Base:
     """What stands under all sources: the API server, Prometheus, who keeps their answers, and what all of them share."""
 
     client: kubernetes.KubernetesClient
-    watching: Surroundings
+    watching: ReflectorContext
     cache: QueryCache
     resources: CatalogueSource
     relister: Relister
@@ -95,7 +95,7 @@ async def open_base(
         QueryCache(prometheus, clock, monitoring, timeout=options.prometheus_timeout)
     )
     resources = CatalogueSource(client, clock, faults)
-    surroundings = Surroundings(client, clock, monitoring, faults, random.random)
+    surroundings = ReflectorContext(client, clock, monitoring, faults, random.random)
     relister = Relister(
         SeriesLister(prometheus.origin, monitoring, faults, max_bytes=options.discovery_max_bytes),
         clock,
@@ -233,5 +233,5 @@ def open_floors(options: Options, base: Base, known: tuple[Rivals, FloorView] | 
     if known is not None:
         return Floors(*known, {})
     view = FloorView(base.client, base.clock, own_pod.find_namespace() or "default", base.faults)
-    autoscalers = Rivals(base.client, base.watching)
+    autoscalers = Rivals(base.watching)
     return Floors(autoscalers, view, {"floors": view.run(), "autoscalers": autoscalers.run()})

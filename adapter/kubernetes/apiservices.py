@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from adapter.errors import KubernetesError
-from adapter.kubernetes.client import Body, KubernetesClient
+from adapter.kubernetes.client import KubernetesClient, ResponseBody
 from adapter.model.apiservices import Registration, ServiceReference, Trust
 
 _APISERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
@@ -144,7 +144,7 @@ def _trust(spec: _Spec) -> Trust:
     return Trust.BUNDLE if spec.ca_bundle else Trust.SYSTEM
 
 
-def _decode(body: Body, form: type[_T]) -> _T:
+def _decode(body: ResponseBody, form: type[_T]) -> _T:
     try:
         return msgspec.json.decode(body.content, type=form)
     except msgspec.MsgspecError as error:

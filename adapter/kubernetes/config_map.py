@@ -14,7 +14,7 @@ import msgspec
 
 from adapter import errors
 from adapter.kubernetes.client import KubernetesClient
-from adapter.kubernetes.codec import UNREADABLE
+from adapter.kubernetes.codec import PARTIAL_METADATA, UNREADABLE
 from adapter.model.resources import APIResource
 from adapter.telemetry.problems import ProblemLog
 
@@ -93,7 +93,12 @@ class ConfigMapSource:
     async def _read(self) -> str:
         """Deliver what there is now; return a version to watch from, of then or a little before."""
         version = await self._client.list_objects(
-            _CONFIG_MAPS, lambda _: None, namespace=NAMESPACE, fields=_FIELDS, resource_version=""
+            PARTIAL_METADATA,
+            _CONFIG_MAPS,
+            lambda _: None,
+            namespace=NAMESPACE,
+            fields=_FIELDS,
+            resource_version="",
         )
         await self._deliver_current()
         self.error = ""
@@ -117,6 +122,7 @@ class ConfigMapSource:
     async def _watch(self, version: str) -> None:
         """Deliver whatever comes after `version` until the watch ends; where there can be none, wait as long."""
         watching = self._client.watch_objects(
+            PARTIAL_METADATA,
             _CONFIG_MAPS,
             namespace=NAMESPACE,
             fields=_FIELDS,

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from adapter.model.quantity import read
 
 from adapter.autoscaler.actuator import ClusterHands
 from adapter.autoscaler.interfaces import Key
@@ -14,10 +15,9 @@ from adapter.compose.scaler import Parts, Scaler
 from adapter.config.options import Options
 from adapter.errors import NotLeadingError
 from adapter.kubernetes.cache.hpas import _keep_hpa
-from adapter.kubernetes.cache.reflector import Surroundings
+from adapter.kubernetes.cache.list_watch import ReflectorContext
 from adapter.model.autoscaling import hpa as model
 from adapter.model.autoscaling.hpa import encode_scalar
-from adapter.model.quantity import read
 from adapter.model.timestamps import SECOND, FineInstant
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
@@ -91,7 +91,7 @@ def scaler() -> Any:
     nothing: Any = None
     clock, monitoring = FakeClock(), Monitoring()
     faults = ProblemLog(monitoring, clock)
-    watching = Surroundings(nothing, clock, monitoring, faults, lambda: 0.0)
+    watching = ReflectorContext(nothing, clock, monitoring, faults, lambda: 0.0)
     kinds: Any = Kinds()
     scraped: Any = Scraped()
     parts = Parts(

@@ -23,7 +23,7 @@ from adapter import errors
 from adapter.kubernetes import api_errors, credentials
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes.client import KubernetesClient
-from adapter.kubernetes.codec import ObjectMeta, WatchEvent
+from adapter.kubernetes.codec import PARTIAL_METADATA, PartialMetadata, WatchEvent
 from adapter.model.resources import BUILTIN, APIResource
 from adapter.model.selectors.label_selectors import parse_selector
 from adapter.sandbox.apiserver.cluster import Cluster
@@ -115,8 +115,8 @@ def pod(name: str, namespace: str = "default", **labels: str) -> dict[str, Any]:
 
 
 async def listed(client: KubernetesClient, what: APIResource = PODS, **options: Any) -> tuple[list[str], str]:
-    found: list[ObjectMeta] = []
-    version = await client.list_objects(what, found.extend, **options)
+    found: list[PartialMetadata] = []
+    version = await client.list_objects(PARTIAL_METADATA, what, found.extend, **options)
     return [each.name for each in found], version
 
 
@@ -383,8 +383,8 @@ async def test_list_from_a_cluster() -> None:
         cluster.create(pod("b", app="web"))
         cluster.create(pod("a", app="db"))
         cluster.create(pod("c", "other", app="web"))
-        found: list[ObjectMeta] = []
-        version = await client.list_objects(PODS, found.extend)
+        found: list[PartialMetadata] = []
+        version = await client.list_objects(PARTIAL_METADATA, PODS, found.extend)
         assert [(each.namespace, each.name, each.labels) for each in found] == [
             ("default", "a", {"app": "db"}),
             ("default", "b", {"app": "web"}),
@@ -427,13 +427,13 @@ async def test_pages_that_expire_are_read_as_one() -> None:
             cluster.create(pod(f"pod-{number:04}"))
         found: list[str] = []
 
-        def deliver(objects: list[ObjectMeta]) -> None:
+        def deliver(objects: list[PartialMetadata]) -> None:
             if objects and not found:
                 cluster.create(pod("later"))
                 cluster.compact()
             found.extend(each.name for each in objects)
 
-        version = await client.list_objects(PODS, deliver, resource_version="")
+        version = await client.list_objects(PARTIAL_METADATA, PODS, deliver, resource_version="")
         assert set(found) == {f"pod-{number:04}" for number in range(600)} | {"later"}
         assert version == str(cluster.store.version)
         assert [set(request.query) for request in cluster.requests] == [
@@ -454,19 +454,19 @@ async def test_an_expired_first_page_is_an_error() -> None:
 
 
 async def test_what_is_delivered_may_fail_in_its_own_way() -> None:
-    def deliver(objects: list[ObjectMeta]) -> None:
+    def deliver(objects: list[PartialMetadata]) -> None:
         raise ValueError("mine")
 
     async with Cluster() as cluster, connected(cluster.url) as client:
         with pytest.raises(ValueError, match="mine"):
-            await client.list_objects(PODS, deliver)
+            await client.list_objects(PARTIAL_METADATA, PODS, deliver)
 
 
 # -- watches ---------------------------------------------------------------------------------------------------------------
 
 
-async def take(watch: kubernetes.Watch[WatchEvent], count: int) -> list[WatchEvent]:
-    events: list[WatchEvent] = []
+async def take(watch: kubernetes.Watch[PartialMetadata], count: int) -> list[WatchEvent[PartialMetadata]]:
+    events: list[WatchEvent[PartialMetadata]] = []
     async for batch in watch:
         events += batch
         if len(events) >= count:
@@ -477,14 +477,20 @@ async def take(watch: kubernetes.Watch[WatchEvent], count: int) -> list[WatchEve
 async def test_watch_from_a_cluster() -> None:
     async with Cluster(bookmark_interval=0.05) as cluster, connected(cluster.url) as client:
         _, version = await listed(client)
-        async with client.watch_objects(PODS, resource_version=version, duration=300.4, silence=1) as watch:
+        async with client.watch_objects(
+            PARTIAL_METADATA, PODS, resource_version=version, duration=300.4, silence=1
+        ) as watch:
             cluster.create(pod("a", app="web"))
             cluster.patch("Pod", "a", {"metadata": {"labels": {"app": "db"}}})
             cluster.delete("Pod", "a")
             events = await take(watch, 4)
         assert [event.type for event in events] == ["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
-        assert [event.object.labels for event in events[:3]] == [{"app": "web"}, {"app": "db"}, {"app": "db"}]
-        assert events[3].object.resource_version == str(cluster.store.version)
+        assert [event.object and event.object.labels for event in events[:3]] == [
+            {"app": "web"},
+            {"app": "db"},
+            {"app": "db"},
+        ]
+        assert events[3].version == str(cluster.store.version)
         request = cluster.requests[-1]
         assert request.verb == "watch"
         assert (
@@ -518,7 +524,7 @@ async def test_watch_ends_when_the_server_ends_it() -> None:
         return response
 
     async with answering(handle) as host, connected(host) as client:
-        assert await follow(client) == [WatchEvent("ADDED", ObjectMeta("a"))]
+        assert await follow(client) == [WatchEvent("ADDED", PartialMetadata("a"), "")]
 
 
 async def follow(
@@ -527,10 +533,12 @@ async def follow(
     what: APIResource = PODS,
     version: str = "5",
     silence: float = 1.0,
-) -> list[WatchEvent]:
+) -> list[WatchEvent[PartialMetadata]]:
     """Watch to the end; `first` is called once after the watch has spoken."""
-    events: list[WatchEvent] = []
-    async with client.watch_objects(what, resource_version=version, duration=300, silence=silence) as watch:
+    events: list[WatchEvent[PartialMetadata]] = []
+    async with client.watch_objects(
+        PARTIAL_METADATA, what, resource_version=version, duration=300, silence=silence
+    ) as watch:
         async for batch in watch:
             if not events:
                 first()

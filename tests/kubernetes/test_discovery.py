@@ -12,7 +12,7 @@ from adapter import errors
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
 from adapter.kubernetes import discovery as apidiscovery
-from adapter.kubernetes.client import Body, KubernetesClient
+from adapter.kubernetes.client import KubernetesClient, ResponseBody
 from adapter.kubernetes.discovery import CatalogueSource, fetch_discovery
 from adapter.model.metrics import GroupResource
 from adapter.model.resources import BUILTIN, APIResource, Catalogue
@@ -48,13 +48,15 @@ class Documents:
         self.content_type = content_type
         self.asked: list[str] = []
 
-    async def get(self, path: str, *, accept: str = "") -> Body:
+    async def get(self, path: str, *, accept: str = "") -> ResponseBody:
         self.asked.append(path)
         await asyncio.sleep(0)
         found = self.documents.get(path, errors.KubernetesError(404, "NotFound", f"cannot get {path}: 404"))
         if isinstance(found, errors.KubernetesError):
             raise found
-        return Body(self.content_type, found if isinstance(found, bytes) else msgspec.json.encode(found))
+        return ResponseBody(
+            self.content_type, found if isinstance(found, bytes) else msgspec.json.encode(found)
+        )
 
 
 def entry(resource: str, kind: str, **other: Any) -> dict[str, Any]:

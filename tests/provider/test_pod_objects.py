@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from adapter.errors import NotSyncedError
-from adapter.kubernetes.cache.lister import Described
+from adapter.kubernetes.cache.lister import LabeledObject
 from adapter.model.resources import BUILTIN, APIResource
 from adapter.model.selectors.label_selectors import EVERYTHING, LabelSelector
 from adapter.provider.pod_objects import PodObjects
@@ -49,8 +49,8 @@ async def test_running_pods_alone() -> None:
     )
     objects = PodObjects(watch)
 
-    assert await objects.select(PODS, "shop", EVERYTHING) == (Described("shop", "a", {"app": "web"}),)
-    assert await objects.find(PODS, "shop", "a") == Described("shop", "a", {"app": "web"})
+    assert await objects.select(PODS, "shop", EVERYTHING) == (LabeledObject("shop", "a", {"app": "web"}),)
+    assert await objects.find(PODS, "shop", "a") == LabeledObject("shop", "a", {"app": "web"})
     assert await objects.find(PODS, "shop", "b") is None
     assert await objects.find(PODS, "shop", "c") is None
     assert objects.count(PODS) == 3

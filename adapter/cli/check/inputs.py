@@ -125,10 +125,12 @@ class Cluster:
         """Return the names of the objects that match, in the order of its list."""
         names: list[str] = []
 
-        def deliver(objects: list[codec.ObjectMeta]) -> None:
+        def deliver(objects: list[codec.PartialMetadata]) -> None:
             names.extend(each.name for each in objects)
 
-        await self._client.list_objects(resource, deliver, namespace=namespace or "", selector=selector)
+        await self._client.list_objects(
+            codec.PARTIAL_METADATA, resource, deliver, namespace=namespace or "", selector=selector
+        )
         return tuple(names)
 
 

@@ -14,6 +14,7 @@ import msgspec
 
 from adapter import errors
 from adapter.kubernetes.client import KubernetesClient
+from adapter.kubernetes.codec import PARTIAL_METADATA
 from adapter.model.resources import APIResource
 
 _PATH = "/apis/coordination.k8s.io/v1/namespaces"
@@ -112,6 +113,7 @@ class KubernetesLeases:
     async def watch(self, version: str, changed: Callable[[], None]) -> None:
         """Call `changed` at every event of the Lease; bookmarks count too, for they cost one look."""
         async with self._client.watch_objects(
+            PARTIAL_METADATA,
             _LEASES,
             namespace=self._namespace,
             fields=f"metadata.name={self._name}",

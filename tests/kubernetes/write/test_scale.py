@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from adapter.errors import KubernetesError, NotLeadingError
-from adapter.kubernetes.client import Body
+from adapter.kubernetes.client import ResponseBody
 from adapter.kubernetes.write.client import Writer
 from adapter.kubernetes.write.rate_limiter import WriteBudget
 from adapter.kubernetes.write.scale import AGAIN, ScaleOf, ScaleSeen, ScaleWriter
@@ -278,9 +278,9 @@ class Scales:
     def __init__(self) -> None:
         self.paths: list[str] = []
 
-    async def write(self, _method: str, path: str, _content: bytes, **_: object) -> Body:
+    async def write(self, _method: str, path: str, _content: bytes, **_: object) -> ResponseBody:
         self.paths.append(path)
-        return Body("application/json", b'{"metadata": {"resourceVersion": "2"}}')
+        return ResponseBody("application/json", b'{"metadata": {"resourceVersion": "2"}}')
 
 
 @pytest.mark.looptime
