@@ -19,7 +19,8 @@ from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials, own_pod
 from adapter.kubernetes.cache.hpas import Rivals
 from adapter.kubernetes.cache.list_watch import ReflectorContext
-from adapter.kubernetes.cache.lister import ObjectLister
+from adapter.kubernetes.cache.lister import ObjectLister, RunningPods
+from adapter.kubernetes.cache.pods import PodCache
 from adapter.kubernetes.discovery import CatalogueSource
 from adapter.model import pod_networks
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST
@@ -61,11 +62,11 @@ class Base:
 class Sources:
     """What answers the metrics APIs: the cluster's objects, and the providers that join them with values.
 
-    `running` has the pods whose phase is Running and nothing else.
+    `running` lists the pods whose phase is Running; None where the scaler's cache of pods answers for these, as for all pods.
     """
 
     objects: ObjectLister
-    running: ObjectLister
+    running: ObjectLister | None
     provider: ScalerProvider
     resource_provider: ResourceProvider
 
@@ -123,9 +124,13 @@ async def open_base(
     )
 
 
-def open_sources(base: Base) -> Sources:
-    """Build what answers the metrics APIs."""
-    objects = ObjectLister(base.watching)
+def open_sources(base: Base, pods: PodCache | None) -> Sources:
+    """Build what answers the metrics APIs; `pods` is the cache of all pods that the scaler keeps anyway."""
+    objects = ObjectLister(base.watching, pods=pods)
+    if pods is not None:
+        return Sources(
+            objects, None, open_provider(base, objects), open_usages(base, RunningPods(pods), objects)
+        )
     running = ObjectLister(base.watching, fields="status.phase=Running")
     return Sources(objects, running, open_provider(base, objects), open_usages(base, running, objects))
 

@@ -99,7 +99,7 @@ class Scaler:
             found = {each.metadata.namespace for each in read.autoscalers} | {self._namespace}
             namespaces = tuple(sorted(found))
         watching, client = parts.watching, parts.client
-        self.pods = parts.pods or PodCache(watching, namespaces)
+        self.pods = PodCache(watching, namespaces) if parts.pods is None else parts.pods
         self._usages = parts.usages_of(self.pods)
         self.targets = ScaleTargets(client, watching, parts.kinds, namespaces)
         self.rivals = Rivals(watching, namespaces=namespaces, objects=self._files is not None)

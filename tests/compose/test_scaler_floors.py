@@ -5,7 +5,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from adapter.model.quantity import read
 
 from adapter.autoscaler.actuator import ClusterHands
 from adapter.autoscaler.interfaces import Key
@@ -18,6 +17,7 @@ from adapter.kubernetes.cache.hpas import _keep_hpa
 from adapter.kubernetes.cache.list_watch import ReflectorContext
 from adapter.model.autoscaling import hpa as model
 from adapter.model.autoscaling.hpa import encode_scalar
+from adapter.model.quantity import read
 from adapter.model.timestamps import SECOND, FineInstant
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog

@@ -1,6 +1,7 @@
 """`ObjectLister` answers which objects match a label selector, from one reflector for each kind that is asked for.
 
-Only names and labels are kept. Until the first list of a kind is in, the answer is "not synced", never "no such objects"; after it, a
+Only names and labels are kept. In a process that also scales, the scaler's `PodCache` answers for pods, so that these are
+watched once. Until the first list of a kind is in, the answer is "not synced", never "no such objects"; after it, a
 question costs the API server nothing.
 """
 
@@ -14,6 +15,7 @@ import msgspec
 from adapter import errors
 from adapter.kubernetes.cache.label_index import LabelIndex
 from adapter.kubernetes.cache.list_watch import ListWatch, ReflectorContext
+from adapter.kubernetes.cache.pods import PODS, RUNNING, PodCache
 from adapter.kubernetes.cache.reflector import Reflector, ReflectorStatus
 from adapter.kubernetes.cache.store import MetadataStore
 from adapter.kubernetes.codec import PARTIAL_METADATA, PartialMetadata
@@ -37,13 +39,19 @@ class ObjectLister:
     """Names and labels of objects by label selector. Its reflectors run while it is entered or `run` runs.
 
     The reflectors of `kinds` start with it, those of other kinds with the first question. `fields` is a field selector as text that
-    restricts the objects of all kinds.
+    restricts the objects of all kinds. `pods`, which runs by itself, answers for pods in place of a reflector.
     """
 
     def __init__(
-        self, context: ReflectorContext, kinds: Sequence[APIResource] = (), *, fields: str = ""
+        self,
+        context: ReflectorContext,
+        kinds: Sequence[APIResource] = (),
+        *,
+        fields: str = "",
+        pods: PodCache | None = None,
     ) -> None:
         self._context = context
+        self._pods = pods
         self._fields = fields
         self._kinds = {resource.group_resource: resource for resource in kinds}
         self._reflectors: dict[GroupResource, Reflector[PartialMetadata]] = {}
@@ -81,10 +89,15 @@ class ObjectLister:
         """
         for resource in kinds:
             self._required.add(resource.group_resource)
+            if self._is_shared(resource):
+                continue
             if self._group is None:
                 self._kinds[resource.group_resource] = resource
             else:
                 self._start(resource)
+
+    def _is_shared(self, resource: APIResource) -> bool:
+        return self._pods is not None and resource.group_resource == PODS.group_resource
 
     def _start(self, resource: APIResource) -> Reflector[PartialMetadata]:
         key = resource.group_resource
@@ -138,10 +151,15 @@ class ObjectLister:
 
     def count(self, resource: APIResource) -> int:
         """Return the number of objects of a kind, 0 before the first list."""
+        if self._pods is not None and self._is_shared(resource):
+            return len(self._pods)
         index = self._indexes.get(resource.group_resource)
         return len(index) if index is not None else 0
 
     async def _synced(self, resource: APIResource) -> LabelIndex:
+        if self._pods is not None and self._is_shared(resource):
+            await self._pods.wait_synced()
+            return self._pods.index
         reflector = self._start(resource)
         index = self._indexes[resource.group_resource]
         await reflector.wait_synced()
@@ -156,8 +174,54 @@ class ObjectLister:
 
         A refused kind fails only the questions about it. If readiness waited for it, all other kinds would be unavailable too.
         """
+        caches: dict[GroupResource, Reflector[PartialMetadata] | PodCache] = {**self._reflectors}
+        if self._pods is not None:
+            caches[PODS.group_resource] = self._pods
         return tuple(
             key
-            for key, reflector in self._reflectors.items()
-            if key in self._required and not reflector.synced and not reflector.refused
+            for key, cache in caches.items()
+            if key in self._required and not cache.synced and not cache.refused
         )
+
+
+class RunningPods:
+    """The pods of a `PodCache` whose phase is Running, as an `ObjectLister` of pods with that field selector has them."""
+
+    def __init__(self, cache: PodCache) -> None:
+        self._cache = cache
+
+    async def select(
+        self,
+        resource: APIResource,  # noqa: ARG002 - it is always pods
+        namespace: str | None,
+        selector: LabelSelector,
+    ) -> tuple[LabeledObject, ...]:
+        """Return the running pods that match, by namespace, then name; errors as `ObjectLister.names`."""
+        cache = self._cache
+        await cache.wait_synced()
+        pods: list[LabeledObject] = []
+        for each in cache.index.namespaces() if namespace is None else [namespace]:
+            for count, name in enumerate(await cache.index.find_names(each, selector), 1):
+                pod = cache.find(each, name)
+                if pod is not None and pod.phase == RUNNING:
+                    pods.append(LabeledObject(pod.namespace, pod.name, pod.labels))
+                if count % _STEP == 0:
+                    await asyncio.sleep(0)
+        return tuple(pods)
+
+    async def find(
+        self,
+        resource: APIResource,  # noqa: ARG002 - as above
+        namespace: str,
+        name: str,
+    ) -> LabeledObject | None:
+        """Return one pod, None if it does not exist or is not running; errors as `ObjectLister.names`."""
+        await self._cache.wait_synced()
+        pod = self._cache.find(namespace, name)
+        if pod is None or pod.phase != RUNNING:
+            return None
+        return LabeledObject(pod.namespace, pod.name, pod.labels)
+
+    def count(self, resource: APIResource) -> int:  # noqa: ARG002 - as above
+        """Return the number of running pods, 0 before the first list."""
+        return self._cache.running

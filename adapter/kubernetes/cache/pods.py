@@ -29,7 +29,7 @@ assert _found is not None
 PODS: APIResource = _found
 
 _STEP = 1_000
-_RUNNING = "Running"
+RUNNING = "Running"
 
 
 class PodSubscription:
@@ -202,7 +202,7 @@ class PodCache:
         if new == old:
             return
         spec.users += 1
-        self.running += (new.phase == _RUNNING) - (old is not None and old.phase == _RUNNING)
+        self.running += (new.phase == RUNNING) - (old is not None and old.phase == RUNNING)
         if old is not None:
             self._release(old.spec)
         space.pods[meta.name] = new
@@ -216,7 +216,7 @@ class PodCache:
         if space is None or old is None:
             return
         self.index.remove(namespace, name)
-        self.running -= old.phase == _RUNNING
+        self.running -= old.phase == RUNNING
         self._release(old.spec)
         self._tell(space, old, None)
         self._forget_if_empty(space)

@@ -624,7 +624,9 @@ async def test_answers_that_are_none() -> None:
         put_widgets(cluster)
         await watched.catalogue.refresh()
         watched.targets._client.get = garbage  # type: ignore[method-assign]  # a proxy's idea of an answer
-        await until(lambda: "is not a Scale object" in getattr(watched.targets.find("default", WIDGET), "message", ""))
+        await until(
+            lambda: "is not a Scale object" in getattr(watched.targets.find("default", WIDGET), "message", "")
+        )
         assert not getattr(watched.targets.find("default", WIDGET), "known", True)
 
 
