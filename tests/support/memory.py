@@ -159,15 +159,16 @@ def read_process(name: str, objects: Objects, load: Load) -> Process:
     container = objects.container
     options, _ = flags.parse_flags(container["args"])
     alone = container.get("command") == ["fastpath", "scale"]
-    kinds = 1 if alone else _selected_kinds(objects)
+    # without the scaler the running pods are listed by themselves; the scaler's cache of pods answers for these too
+    kinds = 1 if alone else _selected_kinds(objects) + (not options.scaler)
     limit = _quantity(container["resources"]["limits"]["memory"])
     return Process(name, options, not alone, alone or options.scaler, kinds, load, limit)
 
 
 def _selected_kinds(objects: Objects) -> int:
-    """Return how many kinds the metrics APIs may list; of pods those that run are listed by themselves."""
+    """Return how many kinds the metrics APIs may list."""
     role = objects.one("ClusterRole", "fastpath-resource-reader")
-    return 1 + sum(len(rule["resources"]) for rule in role["rules"])
+    return sum(len(rule["resources"]) for rule in role["rules"])
 
 
 def _quantity(text: str) -> int:
