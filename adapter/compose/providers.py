@@ -16,7 +16,7 @@ from adapter.config.options import Options, check_max_age
 from adapter.config.rules_file import Parsed, RulesConfig
 from adapter.errors import InputError, NotSyncedError
 from adapter.kubernetes import client as kubernetes
-from adapter.kubernetes import credentials, own_pod
+from adapter.kubernetes import credentials
 from adapter.kubernetes.cache.hpas import Rivals
 from adapter.kubernetes.cache.list_watch import ReflectorContext
 from adapter.kubernetes.cache.lister import ObjectLister, RunningPods
@@ -237,6 +237,6 @@ def open_floors(options: Options, base: Base, known: tuple[Rivals, FloorView] | 
         return None
     if known is not None:
         return Floors(*known, {})
-    view = FloorView(base.client, base.clock, own_pod.find_namespace() or "default", base.faults)
+    view = FloorView(base.client, base.clock, credentials.find_namespace() or "default", base.faults)
     autoscalers = Rivals(base.watching)
     return Floors(autoscalers, view, {"floors": view.run(), "autoscalers": autoscalers.run()})

@@ -30,7 +30,7 @@ from adapter.boost.publisher import FloorWriter
 from adapter.boost.view import FloorView
 from adapter.config.options import Options
 from adapter.errors import InputError
-from adapter.kubernetes import own_pod
+from adapter.kubernetes import credentials
 from adapter.kubernetes.cache.hpas import Rivals
 from adapter.kubernetes.cache.list_watch import ReflectorContext as WatchSurroundings
 from adapter.kubernetes.cache.pods import PodCache
@@ -88,7 +88,7 @@ class Scaler:
         self._shard = shards.parse_shard(options.shard)
         self._settings = settings_of(options)
         self.journal = Journal()
-        self._namespace = own_pod.find_namespace() or "default"
+        self._namespace = credentials.find_namespace() or "default"
         self._files: AutoscalerFiles | None = None
         namespaces: Sequence[str] = ("",)
         if options.autoscalers:
@@ -123,7 +123,7 @@ class Scaler:
         namespace = options.leader_elect_resource_namespace or self._namespace
         name = self._shard.lease_name(options.leader_elect_resource_name)
         election = Election(
-            own_pod.new_identity(own_pod.find_pod_name()),
+            credentials.new_identity(credentials.find_pod_name()),
             name,
             options.leader_elect_lease_duration,
             options.leader_elect_renew_deadline,

@@ -14,10 +14,17 @@ import aiohttp
 from kubernetes_asyncio.client import Configuration
 
 from adapter import errors
-from adapter.kubernetes import credentials, discovery, fenced_request
+from adapter.kubernetes import credentials, discovery
 from adapter.kubernetes.api_errors import error_of, translated
 from adapter.kubernetes.codec import ListDecoder, ListMeta, ObjectCodec, Status, WatchDecoder, WatchEvent
-from adapter.kubernetes.transport import REVIEW_SECONDS, Parameters, Request, Sender, open_sender
+from adapter.kubernetes.transport import (
+    REVIEW_SECONDS,
+    GuardedBody,
+    KubernetesRequest,
+    Parameters,
+    Sender,
+    open_sender,
+)
 from adapter.model.resources import APIResource, Catalogue
 from adapter.model.selectors.label_selectors import EVERYTHING, LabelSelector
 
@@ -37,9 +44,9 @@ class ResponseBody(NamedTuple):
 
 
 class KubernetesClient:
-    """One API server, one session. Made by `connect`; closed by `close` or as a context manager.
+    """A session with one API server, opened by `connect`; closed by `close` or as a context manager.
 
-    `timeout` bounds a call in seconds: all of a get, each silence within a list or watch that has no limit of its own.
+    `timeout` in seconds bounds a whole get, and the silence within a list.
     """
 
     def __init__(self, sender: Sender, *, timeout: float) -> None:
@@ -59,8 +66,8 @@ class KubernetesClient:
         await self.close()
 
     async def get(self, path: str, *, accept: str = _JSON) -> ResponseBody:
-        """Return what the server has at `path`. Faults that may pass are tried again, up to three attempts."""
-        request = Request(
+        """Return the body at `path`. Transient failures are retried, up to three attempts."""
+        request = KubernetesRequest(
             f"get {path}", path, {}, accept, aiohttp.ClientTimeout(total=self._timeout), patient=True
         )
         async with self._sender.send(request) as response:
@@ -69,13 +76,15 @@ class KubernetesClient:
             return ResponseBody(response.headers.get("Content-Type", "").lower(), content)
 
     async def create(self, path: str, document: Mapping[str, object]) -> ResponseBody:
-        """Post a review to `path` and return it with its answer.
+        """Post a review to `path`; return the completed review.
 
-        A review changes nothing, so one whose connection was reset is sent again: at once if it is the first time, for an
-        idle connection may be closed by the other side at any moment.
+        A review changes nothing, so it is retried after a connection reset. The first retry is immediate: the server may close an idle
+        connection at any moment.
         """
         timeout = aiohttp.ClientTimeout(total=REVIEW_SECONDS)
-        request = Request(f"create {path.rpartition('/')[2]}", path, {}, _JSON, timeout, False, document)
+        request = KubernetesRequest(
+            f"create {path.rpartition('/')[2]}", path, {}, _JSON, timeout, False, document
+        )
         async with self._sender.send(request) as response:
             with translated(request.what):
                 content = await response.read()
@@ -92,17 +101,16 @@ class KubernetesClient:
         seconds: float,
         check: Callable[[], object],
     ) -> ResponseBody:
-        """Write `content` to `path`, once: who writes has to look again before a second attempt.
+        """Write `content` to `path`, once. Callers must read the object again before a second attempt.
 
-        All of it, credentials and a connection included, takes at most `seconds`; the server is told to give up as well.
-        `check` is called at the last moment, when a connection is there and nothing of the request has left, and stops the
-        write by raising. A write that is given up is torn out of the system's buffers too (see `wirebody`). A PUT over a kept
-        connection that breaks is sent once more over another, by aiohttp; an error says so (`sent_twice`).
+        The write takes at most `seconds`, including credentials and connection; the server gets the same timeout. `check` is called when
+        the connection is open and nothing has been sent, and stops the write by raising; see `transport` on abandoned writes. aiohttp
+        repeats a PUT once if a pooled connection breaks; an error then has `sent_twice` set.
         """
-        body = fenced_request.GuardedBody(content, content_type, check)
+        body = GuardedBody(content, content_type, check)
         unlimited = aiohttp.ClientTimeout(total=None)
         asked = {**parameters, "timeout": f"{max(1, int(seconds * 1000))}ms"}
-        request = Request(
+        request = KubernetesRequest(
             f"{_WORDS[method]} {path}", path, asked, _JSON, unlimited, False, None, body, method
         )
         try:
@@ -120,7 +128,7 @@ class KubernetesClient:
             body.abandon()
 
     async def fetch_catalogue(self, known: Catalogue | None = None) -> Catalogue:
-        """Return the resources of the cluster; `known` stands in for groups that cannot be read now."""
+        """Return the resources of the cluster; those of `known` replace groups that cannot be read now."""
         return (await discovery.fetch_discovery(self.get, known)).catalogue
 
     async def list_objects(
@@ -166,7 +174,7 @@ class KubernetesClient:
         deliver: Callable[[list[_T]], None],
     ) -> ListMeta:
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout, sock_read=self._timeout)
-        request = Request(what, path, parameters, codec.list_accept, timeout, patient=False)
+        request = KubernetesRequest(what, path, parameters, codec.list_accept, timeout, patient=False)
         decoder = ListDecoder(codec)
         async with self._sender.send(request) as response:
             while piece := await _read_piece(response, what):
@@ -205,7 +213,7 @@ class KubernetesClient:
             "timeoutSeconds": str(round(duration)),
         }
         path = _path_of(resource, namespace)
-        request = Request(what, path, parameters, codec.watch_accept, timeout, patient=False)
+        request = KubernetesRequest(what, path, parameters, codec.watch_accept, timeout, patient=False)
         async with self._sender.send(request) as response:
             yield Watch(response, what, WatchDecoder(codec))
 
@@ -248,10 +256,9 @@ async def connect(
     timeout: float = 30.0,  # noqa: ASYNC109 - bounds each later call, not this one
     flag: str = credentials.FLAG,
 ) -> KubernetesClient:
-    """Return a client for what `credentials` loaded; no request is sent yet.
+    """Return a client for a configuration of `credentials`; no request is sent yet.
 
-    `random` gives numbers in [0, 1) that spread retries. `errors.InputError` that names `flag` if certificates
-    cannot be used.
+    `random` returns numbers in [0, 1) and adds jitter to retries. `errors.InputError` names `flag` if the certificates are unusable.
     """
     return KubernetesClient(
         open_sender(configuration, sleep=sleep, random=random, flag=flag), timeout=timeout
@@ -259,13 +266,13 @@ async def connect(
 
 
 def _chosen(selector: LabelSelector, fields: str) -> dict[str, str]:
-    """Return the parameters that say which objects."""
+    """Return the parameters that restrict the objects."""
     chosen = {"labelSelector": str(selector)} if selector.requirements else {}
     return chosen | {"fieldSelector": fields} if fields else chosen
 
 
 def _version_parameters(resource_version: str) -> dict[str, str]:
-    """Return the first page's parameters. A limit would turn "not older than" into "exactly", as in client-go's reflector."""
+    """Return the parameters of the first page. As in client-go's reflector, no limit with a version: it would mean exactly that version."""
     if resource_version in {"", "0"}:
         limit = {"limit": str(_PAGE)}
         return limit | {"resourceVersion": resource_version} if resource_version else limit
@@ -279,7 +286,7 @@ def _path_of(resource: APIResource, namespace: str) -> str:
 
 
 async def _read_piece(response: aiohttp.ClientResponse, what: str) -> bytes:
-    """Return what has arrived, b"" at the end."""
+    """Return the bytes that have arrived, b"" at the end."""
     with translated(what):
         return await response.content.readany()
 
