@@ -14,7 +14,7 @@ import aiohttp
 from kubernetes_asyncio.client import Configuration
 
 from adapter import errors
-from adapter.kubernetes import credentials, discovery
+from adapter.kubernetes import credentials
 from adapter.kubernetes.api_errors import error_of, translated
 from adapter.kubernetes.codec import ListDecoder, ListMeta, ObjectCodec, Status, WatchDecoder, WatchEvent
 from adapter.kubernetes.transport import (
@@ -25,7 +25,7 @@ from adapter.kubernetes.transport import (
     Sender,
     open_sender,
 )
-from adapter.model.resources import APIResource, Catalogue
+from adapter.model.resources import APIResource
 from adapter.model.selectors.label_selectors import EVERYTHING, LabelSelector
 
 _PAGE = 500
@@ -127,10 +127,6 @@ class KubernetesClient:
         finally:
             body.abandon()
 
-    async def fetch_catalogue(self, known: Catalogue | None = None) -> Catalogue:
-        """Return the resources of the cluster; those of `known` replace groups that cannot be read now."""
-        return (await discovery.fetch_discovery(self.get, known)).catalogue
-
     async def list_objects(
         self,
         codec: ObjectCodec[_T],
@@ -198,7 +194,7 @@ class KubernetesClient:
         resource_version: str,
         duration: float,
         silence: float,
-    ) -> AsyncIterator["Watch[_T]"]:
+    ) -> AsyncIterator["ObjectWatch[_T]"]:
         """Open a watch of the changes after `resource_version`. Entering raises what the server refuses, such as 410 (Expired).
 
         The server ends the watch after `duration` seconds; `silence` seconds without a byte mean that the connection is lost. With
@@ -215,10 +211,10 @@ class KubernetesClient:
         path = _path_of(resource, namespace)
         request = KubernetesRequest(what, path, parameters, codec.watch_accept, timeout, patient=False)
         async with self._sender.send(request) as response:
-            yield Watch(response, what, WatchDecoder(codec))
+            yield ObjectWatch(response, what, WatchDecoder(codec))
 
 
-class Watch(Generic[_T]):
+class ObjectWatch(Generic[_T]):
     """An open watch: an iterator of batches of events, which ends when the server ends the watch.
 
     Raises `errors.KubernetesError` for an ERROR event (status 410: list again), with reason ``Timeout`` for silence.

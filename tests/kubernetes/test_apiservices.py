@@ -7,7 +7,7 @@ import pytest
 from adapter.errors import KubernetesError
 from adapter.kubernetes import apiservices, credentials
 from adapter.kubernetes import client as kubernetes
-from adapter.kubernetes.apiservices import Access
+from adapter.kubernetes.apiservices import ResourceAttributes
 from adapter.kubernetes.client import KubernetesClient
 from adapter.model.apiservices import Registration, ServiceReference, Trust
 from adapter.sandbox.apiserver.cluster import Cluster
@@ -88,4 +88,4 @@ async def test_a_server_that_fails_raises_and_is_no_verdict(
         await apiservices.fetch_registration(client, NAME)
     assert raised.value.status == 503
     with pytest.raises(KubernetesError):
-        await apiservices.is_allowed(client, Access("get", "", "pods"))
+        await apiservices.is_allowed(client, ResourceAttributes("get", "", "pods"))

@@ -465,7 +465,9 @@ async def test_what_is_delivered_may_fail_in_its_own_way() -> None:
 # -- watches ---------------------------------------------------------------------------------------------------------------
 
 
-async def take(watch: kubernetes.Watch[PartialMetadata], count: int) -> list[WatchEvent[PartialMetadata]]:
+async def take(
+    watch: kubernetes.ObjectWatch[PartialMetadata], count: int
+) -> list[WatchEvent[PartialMetadata]]:
     events: list[WatchEvent[PartialMetadata]] = []
     async for batch in watch:
         events += batch

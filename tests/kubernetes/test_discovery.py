@@ -13,7 +13,7 @@ from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
 from adapter.kubernetes import discovery as apidiscovery
 from adapter.kubernetes.client import KubernetesClient, ResponseBody
-from adapter.kubernetes.discovery import CatalogueSource, fetch_discovery
+from adapter.kubernetes.discovery import CatalogueSource, fetch_catalogue, fetch_discovery
 from adapter.model.metrics import GroupResource
 from adapter.model.resources import BUILTIN, APIResource, Catalogue
 from adapter.sandbox.apiserver.cluster import Cluster
@@ -98,7 +98,7 @@ def named(catalogue: Catalogue) -> list[str]:
 async def test_catalogue_of_a_cluster(*, aggregated: bool) -> None:
     async with Cluster(aggregated_discovery=aggregated) as cluster, connected(cluster) as client:
         cluster.add_kind(WIDGETS)
-        catalogue = await client.fetch_catalogue()
+        catalogue = await fetch_catalogue(client)
         requests = [request.path for request in cluster.requests]
     pods = catalogue.lookup("pod")
     assert pods is not None
@@ -120,29 +120,29 @@ async def test_catalogue_of_a_cluster(*, aggregated: bool) -> None:
 async def test_both_forms_of_discovery_give_one_catalogue() -> None:
     async with Cluster() as cluster, connected(cluster) as client:
         cluster.add_kind(WIDGETS)
-        first = await client.fetch_catalogue()
+        first = await fetch_catalogue(client)
         cluster.aggregated_discovery = False
-        assert await client.fetch_catalogue() == first
+        assert await fetch_catalogue(client) == first
 
 
 @pytest.mark.parametrize("aggregated", [True, False], ids=["aggregated", "legacy"])
 async def test_a_group_that_does_not_answer_costs_only_itself(*, aggregated: bool) -> None:
     async with Cluster(aggregated_discovery=aggregated) as cluster, connected(cluster) as client:
         cluster.add_kind(WIDGETS)
-        whole = await client.fetch_catalogue()
+        whole = await fetch_catalogue(client)
         cluster.faults.stale.add(("example.com", "v1"))
         part = await fetch_discovery(client.get)
         assert set(part.failed) == {"example.com/v1"}
         assert part.catalogue.lookup("widget") is None
         assert len(part.catalogue) == len(whole) - 1
-        assert await client.fetch_catalogue(whole) == whole
+        assert await fetch_catalogue(client, whole) == whole
 
 
 async def test_a_server_that_is_down(unused_tcp_port: int) -> None:
     configuration = credentials.build_configuration(f"http://127.0.0.1:{unused_tcp_port}")
     async with await kubernetes.connect(configuration, sleep=no_pause, random=lambda: 0.0) as client:
         with pytest.raises(errors.KubernetesError):
-            await client.fetch_catalogue()
+            await fetch_catalogue(client)
 
 
 # -- documents ---------------------------------------------------------------------------------------------------------

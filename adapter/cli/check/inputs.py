@@ -19,6 +19,7 @@ from adapter.errors import Fault, InputError, PrometheusError
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import codec, credentials
 from adapter.kubernetes.client import KubernetesClient
+from adapter.kubernetes.discovery import fetch_catalogue
 from adapter.model.clock import Clock
 from adapter.model.metrics import QueryResult
 from adapter.model.resources import BUILTIN, APIResource, Catalogue
@@ -117,7 +118,7 @@ class Cluster:
 
     async def catalogue(self) -> Catalogue:
         """Return the kinds of object that it has."""
-        return await self._client.fetch_catalogue()
+        return await fetch_catalogue(self._client)
 
     async def names(
         self, resource: APIResource, namespace: str | None, selector: LabelSelector

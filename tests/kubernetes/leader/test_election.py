@@ -7,15 +7,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from adapter.config.options import Options
 from adapter.errors import KubernetesError, NotLeadingError
 from adapter.kubernetes.leader import election as leaderelection
 from adapter.kubernetes.leader.election import (
     Election,
     Elector,
+    LeaseVerdict,
     Move,
     Sighting,
-    Verdict,
     judge,
     next_record,
     sight,
@@ -47,41 +46,46 @@ def seen(what: LeaseRecord, since: float = 100.0) -> Sighting:
 @pytest.mark.parametrize(
     ("sighting", "now", "verdict"),
     [
-        pytest.param(None, 100.0, Verdict(Move.CREATE), id="there is no lease"),
-        pytest.param(seen(record()), 100.0, Verdict(Move.WAIT, 15.0), id="held by somebody else"),
-        pytest.param(seen(record()), 114.0, Verdict(Move.WAIT, 1.0), id="held for another second"),
-        pytest.param(seen(record()), 115.0, Verdict(Move.TAKE), id="unchanged for as long as it says"),
+        pytest.param(None, 100.0, LeaseVerdict(Move.CREATE), id="there is no lease"),
+        pytest.param(seen(record()), 100.0, LeaseVerdict(Move.WAIT, 15.0), id="held by somebody else"),
+        pytest.param(seen(record()), 114.0, LeaseVerdict(Move.WAIT, 1.0), id="held for another second"),
+        pytest.param(seen(record()), 115.0, LeaseVerdict(Move.TAKE), id="unchanged for as long as it says"),
         pytest.param(
             seen(record(duration=60)),
             159.0,
-            Verdict(Move.WAIT, 1.0),
+            LeaseVerdict(Move.WAIT, 1.0),
             id="the record's duration counts, not ours",
         ),
-        pytest.param(seen(record(duration=0)), 100.0, Verdict(Move.TAKE), id="no duration"),
-        pytest.param(seen(record("")), 100.0, Verdict(Move.TAKE), id="given back"),
-        pytest.param(seen(record(ME)), 100.0, Verdict(Move.RENEW), id="ours"),
+        pytest.param(seen(record(duration=0)), 100.0, LeaseVerdict(Move.TAKE), id="no duration"),
+        pytest.param(seen(record("")), 100.0, LeaseVerdict(Move.TAKE), id="given back"),
+        pytest.param(seen(record(ME)), 100.0, LeaseVerdict(Move.RENEW), id="ours"),
         pytest.param(
             seen(record(ME)),
             500.0,
-            Verdict(Move.RENEW),
+            LeaseVerdict(Move.RENEW),
             id="ours though its time is over: the version will tell",
         ),
         pytest.param(
             Sighting(record(), 100.0, None),
             114.0,
-            Verdict(Move.WAIT, 1.0),
+            LeaseVerdict(Move.WAIT, 1.0),
             id="deleted while held by another",
         ),
         pytest.param(
-            Sighting(record(), 100.0, None), 115.0, Verdict(Move.CREATE), id="deleted, and its time is over"
+            Sighting(record(), 100.0, None),
+            115.0,
+            LeaseVerdict(Move.CREATE),
+            id="deleted, and its time is over",
         ),
-        pytest.param(Sighting(record(ME), 100.0, None), 101.0, Verdict(Move.CREATE), id="ours was deleted"),
         pytest.param(
-            Sighting(record(""), 100.0, None), 101.0, Verdict(Move.CREATE), id="given back and deleted"
+            Sighting(record(ME), 100.0, None), 101.0, LeaseVerdict(Move.CREATE), id="ours was deleted"
+        ),
+        pytest.param(
+            Sighting(record(""), 100.0, None), 101.0, LeaseVerdict(Move.CREATE), id="given back and deleted"
         ),
     ],
 )
-def test_verdict(sighting: Sighting | None, now: float, verdict: Verdict) -> None:
+def test_verdict(sighting: Sighting | None, now: float, verdict: LeaseVerdict) -> None:
     assert judge(sighting, ME, now) == verdict
 
 
@@ -116,11 +120,6 @@ def test_records_of_a_candidate() -> None:
 def test_an_identity_names_its_pod() -> None:
     assert leaderelection.pod_of("fastpath-7d9-abc_5f0c") == "fastpath-7d9-abc"
     assert leaderelection.pod_of("laptop") == "laptop"
-
-
-def test_the_settings_name_the_election() -> None:
-    election = leaderelection.election_of(Options(shard="2/3", leader_elect_retry_period=1.0), ME)
-    assert election == Election(ME, "fastpath-scaler-2-of-3", retry_period=1.0)
 
 
 def test_nobody_else_can_hold_the_lease_while_a_write_may_be_under_way() -> None:
