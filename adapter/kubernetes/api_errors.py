@@ -1,7 +1,8 @@
 """Maps failures of requests to the API server to `errors.KubernetesError`.
 
-A failed connection, an unreadable body and a response with a Status all become one error with a status (0 without a response), a reason
-and a sentence that says what could not be done. No exception of a library gets past here.
+A failed connection, an unreadable body and a response with a Status all become one error with a status (0
+without a response), a reason and a sentence that says what could not be done. No exception of a library gets
+past here.
 """
 
 import contextlib
@@ -53,7 +54,10 @@ def translated(what: str) -> Iterator[None]:
 
 
 def _reason_of(error: BaseException) -> str:
-    """Return the reason of a foreign exception. The order matters: some exceptions belong to several classes."""
+    """Return the reason of a foreign exception. The order matters.
+
+    Some exceptions belong to several classes.
+    """
     if isinstance(error, aiohttp.ServerDisconnectedError | ConnectionResetError | BrokenPipeError):
         return RESET
     if isinstance(error, OSError) and error.errno in {errno.ECONNRESET, errno.EPIPE}:

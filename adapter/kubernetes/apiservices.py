@@ -80,7 +80,10 @@ class Subject(NamedTuple):
 
 
 async def fetch_registration(client: KubernetesClient, name: str) -> Registration | None:
-    """Return the registration of the APIService `name`, None if it does not exist; KubernetesError if it cannot be read."""
+    """Return the registration of the APIService `name`, None if it does not exist.
+
+    KubernetesError if it cannot be read.
+    """
     try:
         found = _decode(await client.get(f"{_APISERVICES}/{name}"), _APIService)
     except KubernetesError as error:
@@ -114,7 +117,10 @@ async def fetch_registration(client: KubernetesClient, name: str) -> Registratio
 async def is_allowed(
     client: KubernetesClient, access: ResourceAttributes, subject: Subject | None = None
 ) -> bool | None:
-    """Return whether `subject` (None: ourselves) has a permission cluster-wide; None if we may not review that."""
+    """Return whether `subject` (None: ourselves) has a permission cluster-wide.
+
+    None if we may not review that.
+    """
     attributes = {"verb": access.verb, "group": access.group, "resource": access.resource}
     spec: dict[str, object] = {"resourceAttributes": attributes}
     kind = "SelfSubjectAccessReview"

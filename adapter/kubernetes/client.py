@@ -1,7 +1,8 @@
 """The verbs of the Kubernetes API: get, list, watch, create for reviews, and writes.
 
-Every failure is an `errors.KubernetesError`: the exceptions of aiohttp, kubernetes-asyncio and the decoders are translated in
-`transport`. Retries are decided there too. When to list and when to watch is up to `cache.reflector`.
+Every failure is an `errors.KubernetesError`: the exceptions of aiohttp, kubernetes-asyncio and the decoders
+are translated in `transport`. Retries are decided there too. When to list and when to watch is up to
+`cache.reflector`.
 """
 
 import asyncio
@@ -78,8 +79,8 @@ class KubernetesClient:
     async def create(self, path: str, document: Mapping[str, object]) -> ResponseBody:
         """Post a review to `path`; return the completed review.
 
-        A review changes nothing, so it is retried after a connection reset. The first retry is immediate: the server may close an idle
-        connection at any moment.
+        A review changes nothing, so it is retried after a connection reset. The first retry is immediate: the
+        server may close an idle connection at any moment.
         """
         timeout = aiohttp.ClientTimeout(total=REVIEW_SECONDS)
         request = KubernetesRequest(
@@ -103,9 +104,10 @@ class KubernetesClient:
     ) -> ResponseBody:
         """Write `content` to `path`, once. Callers must read the object again before a second attempt.
 
-        The write takes at most `seconds`, including credentials and connection; the server gets the same timeout. `check` is called when
-        the connection is open and nothing has been sent, and stops the write by raising; see `transport` on abandoned writes. aiohttp
-        repeats a PUT once if a pooled connection breaks; an error then has `sent_twice` set.
+        The write takes at most `seconds`, including credentials and connection; the server gets the same
+        timeout. `check` is called when the connection is open and nothing has been sent, and stops the write
+        by raising; see `transport` on abandoned writes. aiohttp repeats a PUT once if a pooled connection
+        breaks; an error then has `sent_twice` set.
         """
         body = GuardedBody(content, content_type, check)
         unlimited = aiohttp.ClientTimeout(total=None)
@@ -140,9 +142,10 @@ class KubernetesClient:
     ) -> str:
         """Pass the kept part of every object to `deliver`, in batches; return the version of the list.
 
-        `selector` and `fields` (a field selector as text) restrict the objects. `resource_version` "0" reads the server's watch
-        cache, "" reads etcd, and any other version reads a state that is not older than it. If the server loses its place between
-        two pages (410), all objects are delivered again, from one page.
+        `selector` and `fields` (a field selector as text) restrict the objects. `resource_version` "0" reads
+        the server's watch cache, "" reads etcd, and any other version reads a state that is not older than
+        it. If the server loses its place between two pages (410), all objects are delivered again, from one
+        page.
         """
         what = f"list {resource.group_resource}"
         chosen = _chosen(selector, fields)
@@ -195,10 +198,13 @@ class KubernetesClient:
         duration: float,
         silence: float,
     ) -> AsyncIterator["ObjectWatch[_T]"]:
-        """Open a watch of the changes after `resource_version`. Entering raises what the server refuses, such as 410 (Expired).
+        """Open a watch of the changes after `resource_version`.
 
-        The server ends the watch after `duration` seconds; `silence` seconds without a byte mean that the connection is lost. With
-        `selector` or `fields`, an object that ceases to match is reported as deleted.
+        Entering raises what the server refuses, such as 410 (Expired).
+
+        The server ends the watch after `duration` seconds; `silence` seconds without a byte mean that the
+        connection is lost. With `selector` or `fields`, an object that ceases to match is reported as
+        deleted.
         """
         what = f"watch {resource.group_resource}"
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout, sock_read=silence)
@@ -217,7 +223,8 @@ class KubernetesClient:
 class ObjectWatch(Generic[_T]):
     """An open watch: an iterator of batches of events, which ends when the server ends the watch.
 
-    Raises `errors.KubernetesError` for an ERROR event (status 410: list again), with reason ``Timeout`` for silence.
+    Raises `errors.KubernetesError` for an ERROR event (status 410: list again), with reason ``Timeout`` for
+    silence.
     """
 
     def __init__(self, response: aiohttp.ClientResponse, what: str, decoder: WatchDecoder[_T]) -> None:
@@ -254,7 +261,8 @@ async def connect(
 ) -> KubernetesClient:
     """Return a client for a configuration of `credentials`; no request is sent yet.
 
-    `random` returns numbers in [0, 1) and adds jitter to retries. `errors.InputError` names `flag` if the certificates are unusable.
+    `random` returns numbers in [0, 1) and adds jitter to retries. `errors.InputError` names `flag` if the
+    certificates are unusable.
     """
     return KubernetesClient(
         open_sender(configuration, sleep=sleep, random=random, flag=flag), timeout=timeout
@@ -268,7 +276,10 @@ def _chosen(selector: LabelSelector, fields: str) -> dict[str, str]:
 
 
 def _version_parameters(resource_version: str) -> dict[str, str]:
-    """Return the parameters of the first page. As in client-go's reflector, no limit with a version: it would mean exactly that version."""
+    """Return the parameters of the first page. As in client-go's reflector, no limit with a version.
+
+    It would mean exactly that version.
+    """
     if resource_version in {"", "0"}:
         limit = {"limit": str(_PAGE)}
         return limit | {"resourceVersion": resource_version} if resource_version else limit

@@ -1,8 +1,9 @@
 """Decoders for the lists and watches of the API server: a codec says what is kept of an object.
 
-A list of 100,000 objects served from the API server's watch cache is one body of about 100 MB. Decoding it in one step would stop the
-event loop for seconds, so `ListDecoder` takes the body in the pieces in which it arrives and decodes at most `STEP_BYTES` a step (or one
-object, where that is larger). Of each object a codec keeps a few fields; the rest of its JSON is skipped, not built.
+A list of 100,000 objects served from the API server's watch cache is one body of about 100 MB. Decoding it in
+one step would stop the event loop for seconds, so `ListDecoder` takes the body in the pieces in which it
+arrives and decodes at most `STEP_BYTES` a step (or one object, where that is larger). Of each object a codec
+keeps a few fields; the rest of its JSON is skipped, not built.
 """
 
 import re
@@ -12,8 +13,9 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import msgspec
 
 UNREADABLE = (msgspec.MsgspecError, RecursionError)
-"""Exceptions of decoding. msgspec raises RecursionError for JSON that is nested deeper than its limit; the API server stores ten times
-that depth."""
+"""Exceptions of decoding. msgspec raises RecursionError for JSON that is nested deeper than its limit; the
+API server stores ten times that depth.
+"""
 
 STEP_BYTES = 128 * 1024
 _HEAD_BYTES = 1024 * 1024
@@ -49,14 +51,17 @@ class Status(msgspec.Struct, frozen=True, gc=False):
 
 
 class WatchEvent(NamedTuple, Generic[T]):
-    """An event of a watch. `type` is ``ADDED``, ``MODIFIED``, ``DELETED`` or ``BOOKMARK``; `object` is None for a ``BOOKMARK``."""
+    """An event of a watch. `type` is ``ADDED``, ``MODIFIED``, ``DELETED`` or ``BOOKMARK``.
+
+    `object` is None for a ``BOOKMARK``.
+    """
 
     type: str
     object: T | None
     version: str
 
 
-class _PartialObject(msgspec.Struct, frozen=True, gc=False):
+class _MetadataOnly(msgspec.Struct, frozen=True, gc=False):
     metadata: PartialMetadata
 
 
@@ -83,8 +88,8 @@ _JSON = "application/json"
 class ObjectCodec(Generic[T]):
     """Decodes the objects of a kind to what is kept of them.
 
-    `wire` is the msgspec type that an object is decoded to; `keep` turns that into the kept value, and must not raise.
-    `list_accept` and `watch_accept` are the media types to request.
+    `wire` is the msgspec type that an object is decoded to; `keep` turns that into the kept value, and must
+    not raise. `list_accept` and `watch_accept` are the media types to request.
     """
 
     def __init__(
@@ -129,12 +134,12 @@ class ObjectCodec(Generic[T]):
 _EVENT_TYPES = frozenset({"ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"})
 
 
-def _keep_metadata(partial: _PartialObject) -> PartialMetadata:
+def _keep_metadata(partial: _MetadataOnly) -> PartialMetadata:
     return partial.metadata
 
 
 PARTIAL_METADATA = ObjectCodec(
-    _PartialObject,
+    _MetadataOnly,
     _keep_metadata,
     f"{_JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,{_JSON}",
     f"{_JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1,{_JSON}",
@@ -147,10 +152,13 @@ _FIRST_KEY = re.compile(rb'\s*(\{\s*"(?:[^"\\]|\\.)*"\s*:)')
 
 
 class ListDecoder(Generic[T]):
-    """Decodes one page of a list from the pieces of its body. Raises `msgspec.DecodeError` for a body that is not a list.
+    """Decodes one page of a list from the pieces of its body.
 
-    Items are cut off the front in slices. The end of a slice is a guess: the text with which the first item begins occurs there too. The
-    guess is right exactly if the slice decodes, because a cut inside a string or a nested object leaves unbalanced JSON.
+    Raises `msgspec.DecodeError` for a body that is not a list.
+
+    Items are cut off the front in slices. The end of a slice is a guess: the text with which the first item
+    begins occurs there too. The guess is right exactly if the slice decodes, because a cut inside a string or
+    a nested object leaves unbalanced JSON.
     """
 
     def __init__(self, codec: ObjectCodec[T]) -> None:
@@ -177,7 +185,10 @@ class ListDecoder(Generic[T]):
             yield items
 
     def _cut(self) -> list[T] | None:
-        """Decode and remove the longest run of whole items within a step, or the first item if it is longer; None to wait for more."""
+        """Decode and remove the longest run of whole items within a step, or the first item if it is longer.
+
+        None to wait for more.
+        """
         if not self._first_key:
             first = _FIRST_KEY.match(self._rest)
             if first is None:
@@ -223,7 +234,10 @@ class WatchDecoder(Generic[T]):
         self._decode = codec.decode_event
 
     def feed(self, piece: bytes) -> Iterator[list[WatchEvent[T]] | Status]:
-        """Yield the events that `piece` completes, at most 64 at a time; an ERROR event as the Status it carries."""
+        """Yield the events that `piece` completes, at most 64 at a time.
+
+        An ERROR event as the Status it carries.
+        """
         scanned = len(self._rest)
         self._rest += piece
         events: list[WatchEvent[T]] = []

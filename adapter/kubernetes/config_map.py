@@ -1,7 +1,9 @@
-"""Reads the certificate authorities of clients: from the ConfigMap that kube-apiserver publishes, or from files.
+"""Reads the certificate authorities of clients.
 
-A source that cannot be read reports that and is read again. It never ends the process and never withdraws what it delivered before.
-`server.auth.trust_store` decides what the texts mean.
+From the ConfigMap that kube-apiserver publishes, or from files.
+
+A source that cannot be read reports that and is read again. It never ends the process and never withdraws
+what it delivered before. `server.auth.trust_store` decides what the texts mean.
 """
 
 import asyncio
@@ -27,7 +29,10 @@ _FIELDS = f"metadata.name={NAME}"
 _FAULT = "trust-lookup"
 _DOUBLINGS = 20  # cap on the backoff exponent: 2.0**n stays finite after days of failures
 _UNWATCHED = "the ConfigMap with the authorities cannot be watched; it is read every minute"
-_MISSING_RIGHTS = f"; bind the Role extension-apiserver-authentication-reader in {NAMESPACE} to the service account with a RoleBinding there"
+_MISSING_RIGHTS = (
+    f"; bind the Role extension-apiserver-authentication-reader in {NAMESPACE} to the service account"
+    " with a RoleBinding there"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +49,9 @@ class ConfigMapPeriods:
     """Interval between reads where watching is forbidden."""
 
     backoff: float = 0.8
-    """Pause after the first failure. Each further failure doubles it; jitter stretches it to at most twice its length."""
+    """Pause after the first failure. Each further failure doubles it; jitter stretches it to at most twice
+    its length.
+    """
 
     backoff_limit: float = 30.0
 
@@ -119,7 +126,10 @@ class ConfigMapTrustSource:
         self._deliver(found.data or {})
 
     async def _watch(self, version: str) -> None:
-        """Deliver the changes after `version` until the watch ends; where watching is forbidden, wait for the next read."""
+        """Deliver the changes after `version` until the watch ends.
+
+        Where watching is forbidden, wait for the next read.
+        """
         watching = self._client.watch_objects(
             PARTIAL_METADATA,
             _CONFIG_MAPS,
@@ -160,7 +170,10 @@ class ConfigMapTrustSource:
 
 
 class FileTrustSource:
-    """Delivers the text of a file first and after each change. `deliver` raises ValueError for invalid text."""
+    """Delivers the text of a file first and after each change.
+
+    `deliver` raises ValueError for invalid text.
+    """
 
     def __init__(self, path: str, flag: str, deliver: Callable[[str], None], faults: ProblemLog) -> None:
         """Read the file. Raises `errors.InputError`, which names `flag`, if it is unusable."""
@@ -176,7 +189,10 @@ class FileTrustSource:
             raise errors.InputError([fault]) from error
 
     def look(self) -> None:
-        """Deliver the file if it has changed. An invalid one is reported, and read again after its next change."""
+        """Deliver the file if it has changed.
+
+        An invalid one is reported, and read again after its next change.
+        """
         signature = self._signature()
         if signature == self._seen:
             return
@@ -196,7 +212,10 @@ class FileTrustSource:
             self.look()
 
     def _signature(self) -> object:
-        """Return a value that changes with the file; links are followed, and a missing file has a value too."""
+        """Return a value that changes with the file.
+
+        Links are followed, and a missing file has a value too.
+        """
         try:
             status = self._path.stat()
         except OSError as error:

@@ -1,7 +1,9 @@
-"""Where the API server is and which identity we have there: a kubeconfig file, else the service account of the Pod.
+"""Where the API server is and which identity we have there.
 
-kubernetes-asyncio loads both, and renews what they refer to (token files, exec plugins, OIDC). If a renewal fails, the old credentials
-stay in use: only the API server can decide whether they are still valid.
+A kubeconfig file, else the service account of the Pod.
+
+kubernetes-asyncio loads both, and renews what they refer to (token files, exec plugins, OIDC). If a renewal
+fails, the old credentials stay in use: only the API server can decide whether they are still valid.
 """
 
 import asyncio
@@ -12,6 +14,7 @@ import tempfile
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import yaml
@@ -30,7 +33,9 @@ FLAG = "--lister-kubeconfig"
 _REMEDY = {"--kubeconfig": "KUBECONFIG or --kubeconfig"}
 
 RENEWAL_SECONDS = 60.0
-"""Interval between renewals of credentials, in seconds; kubernetes-asyncio's own for service account tokens."""
+"""Interval between renewals of credentials, in seconds; kubernetes-asyncio's own for service account
+tokens.
+"""
 
 _UNUSABLE = (
     ConfigException,
@@ -45,14 +50,16 @@ _UNUSABLE = (
     ImportError,
     RuntimeError,
 )
-"""Exceptions of kubernetes-asyncio for an unusable kubeconfig: its own, and any that its code happens to raise on odd input."""
+"""Exceptions of kubernetes-asyncio for an unusable kubeconfig: its own, and any that its code happens to
+raise on odd input.
+"""
 
 
 def _write_temporary_file(holder: kube_config.FileOrData, content: str | bytes) -> str:
     """Return the name of a file with `content`, the same for equal contents; it is removed at exit.
 
-    Replaces a method of kubernetes-asyncio (36.1) that never closes the descriptor of `mkstemp`. It leaks one descriptor for each inline
-    `*-data` field, and another whenever an exec plugin returns a new certificate.
+    Replaces a method of kubernetes-asyncio (36.1) that never closes the descriptor of `mkstemp`. It leaks one
+    descriptor for each inline `*-data` field, and another whenever an exec plugin returns a new certificate.
     """
     written = kube_config._temp_files  # noqa: SLF001
     name = written.get(str(content))
@@ -66,13 +73,14 @@ def _write_temporary_file(holder: kube_config.FileOrData, content: str | bytes) 
     return name
 
 
-kube_config.FileOrData._create_temp_file_with_content = _write_temporary_file  # type: ignore[method-assign, assignment]  # noqa: SLF001
+_holder: Any = kube_config.FileOrData
+_holder._create_temp_file_with_content = _write_temporary_file  # noqa: SLF001
 
 
 async def load_configuration(
     kubeconfig: Path | None, clock: Clock, faults: ProblemLog, *, flag: str = FLAG
 ) -> Configuration:
-    """Load the configuration from the file `kubeconfig`, or if that is None from the Pod that this process runs in.
+    """Load the configuration from the file `kubeconfig`, or if that is None from the Pod of this process.
 
     Raises `errors.InputError`, which names `flag`, if it cannot be loaded.
     """
@@ -82,14 +90,16 @@ async def load_configuration(
             service_account = InClusterConfigLoader(
                 token_filename=incluster_config.SERVICE_TOKEN_FILENAME,
                 cert_filename=incluster_config.SERVICE_CERT_FILENAME,
-                try_refresh_token=False,  # with its own renewal, every call fails while the file is unreadable
+                # with its own renewal, every call fails while the file is unreadable
+                try_refresh_token=False,
             )
             service_account.load_and_set(configuration)
         except (ConfigException, OSError) as error:
             raise _refuse(
                 flag,
                 "",
-                f"expected a kubeconfig file: set {_REMEDY.get(flag, flag)}, or run in a pod of the cluster ({_sentence(error)})",
+                f"expected a kubeconfig file: set {_REMEDY.get(flag, flag)},"
+                f" or run in a pod of the cluster ({_sentence(error)})",
             ) from error
         configuration.refresh_api_key_hook = _Renewal(service_account.load_and_set, clock, faults)
         return configuration
@@ -117,7 +127,8 @@ def build_configuration(host: str) -> Configuration:
 
 def _new_configuration() -> Configuration:
     configuration = Configuration()
-    # Python 3.13 by default refuses certificate authorities without certain extensions. Go accepts them, and clusters use them.
+    # Python 3.13 by default refuses certificate authorities without certain extensions. Go accepts them, and
+    # clusters use them.
     configuration.disable_strict_ssl_verification = True
     return configuration
 
@@ -131,7 +142,10 @@ async def fetch_authorization(configuration: Configuration) -> str:
 
 
 class _Renewal:
-    """The hook that kubernetes-asyncio calls before each use of a token: renews it once in `RENEWAL_SECONDS`."""
+    """The hook that kubernetes-asyncio calls before each use of a token.
+
+    Renews it once in `RENEWAL_SECONDS`.
+    """
 
     def __init__(
         self, renew: Callable[[Configuration], Awaitable[None] | None], clock: Clock, faults: ProblemLog
@@ -170,7 +184,7 @@ def _refuse(flag: str, value: str, expected: str) -> errors.InputError:
     return errors.InputError([errors.Fault(path=flag, value=value, expected=expected)])
 
 
-# -- our own Pod -------------------------------------------------------------------------------------------------------
+# -- our own Pod ---------------------------------------------------------------------------------------------
 
 NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
@@ -191,5 +205,8 @@ def find_namespace(environment: Mapping[str, str] = os.environ, file: Path = NAM
 
 
 def new_identity(pod_name: str) -> str:
-    """Return a unique identity for this process: the Pod's name and a UUID, because a container may restart."""
+    """Return a unique identity for this process.
+
+    The Pod's name and a UUID, because a container may restart.
+    """
     return f"{pod_name}_{uuid.uuid4()}"

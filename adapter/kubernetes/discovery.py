@@ -1,7 +1,10 @@
-"""Reads the API server's discovery documents into a catalogue, and keeps that up to date: on a timer and after a miss.
+"""Reads the API server's discovery documents into a catalogue, and keeps that up to date.
 
-Aggregated discovery (``apidiscovery.k8s.io``) is preferred; servers without it answer with the legacy documents. Groups of aggregated API
-servers often cannot be read. Such a group loses at most its own resources, and not even those if they were known before.
+On a timer and after a miss.
+
+Aggregated discovery (``apidiscovery.k8s.io``) is preferred; servers without it answer with the legacy
+documents. Groups of aggregated API servers often cannot be read. Such a group loses at most its own
+resources, and not even those if they were known before.
 """
 
 import asyncio
@@ -32,7 +35,9 @@ _PARALLEL = 8
 _FIRST_DISTANCE = 1.0  # seconds between two readings before the first success: no request can be answered yet
 
 METRIC_GROUPS = frozenset({"custom.metrics.k8s.io", "external.metrics.k8s.io"})
-"""Groups whose resources are metrics, ours among them. They describe no objects, so no label may resolve to them."""
+"""Groups whose resources are metrics, ours among them. They describe no objects, so no label may resolve
+to them.
+"""
 
 _log = logging.getLogger(__name__)
 
@@ -50,7 +55,7 @@ class Discovery(NamedTuple):
     failed: Mapping[str, str]
 
 
-# -- the documents -----------------------------------------------------------------------------------------------------
+# -- the documents -------------------------------------------------------------------------------------------
 
 
 class _GroupName(msgspec.Struct, frozen=True):
@@ -147,13 +152,14 @@ def _decode(path: str, body: ResponseBody, type_: type[_T]) -> _T:
         raise errors.KubernetesError(0, "Decode", f"cannot get {path}: Decode: {error}") from error
 
 
-# -- reading -----------------------------------------------------------------------------------------------------------
+# -- reading -------------------------------------------------------------------------------------------------
 
 
 async def fetch_discovery(get: Get, known: Catalogue | None = None) -> Discovery:
     """Read the resources of the cluster. Those of `known` replace group versions that cannot be read.
 
-    Raises `errors.KubernetesError` if ``/api``, ``/apis`` or the core group cannot be read: nothing resolves without these.
+    Raises `errors.KubernetesError` if ``/api``, ``/apis`` or the core group cannot be read: nothing resolves
+    without these.
     """
     reading = _Reading(get, known or Catalogue(()))
     core = await reading.read_core()
@@ -241,7 +247,7 @@ class _Reading:
         ]
 
 
-# -- the catalogue in force --------------------------------------------------------------------------------------------
+# -- the catalogue in force ----------------------------------------------------------------------------------
 
 
 class CatalogueClient(Protocol):
@@ -253,8 +259,9 @@ class CatalogueClient(Protocol):
 class CatalogueSource:
     """The current catalogue. Concurrent callers share one reading.
 
-    `run` reads every `interval` seconds; after a miss it is read again, but not within `distance` seconds of the last attempt.
-    `initial` is current until the first reading succeeds; without it `current` raises until then.
+    `run` reads every `interval` seconds; after a miss it is read again, but not within `distance` seconds of
+    the last attempt. `initial` is current until the first reading succeeds; without it `current` raises until
+    then.
     """
 
     def __init__(
@@ -291,8 +298,9 @@ class CatalogueSource:
     async def refresh(self, *, force: bool = False) -> Catalogue:
         """Read the resources again unless that was tried within `distance` seconds; return the catalogue.
 
-        `force` reads in any case. A caller that comes during a reading shares its result. Raises `errors.KubernetesError` if
-        the reading fails and `errors.NotSyncedError` if it is not due and none has succeeded; the old catalogue stays.
+        `force` reads in any case. A caller that comes during a reading shares its result. Raises
+        `errors.KubernetesError` if the reading fails and `errors.NotSyncedError` if it is not due and none
+        has succeeded; the old catalogue stays.
         """
         readings = self._readings
         async with self._lock:

@@ -1,6 +1,9 @@
-"""Reads the metrics APIs through the API server, as the HPA controller does: for values that none of our rules provides.
+"""Reads the metrics APIs through the API server, as the HPA controller does.
+
+For values that none of our rules provides.
 
 Paths and the order of parameters are those of the HPA controller's clients.
+
 """
 
 from collections.abc import Sequence
@@ -126,15 +129,19 @@ _GENERIC = {
     404: "the server could not find the requested resource",
     429: "the server has received too many requests and has asked us to try again later",
     503: "the server is currently unable to handle the request",
-    504: "the server was unable to return a response in the time allotted, but may still be processing the request",
+    504: "the server was unable to return a response in the time allotted,"
+    " but may still be processing the request",
 }
 """client-go's messages for a response that is not a Status."""
 
 
 def _in_upstreams_words(error: errors.KubernetesError, asked: str) -> errors.KubernetesError:
-    """Return a refusal with client-go's message: the server's, else one by status and by what was `asked` for.
+    """Return a refusal with client-go's message.
+
+    The server's, else one by status and by what was `asked` for.
 
     Without a response the message is ours.
+
     """
     if not error.status:
         return error
@@ -149,9 +156,12 @@ def _in_upstreams_words(error: errors.KubernetesError, asked: str) -> errors.Kub
         elif error.status >= 500:
             words = f'an error on the server ("{said}") has prevented the request from succeeding'
         else:
-            words = f"the server responded with the status code {error.status} but did not return more information"
+            words = (
+                f"the server responded with the status code {error.status}"
+                " but did not return more information"
+            )
         text = f"{words} (get {asked})"
     return errors.KubernetesError(error.status, error.reason, text, error.retry_after)
 
 
-__all__ = ["TimedCustomValue", "Described", "TimedExternalValue", "MetricsAPI", "PodMetrics", "Quantity"]
+__all__ = ["Described", "MetricsAPI", "PodMetrics", "Quantity", "TimedCustomValue", "TimedExternalValue"]

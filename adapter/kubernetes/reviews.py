@@ -1,7 +1,7 @@
 """TokenReviews and SubjectAccessReviews: authentication and authorization of callers by the API server.
 
-A token is sent in the body of a token review and appears nowhere else: in no log, no error and no exception cause. A response that
-is not a complete review raises, so that it cannot be taken for permission.
+A token is sent in the body of a token review and appears nowhere else: in no log, no error and no exception
+cause. A response that is not a complete review raises, so that it cannot be taken for permission.
 """
 
 import asyncio

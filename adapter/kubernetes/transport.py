@@ -1,12 +1,15 @@
-"""One request to the API server: session, credentials, attempts, and the body of a write that may be stopped at the last moment.
+"""One request to the API server.
 
-kubernetes-asyncio provides configuration, TLS, proxies and the session; its typed models and its watch are not used. Retries happen here
-and nowhere else.
+Session, credentials, attempts, and the body of a write that may be stopped at the last moment.
 
-A write of a leader must not reach the API server after the lease may have been lost. Opening a connection can take seconds, and the
-process may be suspended at any point, so a check before the request is not enough. `GuardedBody` is called by aiohttp when the connection
-is open and nothing of the request has been sent: it checks there. A write that is given up after that may still lie in the socket's send
-buffer, and the kernel would deliver it later. Such a connection is reset (SO_LINGER 0), which discards the buffer.
+kubernetes-asyncio provides configuration, TLS, proxies and the session; its typed models and its watch are
+not used. Retries happen here and nowhere else.
+
+A write of a leader must not reach the API server after the lease may have been lost. Opening a connection can
+take seconds, and the process may be suspended at any point, so a check before the request is not enough.
+`GuardedBody` is called by aiohttp when the connection is open and nothing of the request has been sent: it
+checks there. A write that is given up after that may still lie in the socket's send buffer, and the kernel
+would deliver it later. Such a connection is reset (SO_LINGER 0), which discards the buffer.
 """
 
 import asyncio
@@ -39,7 +42,9 @@ REVIEW_SECONDS = 10.0
 """Timeout of one attempt of a review, in seconds. A client waits for the result of each review."""
 
 REVIEW_PAUSES = (0.5, 0.75, 1.125, 1.6875)
-"""Pauses before further attempts of a review, in seconds, as in upstream's webhook clients; only after transient failures."""
+"""Pauses before further attempts of a review, in seconds, as in upstream's webhook clients; only after
+transient failures.
+"""
 
 _REVIEW_RETRIED = frozenset({429, 500, 504})
 _SPREAD = 0.2
@@ -98,9 +103,12 @@ def _discard_on_close(transport: asyncio.Transport) -> None:
 
 
 class KubernetesRequest(NamedTuple):
-    """A request. `what` names verb and resource in errors; `patient` requests are retried after transient failures.
+    """A request. `what` names verb and resource in errors.
+
+    `patient` requests are retried after transient failures.
 
     A `document` makes it a POST, retried as reviews are; a `body` makes it a write, which is sent once.
+
     """
 
     what: str
@@ -232,7 +240,7 @@ class Sender:
     async def _request_write(
         self, request: KubernetesRequest, body: GuardedBody, headers: dict[str, str]
     ) -> aiohttp.ClientResponse:
-        """Send a write through the session of kubernetes-asyncio, whose own request method would build the body itself."""
+        """Send a write through the library's session: its own request method would build the body itself."""
         session = self._session
         try:
             response: aiohttp.ClientResponse = await session.pool_manager.request(
@@ -265,10 +273,13 @@ def open_sender(
     random: Callable[[], float],
     flag: str,
 ) -> Sender:
-    """Open a session with the server that `credentials` loaded, within an event loop. `errors.InputError` for unusable certificates."""
+    """Open a session with the server that `credentials` loaded, within an event loop.
+
+    `errors.InputError` for unusable certificates.
+    """
     try:
-        # no connection limit: concurrency is bounded where requests start, and many open requests (watches, calls to a hanging
-        # metrics API) must not delay a Lease renewal or a Scale write
+        # no connection limit: concurrency is bounded where requests start, and many open requests (watches,
+        # calls to a hanging metrics API) must not delay a Lease renewal or a Scale write
         session = rest.RESTClientObject(configuration, maxsize=0)
     except (OSError, ValueError) as error:
         reason = connect_errors.describe_file(error)
@@ -280,11 +291,13 @@ def open_sender(
         fault = errors.Fault(flag, ", ".join(files), f"expected usable certificates ({reason})")
         raise errors.InputError([fault]) from error
     library = session.pool_manager
-    # the library's own session looks for a .netrc in a thread before each request, which is slower than the request
+    # the library's own session looks for a .netrc in a thread before each request, which is slower than the
+    # request
     own = aiohttp.ClientSession(connector=library.connector, read_bufsize=_READ_BYTES)
     library.detach()
     session.proxy = session.proxy or _proxy_of(configuration.host or "")
-    session.pool_manager = _NoRedirects(own)  # type: ignore[assignment]  # has the methods that the library calls
+    # has the methods that the library calls
+    session.pool_manager = _NoRedirects(own)  # type: ignore[assignment]
     return Sender(configuration, session, sleep=sleep, random=random)
 
 

@@ -1,7 +1,8 @@
 """Describes failed connections for logs and command lines.
 
-aiohttp's messages contain the SSL context as a Python object, and errors of the ssl module their arguments and the place in the C code. The
-text here has host and port but never the URL: the caller names what it requested.
+aiohttp's messages contain the SSL context as a Python object, and errors of the ssl module their arguments
+and the place in the C code. The text here has host and port but never the URL: the caller names what it
+requested.
 """
 
 import os

@@ -1,8 +1,9 @@
 """uvloop's event loop with a fix for sockets that the caller passes in.
 
-When a connection is reset before it is established, uvloop closes the descriptor of the given socket, but the Python socket object keeps
-its number. When that object is collected, it closes the number again, which may by then belong to another connection. A restarting API
-server would so break an unrelated connection, or make it receive a foreign response.
+When a connection is reset before it is established, uvloop closes the descriptor of the given socket, but the
+Python socket object keeps its number. When that object is collected, it closes the number again, which may by
+then belong to another connection. A restarting API server would so break an unrelated connection, or make it
+receive a foreign response.
 """
 
 import socket

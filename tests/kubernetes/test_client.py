@@ -120,7 +120,7 @@ async def listed(client: KubernetesClient, what: APIResource = PODS, **options: 
     return [each.name for each in found], version
 
 
-# -- get and its retries -------------------------------------------------------------------------------------------------
+# -- get and its retries -------------------------------------------------------------------------------------
 
 
 def replies(*statuses: int, headers: dict[str, str] | None = None) -> tuple[Handler, list[web.Request]]:
@@ -190,7 +190,7 @@ async def test_nobody_listens(unused_tcp_port: int, pauses: Pauses) -> None:
     assert len(pauses.taken) == 2
 
 
-# -- what goes wrong -------------------------------------------------------------------------------------------------------
+# -- what goes wrong -----------------------------------------------------------------------------------------
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 DEEP = b'{"a":' * 1500 + b"1" + b"}" * 1500
@@ -375,7 +375,7 @@ async def test_refusals_name_verb_and_resource(body: str, content_type: str, rea
     assert (raised.value.status, raised.value.reason, str(raised.value)) == (403, reason, text)
 
 
-# -- lists -----------------------------------------------------------------------------------------------------------------
+# -- lists ---------------------------------------------------------------------------------------------------
 
 
 async def test_list_from_a_cluster() -> None:
@@ -462,7 +462,7 @@ async def test_what_is_delivered_may_fail_in_its_own_way() -> None:
             await client.list_objects(PARTIAL_METADATA, PODS, deliver)
 
 
-# -- watches ---------------------------------------------------------------------------------------------------------------
+# -- watches -------------------------------------------------------------------------------------------------
 
 
 async def take(
@@ -594,7 +594,7 @@ async def test_a_cancelled_watch_leaves_nothing() -> None:
         await until(lambda: not cluster.open_watches)
 
 
-# -- who we are ------------------------------------------------------------------------------------------------------------
+# -- who we are ----------------------------------------------------------------------------------------------
 
 
 async def test_certificates_and_tokens_of_a_kubeconfig(authority: Authority, tmp_path: Path) -> None:
@@ -617,7 +617,10 @@ async def check_tokens(authority: Authority, ca: bytes, tmp_path: Path) -> None:
 
 @contextlib.contextmanager
 def close_leaks() -> Iterator[None]:
-    """Close what kubernetes-asyncio leaves open: the file of each certificate that stands in a kubeconfig, once a process."""
+    """Close what kubernetes-asyncio leaves open.
+
+    The file of each certificate that stands in a kubeconfig, once a process.
+    """
     yield
     for link in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):
@@ -677,7 +680,7 @@ async def test_certificates_that_are_none(field: str, tmp_path: Path) -> None:
     for name in ("bad.pem", "absent.pem"):
         configuration = Configuration()
         setattr(configuration, field, str(tmp_path / name))
-        with pytest.raises(errors.InputError, match="certificates that can be used") as raised:
+        with pytest.raises(errors.InputError, match="usable certificates") as raised:
             await kubernetes.connect(configuration, random=lambda: 0.0, flag="--kubeconfig")
         (fault,) = raised.value.faults
         assert (fault.path, fault.value) == ("--kubeconfig", str(tmp_path / name))
@@ -710,7 +713,10 @@ async def test_proxies_are_used(said_by: str, monkeypatch: pytest.MonkeyPatch) -
 
 
 async def test_a_netrc_is_nobodys_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who we are the kubeconfig says alone; and a file that is looked for at each request would cost more than the request."""
+    """Who we are the kubeconfig says alone.
+
+    And a file that is looked for at each request would cost more than the request.
+    """
     netrc = tmp_path / "netrc"
     netrc.write_text("machine 127.0.0.1 login me password word\n")
     netrc.chmod(0o600)

@@ -144,7 +144,7 @@ def test_list_decoder_survives_any_input(body: bytes, size: int) -> None:
             return
 
 
-# -- watches -----------------------------------------------------------------------------------------------------------
+# -- watches -------------------------------------------------------------------------------------------------
 
 
 def line(kind: str, obj: dict[str, Any]) -> bytes:
@@ -221,7 +221,7 @@ def test_watch_decoder_survives_any_input(body: bytes, size: int) -> None:
         return
 
 
-# -- whole objects -------------------------------------------------------------------------------------------------------
+# -- whole objects -------------------------------------------------------------------------------------------
 
 
 class _Spec(msgspec.Struct):

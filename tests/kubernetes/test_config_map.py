@@ -232,7 +232,7 @@ async def test_what_is_no_config_map(
         assert "Decode" in found.source.error or "cannot read /livez" in found.source.error
 
 
-# -- files -----------------------------------------------------------------------------------------------------------
+# -- files ---------------------------------------------------------------------------------------------------
 
 
 class Taker:

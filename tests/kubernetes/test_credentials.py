@@ -247,7 +247,7 @@ def encode(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
 
 
-# -- our own Pod -----------------------------------------------------------------------------------------------------------
+# -- our own Pod ---------------------------------------------------------------------------------------------
 
 
 def test_the_pod_name_of_the_environment_wins() -> None:

@@ -91,7 +91,7 @@ def named(catalogue: Catalogue) -> list[str]:
     return [f"{resource.api_version} {resource.plural}" for resource in catalogue]
 
 
-# -- against the cluster -----------------------------------------------------------------------------------------------
+# -- against the cluster -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("aggregated", [True, False], ids=["aggregated", "legacy"])
@@ -145,7 +145,7 @@ async def test_a_server_that_is_down(unused_tcp_port: int) -> None:
             await fetch_catalogue(client)
 
 
-# -- documents ---------------------------------------------------------------------------------------------------------
+# -- documents -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("content_type", [AGGREGATED, V2BETA1])
@@ -237,7 +237,7 @@ async def test_a_legacy_group_that_is_no_document_costs_only_itself() -> None:
     assert list(discovery.failed) == ["a.io/v2"]
 
 
-# -- the catalogue in force --------------------------------------------------------------------------------------------
+# -- the catalogue in force ----------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from adapter.boost import model
 from adapter.boost.model import Boosted
 from adapter.kubernetes.cache.list_watch import ListWatch, ReflectorContext
 from adapter.kubernetes.cache.reflector import Reflector, ReflectorStatus
-from adapter.kubernetes.cache.store import Identified, NamespaceView, TypedStore, in_steps
+from adapter.kubernetes.cache.store import NamedObject, NamespaceView, TypedStore, in_steps
 from adapter.kubernetes.codec import ObjectCodec
 from adapter.model.autoscaling import documents, fastpath_autoscaler
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, Metadata
@@ -32,7 +32,7 @@ from adapter.model.autoscaling.hpa import (
 )
 from adapter.model.resources import BUILTIN, APIResource
 
-T = TypeVar("T", bound=Identified)
+T = TypeVar("T", bound=NamedObject)
 
 _VERBS = frozenset({"get", "list", "watch"})
 _GROUP, _, _VERSION = fastpath_autoscaler.API_VERSION.partition("/")

@@ -1,12 +1,12 @@
 """`LabelIndex` answers label selectors over the names and labels of all objects of one kind.
 
-An answer equals that of matching every object with `LabelSelector.matches`, in the API server's list order, but its cost grows with the
-objects found, not with all objects.
+An answer equals that of matching every object with `LabelSelector.matches`, in the API server's list order,
+but its cost grows with the objects found, not with all objects.
 
-Objects of a namespace with equal labels, such as the pods of a ReplicaSet, share one `_LabelSet`; the index and the selector see label
-sets, not objects. What exists once per object is hidden from the garbage collector where possible: a tuple of strings, one label set
-instead of a set of one, a dictionary instead of a larger set. With 100,000 more tracked objects, a full collection would stop the event
-loop for a tenth of a second.
+Objects of a namespace with equal labels, such as the pods of a ReplicaSet, share one `_LabelSet`; the index
+and the selector see label sets, not objects. What exists once per object is hidden from the garbage collector
+where possible: a tuple of strings, one label set instead of a set of one, a dictionary instead of a larger
+set. With 100,000 more tracked objects, a full collection would stop the event loop for a tenth of a second.
 """
 
 import asyncio
@@ -59,7 +59,10 @@ _LabelSets = dict[_LabelSet, None]
 
 
 class _NamespaceIndex:
-    """One namespace: its names in order, the label set of each, and label -> value -> label sets (one, or several)."""
+    """One namespace.
+
+    Its names in order, the label set of each, and label -> value -> label sets (one, or several).
+    """
 
     __slots__ = ("index", "label_sets", "names", "of_name", "version")
 
@@ -150,7 +153,7 @@ class _NamespaceIndex:
 
 
 class _CachedAnswer(NamedTuple):
-    """An answer, the version of the data it was computed from, and its approximate size with its selector in bytes."""
+    """An answer, the version of its data, and its approximate size with the selector in bytes."""
 
     version: int
     names: tuple[str, ...]
@@ -217,7 +220,10 @@ class LabelIndex:
         return found.version if found else 0
 
     def names(self, namespace: str | None, selector: LabelSelector) -> tuple[str, ...]:
-        """Return the names that match, in list order. None asks in all namespaces; a name may then occur twice."""
+        """Return the names that match, in list order. None asks in all namespaces.
+
+        A name may then occur twice.
+        """
         known = self.known(namespace, selector)
         if known is not None:
             return known
@@ -256,7 +262,8 @@ class LabelIndex:
         Objects that are added or removed in between may or may not be in the answer.
         """
         version = self._version_of(namespace)
-        # etcd sorts by key, where the namespace ends with a slash, which sorts after "-": "a-b" comes before "a"
+        # etcd sorts by key, where the namespace ends with a slash, which sorts after "-": "a-b" comes before
+        # "a"
         chosen = sorted(self._namespaces, key="{}/".format) if namespace is None else [namespace]
         names: list[str] = []
         done = 0

@@ -1,6 +1,9 @@
-"""What a reflector is composed of beside its store: the list and watch calls, its periods, its pauses and its metrics.
+"""What a reflector is composed of beside its store.
+
+The list and watch calls, its periods, its pauses and its metrics.
 
 The periods are client-go's unless their docstring says otherwise.
+
 """
 
 import asyncio
@@ -16,7 +19,9 @@ from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 
 MAX_REASONS = 40
-"""Upper bound on distinct `reason` label values of one reflector; the API server has fewer reasons. Further ones count as Other."""
+"""Upper bound on distinct `reason` label values of one reflector; the API server has fewer reasons.
+Further ones count as Other.
+"""
 
 _MAX_DOUBLINGS = 20  # far beyond any limit, and 2.0**n stays finite after days of failures
 
@@ -32,13 +37,19 @@ class ReflectorPeriods:
     """Shortest duration of a watch; the longest is twice that."""
 
     silence: float = 120.0
-    """A watch without a byte for this long is lost. Servers send a bookmark about every minute; client-go relies on pings."""
+    """A watch without a byte for this long is lost. Servers send a bookmark about every minute; client-go
+    relies on pings.
+    """
 
     short_watch: float = 1.0
-    """A watch that ends sooner without an event is a failure. Otherwise a broken server would be called in a tight loop."""
+    """A watch that ends sooner without an event is a failure. Otherwise a broken server would be called in
+    a tight loop.
+    """
 
     backoff: float = 0.8
-    """Pause after the first failure. Each further failure doubles it; jitter stretches it to at most twice its length."""
+    """Pause after the first failure. Each further failure doubles it; jitter stretches it to at most twice
+    its length.
+    """
 
     backoff_limit: float = 30.0
 
@@ -52,7 +63,9 @@ class ReflectorPeriods:
     """Where watching is forbidden: interval between attempts to watch after all. Our own."""
 
     stale: float = 180.0
-    """A cache is reported as stale after this long without word from the API server; it still answers. Our own."""
+    """A cache is reported as stale after this long without word from the API server; it still answers. Our
+    own.
+    """
 
     first_list: float = 5.0
     """How long a question waits for the first list of its kind. Our own."""
@@ -104,9 +117,12 @@ class ReflectorContext:
 
 @dataclass(frozen=True, slots=True)
 class ListWatch(Generic[T]):
-    """One kind, in one namespace or ("") in all, as `codec` keeps its objects; `fields` is a field selector as text.
+    """One kind, in one namespace or ("") in all, as `codec` keeps its objects.
 
-    `optional` kinds need not exist: where the API server does not serve the kind, there are no objects of it.
+    `fields` is a field selector as text.
+
+    An `optional` kind need not exist: if the API server does not serve it, there are no objects of it.
+
     """
 
     client: ListWatchClient
@@ -143,7 +159,10 @@ class ListWatch(Generic[T]):
 
 
 class Backoff:
-    """The pauses after failures: exponential with jitter, from the start again after a time without failures."""
+    """The pauses after failures.
+
+    Exponential with jitter, from the start again after a time without failures.
+    """
 
     def __init__(self, context: ReflectorContext) -> None:
         self._periods = context.periods

@@ -1,8 +1,8 @@
-"""`ObjectLister` answers which objects match a label selector, from one reflector for each kind that is asked for.
+"""`ObjectLister` answers which objects match a label selector, from one reflector for each kind.
 
-Only names and labels are kept. In a process that also scales, the scaler's `PodCache` answers for pods, so that these are
-watched once. Until the first list of a kind is in, the answer is "not synced", never "no such objects"; after it, a
-question costs the API server nothing.
+Only names and labels are kept. In a process that also scales, the scaler's `PodCache` answers for pods, so
+that these are watched once. Until the first list of a kind is in, the answer is "not synced", never "no such
+objects"; after it, a question costs the API server nothing.
 """
 
 import asyncio
@@ -28,7 +28,10 @@ _STEP = 1_000
 
 
 class LabeledObject(msgspec.Struct, frozen=True, gc=False):
-    """An object with its labels, which it may share with others. `namespace` is "" for cluster-scoped objects."""
+    """An object with its labels, which it may share with others.
+
+    `namespace` is "" for cluster-scoped objects.
+    """
 
     namespace: str
     name: str
@@ -38,8 +41,9 @@ class LabeledObject(msgspec.Struct, frozen=True, gc=False):
 class ObjectLister:
     """Names and labels of objects by label selector. Its reflectors run while it is entered or `run` runs.
 
-    The reflectors of `kinds` start with it, those of other kinds with the first question. `fields` is a field selector as text that
-    restricts the objects of all kinds. `pods`, which runs by itself, answers for pods in place of a reflector.
+    The reflectors of `kinds` start with it, those of other kinds with the first question. `fields` is a field
+    selector as text that restricts the objects of all kinds. `pods`, which runs by itself, answers for pods
+    in place of a reflector.
     """
 
     def __init__(
@@ -73,7 +77,8 @@ class ObjectLister:
             task.cancel()
         self._tasks.clear()
         assert group is not None
-        # the group would wrap the block's own exception; only of a cancellation it needs to know, which may be its own
+        # the group would wrap the block's own exception; only of a cancellation it needs to know, which may
+        # be its own
         cancelled = isinstance(value, asyncio.CancelledError)
         await group.__aexit__(kind if cancelled else None, value if cancelled else None, None)
 
@@ -83,7 +88,7 @@ class ObjectLister:
             await asyncio.Event().wait()
 
     def start(self, kinds: Iterable[APIResource]) -> None:
-        """Start the reflectors of these kinds, or add to the kinds it starts with if the lister does not run yet.
+        """Start the reflectors of these kinds, at once or when the lister starts.
 
         A reflector that runs already goes on, unless the kind is to be read in another version now.
         """
@@ -124,8 +129,8 @@ class ObjectLister:
     ) -> tuple[str, ...]:
         """Return the names of the objects that match, in the API server's list order.
 
-        `namespace` None asks for all namespaces; a name may then occur twice. The first question about a kind waits for its first list.
-        Errors as `Reflector.wait_synced`.
+        `namespace` None asks for all namespaces; a name may then occur twice. The first question about a kind
+        waits for its first list. Errors as `Reflector.wait_synced`.
         """
         return await (await self._synced(resource)).find_names(namespace, selector)
 
@@ -172,7 +177,8 @@ class ObjectLister:
     def unsynced(self) -> tuple[GroupResource, ...]:
         """Return the kinds of `start` whose first list is neither in nor refused: readiness waits for these.
 
-        A refused kind fails only the questions about it. If readiness waited for it, all other kinds would be unavailable too.
+        A refused kind fails only the questions about it. If readiness waited for it, all other kinds would be
+        unavailable too.
         """
         caches: dict[GroupResource, Reflector[PartialMetadata] | PodCache] = {**self._reflectors}
         if self._pods is not None:
@@ -185,7 +191,7 @@ class ObjectLister:
 
 
 class RunningPods:
-    """The pods of a `PodCache` whose phase is Running, as an `ObjectLister` of pods with that field selector has them."""
+    """The running pods of a `PodCache`, in place of an `ObjectLister` with that field selector."""
 
     def __init__(self, cache: PodCache) -> None:
         self._cache = cache

@@ -1,8 +1,8 @@
 """The kept record of a pod, and the codec that decodes pods to it.
 
-There may be 100,000 records, so none is tracked by the garbage collector, and pods with equal specs share one `SharedSpec`. A field
-that cannot be parsed is treated as absent and does not affect the others. What the facts mean is decided in
-`autoscaler.decide.readiness`.
+There may be 100,000 records, so none is tracked by the garbage collector, and pods with equal specs share one
+`SharedSpec`. A field that cannot be parsed is treated as absent and does not affect the others. What the
+facts mean is decided in `autoscaler.decide.readiness`.
 """
 
 import hashlib
@@ -33,9 +33,12 @@ _KEY_BYTES = 1024
 
 
 class SharedSpec(msgspec.Struct, gc=False, eq=False):
-    """The kept part of a pod's spec, shared by pods with equal specs. `ports` are the named TCP ports of its containers.
+    """The kept part of a pod's spec, shared by pods with equal specs.
+
+    `ports` are the named TCP ports of its containers.
 
     `key` identifies the spec, `users` is the number of pods that share it.
+
     """
 
     containers: tuple[Container, ...]
@@ -75,7 +78,7 @@ class WatchedPod(PodFacts, frozen=True, gc=False):
         return self.phase == "Running" and not self.deleting and bool(self.ip)
 
 
-# -- what the API server sends -----------------------------------------------------------------------------------------------
+# -- what the API server sends -------------------------------------------------------------------------------
 
 
 class _WirePort(Struct, frozen=True):
@@ -200,7 +203,8 @@ def key_of(written: WireSpec) -> bytes:
 def share(written: WireSpec, key: bytes) -> SharedSpec:
     """Build what pods with this spec share; `key` is that of `key_of`."""
     sidecars = [each for each in written.init_containers or () if each.restart_policy == "Always"]
-    # of two ports with one name the first counts, as for a probe or a Service; init containers other than sidecars have ended
+    # of two ports with one name the first counts, as for a probe or a Service; init containers other than
+    # sidecars have ended
     every = reversed([*(written.containers or ()), *sidecars])
     ports = {
         port.name: port.container_port

@@ -1,7 +1,7 @@
 """Which pods each autoscaler selects, kept up to date as pods change, and how many of them were ready lately.
 
-Autoscalers with equal selectors share a `Selection`. A changed pod is matched only against the selections that require one of its labels,
-so an event costs the selections that it concerns, not all there are.
+Autoscalers with equal selectors share a `Selection`. A changed pod is matched only against the selections
+that require one of its labels, so an event costs the selections that it concerns, not all there are.
 """
 
 import bisect
@@ -24,8 +24,8 @@ KEPT_SECONDS = 900.0
 class ReadyHistory(msgspec.Struct, gc=False, eq=False):
     """The number of ready pods, back to `since`; times in seconds of the monotonic clock.
 
-    Kept are only the counts that can still be the smallest or largest of a window that ends now, each with the time at which it ended:
-    rising counts in `past`, falling ones in `peaks`.
+    Kept are only the counts that can still be the smallest or largest of a window that ends now, each with
+    the time at which it ended: rising counts in `past`, falling ones in `peaks`.
     """
 
     count: int
@@ -83,7 +83,10 @@ def _end_of(past: tuple[float, int]) -> float:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Follower:
-    """An autoscaler, as ``namespace/name``, that follows a selection; `changed` is called when its pods may have changed."""
+    """An autoscaler, as ``namespace/name``, that follows a selection.
+
+    `changed` is called when its pods may have changed.
+    """
 
     autoscaler: str
     changed: Callable[[], None]
@@ -117,7 +120,10 @@ class Selection:
         return self._selected_by[1]
 
     def touch(self, ready: int, now: float) -> None:
-        """Note that a pod was added, removed or changed; `ready` is the change in the number of ready pods."""
+        """Note that a pod was added, removed or changed.
+
+        `ready` is the change in the number of ready pods.
+        """
         self._pods = None
         if ready:
             self.history.note(self.history.count + ready, now)
@@ -129,7 +135,10 @@ class Selection:
 
 
 class PodNamespace:
-    """The pods of one namespace and their selections. `generation` changes whenever a selection may have other pods than before."""
+    """The pods of one namespace and their selections.
+
+    `generation` changes whenever a selection may have other pods than before.
+    """
 
     def __init__(self, name: str, index: LabelIndex) -> None:
         self.name = name
@@ -169,7 +178,10 @@ class PodNamespace:
 
 
 def _label_of(selector: LabelSelector) -> tuple[str, str] | None:
-    """Return a label that every pod of a selector has, the key under which it is filed; None if it requires none."""
+    """Return a label that every pod of a selector has, the key under which it is filed.
+
+    None if it requires none.
+    """
     for requirement in selector.requirements:
         if requirement.operator in _EQUALITY:
             return requirement.key, requirement.values[0]

@@ -1,10 +1,13 @@
-"""`PodCache` keeps the pods of the cluster: one watch of whole pods, decoded to the facts that decisions need.
+"""`PodCache` keeps the pods of the cluster.
 
-It is the only cache of pods of a process that scales. The scaler reads its selections, custom metrics read names by label selector from
-its index, and resource metrics read the pods whose phase is Running. Until the first list is in, every answer is "not synced".
+One watch of whole pods, decoded to the facts that decisions need.
 
-There may be 100,000 pods, so a pod costs a few hundred bytes (specs, labels and strings are shared), and no object that exists once
-per pod is tracked by the garbage collector.
+It is the only cache of pods of a process that scales. The scaler reads its selections, custom metrics read
+names by label selector from its index, and resource metrics read the pods whose phase is Running. Until the
+first list is in, every answer is "not synced".
+
+There may be 100,000 pods, so a pod costs a few hundred bytes (specs, labels and strings are shared), and no
+object that exists once per pod is tracked by the garbage collector.
 """
 
 import asyncio
@@ -42,7 +45,10 @@ class PodSubscription:
 
     @property
     def pods(self) -> tuple[WatchedPod, ...]:
-        """The pods in list order, terminating and completed ones among them; `errors.NotSyncedError` before the first list."""
+        """The pods in list order, terminating and completed ones among them.
+
+        `errors.NotSyncedError` before the first list.
+        """
         self._cache.check_synced()
         return self._selection.pods
 
@@ -54,14 +60,17 @@ class PodSubscription:
 
     @property
     def selected_by(self) -> tuple[str, ...]:
-        """The autoscalers that follow any of these pods, this one included, sorted; none where there are no pods."""
+        """The autoscalers that follow any of these pods, this one included, sorted.
+
+        None where there are no pods.
+        """
         return self._selection.selected_by
 
     def min_ready(self, age: int) -> int | None:
         """Return the smallest number of ready pods within the last `age` nanoseconds.
 
-        None if that is unknown: the subscription is younger, the time is more than `KEPT_SECONDS` ago, or before the last list. Between
-        a list and the watch before it anything may have happened.
+        None if that is unknown: the subscription is younger, the time is more than `KEPT_SECONDS` ago, or
+        before the last list. Between a list and the watch before it anything may have happened.
         """
         now = self._cache.clock.monotonic()
         return self._selection.history.smallest(now - age / SECOND, now)
@@ -104,7 +113,7 @@ class PodCache:
             for reflector in self._reflectors:
                 group.create_task(reflector.run(), name=f"reflector of {reflector.name}")
 
-    # -- questions -----------------------------------------------------------------------------------------------------
+    # -- questions -------------------------------------------------------------------------------------------
 
     @property
     def synced(self) -> bool:
@@ -163,8 +172,8 @@ class PodCache:
     ) -> PodSubscription:
         """Subscribe an autoscaler (its ``namespace/name``) to the pods that match.
 
-        `changed` is called once the first list is in, and after each batch of events that added, removed or changed one of them. It
-        must not block; it may close subscriptions.
+        `changed` is called once the first list is in, and after each batch of events that added, removed or
+        changed one of them. It must not block; it may close subscriptions.
         """
         space = self._space(namespace)
         selection = space.selections.get(selector)
@@ -187,7 +196,7 @@ class PodCache:
             space.discard(selection)
             self._forget_if_empty(space)
 
-    # -- events --------------------------------------------------------------------------------------------------------
+    # -- events ----------------------------------------------------------------------------------------------
 
     def put(self, pod: WirePod) -> None:
         """Add a pod or replace it."""

@@ -1,15 +1,17 @@
-"""`Reflector` keeps a store equal to the objects of one kind at the API server, as client-go's reflector does.
+"""`Reflector` keeps a store equal to the objects of one kind at the API server, as client-go's does.
 
-It lists the objects, then watches the changes from the version of that list. While a watch can go on where the last one ended, a
-broken connection or a restarting server costs no list. Only when the version itself is useless does it list again: 410 (too old for
-the server's log) and 504 (newer than the server, which was restored from a backup or is another one). It must never watch without a
-version after that, because such a watch reports what exists and not what was deleted in between.
+It lists the objects, then watches the changes from the version of that list. While a watch can go on where
+the last one ended, a broken connection or a restarting server costs no list. Only when the version itself is
+useless does it list again: 410 (too old for the server's log) and 504 (newer than the server, which was
+restored from a backup or is another one). It must never watch without a version after that, because such a
+watch reports what exists and not what was deleted in between.
 
-Where watching is forbidden (403) or not served (405), the reflector polls: it lists every `relist` seconds, and tries to watch again
-every `watch_again` seconds. A kind that is read only on request (`on_demand`) is polled only while it is read.
+Where watching is forbidden (403) or not served (405), the reflector polls: it lists every `relist` seconds,
+and tries to watch again every `watch_again` seconds. A kind that is read only on request (`on_demand`) is
+polled only while it is read.
 
-A failure never empties the store. Readers see how old it is (`status`), and a reader that comes before the first list is told "not
-synced", never "not found".
+A failure never empties the store. Readers see how old it is (`status`), and a reader that comes before the
+first list is told "not synced", never "not found".
 """
 
 import asyncio
@@ -39,8 +41,9 @@ _SWEEP_STEP = 2_000
 class ReflectorStatus(NamedTuple):
     """The state of a reflector.
 
-    `age` is the time in seconds since the API server last sent a list, an event or a bookmark (None: never), `stale` whether that is too
-    long. `mode` is ``list`` where watching is forbidden. `last_error` is "" while list and watch succeed.
+    `age` is the time in seconds since the API server last sent a list, an event or a bookmark (None: never),
+    `stale` whether that is too long. `mode` is ``list`` where watching is forbidden. `last_error` is "" while
+    list and watch succeed.
     """
 
     resource: GroupResource
@@ -53,7 +56,10 @@ class ReflectorStatus(NamedTuple):
 
 
 class Reflector(Generic[T]):
-    """Keeps `store` equal to what `source` lists and watches, while `run` runs. `name` identifies it in logs and self-metrics."""
+    """Keeps `store` equal to what `source` lists and watches, while `run` runs.
+
+    `name` identifies it in logs and self-metrics.
+    """
 
     def __init__(
         self,
@@ -101,8 +107,8 @@ class Reflector(Generic[T]):
     async def wait_synced(self) -> None:
         """Wait for the first list, and where the kind cannot be watched, for a list that is recent enough.
 
-        Raises `errors.NotSyncedError` if the first list does not arrive in time or fails, and `errors.KubernetesError` if the API server
-        refuses it (403 names verb and resource).
+        Raises `errors.NotSyncedError` if the first list does not arrive in time or fails, and
+        `errors.KubernetesError` if the API server refuses it (403 names verb and resource).
         """
         if not self.synced:
             await self._wait_for_first_list()
@@ -135,7 +141,7 @@ class Reflector(Generic[T]):
         for fault in ("informer", "watch"):
             self._context.faults.resolve(fault, subject=self.name)
 
-    # -- the loop ------------------------------------------------------------------------------------------------------
+    # -- the loop --------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """List and watch until cancelled."""
@@ -197,7 +203,10 @@ class Reflector(Generic[T]):
                     await asyncio.sleep(0)
 
     async def _watch(self) -> None:
-        """Follow one watch. Return when it ended so that the next one can resume; raise on any other failure."""
+        """Follow one watch. Return when it ended so that the next one can resume.
+
+        Raise on any other failure.
+        """
         clock, periods = self._context.clock, self._periods
         started = clock.monotonic()
         heard = False
@@ -261,7 +270,7 @@ class Reflector(Generic[T]):
         if self._watchable and denied_for >= self._periods.watch_again:
             self._mode = "watch"
 
-    # -- state ---------------------------------------------------------------------------------------------------------
+    # -- state -----------------------------------------------------------------------------------------------
 
     def _hear(self) -> None:
         self._heard = self._context.clock.monotonic()
@@ -269,7 +278,10 @@ class Reflector(Generic[T]):
         self._metrics.objects.set(len(self.store))
 
     def _recover(self) -> None:
-        """Resolve the reported problems: a list succeeded where the kind is polled, a watch lasts where it is watched."""
+        """Resolve the reported problems.
+
+        A list succeeded where the kind is polled, a watch lasts where it is watched.
+        """
         self.error = None
         self._context.faults.resolve("informer", subject=self.name)
         if self._mode == "watch":
@@ -278,7 +290,8 @@ class Reflector(Generic[T]):
     async def _fail(self, error: errors.KubernetesError) -> None:
         """Report a failed list or watch, choose the version to continue from, and pause.
 
-        The first 410 after a success is routine (client-go logs it as info): list again at once and report no problem.
+        The first 410 after a success is routine (client-go logs it as info): list again at once and report no
+        problem.
         """
         self._metrics.count_error(error.reason)
         pause = self._backoff.fail()

@@ -1,9 +1,10 @@
 """Decodes scales: Scale objects, and the objects of scale targets, which show the same numbers.
 
-A scale target is read from the cache of its own kind, so that its scale costs no request. A Scale shows three fields of the object:
-spec.replicas, status.replicas and the selector. Built-in kinds keep them at known places; a CustomResourceDefinition names the places in
-its scale subresource. For each set of places a decoder is built that skips everything else. The resulting `ObservedScale` equals what a
-GET of the scale would return, so a write against its resourceVersion needs no GET.
+A scale target is read from the cache of its own kind, so that its scale costs no request. A Scale shows three
+fields of the object: spec.replicas, status.replicas and the selector. Built-in kinds keep them at known
+places; a CustomResourceDefinition names the places in its scale subresource. For each set of places a decoder
+is built that skips everything else. The resulting `ObservedScale` equals what a GET of the scale would
+return, so a write against its resourceVersion needs no GET.
 """
 
 import itertools
@@ -15,7 +16,7 @@ import msgspec
 
 from adapter.kubernetes.codec import ObjectCodec
 from adapter.model import memo
-from adapter.model.autoscaling.hpa import Int32
+from adapter.model.autoscaling.hpa import ScaleSpec, ScaleStatus
 from adapter.model.selectors import api_selectors
 from adapter.model.selectors.api_selectors import APISelector
 from adapter.model.selectors.label_selectors import LabelSelector, Operator, Requirement
@@ -24,8 +25,8 @@ from adapter.model.selectors.label_selectors import LabelSelector, Operator, Req
 class ObservedScale(msgspec.Struct, frozen=True, gc=False):
     """The scale of an object. `replicas` is None if the object lacks the field; `selector` is text.
 
-    `manager` is the field manager that last wrote the count and `since` the time of that write, as the API server writes times; both are
-    "" if the object does not say.
+    `manager` is the field manager that last wrote the count and `since` the time of that write, as the API
+    server writes times; both are "" if the object does not say.
     """
 
     namespace: str
@@ -49,39 +50,30 @@ def same_scale(one: ObservedScale, other: ObservedScale) -> bool:
     )
 
 
-# -- Scale objects -----------------------------------------------------------------------------------------------------------
+# -- Scale objects -------------------------------------------------------------------------------------------
 
 
 class _WireStruct(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """Base of decoded structs: unknown fields are ignored, absent ones have the API's defaults."""
 
 
-class ScaleMetadata(_WireStruct, frozen=True):
+class _ScaleMetadata(_WireStruct, frozen=True):
     resource_version: str = ""
     uid: str = ""
 
 
-class ScaleSpec(_WireStruct, frozen=True):
-    replicas: Int32 = 0
-
-
-class ScaleStatus(_WireStruct, frozen=True):
-    replicas: Int32 = 0
-    selector: str = ""
-
-
-class Scale(_WireStruct, frozen=True):
+class WireScale(_WireStruct, frozen=True):
     """A Scale of autoscaling/v1. Its metadata are required, so that an empty object is not taken for a scale of 0."""
 
-    metadata: ScaleMetadata
+    metadata: _ScaleMetadata
     spec: ScaleSpec = ScaleSpec()
     status: ScaleStatus = ScaleStatus()
 
 
-_SCALE = msgspec.json.Decoder(Scale)
+_SCALE = msgspec.json.Decoder(WireScale)
 
 
-def decode_scale(content: bytes) -> Scale:
+def decode_scale(content: bytes) -> WireScale:
     """Decode a Scale; one of `codec.UNREADABLE` if the content is not a Scale object."""
     return _SCALE.decode(content)
 
@@ -102,7 +94,7 @@ def read_scale(content: bytes, namespace: str, name: str) -> ObservedScale:
     )
 
 
-# -- CustomResourceDefinitions -----------------------------------------------------------------------------------------------
+# -- CustomResourceDefinitions -------------------------------------------------------------------------------
 
 
 class _ScaleSubresource(_WireStruct, frozen=True):
@@ -132,7 +124,7 @@ _DEFINITION = msgspec.json.Decoder(_Definition)
 
 
 def read_codec(definition: bytes, version: str) -> ObjectCodec[ObservedScale] | None:
-    """Return the codec of a custom kind, None if its definition does not name plain field paths for the scale.
+    """Return the codec of a custom kind, None if its definition names no plain field paths for the scale.
 
     One of `codec.UNREADABLE` if the content is not a definition.
     """
@@ -145,7 +137,7 @@ def read_codec(definition: bytes, version: str) -> ObjectCodec[ObservedScale] | 
     return None
 
 
-# -- codecs of scale targets -------------------------------------------------------------------------------------------------
+# -- codecs of scale targets ---------------------------------------------------------------------------------
 
 
 class ReplicaPaths(NamedTuple):
@@ -168,7 +160,10 @@ _APPS = ReplicaPaths(("spec", "replicas"), ("status", "replicas"), ("spec", "sel
 
 
 def built_in(*, plain_selector: bool = False) -> ObjectCodec[ObservedScale]:
-    """Return the codec of a built-in kind. The selector of a ReplicationController is a plain map of labels."""
+    """Return the codec of a built-in kind.
+
+    The selector of a ReplicationController is a plain map of labels.
+    """
     return _build(_APPS, msgspec.Raw, _bounded(_text_of_labels if plain_selector else _text_of))
 
 
@@ -190,7 +185,7 @@ def parse_paths(spec_replicas: str, status_replicas: str, selector: str) -> Repl
     return ReplicaPaths(steps[0], steps[1], steps[2] if selector else ())
 
 
-# -- selectors ---------------------------------------------------------------------------------------------------------------
+# -- selectors -----------------------------------------------------------------------------------------------
 
 
 LONGEST_TEXT = 32 * 1024
@@ -209,7 +204,10 @@ def _weigh_text(written: bytes) -> int:
 
 @memo.remember(TEXTS_BYTES, _weigh_text)
 def _text_of(written: bytes) -> str:
-    """Return the text as in status.selector of a Scale; "" for an invalid selector, which the API server would not store."""
+    """Return the text as in status.selector of a Scale.
+
+    "" for an invalid selector, which the API server would not store.
+    """
     try:
         return str(api_selectors.compile_selector(_SELECTOR.decode(written)))
     except (ValueError, msgspec.MsgspecError):
@@ -227,7 +225,10 @@ def _text_of_labels(written: bytes) -> str:
 
 
 def _bounded(text_of: Callable[[bytes], str]) -> Callable[[Any], str]:
-    """Return the function for a selector that is raw JSON: an event whose selector is known costs no parsing."""
+    """Return the function for a selector that is raw JSON.
+
+    An event whose selector is known costs no parsing.
+    """
 
     def text(found: Any) -> str:
         written = bytes(found)
@@ -244,7 +245,7 @@ def _plain_text(found: Any) -> str:
     return found[:LONGEST_TEXT] if isinstance(found, str) else ""
 
 
-# -- a decoder for a few places in an object ----------------------------------------------------------------------------------
+# -- a decoder for a few places in an object -----------------------------------------------------------------
 
 Tree = dict[str, Any]
 """Maps field names to a subtree or to the type of a leaf."""
@@ -257,7 +258,10 @@ def _plant(tree: Tree, path: tuple[str, ...], leaf: Any) -> None:
 
 
 def _struct(tree: Tree) -> Any:
-    """Return a struct type that decodes the leaves of a tree and skips everything else; absent fields are None."""
+    """Return a struct type that decodes the leaves of a tree and skips everything else.
+
+    Absent fields are None.
+    """
     fields = []
     names = {}
     for number, (name, below) in enumerate(tree.items()):

@@ -1,8 +1,11 @@
-"""The kinds of scale targets: which kind of the cluster a reference means, and one cache for each kind that is a target.
+"""The kinds of scale targets.
 
-Deployments, StatefulSets, ReplicaSets and ReplicationControllers are watched, and so is a custom kind whose CustomResourceDefinition
-names plain field paths for its replicas. If only the watch is refused, the kind is listed every few seconds. Any other kind, and any
-kind whose list is refused, is not cached: `scale_targets` then reads the scales one by one. A kind is cached only while it is a target.
+Which kind of the cluster a reference means, and one cache for each kind that is a target.
+
+Deployments, StatefulSets, ReplicaSets and ReplicationControllers are watched, and so is a custom kind whose
+CustomResourceDefinition names plain field paths for its replicas. If only the watch is refused, the kind is
+listed every few seconds. Any other kind, and any kind whose list is refused, is not cached: `scale_targets`
+then reads the scales one by one. A kind is cached only while it is a target.
 """
 
 import asyncio
@@ -78,9 +81,12 @@ class TargetEntry(Protocol):
 
 
 class TargetKind:
-    """One kind of targets: its cached objects, its reflectors by namespace, and its targets by namespace and name.
+    """One kind of targets.
+
+    Its cached objects, its reflectors by namespace, and its targets by namespace and name.
 
     `decided` says whether it is known if the kind can be cached.
+
     """
 
     def __init__(self, resource: APIResource) -> None:
@@ -113,7 +119,8 @@ class TargetKind:
 class TargetKinds:
     """The kinds of all targets. `group` runs their tasks; it is None while nothing runs.
 
-    `refreshed` is called with a group and kind when the cluster's kinds were read again for it, or could not be.
+    `refreshed` is called with a group and kind when the cluster's kinds were read again for it, or could not
+    be.
     """
 
     def __init__(
@@ -142,7 +149,7 @@ class TargetKinds:
             reflector.status() for kind in self._targeted.values() for reflector in kind.reflectors.values()
         )
 
-    # -- kinds of the cluster ------------------------------------------------------------------------------------------
+    # -- kinds of the cluster --------------------------------------------------------------------------------
 
     def find(self, kind: tuple[str, str]) -> APIResource | None:
         """Return the resource of a group and kind, None if it is unknown."""
@@ -153,7 +160,10 @@ class TargetKinds:
         return self._known[1].get(kind)
 
     def miss(self, kind: tuple[str, str]) -> bool:
-        """Have the cluster's kinds read again for an unknown one, at intervals; return whether that has happened before."""
+        """Have the cluster's kinds read again for an unknown one, at intervals.
+
+        Return whether that has happened before.
+        """
         now = self._context.clock.monotonic()
         due = kind not in self._missed or now - self._missed[kind] >= RETRY_SECONDS
         if due and kind not in self._missing and self.group is not None:
@@ -171,7 +181,7 @@ class TargetKinds:
             self._missing.discard(kind)
         self._refreshed(kind)
 
-    # -- kinds that are targeted ---------------------------------------------------------------------------------------
+    # -- kinds that are targeted -----------------------------------------------------------------------------
 
     def join(self, entry: TargetEntry, resource: APIResource) -> TargetKind:
         """Add a target to its kind, and return the kind."""
@@ -247,7 +257,7 @@ class TargetKinds:
 
 
 def _index(catalogue: Catalogue) -> dict[tuple[str, str], APIResource]:
-    """Index namespaced resources by group and kind, also in lower case as upstream, in the preferred version."""
+    """Index namespaced resources in the preferred version by group and kind, as upstream also in lower case."""
     found: dict[tuple[str, str], APIResource] = {}
     for resource in catalogue:
         if resource.namespaced:
@@ -257,10 +267,16 @@ def _index(catalogue: Catalogue) -> dict[tuple[str, str], APIResource]:
 
 
 def is_refused(error: errors.KubernetesError | None) -> bool:
-    """Whether the API server understood a request and refused it. A kind whose list is refused is read one by one."""
+    """Whether the API server understood a request and refused it.
+
+    A kind whose list is refused is read one by one.
+    """
     return error is not None and 400 <= error.status < 500 and error.status not in {410, 429}
 
 
 def _is_hopeless(error: errors.KubernetesError | None) -> bool:
-    """Whether a kind cannot be listed. One object that is nested too deep fails the whole list, but must not hide the other scales."""
+    """Whether a kind cannot be listed.
+
+    One object that is nested too deep fails the whole list, but must not hide the other scales.
+    """
     return is_refused(error) or (error is not None and error.reason == TOO_DEEP)

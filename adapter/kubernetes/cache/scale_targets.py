@@ -1,7 +1,7 @@
 """The scale targets of autoscalers: their replicas, from caches.
 
-A target is found in the cache of its kind (`scale_kinds`). If the kind cannot be cached, the scale of each followed target is read every
-few seconds. A target that is not yet known is never reported as absent.
+A target is found in the cache of its kind (`scale_kinds`). If the kind cannot be cached, the scale of each
+followed target is read every few seconds. A target that is not yet known is never reported as absent.
 """
 
 import asyncio
@@ -35,10 +35,13 @@ NOT_YET = "the scale is not yet known"
 
 
 class ScaleTarget(NamedTuple):
-    """A scale from the caches. `path` is that of the scale subresource, `resource_version` the precondition of a write.
+    """A scale from the caches.
 
-    `selector` is text. `manager` is the field manager that wrote the count, and `since` the time of that write as the API server writes
-    times, to the second. `uid` tells the object from a later one with the same name. Each of the three is "" if it is unknown.
+    `path` is that of the scale subresource, `resource_version` the precondition of a write.
+
+    `selector` is text. `manager` is the field manager that wrote the count, and `since` the time of that
+    write as the API server writes times, to the second. `uid` tells the object from a later one with the same
+    name. Each of the three is "" if it is unknown.
     """
 
     replicas: int
@@ -52,13 +55,16 @@ class ScaleTarget(NamedTuple):
 
 
 class Unfound(NamedTuple):
-    """Why there is no scale: it is not yet known (then nothing is decided), or the error for the autoscaler's status."""
+    """Why there is no scale.
+
+    It is not yet known (then nothing is decided), or the error for the autoscaler's status.
+    """
 
     message: str
     known: bool = True
 
 
-# -- what is known -----------------------------------------------------------------------------------------------------------
+# -- what is known -------------------------------------------------------------------------------------------
 
 
 class _Key(NamedTuple):
@@ -71,14 +77,18 @@ class _Key(NamedTuple):
 
 
 class _CachedTarget:
-    """One target. `meant` is the group and kind of its reference, `polled` the last result of reading its scale, if it is read."""
+    """One target.
+
+    `meant` is the group and kind of its reference, `polled` the last result of reading its scale, if it is
+    read.
+    """
 
     def __init__(self, targets: "ScaleTargets", key: _Key) -> None:
         self._targets = targets
         self.key = key
         self.place = key.namespace, key.name
         self.meant = key.api_version.rpartition("/")[0], key.kind
-        self.followers: list[FollowedTarget] = []
+        self.followers: list[TargetSubscription] = []
         self.kind: TargetKind | None = None
         self.polled: ObservedScale | errors.KubernetesError | None = None
         self.polling: asyncio.Task[None] | None = None
@@ -100,7 +110,7 @@ class _CachedTarget:
             self.polling = self.polled = None
 
 
-class FollowedTarget:
+class TargetSubscription:
     """A subscription to a target; `close` ends it."""
 
     def __init__(self, targets: "ScaleTargets", entry: _CachedTarget, changed: Callable[[], None]) -> None:
@@ -121,7 +131,10 @@ class FollowedTarget:
 
 
 class ScaleTargets:
-    """The scales of targets, while `run` runs. Each of `namespaces` is watched by itself; ``("",)`` watches all at once."""
+    """The scales of targets, while `run` runs. Each of `namespaces` is watched by itself.
+
+    ``("",)`` watches all at once.
+    """
 
     def __init__(
         self,
@@ -135,7 +148,7 @@ class ScaleTargets:
         self._kinds = TargetKinds(client, context, kinds, namespaces, self._tell_all)
         self._group: asyncio.TaskGroup | None = None
         self._entries: dict[_Key, _CachedTarget] = {}
-        self._asked: dict[_Key, tuple[FollowedTarget, float]] = {}
+        self._asked: dict[_Key, tuple[TargetSubscription, float]] = {}
         self._swept = context.clock.monotonic()
 
     async def run(self) -> None:
@@ -149,27 +162,30 @@ class ScaleTargets:
             finally:
                 self._group = self._kinds.group = None
 
-    # -- questions -----------------------------------------------------------------------------------------------------
+    # -- questions -------------------------------------------------------------------------------------------
 
     def follow(
         self, namespace: str, reference: CrossVersionObjectReference, changed: Callable[[], None]
-    ) -> FollowedTarget:
+    ) -> TargetSubscription:
         """Subscribe to a target.
 
-        `changed` is called when its desired or current replicas or its selector may have changed, and when it appears or disappears; a
-        new resourceVersion alone is not a change. It must not block.
+        `changed` is called when its desired or current replicas or its selector may have changed, and when it
+        appears or disappears; a new resourceVersion alone is not a change. It must not block.
         """
         key = _Key(namespace, reference.api_version, reference.kind, reference.name)
         entry = self._entries.get(key)
         if entry is None:
             entry = self._entries[key] = _CachedTarget(self, key)
-        followed = FollowedTarget(self, entry, changed)
+        followed = TargetSubscription(self, entry, changed)
         entry.followers.append(followed)
         self.look(entry)
         return followed
 
     def find(self, namespace: str, reference: CrossVersionObjectReference) -> ScaleTarget | Unfound:
-        """Return the scale of a target as last seen. A target that is not followed stays cached for `LINGER_SECONDS`."""
+        """Return the scale of a target as last seen.
+
+        A target that is not followed stays cached for `LINGER_SECONDS`.
+        """
         key = _Key(namespace, reference.api_version, reference.kind, reference.name)
         entry = self._entries.get(key)
         if entry is None or key in self._asked:
@@ -235,7 +251,7 @@ class ScaleTargets:
         if entry.kind is not None:
             self._kinds.leave(entry, entry.kind)
 
-    # -- scales that are read ------------------------------------------------------------------------------------------
+    # -- scales that are read --------------------------------------------------------------------------------
 
     def _look_at_polled(self, entry: _CachedTarget, kind: TargetKind) -> ScaleTarget | Unfound:
         if entry.polling is None and self._group is not None and entry.followers:
@@ -249,7 +265,10 @@ class ScaleTargets:
         return _tell(entry.key, kind.resource, polled)
 
     async def _poll(self, entry: _CachedTarget, resource: APIResource) -> None:
-        """Read the scale of a target at intervals. The last one stays while the API server cannot be reached."""
+        """Read the scale of a target at intervals.
+
+        The last one stays while the API server cannot be reached.
+        """
         path = _scale_path(resource, entry.key)
         while True:
             before, found = entry.polled, await self._fetch(path, entry.key)

@@ -1,6 +1,9 @@
-"""The stores that reflectors fill: `ObjectStore` is what a reflector needs of one, the classes below are the general ones.
+"""The stores that reflectors fill.
 
-The cache of pods has a store of its own (`pods`), because it also keeps the members of every selection up to date.
+`ObjectStore` is what a reflector needs of one, the classes below are the general ones.
+
+The cache of pods has a store of its own (`pods`), because it also keeps the members of every selection up to
+date.
 """
 
 import operator
@@ -11,10 +14,12 @@ from adapter.kubernetes.cache.label_index import LabelIndex
 from adapter.kubernetes.codec import PartialMetadata
 
 STEP = 50
-"""Number of callbacks between two points at which the event loop may do other work: a callback may cause work itself."""
+"""Number of callbacks between two points at which the event loop may do other work: a callback may cause
+work itself.
+"""
 
 
-class Identified(Protocol):
+class NamedObject(Protocol):
     """An object of any kind. `namespace` is "" for cluster-scoped objects."""
 
     @property
@@ -24,7 +29,7 @@ class Identified(Protocol):
     def name(self) -> str: ...
 
 
-T = TypeVar("T", bound=Identified)
+T = TypeVar("T", bound=NamedObject)
 T_contra = TypeVar("T_contra", contravariant=True)
 _T = TypeVar("_T")
 
@@ -43,7 +48,10 @@ class ObjectStore(Protocol[T_contra]):
         ...
 
     def listing(self) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """Yield each namespace with the names in it. Both are read when their turn comes, so the store may change meanwhile."""
+        """Yield each namespace with the names in it.
+
+        Both are read when their turn comes, so the store may change meanwhile.
+        """
         ...
 
     def settle(self) -> None:
@@ -89,8 +97,8 @@ class MetadataStore:
 class TypedStore(Generic[T]):
     """Objects by namespace and name.
 
-    `changed` is called with namespace and name of each object that was added, removed or replaced by one that is not the `same`.
-    `listed` is called at the end of a list, and yields wherever other work may run.
+    `changed` is called with namespace and name of each object that was added, removed or replaced by one that
+    is not the `same`. `listed` is called at the end of a list, and yields wherever other work may run.
     """
 
     def __init__(
@@ -145,7 +153,10 @@ class TypedStore(Generic[T]):
 
 
 class NamespaceView(Generic[T]):
-    """One namespace ("" for all) of a store that several reflectors fill: each sees only the objects that it lists itself."""
+    """One namespace ("" for all) of a store that several reflectors fill.
+
+    Each sees only the objects that it lists itself.
+    """
 
     def __init__(self, store: TypedStore[T], namespace: str) -> None:
         self._store = store

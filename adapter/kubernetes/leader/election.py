@@ -1,10 +1,12 @@
 """Leader election on a Lease: a pure verdict on what was seen, and a loop that acts on it.
 
-The rules are client-go's. A candidate never compares the times in a record with its own clock, because clocks differ. It remembers when it
-first saw the present record, and takes the lease over once the record has stayed the same for the lease duration.
+The rules are client-go's. A candidate never compares the times in a record with its own clock, because clocks
+differ. It remembers when it first saw the present record, and takes the lease over once the record has stayed
+the same for the lease duration.
 
-Three things differ from client-go. A leader that ends in order releases the lease, and followers watch it, so a hand-over does not
-take a retry period. Every call has a timeout. A leader that loses the lease follows again; the process does not exit.
+Three things differ from client-go. A leader that ends in order releases the lease, and followers watch it, so
+a hand-over does not take a retry period. Every call has a timeout. A leader that loses the lease follows
+again; the process does not exit.
 """
 
 import asyncio
@@ -36,13 +38,16 @@ _log = logging.getLogger(__name__)
 class Election:
     """The settings of an election, with Kubernetes' names and defaults. All times are in seconds.
 
-    `identity` is the Pod's name, an underscore and a UUID; `lease_name` is the name of the Lease in logs and metrics.
+    `identity` is the Pod's name, an underscore and a UUID; `lease_name` is the name of the Lease in logs and
+    metrics.
     """
 
     identity: str
     lease_name: str
     lease_duration: float = 15.0
-    """Time after the last observed change at which others take over. The Lease contains it in whole seconds."""
+    """Time after the last observed change at which others take over. The Lease contains it in whole
+    seconds.
+    """
 
     renew_deadline: float = 10.0
     """Time for which a leader goes on without a successful renewal."""
@@ -57,7 +62,10 @@ class Election:
 
     @property
     def tolerance(self) -> float:
-        """How far monotonic and wall clock may diverge. Together with the renew deadline this stays below the lease duration."""
+        """How far monotonic and wall clock may diverge.
+
+        Together with the renew deadline this stays below the lease duration.
+        """
         return (self.lease_duration - self.renew_deadline) / 2
 
 
@@ -66,11 +74,14 @@ def pod_of(identity: str) -> str:
     return identity.rpartition("_")[0] or identity
 
 
-# -- the verdict -------------------------------------------------------------------------------------------------------
+# -- the verdict ---------------------------------------------------------------------------------------------
 
 
 class Sighting(NamedTuple):
-    """A record, and when it was first seen (monotonic seconds). `lease` is None after the Lease was deleted."""
+    """A record, and when it was first seen (monotonic seconds).
+
+    `lease` is None after the Lease was deleted.
+    """
 
     record: LeaseRecord
     since: float
@@ -80,8 +91,8 @@ class Sighting(NamedTuple):
 def sight(before: Sighting | None, lease: Lease | None, now: float) -> Sighting | None:
     """Return the sighting after a Lease was read or written, None if there never was one.
 
-    An unchanged record keeps the time at which it was first seen. A deleted Lease binds its followers for the rest of its duration,
-    because its holder does not know yet.
+    An unchanged record keeps the time at which it was first seen. A deleted Lease binds its followers for the
+    rest of its duration, because its holder does not know yet.
     """
     if lease is None:
         return None if before is None else before._replace(lease=None)
@@ -138,10 +149,12 @@ def released(record: LeaseRecord, wall: float) -> LeaseRecord:
     return LeaseRecord("", 1, stamp, stamp, record.transitions)
 
 
-# -- the loop ----------------------------------------------------------------------------------------------------------
+# -- the loop ------------------------------------------------------------------------------------------------
 
 Lead = Callable[[LeaseFence], Awaitable[None]]
-"""The work of a leader, called with the fence of its term and cancelled at its end. It must leave no write in flight."""
+"""The work of a leader, called with the fence of its term and cancelled at its end. It must leave no write
+in flight.
+"""
 
 
 class Elector:
@@ -192,7 +205,7 @@ class Elector:
             if await self._lead(fence, lead):
                 return
 
-    # -- following -----------------------------------------------------------------------------------------------------
+    # -- following -------------------------------------------------------------------------------------------
 
     async def _acquire(self) -> LeaseFence:
         """Wait for the lease; return the fence of the new term."""
@@ -236,7 +249,7 @@ class Elector:
         _log.info("leading", extra=facts(lease=election.lease_name, holder=election.identity))
         return fence
 
-    # -- leading -------------------------------------------------------------------------------------------------------
+    # -- leading ---------------------------------------------------------------------------------------------
 
     async def _lead(self, fence: LeaseFence, lead: Lead) -> bool:
         """Lead until the lease is lost (False) or `lead` ends by itself (True)."""
@@ -259,9 +272,12 @@ class Elector:
         return True
 
     def _until_renewal(self, fence: LeaseFence, started: float) -> float:
-        """Return the seconds until the next attempt: a retry period after the start of the last one, at most to the deadline.
+        """Return the seconds until the next attempt.
+
+        A retry period after the start of the last one, at most to the deadline.
 
         0 if the clocks have diverged since the last renewal and no attempt has been made since.
+
         """
         if not fence.left() and started <= fence.sent.monotonic:
             return 0.0
@@ -331,10 +347,13 @@ class Elector:
                 self._faults.report(FAULT, "the lease could not be released", str(error))
                 return
 
-    # -- one attempt ---------------------------------------------------------------------------------------------------
+    # -- one attempt -----------------------------------------------------------------------------------------
 
     async def _attempt(self, seconds: float, *, leading: bool) -> fences.ClockReading | None:
-        """Try once, within `seconds`, to acquire or renew; return when the confirmed write was sent, None if there is none."""
+        """Try once, within `seconds`, to acquire or renew.
+
+        Return when the confirmed write was sent, None if there is none.
+        """
         try:
             sent = await self._try_to_write(self._clock.monotonic() + seconds, leading=leading)
         except errors.KubernetesError as error:
@@ -345,9 +364,12 @@ class Elector:
         return sent
 
     async def _try_to_write(self, end: float, *, leading: bool) -> fences.ClockReading | None:
-        """Write against the version last seen if we hold the lease, else read it first; read it again after a conflict.
+        """Write against the version last seen if we hold the lease, else read it first.
+
+        Read it again after a conflict.
 
         A leader that finds another holder does not take the lease: its term is over.
+
         """
         election, clock = self._election, self._clock
         look = not leading

@@ -1,10 +1,12 @@
 """The fence before every write: open only while this process certainly holds the lease.
 
-No other candidate can take the lease before its whole duration has passed since the last confirmed renewal was *sent*. The fence closes
-earlier, at the renew deadline, counted from that same instant, and every write ends by then. The time between deadline and duration
-covers what the network still delivers and clocks of unequal speed.
+No other candidate can take the lease before its whole duration has passed since the last confirmed renewal
+was *sent*. The fence closes earlier, at the renew deadline, counted from that same instant, and every write
+ends by then. The time between deadline and duration covers what the network still delivers and clocks of
+unequal speed.
 
-A closed fence never opens again. The next term has its own, so nothing that is left over from a former term can write in it.
+A closed fence never opens again. The next term has its own, so nothing that is left over from a former term
+can write in it.
 """
 
 import math
@@ -35,10 +37,13 @@ def read(clock: Clock) -> ClockReading:
 
 
 class LeaseFence:
-    """The fence of one term. A renewal is valid for `hold` seconds; `tolerance` bounds the divergence of the two clocks.
+    """The fence of one term. A renewal is valid for `hold` seconds.
 
-    The monotonic clock stops while a machine is suspended, the wall clock does not. If they diverge by more than `tolerance` after a
-    renewal, the clock was set or the machine was suspended. Either closes the fence until the next renewal.
+    `tolerance` bounds the divergence of the two clocks.
+
+    The monotonic clock stops while a machine is suspended, the wall clock does not. If they diverge by more
+    than `tolerance` after a renewal, the clock was set or the machine was suspended. Either closes the fence
+    until the next renewal.
     """
 
     def __init__(self, clock: Clock, sent: ClockReading, *, hold: float, tolerance: float) -> None:

@@ -1,7 +1,8 @@
 """The Lease object of a leader election: read, create, replace and watch it.
 
-The fields are those of ``coordination.k8s.io/v1``, used as client-go uses them. A replace names the version that was read, and keeps
-everything in the object that we do not know (labels, owners, fields of newer versions).
+The fields are those of ``coordination.k8s.io/v1``, used as client-go uses them. A replace names the version
+that was read, and keeps everything in the object that we do not know (labels, owners, fields of newer
+versions).
 """
 
 import asyncio
@@ -25,7 +26,10 @@ _SILENCE = _WATCH_SECONDS + 30.0
 
 
 class LeaseRecord(NamedTuple):
-    """The content of a Lease. `duration` is in seconds; the times are text because no clock is compared with them."""
+    """The content of a Lease. `duration` is in seconds.
+
+    The times are text because no clock is compared with them.
+    """
 
     holder: str
     duration: int
@@ -43,7 +47,10 @@ class Lease(NamedTuple):
 
 
 class LeaseStore(Protocol):
-    """The storage of one Lease. Errors are `errors.KubernetesError`; a write that lost a race has status 409."""
+    """The storage of one Lease. Errors are `errors.KubernetesError`.
+
+    A write that lost a race has status 409.
+    """
 
     async def fetch(self, seconds: float) -> Lease | None:
         """Return the Lease, None if it does not exist."""

@@ -1,7 +1,10 @@
-"""client-go's event correlator as a pure function of its history: merge similar events, count repetitions, limit the rate.
+"""client-go's event correlator as a pure function of its history.
 
-In this order, with client-go's numbers: ten messages within ten minutes that differ in nothing else become one "combined" event; a repeated
-event raises the count of the first one; and of one object and type 25 events pass at once, then one in five minutes.
+Merge similar events, count repetitions, limit the rate.
+
+In this order, with client-go's numbers: ten messages within ten minutes that differ in nothing else become
+one "combined" event; a repeated event raises the count of the first one; and of one object and type 25 events
+pass at once, then one in five minutes.
 """
 
 import datetime as dt

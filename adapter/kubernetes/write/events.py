@@ -1,8 +1,11 @@
-"""Records events about autoscalers as client-go's recorder does for the HPA controller: core/v1, correlated and rate-limited.
+"""Records events about autoscalers as client-go's recorder does for the HPA controller.
 
-Recording never waits and never fails. Events wait in a queue while the API server cannot be reached; what cannot be written is dropped
-and counted. Events of one object keep their order. Namespaces take turns (`model.fairness`), and when the queue is full, the namespace
-with the most events loses one, so a tenant with many autoscalers does not displace the events of others.
+Core/v1, correlated and rate-limited.
+
+Recording never waits and never fails. Events wait in a queue while the API server cannot be reached; what
+cannot be written is dropped and counted. Events of one object keep their order. Namespaces take turns
+(`model.fairness`), and when the queue is full, the namespace with the most events loses one, so a tenant with
+many autoscalers does not displace the events of others.
 """
 
 import asyncio
@@ -79,7 +82,7 @@ class EventRecorder:
         return self._counts.total() + (self._next is not None)
 
     def _make_room(self, namespace: str) -> bool:
-        """Remove the latest event of the largest namespace, unless `namespace` itself would then be the largest."""
+        """Remove the latest event of the largest namespace, unless `namespace` would then be the largest."""
         ((largest, count),) = self._counts.most_common(1)
         if count <= self._counts[namespace] + 1:
             return False
@@ -165,7 +168,10 @@ class EventRecorder:
         await self._writer.send(Kind.EVENT, "POST", events, msgspec.json.encode(_document(event)))
 
     def _give_up(self, error: errors.KubernetesError) -> None:
-        """Drop an event that the API server refuses. An existing one, or a terminating namespace, is not a problem."""
+        """Drop an event that the API server refuses.
+
+        An existing one, or a terminating namespace, is not a problem.
+        """
         if error.status not in {404, 409} and "because it is being terminated" not in str(error):
             self._faults.report(FAULT, "an event was refused", str(error))
         self._drop("refused")

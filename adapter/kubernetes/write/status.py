@@ -1,8 +1,9 @@
 """Writes the statuses of autoscalers: important changes at once, the rest at most every 15 s.
 
-Of each object only the latest status is written. It is urgent if a replica count, or the status or reason of a condition, differs
-from what is written. A status that could not be written is retried. Urgent statuses go first, and within each class the namespaces take
-turns (`model.fairness`): a tenant with many autoscalers delays the status of another by one turn.
+Of each object only the latest status is written. It is urgent if a replica count, or the status or reason of
+a condition, differs from what is written. A status that could not be written is retried. Urgent statuses go
+first, and within each class the namespaces take turns (`model.fairness`): a tenant with many autoscalers
+delays the status of another by one turn.
 """
 
 import asyncio
@@ -42,8 +43,9 @@ _NO_STATUS = HorizontalPodAutoscalerStatus()
 class StatusUpdate(NamedTuple):
     """A status to write.
 
-    `path` is that of the status subresource, `resource_version` the version of the object that the decision read. `status` determines
-    the urgency; `document` builds the JSON, which may contain more, when it is written.
+    `path` is that of the status subresource, `resource_version` the version of the object that the decision
+    read. `status` determines the urgency; `document` builds the JSON, which may contain more, when it is
+    written.
     """
 
     namespace: str
@@ -70,7 +72,10 @@ def _matters(status: HorizontalPodAutoscalerStatus) -> tuple[object, ...]:
 
 @dataclass(slots=True)
 class _StatusEntry:
-    """The state of one object. `due` is monotonic. `place` is its current entry in a queue, 0 for none; other entries are void."""
+    """The state of one object. `due` is monotonic. `place` is its current entry in a queue, 0 for none.
+
+    Other entries are void.
+    """
 
     uid: str
     written: HorizontalPodAutoscalerStatus
@@ -84,7 +89,10 @@ class _StatusEntry:
 
 
 class StatusWriter:
-    """Writes statuses through the `Writer` of one term. `failed` is called for each status that the API server refuses."""
+    """Writes statuses through the `Writer` of one term.
+
+    `failed` is called for each status that the API server refuses.
+    """
 
     def __init__(
         self,
@@ -109,8 +117,8 @@ class StatusWriter:
     def submit(self, update: StatusUpdate, seen: HorizontalPodAutoscalerStatus | None) -> None:
         """Queue a status; `seen` is the status that the object was read with. Never waits.
 
-        For one period after a write our own status is more recent than the cache. After that `seen` counts, because another client may
-        have written.
+        For one period after a write our own status is more recent than the cache. After that `seen` counts,
+        because another client may have written.
         """
         key, now = (update.namespace, update.name), self._clock.monotonic()
         entry = self._entries.get(key)
@@ -160,7 +168,7 @@ class StatusWriter:
             for key in self._entries:
                 self._faults.resolve(FAULT, subject="/".join(key))
 
-    # -- the queue -----------------------------------------------------------------------------------------------------
+    # -- the queue -------------------------------------------------------------------------------------------
 
     def _plan(self, key: tuple[str, str], entry: _StatusEntry) -> None:
         """Queue an entry for the time at which it is due."""
@@ -247,7 +255,7 @@ class StatusWriter:
     def _count_due(self) -> float:
         return sum(1 for _ in self._due())
 
-    # -- the wire ------------------------------------------------------------------------------------------------------
+    # -- the wire --------------------------------------------------------------------------------------------
 
     async def _write(self, key: tuple[str, str], entry: _StatusEntry) -> None:
         """Write the latest status of an object unless it was deleted, and queue the next one."""

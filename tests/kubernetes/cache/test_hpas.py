@@ -56,15 +56,12 @@ def ours(name: str, namespace: str = "default", target: str = "web") -> FastPath
 
 
 @contextlib.asynccontextmanager
-async def surrounded(cluster: Cluster) -> AsyncIterator[tuple[kubernetes.KubernetesClient, ReflectorContext]]:
+async def surrounded(cluster: Cluster) -> AsyncIterator[ReflectorContext]:
     monitoring, clock = Monitoring(), ShiftedClock()
     configuration = credentials.build_configuration(cluster.url)
     async with await kubernetes.connect(configuration, random=lambda: 0.0, timeout=1.0) as client:
-        yield (
-            client,
-            ReflectorContext(
-                client, clock, monitoring, ProblemLog(monitoring, clock), lambda: 0.0, periods=QUICK
-            ),
+        yield ReflectorContext(
+            client, clock, monitoring, ProblemLog(monitoring, clock), lambda: 0.0, periods=QUICK
         )
 
 
@@ -83,7 +80,7 @@ async def running(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
 async def watching(
     cluster: Cluster, changed: Callable[[str, str], None] = lambda *_: None, namespaces: Sequence[str] = ("",)
 ) -> AsyncIterator[Autoscalers]:
-    async with surrounded(cluster) as (client, around):
+    async with surrounded(cluster) as around:
         found = Autoscalers(around, changed, namespaces)
         async with running(found.run()):
             yield found
@@ -93,7 +90,7 @@ async def watching(
 async def opposing(
     cluster: Cluster, changed: Callable[[TargetKey], None] = lambda _: None, *, objects: bool = False
 ) -> AsyncIterator[Rivals]:
-    async with surrounded(cluster) as (client, around):
+    async with surrounded(cluster) as around:
         rivals = Rivals(around, changed, objects=objects)
         async with running(rivals.run()):
             yield rivals
@@ -285,7 +282,7 @@ async def test_an_object_stands_in_the_way_of_one_in_a_file() -> None:
 
 
 async def test_the_kind_of_objects_need_not_be_there() -> None:
-    async with Cluster() as cluster, surrounded(cluster) as (client, around):
+    async with Cluster() as cluster, surrounded(cluster) as around:
         rivals = Rivals(around, objects=True)
         async with running(rivals.run()):
             rivals.put(ours("web"))

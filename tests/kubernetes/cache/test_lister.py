@@ -116,7 +116,7 @@ def verbs(cluster: Cluster, plural: str = "pods") -> list[str]:
     return [request.verb for request in cluster.requests if request.resource == plural]
 
 
-# -- what it shows -------------------------------------------------------------------------------------------------------
+# -- what it shows -------------------------------------------------------------------------------------------
 
 
 async def test_names_come_from_the_cache() -> None:
@@ -273,7 +273,7 @@ async def test_another_version_of_a_kind_starts_anew() -> None:
             assert cluster.requests[-1].path.startswith("/apis/example.com/v1/")
 
 
-# -- the watch and its ends ----------------------------------------------------------------------------------------------
+# -- the watch and its ends ----------------------------------------------------------------------------------
 
 
 async def test_a_cut_watch_goes_on_where_it_ended() -> None:
@@ -361,7 +361,7 @@ async def test_a_watch_that_ends_by_itself_is_no_fault() -> None:
         assert "fastpath_informer_errors_total{" not in cache.monitoring.exposition()
 
 
-# -- refusals ----------------------------------------------------------------------------------------------------------------
+# -- refusals ------------------------------------------------------------------------------------------------
 
 
 async def test_where_watching_is_forbidden_lists_are_taken_while_asked_for() -> None:
@@ -428,7 +428,7 @@ async def test_a_forbidden_list_names_verb_and_resource() -> None:
             await until(lambda: not cache.faults.active())
 
 
-# -- an API server that is away ----------------------------------------------------------------------------------------------
+# -- an API server that is away ------------------------------------------------------------------------------
 
 
 async def test_down_at_the_start() -> None:
@@ -509,7 +509,7 @@ async def test_first_callers_share_the_first_list_and_may_leave() -> None:
             assert verbs(cluster) == ["list", "watch"]
 
 
-# -- who owns what -----------------------------------------------------------------------------------------------------------
+# -- who owns what -------------------------------------------------------------------------------------------
 
 
 async def test_a_lister_that_does_not_run_knows_nothing() -> None:

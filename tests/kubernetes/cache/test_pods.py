@@ -1,4 +1,7 @@
-"""Pods as decisions need them: what is kept of each, what selectors find, how few were ready, and what it costs."""
+"""Pods as decisions need them.
+
+What is kept of each, what selectors find, how few were ready, and what it costs.
+"""
 
 import asyncio
 import contextlib
@@ -106,7 +109,8 @@ def alone(clock: FakeClock | None = None) -> PodCache:
     """Return a watch that a test feeds by hand."""
     monitoring = Monitoring()
     clock = clock or FakeClock()
-    around = ReflectorContext(None, clock, monitoring, ProblemLog(monitoring, clock), random.random)  # type: ignore[arg-type]  # never asked
+    # never asked
+    around = ReflectorContext(None, clock, monitoring, ProblemLog(monitoring, clock), random.random)  # type: ignore[arg-type]
     watch = PodCache(around)
     watch._reflectors[0].synced = True
     list(watch.listed(""))
@@ -123,7 +127,7 @@ def ignored() -> None:
     """Do nothing about a change."""
 
 
-# -- what is kept ----------------------------------------------------------------------------------------------------------
+# -- what is kept --------------------------------------------------------------------------------------------
 
 
 async def test_pods_of_a_cluster() -> None:
@@ -274,7 +278,7 @@ def test_alike_pods_share_what_is_alike() -> None:
     assert watch._spaces == {}
 
 
-# -- what selectors find -----------------------------------------------------------------------------------------------------
+# -- what selectors find -------------------------------------------------------------------------------------
 
 
 async def test_a_following_is_told_of_its_pods_alone() -> None:
@@ -449,7 +453,7 @@ SelectionMachine.TestCase.settings = settings(stateful_step_count=15, max_exampl
 TestSelections = pytest.mark.timeout(60)(SelectionMachine.TestCase)  # thousands of steps, each of them quick
 
 
-# -- how few were ready --------------------------------------------------------------------------------------------------------
+# -- how few were ready --------------------------------------------------------------------------------------
 
 
 @given(st.lists(st.tuples(st.floats(0, 50), st.integers(0, 5)), max_size=30), st.floats(0, 2000))
@@ -518,7 +522,7 @@ async def test_after_a_new_list_nobody_knows_what_was() -> None:
             assert web.ready == 3
 
 
-# -- what goes wrong -----------------------------------------------------------------------------------------------------------
+# -- what goes wrong -----------------------------------------------------------------------------------------
 
 
 async def test_a_watch_that_is_forbidden_becomes_a_list() -> None:
@@ -588,7 +592,7 @@ async def test_rights_in_some_namespaces_only() -> None:
                 watch.select("one", WEB)
 
 
-# -- what it costs -------------------------------------------------------------------------------------------------------------
+# -- what it costs -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.timeout(20)
@@ -633,11 +637,14 @@ def test_many_are_told_in_steps() -> None:
     assert len(told) == 1200, "the next list tells of what changed alone"
 
 
-# -- very many changes at once ---------------------------------------------------------------------------------------------
+# -- very many changes at once -------------------------------------------------------------------------------
 
 
 class _Flood:
-    """An API server's client: a list of pods, and a watch that has an event for each of them, in batches as they are decoded."""
+    """An API server's client.
+
+    A list of pods, and a watch that has an event for each of them, in batches as they are decoded.
+    """
 
     def __init__(self, before: Sequence[JSON], after: Sequence[JSON]) -> None:
         self._before = [pod_codec.POD_CODEC.decode(msgspec.json.encode(each)) for each in before]
@@ -665,7 +672,7 @@ class _Flood:
 
 
 async def test_ten_thousand_changes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everybody else gets their turn, nobody is told more often than there are batches, and in the end all is right."""
+    """Other work goes on, followers are called at most once for each batch, and the result is right."""
     apps, each, matched = 500, 20, 0
 
     def pods(version: str) -> list[JSON]:
@@ -686,7 +693,8 @@ async def test_ten_thousand_changes_at_once(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(LabelSelector, "matches", counted)
     monitoring, clock = Monitoring(), ShiftedClock()
-    around = ReflectorContext(client, clock, monitoring, ProblemLog(monitoring, clock), lambda: 0.0)  # type: ignore[arg-type]  # it has what is used
+    # it has what is used
+    around = ReflectorContext(client, clock, monitoring, ProblemLog(monitoring, clock), lambda: 0.0)  # type: ignore[arg-type]
     watch = PodCache(around)
     told: list[int] = []
     followed = [
@@ -722,7 +730,7 @@ async def test_ten_thousand_changes_at_once(monkeypatch: pytest.MonkeyPatch) -> 
     await asyncio.gather(running, return_exceptions=True)
 
 
-# --- requests of many resources -----------------------------------------------------------------------------------------
+# --- requests of many resources -----------------------------------------------------------------------------
 
 
 def _greedy(number: int, resources: int) -> bytes:

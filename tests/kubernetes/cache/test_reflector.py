@@ -31,7 +31,10 @@ Step = errors.KubernetesError | list[WatchEvent[PartialMetadata]] | str
 
 
 class Script:
-    """An API server that does what it is told, in order, then hangs; notes versions asked for and pauses taken."""
+    """An API server that does what it is told, in order, then hangs.
+
+    Notes versions asked for and pauses taken.
+    """
 
     def __init__(self, clock: FakeClock, *steps: Step) -> None:
         self.clock = clock

@@ -1,4 +1,7 @@
-"""Scale targets from caches: what a GET of the scale would say, without one, and what stands in where watching is not possible."""
+"""Scale targets from caches.
+
+What a GET of the scale would say, without one, and what stands in where watching is not possible.
+"""
 
 import asyncio
 import contextlib
@@ -109,7 +112,7 @@ def widget(spec: JSON, status: JSON | None = None) -> JSON:
     return body | ({"status": status} if status is not None else {})
 
 
-# -- kinds that everybody has --------------------------------------------------------------------------------------------------
+# -- kinds that everybody has --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -221,7 +224,7 @@ async def test_followed_before_it_runs() -> None:
                 await task
 
 
-# -- custom kinds ----------------------------------------------------------------------------------------------------------------
+# -- custom kinds --------------------------------------------------------------------------------------------
 
 
 async def test_a_custom_kind_is_watched_by_its_paths() -> None:
@@ -360,7 +363,7 @@ async def test_a_kind_that_is_served_in_another_version() -> None:
         assert len(watched.targets.status()) == 1
 
 
-# -- references that lead nowhere ------------------------------------------------------------------------------------------------
+# -- references that lead nowhere ----------------------------------------------------------------------------
 
 
 async def test_a_kind_that_nobody_serves_until_somebody_does() -> None:
@@ -414,7 +417,7 @@ async def test_errors_in_upstreams_words(reference: CrossVersionObjectReference,
         assert await watched.until_refused(reference) == message
 
 
-# -- what goes wrong -------------------------------------------------------------------------------------------------------------
+# -- what goes wrong -----------------------------------------------------------------------------------------
 
 
 async def test_where_a_kind_may_not_be_watched_it_is_listed() -> None:
@@ -533,7 +536,7 @@ async def test_targets_stay_while_the_api_server_is_away() -> None:
         await until(lambda: watched.web().replicas == 3)
 
 
-# -- who wrote the count -----------------------------------------------------------------------------------------------------------
+# -- who wrote the count -------------------------------------------------------------------------------------
 
 
 def entry(manager: str, second: int, fields: JSON, **more: str) -> JSON:
@@ -635,7 +638,7 @@ def test_words_of_an_error_without_a_status() -> None:
     assert scale_targets._words_of(error) == str(error)
 
 
-# --- large selectors ----------------------------------------------------------------------------------------------------
+# --- large selectors ----------------------------------------------------------------------------------------
 
 
 def _deployment(labels: int, version: int = 0, *, plain: bool = False) -> bytes:

@@ -1,4 +1,8 @@
-"""The election: the verdict as a table, the loop in the loop's own time, and two hundred killed leaders under a script of faults."""
+"""The election.
+
+The verdict as a table, the loop in the loop's own time, and two hundred killed leaders under a script of
+faults.
+"""
 
 import asyncio
 import contextlib
@@ -40,7 +44,7 @@ def seen(what: LeaseRecord, since: float = 100.0) -> Sighting:
     return Sighting(what, since, lease(what))
 
 
-# --- the verdict -------------------------------------------------------------------------------------------------------
+# --- the verdict --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -128,7 +132,7 @@ def test_nobody_else_can_hold_the_lease_while_a_write_may_be_under_way() -> None
     assert election.renew_deadline + election.tolerance < election.lease_duration
 
 
-# --- the loop ----------------------------------------------------------------------------------------------------------
+# --- the loop -----------------------------------------------------------------------------------------------
 
 Work = Callable[[LeaseFence], Awaitable[None]]
 
@@ -532,7 +536,7 @@ async def test_what_work_raises_while_the_lease_is_lost_is_logged(caplog: pytest
     keeper.put(record("c_3"))
     await until(lambda: leader.ended == 1, 3)
     await asyncio.sleep(0)
-    assert "what the leader did has failed" in caplog.text
+    assert "the work of the leader failed" in caplog.text
     await leader.stop()
 
 
@@ -579,7 +583,7 @@ async def test_who_is_always_too_late_follows() -> None:
     await late.stop()
 
 
-# --- two hundred killed leaders ------------------------------------------------------------------------------------------
+# --- two hundred killed leaders -----------------------------------------------------------------------------
 
 ENDS = ("crash", "orderly", "cut", "deaf", "jump")
 
@@ -587,7 +591,8 @@ ENDS = ("crash", "orderly", "cut", "deaf", "jump")
 class World:
     """Three candidates at any time, who write as leaders do, and how one after the other comes to its end.
 
-    `attempts` has when a leader was let through its fence, `stale` every write that was made while somebody else held the lease.
+    `attempts` has when a leader was let through its fence, `stale` every write that was made while somebody
+    else held the lease.
     """
 
     def __init__(self, seed: int) -> None:
@@ -636,7 +641,10 @@ class World:
         return found if found is not None and found.elector.leading else None
 
     async def end(self, leader: Candidate, kind: str) -> float:
-        """End a leader, and another process starts in its place; return when it had its last chance to write."""
+        """End a leader, and another process starts in its place.
+
+        Return when it had its last chance to write.
+        """
         ended = now()
         self.running.remove(leader)
         if kind == "orderly":
@@ -663,7 +671,10 @@ class World:
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("seed", range(2))
 async def test_two_hundred_killed_leaders(seed: int) -> None:
-    """A hundred from each seed, on slow networks and clocks of unequal pace: no write by who does not hold the lease, no long gap."""
+    """A hundred from each seed, on slow networks and clocks of unequal pace.
+
+    No write by who does not hold the lease, no long gap.
+    """
     world = World(seed)
     for _ in range(3):
         world.spawn()

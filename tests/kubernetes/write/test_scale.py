@@ -222,7 +222,7 @@ async def test_an_answer_that_is_no_scale(desk: Desk) -> None:
         await ScaleWriter(desk.writer).fetch(elsewhere)
 
 
-# --- the fence -----------------------------------------------------------------------------------------------------------
+# --- the fence ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("passes", [0, 1, 2], ids=["when asked for", "when sent", "at the first byte"])
@@ -287,7 +287,8 @@ class Scales:
 async def test_a_tenant_with_a_thousand_scales_to_write_delays_another_by_one_turn() -> None:
     scales, monitoring = Scales(), Monitoring()
     budget = WriteBudget(10.0, LoopClock(), monitoring)
-    writer = ScaleWriter(Writer(scales, Gate(), budget, LoopClock(), monitoring))  # type: ignore[arg-type]  # all it calls
+    # all it calls
+    writer = ScaleWriter(Writer(scales, Gate(), budget, LoopClock(), monitoring))  # type: ignore[arg-type]
     tasks = [
         asyncio.create_task(
             writer.write(ScaleOf(f"greedy/web{number}", "greedy", f"web{number}"), 5, "1", never)
