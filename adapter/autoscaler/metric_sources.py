@@ -9,7 +9,6 @@ from typing import Protocol, TypeVar
 
 from adapter.autoscaler import readings
 from adapter.autoscaler.decide import readings as answers
-from adapter.autoscaler.decide.document import PodMetrics
 from adapter.autoscaler.decide.observation import Unavailable
 from adapter.autoscaler.feed import QUERIES, Asked, Feed
 from adapter.autoscaler.metric_source import (
@@ -27,6 +26,7 @@ from adapter.autoscaler.readings import Answer
 from adapter.errors import InternalError, KubernetesError
 from adapter.kubernetes.metrics_api import Described, MetricsAPI, TimedCustomValue, TimedExternalValue
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference, MetricSpec
+from adapter.model.autoscaling.metric_lists import PodMetrics
 from adapter.model.metrics import CustomQuestion, ExternalQuestion, ResourceAnswer, ResourceQuestion
 from adapter.model.resources import Catalogue
 from adapter.model.selectors import api_selectors

@@ -9,7 +9,6 @@ import msgspec
 import pytest
 
 from adapter.autoscaler import readings
-from adapter.autoscaler.decide.document import PodMetrics
 from adapter.autoscaler.decide.observation import ExternalReading, ObjectReading, PodsReading, Unavailable
 from adapter.autoscaler.metric_source import Site, Source, View
 from adapter.autoscaler.metric_sources import Sources
@@ -17,6 +16,7 @@ from adapter.autoscaler.polling import Feeds
 from adapter.errors import KubernetesError, ScrapeError
 from adapter.kubernetes.metrics_api import Described, TimedCustomValue, TimedExternalValue
 from adapter.model.autoscaling.hpa import MetricSpec, decode_scalar
+from adapter.model.autoscaling.metric_lists import PodMetrics
 from adapter.model.metrics import (
     ContainerUsage,
     CustomQuestion,
