@@ -177,7 +177,7 @@ def _weigh_requests(written: tuple[tuple[str, _Written], ...]) -> int:
 
 @memo.remember(REQUESTS_BYTES, _weigh_requests)
 def _quantities(written: tuple[tuple[str, _Written], ...]) -> Requests:
-    """Parse requests. Unparseable quantities are ignored."""
+    """Parse requests. Invalid quantities are ignored."""
     found: dict[str, Quantity] = {}
     for resource, value in written:
         try:

@@ -63,7 +63,7 @@ class _ScaleMetadata(_WireStruct, frozen=True):
 
 
 class WireScale(_WireStruct, frozen=True):
-    """A Scale of autoscaling/v1. Its metadata are required, so that an empty object is not taken for a scale of 0."""
+    """A Scale of autoscaling/v1. Metadata are required: an empty object is not a scale of 0."""
 
     metadata: _ScaleMetadata
     spec: ScaleSpec = ScaleSpec()
@@ -79,7 +79,7 @@ def decode_scale(content: bytes) -> WireScale:
 
 
 def read_scale(content: bytes, namespace: str, name: str) -> ObservedScale:
-    """Decode the Scale of an object, which does not say who wrote the count; errors as `decode_scale`."""
+    """Decode the Scale of an object. It does not name the writer of the count. Errors as `decode_scale`."""
     scale = decode_scale(content)
     status, meta = scale.status, scale.metadata
     return ObservedScale(

@@ -11,19 +11,20 @@ then reads the scales one by one. A kind is cached only while it is a target.
 import asyncio
 import contextlib
 import itertools
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Protocol
 
 from adapter import errors
 from adapter.kubernetes.api_errors import TOO_DEEP
 from adapter.kubernetes.cache import scale_codec
-from adapter.kubernetes.cache.list_watch import ListWatch, ListWatchClient, ReflectorContext
+from adapter.kubernetes.cache.list_watch import ListWatch, ReflectorContext
 from adapter.kubernetes.cache.reflector import Reflector, ReflectorStatus
 from adapter.kubernetes.cache.scale_codec import ObservedScale
 from adapter.kubernetes.cache.store import NamespaceView, TypedStore, in_steps
-from adapter.kubernetes.client import ResponseBody
+from adapter.kubernetes.client import KubernetesClient
 from adapter.kubernetes.codec import UNREADABLE, ObjectCodec
+from adapter.kubernetes.discovery import CatalogueSource
 from adapter.model.metrics import GroupResource
 from adapter.model.resources import BUILTIN, APIResource, Catalogue
 
@@ -46,20 +47,6 @@ _BUILT_IN: dict[tuple[str, str], ObjectCodec[ObservedScale]] = {
 }
 _SCALED = Catalogue([each for each in BUILTIN if (each.group, each.plural) in _BUILT_IN])
 """Kinds that are known without discovery."""
-
-
-class TargetClient(ListWatchClient, Protocol):
-    """The calls of `KubernetesClient` that read targets."""
-
-    def get(self, path: str) -> Awaitable[ResponseBody]: ...
-
-
-class ClusterKinds(Protocol):
-    """The kinds of the cluster, as `discovery.CatalogueSource` has them."""
-
-    def current(self) -> Catalogue: ...
-
-    async def refresh(self) -> Catalogue: ...
 
 
 class TargetEntry(Protocol):
@@ -111,7 +98,7 @@ class TargetKind:
         )
 
     def reflector_of(self, namespace: str) -> Reflector[ObservedScale] | None:
-        """Return the reflector of a namespace, None if there is none or it cannot succeed."""
+        """Return the reflector of a namespace, None without one or if it cannot succeed."""
         reflector = self.reflectors.get(namespace) or self.reflectors.get("")
         return None if reflector is None or _is_hopeless(reflector.error) else reflector
 
@@ -125,9 +112,9 @@ class TargetKinds:
 
     def __init__(
         self,
-        client: TargetClient,
+        client: KubernetesClient,
         context: ReflectorContext,
-        kinds: ClusterKinds,
+        kinds: CatalogueSource,
         namespaces: Sequence[str],
         refreshed: Callable[[tuple[str, str]], None],
     ) -> None:
@@ -257,7 +244,7 @@ class TargetKinds:
 
 
 def _index(catalogue: Catalogue) -> dict[tuple[str, str], APIResource]:
-    """Index namespaced resources in the preferred version by group and kind, as upstream also in lower case."""
+    """Index namespaced resources by group and kind, also in lower case as upstream; preferred versions win."""
     found: dict[tuple[str, str], APIResource] = {}
     for resource in catalogue:
         if resource.namespaced:

@@ -15,13 +15,13 @@ from adapter.kubernetes.cache.reflector import ReflectorStatus
 from adapter.kubernetes.cache.scale_codec import ObservedScale
 from adapter.kubernetes.cache.scale_kinds import (
     POLL_SECONDS,
-    ClusterKinds,
-    TargetClient,
     TargetKind,
     TargetKinds,
     is_refused,
 )
+from adapter.kubernetes.client import KubernetesClient
 from adapter.kubernetes.codec import UNREADABLE
+from adapter.kubernetes.discovery import CatalogueSource
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference
 from adapter.model.go_text import quote
 from adapter.model.resources import APIResource
@@ -138,9 +138,9 @@ class ScaleTargets:
 
     def __init__(
         self,
-        client: TargetClient,
+        client: KubernetesClient,
         context: ReflectorContext,
-        kinds: ClusterKinds,
+        kinds: CatalogueSource,
         namespaces: Sequence[str] = ("",),
     ) -> None:
         self._client = client

@@ -352,7 +352,7 @@ class Elector:
     async def _attempt(self, seconds: float, *, leading: bool) -> fences.ClockReading | None:
         """Try once, within `seconds`, to acquire or renew.
 
-        Return when the confirmed write was sent, None if there is none.
+        Returns the time at which the confirmed write was sent, None without one.
         """
         try:
             sent = await self._try_to_write(self._clock.monotonic() + seconds, leading=leading)

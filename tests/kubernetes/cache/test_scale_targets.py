@@ -626,7 +626,7 @@ async def test_answers_that_are_none() -> None:
     async with Cluster() as cluster, watching(cluster) as watched:
         put_widgets(cluster)
         await watched.catalogue.refresh()
-        watched.targets._client.get = garbage  # type: ignore[method-assign]  # a proxy's idea of an answer
+        watched.targets._client.get = garbage  # type: ignore[method-assign, assignment]  # a proxy's idea of an answer
         await until(
             lambda: "is not a Scale object" in getattr(watched.targets.find("default", WIDGET), "message", "")
         )
