@@ -37,10 +37,11 @@ from adapter.kubernetes.cache.pods import PodCache
 from adapter.kubernetes.cache.scale_targets import ScaleTargets
 from adapter.kubernetes.client import KubernetesClient
 from adapter.kubernetes.discovery import CatalogueSource
-from adapter.kubernetes.leader import election as leaderelection
-from adapter.kubernetes.leader.election import Election, Elector
+from adapter.kubernetes.leader import verdict
+from adapter.kubernetes.leader.election import Elector
 from adapter.kubernetes.leader.fence import Fence, LeaseFence, Unfenced
 from adapter.kubernetes.leader.lease import KubernetesLeases
+from adapter.kubernetes.leader.verdict import Election
 from adapter.kubernetes.metrics_api import MetricsAPI
 from adapter.kubernetes.write.client import Writer
 from adapter.kubernetes.write.events import EventRecorder
@@ -159,7 +160,7 @@ class Scaler:
 
     def show(self, namespace: str, name: str) -> debug.Shown:
         """Return what is known of an autoscaler, or who leads."""
-        leader = leaderelection.pod_of(self._elector.holder) if self._elector is not None else ""
+        leader = verdict.pod_of(self._elector.holder) if self._elector is not None else ""
         return debug.show(self._roster.controller, namespace, name, leader)
 
     async def _lead(self, fence: Fence | LeaseFence) -> None:

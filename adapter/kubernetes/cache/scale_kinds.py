@@ -244,7 +244,7 @@ class TargetKinds:
 
 
 def _index(catalogue: Catalogue) -> dict[tuple[str, str], APIResource]:
-    """Index namespaced resources by group and kind, also in lower case as upstream; preferred versions win."""
+    """Index namespaced resources by group and kind, in both cases as upstream; the preferred version wins."""
     found: dict[tuple[str, str], APIResource] = {}
     for resource in catalogue:
         if resource.namespaced:

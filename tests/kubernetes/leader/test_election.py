@@ -12,10 +12,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from adapter.errors import KubernetesError, NotLeadingError
-from adapter.kubernetes.leader import election as leaderelection
-from adapter.kubernetes.leader.election import (
+from adapter.kubernetes.leader import verdict
+from adapter.kubernetes.leader.election import Elector
+from adapter.kubernetes.leader.fence import LeaseFence
+from adapter.kubernetes.leader.lease import Lease, LeaseRecord
+from adapter.kubernetes.leader.verdict import (
     Election,
-    Elector,
     LeaseVerdict,
     Move,
     Sighting,
@@ -23,8 +25,6 @@ from adapter.kubernetes.leader.election import (
     next_record,
     sight,
 )
-from adapter.kubernetes.leader.fence import LeaseFence
-from adapter.kubernetes.leader.lease import Lease, LeaseRecord
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from tests.support.election import Keeper, Line, LoopClock
@@ -118,12 +118,12 @@ def test_records_of_a_candidate() -> None:
     assert next_record(None, election, wall) == LeaseRecord(ME, 15, stamp, stamp, 0)
     assert next_record(seen(record()), election, wall) == LeaseRecord(ME, 15, stamp, stamp, 4)
     assert next_record(seen(record(ME)), election, wall) == LeaseRecord(ME, 15, "since", stamp, 3)
-    assert leaderelection.released(record(ME), wall) == LeaseRecord("", 1, stamp, stamp, 3)
+    assert verdict.released(record(ME), wall) == LeaseRecord("", 1, stamp, stamp, 3)
 
 
 def test_an_identity_names_its_pod() -> None:
-    assert leaderelection.pod_of("fastpath-7d9-abc_5f0c") == "fastpath-7d9-abc"
-    assert leaderelection.pod_of("laptop") == "laptop"
+    assert verdict.pod_of("fastpath-7d9-abc_5f0c") == "fastpath-7d9-abc"
+    assert verdict.pod_of("laptop") == "laptop"
 
 
 def test_nobody_else_can_hold_the_lease_while_a_write_may_be_under_way() -> None:
