@@ -1,8 +1,8 @@
 """The loop of a leader election: follow, lead, release.
 
-It does what the pure verdict (`verdict`) says, and three things differ from client-go. A leader that ends in
-It does what the pure `verdict` says. Three things differ from client-go. A leader that ends in
-timeout. A leader that loses the lease follows again; the process does not exit.
+It does what the pure `verdict` says. Three things differ from client-go. A leader that ends in order releases
+the lease, and followers watch it, so a hand-over does not take a retry period. Every call has a timeout. A
+leader that loses the lease follows again; the process does not exit.
 """
 
 import asyncio
