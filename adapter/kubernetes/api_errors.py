@@ -54,10 +54,7 @@ def translated(what: str) -> Iterator[None]:
 
 
 def _reason_of(error: BaseException) -> str:
-    """Return the reason of a foreign exception. The order matters.
-
-    Some exceptions belong to several classes.
-    """
+    """Return the reason of a foreign exception. The order matters: some belong to several classes."""
     if isinstance(error, aiohttp.ServerDisconnectedError | ConnectionResetError | BrokenPipeError):
         return RESET
     if isinstance(error, OSError) and error.errno in {errno.ECONNRESET, errno.EPIPE}:

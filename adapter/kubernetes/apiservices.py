@@ -82,7 +82,7 @@ class Subject(NamedTuple):
 async def fetch_registration(client: KubernetesClient, name: str) -> Registration | None:
     """Return the registration of the APIService `name`, None if it does not exist.
 
-    KubernetesError if it cannot be read.
+    Raises KubernetesError if it cannot be read.
     """
     try:
         found = _decode(await client.get(f"{_APISERVICES}/{name}"), _APIService)
@@ -119,7 +119,7 @@ async def is_allowed(
 ) -> bool | None:
     """Return whether `subject` (None: ourselves) has a permission cluster-wide.
 
-    None if we may not review that.
+    Returns None if we may not review that.
     """
     attributes = {"verb": access.verb, "group": access.group, "resource": access.resource}
     spec: dict[str, object] = {"resourceAttributes": attributes}

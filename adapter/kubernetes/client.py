@@ -276,9 +276,10 @@ def _chosen(selector: LabelSelector, fields: str) -> dict[str, str]:
 
 
 def _version_parameters(resource_version: str) -> dict[str, str]:
-    """Return the parameters of the first page. As in client-go's reflector, no limit with a version.
+    """Return the parameters of the first page.
 
-    It would mean exactly that version.
+    As in client-go's reflector there is no limit with a version: the server would then require exactly that
+    version, not one that is not older.
     """
     if resource_version in {"", "0"}:
         limit = {"limit": str(_PAGE)}

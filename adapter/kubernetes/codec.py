@@ -187,7 +187,7 @@ class ListDecoder(Generic[T]):
     def _cut(self) -> list[T] | None:
         """Decode and remove the longest run of whole items within a step, or the first item if it is longer.
 
-        None to wait for more.
+        Returns None if more bytes are needed.
         """
         if not self._first_key:
             first = _FIRST_KEY.match(self._rest)
@@ -236,7 +236,7 @@ class WatchDecoder(Generic[T]):
     def feed(self, piece: bytes) -> Iterator[list[WatchEvent[T]] | Status]:
         """Yield the events that `piece` completes, at most 64 at a time.
 
-        An ERROR event as the Status it carries.
+        An ERROR event is yielded as the Status that it carries, and ends the watch.
         """
         scanned = len(self._rest)
         self._rest += piece

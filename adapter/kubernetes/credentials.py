@@ -205,8 +205,5 @@ def find_namespace(environment: Mapping[str, str] = os.environ, file: Path = NAM
 
 
 def new_identity(pod_name: str) -> str:
-    """Return a unique identity for this process.
-
-    The Pod's name and a UUID, because a container may restart.
-    """
+    """Return a unique identity of this process: the Pod's name and a UUID (containers restart)."""
     return f"{pod_name}_{uuid.uuid4()}"

@@ -275,7 +275,7 @@ def open_sender(
 ) -> Sender:
     """Open a session with the server that `credentials` loaded, within an event loop.
 
-    `errors.InputError` for unusable certificates.
+    Raises `errors.InputError` for unusable certificates.
     """
     try:
         # no connection limit: concurrency is bounded where requests start, and many open requests (watches,

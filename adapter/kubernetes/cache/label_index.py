@@ -220,9 +220,9 @@ class LabelIndex:
         return found.version if found else 0
 
     def names(self, namespace: str | None, selector: LabelSelector) -> tuple[str, ...]:
-        """Return the names that match, in list order. None asks in all namespaces.
+        """Return the names that match, in list order.
 
-        A name may then occur twice.
+        `namespace` None asks in all namespaces; a name may then occur twice.
         """
         known = self.known(namespace, selector)
         if known is not None:

@@ -178,10 +178,7 @@ class PodNamespace:
 
 
 def _label_of(selector: LabelSelector) -> tuple[str, str] | None:
-    """Return a label that every pod of a selector has, the key under which it is filed.
-
-    None if it requires none.
-    """
+    """Return the label under which a selector is filed: one that all its pods have, None without one."""
     for requirement in selector.requirements:
         if requirement.operator in _EQUALITY:
             return requirement.key, requirement.values[0]

@@ -47,7 +47,7 @@ class PodSubscription:
     def pods(self) -> tuple[WatchedPod, ...]:
         """The pods in list order, terminating and completed ones among them.
 
-        `errors.NotSyncedError` before the first list.
+        Raises `errors.NotSyncedError` before the first list.
         """
         self._cache.check_synced()
         return self._selection.pods
@@ -60,10 +60,7 @@ class PodSubscription:
 
     @property
     def selected_by(self) -> tuple[str, ...]:
-        """The autoscalers that follow any of these pods, this one included, sorted.
-
-        None where there are no pods.
-        """
+        """The autoscalers that follow any of these pods, sorted; this one is missing if there are no pods."""
         return self._selection.selected_by
 
     def min_ready(self, age: int) -> int | None:

@@ -126,7 +126,7 @@ _DEFINITION = msgspec.json.Decoder(_Definition)
 def read_codec(definition: bytes, version: str) -> ObjectCodec[ObservedScale] | None:
     """Return the codec of a custom kind, None if its definition names no plain field paths for the scale.
 
-    One of `codec.UNREADABLE` if the content is not a definition.
+    Raises one of `codec.UNREADABLE` if the content is not a definition.
     """
     for each in _DEFINITION.decode(definition).spec.versions:
         scale = each.subresources.scale if each.subresources else None
@@ -206,7 +206,7 @@ def _weigh_text(written: bytes) -> int:
 def _text_of(written: bytes) -> str:
     """Return the text as in status.selector of a Scale.
 
-    "" for an invalid selector, which the API server would not store.
+    An invalid selector, which the API server would not store, becomes "".
     """
     try:
         return str(api_selectors.compile_selector(_SELECTOR.decode(written)))
