@@ -18,8 +18,8 @@ from adapter.compose.app import SystemClock
 from adapter.config import rules_file
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
+from adapter.kubernetes.cache.list_watch import ReflectorContext
 from adapter.kubernetes.cache.lister import ObjectLister
-from adapter.kubernetes.cache.reflector import Surroundings
 from adapter.model.resources import BUILTIN
 from adapter.model.selectors.label_selectors import EVERYTHING
 from adapter.prometheus.client import PrometheusClient
@@ -42,7 +42,7 @@ async def list_pods(url: str) -> dict[str, float]:
     assert kind is not None
     configuration = credentials.build_configuration(url)
     async with await kubernetes.connect(configuration, random=lambda: 0.0) as client:
-        lister = ObjectLister(Surroundings(client, clock, monitoring, faults, lambda: 0.0), [kind])
+        lister = ObjectLister(ReflectorContext(client, clock, monitoring, faults, lambda: 0.0), [kind])
         before, memory = time.process_time(), _resident()
         async with lister:
             names = await lister.names(kind, None, EVERYTHING)

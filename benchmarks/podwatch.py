@@ -20,8 +20,8 @@ import uvloop
 from adapter.compose.app import SystemClock
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
-from adapter.kubernetes.cache.pods import PodWatch
-from adapter.kubernetes.cache.reflector import Surroundings
+from adapter.kubernetes.cache.list_watch import ReflectorContext
+from adapter.kubernetes.cache.pods import PodCache
 from adapter.model.selectors.label_selectors import parse_selector
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
@@ -82,8 +82,8 @@ async def measure(url: str, pods: int, events: int) -> dict[str, float]:
     """Return the figures of one run in this process."""
     clock, monitoring = SystemClock(), Monitoring()
     client = await kubernetes.connect(credentials.build_configuration(url), random=random.random)
-    around = Surroundings(client, clock, monitoring, ProblemLog(monitoring, clock), random.random)
-    watch = PodWatch(client, around)
+    around = ReflectorContext(client, clock, monitoring, ProblemLog(monitoring, clock), random.random)
+    watch = PodCache(around)
     changes = 0
 
     def changed() -> None:

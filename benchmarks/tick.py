@@ -26,7 +26,7 @@ from adapter.autoscaler.journal import Journal
 from adapter.autoscaler.loop import Controller
 from adapter.autoscaler.metric_source import Site, View
 from adapter.autoscaler.state import Surroundings
-from adapter.kubernetes.cache.scale_targets import Target
+from adapter.kubernetes.cache.scale_targets import ScaleTarget
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, PastChange
 from adapter.model.autoscaling.hpa import (
     CrossVersionObjectReference,
@@ -79,7 +79,7 @@ class _World:
 
     def follow_target(self, reference: CrossVersionObjectReference) -> "_Followed":
         path = f"/apis/apps/v1/namespaces/default/deployments/{reference.name}/scale"
-        return _Followed(Target(self.pods, self.pods, f"app={reference.name}", "1", "fastpath", path))
+        return _Followed(ScaleTarget(self.pods, self.pods, f"app={reference.name}", "1", "fastpath", path))
 
     # sources
 
@@ -93,7 +93,9 @@ class _World:
 
     # hands
 
-    async def scale(self, key: Key, target: Target, replicas: int, again: Again, current: Current) -> Outcome:
+    async def scale(
+        self, key: Key, target: ScaleTarget, replicas: int, again: Again, current: Current
+    ) -> Outcome:
         self.writes += 1
         return Outcome(error="nothing is written here")
 
@@ -113,10 +115,10 @@ class _World:
 
 
 class _Followed:
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: ScaleTarget) -> None:
         self._target = target
 
-    def find(self) -> Target:
+    def find(self) -> ScaleTarget:
         return self._target
 
     def close(self) -> None:

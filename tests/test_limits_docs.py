@@ -10,7 +10,7 @@ from adapter.autoscaler.decide import decision
 from adapter.boost import publisher
 from adapter.config.options import Options
 from adapter.kubernetes import codec
-from adapter.kubernetes.cache import pod_codec, reflector, scale_codec, store
+from adapter.kubernetes.cache import label_index, list_watch, pod_codec, scale_codec
 from adapter.kubernetes.write import events
 from adapter.prometheus import answers, batching, client, query_cache, response, series_worker
 from adapter.prometheus.connection import PrometheusSettings
@@ -96,7 +96,7 @@ NUMBERS = {
     "10,000 questions, 32 MiB a metric; 10,000 metrics and metric selectors, 64 MiB": (
         batching.STANDING_QUESTIONS, batching.LANE_BYTES // MIB, batching.LANES, batching.LANES_BYTES // MIB,
     ),
-    "16 MiB for each kind": store._REMEMBERED_BYTES // MIB,
+    "16 MiB for each kind": label_index.ANSWERS_BYTES // MIB,
     "20,000 of each API": discovery.MOST_LISTED,
     "one more for each 100 characters": discovery._COUNTS_AS_ONE,
     "one look-up in 15 s": relist._LOOKUP_GAP,
@@ -118,7 +118,7 @@ NUMBERS = {
     ),
     "| 16 MiB |": codec._LINE_BYTES // MIB,
     "64 are taken in": codec._WATCH_STEP,
-    "40 are told apart": reflector._REASONS,
+    "40 are told apart": list_watch.MAX_REASONS,
     "64 headers of 4 KiB": (http.HEADERS_TAKEN, http.HEADER_BYTES // 1024),
     "48 MiB, 24 MiB for the pods of one namespace": (
         bodies.BODIES_BYTES // MIB, bodies.NAMESPACE_BODIES_BYTES // MIB,

@@ -14,8 +14,8 @@ from adapter.autoscaler.autoscaler_files import AutoscalerFiles, Read
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.registry import Roster
 from adapter.kubernetes.cache.hpas import Autoscalers
-from adapter.kubernetes.cache.mirror import STEP, WholeClient
-from adapter.kubernetes.cache.reflector import Surroundings
+from adapter.kubernetes.cache.list_watch import ReflectorContext
+from adapter.kubernetes.cache.store import STEP
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.telemetry.logs import facts
 from adapter.telemetry.problems import ProblemLog
@@ -67,12 +67,11 @@ class InCluster(Origin):
         self,
         roster: Roster,
         faults: ProblemLog,
-        client: WholeClient,
-        watching: Surroundings,
+        watching: ReflectorContext,
         namespaces: Sequence[str],
     ) -> None:
         super().__init__(roster, faults)
-        self._objects = Autoscalers(client, watching, self._changed, namespaces)
+        self._objects = Autoscalers(watching, self._changed, namespaces)
 
     async def run(self) -> None:
         """Watch them until cancelled."""

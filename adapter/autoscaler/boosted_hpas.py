@@ -16,7 +16,7 @@ from adapter.boost.floor import FloorEntry
 from adapter.boost.publisher import FloorWriter
 from adapter.errors import KubernetesError, NotLeadingError
 from adapter.kubernetes.cache.hpas import AskingHPA, Rivals, WatchedHPA
-from adapter.kubernetes.cache.mirror import STEP
+from adapter.kubernetes.cache.store import STEP
 from adapter.model.clock import Clock
 from adapter.model.timestamps import SECOND
 from adapter.telemetry.problems import ProblemLog

@@ -8,7 +8,8 @@ from typing import NamedTuple, Protocol
 
 from adapter.autoscaler.decide.decision import Event
 from adapter.boost.floor import FloorEntry
-from adapter.kubernetes.cache.scale_targets import Target, Unfound
+from adapter.kubernetes.cache.scale_targets import ScaleTarget as Target
+from adapter.kubernetes.cache.scale_targets import Unfound
 from adapter.kubernetes.write.scale import Again, Current, ScaleSeen
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, FastPathAutoscaler, PastChange
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference, HorizontalPodAutoscalerStatus

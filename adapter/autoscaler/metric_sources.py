@@ -9,7 +9,6 @@ from typing import Protocol, TypeVar
 
 from adapter.autoscaler import readings
 from adapter.autoscaler.decide import readings as answers
-from adapter.autoscaler.decide.document import PodMetrics
 from adapter.autoscaler.decide.observation import Unavailable
 from adapter.autoscaler.feed import QUERIES, Asked, Feed
 from adapter.autoscaler.metric_source import (
@@ -25,8 +24,9 @@ from adapter.autoscaler.metric_source import (
 from adapter.autoscaler.polling import Feeds
 from adapter.autoscaler.readings import Answer
 from adapter.errors import InternalError, KubernetesError
-from adapter.kubernetes.metrics_api import CustomValue, Described, ExternalValue, MetricsAPI
+from adapter.kubernetes.metrics_api import Described, MetricsAPI, TimedCustomValue, TimedExternalValue
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference, MetricSpec
+from adapter.model.autoscaling.metric_lists import PodMetrics
 from adapter.model.metrics import CustomQuestion, ExternalQuestion, ResourceAnswer, ResourceQuestion
 from adapter.model.resources import Catalogue
 from adapter.model.selectors import api_selectors
@@ -226,20 +226,20 @@ def _asked(samples: ObjectSamples) -> Asked:
     return Asked(answer, merges=samples.merges, crosses=samples.crosses)
 
 
-def _of_custom(values: Sequence[CustomValue]) -> Answer:
+def _of_custom(values: Sequence[TimedCustomValue]) -> Answer:
     found = {value.described_object.name: value.value.milli for value in values}
     times = {value.described_object.name: value.timestamp for value in values if value.timestamp is not None}
     return Answer(found, times, (), _longest(value.window_seconds for value in values), trusted=True)
 
 
-def _of_one(values: Sequence[CustomValue]) -> Answer:
+def _of_one(values: Sequence[TimedCustomValue]) -> Answer:
     if len(values) != 1:
         count = f"returned {len(values)} results when we asked for exactly one"
         raise KubernetesError(0, "Count", f"the custom metrics API server {count}")
     return _of_custom(values)
 
 
-def _of_external(values: Sequence[ExternalValue]) -> Answer:
+def _of_external(values: Sequence[TimedExternalValue]) -> Answer:
     series = tuple(value.value.milli for value in values)
     times = {
         str(number): value.timestamp for number, value in enumerate(values) if value.timestamp is not None

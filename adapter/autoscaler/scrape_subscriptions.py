@@ -11,7 +11,8 @@ from typing import Protocol
 
 from adapter.autoscaler.decide import decision
 from adapter.errors import NotSyncedError
-from adapter.kubernetes.cache.scale_targets import Target, Unfound
+from adapter.kubernetes.cache.scale_targets import ScaleTarget as Target
+from adapter.kubernetes.cache.scale_targets import Unfound
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference
 from adapter.model.selectors.label_selectors import LabelSelector

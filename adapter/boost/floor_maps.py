@@ -18,7 +18,7 @@ import msgspec
 from adapter import errors
 from adapter.autoscaler.decide import boost as boosting
 from adapter.boost.floor import LONGEST, FloorEntry, as_known_for, decode_entry, floor_of, shard_of
-from adapter.kubernetes.codec import Form
+from adapter.kubernetes.codec import ObjectCodec
 from adapter.model.clock import Clock
 from adapter.model.timestamps import SECOND
 
@@ -50,7 +50,7 @@ def _keep(document: _ConfigMap) -> ReadMap:
     return ReadMap(document.metadata.name, document.metadata.resource_version, document.data or {})
 
 
-FORM = Form(_ConfigMap, _keep)
+FORM = ObjectCodec(_ConfigMap, _keep)
 
 
 class _Known(NamedTuple):

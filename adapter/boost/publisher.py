@@ -347,7 +347,7 @@ class FloorWriter:
             )
         return self._decode(await self._writer.send(Kind.FLOOR, "POST", self._path, content))
 
-    def _decode(self, answer: client.Body) -> _Stored:
+    def _decode(self, answer: client.ResponseBody) -> _Stored:
         """Return what was read or written; the view of this process takes it over at once."""
         try:
             read = FORM.decode(answer.content)

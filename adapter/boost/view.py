@@ -15,7 +15,7 @@ from typing import Protocol, TypeVar
 from adapter import errors
 from adapter.boost.floor import LABEL, FloorEntry
 from adapter.boost.floor_maps import FORM, FloorMaps, ReadMap, number
-from adapter.kubernetes.codec import Form, ObjectEvent
+from adapter.kubernetes.codec import ObjectCodec, WatchEvent
 from adapter.model.clock import Clock
 from adapter.model.resources import APIResource
 from adapter.model.selectors.label_selectors import LabelSelector, parse_selector
@@ -59,9 +59,9 @@ _T = TypeVar("_T")
 class FloorClient(Protocol):
     """How ConfigMaps are listed and watched; `kubernetes.KubernetesClient` says what the arguments mean."""
 
-    async def list_whole(
+    async def list_objects(
         self,
-        form: Form[_T],
+        form: ObjectCodec[_T],
         resource: APIResource,
         deliver: Callable[[list[_T]], None],
         *,
@@ -72,9 +72,9 @@ class FloorClient(Protocol):
         """Hand what is kept of every object to `deliver`; return the version of the list."""
         ...
 
-    def watch_whole(
+    def watch_objects(
         self,
-        form: Form[_T],
+        form: ObjectCodec[_T],
         resource: APIResource,
         *,
         namespace: str,
@@ -82,7 +82,7 @@ class FloorClient(Protocol):
         resource_version: str,
         duration: float,
         silence: float,
-    ) -> contextlib.AbstractAsyncContextManager[AsyncIterator[list[ObjectEvent[_T]]]]:
+    ) -> contextlib.AbstractAsyncContextManager[AsyncIterator[list[WatchEvent[_T]]]]:
         """Open a watch."""
         ...
 
@@ -205,7 +205,7 @@ class FloorView:
         found: list[ReadMap] = []
         try:
             async with asyncio.timeout(LIST_SECONDS):
-                listed = await self._client.list_whole(
+                listed = await self._client.list_objects(
                     FORM,
                     CONFIG_MAPS,
                     found.extend,
@@ -274,7 +274,7 @@ class FloorView:
 
     async def _watch(self) -> None:
         """Follow one watch to its end; raise why there can be none."""
-        watching = self._client.watch_whole(
+        watching = self._client.watch_objects(
             FORM,
             CONFIG_MAPS,
             namespace=self.namespace,
@@ -295,7 +295,7 @@ class FloorView:
             if not opened and error.status not in _PASSING:
                 raise
 
-    async def _take_event(self, event: ObjectEvent[ReadMap]) -> None:
+    async def _take_event(self, event: WatchEvent[ReadMap]) -> None:
         version = number(event.version)
         if event.object is not None and event.type == "DELETED":
             self._maps.gone(event.object.name, version)

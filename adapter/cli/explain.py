@@ -26,7 +26,7 @@ from adapter.compose import app
 from adapter.errors import Fault, InputError, RunError
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
-from adapter.kubernetes.leader import election
+from adapter.kubernetes.leader import verdict
 from adapter.kubernetes.leader.lease import KubernetesLeases
 from adapter.model import shards
 from adapter.net import connect_errors
@@ -199,7 +199,7 @@ async def _find_leader(options: argparse.Namespace) -> str:
         lease = await KubernetesLeases(client, options.lease_namespace, name).fetch(_SECONDS)
     if lease is None or not lease.record.holder:
         raise RunError(f"nobody leads: the Lease {options.lease_namespace}/{name} has no holder")
-    return election.pod_of(lease.record.holder)
+    return verdict.pod_of(lease.record.holder)
 
 
 @contextlib.asynccontextmanager

@@ -19,11 +19,10 @@ from adapter.config import scaler_flags
 from adapter.config.options import Options
 from adapter.config.rules_file import RulesConfig
 from adapter.errors import NotSyncedError
-from adapter.kubernetes.cache.lister import ObjectLister
-from adapter.kubernetes.cache.pods import PodWatch
+from adapter.kubernetes.cache.lister import ObjectLister, RunningPods
+from adapter.kubernetes.cache.pods import PodCache
 from adapter.model.clock import Clock
 from adapter.model.metrics import MetricsProvider
-from adapter.provider.pod_objects import PodObjects
 from adapter.provider.resource import ResourceProvider
 from adapter.provider.rules import RuleSource
 from adapter.provider.scaler import ScalerProvider
@@ -76,10 +75,12 @@ async def run(
         gate = await gates.open_gate(options, clock, monitoring, faults, stack)
         certificate = gates.open_certificate(options, clock, gate.trust, monitoring)
         base = await providers.open_base(options, clock, monitoring, faults, stack)
-        served = providers.open_sources(base)
+        # autoscalers in files may lie in namespaces that are all the scaler may read; then it keeps pods of its own
+        pods = PodCache(base.watching) if options.scaler and not options.autoscalers else None
+        served = providers.open_sources(base, pods)
         scaler = None
         if options.scaler:
-            scaler = _open_scaler(options, base, served.provider, lambda _: served.resource_provider)
+            scaler = _open_scaler(options, base, served.provider, lambda _: served.resource_provider, pods)
         metrics: MetricsProvider = served.provider
         known = None if scaler is None or scaler.floors is None else (scaler.rivals, scaler.floors)
         floors = providers.open_floors(options, base, known)
@@ -91,12 +92,12 @@ async def run(
 
         def adopted(config: RulesConfig) -> None:
             documents.serve(_groups(options, config))
-            pods, nodes = map(base.resources.current().find, (PODS, NODES))
-            if config.rules and pods is not None:
-                served.objects.start([pods])
-            if config.resource_rules is not None and pods is not None and nodes is not None:
-                served.running.start([pods])
-                served.objects.start([nodes])
+            pod_kind, node_kind = map(base.resources.current().find, (PODS, NODES))
+            if config.rules and pod_kind is not None:
+                served.objects.start([pod_kind])
+            if config.resource_rules is not None and pod_kind is not None and node_kind is not None:
+                (served.objects if served.running is None else served.running).start([pod_kind])
+                served.objects.start([node_kind])
 
         rules = providers.open_rules(options, base, files, parsed, adopted)
         access_log = _open_access_log(options, clock, monitoring, faults, stack)
@@ -133,7 +134,7 @@ async def run(
             **_common_work(base, served.provider, rules),
             "serving certificate": certificate.follow(faults),
             "object cache": served.objects.run(),
-            "running pods": served.running.run(),
+            **({} if served.running is None else {"running pods": served.running.run()}),
             **{f"trust {number}": source.run() for number, source in enumerate(gate.sources)},
             **({"access log": access_log.run()} if access_log is not None else {}),
             **({} if scaler is None else {"scrapes": base.scraped.run()}),
@@ -162,8 +163,8 @@ async def run_scaler(
         base = await providers.open_base(options, clock, monitoring, faults, stack)
         provider = providers.open_provider(base, ObjectLister(base.watching))
 
-        def usages_of(pods: PodWatch) -> ResourceProvider:
-            return providers.open_usages(base, PodObjects(pods), PodObjects(pods))
+        def usages_of(pods: PodCache) -> ResourceProvider:
+            return providers.open_usages(base, RunningPods(pods), RunningPods(pods))
 
         scaler = _open_scaler(options, base, provider, usages_of)
         rules = providers.open_rules(options, base, files, parsed)
@@ -246,7 +247,11 @@ def _sole(failure: BaseException) -> BaseException:
 
 
 def _open_scaler(
-    options: Options, base: Base, provider: ScalerProvider, usages_of: Callable[[PodWatch], ResourceProvider]
+    options: Options,
+    base: Base,
+    provider: ScalerProvider,
+    usages_of: Callable[[PodCache], ResourceProvider],
+    pods: PodCache | None = None,
 ) -> Scaler:
     parts = Parts(
         base.client,
@@ -259,6 +264,7 @@ def _open_scaler(
         base.monitoring,
         base.faults,
         random.random,
+        pods,
     )
     return Scaler(options, parts)
 
@@ -361,7 +367,8 @@ def _readiness(
             base.resources.current()
         except NotSyncedError as error:
             return str(error)
-        waiting = ", ".join(map(str, (*served.objects.unsynced(), *served.running.unsynced())))
+        running = () if served.running is None else served.running.unsynced()
+        waiting = ", ".join(map(str, (*served.objects.unsynced(), *running)))
         return f"first list of {waiting} is not in" if waiting else None
 
     return [

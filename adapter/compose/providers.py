@@ -16,10 +16,11 @@ from adapter.config.options import Options, check_max_age
 from adapter.config.rules_file import Parsed, RulesConfig
 from adapter.errors import InputError, NotSyncedError
 from adapter.kubernetes import client as kubernetes
-from adapter.kubernetes import credentials, own_pod
+from adapter.kubernetes import credentials
 from adapter.kubernetes.cache.hpas import Rivals
-from adapter.kubernetes.cache.lister import ObjectLister
-from adapter.kubernetes.cache.reflector import Surroundings
+from adapter.kubernetes.cache.list_watch import ReflectorContext
+from adapter.kubernetes.cache.lister import ObjectLister, RunningPods
+from adapter.kubernetes.cache.pods import PodCache
 from adapter.kubernetes.discovery import CatalogueSource
 from adapter.model import pod_networks
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST
@@ -45,7 +46,7 @@ class Base:
     """What stands under all sources: the API server, Prometheus, who keeps their answers, and what all of them share."""
 
     client: kubernetes.KubernetesClient
-    watching: Surroundings
+    watching: ReflectorContext
     cache: QueryCache
     resources: CatalogueSource
     relister: Relister
@@ -61,11 +62,11 @@ class Base:
 class Sources:
     """What answers the metrics APIs: the cluster's objects, and the providers that join them with values.
 
-    `running` has the pods whose phase is Running and nothing else.
+    `running` lists the pods whose phase is Running; None where the scaler's cache of pods answers for these, as for all pods.
     """
 
     objects: ObjectLister
-    running: ObjectLister
+    running: ObjectLister | None
     provider: ScalerProvider
     resource_provider: ResourceProvider
 
@@ -95,7 +96,7 @@ async def open_base(
         QueryCache(prometheus, clock, monitoring, timeout=options.prometheus_timeout)
     )
     resources = CatalogueSource(client, clock, faults)
-    surroundings = Surroundings(client, clock, monitoring, faults, random.random)
+    surroundings = ReflectorContext(client, clock, monitoring, faults, random.random)
     relister = Relister(
         SeriesLister(prometheus.origin, monitoring, faults, max_bytes=options.discovery_max_bytes),
         clock,
@@ -123,9 +124,13 @@ async def open_base(
     )
 
 
-def open_sources(base: Base) -> Sources:
-    """Build what answers the metrics APIs."""
-    objects = ObjectLister(base.watching)
+def open_sources(base: Base, pods: PodCache | None) -> Sources:
+    """Build what answers the metrics APIs; `pods` is the cache of all pods that the scaler keeps anyway."""
+    objects = ObjectLister(base.watching, pods=pods)
+    if pods is not None:
+        return Sources(
+            objects, None, open_provider(base, objects), open_usages(base, RunningPods(pods), objects)
+        )
     running = ObjectLister(base.watching, fields="status.phase=Running")
     return Sources(objects, running, open_provider(base, objects), open_usages(base, running, objects))
 
@@ -232,6 +237,6 @@ def open_floors(options: Options, base: Base, known: tuple[Rivals, FloorView] | 
         return None
     if known is not None:
         return Floors(*known, {})
-    view = FloorView(base.client, base.clock, own_pod.find_namespace() or "default", base.faults)
-    autoscalers = Rivals(base.client, base.watching)
+    view = FloorView(base.client, base.clock, credentials.find_namespace() or "default", base.faults)
+    autoscalers = Rivals(base.watching)
     return Floors(autoscalers, view, {"floors": view.run(), "autoscalers": autoscalers.run()})

@@ -30,17 +30,18 @@ from adapter.boost.publisher import FloorWriter
 from adapter.boost.view import FloorView
 from adapter.config.options import Options
 from adapter.errors import InputError
-from adapter.kubernetes import own_pod
+from adapter.kubernetes import credentials
 from adapter.kubernetes.cache.hpas import Rivals
-from adapter.kubernetes.cache.pods import PodWatch
-from adapter.kubernetes.cache.reflector import Surroundings as WatchSurroundings
-from adapter.kubernetes.cache.scale_targets import Targets
+from adapter.kubernetes.cache.list_watch import ReflectorContext as WatchSurroundings
+from adapter.kubernetes.cache.pods import PodCache
+from adapter.kubernetes.cache.scale_targets import ScaleTargets
 from adapter.kubernetes.client import KubernetesClient
 from adapter.kubernetes.discovery import CatalogueSource
-from adapter.kubernetes.leader import election as leaderelection
-from adapter.kubernetes.leader.election import Election, Elector
+from adapter.kubernetes.leader import verdict
+from adapter.kubernetes.leader.election import Elector
 from adapter.kubernetes.leader.fence import Fence, LeaseFence, Unfenced
 from adapter.kubernetes.leader.lease import KubernetesLeases
+from adapter.kubernetes.leader.verdict import Election
 from adapter.kubernetes.metrics_api import MetricsAPI
 from adapter.kubernetes.write.client import Writer
 from adapter.kubernetes.write.events import EventRecorder
@@ -68,12 +69,14 @@ class Parts:
     watching: WatchSurroundings
     kinds: CatalogueSource
     provider: ScalerProvider
-    usages_of: Callable[[PodWatch], ResourceProvider]
+    usages_of: Callable[[PodCache], ResourceProvider]
     scraped: ScrapedValues
     clock: Clock
     monitoring: Monitoring
     faults: ProblemLog
     random: Callable[[], float]
+    pods: PodCache | None = None
+    """The cache of all pods that the rest of the process reads too; None makes one of the namespaces of the autoscalers."""
 
 
 class Scaler:
@@ -86,7 +89,7 @@ class Scaler:
         self._shard = shards.parse_shard(options.shard)
         self._settings = settings_of(options)
         self.journal = Journal()
-        self._namespace = own_pod.find_namespace() or "default"
+        self._namespace = credentials.find_namespace() or "default"
         self._files: AutoscalerFiles | None = None
         namespaces: Sequence[str] = ("",)
         if options.autoscalers:
@@ -97,10 +100,10 @@ class Scaler:
             found = {each.metadata.namespace for each in read.autoscalers} | {self._namespace}
             namespaces = tuple(sorted(found))
         watching, client = parts.watching, parts.client
-        self.pods = PodWatch(client, watching, namespaces)
+        self.pods = PodCache(watching, namespaces) if parts.pods is None else parts.pods
         self._usages = parts.usages_of(self.pods)
-        self.targets = Targets(client, watching, parts.kinds, namespaces)
-        self.rivals = Rivals(client, watching, namespaces=namespaces, objects=self._files is not None)
+        self.targets = ScaleTargets(client, watching, parts.kinds, namespaces)
+        self.rivals = Rivals(watching, namespaces=namespaces, objects=self._files is not None)
         self._wants = ScrapeWants(parts.scraped, self.targets, self.pods)
         self._roster = Roster(self.rivals, self._wants, self._shard, answers=options.scaler)
         self.rivals.changed = self._roster.rivals_changed
@@ -111,7 +114,7 @@ class Scaler:
         if self._files is None:
             self.floors = FloorView(client, parts.clock, self._namespace, parts.faults)
             self.rivals.follow(self._natives.changed)
-            self._origin: Origin = InCluster(self._roster, parts.faults, client, watching, namespaces)
+            self._origin: Origin = InCluster(self._roster, parts.faults, watching, namespaces)
         else:
             self._origin = InFiles(self._roster, parts.faults, self._files, read, namespaces)
         self._elector = self._open_election() if options.leader_elect else None
@@ -121,7 +124,7 @@ class Scaler:
         namespace = options.leader_elect_resource_namespace or self._namespace
         name = self._shard.lease_name(options.leader_elect_resource_name)
         election = Election(
-            own_pod.new_identity(own_pod.find_pod_name()),
+            credentials.new_identity(credentials.find_pod_name()),
             name,
             options.leader_elect_lease_duration,
             options.leader_elect_renew_deadline,
@@ -145,7 +148,7 @@ class Scaler:
 
     def find_unsynced(self) -> str | None:
         """Return which cache has no first list yet, None where all have."""
-        caches: dict[str, PodWatch | Rivals | Origin] = {
+        caches: dict[str, PodCache | Rivals | Origin] = {
             "pods": self.pods,
             "other autoscalers": self.rivals,
             "fastpathautoscalers": self._origin,
@@ -157,7 +160,7 @@ class Scaler:
 
     def show(self, namespace: str, name: str) -> debug.Shown:
         """Return what is known of an autoscaler, or who leads."""
-        leader = leaderelection.pod_of(self._elector.holder) if self._elector is not None else ""
+        leader = verdict.pod_of(self._elector.holder) if self._elector is not None else ""
         return debug.show(self._roster.controller, namespace, name, leader)
 
     async def _lead(self, fence: Fence | LeaseFence) -> None:
@@ -237,9 +240,9 @@ class Scaler:
 
 
 class _WatchedPods:
-    """The pods of a `PodWatch` as the controller wants them."""
+    """The pods of a `PodCache` as the controller wants them."""
 
-    def __init__(self, watch: PodWatch, clock: Clock) -> None:
+    def __init__(self, watch: PodCache, clock: Clock) -> None:
         self._watch = watch
         self._clock = clock
         self._looked = float("-inf")

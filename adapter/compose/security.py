@@ -19,7 +19,7 @@ from adapter.config.options import Options
 from adapter.errors import Fault, InputError
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
-from adapter.kubernetes.config_map import ConfigMapSource, FileSource
+from adapter.kubernetes.config_map import ConfigMapTrustSource, FileTrustSource
 from adapter.kubernetes.reviews import ReviewClient
 from adapter.model.clock import Clock
 from adapter.server.auth.admission import Access
@@ -41,13 +41,15 @@ class Gate:
 
     access: Access
     trust: TrustStore
-    sources: Sequence[ConfigMapSource | FileSource]
+    sources: Sequence[ConfigMapTrustSource | FileTrustSource]
 
     def find_fault(self) -> str | None:
         """Return why callers cannot be judged yet, None when they can."""
         fault = self.trust.find_fault()
         why = "; ".join(
-            source.error for source in self.sources if isinstance(source, ConfigMapSource) and source.error
+            source.error
+            for source in self.sources
+            if isinstance(source, ConfigMapTrustSource) and source.error
         )
         return f"{fault}: {why}" if fault and why else fault
 
@@ -83,15 +85,17 @@ async def open_gate(
         proxy=ProxySettings(options.requestheader_allowed_names, headers),
         tolerant=options.authentication_tolerate_lookup_failure,
     )
-    sources: list[ConfigMapSource | FileSource] = []
+    sources: list[ConfigMapTrustSource | FileTrustSource] = []
     for path, flag, adopt in (
         (options.requestheader_client_ca_file, "--requestheader-client-ca-file", trust.adopt_proxy_file),
         (options.client_ca_file, "--client-ca-file", trust.adopt_clients_file),
     ):
         if path:
-            sources.append(FileSource(path, flag, adopt, faults))
+            sources.append(FileTrustSource(path, flag, adopt, faults))
     if trust.needs_lookup:
-        sources.append(ConfigMapSource(authentication, trust.adopt_config_map, faults, random=random.random))
+        sources.append(
+            ConfigMapTrustSource(authentication, trust.adopt_config_map, faults, random=random.random)
+        )
     access = Access(
         Authenticator(
             trust,

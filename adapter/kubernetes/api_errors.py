@@ -1,7 +1,8 @@
-"""What goes wrong with a request to the API server, said as `errors.KubernetesError`.
+"""Maps failures of requests to the API server to `errors.KubernetesError`.
 
-What lives here: which exceptions the libraries raise, one word for each, and what an answer that refuses says. Not here: whether to ask
-again (`sending`). The law: no exception of a library leaves, and an error says what could not be done.
+A failed connection, an unreadable body and a response with a Status all become one error with a status (0
+without a response), a reason and a sentence that says what could not be done. No exception of a library gets
+past here.
 """
 
 import contextlib
@@ -28,20 +29,20 @@ FOREIGN = (
     OSError,
     ValueError,
 )
-"""What sending, reading and decoding may raise. ValueError: a header that cannot be sent, a host that is no name."""
+"""Exceptions of sending, reading and decoding. ValueError: an invalid header value or host name."""
 
 RESET = "Reset"
-"""The reason of an error whose request met a connection that the other side had closed."""
+"""Reason of an error: the server had closed the connection."""
 
 TOO_DEEP = "TooDeep"
-"""The reason of an error whose answer has an object with more levels than can be followed."""
+"""Reason of an error: the response contains an object that is nested too deep."""
 
 _MESSAGE_LENGTH = 500
 
 
 @contextlib.contextmanager
 def translated(what: str) -> Iterator[None]:
-    """Turn what libraries raise into `errors.KubernetesError` with status 0."""
+    """Raise `errors.KubernetesError` with status 0 in place of the exceptions of libraries."""
     try:
         yield
     except FOREIGN as error:
@@ -53,7 +54,7 @@ def translated(what: str) -> Iterator[None]:
 
 
 def _reason_of(error: BaseException) -> str:
-    """Return one word for a foreign exception; the order matters, for some are of several kinds."""
+    """Return the reason of a foreign exception. The order matters: some belong to several classes."""
     if isinstance(error, aiohttp.ServerDisconnectedError | ConnectionResetError | BrokenPipeError):
         return RESET
     if isinstance(error, OSError) and error.errno in {errno.ECONNRESET, errno.EPIPE}:
@@ -72,7 +73,7 @@ def _reason_of(error: BaseException) -> str:
 
 
 def refusal_of(what: str, response: aiohttp.ClientResponse, text: bytes) -> errors.KubernetesError:
-    """Return the error that an answer says: its body is a Status, or any text."""
+    """Build the error of a refused request, whose body is a Status or any text."""
     try:
         status = codec.STATUS.decode(text)
     except codec.UNREADABLE:
@@ -86,7 +87,7 @@ def refusal_of(what: str, response: aiohttp.ClientResponse, text: bytes) -> erro
 
 
 def error_of(what: str, status: codec.Status) -> errors.KubernetesError:
-    """Return the error that a Status says."""
+    """Build the error of a Status."""
     message = status.message[:_MESSAGE_LENGTH]
     text = f"cannot {what}: {status.code} {status.reason}" + (f": {message}" if message else "")
     error = errors.KubernetesError(status.code, status.reason, text)

@@ -1,7 +1,6 @@
-"""The APIServices of a cluster, and who may do what there: reads and reviews, for `fastpath preflight`.
+"""Reads APIServices and permissions for `fastpath preflight`. Nothing in the cluster is changed.
 
-Here: API objects to `model.apiservices` values. Not here: what follows from them. Law: nothing is changed in the cluster; what
-we may not see is None, and only that.
+An object or permission that we may not read is reported as unknown (None); every other failure raises.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,7 +9,7 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from adapter.errors import KubernetesError
-from adapter.kubernetes.client import Body, KubernetesClient
+from adapter.kubernetes.client import KubernetesClient, ResponseBody
 from adapter.model.apiservices import Registration, ServiceReference, Trust
 
 _APISERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
@@ -30,43 +29,43 @@ class _Service(msgspec.Struct, rename="camel", frozen=True):
     port: int = 443
 
 
-class _Spec(msgspec.Struct, rename="camel", frozen=True):
+class _APIServiceSpec(msgspec.Struct, rename="camel", frozen=True):
     service: _Service | None = None
     ca_bundle: str | None = None
     insecure_skip_tls_verify: bool = msgspec.field(name="insecureSkipTLSVerify", default=False)
 
 
-class _Condition(msgspec.Struct, rename="camel", frozen=True):
+class _APIServiceCondition(msgspec.Struct, rename="camel", frozen=True):
     type: str
     status: str
     reason: str = ""
 
 
-class _Status(msgspec.Struct, rename="camel", frozen=True):
-    conditions: list[_Condition] | None = None
+class _APIServiceStatus(msgspec.Struct, rename="camel", frozen=True):
+    conditions: list[_APIServiceCondition] | None = None
 
 
 class _APIService(msgspec.Struct, rename="camel", frozen=True):
-    spec: _Spec
+    spec: _APIServiceSpec
     metadata: _Meta = _Meta()
-    status: _Status = _Status()
+    status: _APIServiceStatus = _APIServiceStatus()
 
 
 class _Labelled(msgspec.Struct, rename="camel", frozen=True):
     metadata: _Meta = _Meta()
 
 
-class _Verdict(msgspec.Struct, rename="camel", frozen=True):
+class _ReviewStatus(msgspec.Struct, rename="camel", frozen=True):
     allowed: bool = False
     denied: bool = False
 
 
 class _Review(msgspec.Struct, rename="camel", frozen=True):
-    status: _Verdict = _Verdict()
+    status: _ReviewStatus = _ReviewStatus()
 
 
-class Access(NamedTuple):
-    """One thing that someone may want to do; "*" stands for all."""
+class ResourceAttributes(NamedTuple):
+    """The resource attributes of an access review; "*" means all."""
 
     verb: str
     group: str
@@ -74,14 +73,17 @@ class Access(NamedTuple):
 
 
 class Subject(NamedTuple):
-    """Whose rights are asked about."""
+    """The user whose permissions are reviewed."""
 
     user: str
     groups: Sequence[str]
 
 
 async def fetch_registration(client: KubernetesClient, name: str) -> Registration | None:
-    """Return what the APIService `name` says, None if there is none. Raises KubernetesError when that cannot be learned."""
+    """Return the registration of the APIService `name`, None if it does not exist.
+
+    Raises KubernetesError if it cannot be read.
+    """
     try:
         found = _decode(await client.get(f"{_APISERVICES}/{name}"), _APIService)
     except KubernetesError as error:
@@ -90,7 +92,8 @@ async def fetch_registration(client: KubernetesClient, name: str) -> Registratio
         raise
     service = found.spec.service
     condition = next(
-        (each for each in found.status.conditions or () if each.type == "Available"), _Condition("", "")
+        (each for each in found.status.conditions or () if each.type == "Available"),
+        _APIServiceCondition("", ""),
     )
     annotations = found.metadata.annotations or {}
     release = "/".join(
@@ -111,8 +114,13 @@ async def fetch_registration(client: KubernetesClient, name: str) -> Registratio
     )
 
 
-async def is_allowed(client: KubernetesClient, access: Access, subject: Subject | None = None) -> bool | None:
-    """Return whether `subject` (None: we ourselves) may do something anywhere; None if we may not ask."""
+async def is_allowed(
+    client: KubernetesClient, access: ResourceAttributes, subject: Subject | None = None
+) -> bool | None:
+    """Return whether `subject` (None: ourselves) has a permission cluster-wide.
+
+    Returns None if we may not review that.
+    """
     attributes = {"verb": access.verb, "group": access.group, "resource": access.resource}
     spec: dict[str, object] = {"resourceAttributes": attributes}
     kind = "SelfSubjectAccessReview"
@@ -130,7 +138,7 @@ async def is_allowed(client: KubernetesClient, access: Access, subject: Subject 
 
 
 async def _fetch_labels(client: KubernetesClient, service: _Service) -> Mapping[str, str]:
-    """Return the labels of a Service, none where we cannot see it: they only help to name the owner."""
+    """Return the labels of a Service, none if it cannot be read: they only help to name the owner."""
     try:
         body = await client.get(f"/api/v1/namespaces/{service.namespace}/services/{service.name}")
         return _decode(body, _Labelled).metadata.labels or {}
@@ -138,16 +146,16 @@ async def _fetch_labels(client: KubernetesClient, service: _Service) -> Mapping[
         return {}
 
 
-def _trust(spec: _Spec) -> Trust:
+def _trust(spec: _APIServiceSpec) -> Trust:
     if spec.insecure_skip_tls_verify:
         return Trust.NONE
     return Trust.BUNDLE if spec.ca_bundle else Trust.SYSTEM
 
 
-def _decode(body: Body, form: type[_T]) -> _T:
+def _decode(body: ResponseBody, form: type[_T]) -> _T:
     try:
         return msgspec.json.decode(body.content, type=form)
     except msgspec.MsgspecError as error:
         raise KubernetesError(
-            0, "Decode", f"the API server's answer is not what was asked for: {error}"
+            0, "Decode", f"the response of the API server cannot be decoded: {error}"
         ) from error

@@ -1,23 +1,32 @@
-"""The Kubernetes API server over HTTP: get, list, watch, create for reviews, and one write at a time.
+"""The verbs of the Kubernetes API: get, list, watch, create for reviews, and writes.
 
-What lives here: the verbs. Not here: where the server is (`credentials`), how a request is sent and sent again (`sending`), what its
-objects look like (`objectlist`), when to list and when to watch (`informer`). The law: whatever goes wrong is an `errors.KubernetesError`.
+Every failure is an `errors.KubernetesError`: the exceptions of aiohttp, kubernetes-asyncio and the decoders
+are translated in `transport`. Retries are decided there too. When to list and when to watch is up to
+`cache.reflector`.
 """
 
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from types import TracebackType
-from typing import Any, Generic, Literal, NamedTuple, Self, TypeVar
+from typing import Generic, Literal, NamedTuple, Self, TypeVar
 
 import aiohttp
 from kubernetes_asyncio.client import Configuration
 
 from adapter import errors
-from adapter.kubernetes import codec, credentials, discovery, fenced_request
+from adapter.kubernetes import credentials
 from adapter.kubernetes.api_errors import error_of, translated
-from adapter.kubernetes.transport import REVIEW_SECONDS, Parameters, Request, Sender, open_sender
-from adapter.model.resources import APIResource, Catalogue
+from adapter.kubernetes.codec import ListDecoder, ListMeta, ObjectCodec, Status, WatchDecoder, WatchEvent
+from adapter.kubernetes.transport import (
+    REVIEW_SECONDS,
+    GuardedBody,
+    KubernetesRequest,
+    Parameters,
+    Sender,
+    open_sender,
+)
+from adapter.model.resources import APIResource
 from adapter.model.selectors.label_selectors import EVERYTHING, LabelSelector
 
 _PAGE = 500
@@ -26,20 +35,19 @@ _JSON = "application/json"
 NOTHING: Parameters = {}
 _WORDS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _T = TypeVar("_T")
-_E = TypeVar("_E")
 
 
-class Body(NamedTuple):
-    """An answer as it came; `content_type` in lower case with its parameters."""
+class ResponseBody(NamedTuple):
+    """The body of a response, undecoded. `content_type` is in lower case, with its parameters."""
 
     content_type: str
     content: bytes
 
 
 class KubernetesClient:
-    """One API server, one session. Made by `connect`; closed by `close` or as a context manager.
+    """A session with one API server, opened by `connect`; closed by `close` or as a context manager.
 
-    `timeout` bounds a call in seconds: all of a get, each silence within a list or watch that has no limit of its own.
+    `timeout` in seconds bounds a whole get, and the silence within a list.
     """
 
     def __init__(self, sender: Sender, *, timeout: float) -> None:
@@ -58,28 +66,30 @@ class KubernetesClient:
     ) -> None:
         await self.close()
 
-    async def get(self, path: str, *, accept: str = _JSON) -> Body:
-        """Return what the server has at `path`. Faults that may pass are tried again, up to three attempts."""
-        request = Request(
+    async def get(self, path: str, *, accept: str = _JSON) -> ResponseBody:
+        """Return the body at `path`. Transient failures are retried, up to three attempts."""
+        request = KubernetesRequest(
             f"get {path}", path, {}, accept, aiohttp.ClientTimeout(total=self._timeout), patient=True
         )
         async with self._sender.send(request) as response:
             with translated(request.what):
                 content = await response.read()
-            return Body(response.headers.get("Content-Type", "").lower(), content)
+            return ResponseBody(response.headers.get("Content-Type", "").lower(), content)
 
-    async def create(self, path: str, document: Mapping[str, object]) -> Body:
-        """Post a review to `path` and return it with its answer.
+    async def create(self, path: str, document: Mapping[str, object]) -> ResponseBody:
+        """Post a review to `path`; return the completed review.
 
-        A review changes nothing, so one whose connection was reset is sent again: at once if it is the first time, for an
-        idle connection may be closed by the other side at any moment.
+        A review changes nothing, so it is retried after a connection reset. The first retry is immediate: the
+        server may close an idle connection at any moment.
         """
         timeout = aiohttp.ClientTimeout(total=REVIEW_SECONDS)
-        request = Request(f"create {path.rpartition('/')[2]}", path, {}, _JSON, timeout, False, document)
+        request = KubernetesRequest(
+            f"create {path.rpartition('/')[2]}", path, {}, _JSON, timeout, False, document
+        )
         async with self._sender.send(request) as response:
             with translated(request.what):
                 content = await response.read()
-            return Body(response.headers.get("Content-Type", "").lower(), content)
+            return ResponseBody(response.headers.get("Content-Type", "").lower(), content)
 
     async def write(
         self,
@@ -91,24 +101,26 @@ class KubernetesClient:
         parameters: Parameters = NOTHING,
         seconds: float,
         check: Callable[[], object],
-    ) -> Body:
-        """Write `content` to `path`, once: who writes has to look again before a second attempt.
+    ) -> ResponseBody:
+        """Write `content` to `path`, once. Callers must read the object again before a second attempt.
 
-        All of it, credentials and a connection included, takes at most `seconds`; the server is told to give up as well.
-        `check` is called at the last moment, when a connection is there and nothing of the request has left, and stops the
-        write by raising. A write that is given up is torn out of the system's buffers too (see `wirebody`). A PUT over a kept
-        connection that breaks is sent once more over another, by aiohttp; an error says so (`sent_twice`).
+        The write takes at most `seconds`, including credentials and connection; the server gets the same
+        timeout. `check` is called when the connection is open and nothing has been sent, and stops the write
+        by raising; see `transport` on abandoned writes. aiohttp repeats a PUT once if a pooled connection
+        breaks; an error then has `sent_twice` set.
         """
-        body = fenced_request.GuardedBody(content, content_type, check)
+        body = GuardedBody(content, content_type, check)
         unlimited = aiohttp.ClientTimeout(total=None)
         asked = {**parameters, "timeout": f"{max(1, int(seconds * 1000))}ms"}
-        request = Request(
+        request = KubernetesRequest(
             f"{_WORDS[method]} {path}", path, asked, _JSON, unlimited, False, None, body, method
         )
         try:
             with translated(request.what):
                 async with asyncio.timeout(seconds), self._sender.send(request) as response:
-                    return Body(response.headers.get("Content-Type", "").lower(), await response.read())
+                    return ResponseBody(
+                        response.headers.get("Content-Type", "").lower(), await response.read()
+                    )
         except errors.KubernetesError as error:
             if body.refusal is not None:
                 raise body.refusal from None
@@ -117,34 +129,9 @@ class KubernetesClient:
         finally:
             body.abandon()
 
-    async def fetch_catalogue(self, known: Catalogue | None = None) -> Catalogue:
-        """Return the resources of the cluster; `known` stands in for groups that cannot be read now."""
-        return (await discovery.fetch_discovery(self.get, known)).catalogue
-
     async def list_objects(
         self,
-        resource: APIResource,
-        deliver: Callable[[list[codec.ObjectMeta]], None],
-        *,
-        namespace: str = "",
-        selector: LabelSelector = EVERYTHING,
-        fields: str = "",
-        resource_version: str = "0",
-    ) -> str:
-        """Hand the metadata of every object to `deliver`; otherwise as `list_whole`."""
-        return await self.list_whole(
-            codec.PARTIAL,
-            resource,
-            deliver,
-            namespace=namespace,
-            selector=selector,
-            fields=fields,
-            resource_version=resource_version,
-        )
-
-    async def list_whole(
-        self,
-        form: codec.Form[_T],
+        codec: ObjectCodec[_T],
         resource: APIResource,
         deliver: Callable[[list[_T]], None],
         *,
@@ -153,11 +140,12 @@ class KubernetesClient:
         fields: str = "",
         resource_version: str = "0",
     ) -> str:
-        """Hand what `form` keeps of every object to `deliver`, a bounded number at a time; return the version of the list.
+        """Pass the kept part of every object to `deliver`, in batches; return the version of the list.
 
-        `selector` and `fields`, a field selector as text, say which objects; all of them by default.
-        `resource_version` "0" takes what the server's cache has, "" what is stored now, another what is not older. When
-        the server loses its place between two pages all objects are handed over once more, in one page.
+        `selector` and `fields` (a field selector as text) restrict the objects. `resource_version` "0" reads
+        the server's watch cache, "" reads etcd, and any other version reads a state that is not older than
+        it. If the server loses its place between two pages (410), all objects are delivered again, from one
+        page.
         """
         what = f"list {resource.group_resource}"
         chosen = _chosen(selector, fields)
@@ -165,28 +153,28 @@ class KubernetesClient:
         listed = ""
         while True:
             try:
-                found = await self._list_page(form, what, _path_of(resource, namespace), page, deliver)
+                meta = await self._list_page(codec, what, _path_of(resource, namespace), page, deliver)
             except errors.KubernetesError as error:
                 if error.status != 410 or not listed:
                     raise
                 listed, page = "", chosen
                 continue
-            listed = listed or found.resource_version
-            if not found.continue_:
+            listed = listed or meta.resource_version
+            if not meta.continue_:
                 return listed
-            page = chosen | {"limit": str(_PAGE), "continue": found.continue_}
+            page = chosen | {"limit": str(_PAGE), "continue": meta.continue_}
 
     async def _list_page(
         self,
-        form: codec.Form[_T],
+        codec: ObjectCodec[_T],
         what: str,
         path: str,
         parameters: Parameters,
         deliver: Callable[[list[_T]], None],
-    ) -> codec.ListMeta:
+    ) -> ListMeta:
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout, sock_read=self._timeout)
-        request = Request(what, path, parameters, form.list_accept, timeout, patient=False)
-        decoder = codec.ListDecoder(form)
+        request = KubernetesRequest(what, path, parameters, codec.list_accept, timeout, patient=False)
+        decoder = ListDecoder(codec)
         async with self._sender.send(request) as response:
             while piece := await _read_piece(response, what):
                 for objects in _decoding(what, decoder.feed(piece)):
@@ -200,27 +188,7 @@ class KubernetesClient:
     @contextlib.asynccontextmanager
     async def watch_objects(
         self,
-        resource: APIResource,
-        *,
-        namespace: str = "",
-        fields: str = "",
-        resource_version: str,
-        duration: float,
-        silence: float,
-    ) -> AsyncIterator["Watch[codec.WatchEvent]"]:
-        """Open a watch of metadata; otherwise as `watch_whole`."""
-        form, decoder = codec.PARTIAL, codec.WatchDecoder()
-        chosen = _chosen(EVERYTHING, fields)
-        watching = self._watch(
-            form, decoder, resource, namespace, chosen, resource_version, duration, silence
-        )
-        async with watching as watch:
-            yield watch
-
-    @contextlib.asynccontextmanager
-    async def watch_whole(
-        self,
-        form: codec.Form[_T],
+        codec: ObjectCodec[_T],
         resource: APIResource,
         *,
         namespace: str = "",
@@ -229,68 +197,49 @@ class KubernetesClient:
         resource_version: str,
         duration: float,
         silence: float,
-    ) -> AsyncIterator["Watch[codec.ObjectEvent[_T]]"]:
-        """Open a watch of what happens after `resource_version`, each object as `form` keeps it.
+    ) -> AsyncIterator["ObjectWatch[_T]"]:
+        """Open a watch of the changes after `resource_version`.
 
-        The server ends it after `duration` seconds; `silence` is how many seconds without a word mean that it is lost. With
-        `selector` or `fields` an object that ceases to match is told of as deleted.
-        Entering raises what the server refuses, 410 (Expired) among it.
+        Entering raises what the server refuses, such as 410 (Expired).
+
+        The server ends the watch after `duration` seconds; `silence` seconds without a byte mean that the
+        connection is lost. With `selector` or `fields`, an object that ceases to match is reported as
+        deleted.
         """
-        decoder = codec.WatchDecoder(lambda line: codec.decode_event(form, line))
-        chosen = _chosen(selector, fields)
-        watching = self._watch(
-            form, decoder, resource, namespace, chosen, resource_version, duration, silence
-        )
-        async with watching as watch:
-            yield watch
-
-    @contextlib.asynccontextmanager
-    async def _watch(
-        self,
-        form: codec.Form[Any],
-        decoder: codec.WatchDecoder[_E],
-        resource: APIResource,
-        namespace: str,
-        chosen: Parameters,
-        resource_version: str,
-        duration: float,
-        silence: float,
-    ) -> AsyncIterator["Watch[_E]"]:
         what = f"watch {resource.group_resource}"
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout, sock_read=silence)
-        parameters = {
-            **chosen,
+        parameters = _chosen(selector, fields) | {
             "watch": "true",
             "resourceVersion": resource_version,
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(round(duration)),
         }
         path = _path_of(resource, namespace)
-        async with self._sender.send(
-            Request(what, path, parameters, form.watch_accept, timeout, patient=False)
-        ) as response:
-            yield Watch(response, what, decoder)
+        request = KubernetesRequest(what, path, parameters, codec.watch_accept, timeout, patient=False)
+        async with self._sender.send(request) as response:
+            yield ObjectWatch(response, what, WatchDecoder(codec))
 
 
-class Watch(Generic[_E]):
-    """An open watch: iterate to get events, a bounded number at a time. Ends when the server ends it.
+class ObjectWatch(Generic[_T]):
+    """An open watch: an iterator of batches of events, which ends when the server ends the watch.
 
-    `errors.KubernetesError` when it breaks: what an ERROR line says (status 410: list again), reason ``Timeout`` for silence.
+    Raises `errors.KubernetesError` for an ERROR event (status 410: list again), with reason ``Timeout`` for
+    silence.
     """
 
-    def __init__(self, response: aiohttp.ClientResponse, what: str, decoder: codec.WatchDecoder[_E]) -> None:
+    def __init__(self, response: aiohttp.ClientResponse, what: str, decoder: WatchDecoder[_T]) -> None:
         self._response = response
         self._what = what
         self._decoder = decoder
-        self._decoded: Iterator[list[_E] | codec.Status] = iter(())
+        self._decoded: Iterator[list[WatchEvent[_T]] | Status] = iter(())
 
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> list[_E]:
+    async def __anext__(self) -> list[WatchEvent[_T]]:
         while True:
             for events in _decoding(self._what, self._decoded):
-                if isinstance(events, codec.Status):
+                if isinstance(events, Status):
                     raise error_of(self._what, events)
                 await asyncio.sleep(0)
                 return events
@@ -310,10 +259,10 @@ async def connect(
     timeout: float = 30.0,  # noqa: ASYNC109 - bounds each later call, not this one
     flag: str = credentials.FLAG,
 ) -> KubernetesClient:
-    """Return a client for what `credentials` loaded; no request is sent yet.
+    """Return a client for a configuration of `credentials`; no request is sent yet.
 
-    `random` gives numbers in [0, 1) that spread retries. `errors.InputError` that names `flag` if certificates
-    cannot be used.
+    `random` returns numbers in [0, 1) and adds jitter to retries. `errors.InputError` names `flag` if the
+    certificates are unusable.
     """
     return KubernetesClient(
         open_sender(configuration, sleep=sleep, random=random, flag=flag), timeout=timeout
@@ -321,13 +270,17 @@ async def connect(
 
 
 def _chosen(selector: LabelSelector, fields: str) -> dict[str, str]:
-    """Return the parameters that say which objects."""
+    """Return the parameters that restrict the objects."""
     chosen = {"labelSelector": str(selector)} if selector.requirements else {}
     return chosen | {"fieldSelector": fields} if fields else chosen
 
 
 def _version_parameters(resource_version: str) -> dict[str, str]:
-    """Return the first page's parameters. A limit would turn "not older than" into "exactly", as in client-go's reflector."""
+    """Return the parameters of the first page.
+
+    As in client-go's reflector there is no limit with a version: the server would then require exactly that
+    version, not one that is not older.
+    """
     if resource_version in {"", "0"}:
         limit = {"limit": str(_PAGE)}
         return limit | {"resourceVersion": resource_version} if resource_version else limit
@@ -341,7 +294,7 @@ def _path_of(resource: APIResource, namespace: str) -> str:
 
 
 async def _read_piece(response: aiohttp.ClientResponse, what: str) -> bytes:
-    """Return what has arrived, b"" at the end."""
+    """Return the bytes that have arrived, b"" at the end."""
     with translated(what):
         return await response.content.readany()
 

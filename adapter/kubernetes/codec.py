@@ -1,27 +1,33 @@
-"""What the API server sends about objects, decoded: lists and watches, of PartialObjectMetadata or of whole objects.
+"""Decoders for the lists and watches of the API server: a codec says what is kept of an object.
 
-What lives here: the slim record of metadata, `Form` for any other, and two decoders that take a body in the pieces in which it
-arrives. Not here: HTTP. The law: no step decodes more than `STEP_BYTES` (one larger object excepted), for a list of 100,000 objects comes as one body of
-100 MB when it is served from the API server's watch cache, and the event loop has other work.
+A list of 100,000 objects served from the API server's watch cache is one body of about 100 MB. Decoding it in
+one step would stop the event loop for seconds, so `ListDecoder` takes the body in the pieces in which it
+arrives and decodes at most `STEP_BYTES` a step (or one object, where that is larger). Of each object a codec
+keeps a few fields; the rest of its JSON is skipped, not built.
 """
 
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, Generic, NamedTuple, TypeVar, overload
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
 UNREADABLE = (msgspec.MsgspecError, RecursionError)
-"""What decoding may raise. RecursionError: more levels within each other than are followed; the API server stores ten times as many."""
+"""Exceptions of decoding. msgspec raises RecursionError for JSON that is nested deeper than its limit; the
+API server stores ten times that depth.
+"""
 
 STEP_BYTES = 128 * 1024
 _HEAD_BYTES = 1024 * 1024
 _WATCH_STEP = 64
-_LINE_BYTES = 16 * 1024 * 1024  # etcd takes objects of a tenth of that
+_LINE_BYTES = 16 * 1024 * 1024  # etcd limits an object to a tenth of this
 
 
-class ObjectMeta(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """What we keep of an object. `namespace` is "" for cluster-scoped objects."""
+T = TypeVar("T")
+
+
+class PartialMetadata(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """The kept part of a PartialObjectMetadata. `namespace` is "" for cluster-scoped objects."""
 
     name: str = ""
     namespace: str = ""
@@ -30,59 +36,60 @@ class ObjectMeta(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 
 class ListMeta(msgspec.Struct, frozen=True, gc=False):
-    """What a list says of itself. `continue_` is "" on the last page."""
+    """The metadata of a list. `continue_` is "" on the last page."""
 
     resource_version: str = msgspec.field(default="", name="resourceVersion")
     continue_: str = msgspec.field(default="", name="continue")
 
 
 class Status(msgspec.Struct, frozen=True, gc=False):
-    """The API machinery's failure object."""
+    """A Status of the API machinery: the body of a refused request, and the object of an ERROR event."""
 
     code: int = 0
     reason: str = ""
     message: str = ""
 
 
-class WatchEvent(NamedTuple):
-    """A line of a watch: ``ADDED``, ``MODIFIED``, ``DELETED`` or ``BOOKMARK``, whose object has a version only."""
+class WatchEvent(NamedTuple, Generic[T]):
+    """An event of a watch. `type` is ``ADDED``, ``MODIFIED``, ``DELETED`` or ``BOOKMARK``.
 
-    type: str
-    object: ObjectMeta
-
-
-T = TypeVar("T")
-
-
-class ObjectEvent(NamedTuple, Generic[T]):
-    """A line of a watch of whole objects: `object` is None for a ``BOOKMARK``, which has a `version` only."""
+    `object` is None for a ``BOOKMARK``.
+    """
 
     type: str
     object: T | None
     version: str
 
 
-class _Item(msgspec.Struct, frozen=True, gc=False):
-    metadata: ObjectMeta
+class _MetadataOnly(msgspec.Struct, frozen=True, gc=False):
+    metadata: PartialMetadata
 
 
-class _Line(msgspec.Struct, frozen=True, gc=False):
+class _VersionOnly(msgspec.Struct, frozen=True, gc=False):
+    resource_version: str = msgspec.field(default="", name="resourceVersion")
+
+
+class _Versioned(msgspec.Struct, frozen=True, gc=False):
+    metadata: _VersionOnly
+
+
+class _EventLine(msgspec.Struct, frozen=True, gc=False):
     type: str
     object: msgspec.Raw
 
 
-_LINE = msgspec.json.Decoder(_Line)
-_OBJECT = msgspec.json.Decoder(_Item)
+_EVENT_LINE = msgspec.json.Decoder(_EventLine)
+_VERSIONED = msgspec.json.Decoder(_Versioned)
 STATUS = msgspec.json.Decoder(Status)
 
 _JSON = "application/json"
 
 
-class Form(Generic[T]):
-    """How objects of a kind are asked for, and what is kept of each.
+class ObjectCodec(Generic[T]):
+    """Decodes the objects of a kind to what is kept of them.
 
-    `wire` is a struct to which an object is decoded; `keep` makes of it what is kept, and raises nothing. `list_accept` and
-    `watch_accept` are the media types to ask for.
+    `wire` is the msgspec type that an object is decoded to; `keep` turns that into the kept value, and must
+    not raise. `list_accept` and `watch_accept` are the media types to request.
     """
 
     def __init__(
@@ -99,30 +106,45 @@ class Form(Generic[T]):
         self._document = msgspec.json.Decoder(document)
 
     def decode(self, text: bytes | msgspec.Raw) -> T:
-        """Return what is kept of one object."""
+        """Decode one object."""
         return self.keep(self._one.decode(text))
 
     def decode_items(self, text: bytes) -> list[T]:
-        """Return what is kept of an array of objects."""
+        """Decode a JSON array of objects."""
         return list(map(self.keep, self._many.decode(text)))
 
     def decode_document(self, text: bytes | bytearray) -> tuple[list[T], ListMeta]:
-        """Return what is kept of a list."""
+        """Decode a whole list."""
         document: Any = self._document.decode(text)
         return list(map(self.keep, document.items or ())), document.metadata
 
+    def decode_event(self, line: bytes) -> WatchEvent[T] | Status:
+        """Decode a line of a watch; an ERROR event is the Status that it carries."""
+        event = _EVENT_LINE.decode(line)
+        if event.type not in _EVENT_TYPES:
+            raise msgspec.DecodeError(f"unknown type of watch event: {event.type[:50]}")
+        if event.type == "ERROR":
+            return STATUS.decode(event.object)
+        version = _VERSIONED.decode(event.object).metadata.resource_version
+        return WatchEvent(
+            event.type, None if event.type == "BOOKMARK" else self.decode(event.object), version
+        )
 
-def _metadata_of(item: _Item) -> ObjectMeta:
-    return item.metadata
+
+_EVENT_TYPES = frozenset({"ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"})
 
 
-PARTIAL = Form(
-    _Item,
-    _metadata_of,
+def _keep_metadata(partial: _MetadataOnly) -> PartialMetadata:
+    return partial.metadata
+
+
+PARTIAL_METADATA = ObjectCodec(
+    _MetadataOnly,
+    _keep_metadata,
     f"{_JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,{_JSON}",
     f"{_JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1,{_JSON}",
 )
-"""Metadata alone, whatever the kind."""
+"""Names and labels of objects of any kind. The server is asked to send metadata only."""
 
 
 _OPENING = re.compile(rb'"items"\s*:\s*\[')
@@ -130,33 +152,29 @@ _FIRST_KEY = re.compile(rb'\s*(\{\s*"(?:[^"\\]|\\.)*"\s*:)')
 
 
 class ListDecoder(Generic[T]):
-    """Decodes one page of a list from the pieces of its body, metadata alone unless another form is given.
+    """Decodes one page of a list from the pieces of its body.
 
-    Items are cut off the front in slices. Where a slice may end is guessed from the text with which the first item begins,
-    and is right exactly if the slice decodes: a cut inside a string or a nested object leaves JSON that does not close.
-    `msgspec.DecodeError` for a body that is no list.
+    Raises `msgspec.DecodeError` for a body that is not a list.
+
+    Items are cut off the front in slices. The end of a slice is a guess: the text with which the first item
+    begins occurs there too. The guess is right exactly if the slice decodes, because a cut inside a string or
+    a nested object leaves unbalanced JSON.
     """
 
-    @overload
-    def __init__(self: "ListDecoder[ObjectMeta]") -> None: ...
-
-    @overload
-    def __init__(self, form: Form[T]) -> None: ...
-
-    def __init__(self, form: Form[Any] = PARTIAL) -> None:
-        self._form = form
+    def __init__(self, codec: ObjectCodec[T]) -> None:
+        self._codec = codec
         self._head = b""
         self._rest = bytearray()
         self._first_key = b""
 
     def feed(self, piece: bytes) -> Iterator[list[T]]:
-        """Yield the objects that `piece` completes, a bounded number at a time."""
+        """Yield the objects that `piece` completes, in batches of bounded size."""
         self._rest += piece
         if not self._head:
             opening = _OPENING.search(self._rest)
             if opening is None:
                 if len(self._rest) > _HEAD_BYTES:
-                    raise msgspec.DecodeError(f"the first {_HEAD_BYTES} bytes hold no list of items")
+                    raise msgspec.DecodeError(f"the first {_HEAD_BYTES} bytes contain no list of items")
                 return
             self._head = bytes(self._rest[: opening.end()])
             del self._rest[: opening.end()]
@@ -167,7 +185,10 @@ class ListDecoder(Generic[T]):
             yield items
 
     def _cut(self) -> list[T] | None:
-        """Decode and remove the longest run of whole items within a step, or the first item if it is longer; None to wait."""
+        """Decode and remove the longest run of whole items within a step, or the first item if it is longer.
+
+        Returns None if more bytes are needed.
+        """
         if not self._first_key:
             first = _FIRST_KEY.match(self._rest)
             if first is None:
@@ -186,13 +207,13 @@ class ListDecoder(Generic[T]):
         return None
 
     def _decode_until(self, start: int) -> list[T] | None:
-        """Decode and remove what stands before `start` if it is whole items and a comma."""
+        """Decode and remove what precedes `start` if that is whole items and a comma."""
         before = self._rest[:start].rstrip()
         if not before.endswith(b","):
             return None
         before[-1:] = b"]"
         try:
-            items: list[T] = self._form.decode_items(b"[" + before)
+            items = self._codec.decode_items(b"[" + before)
         except msgspec.ValidationError:
             raise
         except msgspec.DecodeError:
@@ -201,32 +222,25 @@ class ListDecoder(Generic[T]):
         return items
 
     def finish(self) -> tuple[list[T], ListMeta]:
-        """Return the remaining objects and what the list says of itself; the body has ended."""
-        objects: tuple[list[T], ListMeta] = self._form.decode_document(self._head + self._rest)
-        return objects
+        """Return the remaining objects and the metadata of the list, at the end of the body."""
+        return self._codec.decode_document(self._head + self._rest)
 
 
-E = TypeVar("E")
+class WatchDecoder(Generic[T]):
+    """Decodes the lines of a watch from the pieces in which they arrive."""
 
-
-class WatchDecoder(Generic[E]):
-    """Decodes the lines of a watch from the pieces in which they arrive, to `WatchEvent` unless `decode` says otherwise."""
-
-    @overload
-    def __init__(self: "WatchDecoder[WatchEvent]") -> None: ...
-
-    @overload
-    def __init__(self, decode: Callable[[bytes], E | Status]) -> None: ...
-
-    def __init__(self, decode: Callable[[bytes], Any] | None = None) -> None:
+    def __init__(self, codec: ObjectCodec[T]) -> None:
         self._rest = bytearray()
-        self._decode: Callable[[bytes], Any] = decode or _decode_line
+        self._decode = codec.decode_event
 
-    def feed(self, piece: bytes) -> Iterator[list[E] | Status]:
-        """Yield the events that `piece` completes, at most 64 at a time; an ERROR line as the Status it carries."""
+    def feed(self, piece: bytes) -> Iterator[list[WatchEvent[T]] | Status]:
+        """Yield the events that `piece` completes, at most 64 at a time.
+
+        An ERROR event is yielded as the Status that it carries, and ends the watch.
+        """
         scanned = len(self._rest)
         self._rest += piece
-        events: list[E] = []
+        events: list[WatchEvent[T]] = []
         start = 0
         while (end := self._rest.find(b"\n", max(start, scanned))) >= 0:
             line = bytes(self._rest[start:end])
@@ -253,24 +267,3 @@ class WatchDecoder(Generic[E]):
         """Raise `msgspec.DecodeError` if the stream ended within a line."""
         if self._rest.strip():
             raise msgspec.DecodeError("the watch ended within a line")
-
-
-def _decode_line(line: bytes) -> WatchEvent | Status:
-    kind, raw = _split(line)
-    return STATUS.decode(raw) if kind == "ERROR" else WatchEvent(kind, _OBJECT.decode(raw).metadata)
-
-
-def decode_event(form: Form[T], line: bytes) -> ObjectEvent[T] | Status:
-    """Return a line of a watch of whole objects."""
-    kind, raw = _split(line)
-    if kind == "ERROR":
-        return STATUS.decode(raw)
-    version = _OBJECT.decode(raw).metadata.resource_version
-    return ObjectEvent(kind, None if kind == "BOOKMARK" else form.decode(raw), version)
-
-
-def _split(line: bytes) -> tuple[str, msgspec.Raw]:
-    decoded = _LINE.decode(line)
-    if decoded.type not in {"ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"}:
-        raise msgspec.DecodeError(f"no such type of watch event: {decoded.type[:50]}")
-    return decoded.type, decoded.object

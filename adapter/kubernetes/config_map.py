@@ -1,8 +1,9 @@
-"""Where the authorities of client certificates are read: the ConfigMap that kube-apiserver publishes, or files.
+"""Reads the certificate authorities of clients.
 
-What lives here: looking, and looking again. Not here: what the texts mean and what becomes of the old ones
-(`server.auth.trust_store`). The law: a source that cannot be read says so and is asked again, for ever; it never ends the process
-and never takes away what it once delivered.
+From the ConfigMap that kube-apiserver publishes, or from files.
+
+A source that cannot be read reports that and is read again. It never ends the process and never withdraws
+what it delivered before. `server.auth.trust_store` decides what the texts mean.
 """
 
 import asyncio
@@ -14,51 +15,56 @@ import msgspec
 
 from adapter import errors
 from adapter.kubernetes.client import KubernetesClient
-from adapter.kubernetes.codec import UNREADABLE
+from adapter.kubernetes.codec import PARTIAL_METADATA, UNREADABLE
 from adapter.model.resources import APIResource
 from adapter.telemetry.problems import ProblemLog
 
 NAMESPACE, NAME = "kube-system", "extension-apiserver-authentication"
 FILE_SECONDS = 1.0
-"""How often a file is looked at."""
+"""Interval between checks of a file."""
 
 _PATH = f"/api/v1/namespaces/{NAMESPACE}/configmaps/{NAME}"
 _CONFIG_MAPS = APIResource("", "v1", "configmaps", "configmap", "ConfigMap", True, frozenset(), True)
 _FIELDS = f"metadata.name={NAME}"
 _FAULT = "trust-lookup"
-_DOUBLINGS = 20  # of pauses: far beyond their limit, and still a number after days of failures
+_DOUBLINGS = 20  # cap on the backoff exponent: 2.0**n stays finite after days of failures
 _UNWATCHED = "the ConfigMap with the authorities cannot be watched; it is read every minute"
-_MISSING_RIGHTS = f"; bind the Role extension-apiserver-authentication-reader in {NAMESPACE} to the service account with a RoleBinding there"
+_MISSING_RIGHTS = (
+    f"; bind the Role extension-apiserver-authentication-reader in {NAMESPACE} to the service account"
+    " with a RoleBinding there"
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Periods:
-    """How often and how long, in seconds."""
+class ConfigMapPeriods:
+    """Periods and timeouts in seconds."""
 
     watch: float = 300.0
-    """A watch lasts this long at least, twice that at most; then the ConfigMap is read again."""
+    """Shortest duration of a watch; the longest is twice that. Then the ConfigMap is read again."""
 
     silence: float = 120.0
-    """A watch without a word for so long is lost."""
+    """A watch without a byte for this long is lost."""
 
     poll: float = 60.0
-    """Where watching is not allowed: how often the ConfigMap is read."""
+    """Interval between reads where watching is forbidden."""
 
     backoff: float = 0.8
-    """The pause after a failure; doubled by each further one, and stretched by chance up to twice its length."""
+    """Pause after the first failure. Each further failure doubles it; jitter stretches it to at most twice
+    its length.
+    """
 
     backoff_limit: float = 30.0
 
 
-class _ConfigMap(msgspec.Struct, frozen=True):
+class _ConfigMapData(msgspec.Struct, frozen=True):
     data: dict[str, str] | None = None
 
 
-_CONFIG_MAP = msgspec.json.Decoder(_ConfigMap)
+_CONFIG_MAP = msgspec.json.Decoder(_ConfigMapData)
 
 
-class ConfigMapSource:
-    """Delivers the entries of the ConfigMap, None while there is none, at first and whenever it changes."""
+class ConfigMapTrustSource:
+    """Delivers the entries of the ConfigMap (None if it does not exist) first and after each change."""
 
     def __init__(
         self,
@@ -68,10 +74,10 @@ class ConfigMapSource:
         *,
         random: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        periods: Periods = Periods(),
+        periods: ConfigMapPeriods = ConfigMapPeriods(),
     ) -> None:
         self.error = ""
-        """What the last look failed with; "" while all is well."""
+        """The failure of the last read; "" if it succeeded."""
         self._client = client
         self._deliver = deliver
         self._faults = faults
@@ -91,9 +97,14 @@ class ConfigMapSource:
                 await self._fail(error)
 
     async def _read(self) -> str:
-        """Deliver what there is now; return a version to watch from, of then or a little before."""
+        """Deliver the current entries; return a version, not newer than these, to watch from."""
         version = await self._client.list_objects(
-            _CONFIG_MAPS, lambda _: None, namespace=NAMESPACE, fields=_FIELDS, resource_version=""
+            PARTIAL_METADATA,
+            _CONFIG_MAPS,
+            lambda _: None,
+            namespace=NAMESPACE,
+            fields=_FIELDS,
+            resource_version="",
         )
         await self._deliver_current()
         self.error = ""
@@ -115,8 +126,12 @@ class ConfigMapSource:
         self._deliver(found.data or {})
 
     async def _watch(self, version: str) -> None:
-        """Deliver whatever comes after `version` until the watch ends; where there can be none, wait as long."""
+        """Deliver the changes after `version` until the watch ends.
+
+        Where watching is forbidden, wait for the next read.
+        """
         watching = self._client.watch_objects(
+            PARTIAL_METADATA,
             _CONFIG_MAPS,
             namespace=NAMESPACE,
             fields=_FIELDS,
@@ -131,7 +146,7 @@ class ConfigMapSource:
                     if any(event.type != "BOOKMARK" for event in events):
                         await self._deliver_current()
         except errors.KubernetesError as error:
-            if error.status == 410:  # too long ago for the server's log; the next look begins anew
+            if error.status == 410:  # too old for the server's log: read again
                 return
             if error.status not in {403, 405}:
                 raise
@@ -143,7 +158,9 @@ class ConfigMapSource:
     async def _fail(self, error: errors.KubernetesError) -> None:
         self.error = f"{error}{_hint(error)}"
         self._faults.report(
-            _FAULT, f"the ConfigMap {NAMESPACE}/{NAME} cannot be read; what it last said stays", self.error
+            _FAULT,
+            f"the ConfigMap {NAMESPACE}/{NAME} cannot be read; its last content stays in use",
+            self.error,
         )
         pause = min(
             self._periods.backoff * 2.0 ** min(self._failures, _DOUBLINGS), self._periods.backoff_limit
@@ -152,11 +169,14 @@ class ConfigMapSource:
         await self._sleep(pause * (1 + self._random()))
 
 
-class FileSource:
-    """Delivers the text of a file, at first and whenever it changes. `deliver` raises ValueError for what is no good."""
+class FileTrustSource:
+    """Delivers the text of a file first and after each change.
+
+    `deliver` raises ValueError for invalid text.
+    """
 
     def __init__(self, path: str, flag: str, deliver: Callable[[str], None], faults: ProblemLog) -> None:
-        """Read the file. Raises `errors.InputError` naming `flag` when that cannot be."""
+        """Read the file. Raises `errors.InputError`, which names `flag`, if it is unusable."""
         self._path = Path(path)
         self._flag = flag
         self._deliver = deliver
@@ -169,7 +189,10 @@ class FileSource:
             raise errors.InputError([fault]) from error
 
     def look(self) -> None:
-        """Deliver the file if it has changed; one that is no good is said, and looked at again when it changes."""
+        """Deliver the file if it has changed.
+
+        An invalid one is reported, and read again after its next change.
+        """
         signature = self._signature()
         if signature == self._seen:
             return
@@ -177,19 +200,22 @@ class FileSource:
         try:
             self._deliver(self._path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            message = "a file of certificate authorities cannot be used; what it last said stays"
+            message = "a file of certificate authorities is unusable; its last content stays in use"
             self._faults.report("trust-file", message, _sentence(error), subject=self._flag, file=self._path)
         else:
             self._faults.resolve("trust-file", subject=self._flag)
 
     async def run(self, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
-        """Look until cancelled."""
+        """Check until cancelled."""
         while True:
             await sleep(FILE_SECONDS)
             self.look()
 
     def _signature(self) -> object:
-        """Return what changes when the file does; links are followed, a missing file is a state like any other."""
+        """Return a value that changes with the file.
+
+        Links are followed, and a missing file has a value too.
+        """
         try:
             status = self._path.stat()
         except OSError as error:

@@ -1,16 +1,20 @@
-"""Where the API server is and who we are there: a kubeconfig file, else the service account of the pod.
+"""Where the API server is and which identity we have there.
 
-What lives here: loading through kubernetes-asyncio, and renewing what it loaded (token files, exec plugins, OIDC). Not here:
-sending requests. The law: loading fails with a sentence that names the file or says that there is no cluster around us;
-a renewal that fails keeps the old credentials, for the API server is the judge of them.
+A kubeconfig file, else the service account of the Pod.
+
+kubernetes-asyncio loads both, and renews what they refer to (token files, exec plugins, OIDC). If a renewal
+fails, the old credentials stay in use: only the API server can decide whether they are still valid.
 """
 
 import asyncio
 import atexit
 import os
+import socket
 import tempfile
-from collections.abc import Awaitable, Callable
+import uuid
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import yaml
@@ -26,8 +30,12 @@ from adapter.telemetry.problems import ProblemLog
 
 FLAG = "--lister-kubeconfig"
 
+_REMEDY = {"--kubeconfig": "KUBECONFIG or --kubeconfig"}
+
 RENEWAL_SECONDS = 60.0
-"""How often a kubeconfig's credentials are looked at again; kubernetes-asyncio's own period, and that of the service account token."""
+"""Interval between renewals of credentials, in seconds; kubernetes-asyncio's own for service account
+tokens.
+"""
 
 _UNUSABLE = (
     ConfigException,
@@ -42,14 +50,16 @@ _UNUSABLE = (
     ImportError,
     RuntimeError,
 )
-"""What kubernetes-asyncio raises for a kubeconfig it cannot use: its own exception, and whatever the place happens to give."""
+"""Exceptions of kubernetes-asyncio for an unusable kubeconfig: its own, and any that its code happens to
+raise on odd input.
+"""
 
 
 def _write_temporary_file(holder: kube_config.FileOrData, content: str | bytes) -> str:
-    """Return the name of a file with `content`, the same for equal contents; it is removed when the process ends.
+    """Return the name of a file with `content`, the same for equal contents; it is removed at exit.
 
-    Stands in for a method of kubernetes-asyncio (36.1) that never closes the descriptor of `mkstemp`: one for each inline
-    `*-data` field, and one more whenever an exec plugin returns another certificate.
+    Replaces a method of kubernetes-asyncio (36.1) that never closes the descriptor of `mkstemp`. It leaks one
+    descriptor for each inline `*-data` field, and another whenever an exec plugin returns a new certificate.
     """
     written = kube_config._temp_files  # noqa: SLF001
     name = written.get(str(content))
@@ -63,15 +73,16 @@ def _write_temporary_file(holder: kube_config.FileOrData, content: str | bytes) 
     return name
 
 
-kube_config.FileOrData._create_temp_file_with_content = _write_temporary_file  # type: ignore[method-assign, assignment]  # noqa: SLF001
+_holder: Any = kube_config.FileOrData
+_holder._create_temp_file_with_content = _write_temporary_file  # noqa: SLF001
 
 
 async def load_configuration(
     kubeconfig: Path | None, clock: Clock, faults: ProblemLog, *, flag: str = FLAG
 ) -> Configuration:
-    """Return how to reach the API server: from the file `kubeconfig`, or from the pod we run in if that is None.
+    """Load the configuration from the file `kubeconfig`, or if that is None from the Pod of this process.
 
-    Raise `errors.InputError` naming `flag`, which the file was given with, if neither gives an answer.
+    Raises `errors.InputError`, which names `flag`, if it cannot be loaded.
     """
     configuration = _new_configuration()
     if kubeconfig is None:
@@ -79,32 +90,36 @@ async def load_configuration(
             service_account = InClusterConfigLoader(
                 token_filename=incluster_config.SERVICE_TOKEN_FILENAME,
                 cert_filename=incluster_config.SERVICE_CERT_FILENAME,
-                try_refresh_token=False,  # its own renewal lets every call fail while the file cannot be read
+                # with its own renewal, every call fails while the file is unreadable
+                try_refresh_token=False,
             )
             service_account.load_and_set(configuration)
         except (ConfigException, OSError) as error:
             raise _refuse(
-                flag, "", f"a kubeconfig file, or to run in a pod of the cluster ({_sentence(error)})"
+                flag,
+                "",
+                f"expected a kubeconfig file: set {_REMEDY.get(flag, flag)},"
+                f" or run in a pod of the cluster ({_sentence(error)})",
             ) from error
         configuration.refresh_api_key_hook = _Renewal(service_account.load_and_set, clock, faults)
         return configuration
     if not await asyncio.to_thread(kubeconfig.is_file):
-        raise _refuse(flag, str(kubeconfig), "a kubeconfig file; there is no such file")
+        raise _refuse(flag, str(kubeconfig), "expected a kubeconfig file; there is no such file")
     try:
-        # tokens that are renewed stay with us: the file may be a mounted secret, and is nobody's to rewrite but its owner's
+        # do not write renewed tokens to the file: it may be a mounted Secret, and it belongs to its owner
         loader = await config.load_kube_config(
             str(kubeconfig), client_configuration=configuration, persist_config=False
         )
     except _UNUSABLE as error:
         raise _refuse(
-            flag, str(kubeconfig), f"a kubeconfig file that can be used ({_sentence(error)})"
+            flag, str(kubeconfig), f"expected a usable kubeconfig file ({_sentence(error)})"
         ) from error
     configuration.refresh_api_key_hook = _Renewal(loader.load_and_set, clock, faults)
     return configuration
 
 
 def build_configuration(host: str) -> Configuration:
-    """Return how to reach an API server at the URL `host` that asks for no credentials."""
+    """Return a configuration for an API server at the URL `host`, without credentials."""
     configuration = _new_configuration()
     configuration.host = host
     return configuration
@@ -112,21 +127,25 @@ def build_configuration(host: str) -> Configuration:
 
 def _new_configuration() -> Configuration:
     configuration = Configuration()
-    # Python 3.13 refuses certificate authorities without certain extensions by default. Go does not, and clusters have them.
+    # Python 3.13 by default refuses certificate authorities without certain extensions. Go accepts them, and
+    # clusters use them.
     configuration.disable_strict_ssl_verification = True
     return configuration
 
 
 async def fetch_authorization(configuration: Configuration) -> str:
-    """Return the value of the Authorization header, renewed if it is time; "" if we have neither token nor password."""
+    """Return the value of the Authorization header, renewed if it is due; "" without token and password."""
     settings = await configuration.auth_settings()
     bearer = settings.get("BearerToken")
-    # token files end with a newline more often than not, and a header must not
+    # token files usually end with a newline, which a header must not contain
     return str(bearer["value"]).strip() if bearer else ""
 
 
 class _Renewal:
-    """kubernetes-asyncio's hook before each use of a token; lets its loader look again once in `RENEWAL_SECONDS`."""
+    """The hook that kubernetes-asyncio calls before each use of a token.
+
+    Renews it once in `RENEWAL_SECONDS`.
+    """
 
     def __init__(
         self, renew: Callable[[Configuration], Awaitable[None] | None], clock: Clock, faults: ProblemLog
@@ -157,9 +176,34 @@ class _Renewal:
 
 
 def _sentence(error: BaseException) -> str:
-    text = connect_errors.describe(error).strip().rstrip(".")
+    text = " ".join(connect_errors.describe(error).split()).rstrip(".")  # YAML errors have several lines
     return (text or type(error).__name__)[:500]
 
 
 def _refuse(flag: str, value: str, expected: str) -> errors.InputError:
     return errors.InputError([errors.Fault(path=flag, value=value, expected=expected)])
+
+
+# -- our own Pod ---------------------------------------------------------------------------------------------
+
+NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+
+
+def find_pod_name(environment: Mapping[str, str] = os.environ) -> str:
+    """Return `POD_NAME`, else the host name, which is the Pod's name unless it uses the host network."""
+    return environment.get("POD_NAME") or socket.gethostname()
+
+
+def find_namespace(environment: Mapping[str, str] = os.environ, file: Path = NAMESPACE_FILE) -> str:
+    """Return `POD_NAMESPACE`, else the namespace of the service account, "" outside of a cluster."""
+    if found := environment.get("POD_NAMESPACE"):
+        return found
+    try:
+        return file.read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""
+
+
+def new_identity(pod_name: str) -> str:
+    """Return a unique identity of this process: the Pod's name and a UUID (containers restart)."""
+    return f"{pod_name}_{uuid.uuid4()}"

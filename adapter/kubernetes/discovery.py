@@ -1,8 +1,10 @@
-"""The API server's discovery documents, read into a catalogue; and the catalogue in force, refreshed on a timer and on a miss.
+"""Reads the API server's discovery documents into a catalogue, and keeps that up to date.
 
-What lives here: aggregated discovery (``apidiscovery.k8s.io``), the legacy documents for servers without it, `CatalogueSource`.
-Not here: look-up (`adapter.model.resources`). The law: one API group that cannot be read, as those of aggregated API servers
-often cannot, costs its own resources at most, and not even those if they were known before.
+On a timer and after a miss.
+
+Aggregated discovery (``apidiscovery.k8s.io``) is preferred; servers without it answer with the legacy
+documents. Groups of aggregated API servers often cannot be read. Such a group loses at most its own
+resources, and not even those if they were known before.
 """
 
 import asyncio
@@ -13,6 +15,7 @@ from typing import NamedTuple, Protocol, TypeVar
 import msgspec
 
 from adapter import errors
+from adapter.kubernetes.client import ResponseBody
 from adapter.kubernetes.codec import UNREADABLE
 from adapter.model.clock import Clock
 from adapter.model.resources import APIResource, Catalogue
@@ -29,49 +32,33 @@ _ACCEPT = ",".join(
     ]
 )
 _PARALLEL = 8
-_FIRST_DISTANCE = (
-    1.0  # seconds between two readings while there was none that succeeded: nobody can be answered yet
-)
+_FIRST_DISTANCE = 1.0  # seconds between two readings before the first success: no request can be answered yet
 
 METRIC_GROUPS = frozenset({"custom.metrics.k8s.io", "external.metrics.k8s.io"})
-"""What these list are names of metrics, ours among them. They describe no objects, so no label may resolve to them."""
+"""Groups whose resources are metrics, ours among them. They describe no objects, so no label may resolve
+to them.
+"""
 
 _log = logging.getLogger(__name__)
 
 
-class Body(Protocol):
-    """An answer as it came."""
-
-    @property
-    def content_type(self) -> str:
-        """Return it in lower case, with its parameters."""
-        ...
-
-    @property
-    def content(self) -> bytes:
-        """Return the whole body."""
-        ...
-
-
 class Get(Protocol):
-    """How documents are fetched; raises `errors.KubernetesError`."""
+    """`KubernetesClient.get`."""
 
-    def __call__(self, path: str, *, accept: str = _JSON) -> Awaitable[Body]:
-        """Fetch what is at `path`."""
-        ...
+    def __call__(self, path: str, *, accept: str = _JSON) -> Awaitable[ResponseBody]: ...
 
 
 class Discovery(NamedTuple):
-    """The resources of a cluster, and what could not be read: a sentence by group and version (or group)."""
+    """The resources of a cluster, and the failures by group and version (or group)."""
 
     catalogue: Catalogue
     failed: Mapping[str, str]
 
 
-# -- the documents -----------------------------------------------------------------------------------------------------
+# -- the documents -------------------------------------------------------------------------------------------
 
 
-class _Named(msgspec.Struct, frozen=True):
+class _GroupName(msgspec.Struct, frozen=True):
     name: str = ""
 
 
@@ -88,11 +75,11 @@ class _AggregatedResource(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def kind(self) -> str:
-        """Return the kind of its objects, "" if the entry is only the place of its sub-resources."""
+        """The kind of its objects, "" if the entry only has sub-resources."""
         return self.response_kind.kind if self.response_kind else ""
 
     def build(self, group: str, version: str, *, preferred: bool) -> APIResource:
-        """Return the catalogue's entry."""
+        """Build the entry of the catalogue."""
         verbs = frozenset(self.verbs or ())
         singular = self.singular_resource or _guess_singular(self.kind)
         namespaced = self.scope == "Namespaced"
@@ -106,7 +93,7 @@ class _AggregatedVersion(msgspec.Struct, frozen=True):
 
 
 class _AggregatedGroup(msgspec.Struct, frozen=True):
-    metadata: _Named = _Named()
+    metadata: _GroupName = _GroupName()
     versions: list[_AggregatedVersion] | None = None
 
 
@@ -140,7 +127,7 @@ class _LegacyResource(msgspec.Struct, frozen=True, rename="camel"):
     verbs: list[str] | None = None
 
     def build(self, group: str, version: str, *, preferred: bool) -> APIResource:
-        """Return the catalogue's entry."""
+        """Build the entry of the catalogue."""
         verbs = frozenset(self.verbs or ())
         singular = self.singular_name or _guess_singular(self.kind)
         return APIResource(group, version, self.name, singular, self.kind, self.namespaced, verbs, preferred)
@@ -154,29 +141,35 @@ _T = TypeVar("_T")
 
 
 def _guess_singular(kind: str) -> str:
-    """Return what client-go takes where a server leaves the singular name out."""
+    """Return client-go's default for a missing singular name."""
     return kind.lower()
 
 
-def _decode(path: str, body: Body, type_: type[_T]) -> _T:
+def _decode(path: str, body: ResponseBody, type_: type[_T]) -> _T:
     try:
         return msgspec.json.decode(body.content, type=type_)
     except UNREADABLE as error:
         raise errors.KubernetesError(0, "Decode", f"cannot get {path}: Decode: {error}") from error
 
 
-# -- reading -----------------------------------------------------------------------------------------------------------
+# -- reading -------------------------------------------------------------------------------------------------
 
 
 async def fetch_discovery(get: Get, known: Catalogue | None = None) -> Discovery:
-    """Read what the cluster has. Resources of `known` stand in for group versions that cannot be read.
+    """Read the resources of the cluster. Those of `known` replace group versions that cannot be read.
 
-    Raise `errors.KubernetesError` if ``/api``, ``/apis`` or the core group cannot be read: without these nothing resolves.
+    Raises `errors.KubernetesError` if ``/api``, ``/apis`` or the core group cannot be read: nothing resolves
+    without these.
     """
     reading = _Reading(get, known or Catalogue(()))
     core = await reading.read_core()
     rest = await reading.read_groups()
     return Discovery(Catalogue([*core, *rest]), reading.failed)
+
+
+async def fetch_catalogue(client: "CatalogueClient", known: Catalogue | None = None) -> Catalogue:
+    """Read the resources of the cluster, as `fetch_discovery`."""
+    return (await fetch_discovery(client.get, known)).catalogue
 
 
 class _Reading:
@@ -230,7 +223,7 @@ class _Reading:
         return [entry.build(group, version, preferred=preferred) for entry in found if "/" not in entry.name]
 
     def _resources_of(self, document: _AggregatedList) -> list[APIResource]:
-        """Return the resources of an aggregated document, whose versions stand in order of preference."""
+        """Return the resources of an aggregated document, which lists versions in order of preference."""
         resources: list[APIResource] = []
         for group in document.items or ():
             name = group.metadata.name
@@ -254,22 +247,21 @@ class _Reading:
         ]
 
 
-# -- the catalogue in force --------------------------------------------------------------------------------------------
+# -- the catalogue in force ----------------------------------------------------------------------------------
 
 
 class CatalogueClient(Protocol):
-    """Reads documents; raises `errors.KubernetesError`."""
+    """The call of `KubernetesClient` that reads documents."""
 
-    def get(self, path: str, *, accept: str = _JSON) -> Awaitable[Body]:
-        """Fetch what is at `path`."""
-        ...
+    def get(self, path: str, *, accept: str = _JSON) -> Awaitable[ResponseBody]: ...
 
 
 class CatalogueSource:
-    """The catalogue in force. Callers of one moment share one reading, and readings keep a distance.
+    """The current catalogue. Concurrent callers share one reading.
 
-    `interval` is how often `run` reads in seconds, `distance` how soon after an attempt a miss may cause the next one.
-    `initial` is in force until the first reading succeeds; without it `current` raises until then.
+    `run` reads every `interval` seconds; after a miss it is read again, but not within `distance` seconds of
+    the last attempt. `initial` is current until the first reading succeeds; without it `current` raises until
+    then.
     """
 
     def __init__(
@@ -295,20 +287,20 @@ class CatalogueSource:
         self._readings = 0
         self._error: errors.KubernetesError | None = None
         self.synced = False
-        """Whether a reading ever succeeded."""
+        """Whether a reading has succeeded."""
 
     def current(self) -> Catalogue:
-        """Return the catalogue in force, `errors.NotSyncedError` if there is none yet."""
+        """Return the catalogue; `errors.NotSyncedError` before the first reading."""
         if self._current is None:
             raise errors.NotSyncedError("the resources of the cluster have not been read yet")
         return self._current
 
     async def refresh(self, *, force: bool = False) -> Catalogue:
-        """Read the cluster's resources again, unless that was tried within `distance` seconds; return the catalogue in force.
+        """Read the resources again unless that was tried within `distance` seconds; return the catalogue.
 
-        `force` reads in any case. Who comes while a reading is under way waits for it and shares what came of it. Raise
-        `errors.KubernetesError` if the reading fails and `errors.NotSyncedError` if it is not due and there was none; what
-        was in force stays in force.
+        `force` reads in any case. A caller that comes during a reading shares its result. Raises
+        `errors.KubernetesError` if the reading fails and `errors.NotSyncedError` if it is not due and none
+        has succeeded; the old catalogue stays.
         """
         readings = self._readings
         async with self._lock:
@@ -324,7 +316,7 @@ class CatalogueSource:
         return self._attempted is None or self._clock.monotonic() - self._attempted >= distance
 
     async def _read(self) -> None:
-        """Read once. A reading that is cancelled counts for nothing: who waits for it begins another."""
+        """Read once. A cancelled reading does not count: a caller that waits for it starts another."""
         try:
             discovery = await fetch_discovery(self._client.get, self._current if self.synced else None)
         except errors.KubernetesError as error:

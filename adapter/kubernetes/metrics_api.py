@@ -1,7 +1,9 @@
-"""The metrics APIs as somebody else serves them: values that no rule of ours answers, asked through the API server as the HPA asks.
+"""Reads the metrics APIs through the API server, as the HPA controller does.
 
-Here: paths and answers. Not here: who asks and when. Law: paths and the order of parameters are those of the native controller's
-clients; whatever goes wrong is an `errors.KubernetesError`.
+For values that none of our rules provides.
+
+Paths and the order of parameters are those of the HPA controller's clients.
+
 """
 
 from collections.abc import Sequence
@@ -11,11 +13,11 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from adapter import errors
-from adapter.autoscaler.decide.document import ExternalMetricValue, MetricValue, PodMetrics
 from adapter.kubernetes.client import KubernetesClient
 from adapter.kubernetes.codec import UNREADABLE
 from adapter.model import go_text
 from adapter.model.autoscaling.hpa import Struct, decode_scalar
+from adapter.model.autoscaling.metric_lists import CustomMetricValue, ExternalMetricValue, PodMetrics
 from adapter.model.quantity import Quantity
 from adapter.model.timestamps import Instant
 
@@ -24,26 +26,26 @@ _EXTERNAL = "/apis/external.metrics.k8s.io/v1beta1"
 _RESOURCE = "/apis/metrics.k8s.io/v1beta1"
 
 
-class CustomValue(MetricValue, frozen=True):
-    """A custom metric of one object, when it was taken, and over how many seconds."""
+class TimedCustomValue(CustomMetricValue, frozen=True):
+    """A custom metric of one object, with its timestamp and window."""
 
     timestamp: Instant | None = None
     window_seconds: int | None = None
 
 
-class ExternalValue(ExternalMetricValue, frozen=True):
-    """One series of an external metric, when it was taken, and over how many seconds."""
+class TimedExternalValue(ExternalMetricValue, frozen=True):
+    """One series of an external metric, with its timestamp and window."""
 
     timestamp: Instant | None = None
     window: int | None = None
 
 
 class _CustomList(Struct, frozen=True):
-    items: tuple[CustomValue, ...] | None = None
+    items: tuple[TimedCustomValue, ...] | None = None
 
 
 class _ExternalList(Struct, frozen=True):
-    items: tuple[ExternalValue, ...] | None = None
+    items: tuple[TimedExternalValue, ...] | None = None
 
 
 class _ResourceList(Struct, frozen=True):
@@ -54,7 +56,7 @@ _T = TypeVar("_T")
 
 
 class Described(NamedTuple):
-    """An object as a path names it: ``plural.group`` in a namespace."""
+    """A described object; `resource` is ``plural.group``."""
 
     resource: str
     namespace: str
@@ -62,14 +64,14 @@ class Described(NamedTuple):
 
 
 class MetricsAPI:
-    """Asks the metrics APIs through the API server."""
+    """Requests to the metrics APIs through the API server."""
 
     def __init__(self, client: KubernetesClient) -> None:
         self._client = client
 
     async def pods(
         self, namespace: str, metric: str, selector: str, metric_selector: str
-    ) -> Sequence[CustomValue]:
+    ) -> Sequence[TimedCustomValue]:
         """Return a custom metric of the pods that match."""
         path = f"{_CUSTOM}/namespaces/{_escaped(namespace)}/pods/{_escaped('*')}/{_escaped(metric)}"
         asked = "pods.custom.metrics.k8s.io *"
@@ -77,11 +79,11 @@ class MetricsAPI:
 
     async def described(
         self, described: Described, metric: str, metric_selector: str
-    ) -> Sequence[CustomValue]:
-        """Return a custom metric of one object; for a Namespace its own form of path."""
+    ) -> Sequence[TimedCustomValue]:
+        """Return a custom metric of one object. Namespaces have paths of their own."""
         resource, namespace, name = described
         if name in {"", ".", ".."} or not {"/", "%"}.isdisjoint(name):
-            # client-go refuses these too: even escaped they would lead to another path
+            # as client-go: even escaped, these name another path
             raise errors.KubernetesError(0, "Invalid", f"invalid resource name {go_text.quote(name)}")
         within = "metrics" if resource == "namespaces" else f"{_escaped(resource.lower())}/{_escaped(name)}"
         path = f"{_CUSTOM}/namespaces/{_escaped(namespace)}/{within}/{_escaped(metric)}"
@@ -89,14 +91,16 @@ class MetricsAPI:
         words = "{}.custom.metrics.k8s.io {}".format(*asked)
         return (await self._get(path, "", metric_selector, _CustomList, words)).items or ()
 
-    async def external(self, namespace: str, metric: str, metric_selector: str) -> Sequence[ExternalValue]:
-        """Return the series of an external metric, whose name loses its capitals on the way as it always does."""
+    async def external(
+        self, namespace: str, metric: str, metric_selector: str
+    ) -> Sequence[TimedExternalValue]:
+        """Return the series of an external metric. Its name becomes lower case, as in the HPA controller."""
         path = f"{_EXTERNAL}/namespaces/{_escaped(namespace)}/{_escaped(metric.lower())}"
         asked = f"{metric}.external.metrics.k8s.io"
         return (await self._get(path, metric_selector, "", _ExternalList, asked)).items or ()
 
     async def resource(self, namespace: str, selector: str) -> Sequence[PodMetrics]:
-        """Return what the containers of the pods that match have used."""
+        """Return the usage of the containers of the pods that match."""
         path = f"{_RESOURCE}/namespaces/{_escaped(namespace)}/pods"
         return (await self._get(path, selector, "", _ResourceList, "pods.metrics.k8s.io")).items or ()
 
@@ -111,12 +115,12 @@ class MetricsAPI:
             return msgspec.json.decode(body.content, type=form, dec_hook=decode_scalar)
         except (*UNREADABLE, ValueError) as error:
             raise errors.KubernetesError(
-                0, "Decode", f"cannot get {path}: the answer is no list of values"
+                0, "Decode", f"cannot get {path}: the response is not a list of values"
             ) from error
 
 
 def _escaped(segment: str) -> str:
-    """Return a text as one segment of a path. Kubernetes allows ``?`` and ``#`` in names of objects."""
+    """Quote one path segment. Kubernetes allows ``?`` and ``#`` in names of objects."""
     return quote(segment, safe="")
 
 
@@ -125,15 +129,19 @@ _GENERIC = {
     404: "the server could not find the requested resource",
     429: "the server has received too many requests and has asked us to try again later",
     503: "the server is currently unable to handle the request",
-    504: "the server was unable to return a response in the time allotted, but may still be processing the request",
+    504: "the server was unable to return a response in the time allotted,"
+    " but may still be processing the request",
 }
-"""What client-go says of an answer that is no Status."""
+"""client-go's messages for a response that is not a Status."""
 
 
 def _in_upstreams_words(error: errors.KubernetesError, asked: str) -> errors.KubernetesError:
-    """Return a refusal as client-go words it: as the server did, else by its status and what was `asked` for.
+    """Return a refusal with client-go's message.
 
-    Where there was no answer at all the words are ours.
+    The server's, else one by status and by what was `asked` for.
+
+    Without a response the message is ours.
+
     """
     if not error.status:
         return error
@@ -148,9 +156,12 @@ def _in_upstreams_words(error: errors.KubernetesError, asked: str) -> errors.Kub
         elif error.status >= 500:
             words = f'an error on the server ("{said}") has prevented the request from succeeding'
         else:
-            words = f"the server responded with the status code {error.status} but did not return more information"
+            words = (
+                f"the server responded with the status code {error.status}"
+                " but did not return more information"
+            )
         text = f"{words} (get {asked})"
     return errors.KubernetesError(error.status, error.reason, text, error.retry_after)
 
 
-__all__ = ["CustomValue", "Described", "ExternalValue", "MetricsAPI", "PodMetrics", "Quantity"]
+__all__ = ["Described", "MetricsAPI", "PodMetrics", "Quantity", "TimedCustomValue", "TimedExternalValue"]

@@ -1,8 +1,7 @@
-"""Token reviews and access reviews: questions to the Kubernetes API server about somebody else's rights.
+"""TokenReviews and SubjectAccessReviews: authentication and authorization of callers by the API server.
 
-Not here: when to ask and what is kept (`server.auth.authentication`, `server.auth.authorization`), sending and retries (`kubernetes`).
-The law: a token goes into the body of a token review and into nothing else, no log and no error text; what is not an answer
-raises, so that nobody can take it for one.
+A token is sent in the body of a token review and appears nowhere else: in no log, no error and no exception
+cause. A response that is not a complete review raises, so that it cannot be taken for permission.
 """
 
 import asyncio
@@ -24,7 +23,7 @@ TOKEN_PATH = "/apis/authentication.k8s.io/v1/tokenreviews"  # noqa: S105 - a pat
 ACCESS_PATH = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 RATE, BURST = 200.0, 400.0
-"""Reviews a second, and how many at once after a pause; upstream's limits."""
+"""Reviews per second, and their burst; upstream's limits."""
 
 _NO_STATUS = "<error>"
 
@@ -58,8 +57,8 @@ class _AccessReview(msgspec.Struct, frozen=True):
 _Answer = TypeVar("_Answer")
 
 
-class _Kind(NamedTuple, Generic[_Answer]):
-    """A kind of review, and where its requests are counted."""
+class _ReviewKind(NamedTuple, Generic[_Answer]):
+    """A kind of review, with the metrics of its requests."""
 
     name: str
     path: str
@@ -69,7 +68,7 @@ class _Kind(NamedTuple, Generic[_Answer]):
 
 
 class Throttle:
-    """Lets through `rate` a second, and up to `burst` at once; others wait their turn."""
+    """A rate limiter: `rate` calls per second, up to `burst` at once; further calls wait in order."""
 
     def __init__(
         self,
@@ -94,7 +93,7 @@ class Throttle:
 
 
 class ReviewClient:
-    """Asks one API server. Its errors are `errors.KubernetesError`: there is no answer then."""
+    """Reviews by one API server. Without a valid review, calls raise `errors.KubernetesError`."""
 
     def __init__(
         self,
@@ -109,14 +108,14 @@ class ReviewClient:
         self._clock = clock
         self._faults = faults
         self._throttle = throttle or Throttle(clock)
-        self._token_kind = _Kind(
+        self._token_kind = _ReviewKind(
             "TokenReview",
             TOKEN_PATH,
             msgspec.json.Decoder(_TokenReview),
             own_metrics.token_reviews,
             own_metrics.token_review_duration,
         )
-        self._access_kind = _Kind(
+        self._access_kind = _ReviewKind(
             "SubjectAccessReview",
             ACCESS_PATH,
             msgspec.json.Decoder(_AccessReview),
@@ -125,11 +124,11 @@ class ReviewClient:
         )
 
     async def review_token(self, token: str) -> User | None:
-        """Return whose token it is, with the groups that the API server names; None for nobody's."""
+        """Return the user of a token, with groups; None if the token is not valid."""
         try:
             status = (await self._review(self._token_kind, {"token": token})).status
         except errors.KubernetesError as error:
-            # the API server's own words may repeat what it was sent, and so may the cause
+            # the API server's message may repeat the token, and so may the cause
             text = (
                 f"token review refused: {error.status} {error.reason}{_hint(error)}"
                 if error.status
@@ -144,7 +143,7 @@ class ReviewClient:
         return User(user.username, user.uid, tuple(user.groups or ()), identity.sort_extra(user.extra or {}))
 
     async def review_access(self, spec: Mapping[str, object]) -> AccessVerdict:
-        """Return the verdict on the spec of a SubjectAccessReview."""
+        """Return the status of a SubjectAccessReview with this spec."""
         try:
             status = (await self._review(self._access_kind, spec)).status
         except errors.KubernetesError as error:
@@ -156,7 +155,7 @@ class ReviewClient:
         self._faults.resolve("access-review")
         return AccessVerdict(status.allowed, status.denied, status.reason)
 
-    async def _review(self, kind: _Kind[_Answer], spec: Mapping[str, object]) -> _Answer:
+    async def _review(self, kind: _ReviewKind[_Answer], spec: Mapping[str, object]) -> _Answer:
         await self._throttle.wait()
         started = self._clock.monotonic()
         code = _NO_STATUS
@@ -168,7 +167,9 @@ class ReviewClient:
             answer = kind.decoder.decode(body.content)
             code = "201"
         except ValueError as error:  # msgspec's own errors are ValueErrors, as is bad UTF-8
-            raise errors.KubernetesError(0, "Decode", f"the answer to a {kind.name} is none") from error
+            raise errors.KubernetesError(
+                0, "Decode", f"the response to a {kind.name} is not a review"
+            ) from error
         except errors.KubernetesError as error:
             code = str(error.status or _NO_STATUS)
             raise

@@ -1,37 +1,50 @@
-"""One request to the API server at a time: session, credentials, attempts.
+"""One request to the API server.
 
-What lives here: what a request is, how it is sent, and when it is sent again. Not here: what is asked for (`kubernetes`), what went
-wrong (`apifaults`). The law: a retry happens here or nowhere.
+Session, credentials, attempts, and the body of a write that may be stopped at the last moment.
 
-kubernetes-asyncio gives configuration, TLS, proxies and the session; its typed models and its watch are not used.
+kubernetes-asyncio provides configuration, TLS, proxies and the session; its typed models and its watch are
+not used. Retries happen here and nowhere else.
+
+A write of a leader must not reach the API server after the lease may have been lost. Opening a connection can
+take seconds, and the process may be suspended at any point, so a check before the request is not enough.
+`GuardedBody` is called by aiohttp when the connection is open and nothing of the request has been sent: it
+checks there. A write that is given up after that may still lie in the socket's send buffer, and the kernel
+would deliver it later. Such a connection is reset (SO_LINGER 0), which discards the buffer.
 """
 
+import asyncio
 import contextlib
+import socket
+import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, NamedTuple
 
 import aiohttp
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.http_writer import StreamWriter
 from kubernetes_asyncio.client import Configuration, rest
 from yarl import URL
 
 from adapter import errors
-from adapter.kubernetes import credentials, fenced_request
+from adapter.kubernetes import credentials
 from adapter.kubernetes.api_errors import RESET, refusal_of, translated
 from adapter.net import connect_errors, proxies
 
 _READ_BYTES = 2 * 1024 * 1024
-"""What is read ahead of a body: an object may be as large as etcd takes."""
+"""Read-ahead of a response body: an object may be as large as etcd accepts."""
 
 ATTEMPTS = 3
 RETRY_SECONDS = 0.2
 RETRY_AFTER_LIMIT = 10.0
-"""A longer Retry-After is an answer, not something to wait for."""
+"""A request with a longer Retry-After fails at once."""
 
 REVIEW_SECONDS = 10.0
-"""How long one attempt of a create may take: nothing but reviews is created, and somebody waits for each."""
+"""Timeout of one attempt of a review, in seconds. A client waits for the result of each review."""
 
 REVIEW_PAUSES = (0.5, 0.75, 1.125, 1.6875)
-"""Seconds before further attempts of a create, as upstream's webhook clients; only after what surely passes."""
+"""Pauses before further attempts of a review, in seconds, as in upstream's webhook clients; only after
+transient failures.
+"""
 
 _REVIEW_RETRIED = frozenset({429, 500, 504})
 _SPREAD = 0.2
@@ -41,10 +54,61 @@ _STATUS_BYTES = 64 * 1024
 Parameters = Mapping[str, str]
 
 
-class Request(NamedTuple):
-    """What is sent. `what` names verb and resource in errors; `patient` asks again after faults that may pass.
+_LINGER_NONE = struct.pack("ii", 1, 0)
 
-    With a `document` it is a POST of that, asked again as reviews are; with a `body` a write, which is sent once.
+
+class GuardedBody(aiohttp.BytesPayload):
+    """The body of one write. `refusal` is what `check` raised, `times` the number of times it was sent."""
+
+    def __init__(self, content: bytes, content_type: str, check: Callable[[], object]) -> None:
+        super().__init__(content, content_type=content_type)
+        self._check = check
+        self._transports: list[asyncio.Transport] = []
+        self.refusal: Exception | None = None
+        self.times = 0
+
+    async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
+        """Check, then write. aiohttp holds the request head back until here.
+
+        Called again if the server had closed the connection and aiohttp has opened another.
+        """
+        try:
+            self._check()
+        except Exception as refusal:
+            self.refusal = refusal
+            raise
+        if isinstance(writer, StreamWriter) and writer.transport is not None:
+            self._transports.append(writer.transport)
+            _discard_on_close(writer.transport)
+        self.times += 1
+        await super().write_with_length(writer, content_length)
+
+    def answered(self) -> None:
+        """Note the response: nothing of the request is left to deliver."""
+        self._transports.clear()
+
+    def abandon(self) -> None:
+        """Reset the connection unless the server has responded."""
+        for transport in self._transports:
+            transport.abort()
+        self._transports.clear()
+
+
+def _discard_on_close(transport: asyncio.Transport) -> None:
+    """Make the kernel discard the send buffer when the connection is closed."""
+    connection = transport.get_extra_info("socket")
+    if connection is not None:
+        with contextlib.suppress(OSError):  # already closed by the server
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NONE)
+
+
+class KubernetesRequest(NamedTuple):
+    """A request. `what` names verb and resource in errors.
+
+    `patient` requests are retried after transient failures.
+
+    A `document` makes it a POST, retried as reviews are; a `body` makes it a write, which is sent once.
+
     """
 
     what: str
@@ -54,12 +118,12 @@ class Request(NamedTuple):
     timeout: aiohttp.ClientTimeout
     patient: bool
     document: Mapping[str, object] | None = None
-    body: fenced_request.GuardedBody | None = None
+    body: GuardedBody | None = None
     method: str = "PUT"
 
 
-class _Refusal(NamedTuple):
-    """A request that failed, and after how many seconds the server says to ask again (None: it does not say)."""
+class _FailedAttempt(NamedTuple):
+    """A failed attempt, and the server's Retry-After in seconds, if any."""
 
     error: errors.KubernetesError
     retry_after: float | None
@@ -88,10 +152,10 @@ class Sender:
         await self._session.close()
 
     @contextlib.asynccontextmanager
-    async def send(self, request: Request) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Send, again if that may help, and give the answer with its body unread; closed on leaving."""
+    async def send(self, request: KubernetesRequest) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Send, with retries, and yield the response with its body unread; the response is closed on exit."""
         attempt = 1
-        while isinstance(answer := await self._attempt(request), _Refusal):
+        while isinstance(answer := await self._attempt(request), _FailedAttempt):
             attempt += 1
             wait = self._wait_before(attempt, answer, request)
             if wait is None:
@@ -100,11 +164,11 @@ class Sender:
         try:
             yield answer
         finally:
-            # a connection whose body was read has gone back to the pool already; any other is of no more use
+            # if the body was read, the connection is back in the pool already; otherwise it cannot be reused
             answer.close()
 
-    def _wait_before(self, attempt: int, refusal: _Refusal, request: Request) -> float | None:
-        """Return how many seconds to wait before the attempt of that number, None to give up."""
+    def _wait_before(self, attempt: int, refusal: _FailedAttempt, request: KubernetesRequest) -> float | None:
+        """Return the pause before the attempt with that number in seconds, None to give up."""
         if request.document is not None:
             return self._wait_before_review(attempt, refusal)
         if attempt > ATTEMPTS or request.body is not None:
@@ -115,8 +179,8 @@ class Sender:
             return None
         return RETRY_SECONDS * (attempt - 1) * (1 + self._random())
 
-    def _wait_before_review(self, attempt: int, refusal: _Refusal) -> float | None:
-        """Return as `_wait_before` for a review."""
+    def _wait_before_review(self, attempt: int, refusal: _FailedAttempt) -> float | None:
+        """Do as `_wait_before`, for a review."""
         if attempt > len(REVIEW_PAUSES) + 1 or self._closed:
             return None
         if refusal.retry_after is not None:
@@ -128,7 +192,7 @@ class Sender:
             return None
         return REVIEW_PAUSES[attempt - 2] * (1 + _SPREAD * self._random())
 
-    async def _attempt(self, request: Request) -> aiohttp.ClientResponse | _Refusal:
+    async def _attempt(self, request: KubernetesRequest) -> aiohttp.ClientResponse | _FailedAttempt:
         try:
             with translated(request.what):
                 response = await self._request(request)
@@ -140,13 +204,13 @@ class Sender:
             finally:
                 response.close()
         except errors.KubernetesError as error:
-            return _Refusal(error, None)
+            return _FailedAttempt(error, None)
         refused = refusal_of(request.what, response, text)
         refused.retry_after = _parse_retry_after(response)
-        return _Refusal(refused, refused.retry_after)
+        return _FailedAttempt(refused, refused.retry_after)
 
-    async def _request(self, request: Request) -> aiohttp.ClientResponse:
-        # identity: inside a cluster the network is cheaper than packing on their side and unpacking in our event loop
+    async def _request(self, request: KubernetesRequest) -> aiohttp.ClientResponse:
+        # identity: inside a cluster, bandwidth is cheaper than decompression in the event loop
         headers = {"Accept": request.accept, "Accept-Encoding": "identity", "User-Agent": "fastpath-adapter"}
         if authorization := await credentials.fetch_authorization(self._configuration):
             headers["Authorization"] = authorization
@@ -164,16 +228,19 @@ class Sender:
                 _preload_content=False,
                 _request_timeout=request.timeout,
             )
-        except (AssertionError, RuntimeError) as error:  # aiohttp's, of a session closed under a request
+        except (
+            AssertionError,
+            RuntimeError,
+        ) as error:  # from aiohttp, if the session is closed during a request
             if not self._closed:
                 raise
             raise self._closed_error(request) from error
         return response
 
     async def _request_write(
-        self, request: Request, body: fenced_request.GuardedBody, headers: dict[str, str]
+        self, request: KubernetesRequest, body: GuardedBody, headers: dict[str, str]
     ) -> aiohttp.ClientResponse:
-        """Send a write past kubernetes-asyncio, which would make the body itself, with all that it knows of the way."""
+        """Send a write through the library's session: its own request method would build the body itself."""
         session = self._session
         try:
             response: aiohttp.ClientResponse = await session.pool_manager.request(
@@ -195,7 +262,7 @@ class Sender:
         return response
 
     @staticmethod
-    def _closed_error(request: Request) -> errors.KubernetesError:
+    def _closed_error(request: KubernetesRequest) -> errors.KubernetesError:
         return errors.KubernetesError(0, "Closed", f"cannot {request.what}: the client is closed")
 
 
@@ -206,10 +273,13 @@ def open_sender(
     random: Callable[[], float],
     flag: str,
 ) -> Sender:
-    """Return what sends to the server that `credentials` loaded; within an event loop. `errors.InputError` if certificates cannot be used."""
+    """Open a session with the server that `credentials` loaded, within an event loop.
+
+    Raises `errors.InputError` for unusable certificates.
+    """
     try:
-        # no limit of connections: what is under way is bounded where it begins, and what is many there (watches, questions to a
-        # metrics API that hangs) must never keep a renewal of the Lease or a Scale from being sent
+        # no connection limit: concurrency is bounded where requests start, and many open requests (watches,
+        # calls to a hanging metrics API) must not delay a Lease renewal or a Scale write
         session = rest.RESTClientObject(configuration, maxsize=0)
     except (OSError, ValueError) as error:
         reason = connect_errors.describe_file(error)
@@ -218,37 +288,39 @@ def open_sender(
             for each in (configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file)
             if each
         ]
-        fault = errors.Fault(flag, ", ".join(files), f"expected certificates that can be used ({reason})")
+        fault = errors.Fault(flag, ", ".join(files), f"expected usable certificates ({reason})")
         raise errors.InputError([fault]) from error
     library = session.pool_manager
-    # the library's own session looks for a .netrc in a thread before each request, which takes longer than the request
+    # the library's own session looks for a .netrc in a thread before each request, which is slower than the
+    # request
     own = aiohttp.ClientSession(connector=library.connector, read_bufsize=_READ_BYTES)
     library.detach()
     session.proxy = session.proxy or _proxy_of(configuration.host or "")
-    session.pool_manager = _Straight(own)  # type: ignore[assignment]  # all that the library calls
+    # has the methods that the library calls
+    session.pool_manager = _NoRedirects(own)  # type: ignore[assignment]
     return Sender(configuration, session, sleep=sleep, random=random)
 
 
 def _proxy_of(base: str) -> str:
-    """Return the environment's proxy for the API server."""
+    """Return the proxy that the environment names for the API server."""
     try:
         host = URL(base).host
-    except ValueError:  # each request will say so
+    except ValueError:  # each request reports it
         return ""
     return proxies.proxy_of(base, host or "")
 
 
-class _Straight:
-    """A session that goes where it was sent and nowhere else.
+class _NoRedirects:
+    """A session that follows no redirects.
 
-    The library follows redirects, and with some of them would carry the body along, be it a review with somebody's token.
+    The library follows them, with some even resending the body, which may be a review with a user's token.
     """
 
     def __init__(self, session: aiohttp.ClientSession) -> None:
         self._session = session
 
     async def request(self, **arguments: Any) -> aiohttp.ClientResponse:
-        """Send a request; a redirect is its answer."""
+        """Send a request; a redirect is returned as the response."""
         return await self._session.request(**arguments, allow_redirects=False)
 
     async def close(self) -> None:
@@ -264,7 +336,7 @@ async def _read_at_most(response: aiohttp.ClientResponse, limit: int) -> bytes:
 
 
 def _parse_retry_after(response: aiohttp.ClientResponse) -> float | None:
-    """Return the seconds that an overloaded server asks for; a date is not understood, as in client-go."""
+    """Return Retry-After in seconds; a date is ignored, as in client-go."""
     if response.status != 429 and response.status < 500:
         return None
     value = response.headers.get("Retry-After", "")

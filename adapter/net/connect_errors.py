@@ -1,7 +1,8 @@
-"""Why a connection failed, in words for a log or a command line.
+"""Describes failed connections for logs and command lines.
 
-aiohttp's own texts show the SSL context as a Python object, and errors of the ssl module with their arguments and
-the place in the C code. The text here has host and port, and never the URL: the caller names what it asked.
+aiohttp's messages contain the SSL context as a Python object, and errors of the ssl module their arguments
+and the place in the C code. The text here has host and port but never the URL: the caller names what it
+requested.
 """
 
 import os
@@ -13,7 +14,7 @@ import aiohttp
 _WRONG_PROTOCOL = frozenset(
     {"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNEXPECTED_MESSAGE", "PACKET_LENGTH_TOO_LONG"}
 )
-"""What OpenSSL says when the other side answers without TLS."""
+"""OpenSSL's reasons for a response without TLS."""
 
 
 _PLACE = re.compile(r"^\[[^]]*\] | \(_ssl\.c:\d+\)$")
@@ -45,7 +46,7 @@ def describe_file(error: Exception) -> str:
 
 
 def is_wrong_name(error: BaseException) -> bool:
-    """Tell whether a certificate was refused only because it is for another name."""
+    """Whether a certificate was refused only because it is for another name."""
     cause = getattr(error, "certificate_error", error)
     return isinstance(cause, ssl.SSLCertVerificationError) and cause.verify_message.startswith(
         ("Hostname mismatch", "IP address mismatch")
@@ -64,12 +65,12 @@ def _tls(error: BaseException, server: str) -> str:
 
 
 def _openssl(error: BaseException) -> str:
-    """Return the reason that OpenSSL gives, without the library and the place in the C code."""
+    """Return OpenSSL's reason, without the library and the place in the C code."""
     return getattr(error, "reason", "") or _PLACE.sub("", str(error.args[-1] if error.args else error))
 
 
 def _system(error: OSError) -> str:
-    """Return the system's sentence. asyncio replaces it by the addresses that it tried, and leaves the number."""
+    """Return the system's message. asyncio replaces it by the addresses it tried, but keeps the number."""
     if error.errno and error.errno > 0:
         return os.strerror(error.errno)
     return error.strerror or str(error) or type(error).__name__

@@ -1,8 +1,9 @@
-"""The event loop of the servers: uvloop's, but a socket that was given to it is its own even where no connection comes of it.
+"""uvloop's event loop with a fix for sockets that the caller passes in.
 
-uvloop closes the descriptor of such a socket, and leaves its number to the Python object when the connection is reset before it was
-made. The object closes the number once more when it is collected, whoever it belongs to by then: a connection to the API server that
-restarts would cost another its connection, or be answered by what another asked.
+When a connection is reset before it is established, uvloop closes the descriptor of the given socket, but the
+Python socket object keeps its number. When that object is collected, it closes the number again, which may by
+then belong to another connection. A restarting API server would so break an unrelated connection, or make it
+receive a foreign response.
 """
 
 import socket
@@ -12,12 +13,12 @@ import uvloop
 
 
 class Loop(uvloop.Loop):
-    """A loop for programs whose HTTP client connects sockets itself, as aiohttp's does."""
+    """An event loop for HTTP clients that connect sockets themselves, such as aiohttp."""
 
     async def create_connection(
         self, *arguments: Any, sock: socket.socket | None = None, **options: Any
     ) -> tuple[Any, Any]:
-        """Return transport and protocol; when that fails, `sock` is closed or will be, and says so."""
+        """Detach `sock` on failure: uvloop has closed its descriptor, or will."""
         try:
             return await super().create_connection(*arguments, sock=sock, **options)
         except BaseException:

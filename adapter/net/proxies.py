@@ -1,4 +1,7 @@
-"""The proxy that the environment names for a URL: `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`, read as Go reads them."""
+"""The proxy that the environment names for a URL.
+
+`HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`, read as Go reads them.
+"""
 
 import ipaddress
 from urllib.parse import urlsplit
@@ -9,7 +12,8 @@ import requests.utils
 def proxy_of(base: str, host: str) -> str:
     """Return the URL of the proxy, "" for none.
 
-    As in Go: never a proxy for this machine itself, never that of `ALL_PROXY`, and HTTP where the variable names no scheme.
+    As in Go, loopback addresses need no proxy, `ALL_PROXY` is ignored, and a value without a scheme means
+    HTTP.
     """
     try:
         local = ipaddress.ip_address(host).is_loopback

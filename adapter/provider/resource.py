@@ -20,7 +20,7 @@ from adapter.errors import (
     TooManyRequestsError,
     UnavailableError,
 )
-from adapter.kubernetes.cache.lister import Described
+from adapter.kubernetes.cache.lister import LabeledObject
 from adapter.model.clock import Clock
 from adapter.model.metrics import GroupResource, ObjectUsage, ResourceAnswer, ResourceQuestion
 from adapter.model.resources import APIResource
@@ -49,11 +49,11 @@ class DescribedObjects(Protocol):
 
     async def select(
         self, resource: APIResource, namespace: str | None, selector: LabelSelector
-    ) -> tuple[Described, ...]:
+    ) -> tuple[LabeledObject, ...]:
         """Return the objects that match, by namespace, then name."""
         ...
 
-    async def find(self, resource: APIResource, namespace: str, name: str) -> Described | None:
+    async def find(self, resource: APIResource, namespace: str, name: str) -> LabeledObject | None:
         """Return one object, None if there is none of that name."""
         ...
 
@@ -118,7 +118,7 @@ class ResourceProvider:
             raise UnavailableError("no resource rules are in force")
         found = await self._find(question)
         kind = KINDS[question.resource]
-        by_namespace: dict[str, list[Described]] = {}
+        by_namespace: dict[str, list[LabeledObject]] = {}
         for each in found:
             by_namespace.setdefault(each.namespace, []).append(each)
         expected = self._expected(kind)
@@ -157,7 +157,7 @@ class ResourceProvider:
             tuple(items), rules.window, self._clock.wall(), fresh_until, stands_in, partial, times
         )
 
-    async def _find(self, question: ResourceQuestion) -> tuple[Described, ...]:
+    async def _find(self, question: ResourceQuestion) -> tuple[LabeledObject, ...]:
         """Return the objects that the question is about; NotFoundError for a name that is not there."""
         objects, kind = self._objects[question.resource], str(KINDS[question.resource])
         try:
@@ -184,7 +184,7 @@ class ResourceProvider:
         rules: ResourceRules,
         kind: GroupResource,
         namespace: str,
-        objects: Sequence[Described],
+        objects: Sequence[LabeledObject],
         expected: int,
         *,
         sampled: bool,
@@ -205,7 +205,7 @@ class ResourceProvider:
         return _Answers(cpu, memory, tuple(ages))
 
     async def _usages(
-        self, rules: ResourceRules, kind: GroupResource, objects: Sequence[Described], answers: _Answers
+        self, rules: ResourceRules, kind: GroupResource, objects: Sequence[LabeledObject], answers: _Answers
     ) -> list[ObjectUsage]:
         """Return the usages of objects that have one. One namespace after the other: side by side they would hold the loop."""
         pair = rules.pair(kind)
@@ -244,14 +244,14 @@ class ResourceProvider:
         self._faults.answered(query.path, answer.asked, answer.failure or answer.partial)
         return answer
 
-    def _leave_out(self, absent: Absent, described: Described, rules: ResourceRules) -> None:
+    def _leave_out(self, absent: Absent, described: LabeledObject, rules: ResourceRules) -> None:
         self._monitoring.dropped.labels(reason=absent.reason).inc()
         place = f"{described.namespace}/{described.name}" if described.namespace else described.name
         self._faults.report("value", "usage left out", absent.text, rules.config.path, object=place)
 
 
 def _usage_of(
-    described: Described, kind: GroupResource, pair: Pair, answers: _Answers
+    described: LabeledObject, kind: GroupResource, pair: Pair, answers: _Answers
 ) -> ObjectUsage | Absent | None:
     cpu = Labelled(answers.cpu.samples.get(described.name, ()), pair.cpu.part_label)
     memory = Labelled(answers.memory.samples.get(described.name, ()), pair.memory.part_label)
@@ -281,7 +281,7 @@ def _namespace_of(question: ResourceQuestion) -> str | None:
     return question.namespace
 
 
-async def _choose(found: Sequence[Described], selector: FieldSelector) -> tuple[Described, ...]:
+async def _choose(found: Sequence[LabeledObject], selector: FieldSelector) -> tuple[LabeledObject, ...]:
     """Return the objects whose fields match."""
     chosen = []
     for number, each in enumerate(found, 1):
@@ -292,7 +292,7 @@ async def _choose(found: Sequence[Described], selector: FieldSelector) -> tuple[
     return tuple(chosen)
 
 
-def _fields(described: Described) -> dict[str, str]:
+def _fields(described: LabeledObject) -> dict[str, str]:
     """Return the fields that a selector may name; a node has no namespace."""
     fields = {field_selectors.NAME: described.name}
     return fields | {field_selectors.NAMESPACE: described.namespace} if described.namespace else fields

@@ -9,14 +9,14 @@ import msgspec
 import pytest
 
 from adapter.autoscaler import readings
-from adapter.autoscaler.decide.document import PodMetrics
 from adapter.autoscaler.decide.observation import ExternalReading, ObjectReading, PodsReading, Unavailable
 from adapter.autoscaler.metric_source import Site, Source, View
 from adapter.autoscaler.metric_sources import Sources
 from adapter.autoscaler.polling import Feeds
 from adapter.errors import KubernetesError, ScrapeError
-from adapter.kubernetes.metrics_api import CustomValue, Described, ExternalValue
+from adapter.kubernetes.metrics_api import Described, TimedCustomValue, TimedExternalValue
 from adapter.model.autoscaling.hpa import MetricSpec, decode_scalar
+from adapter.model.autoscaling.metric_lists import PodMetrics
 from adapter.model.metrics import (
     ContainerUsage,
     CustomQuestion,
@@ -104,19 +104,19 @@ class Other:
 
     def __init__(self) -> None:
         self.asked: list[tuple[Any, ...]] = []
-        self.custom: Sequence[CustomValue] | Exception = ()
-        self.series: Sequence[ExternalValue] = ()
+        self.custom: Sequence[TimedCustomValue] | Exception = ()
+        self.series: Sequence[TimedExternalValue] = ()
         self.usages: Sequence[PodMetrics] = ()
 
-    async def pods(self, *asked: str) -> Sequence[CustomValue]:
+    async def pods(self, *asked: str) -> Sequence[TimedCustomValue]:
         self.asked.append(asked)
         return self._custom()
 
-    async def described(self, described: Described, *asked: str) -> Sequence[CustomValue]:
+    async def described(self, described: Described, *asked: str) -> Sequence[TimedCustomValue]:
         self.asked.append((*described, *asked))
         return self._custom()
 
-    async def external(self, *asked: str) -> Sequence[ExternalValue]:
+    async def external(self, *asked: str) -> Sequence[TimedExternalValue]:
         self.asked.append(asked)
         return self.series
 
@@ -124,7 +124,7 @@ class Other:
         self.asked.append(asked)
         return self.usages
 
-    def _custom(self) -> Sequence[CustomValue]:
+    def _custom(self) -> Sequence[TimedCustomValue]:
         if isinstance(self.custom, Exception):
             raise self.custom
         return self.custom
@@ -369,7 +369,7 @@ def custom(value: str = "2", name: str = "a", **more: Any) -> Mapping[str, Any]:
 async def test_pods_of_another_adapter() -> None:
     async with bench(scrapes=False) as here:
         here.provided.objects = None
-        here.other.custom = decoded(CustomValue, custom("1", windowSeconds=60))
+        here.other.custom = decoded(TimedCustomValue, custom("1", windowSeconds=60))
         source = here.open(pods_metric(name="load"))
 
         assert here.read(source) == Unavailable(
@@ -426,7 +426,7 @@ async def test_an_object_of_ours() -> None:
 async def test_an_object_of_another_adapter(given: Sequence[Mapping[str, Any]], said: str) -> None:
     async with bench() as here:
         here.provided.objects = None
-        here.other.custom = decoded(CustomValue, *given)
+        here.other.custom = decoded(TimedCustomValue, *given)
         reading = await here.answered(here.open(object_metric("Value", value="10")))
 
         assert here.other.asked == [("ingresses.networking.k8s.io", "shop", "main", "hits", "")]
@@ -459,7 +459,7 @@ async def test_an_object_of_another_adapter(given: Sequence[Mapping[str, Any]], 
 async def test_kinds(reference: tuple[str, str], asked: tuple[str, ...] | None, said: str) -> None:
     async with bench() as here:
         here.provided.objects = None
-        here.other.custom = decoded(CustomValue, custom())
+        here.other.custom = decoded(TimedCustomValue, custom())
         metric = object_metric("Value", value="10")
         version, kind = reference
         metric["object"]["describedObject"] = {"apiVersion": version, "kind": kind, "name": "main"}
@@ -504,7 +504,7 @@ async def test_an_external_metric_of_another_adapter(
     async with bench() as here:
         here.provided.series = None
         given = [{"value": "1500m", "timestamp": TIME, "window": window} for window in windows]
-        here.other.series = decoded(ExternalValue, *given)
+        here.other.series = decoded(TimedExternalValue, *given)
         source = here.open(external_metric(value="10"))
         reading = await here.answered(source)
 

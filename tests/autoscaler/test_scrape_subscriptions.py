@@ -8,7 +8,8 @@ import pytest
 
 from adapter.autoscaler.scrape_subscriptions import ScrapeWants
 from adapter.errors import NotSyncedError
-from adapter.kubernetes.cache.scale_targets import Target, Unfound
+from adapter.kubernetes.cache.scale_targets import ScaleTarget as Target
+from adapter.kubernetes.cache.scale_targets import Unfound
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, FastPathAutoscalerSpec, Metadata
 from adapter.model.autoscaling.hpa import (
     CrossVersionObjectReference,

@@ -362,7 +362,7 @@ async def test_a_lost_connection_is_looked_after(process: Process) -> None:
     write = writer_line.write
     lost = 0
 
-    async def closed(*args: object, **kwargs: object) -> client.Body:
+    async def closed(*args: object, **kwargs: object) -> client.ResponseBody:
         nonlocal lost
         body = await write(*args, **kwargs)  # type: ignore[arg-type]  # passed on
         lost += 1
@@ -379,8 +379,8 @@ async def test_a_lost_connection_is_looked_after(process: Process) -> None:
 
 @pytest.mark.parametrize("content", [b"<html>", b"[]", b"{}", b'{"metadata": {"resourceVersion": "v7"}}'])
 async def test_an_answer_that_is_no_config_map_is_an_error(process: Process, content: bytes) -> None:
-    async def get(_: str) -> client.Body:
-        return client.Body("text/html", content)
+    async def get(_: str) -> client.ResponseBody:
+        return client.ResponseBody("text/html", content)
 
     process.line.get = get  # type: ignore[method-assign,assignment]  # a proxy in between
     with pytest.raises(KubernetesError) as caught:
@@ -389,7 +389,7 @@ async def test_an_answer_that_is_no_config_map_is_an_error(process: Process, con
 
 
 async def test_a_start_that_may_not_read_says_so(process: Process) -> None:
-    async def get(_: str) -> client.Body:
+    async def get(_: str) -> client.ResponseBody:
         raise KubernetesError(403, "Forbidden", "no right to get configmaps")
 
     process.line.get = get  # type: ignore[method-assign,assignment]  # an account without rights

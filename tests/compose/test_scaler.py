@@ -14,8 +14,8 @@ from adapter.autoscaler.autoscaler_sources import InFiles
 from adapter.autoscaler.interfaces import Key
 from adapter.compose.scaler import Parts, Scaler
 from adapter.config.options import Options
-from adapter.kubernetes.cache.mirror import STEP
-from adapter.kubernetes.cache.reflector import Surroundings
+from adapter.kubernetes.cache.list_watch import ReflectorContext
+from adapter.kubernetes.cache.store import STEP
 from adapter.model.resources import BUILTIN, Catalogue
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
@@ -60,7 +60,7 @@ class Bench:
         scraped: Any = Scraped()
         clock, self.monitoring = FakeClock(), Monitoring()
         faults = ProblemLog(self.monitoring, clock)
-        watching = Surroundings(nothing, clock, self.monitoring, faults, lambda: 0.0)
+        watching = ReflectorContext(nothing, clock, self.monitoring, faults, lambda: 0.0)
         parts = Parts(
             nothing,
             watching,

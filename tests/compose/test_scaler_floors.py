@@ -14,7 +14,7 @@ from adapter.compose.scaler import Parts, Scaler
 from adapter.config.options import Options
 from adapter.errors import NotLeadingError
 from adapter.kubernetes.cache.hpas import _keep_hpa
-from adapter.kubernetes.cache.reflector import Surroundings
+from adapter.kubernetes.cache.list_watch import ReflectorContext
 from adapter.model.autoscaling import hpa as model
 from adapter.model.autoscaling.hpa import encode_scalar
 from adapter.model.quantity import read
@@ -91,7 +91,7 @@ def scaler() -> Any:
     nothing: Any = None
     clock, monitoring = FakeClock(), Monitoring()
     faults = ProblemLog(monitoring, clock)
-    watching = Surroundings(nothing, clock, monitoring, faults, lambda: 0.0)
+    watching = ReflectorContext(nothing, clock, monitoring, faults, lambda: 0.0)
     kinds: Any = Kinds()
     scraped: Any = Scraped()
     parts = Parts(

@@ -7,7 +7,7 @@ import pytest
 from adapter.errors import KubernetesError
 from adapter.kubernetes import apiservices, credentials
 from adapter.kubernetes import client as kubernetes
-from adapter.kubernetes.apiservices import Access
+from adapter.kubernetes.apiservices import ResourceAttributes
 from adapter.kubernetes.client import KubernetesClient
 from adapter.model.apiservices import Registration, ServiceReference, Trust
 from adapter.sandbox.apiserver.cluster import Cluster
@@ -76,7 +76,7 @@ async def test_its_own_labels_win_over_its_services(cluster: Cluster, client: Ku
 
 async def test_what_is_no_apiservice_raises(cluster: Cluster, client: KubernetesClient) -> None:
     _create(cluster, spec="none")
-    with pytest.raises(KubernetesError, match="not what was asked for"):
+    with pytest.raises(KubernetesError, match="cannot be decoded"):
         await apiservices.fetch_registration(client, NAME)
 
 
@@ -88,4 +88,4 @@ async def test_a_server_that_fails_raises_and_is_no_verdict(
         await apiservices.fetch_registration(client, NAME)
     assert raised.value.status == 503
     with pytest.raises(KubernetesError):
-        await apiservices.is_allowed(client, Access("get", "", "pods"))
+        await apiservices.is_allowed(client, ResourceAttributes("get", "", "pods"))

@@ -23,7 +23,7 @@ from adapter import errors
 from adapter.kubernetes import api_errors, credentials
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes.client import KubernetesClient
-from adapter.kubernetes.codec import ObjectMeta, WatchEvent
+from adapter.kubernetes.codec import PARTIAL_METADATA, PartialMetadata, WatchEvent
 from adapter.model.resources import BUILTIN, APIResource
 from adapter.model.selectors.label_selectors import parse_selector
 from adapter.sandbox.apiserver.cluster import Cluster
@@ -115,12 +115,12 @@ def pod(name: str, namespace: str = "default", **labels: str) -> dict[str, Any]:
 
 
 async def listed(client: KubernetesClient, what: APIResource = PODS, **options: Any) -> tuple[list[str], str]:
-    found: list[ObjectMeta] = []
-    version = await client.list_objects(what, found.extend, **options)
+    found: list[PartialMetadata] = []
+    version = await client.list_objects(PARTIAL_METADATA, what, found.extend, **options)
     return [each.name for each in found], version
 
 
-# -- get and its retries -------------------------------------------------------------------------------------------------
+# -- get and its retries -------------------------------------------------------------------------------------
 
 
 def replies(*statuses: int, headers: dict[str, str] | None = None) -> tuple[Handler, list[web.Request]]:
@@ -190,7 +190,7 @@ async def test_nobody_listens(unused_tcp_port: int, pauses: Pauses) -> None:
     assert len(pauses.taken) == 2
 
 
-# -- what goes wrong -------------------------------------------------------------------------------------------------------
+# -- what goes wrong -----------------------------------------------------------------------------------------
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 DEEP = b'{"a":' * 1500 + b"1" + b"}" * 1500
@@ -375,7 +375,7 @@ async def test_refusals_name_verb_and_resource(body: str, content_type: str, rea
     assert (raised.value.status, raised.value.reason, str(raised.value)) == (403, reason, text)
 
 
-# -- lists -----------------------------------------------------------------------------------------------------------------
+# -- lists ---------------------------------------------------------------------------------------------------
 
 
 async def test_list_from_a_cluster() -> None:
@@ -383,8 +383,8 @@ async def test_list_from_a_cluster() -> None:
         cluster.create(pod("b", app="web"))
         cluster.create(pod("a", app="db"))
         cluster.create(pod("c", "other", app="web"))
-        found: list[ObjectMeta] = []
-        version = await client.list_objects(PODS, found.extend)
+        found: list[PartialMetadata] = []
+        version = await client.list_objects(PARTIAL_METADATA, PODS, found.extend)
         assert [(each.namespace, each.name, each.labels) for each in found] == [
             ("default", "a", {"app": "db"}),
             ("default", "b", {"app": "web"}),
@@ -427,13 +427,13 @@ async def test_pages_that_expire_are_read_as_one() -> None:
             cluster.create(pod(f"pod-{number:04}"))
         found: list[str] = []
 
-        def deliver(objects: list[ObjectMeta]) -> None:
+        def deliver(objects: list[PartialMetadata]) -> None:
             if objects and not found:
                 cluster.create(pod("later"))
                 cluster.compact()
             found.extend(each.name for each in objects)
 
-        version = await client.list_objects(PODS, deliver, resource_version="")
+        version = await client.list_objects(PARTIAL_METADATA, PODS, deliver, resource_version="")
         assert set(found) == {f"pod-{number:04}" for number in range(600)} | {"later"}
         assert version == str(cluster.store.version)
         assert [set(request.query) for request in cluster.requests] == [
@@ -454,19 +454,21 @@ async def test_an_expired_first_page_is_an_error() -> None:
 
 
 async def test_what_is_delivered_may_fail_in_its_own_way() -> None:
-    def deliver(objects: list[ObjectMeta]) -> None:
+    def deliver(objects: list[PartialMetadata]) -> None:
         raise ValueError("mine")
 
     async with Cluster() as cluster, connected(cluster.url) as client:
         with pytest.raises(ValueError, match="mine"):
-            await client.list_objects(PODS, deliver)
+            await client.list_objects(PARTIAL_METADATA, PODS, deliver)
 
 
-# -- watches ---------------------------------------------------------------------------------------------------------------
+# -- watches -------------------------------------------------------------------------------------------------
 
 
-async def take(watch: kubernetes.Watch[WatchEvent], count: int) -> list[WatchEvent]:
-    events: list[WatchEvent] = []
+async def take(
+    watch: kubernetes.ObjectWatch[PartialMetadata], count: int
+) -> list[WatchEvent[PartialMetadata]]:
+    events: list[WatchEvent[PartialMetadata]] = []
     async for batch in watch:
         events += batch
         if len(events) >= count:
@@ -477,14 +479,20 @@ async def take(watch: kubernetes.Watch[WatchEvent], count: int) -> list[WatchEve
 async def test_watch_from_a_cluster() -> None:
     async with Cluster(bookmark_interval=0.05) as cluster, connected(cluster.url) as client:
         _, version = await listed(client)
-        async with client.watch_objects(PODS, resource_version=version, duration=300.4, silence=1) as watch:
+        async with client.watch_objects(
+            PARTIAL_METADATA, PODS, resource_version=version, duration=300.4, silence=1
+        ) as watch:
             cluster.create(pod("a", app="web"))
             cluster.patch("Pod", "a", {"metadata": {"labels": {"app": "db"}}})
             cluster.delete("Pod", "a")
             events = await take(watch, 4)
         assert [event.type for event in events] == ["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
-        assert [event.object.labels for event in events[:3]] == [{"app": "web"}, {"app": "db"}, {"app": "db"}]
-        assert events[3].object.resource_version == str(cluster.store.version)
+        assert [event.object and event.object.labels for event in events[:3]] == [
+            {"app": "web"},
+            {"app": "db"},
+            {"app": "db"},
+        ]
+        assert events[3].version == str(cluster.store.version)
         request = cluster.requests[-1]
         assert request.verb == "watch"
         assert (
@@ -518,7 +526,7 @@ async def test_watch_ends_when_the_server_ends_it() -> None:
         return response
 
     async with answering(handle) as host, connected(host) as client:
-        assert await follow(client) == [WatchEvent("ADDED", ObjectMeta("a"))]
+        assert await follow(client) == [WatchEvent("ADDED", PartialMetadata("a"), "")]
 
 
 async def follow(
@@ -527,10 +535,12 @@ async def follow(
     what: APIResource = PODS,
     version: str = "5",
     silence: float = 1.0,
-) -> list[WatchEvent]:
+) -> list[WatchEvent[PartialMetadata]]:
     """Watch to the end; `first` is called once after the watch has spoken."""
-    events: list[WatchEvent] = []
-    async with client.watch_objects(what, resource_version=version, duration=300, silence=silence) as watch:
+    events: list[WatchEvent[PartialMetadata]] = []
+    async with client.watch_objects(
+        PARTIAL_METADATA, what, resource_version=version, duration=300, silence=silence
+    ) as watch:
         async for batch in watch:
             if not events:
                 first()
@@ -584,7 +594,7 @@ async def test_a_cancelled_watch_leaves_nothing() -> None:
         await until(lambda: not cluster.open_watches)
 
 
-# -- who we are ------------------------------------------------------------------------------------------------------------
+# -- who we are ----------------------------------------------------------------------------------------------
 
 
 async def test_certificates_and_tokens_of_a_kubeconfig(authority: Authority, tmp_path: Path) -> None:
@@ -607,7 +617,10 @@ async def check_tokens(authority: Authority, ca: bytes, tmp_path: Path) -> None:
 
 @contextlib.contextmanager
 def close_leaks() -> Iterator[None]:
-    """Close what kubernetes-asyncio leaves open: the file of each certificate that stands in a kubeconfig, once a process."""
+    """Close what kubernetes-asyncio leaves open.
+
+    The file of each certificate that stands in a kubeconfig, once a process.
+    """
     yield
     for link in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):
@@ -667,7 +680,7 @@ async def test_certificates_that_are_none(field: str, tmp_path: Path) -> None:
     for name in ("bad.pem", "absent.pem"):
         configuration = Configuration()
         setattr(configuration, field, str(tmp_path / name))
-        with pytest.raises(errors.InputError, match="certificates that can be used") as raised:
+        with pytest.raises(errors.InputError, match="usable certificates") as raised:
             await kubernetes.connect(configuration, random=lambda: 0.0, flag="--kubeconfig")
         (fault,) = raised.value.faults
         assert (fault.path, fault.value) == ("--kubeconfig", str(tmp_path / name))
@@ -700,7 +713,10 @@ async def test_proxies_are_used(said_by: str, monkeypatch: pytest.MonkeyPatch) -
 
 
 async def test_a_netrc_is_nobodys_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who we are the kubeconfig says alone; and a file that is looked for at each request would cost more than the request."""
+    """Who we are the kubeconfig says alone.
+
+    And a file that is looked for at each request would cost more than the request.
+    """
     netrc = tmp_path / "netrc"
     netrc.write_text("machine 127.0.0.1 login me password word\n")
     netrc.chmod(0o600)

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from adapter.kubernetes import codec
 from adapter.kubernetes.codec import (
-    Form,
+    PARTIAL_METADATA,
     ListDecoder,
-    ObjectEvent,
-    ObjectMeta,
+    ObjectCodec,
+    PartialMetadata,
     Status,
     WatchDecoder,
     WatchEvent,
@@ -33,16 +33,16 @@ def document(number: int, **annotations: str) -> dict[str, Any]:
     }
 
 
-def expected(number: int) -> ObjectMeta:
-    return ObjectMeta(f"pod-{number}", "default", {"app": "web", "number": str(number)}, str(number))
+def expected(number: int) -> PartialMetadata:
+    return PartialMetadata(f"pod-{number}", "default", {"app": "web", "number": str(number)}, str(number))
 
 
 def pieces_of(body: bytes, size: int) -> list[bytes]:
     return [body[start : start + size] for start in range(0, len(body), size)]
 
 
-def decode(body: bytes, size: int) -> tuple[list[ObjectMeta], codec.ListMeta, int]:
-    decoder = ListDecoder()
+def decode(body: bytes, size: int) -> tuple[list[PartialMetadata], codec.ListMeta, int]:
+    decoder = ListDecoder(PARTIAL_METADATA)
     batches = [batch for piece in pieces_of(body, size) for batch in decoder.feed(piece)]
     rest, meta = decoder.finish()
     return [each for batch in [*batches, rest] for each in batch], meta, len(batches)
@@ -127,7 +127,7 @@ def test_wrong_type_in_the_middle_of_a_long_list(monkeypatch: pytest.MonkeyPatch
 
 
 def test_endless_body_without_items_is_refused() -> None:
-    decoder = ListDecoder()
+    decoder = ListDecoder(PARTIAL_METADATA)
     list(decoder.feed(b"x" * 1_000_000))
     with pytest.raises(msgspec.DecodeError, match="no list of items"):
         list(decoder.feed(b"x" * 100_000))
@@ -144,16 +144,16 @@ def test_list_decoder_survives_any_input(body: bytes, size: int) -> None:
             return
 
 
-# -- watches -----------------------------------------------------------------------------------------------------------
+# -- watches -------------------------------------------------------------------------------------------------
 
 
 def line(kind: str, obj: dict[str, Any]) -> bytes:
     return json.dumps({"type": kind, "object": obj}).encode() + b"\n"
 
 
-def watch(body: bytes, size: int) -> list[WatchEvent | Status]:
-    decoder = WatchDecoder()
-    found: list[WatchEvent | Status] = []
+def watch(body: bytes, size: int) -> list[WatchEvent[PartialMetadata] | Status]:
+    decoder = WatchDecoder(PARTIAL_METADATA)
+    found: list[WatchEvent[PartialMetadata] | Status] = []
     for piece in pieces_of(body, size):
         for batch in decoder.feed(piece):
             found += [batch] if isinstance(batch, Status) else batch
@@ -166,23 +166,23 @@ def test_watch_in_any_pieces(size: int) -> None:
     body = b"".join(line("ADDED", document(number)) for number in range(200))
     body += b"\n" + line("DELETED", document(3)) + line("BOOKMARK", {"metadata": {"resourceVersion": "999"}})
     found = watch(body, size)
-    assert found[:200] == [WatchEvent("ADDED", expected(number)) for number in range(200)]
+    assert found[:200] == [WatchEvent("ADDED", expected(number), str(number)) for number in range(200)]
     assert found[200:] == [
-        WatchEvent("DELETED", expected(3)),
-        WatchEvent("BOOKMARK", ObjectMeta(resource_version="999")),
+        WatchEvent("DELETED", expected(3), "3"),
+        WatchEvent("BOOKMARK", None, "999"),
     ]
 
 
 def test_a_line_without_an_end_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(codec, "_LINE_BYTES", 1000)
-    decoder = WatchDecoder()
+    decoder = WatchDecoder(PARTIAL_METADATA)
     assert len(list(decoder.feed(line("ADDED", document(1)) + b"x" * 900))) == 1
     with pytest.raises(msgspec.DecodeError, match="a line of the watch is longer than 1000 bytes"):
         list(decoder.feed(b"x" * 101))
 
 
 def test_watch_events_come_in_bounded_batches() -> None:
-    decoder = WatchDecoder()
+    decoder = WatchDecoder(PARTIAL_METADATA)
     body = b"".join(line("ADDED", document(number)) for number in range(200))
     sizes = [len(batch) for batch in decoder.feed(body) if not isinstance(batch, Status)]
     assert sum(sizes) == 200
@@ -193,7 +193,7 @@ def test_error_line_ends_the_watch_after_what_came_before() -> None:
     gone = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version: 1 (5)"}
     body = line("ADDED", document(1)) + line("ERROR", gone)
     assert watch(body, 10_000) == [
-        WatchEvent("ADDED", expected(1)),
+        WatchEvent("ADDED", expected(1), "1"),
         Status(410, "Expired", "too old resource version: 1 (5)"),
     ]
 
@@ -221,7 +221,7 @@ def test_watch_decoder_survives_any_input(body: bytes, size: int) -> None:
         return
 
 
-# -- whole objects -------------------------------------------------------------------------------------------------------
+# -- whole objects -------------------------------------------------------------------------------------------
 
 
 class _Spec(msgspec.Struct):
@@ -229,7 +229,7 @@ class _Spec(msgspec.Struct):
 
 
 class _Whole(msgspec.Struct):
-    metadata: ObjectMeta
+    metadata: PartialMetadata
     spec: _Spec = msgspec.field(default_factory=_Spec)
 
 
@@ -241,7 +241,7 @@ def keep_raw(raw: msgspec.Raw) -> tuple[str, int]:
     return keep(msgspec.json.decode(raw, type=_Whole))
 
 
-FORMS = {"decoded": Form(_Whole, keep), "raw": Form(msgspec.Raw, keep_raw)}
+CODECS = {"decoded": ObjectCodec(_Whole, keep), "raw": ObjectCodec(msgspec.Raw, keep_raw)}
 
 
 def whole(number: int, note: str) -> dict[str, Any]:
@@ -262,23 +262,23 @@ def whole(number: int, note: str) -> dict[str, Any]:
 
 
 @pytest.mark.timeout(30)
-@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+@pytest.mark.parametrize("object_codec", CODECS.values(), ids=CODECS)
 @given(st.lists(st.text(max_size=20), max_size=10), st.integers(1, 600), st.sampled_from(list(LAYOUTS)))
 def test_a_list_of_whole_objects_in_any_pieces(
-    form: Form[tuple[str, int]], texts: list[str], size: int, layout: str
+    object_codec: ObjectCodec[tuple[str, int]], texts: list[str], size: int, layout: str
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(codec, "STEP_BYTES", 500)
         body = LAYOUTS[layout]([whole(number, AWKWARD + text) for number, text in enumerate(texts)]).encode()
-        decoder = ListDecoder(form)
+        decoder = ListDecoder(object_codec)
         found = [each for piece in pieces_of(body, size) for batch in decoder.feed(piece) for each in batch]
         rest, meta = decoder.finish()
     assert [*found, *rest] == [(f"web-{number}", number) for number in range(len(texts))]
     assert meta == codec.ListMeta("77", "more")
 
 
-@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
-def test_a_watch_of_whole_objects(form: Form[tuple[str, int]]) -> None:
+@pytest.mark.parametrize("object_codec", CODECS.values(), ids=CODECS)
+def test_a_watch_of_whole_objects(object_codec: ObjectCodec[tuple[str, int]]) -> None:
     late = whole(2, "x")
     late["metadata"]["resourceVersion"] = "8"
     gone = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}
@@ -291,11 +291,11 @@ def test_a_watch_of_whole_objects(form: Form[tuple[str, int]]) -> None:
         )
         + line("ERROR", gone)
     )
-    decoder = WatchDecoder(lambda text: codec.decode_event(form, text))
+    decoder = WatchDecoder(object_codec)
     found = [batch for piece in pieces_of(body, 50) for batch in decoder.feed(piece)]
     assert found[-1] == Status(410, "Expired", "too old")
     assert [event for batch in found[:-1] if not isinstance(batch, Status) for event in batch] == [
-        ObjectEvent("ADDED", ("web-1", 1), ""),
-        ObjectEvent("DELETED", ("web-2", 2), "8"),
-        ObjectEvent("BOOKMARK", None, "9"),
+        WatchEvent("ADDED", ("web-1", 1), ""),
+        WatchEvent("DELETED", ("web-2", 2), "8"),
+        WatchEvent("BOOKMARK", None, "9"),
     ]

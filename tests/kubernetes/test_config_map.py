@@ -12,7 +12,7 @@ import pytest
 from adapter.errors import InputError
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import config_map
-from adapter.kubernetes.config_map import ConfigMapSource, FileSource, Periods
+from adapter.kubernetes.config_map import ConfigMapPeriods, ConfigMapTrustSource, FileTrustSource
 from adapter.kubernetes.credentials import build_configuration
 from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.telemetry.problems import ProblemLog
@@ -25,7 +25,7 @@ Entries = Mapping[str, str] | None
 class Reading:
     """A running source, and what it delivered."""
 
-    def __init__(self, source: ConfigMapSource, delivered: list[Entries], pauses: list[float]) -> None:
+    def __init__(self, source: ConfigMapTrustSource, delivered: list[Entries], pauses: list[float]) -> None:
         self.source = source
         self.delivered = delivered
         self.pauses = pauses
@@ -36,7 +36,7 @@ class Reading:
 
 @contextlib.asynccontextmanager
 async def reading(
-    cluster: Cluster, faults: ProblemLog, periods: Periods | None = None
+    cluster: Cluster, faults: ProblemLog, periods: ConfigMapPeriods | None = None
 ) -> AsyncIterator[Reading]:
     delivered: list[Entries] = []
     pauses: list[float] = []
@@ -47,8 +47,13 @@ async def reading(
 
     client = await kubernetes.connect(build_configuration(cluster.url), sleep=pause, random=lambda: 0.0)
     async with client:
-        source = ConfigMapSource(
-            client, delivered.append, faults, random=lambda: 0.0, sleep=pause, periods=periods or Periods()
+        source = ConfigMapTrustSource(
+            client,
+            delivered.append,
+            faults,
+            random=lambda: 0.0,
+            sleep=pause,
+            periods=periods or ConfigMapPeriods(),
         )
         running = asyncio.create_task(source.run(), name="source")
         try:
@@ -180,7 +185,7 @@ async def test_a_forgotten_version_is_no_fault(faults: ProblemLog, *, gone_as_st
 
 async def test_the_end_of_a_watch_is_a_time_to_look_again(cluster: Cluster, faults: ProblemLog) -> None:
     publish(cluster, a="1")
-    async with reading(cluster, faults, Periods(watch=1.0)) as found:
+    async with reading(cluster, faults, ConfigMapPeriods(watch=1.0)) as found:
         await waiting.until(lambda: len(found.delivered) >= 2)
     assert found.pauses == [0.8]
     assert faults.active() == {}
@@ -188,7 +193,7 @@ async def test_the_end_of_a_watch_is_a_time_to_look_again(cluster: Cluster, faul
 
 async def test_a_watch_that_falls_silent(cluster: Cluster, faults: ProblemLog) -> None:
     publish(cluster, a="1")
-    async with reading(cluster, faults, Periods(silence=0.1)) as found:
+    async with reading(cluster, faults, ConfigMapPeriods(silence=0.1)) as found:
         await waiting.until(lambda: cluster.open_watches)
         cluster.freeze_watches()
         publish(cluster, a="2")
@@ -227,7 +232,7 @@ async def test_what_is_no_config_map(
         assert "Decode" in found.source.error or "cannot read /livez" in found.source.error
 
 
-# -- files -----------------------------------------------------------------------------------------------------------
+# -- files ---------------------------------------------------------------------------------------------------
 
 
 class Taker:
@@ -245,7 +250,7 @@ class Taker:
 def test_a_file_is_delivered_at_first_and_when_it_changes(tmp_path: Path, faults: ProblemLog) -> None:
     path, taker = tmp_path / "ca.crt", Taker()
     path.write_text("one")
-    source = FileSource(str(path), "--client-ca-file", taker, faults)
+    source = FileTrustSource(str(path), "--client-ca-file", taker, faults)
     source.look()
     path.write_text("two, longer")
     source.look()
@@ -258,7 +263,7 @@ def test_a_link_that_is_swapped(tmp_path: Path, faults: ProblemLog) -> None:
     for name in ("one", "two"):
         (tmp_path / name).write_text(name)
     (tmp_path / "ca.crt").symlink_to("one")
-    source = FileSource(str(tmp_path / "ca.crt"), "--client-ca-file", taker, faults)
+    source = FileTrustSource(str(tmp_path / "ca.crt"), "--client-ca-file", taker, faults)
     (tmp_path / "new").symlink_to("two")
     os.replace(tmp_path / "new", tmp_path / "ca.crt")  # noqa: PTH105 - as the kubelet does
     source.look()
@@ -269,7 +274,7 @@ def test_a_link_that_is_swapped(tmp_path: Path, faults: ProblemLog) -> None:
 def test_a_file_that_is_no_good_later(tmp_path: Path, faults: ProblemLog, broken: Any) -> None:
     path, taker = tmp_path / "ca.crt", Taker()
     path.write_text("one")
-    source = FileSource(str(path), "--client-ca-file", taker, faults)
+    source = FileTrustSource(str(path), "--client-ca-file", taker, faults)
     if broken is None:
         path.unlink()
     elif isinstance(broken, bytes):
@@ -295,13 +300,13 @@ def test_a_file_that_is_no_good_at_the_start(
     with pytest.raises(
         InputError, match=f"--client-ca-file: .*expected a file with PEM certificates: {reason}"
     ):
-        FileSource(str(path), "--client-ca-file", Taker(), faults)
+        FileTrustSource(str(path), "--client-ca-file", Taker(), faults)
 
 
 async def test_a_file_is_followed(tmp_path: Path, faults: ProblemLog) -> None:
     path, taker, pauses = tmp_path / "ca.crt", Taker(), list[float]()
     path.write_text("one")
-    source = FileSource(str(path), "--client-ca-file", taker, faults)
+    source = FileTrustSource(str(path), "--client-ca-file", taker, faults)
 
     async def pause(seconds: float) -> None:
         pauses.append(seconds)

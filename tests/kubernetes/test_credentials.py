@@ -2,6 +2,7 @@
 
 import base64
 import json
+import socket
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +13,7 @@ from kubernetes_asyncio.config import incluster_config
 
 from adapter import errors
 from adapter.kubernetes import credentials
+from adapter.kubernetes.leader.verdict import pod_of
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from tests.support.clock import FakeClock
@@ -111,7 +113,7 @@ async def test_files_that_are_no_kubeconfig(
 async def test_users_that_cannot_be_used(
     user: Mapping[str, Any], tmp_path: Path, clock: FakeClock, faults: ProblemLog
 ) -> None:
-    with pytest.raises(errors.InputError, match="a kubeconfig file that can be used"):
+    with pytest.raises(errors.InputError, match="expected a usable kubeconfig file"):
         await credentials.load_configuration(write_kubeconfig(tmp_path / "c", user), clock, faults)
 
 
@@ -127,7 +129,8 @@ async def test_neither_file_nor_cluster(
     with pytest.raises(errors.InputError) as raised:
         await credentials.load_configuration(None, clock, faults)
     assert str(raised.value) == (
-        "--lister-kubeconfig: a kubeconfig file, or to run in a pod of the cluster (Service host/port is not set)"
+        "--lister-kubeconfig: expected a kubeconfig file: set --lister-kubeconfig, or run in a pod of the cluster "
+        "(Service host/port is not set)"
     )
 
 
@@ -242,3 +245,25 @@ def read(file: str | None) -> tuple[str, int]:
 
 def encode(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
+
+
+# -- our own Pod ---------------------------------------------------------------------------------------------
+
+
+def test_the_pod_name_of_the_environment_wins() -> None:
+    assert credentials.find_pod_name({"POD_NAME": "fastpath-7d9-abc"}) == "fastpath-7d9-abc"
+    assert credentials.find_pod_name({}) == socket.gethostname()
+
+
+def test_the_namespace_is_the_environments_else_the_service_accounts(tmp_path: Path) -> None:
+    file = tmp_path / "namespace"
+    assert credentials.find_namespace({}, file) == ""
+    file.write_text("ops\n", encoding="utf-8")
+    assert credentials.find_namespace({}, file) == "ops"
+    assert credentials.find_namespace({"POD_NAMESPACE": "shop"}, file) == "shop"
+
+
+def test_every_process_has_an_identity_of_its_own_that_names_the_pod() -> None:
+    first, second = credentials.new_identity("web-0"), credentials.new_identity("web-0")
+    assert first != second
+    assert pod_of(first) == pod_of(second) == "web-0"

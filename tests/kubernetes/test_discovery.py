@@ -12,8 +12,8 @@ from adapter import errors
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
 from adapter.kubernetes import discovery as apidiscovery
-from adapter.kubernetes.client import Body, KubernetesClient
-from adapter.kubernetes.discovery import CatalogueSource, fetch_discovery
+from adapter.kubernetes.client import KubernetesClient, ResponseBody
+from adapter.kubernetes.discovery import CatalogueSource, fetch_catalogue, fetch_discovery
 from adapter.model.metrics import GroupResource
 from adapter.model.resources import BUILTIN, APIResource, Catalogue
 from adapter.sandbox.apiserver.cluster import Cluster
@@ -48,13 +48,15 @@ class Documents:
         self.content_type = content_type
         self.asked: list[str] = []
 
-    async def get(self, path: str, *, accept: str = "") -> Body:
+    async def get(self, path: str, *, accept: str = "") -> ResponseBody:
         self.asked.append(path)
         await asyncio.sleep(0)
         found = self.documents.get(path, errors.KubernetesError(404, "NotFound", f"cannot get {path}: 404"))
         if isinstance(found, errors.KubernetesError):
             raise found
-        return Body(self.content_type, found if isinstance(found, bytes) else msgspec.json.encode(found))
+        return ResponseBody(
+            self.content_type, found if isinstance(found, bytes) else msgspec.json.encode(found)
+        )
 
 
 def entry(resource: str, kind: str, **other: Any) -> dict[str, Any]:
@@ -89,14 +91,14 @@ def named(catalogue: Catalogue) -> list[str]:
     return [f"{resource.api_version} {resource.plural}" for resource in catalogue]
 
 
-# -- against the cluster -----------------------------------------------------------------------------------------------
+# -- against the cluster -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("aggregated", [True, False], ids=["aggregated", "legacy"])
 async def test_catalogue_of_a_cluster(*, aggregated: bool) -> None:
     async with Cluster(aggregated_discovery=aggregated) as cluster, connected(cluster) as client:
         cluster.add_kind(WIDGETS)
-        catalogue = await client.fetch_catalogue()
+        catalogue = await fetch_catalogue(client)
         requests = [request.path for request in cluster.requests]
     pods = catalogue.lookup("pod")
     assert pods is not None
@@ -118,32 +120,32 @@ async def test_catalogue_of_a_cluster(*, aggregated: bool) -> None:
 async def test_both_forms_of_discovery_give_one_catalogue() -> None:
     async with Cluster() as cluster, connected(cluster) as client:
         cluster.add_kind(WIDGETS)
-        first = await client.fetch_catalogue()
+        first = await fetch_catalogue(client)
         cluster.aggregated_discovery = False
-        assert await client.fetch_catalogue() == first
+        assert await fetch_catalogue(client) == first
 
 
 @pytest.mark.parametrize("aggregated", [True, False], ids=["aggregated", "legacy"])
 async def test_a_group_that_does_not_answer_costs_only_itself(*, aggregated: bool) -> None:
     async with Cluster(aggregated_discovery=aggregated) as cluster, connected(cluster) as client:
         cluster.add_kind(WIDGETS)
-        whole = await client.fetch_catalogue()
+        whole = await fetch_catalogue(client)
         cluster.faults.stale.add(("example.com", "v1"))
         part = await fetch_discovery(client.get)
         assert set(part.failed) == {"example.com/v1"}
         assert part.catalogue.lookup("widget") is None
         assert len(part.catalogue) == len(whole) - 1
-        assert await client.fetch_catalogue(whole) == whole
+        assert await fetch_catalogue(client, whole) == whole
 
 
 async def test_a_server_that_is_down(unused_tcp_port: int) -> None:
     configuration = credentials.build_configuration(f"http://127.0.0.1:{unused_tcp_port}")
     async with await kubernetes.connect(configuration, sleep=no_pause, random=lambda: 0.0) as client:
         with pytest.raises(errors.KubernetesError):
-            await client.fetch_catalogue()
+            await fetch_catalogue(client)
 
 
-# -- documents ---------------------------------------------------------------------------------------------------------
+# -- documents -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("content_type", [AGGREGATED, V2BETA1])
@@ -235,7 +237,7 @@ async def test_a_legacy_group_that_is_no_document_costs_only_itself() -> None:
     assert list(discovery.failed) == ["a.io/v2"]
 
 
-# -- the catalogue in force --------------------------------------------------------------------------------------------
+# -- the catalogue in force ----------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -1,4 +1,7 @@
-"""Asking another adapter through the API server: paths, values, and what becomes of everything that goes wrong."""
+"""Asking another adapter through the API server.
+
+Paths, values, and what becomes of everything that goes wrong.
+"""
 
 import asyncio
 import contextlib
@@ -373,4 +376,4 @@ async def test_an_answer_that_is_no_list_of_values(authority: Authority, name: s
             await QUESTIONS[name][0](world.api)
 
         assert (raised.value.status, raised.value.reason) == (0, "Decode")
-        assert "the answer is no list of values" in str(raised.value)
+        assert "the response is not a list of values" in str(raised.value)

@@ -141,7 +141,7 @@ async def test_what_is_no_answer_allows_nothing(
     scripted: Scripted, asking_scripted: World, body: bytes
 ) -> None:
     scripted.answer(201, body)
-    with pytest.raises(KubernetesError, match="the answer to a SubjectAccessReview is none"):
+    with pytest.raises(KubernetesError, match="the response to a SubjectAccessReview is not a review"):
         await asking_scripted.reviews.review_access(SPEC)
     assert asking_scripted.count("apiserver_delegated_authz_request_total", "<error>") == 1
 
@@ -151,7 +151,7 @@ async def test_what_is_no_answer_names_nobody(
     scripted: Scripted, asking_scripted: World, body: bytes
 ) -> None:
     scripted.answer(201, body)
-    with pytest.raises(KubernetesError, match="the answer to a TokenReview is none"):
+    with pytest.raises(KubernetesError, match="the response to a TokenReview is not a review"):
         await asking_scripted.reviews.review_token("t")
 
 
@@ -279,7 +279,7 @@ async def test_a_token_is_in_no_error_and_in_no_log(
     assert "s3cret" not in f"{seen.target} {seen.headers}"
 
 
-# -- the throttle ----------------------------------------------------------------------------------------------------
+# -- the throttle --------------------------------------------------------------------------------------------
 
 
 class Turns:

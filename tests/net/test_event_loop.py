@@ -1,4 +1,7 @@
-"""What becomes of a socket that no connection comes of. It is the library's bug that is tested here: see `adapter.net.event_loop`."""
+"""What becomes of a socket that no connection comes of. It is the library's bug that is tested here.
+
+See `adapter.net.event_loop`.
+"""
 
 import asyncio
 import contextlib
@@ -24,7 +27,7 @@ def is_open(descriptor: int) -> bool:
 
 
 async def fail(how: str) -> tuple[socket.socket, int]:
-    """Give a connected socket to the loop, have the connection fail, and return the socket with the descriptor that it had."""
+    """Let a connection over a given socket fail; return the socket and the descriptor that it had."""
     loop = asyncio.get_running_loop()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         given = socket.socket()

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from adapter.errors import InternalError, KubernetesError, NotSyncedError, PrometheusError, StatusError
-from adapter.kubernetes.cache.lister import Described
+from adapter.kubernetes.cache.lister import LabeledObject
 from adapter.model.metrics import HISTOGRAM, ContainerUsage, ObjectUsage, QueryResult, ResourceAnswer, Usage
 from adapter.model.resources import Catalogue
 from adapter.prometheus import query_cache
@@ -56,12 +56,12 @@ def _answer(row: dict[str, Any]) -> Callable[[str], Outcome]:
     return answer
 
 
-def pods(*names: str, namespace: str = "somens", **labels: str) -> list[Described]:
-    return [Described(namespace, name, labels) for name in names]
+def pods(*names: str, namespace: str = "somens", **labels: str) -> list[LabeledObject]:
+    return [LabeledObject(namespace, name, labels) for name in names]
 
 
-def nodes(*names: str, **labels: str) -> list[Described]:
-    return [Described("", name, labels) for name in names]
+def nodes(*names: str, **labels: str) -> list[LabeledObject]:
+    return [LabeledObject("", name, labels) for name in names]
 
 
 def read(request: str, answer: ResourceAnswer) -> Any:
@@ -660,5 +660,5 @@ def test_usages_are_nothing_to_the_garbage_collector() -> None:
     found = ObjectUsage("somens", "pod1", {"app": "web"}, NOON, usage, containers)
     gc.collect()
     assert not any(
-        map(gc.is_tracked, (usage, containers, containers[0], found, Described("somens", "pod1", {})))
+        map(gc.is_tracked, (usage, containers, containers[0], found, LabeledObject("somens", "pod1", {})))
     )

@@ -21,7 +21,7 @@ import yaml
 from hypothesis import strategies as st
 
 from adapter.errors import NotFoundError
-from adapter.kubernetes.cache.lister import Described
+from adapter.kubernetes.cache.lister import LabeledObject
 from adapter.model.metrics import GroupResource, ObjectUsage, Sample
 from adapter.prometheus.client import PrometheusClient
 from adapter.prometheus.connection import PrometheusSettings
@@ -48,12 +48,12 @@ AT = 1_700_000_000.0
 
 LABELS = ({"app": "web"}, {"app": "db"}, {"app": "web", "tier": "x"})
 RUNNING = tuple(
-    Described(namespace, name, LABELS[number % 3])
+    LabeledObject(namespace, name, LABELS[number % 3])
     for number, (namespace, name) in enumerate(
         itertools.product(("n.3", "n1", "n2", "quiet"), ("a", "a.b", "axb", "b", "c"))
     )
 )
-NODES = tuple(Described("", f"node-{number}", {"pool": "ab"[number % 2]}) for number in range(4))
+NODES = tuple(LabeledObject("", f"node-{number}", {"pool": "ab"[number % 2]}) for number in range(4))
 VALUES = (0.0, 0.25, 1.5, 0.0004, 7.0, 3e6, math.nan, -1.0, math.inf)
 SOUND = 6  # so many of the values are usages
 
@@ -102,16 +102,16 @@ CONTAINERS = (
 NODE_QUERIES = ("sum by (#) (node_M{@})", "node_M{@}", "max by (#) (node_M{@} / 0.3)", "sort(node_M{@})")
 
 
-def place(each: Described | ObjectUsage) -> tuple[str, str]:
+def place(each: LabeledObject | ObjectUsage) -> tuple[str, str]:
     return each.namespace, each.name
 
 
-def _is(wanted: tuple[str, str], each: Described) -> bool:
+def _is(wanted: tuple[str, str], each: LabeledObject) -> bool:
     return place(each) == wanted
 
 
 # Paths, and which objects they are about.
-QUESTIONS: dict[str, Callable[[Described], bool]] = {
+QUESTIONS: dict[str, Callable[[LabeledObject], bool]] = {
     "/pods": lambda _: True,
     "/pods?labelSelector=app%3Dweb": lambda each: each.labels["app"] == "web",
     "/pods?labelSelector=tier%20notin%20(x)": lambda each: "tier" not in each.labels,

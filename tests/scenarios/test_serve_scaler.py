@@ -9,6 +9,7 @@ import yaml
 from adapter.cli import explain
 from tests.scenarios.test_scale import SCRAPED, Process, World, autoscaler, free_port, happens, scaling, world
 from tests.support.adapter import running
+from tests.support.waiting import until
 
 __all__ = ["world"]
 
@@ -63,6 +64,64 @@ async def test_who_does_not_lead_answers_from_scrapes_of_its_own(
                 "/debug/fastpath/autoscalers/default/web", lambda answer: "leader" in answer.body["message"]
             )
             assert told.status == 503, "it has not led meanwhile"
+
+
+RESOURCES = """\
+resourceRules:
+  cpu:
+    containerQuery: 'sum(usage_cpu{<<.LabelMatchers>>}) by (<<.GroupBy>>)'
+    nodeQuery: 'sum(usage_cpu{<<.LabelMatchers>>}) by (<<.GroupBy>>)'
+    resources: {overrides: {node: {resource: node}, namespace: {resource: namespace}, pod: {resource: pod}}}
+    containerLabel: container
+  memory:
+    containerQuery: 'sum(usage_memory{<<.LabelMatchers>>}) by (<<.GroupBy>>)'
+    nodeQuery: 'sum(usage_memory{<<.LabelMatchers>>}) by (<<.GroupBy>>)'
+    resources: {overrides: {node: {resource: node}, namespace: {resource: namespace}, pod: {resource: pod}}}
+    containerLabel: container
+  window: 1m
+"""
+
+
+def requests_for_pods(world: World) -> dict[str, int]:
+    """Return how often all pods were listed and watched."""
+    verbs = [each.verb for each in world.cluster.requests if (each.resource, each.namespace) == ("pods", "")]
+    return {verb: verbs.count(verb) for verb in ("list", "watch")}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        pytest.param([], 2, id="names, and the running ones for resource metrics"),
+        pytest.param(["--scaler", "--local-address="], 1, id="one cache for these and the scaler"),
+    ],
+)
+async def test_all_pods_are_watched_as_rarely_as_can_be(
+    tmp_path: Path, world: World, arguments: list[str], expected: int
+) -> None:
+    world.cluster.create(autoscaler())
+    world.cluster.create(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "job", "namespace": "default", "labels": {"app": "job"}},
+            "spec": {"containers": [{"name": "main"}]},
+        }
+    )
+    world.cluster.patch("Pod", "job", {"status": {"phase": "Succeeded"}})
+    world.load = 7.5
+    (tmp_path / "rules.yaml").write_text(SCRAPED.replace("PORT", str(world.port)) + RESOURCES)
+    paces = ["--metrics-relist-interval=5s", "--metrics-max-age=60s", "--scrape-pod-cidrs=127.0.0.0/8"]
+    async with running(tmp_path, world.cluster, world.prometheus.url, *paces, *arguments) as adapter:
+        await adapter.wait_for("/readyz", lambda answer: answer.status == 200)
+        path = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/default/pods/%2A/load"
+        values = 2 if arguments else 0  # the scaler scrapes the pods; Prometheus knows neither
+        await adapter.wait_for(
+            path, lambda answer: (len(answer.values) if answer.status == 200 else 0) == values
+        )
+        await until(lambda: world.cluster.open_watches and requests_for_pods(world)["watch"] == expected)
+        single = "/apis/metrics.k8s.io/v1beta1/namespaces/default/pods/"
+        assert (await adapter.get(f"{single}job")).body["message"] == 'pods "job" not found', "it has ended"
+        assert requests_for_pods(world) == {"list": expected, "watch": expected}
 
 
 async def until_leading(leader: Process) -> None:

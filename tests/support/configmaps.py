@@ -15,7 +15,7 @@ import msgspec
 from adapter.boost.publisher import FETCH_SECONDS
 from adapter.errors import KubernetesError
 from adapter.kubernetes import client, transport
-from adapter.kubernetes.codec import Form, ObjectEvent
+from adapter.kubernetes.codec import ObjectCodec, WatchEvent
 from adapter.model.resources import APIResource
 from adapter.model.selectors.label_selectors import LabelSelector
 
@@ -135,7 +135,7 @@ class Line:
         self._cutting.set()
         self._cutting = asyncio.Event()
 
-    async def get(self, path: str) -> client.Body:
+    async def get(self, path: str) -> client.ResponseBody:
         self.gets += 1
         await self._way()
         found = self.store.objects.get(path.rpartition("/")[2])
@@ -154,7 +154,7 @@ class Line:
         parameters: transport.Parameters,
         seconds: float,
         check: Callable[[], object],
-    ) -> client.Body:
+    ) -> client.ResponseBody:
         assert content_type == "application/json"
         assert parameters == {"fieldManager": "fastpath"}
         await self._way()
@@ -190,9 +190,9 @@ class Line:
             raise KubernetesError(self.answer, "Refused", "refused by the test")
         return act(document)
 
-    async def list_whole(
+    async def list_objects(
         self,
-        form: Form[_T],
+        form: ObjectCodec[_T],
         resource: APIResource,
         deliver: Callable[[list[_T]], None],
         *,
@@ -214,9 +214,9 @@ class Line:
         return str(version)
 
     @contextlib.asynccontextmanager
-    async def watch_whole(
+    async def watch_objects(
         self,
-        form: Form[_T],
+        form: ObjectCodec[_T],
         resource: APIResource,
         *,
         namespace: str,
@@ -224,7 +224,7 @@ class Line:
         resource_version: str,
         duration: float,
         silence: float,
-    ) -> AsyncIterator[AsyncIterator[list[ObjectEvent[_T]]]]:
+    ) -> AsyncIterator[AsyncIterator[list[WatchEvent[_T]]]]:
         assert (resource.plural, namespace) == ("configmaps", "fastpath")
         assert silence < duration
         await self._way()
@@ -236,8 +236,8 @@ class Line:
         yield self._events(form, selector, int(resource_version))
 
     async def _events(
-        self, form: Form[_T], selector: LabelSelector, version: int
-    ) -> AsyncIterator[list[ObjectEvent[_T]]]:
+        self, form: ObjectCodec[_T], selector: LabelSelector, version: int
+    ) -> AsyncIterator[list[WatchEvent[_T]]]:
         cutting, place = self._cutting, 0
         shown = {name for name, each in self.store.objects.items() if _matches(selector, each)}
         while True:
@@ -256,7 +256,7 @@ class Line:
                     await self._until_heard()
                     if cutting.is_set():
                         raise KubernetesError(0, "Reset", "cut")
-                    yield [ObjectEvent(kind, form.decode(msgspec.json.encode(document)), str(at))]
+                    yield [WatchEvent(kind, form.decode(msgspec.json.encode(document)), str(at))]
             waits = [asyncio.create_task(each.wait()) for each in (changed, cutting)]
             try:
                 await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -290,5 +290,5 @@ def _matches(selector: LabelSelector, document: JSON) -> bool:
     return selector.matches(document["metadata"].get("labels") or {})
 
 
-def _body(document: JSON) -> client.Body:
-    return client.Body("application/json", msgspec.json.encode(document))
+def _body(document: JSON) -> client.ResponseBody:
+    return client.ResponseBody("application/json", msgspec.json.encode(document))

@@ -15,9 +15,10 @@ from collections.abc import Callable
 from adapter.errors import KubernetesError, NotLeadingError
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
-from adapter.kubernetes.leader.election import Election, Elector
+from adapter.kubernetes.leader.election import Elector
 from adapter.kubernetes.leader.fence import LeaseFence
 from adapter.kubernetes.leader.lease import KubernetesLeases, Lease, LeaseRecord
+from adapter.kubernetes.leader.verdict import Election
 from adapter.kubernetes.write.client import Writer
 from adapter.kubernetes.write.event_correlator import Regarding
 from adapter.kubernetes.write.events import EventRecorder

@@ -18,7 +18,7 @@ from adapter.autoscaler.decide import decision
 from adapter.boost import publisher
 from adapter.config import flags
 from adapter.config.options import Options
-from adapter.kubernetes.cache import pod_codec, scale_codec, store
+from adapter.kubernetes.cache import label_index, pod_codec, scale_codec
 from adapter.kubernetes.write import events
 from adapter.prometheus import answers, batching, client, query_cache, series_worker
 from adapter.prometheus.connection import PrometheusSettings
@@ -114,7 +114,7 @@ def bounds(process: Process) -> Iterator[Bound]:
     yield Bound("answers being read", ESTIMATED * (options.prometheus_max_answer_bytes + small))
     yield Bound("questions that wait for Prometheus", query_cache.WAITING_BYTES)
     yield Bound("questions known (`lanes`)", ESTIMATED * batching.LANES_BYTES)
-    yield Bound("label selectors (`selections`)", ESTIMATED * process.kinds * store._REMEMBERED_BYTES)
+    yield Bound("label selectors (`selections`)", ESTIMATED * process.kinds * label_index.ANSWERS_BYTES)
     yield Bound("the worker of discovery", options.discovery_max_bytes + series_worker.MEMORY_BYTES)
     yield Bound("connections for probes", probes.MOST_CONNECTIONS * (probes.HEAD_BYTES + PROBE_BYTES))
     if process.serves or options.metrics_bind_address:
@@ -159,15 +159,16 @@ def read_process(name: str, objects: Objects, load: Load) -> Process:
     container = objects.container
     options, _ = flags.parse_flags(container["args"])
     alone = container.get("command") == ["fastpath", "scale"]
-    kinds = 1 if alone else _selected_kinds(objects)
+    # without the scaler the running pods are listed by themselves; the scaler's cache of pods answers for these too
+    kinds = 1 if alone else _selected_kinds(objects) + (not options.scaler)
     limit = _quantity(container["resources"]["limits"]["memory"])
     return Process(name, options, not alone, alone or options.scaler, kinds, load, limit)
 
 
 def _selected_kinds(objects: Objects) -> int:
-    """Return how many kinds the metrics APIs may list; of pods those that run are listed by themselves."""
+    """Return how many kinds the metrics APIs may list."""
     role = objects.one("ClusterRole", "fastpath-resource-reader")
-    return 1 + sum(len(rule["resources"]) for rule in role["rules"])
+    return sum(len(rule["resources"]) for rule in role["rules"])
 
 
 def _quantity(text: str) -> int:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from adapter.config import rules_file
 from adapter.errors import PrometheusError, ScrapeError
-from adapter.kubernetes.cache.lister import Described
+from adapter.kubernetes.cache.lister import LabeledObject
 from adapter.model import resources
 from adapter.model.metrics import (
     CustomQuestion,
@@ -117,19 +117,19 @@ class FakeNames:
 class FakeObjects:
     """Objects with their labels, or an error; meets `adapter.provider.resource.DescribedObjects`."""
 
-    def __init__(self, objects: Sequence[Described] | Exception = ()) -> None:
+    def __init__(self, objects: Sequence[LabeledObject] | Exception = ()) -> None:
         self.objects_or_error = objects
 
     async def select(
         self, resource: APIResource, namespace: str | None, selector: LabelSelector
-    ) -> tuple[Described, ...]:
+    ) -> tuple[LabeledObject, ...]:
         return tuple(
             each
             for each in self._objects()
             if namespace in {None, each.namespace} and selector.matches(each.labels)
         )
 
-    async def find(self, resource: APIResource, namespace: str, name: str) -> Described | None:
+    async def find(self, resource: APIResource, namespace: str, name: str) -> LabeledObject | None:
         return next(
             (each for each in self._objects() if (each.namespace, each.name) == (namespace, name)), None
         )
@@ -137,7 +137,7 @@ class FakeObjects:
     def count(self, resource: APIResource) -> int:
         return len(self._objects())
 
-    def _objects(self) -> Sequence[Described]:
+    def _objects(self) -> Sequence[LabeledObject]:
         if isinstance(self.objects_or_error, Exception):
             raise self.objects_or_error
         return self.objects_or_error
@@ -284,8 +284,8 @@ async def world(
     lister: FakeLister | None = None,
     resources: FakeResources | None = None,
     interval: float = 600.0,
-    running: Sequence[Described] | Exception = (),
-    nodes: Sequence[Described] | Exception = (),
+    running: Sequence[LabeledObject] | Exception = (),
+    nodes: Sequence[LabeledObject] | Exception = (),
     attempted: bool = True,
 ) -> AsyncIterator[World]:
     """Run the provider on a rules file (or rules) until the end of the block; the first discovery has ended, if `attempted`."""

@@ -4,7 +4,6 @@ Here is the shape and what is wrong with a document that has another one, with i
 `answers`', what the decision looks like `result`'s. Law: any input ends in a `Document` or in an `InputError`.
 """
 
-from collections.abc import Mapping
 from typing import Annotated
 
 import msgspec
@@ -19,14 +18,13 @@ from adapter.model.autoscaling.defaults import with_defaults
 from adapter.model.autoscaling.hpa import (
     HorizontalPodAutoscaler,
     Int32,
-    ObjectMeta,
     Scale,
     Struct,
     decode_scalar,
 )
+from adapter.model.autoscaling.metric_lists import CustomMetricValue, ExternalMetricValue, PodMetrics
 from adapter.model.pods import Pod
-from adapter.model.quantity import Quantity
-from adapter.model.timestamps import Instant, Span
+from adapter.model.timestamps import Instant
 
 _YEARS = 10**10
 """More seconds than any of these settings and ages has: three hundred years."""
@@ -34,57 +32,11 @@ _YEARS = 10**10
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=_YEARS)]
 
 
-class ContainerMetrics(Struct, frozen=True):
-    """What one container used."""
-
-    name: str = ""
-    usage: Mapping[str, Quantity] | None = None
-
-
-class Named(Struct, frozen=True):
-    """A metric of which only the name counts."""
-
-    name: str = ""
-
-
-class PodMetrics(Struct, frozen=True):
-    """What the containers of one pod used, over a window that ended at a time."""
-
-    metadata: ObjectMeta = ObjectMeta()
-    timestamp: Instant | None = None
-    window: Span | None = None
-    containers: tuple[ContainerMetrics, ...] | None = None
-
-
-class ObjectReference(Struct, frozen=True):
-    """The object that a custom metric describes."""
-
-    kind: str = ""
-    namespace: str = ""
-    name: str = ""
-
-
-class MetricValue(Struct, frozen=True):
-    """A custom metric of one object."""
-
-    value: Quantity
-    described_object: ObjectReference = ObjectReference()
-    metric: Named = Named()
-
-
-class ExternalMetricValue(Struct, frozen=True):
-    """One series of an external metric."""
-
-    value: Quantity
-    metric_name: str = ""
-    metric_labels: Mapping[str, str] | None = None
-
-
 class Metrics(Struct, frozen=True):
     """The answers of the three metrics APIs."""
 
     resource: tuple[PodMetrics, ...] | None = None
-    custom: tuple[MetricValue, ...] | None = None
+    custom: tuple[CustomMetricValue, ...] | None = None
     external: tuple[ExternalMetricValue, ...] | None = None
 
 

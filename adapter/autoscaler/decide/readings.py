@@ -6,14 +6,7 @@ Errors are those of the metric clients, and only those that an answer from a lis
 from collections.abc import Container, Iterable, Sequence
 
 from adapter.autoscaler.decide.decision import selector_of
-from adapter.autoscaler.decide.document import (
-    ContainerMetrics,
-    Document,
-    ExternalMetricValue,
-    Metrics,
-    MetricValue,
-    PodMetrics,
-)
+from adapter.autoscaler.decide.document import Document, Metrics
 from adapter.autoscaler.decide.observation import (
     NO_STATUS,
     ExternalReading,
@@ -29,6 +22,12 @@ from adapter.model.autoscaling.hpa import (
     MetricSpec,
     ObjectMeta,
     ObjectMetricSource,
+)
+from adapter.model.autoscaling.metric_lists import (
+    ContainerMetrics,
+    CustomMetricValue,
+    ExternalMetricValue,
+    PodMetrics,
 )
 from adapter.model.metrics import ObjectUsage
 from adapter.model.pods import PodFacts, facts_of
@@ -125,7 +124,7 @@ def read_usage(items: Sequence[PodMetrics], resource: str, container: str) -> Re
     return PodsReading(values, samples)
 
 
-def _of_pods(items: Sequence[MetricValue], pods: _PodKeys, name: str) -> Reading:
+def _of_pods(items: Sequence[CustomMetricValue], pods: _PodKeys, name: str) -> Reading:
     values = {
         its.name: item.value.milli
         for item in items
@@ -140,7 +139,7 @@ def _of_pods(items: Sequence[MetricValue], pods: _PodKeys, name: str) -> Reading
     )
 
 
-def _of_object(items: Sequence[MetricValue], source: ObjectMetricSource, namespace: str) -> Reading:
+def _of_object(items: Sequence[CustomMetricValue], source: ObjectMetricSource, namespace: str) -> Reading:
     described, name = source.described_object, source.metric.name
     group = _group(described)
     wanted = namespace if (described.kind, group) == ("Namespace", "") else described.name

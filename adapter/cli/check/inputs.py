@@ -19,6 +19,7 @@ from adapter.errors import Fault, InputError, PrometheusError
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import codec, credentials
 from adapter.kubernetes.client import KubernetesClient
+from adapter.kubernetes.discovery import fetch_catalogue
 from adapter.model.clock import Clock
 from adapter.model.metrics import QueryResult
 from adapter.model.resources import BUILTIN, APIResource, Catalogue
@@ -117,7 +118,7 @@ class Cluster:
 
     async def catalogue(self) -> Catalogue:
         """Return the kinds of object that it has."""
-        return await self._client.fetch_catalogue()
+        return await fetch_catalogue(self._client)
 
     async def names(
         self, resource: APIResource, namespace: str | None, selector: LabelSelector
@@ -125,10 +126,12 @@ class Cluster:
         """Return the names of the objects that match, in the order of its list."""
         names: list[str] = []
 
-        def deliver(objects: list[codec.ObjectMeta]) -> None:
+        def deliver(objects: list[codec.PartialMetadata]) -> None:
             names.extend(each.name for each in objects)
 
-        await self._client.list_objects(resource, deliver, namespace=namespace or "", selector=selector)
+        await self._client.list_objects(
+            codec.PARTIAL_METADATA, resource, deliver, namespace=namespace or "", selector=selector
+        )
         return tuple(names)
 
 

@@ -17,7 +17,7 @@ from adapter.errors import Fault, InputError
 from adapter.kubernetes import apiservices as registrations
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
-from adapter.kubernetes.apiservices import Access, Subject
+from adapter.kubernetes.apiservices import ResourceAttributes, Subject
 from adapter.kubernetes.client import KubernetesClient
 from adapter.model import apiservices
 from adapter.model.apiservices import Finding, Owner
@@ -35,9 +35,9 @@ _HPA = Subject(
     ("system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"),
 )
 _READS = {
-    "custom.metrics.k8s.io": Access("get", "custom.metrics.k8s.io", "*"),
-    "external.metrics.k8s.io": Access("list", "external.metrics.k8s.io", "*"),
-    "metrics.k8s.io": Access("list", "metrics.k8s.io", "pods"),
+    "custom.metrics.k8s.io": ResourceAttributes("get", "custom.metrics.k8s.io", "*"),
+    "external.metrics.k8s.io": ResourceAttributes("list", "external.metrics.k8s.io", "*"),
+    "metrics.k8s.io": ResourceAttributes("list", "metrics.k8s.io", "pods"),
 }
 """What the controller asks of each group."""
 
@@ -105,7 +105,9 @@ def _report_owners(findings: Sequence[Finding], groups: Sequence[str]) -> int:
 async def _report_rights(client: KubernetesClient, groups: Iterable[str]) -> None:
     """Print which rights are missing. None of this is a refusal: rights come with the manifests, or from another source."""
     for verb in ("create", "patch"):
-        if not await registrations.is_allowed(client, Access(verb, "apiregistration.k8s.io", "apiservices")):
+        if not await registrations.is_allowed(
+            client, ResourceAttributes(verb, "apiregistration.k8s.io", "apiservices")
+        ):
             _complain(f"you may not {verb} APIServices: whoever applies the manifests must")
     for group in groups:
         access = _READS[group]

@@ -18,6 +18,7 @@ from adapter.cli.doctor.facts import Leader, Period, Serving, Unread
 from adapter.errors import KubernetesError
 from adapter.kubernetes import apiservices as registrations
 from adapter.kubernetes.client import KubernetesClient
+from adapter.kubernetes.discovery import fetch_catalogue
 from adapter.model import apiservices, shards
 from adapter.model.apiservices import Owner, ServiceReference
 from adapter.model.autoscaling.hpa import decode_scalar
@@ -163,7 +164,7 @@ class Surroundings:
 
     async def _read_catalogue(self) -> Catalogue:
         try:
-            return await self._client.fetch_catalogue()
+            return await fetch_catalogue(self._client)
         except KubernetesError:
             return BUILTIN
 

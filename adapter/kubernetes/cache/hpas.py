@@ -16,9 +16,10 @@ from msgspec.structs import replace
 from adapter import errors
 from adapter.boost import model
 from adapter.boost.model import Boosted
-from adapter.kubernetes.cache.mirror import Collection, Mirror, Part, WholeClient, in_steps
-from adapter.kubernetes.cache.reflector import Named, ReflectorStatus, Surroundings
-from adapter.kubernetes.codec import Form
+from adapter.kubernetes.cache.list_watch import ListWatch, ReflectorContext
+from adapter.kubernetes.cache.reflector import Reflector, ReflectorStatus
+from adapter.kubernetes.cache.store import NamedObject, NamespaceView, TypedStore, in_steps
+from adapter.kubernetes.codec import ObjectCodec
 from adapter.model.autoscaling import documents, fastpath_autoscaler
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, Metadata
 from adapter.model.autoscaling.hpa import (
@@ -31,7 +32,7 @@ from adapter.model.autoscaling.hpa import (
 )
 from adapter.model.resources import BUILTIN, APIResource
 
-T = TypeVar("T", bound=Named)
+T = TypeVar("T", bound=NamedObject)
 
 _VERBS = frozenset({"get", "list", "watch"})
 _GROUP, _, _VERSION = fastpath_autoscaler.API_VERSION.partition("/")
@@ -178,24 +179,24 @@ def _same_hpa(one: WatchedHPA, other: WatchedHPA) -> bool:
 
 
 class _Cache(Generic[T]):
-    """A cache that some mirrors fill."""
+    """A cache that some reflectors fill."""
 
-    _mirrors: list[Mirror[T]]
+    _reflectors: list[Reflector[T]]
 
     async def run(self) -> None:
         """Watch until cancelled."""
         async with asyncio.TaskGroup() as group:
-            for mirror in self._mirrors:
-                group.create_task(mirror.run(), name=f"reflector of {mirror.name}")
+            for reflector in self._reflectors:
+                group.create_task(reflector.run(), name=f"reflector of {reflector.name}")
 
     @property
     def synced(self) -> bool:
         """Whether the first lists are in; one that is refused never is, for then nobody knows what there is."""
-        return all(mirror.synced for mirror in self._mirrors)
+        return all(reflector.synced for reflector in self._reflectors)
 
     def status(self) -> tuple[ReflectorStatus, ...]:
         """Return what the watches say of themselves."""
-        return tuple(mirror.status() for mirror in self._mirrors)
+        return tuple(reflector.status() for reflector in self._reflectors)
 
 
 class Autoscalers(_Cache[ReadAutoscaler]):
@@ -207,16 +208,15 @@ class Autoscalers(_Cache[ReadAutoscaler]):
 
     def __init__(
         self,
-        client: WholeClient,
-        surroundings: Surroundings,
+        context: ReflectorContext,
         changed: Callable[[str, str], None],
         namespaces: Sequence[str] = ("",),
     ) -> None:
-        form = Form(msgspec.Raw, _keep_autoscaler)
-        self._objects: Collection[ReadAutoscaler] = Collection(self._note, self._listed, _same_autoscaler)
+        codec = ObjectCodec(msgspec.Raw, _keep_autoscaler)
+        self._objects: TypedStore[ReadAutoscaler] = TypedStore(self._note, self._listed, _same_autoscaler)
         self._changed = changed
         self._told = False
-        self._mirrors = _mirrors(form, _FASTPATH, client, surroundings, self._objects, namespaces)
+        self._reflectors = _reflectors(codec, _FASTPATH, context, self._objects, namespaces)
 
     def __iter__(self) -> Iterator[ReadAutoscaler]:
         """Iterate over all there are, faulty ones included."""
@@ -293,8 +293,7 @@ class Rivals(_Cache[WatchedHPA]):
 
     def __init__(
         self,
-        client: WholeClient,
-        surroundings: Surroundings,
+        context: ReflectorContext,
         changed: Callable[[TargetKey], None] = lambda _: None,
         namespaces: Sequence[str] = ("",),
         *,
@@ -302,15 +301,16 @@ class Rivals(_Cache[WatchedHPA]):
     ) -> None:
         self.changed = changed
         self._owners = _Owners()
-        self._hpas: Collection[WatchedHPA] = Collection(self._note_hpa, self._listed, _same_hpa)
-        self._objects: Collection[WatchedHPA] = Collection(self._note_object, self._listed, _same_hpa)
+        self._hpas: TypedStore[WatchedHPA] = TypedStore(self._note_hpa, self._listed, _same_hpa)
+        self._objects: TypedStore[WatchedHPA] = TypedStore(self._note_object, self._listed, _same_hpa)
         self._followers: list[Callable[[WatchedHPA | None, str, str], None]] = []
         self._told = False
-        form = Form(msgspec.Raw, _keep_hpa)
-        self._mirrors = _mirrors(form, _HPA, client, surroundings, self._hpas, namespaces)
+        codec = ObjectCodec(msgspec.Raw, _keep_hpa)
+        self._reflectors = _reflectors(codec, _HPA, context, self._hpas, namespaces)
         if objects:
-            self._mirrors += _mirrors(
-                form, _FASTPATH, client, surroundings, self._objects, namespaces, _OptionalMirror
+            # where the FastPathAutoscaler CRD is not installed, there are no such objects
+            self._reflectors += _reflectors(
+                codec, _FASTPATH, context, self._objects, namespaces, optional=True
             )
 
     def hpas(self) -> Iterator[WatchedHPA]:
@@ -371,39 +371,23 @@ class Rivals(_Cache[WatchedHPA]):
             yield from in_steps(tuple(self._owners.targets()), self.changed)
 
 
-class _OptionalMirror(Mirror[T]):
-    """Mirrors a kind that need not be there: where nobody serves it there is none of it, and it is looked again now and then."""
-
-    async def _fetch(self, deliver: Callable[[list[T]], None]) -> str:
-        try:
-            return await super()._fetch(deliver)
-        except errors.KubernetesError as error:
-            if error.status != 404:
-                raise
-            self._mode = "list"
-            return ""
-
-
-def _mirrors(
-    form: Form[T],
+def _reflectors(
+    codec: ObjectCodec[T],
     resource: APIResource,
-    client: WholeClient,
-    surroundings: Surroundings,
-    objects: Collection[T],
+    context: ReflectorContext,
+    objects: TypedStore[T],
     namespaces: Sequence[str],
-    mirror: type[Mirror[T]] = Mirror,
-) -> list[Mirror[T]]:
+    *,
+    optional: bool = False,
+) -> list[Reflector[T]]:
     return [
-        mirror(
-            form,
-            resource,
-            client,
-            surroundings,
-            Part(objects, namespace),
-            name=f"{resource.group_resource} in {namespace} (scaler)"
+        Reflector(
+            ListWatch(context.client, codec, resource, namespace, optional=optional),
+            NamespaceView(objects, namespace),
+            context,
+            f"{resource.group_resource} in {namespace} (scaler)"
             if namespace
             else f"{resource.group_resource} (scaler)",
-            namespace=namespace,
         )
         for namespace in namespaces
     ]

@@ -1,8 +1,8 @@
-"""The object cache: one reflector per kind that is needed, and the lister that answers from them.
+"""`ObjectLister` answers which objects match a label selector, from one reflector for each kind.
 
-What lives here: `ObjectLister`, and what it says of objects beside their names. Not here: how a kind is mirrored (`reflector`) and indexed (`objectstore`). The law: until the
-first list of a kind is in, the answer is "not synced", never "no such objects"; after it, answers come from the cache and no
-question costs the API server anything.
+Only names and labels are kept. In a process that also scales, the scaler's `PodCache` answers for pods, so
+that these are watched once. Until the first list of a kind is in, the answer is "not synced", never "no such
+objects"; after it, a question costs the API server nothing.
 """
 
 import asyncio
@@ -13,18 +13,25 @@ from typing import Self
 import msgspec
 
 from adapter import errors
-from adapter.kubernetes.cache.reflector import Reflector, ReflectorStatus, Surroundings
-from adapter.kubernetes.cache.store import Store
+from adapter.kubernetes.cache.label_index import LabelIndex
+from adapter.kubernetes.cache.list_watch import ListWatch, ReflectorContext
+from adapter.kubernetes.cache.pods import PODS, RUNNING, PodCache
+from adapter.kubernetes.cache.reflector import Reflector, ReflectorStatus
+from adapter.kubernetes.cache.store import MetadataStore
+from adapter.kubernetes.codec import PARTIAL_METADATA, PartialMetadata
 from adapter.model.metrics import GroupResource
 from adapter.model.resources import APIResource
 from adapter.model.selectors.label_selectors import LabelSelector
 
 _STEP = 1_000
-"""How many objects are described between two points at which other work may run."""
+"""Objects handled between two points at which other work may run."""
 
 
-class Described(msgspec.Struct, frozen=True, gc=False):
-    """An object and its labels, which others may share. `namespace` is "" for cluster-scoped objects."""
+class LabeledObject(msgspec.Struct, frozen=True, gc=False):
+    """An object with its labels, which it may share with others.
+
+    `namespace` is "" for cluster-scoped objects.
+    """
 
     namespace: str
     name: str
@@ -32,19 +39,27 @@ class Described(msgspec.Struct, frozen=True, gc=False):
 
 
 class ObjectLister:
-    """Names of objects by label selector. Owns the reflectors, which run while it is entered or `run` runs.
+    """Names and labels of objects by label selector. Its reflectors run while it is entered or `run` runs.
 
-    `kinds` are mirrored from the start, others from when they are first asked for. `fields` is a field selector as text: of all
-    kinds only the objects that match it are mirrored.
+    The reflectors of `kinds` start with it, those of other kinds with the first question. `fields` is a field
+    selector as text that restricts the objects of all kinds. `pods`, which runs by itself, answers for pods
+    in place of a reflector.
     """
 
     def __init__(
-        self, surroundings: Surroundings, kinds: Sequence[APIResource] = (), *, fields: str = ""
+        self,
+        context: ReflectorContext,
+        kinds: Sequence[APIResource] = (),
+        *,
+        fields: str = "",
+        pods: PodCache | None = None,
     ) -> None:
-        self._surroundings = surroundings
+        self._context = context
+        self._pods = pods
         self._fields = fields
         self._kinds = {resource.group_resource: resource for resource in kinds}
-        self._reflectors: dict[GroupResource, Reflector] = {}
+        self._reflectors: dict[GroupResource, Reflector[PartialMetadata]] = {}
+        self._indexes: dict[GroupResource, LabelIndex] = {}
         self._tasks: dict[GroupResource, asyncio.Task[None]] = {}
         self._required: set[GroupResource] = set()
         self._group: asyncio.TaskGroup | None = None
@@ -62,37 +77,50 @@ class ObjectLister:
             task.cancel()
         self._tasks.clear()
         assert group is not None
-        # the group would wrap the block's own exception; only of a cancellation it needs to know, which may be its own
+        # the group would wrap the block's own exception; only of a cancellation it needs to know, which may
+        # be its own
         cancelled = isinstance(value, asyncio.CancelledError)
         await group.__aexit__(kind if cancelled else None, value if cancelled else None, None)
 
     async def run(self) -> None:
-        """Mirror until cancelled. A reflector that breaks, which only a mistake of ours can do, ends it with that exception."""
+        """Run the reflectors until cancelled. An unexpected exception of one ends it with that exception."""
         async with self:
             await asyncio.Event().wait()
 
     def start(self, kinds: Iterable[APIResource]) -> None:
-        """Mirror these kinds too; those already mirrored go on, unless they are now to be read in another version.
+        """Start the reflectors of these kinds, at once or when the lister starts.
 
-        Before the lister runs this adds to the kinds it starts with.
+        A reflector that runs already goes on, unless the kind is to be read in another version now.
         """
         for resource in kinds:
             self._required.add(resource.group_resource)
+            if self._is_shared(resource):
+                continue
             if self._group is None:
                 self._kinds[resource.group_resource] = resource
             else:
-                self._reflector_of(resource)
+                self._start(resource)
 
-    def _reflector_of(self, resource: APIResource) -> Reflector:
+    def _is_shared(self, resource: APIResource) -> bool:
+        return self._pods is not None and resource.group_resource == PODS.group_resource
+
+    def _start(self, resource: APIResource) -> Reflector[PartialMetadata]:
         key = resource.group_resource
-        found = self._reflectors.get(key)
-        if found is not None and found.resource.version == resource.version:
-            return found
+        running = self._reflectors.get(key)
+        if running is not None and running.source.resource.version == resource.version:
+            return running
         if self._group is None:
             raise errors.NotSyncedError(f"{key} cannot be listed: the object cache is not running")
-        if found is not None:
+        if running is not None:
             self._tasks[key].cancel()
-        reflector = self._reflectors[key] = Reflector(resource, self._surroundings, self._fields)
+        index = self._indexes[key] = LabelIndex(self._context.monitoring)
+        reflector = self._reflectors[key] = Reflector(
+            ListWatch(self._context.client, PARTIAL_METADATA, resource, fields=self._fields),
+            MetadataStore(index),
+            self._context,
+            f"{key}[{self._fields}]" if self._fields else str(key),
+            on_demand=True,
+        )
         self._tasks[key] = self._group.create_task(reflector.run(), name=f"reflector of {key}")
         return reflector
 
@@ -101,92 +129,105 @@ class ObjectLister:
     ) -> tuple[str, ...]:
         """Return the names of the objects that match, in the API server's list order.
 
-        `namespace` None asks in all namespaces, where names may come twice. Who asks first for a kind waits for its first
-        list. Raise `errors.NotSyncedError` if that does not come in time or the API server cannot be reached, and
-        `errors.KubernetesError` if it refuses the list (403 names verb and resource).
+        `namespace` None asks for all namespaces; a name may then occur twice. The first question about a kind
+        waits for its first list. Errors as `Reflector.wait_synced`.
         """
-        return await self._names((await self._synced(resource)).store, namespace, selector)
+        return await (await self._synced(resource)).find_names(namespace, selector)
 
     async def select(
         self, resource: APIResource, namespace: str | None, selector: LabelSelector
-    ) -> tuple[Described, ...]:
+    ) -> tuple[LabeledObject, ...]:
         """Return the objects that match, by namespace, then name; otherwise as `names`."""
-        store = (await self._synced(resource)).store
-        found: list[Described] = []
-        for each in store.namespaces() if namespace is None else [namespace]:
-            for count, name in enumerate(await self._names(store, each, selector), 1):
-                labels = store.labels(each, name)
-                if labels is not None:  # else it went away while we looked
-                    found.append(Described(each, name, labels))
+        index = await self._synced(resource)
+        objects: list[LabeledObject] = []
+        for each in index.namespaces() if namespace is None else [namespace]:
+            for count, name in enumerate(await index.find_names(each, selector), 1):
+                labels = index.labels(each, name)
+                if labels is not None:  # else it was deleted in the meantime
+                    objects.append(LabeledObject(each, name, labels))
                 if count % _STEP == 0:
                     await asyncio.sleep(0)
-        return tuple(found)
+        return tuple(objects)
 
-    async def find(self, resource: APIResource, namespace: str, name: str) -> Described | None:
-        """Return one object, None if there is none of that name; raises as `names`."""
-        labels = (await self._synced(resource)).store.labels(namespace, name)
-        return Described(namespace, name, labels) if labels is not None else None
+    async def find(self, resource: APIResource, namespace: str, name: str) -> LabeledObject | None:
+        """Return one object, None if it does not exist; errors as `names`."""
+        labels = (await self._synced(resource)).labels(namespace, name)
+        return LabeledObject(namespace, name, labels) if labels is not None else None
 
     def count(self, resource: APIResource) -> int:
-        """Return how many objects of a kind are known; 0 before the first list."""
-        reflector = self._reflectors.get(resource.group_resource)
-        return len(reflector.store) if reflector else 0
+        """Return the number of objects of a kind, 0 before the first list."""
+        if self._pods is not None and self._is_shared(resource):
+            return len(self._pods)
+        index = self._indexes.get(resource.group_resource)
+        return len(index) if index is not None else 0
 
-    async def _synced(self, resource: APIResource) -> Reflector:
-        """Return the reflector of a kind with its first list in, not too old where it cannot be watched."""
-        reflector = self._reflector_of(resource)
-        if not reflector.synced:
-            await self._wait_for_first_list(reflector)
-        await reflector.freshen()
-        return reflector
-
-    @staticmethod
-    async def _names(store: Store, namespace: str | None, selector: LabelSelector) -> tuple[str, ...]:
-        known = store.known(namespace, selector)
-        if known is not None:
-            return known
-        steps = store.select(namespace, selector)
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                answer: tuple[str, ...] = end.value
-                return answer
-            await asyncio.sleep(0)
-
-    async def _wait_for_first_list(self, reflector: Reflector) -> None:
-        what = reflector.resource.group_resource
-        try:
-            async with asyncio.timeout(self._surroundings.periods.first_list):
-                await reflector.attempted.wait()
-        except TimeoutError:
-            raise errors.NotSyncedError(f"{what}: the first list is not in yet") from None
-        if reflector.synced:
-            return
-        error = reflector.error
-        if error is not None and _is_refusal(error):
-            raise errors.KubernetesError(error.status, error.reason, str(error)) from error
-        raise errors.NotSyncedError(f"{what}: the first list is not in yet: {error}") from error
+    async def _synced(self, resource: APIResource) -> LabelIndex:
+        if self._pods is not None and self._is_shared(resource):
+            await self._pods.wait_synced()
+            return self._pods.index
+        reflector = self._start(resource)
+        index = self._indexes[resource.group_resource]
+        await reflector.wait_synced()
+        return index
 
     def status(self) -> tuple[ReflectorStatus, ...]:
-        """Return what every cache says of itself, in the order in which they were started."""
+        """Return the state of each reflector, in the order in which they were started."""
         return tuple(reflector.status() for reflector in self._reflectors.values())
 
     def unsynced(self) -> tuple[GroupResource, ...]:
-        """Return the kinds of `start` whose first list is neither in nor refused: what readiness waits for.
+        """Return the kinds of `start` whose first list is neither in nor refused: readiness waits for these.
 
-        A refused kind, and one mirrored only because somebody asked for it, fails its own questions; waiting for it would take
-        all others down with it.
+        A refused kind fails only the questions about it. If readiness waited for it, all other kinds would be
+        unavailable too.
         """
+        caches: dict[GroupResource, Reflector[PartialMetadata] | PodCache] = {**self._reflectors}
+        if self._pods is not None:
+            caches[PODS.group_resource] = self._pods
         return tuple(
             key
-            for key, reflector in self._reflectors.items()
-            if key in self._required
-            and not reflector.synced
-            and not (reflector.error and _is_refusal(reflector.error))
+            for key, cache in caches.items()
+            if key in self._required and not cache.synced and not cache.refused
         )
 
 
-def _is_refusal(error: errors.KubernetesError) -> bool:
-    """Tell whether asking again will not help: the API server understood and said no."""
-    return 400 <= error.status < 500 and error.status != 429
+class RunningPods:
+    """The running pods of a `PodCache`, in place of an `ObjectLister` with that field selector."""
+
+    def __init__(self, cache: PodCache) -> None:
+        self._cache = cache
+
+    async def select(
+        self,
+        resource: APIResource,  # noqa: ARG002 - it is always pods
+        namespace: str | None,
+        selector: LabelSelector,
+    ) -> tuple[LabeledObject, ...]:
+        """Return the running pods that match, by namespace, then name; errors as `ObjectLister.names`."""
+        cache = self._cache
+        await cache.wait_synced()
+        pods: list[LabeledObject] = []
+        for each in cache.index.namespaces() if namespace is None else [namespace]:
+            for count, name in enumerate(await cache.index.find_names(each, selector), 1):
+                pod = cache.find(each, name)
+                if pod is not None and pod.phase == RUNNING:
+                    pods.append(LabeledObject(pod.namespace, pod.name, pod.labels))
+                if count % _STEP == 0:
+                    await asyncio.sleep(0)
+        return tuple(pods)
+
+    async def find(
+        self,
+        resource: APIResource,  # noqa: ARG002 - as above
+        namespace: str,
+        name: str,
+    ) -> LabeledObject | None:
+        """Return one pod, None if it does not exist or is not running; errors as `ObjectLister.names`."""
+        await self._cache.wait_synced()
+        pod = self._cache.find(namespace, name)
+        if pod is None or pod.phase != RUNNING:
+            return None
+        return LabeledObject(pod.namespace, pod.name, pod.labels)
+
+    def count(self, resource: APIResource) -> int:  # noqa: ARG002 - as above
+        """Return the number of running pods, 0 before the first list."""
+        return self._cache.running

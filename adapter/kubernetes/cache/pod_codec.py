@@ -1,8 +1,8 @@
-"""What is kept of a pod, and how it is made from what the API server sends.
+"""The kept record of a pod, and the codec that decodes pods to it.
 
-What lives here: the record, the part of it that alike pods share, the slim form in which pods are decoded. Not here: where records are
-kept (`podwatch`), what the facts mean (`autoscaler.decide.readiness`). The law: a record is never seen by the garbage collector, for there are 100,000 of
-them; a field that cannot be read is absent, and spoils no other.
+There may be 100,000 records, so none is tracked by the garbage collector, and pods with equal specs share one
+`SharedSpec`. A field that cannot be parsed is treated as absent and does not affect the others. What the
+facts mean is decided in `autoscaler.decide.readiness`.
 """
 
 import hashlib
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from adapter.kubernetes.codec import Form
+from adapter.kubernetes.codec import ObjectCodec
 from adapter.model import memo
 from adapter.model.autoscaling.hpa import Struct
 from adapter.model.pods import Container, PodFacts, Requests, ResourceRequirements
@@ -21,21 +21,24 @@ from adapter.model.timestamps import NEVER, read_nanoseconds
 _NEVER = int(NEVER)
 
 MOST_RESOURCES = 64
-"""Of a container that requests more resources only cpu and memory are kept."""
+"""Limit of resources per container: where more are requested, only cpu and memory are kept."""
 
 REQUESTS_BYTES = 4 * 1024 * 1024
-"""Room for requests that are read, which outlive the pods."""
+"""Memory bound of the parsed requests, which outlive their pods."""
 
 _ALWAYS_KEPT = ("cpu", "memory")
-_RESOURCE_BYTES = 400
+_RESOURCE_BYTES = 400  # estimated memory of one resource
 _KEY_BYTES = 1024
-"""Estimated memory of one resource, and how long a spec may be that is kept as its own key."""
+"""Longest spec that is its own key; a longer one is replaced by its digest."""
 
 
 class SharedSpec(msgspec.Struct, gc=False, eq=False):
-    """What the spec of a pod says; pods that say the same share it. `ports` are the named TCP ports of its containers.
+    """The kept part of a pod's spec, shared by pods with equal specs.
 
-    `key` stands for the spec, `users` is how many pods share it.
+    `ports` are the named TCP ports of its containers.
+
+    `key` identifies the spec, `users` is the number of pods that share it.
+
     """
 
     containers: tuple[Container, ...]
@@ -53,7 +56,7 @@ def _no_spec() -> SharedSpec:
 
 
 class WatchedPod(PodFacts, frozen=True, gc=False):
-    """A pod: the facts that decisions read, and where it is scraped. `ip` is "" until it has one."""
+    """A pod: the facts that decisions read, and its address for scraping. `ip` is "" until it has one."""
 
     namespace: str = ""
     ip: str = ""
@@ -61,7 +64,7 @@ class WatchedPod(PodFacts, frozen=True, gc=False):
 
     @property
     def host_network(self) -> bool:
-        """Whether it has its node's address."""
+        """Whether it uses its node's address."""
         return self.spec.host_network
 
     @property
@@ -71,14 +74,14 @@ class WatchedPod(PodFacts, frozen=True, gc=False):
 
     @property
     def scrapable(self) -> bool:
-        """Whether it runs, is not on its way out, and has an address."""
+        """Whether it is running, not terminating, and has an address."""
         return self.phase == "Running" and not self.deleting and bool(self.ip)
 
 
-# -- what the API server sends -----------------------------------------------------------------------------------------------
+# -- what the API server sends -------------------------------------------------------------------------------
 
 
-class _Port(Struct, frozen=True):
+class _WirePort(Struct, frozen=True):
     name: str = ""
     container_port: int = 0
     protocol: str = "TCP"
@@ -87,41 +90,41 @@ class _Port(Struct, frozen=True):
 _Written = str | int | float
 
 
-class _Resources(Struct, frozen=True):
+class _WireResources(Struct, frozen=True):
     requests: dict[str, _Written] | None = None
 
 
-class _Container(Struct, frozen=True):
+class _WireContainer(Struct, frozen=True):
     name: str = ""
-    resources: _Resources | None = None
+    resources: _WireResources | None = None
     restart_policy: str | None = None
-    ports: tuple[_Port, ...] | None = None
+    ports: tuple[_WirePort, ...] | None = None
 
 
 class WireSpec(Struct, frozen=True):
-    """A pod's spec as it is decoded; pods share a `SharedSpec` by it."""
+    """A pod's spec as it is decoded. Pods with equal ones share a `SharedSpec`."""
 
-    containers: tuple[_Container, ...] | None = None
-    init_containers: tuple[_Container, ...] | None = None
-    resources: _Resources | None = None
+    containers: tuple[_WireContainer, ...] | None = None
+    init_containers: tuple[_WireContainer, ...] | None = None
+    resources: _WireResources | None = None
     overhead: dict[str, _Written] | None = None
     host_network: bool = False
 
 
-class _Condition(Struct, frozen=True):
+class _WireCondition(Struct, frozen=True):
     type: str = ""
     status: str = ""
     last_transition_time: str | None = None
 
 
-class _Status(Struct, frozen=True):
+class _WireStatus(Struct, frozen=True):
     phase: str = ""
     start_time: str | None = None
-    conditions: tuple[_Condition, ...] | None = None
+    conditions: tuple[_WireCondition, ...] | None = None
     pod_ip: str = msgspec.field(default="", name="podIP")
 
 
-class _Metadata(Struct, frozen=True):
+class _WireMetadata(Struct, frozen=True):
     name: str = ""
     namespace: str = ""
     labels: dict[str, str] | None = None
@@ -129,20 +132,18 @@ class _Metadata(Struct, frozen=True):
 
 
 class WirePod(Struct, frozen=True):
-    """A pod as it is decoded: read once, then gone."""
+    """A pod as it is decoded. It lives until `build` has made the record."""
 
-    metadata: _Metadata = _Metadata()
+    metadata: _WireMetadata = _WireMetadata()
     spec: WireSpec = WireSpec()
-    status: _Status = _Status()
+    status: _WireStatus = _WireStatus()
 
     @property
     def namespace(self) -> str:
-        """Return where it is."""
         return self.metadata.namespace
 
     @property
     def name(self) -> str:
-        """Return what it is called there."""
         return self.metadata.name
 
 
@@ -150,12 +151,12 @@ def _itself(pod: WirePod) -> WirePod:
     return pod
 
 
-FORM = Form(WirePod, _itself)
-"""Pods as they are decoded; `build` makes the records."""
+POD_CODEC = ObjectCodec(WirePod, _itself)
+"""Decodes pods; `build` makes the records."""
 
 
 def _instant(text: str | None) -> int | None:
-    """Return a time of the API; one that cannot be read is as good as none."""
+    """Parse a time of the API; None for one that is invalid."""
     try:
         return read_nanoseconds(text) if text else None
     except ValueError:
@@ -176,7 +177,7 @@ def _weigh_requests(written: tuple[tuple[str, _Written], ...]) -> int:
 
 @memo.remember(REQUESTS_BYTES, _weigh_requests)
 def _quantities(written: tuple[tuple[str, _Written], ...]) -> Requests:
-    """Return requests as quantities; what is none is left out, as if nobody had asked."""
+    """Parse requests. Invalid quantities are ignored."""
     found: dict[str, Quantity] = {}
     for resource, value in written:
         try:
@@ -186,7 +187,7 @@ def _quantities(written: tuple[tuple[str, _Written], ...]) -> Requests:
     return found
 
 
-def _container(written: _Container) -> Container:
+def _container(written: _WireContainer) -> Container:
     resources = (
         None if written.resources is None else ResourceRequirements(_requests(written.resources.requests))
     )
@@ -194,15 +195,16 @@ def _container(written: _Container) -> Container:
 
 
 def key_of(written: WireSpec) -> bytes:
-    """Return what is equal for equal specs: the JSON, or its digest where that is long."""
+    """Return a key that is equal for equal specs: the JSON, or its digest if that is long."""
     text = msgspec.json.encode(written)
     return text if len(text) <= _KEY_BYTES else hashlib.sha256(text).digest()
 
 
 def share(written: WireSpec, key: bytes) -> SharedSpec:
-    """Return what pods with this spec share; `key` is that of `key_of`."""
+    """Build what pods with this spec share; `key` is that of `key_of`."""
     sidecars = [each for each in written.init_containers or () if each.restart_policy == "Always"]
-    # of two ports of one name the first counts, as for a probe or a Service; init containers that have ended listen to nobody
+    # of two ports with one name the first counts, as for a probe or a Service; init containers other than
+    # sidecars have ended
     every = reversed([*(written.containers or ()), *sidecars])
     ports = {
         port.name: port.container_port
@@ -222,7 +224,7 @@ def share(written: WireSpec, key: bytes) -> SharedSpec:
 
 
 def build(pod: WirePod, namespace: str, labels: Mapping[str, str], spec: SharedSpec) -> WatchedPod:
-    """Return the record of a pod; `namespace`, `labels` and `spec` are the ones it shares with others."""
+    """Build the record of a pod; `namespace`, `labels` and `spec` are shared with other pods."""
     status = pod.status
     ready, since = None, _NEVER
     for condition in status.conditions or ():

@@ -1,8 +1,10 @@
-"""What is kept of a scale target, whatever its kind, and how it is found in the objects of that kind.
+"""Decodes scales: Scale objects, and the objects of scale targets, which show the same numbers.
 
-What lives here: where a kind keeps its replicas, the small decoder made for those places, the record, and who wrote the count last. Not
-here: which kinds are watched (`targetkinds`). The law: the record says what a GET of the scale would have said, so a write against its version
-needs none.
+A scale target is read from the cache of its own kind, so that its scale costs no request. A Scale shows three
+fields of the object: spec.replicas, status.replicas and the selector. Built-in kinds keep them at known
+places; a CustomResourceDefinition names the places in its scale subresource. For each set of places a decoder
+is built that skips everything else. The resulting `ObservedScale` equals what a GET of the scale would
+return, so a write against its resourceVersion needs no GET.
 """
 
 import itertools
@@ -12,15 +14,134 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from adapter.kubernetes.codec import Form
+from adapter.kubernetes.codec import ObjectCodec
 from adapter.model import memo
+from adapter.model.autoscaling.hpa import ScaleSpec, ScaleStatus
 from adapter.model.selectors import api_selectors
 from adapter.model.selectors.api_selectors import APISelector
 from adapter.model.selectors.label_selectors import LabelSelector, Operator, Requirement
 
 
-class ScalePaths(NamedTuple):
-    """Where objects keep their replicas and selector: field names from the top. `selector` may be nowhere."""
+class ObservedScale(msgspec.Struct, frozen=True, gc=False):
+    """The scale of an object. `replicas` is None if the object lacks the field; `selector` is text.
+
+    `manager` is the field manager that last wrote the count and `since` the time of that write, as the API
+    server writes times; both are "" if the object does not say.
+    """
+
+    namespace: str
+    name: str
+    replicas: int | None
+    status_replicas: int
+    selector: str
+    resource_version: str
+    manager: str
+    uid: str = ""
+    since: str = ""
+
+
+def same_scale(one: ObservedScale, other: ObservedScale) -> bool:
+    """Whether two states of an object are equal in everything that decisions read."""
+    return (one.replicas, one.status_replicas, one.selector, one.uid) == (
+        other.replicas,
+        other.status_replicas,
+        other.selector,
+        other.uid,
+    )
+
+
+# -- Scale objects -------------------------------------------------------------------------------------------
+
+
+class _WireStruct(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """Base of decoded structs: unknown fields are ignored, absent ones have the API's defaults."""
+
+
+class _ScaleMetadata(_WireStruct, frozen=True):
+    resource_version: str = ""
+    uid: str = ""
+
+
+class WireScale(_WireStruct, frozen=True):
+    """A Scale of autoscaling/v1. Metadata are required: an empty object is not a scale of 0."""
+
+    metadata: _ScaleMetadata
+    spec: ScaleSpec = ScaleSpec()
+    status: ScaleStatus = ScaleStatus()
+
+
+_SCALE = msgspec.json.Decoder(WireScale)
+
+
+def decode_scale(content: bytes) -> WireScale:
+    """Decode a Scale; one of `codec.UNREADABLE` if the content is not a Scale object."""
+    return _SCALE.decode(content)
+
+
+def read_scale(content: bytes, namespace: str, name: str) -> ObservedScale:
+    """Decode the Scale of an object. It does not name the writer of the count. Errors as `decode_scale`."""
+    scale = decode_scale(content)
+    status, meta = scale.status, scale.metadata
+    return ObservedScale(
+        namespace,
+        name,
+        scale.spec.replicas,
+        status.replicas,
+        status.selector,
+        meta.resource_version,
+        "",
+        meta.uid,
+    )
+
+
+# -- CustomResourceDefinitions -------------------------------------------------------------------------------
+
+
+class _ScaleSubresource(_WireStruct, frozen=True):
+    spec_replicas_path: str = ""
+    status_replicas_path: str = ""
+    label_selector_path: str = ""
+
+
+class _Subresources(_WireStruct, frozen=True):
+    scale: _ScaleSubresource | None = None
+
+
+class _DefinedVersion(_WireStruct, frozen=True):
+    name: str = ""
+    subresources: _Subresources | None = None
+
+
+class _DefinitionSpec(_WireStruct, frozen=True):
+    versions: tuple[_DefinedVersion, ...] = ()
+
+
+class _Definition(_WireStruct, frozen=True):
+    spec: _DefinitionSpec = _DefinitionSpec()
+
+
+_DEFINITION = msgspec.json.Decoder(_Definition)
+
+
+def read_codec(definition: bytes, version: str) -> ObjectCodec[ObservedScale] | None:
+    """Return the codec of a custom kind, None if its definition names no plain field paths for the scale.
+
+    Raises one of `codec.UNREADABLE` if the content is not a definition.
+    """
+    for each in _DEFINITION.decode(definition).spec.versions:
+        scale = each.subresources.scale if each.subresources else None
+        if each.name == version and scale is not None:
+            written = scale.spec_replicas_path, scale.status_replicas_path, scale.label_selector_path
+            paths = parse_paths(*written)
+            return None if paths is None else custom(paths)
+    return None
+
+
+# -- codecs of scale targets ---------------------------------------------------------------------------------
+
+
+class ReplicaPaths(NamedTuple):
+    """Field paths of the replicas and the selector, as field names from the top; `selector` may be empty."""
 
     spec_replicas: tuple[str, ...]
     status_replicas: tuple[str, ...]
@@ -35,49 +156,24 @@ _OWN_PATHS = (
     ".metadata.uid",
     ".metadata.managedFields",
 )
-_APPS = ScalePaths(("spec", "replicas"), ("status", "replicas"), ("spec", "selector"))
+_APPS = ReplicaPaths(("spec", "replicas"), ("status", "replicas"), ("spec", "selector"))
 
 
-class Seen(msgspec.Struct, frozen=True, gc=False):
-    """A scale as its object says it. `replicas` is None where the object does not have the field.
+def built_in(*, plain_selector: bool = False) -> ObjectCodec[ObservedScale]:
+    """Return the codec of a built-in kind.
 
-    `selector` is text, `manager` the field manager that wrote the count last as far as the object tells, "" where it does not; `since` is
-    when that was, as the API server writes times.
+    The selector of a ReplicationController is a plain map of labels.
     """
-
-    namespace: str
-    name: str
-    replicas: int | None
-    status_replicas: int
-    selector: str
-    resource_version: str
-    manager: str
-    uid: str = ""
-    since: str = ""
-
-
-def same_scale(one: Seen, other: Seen) -> bool:
-    """Tell whether two states of an object differ in nothing that a decision is made from."""
-    return (one.replicas, one.status_replicas, one.selector, one.uid) == (
-        other.replicas,
-        other.status_replicas,
-        other.selector,
-        other.uid,
-    )
-
-
-def built_in(*, plain_selector: bool = False) -> Form[Seen]:
-    """Return the form of a built-in kind; a ReplicationController's selector is labels alone."""
     return _build(_APPS, msgspec.Raw, _bounded(_text_of_labels if plain_selector else _text_of))
 
 
-def custom(paths: ScalePaths) -> Form[Seen]:
-    """Return the form of a custom kind; its selector is text already."""
+def custom(paths: ReplicaPaths) -> ObjectCodec[ObservedScale]:
+    """Return the codec of a custom kind, whose selector is text."""
     return _build(paths, Any, _plain_text)
 
 
-def parse_paths(spec_replicas: str, status_replicas: str, selector: str) -> ScalePaths | None:
-    """Return the paths of a CustomResourceDefinition, None for such as are not plain field names, or lie within one another."""
+def parse_paths(spec_replicas: str, status_replicas: str, selector: str) -> ReplicaPaths | None:
+    """Parse the paths of a CustomResourceDefinition; None unless they are plain field names and disjoint."""
     written = (spec_replicas, status_replicas, selector) if selector else (spec_replicas, status_replicas)
     if not all(map(_PATH.fullmatch, written)):
         return None
@@ -86,17 +182,17 @@ def parse_paths(spec_replicas: str, status_replicas: str, selector: str) -> Scal
     ):
         return None
     steps = [tuple(path.split(".")[1:]) for path in written]
-    return ScalePaths(steps[0], steps[1], steps[2] if selector else ())
+    return ReplicaPaths(steps[0], steps[1], steps[2] if selector else ())
 
 
-# -- selectors ---------------------------------------------------------------------------------------------------------------
+# -- selectors -----------------------------------------------------------------------------------------------
 
 
 LONGEST_TEXT = 32 * 1024
-"""Bytes of a selector that are read: of a longer one the beginning is kept, which `decide` refuses."""
+"""Longest selector in bytes. Of a longer one only the beginning is kept, which the decision refuses."""
 
 TEXTS_BYTES = 8 * 1024 * 1024
-"""Room for the texts of selectors, which outlive the objects that they come from."""
+"""Memory bound of the selector texts, which outlive their objects."""
 
 _LABELS = msgspec.json.Decoder(dict[str, str])
 _SELECTOR = msgspec.json.Decoder(APISelector)
@@ -108,7 +204,10 @@ def _weigh_text(written: bytes) -> int:
 
 @memo.remember(TEXTS_BYTES, _weigh_text)
 def _text_of(written: bytes) -> str:
-    """Return the text that status.selector of a Scale carries; "" for one that is wrong, which the API server would not store."""
+    """Return the text as in status.selector of a Scale.
+
+    An invalid selector, which the API server would not store, becomes "".
+    """
     try:
         return str(api_selectors.compile_selector(_SELECTOR.decode(written)))
     except (ValueError, msgspec.MsgspecError):
@@ -126,7 +225,10 @@ def _text_of_labels(written: bytes) -> str:
 
 
 def _bounded(text_of: Callable[[bytes], str]) -> Callable[[Any], str]:
-    """Return the function for a selector that is still JSON, so that an event costs no more than its bytes."""
+    """Return the function for a selector that is raw JSON.
+
+    An event whose selector is known costs no parsing.
+    """
 
     def text(found: Any) -> str:
         written = bytes(found)
@@ -143,10 +245,10 @@ def _plain_text(found: Any) -> str:
     return found[:LONGEST_TEXT] if isinstance(found, str) else ""
 
 
-# -- a decoder for a few places in an object ----------------------------------------------------------------------------------
+# -- a decoder for a few places in an object -----------------------------------------------------------------
 
 Tree = dict[str, Any]
-"""Field names to what is below them: a tree again, or the type of a leaf."""
+"""Maps field names to a subtree or to the type of a leaf."""
 
 
 def _plant(tree: Tree, path: tuple[str, ...], leaf: Any) -> None:
@@ -156,19 +258,24 @@ def _plant(tree: Tree, path: tuple[str, ...], leaf: Any) -> None:
 
 
 def _struct(tree: Tree) -> Any:
-    """Return a struct that decodes the leaves of a tree and skips all else; what is not there is None."""
+    """Return a struct type that decodes the leaves of a tree and skips everything else.
+
+    Absent fields are None.
+    """
     fields = []
     names = {}
     for number, (name, below) in enumerate(tree.items()):
         field = f"f{number}"
         names[field] = name
         shape = _struct(below) if isinstance(below, dict) else below
-        fields.append((field, shape if shape is msgspec.Raw else shape | None, None))  # Raw takes null too
+        fields.append(
+            (field, shape if shape is msgspec.Raw else shape | None, None)
+        )  # Raw accepts null itself
     return msgspec.defstruct("_Part", fields, rename=names, frozen=True, gc=False)
 
 
 def _reader(tree: Tree, path: tuple[str, ...]) -> Callable[[Any], Any]:
-    """Return the function that finds a leaf in the struct of a tree."""
+    """Return a function that reads a leaf from the struct of a tree."""
     fields = []
     for step in path:
         fields.append(f"f{list(tree).index(step)}")
@@ -187,7 +294,9 @@ def _reader(tree: Tree, path: tuple[str, ...]) -> Callable[[Any], Any]:
 _MANAGED = ("metadata", "managedFields")
 
 
-def _build(paths: ScalePaths, selector_type: Any, text_of: Callable[[Any], str]) -> Form[Seen]:
+def _build(
+    paths: ReplicaPaths, selector_type: Any, text_of: Callable[[Any], str]
+) -> ObjectCodec[ObservedScale]:
     owned: Tree = {}
     owned_path = tuple(f"f:{step}" for step in paths.spec_replicas)
     _plant(owned, owned_path, Any)
@@ -204,7 +313,7 @@ def _build(paths: ScalePaths, selector_type: Any, text_of: Callable[[Any], str])
         ("metadata", "namespace"): str,
         ("metadata", "resourceVersion"): str,
         ("metadata", "uid"): str,
-        _MANAGED: list[owner],  # type: ignore[valid-type]  # made at run time
+        _MANAGED: list[owner],  # type: ignore[valid-type]  # defined at run time
         paths.spec_replicas: Any,
         paths.status_replicas: Any,
         **({paths.selector: selector_type} if paths.selector else {}),
@@ -217,13 +326,13 @@ def _build(paths: ScalePaths, selector_type: Any, text_of: Callable[[Any], str])
     )
     selector = _reader(tree, paths.selector) if paths.selector else lambda _: None
 
-    def keep(found: Any) -> Seen:
+    def keep(found: Any) -> ObservedScale:
         written = selector(found)
         writers = [
             (each.time, each.manager) for each in managed(found) or () if owns(each.fields) is not None
         ]
         since, manager = max(writers, default=("", ""))
-        return Seen(
+        return ObservedScale(
             namespace(found) or "",
             name(found) or "",
             _count(replicas(found)),
@@ -235,7 +344,7 @@ def _build(paths: ScalePaths, selector_type: Any, text_of: Callable[[Any], str])
             since,
         )
 
-    return Form(_struct(tree), keep)
+    return ObjectCodec(_struct(tree), keep)
 
 
 def _count(value: Any) -> int | None:

@@ -1,108 +1,94 @@
-"""The kinds of targets: which of the cluster's a reference means, and the objects of those that are watched.
+"""The kinds of scale targets.
 
-What lives here: which kinds are watched and for how long, and what says where a custom kind keeps its replicas. Not here: what is known of
-one target, and what stands in where its kind is not watched (`targets`); what is kept of an object (`targetforms`), reflectors (`mirror`).
-The law: a kind is watched while somebody has a target of it and no longer.
+Which kind of the cluster a reference means, and one cache for each kind that is a target.
 
-Deployments, StatefulSets, ReplicaSets and ReplicationControllers are watched, and so is a custom kind whose CustomResourceDefinition says
-where it keeps its replicas; where only the watch is refused, they are listed every few seconds. All others, and those of which the list
-is refused, are not watched.
+Deployments, StatefulSets, ReplicaSets and ReplicationControllers are watched, and so is a custom kind whose
+CustomResourceDefinition names plain field paths for its replicas. If only the watch is refused, the kind is
+listed every few seconds. Any other kind, and any kind whose list is refused, is not cached: `scale_targets`
+then reads the scales one by one. A kind is cached only while it is a target.
 """
 
 import asyncio
 import contextlib
 import itertools
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Protocol
 
 from adapter import errors
 from adapter.kubernetes.api_errors import TOO_DEEP
-from adapter.kubernetes.cache import scale_codec, scale_documents
-from adapter.kubernetes.cache.mirror import Collection, Mirror, Part, WholeClient, in_steps
-from adapter.kubernetes.cache.reflector import ReflectorStatus, Surroundings
-from adapter.kubernetes.cache.scale_codec import Seen
-from adapter.kubernetes.client import Body
-from adapter.kubernetes.codec import UNREADABLE, Form
+from adapter.kubernetes.cache import scale_codec
+from adapter.kubernetes.cache.list_watch import ListWatch, ReflectorContext
+from adapter.kubernetes.cache.reflector import Reflector, ReflectorStatus
+from adapter.kubernetes.cache.scale_codec import ObservedScale
+from adapter.kubernetes.cache.store import NamespaceView, TypedStore, in_steps
+from adapter.kubernetes.client import KubernetesClient
+from adapter.kubernetes.codec import UNREADABLE, ObjectCodec
+from adapter.kubernetes.discovery import CatalogueSource
 from adapter.model.metrics import GroupResource
 from adapter.model.resources import BUILTIN, APIResource, Catalogue
 
 POLL_SECONDS = 5.0
-"""How often a scale that is not watched is read, or the kind listed."""
+"""Interval at which a scale that is not watched is read, or its kind is listed."""
 
 RETRY_SECONDS = 30.0
-"""How soon it is looked again for a kind that was not found, or a definition that could not be read."""
+"""Interval after which an unknown kind is looked up again, or a definition that could not be read."""
 
 DEFINITION_SECONDS = 600.0
-"""How soon it is looked again whether a definition has come to be readable, or to say where the replicas are."""
+"""Interval after which a definition that is forbidden, or names no plain paths, is read again."""
 
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
-_BUILT_IN: dict[tuple[str, str], Form[Seen]] = {
+_BUILT_IN: dict[tuple[str, str], ObjectCodec[ObservedScale]] = {
     ("apps", "deployments"): scale_codec.built_in(),
     ("apps", "replicasets"): scale_codec.built_in(),
     ("apps", "statefulsets"): scale_codec.built_in(),
     ("", "replicationcontrollers"): scale_codec.built_in(plain_selector=True),
 }
 _SCALED = Catalogue([each for each in BUILTIN if (each.group, each.plural) in _BUILT_IN])
-"""Known without asking the cluster."""
+"""Kinds that are known without discovery."""
 
 
-class Client(WholeClient, Protocol):
-    """The API server."""
-
-    def get(self, path: str) -> Awaitable[Body]:
-        """Return what is at `path`."""
-        ...
-
-
-class Kinds(Protocol):
-    """The kinds of the cluster; `apidiscovery.CatalogueSource`."""
-
-    def current(self) -> Catalogue:
-        """Return them; `errors.NotSyncedError` before they were read."""
-        ...
-
-    async def refresh(self) -> Catalogue:
-        """Read them again."""
-        ...
-
-
-class Member(Protocol):
+class TargetEntry(Protocol):
     """A target, as its kind sees it. `place` is its namespace and name."""
 
     place: tuple[str, str]
 
     def tell(self) -> None:
-        """Say that it may be another than before."""
+        """Report that the target may have changed."""
         ...
 
     def look(self) -> object:
-        """Begin to read it, since its kind is not watched."""
+        """Start reading the scale, because the kind is not cached."""
         ...
 
     def detach(self) -> None:
-        """Belong to no kind any more; who wants it has to look for its kind anew."""
+        """Leave the kind, which is no longer cached; the next question looks it up again."""
         ...
 
 
-class Kind:
-    """One kind that is targeted: its objects where they are watched (`mirrors` by namespace), and who wants which.
+class TargetKind:
+    """One kind of targets.
 
-    `decided` says whether it is known if it can be watched.
+    Its cached objects, its reflectors by namespace, and its targets by namespace and name.
+
+    `decided` says whether it is known if the kind can be cached.
+
     """
 
     def __init__(self, resource: APIResource) -> None:
         self.resource = resource
         self.decided = False
-        self.mirrors: dict[str, Mirror[Seen]] = {}
-        self.objects: Collection[Seen] = Collection(self._changed, self._listed, scale_codec.same_scale)
-        self.entries: dict[tuple[str, str], list[Member]] = {}
+        self.reflectors: dict[str, Reflector[ObservedScale]] = {}
+        self.objects: TypedStore[ObservedScale] = TypedStore(
+            self._changed, self._listed, scale_codec.same_scale
+        )
+        self.entries: dict[tuple[str, str], list[TargetEntry]] = {}
         self.tasks: list[asyncio.Task[None]] = []
 
     def _changed(self, namespace: str, name: str) -> None:
-        mirror = self.mirror_of(namespace)
-        if mirror is None or mirror.synced:  # else all are told when the first list is in
+        reflector = self.reflector_of(namespace)
+        if reflector is None or reflector.synced:  # else all are told when the first list is in
             for entry in tuple(self.entries.get((namespace, name), ())):
                 entry.tell()
 
@@ -111,49 +97,49 @@ class Kind:
             tuple(itertools.chain.from_iterable(self.entries.values())), lambda entry: entry.tell()
         )
 
-    def mirror_of(self, namespace: str) -> Mirror[Seen] | None:
-        """Return what watches a namespace, None where nothing does, may or can."""
-        mirror = self.mirrors.get(namespace) or self.mirrors.get("")
-        return None if mirror is None or _is_in_vain(mirror.error) else mirror
+    def reflector_of(self, namespace: str) -> Reflector[ObservedScale] | None:
+        """Return the reflector of a namespace, None without one or if it cannot succeed."""
+        reflector = self.reflectors.get(namespace) or self.reflectors.get("")
+        return None if reflector is None or _is_hopeless(reflector.error) else reflector
 
 
 class TargetKinds:
-    """The kinds that are targeted. `group` is where their tasks run, None while they cannot.
+    """The kinds of all targets. `group` runs their tasks; it is None while nothing runs.
 
-    `refreshed` is called with a group and kind when the cluster's kinds may have been read again for it.
+    `refreshed` is called with a group and kind when the cluster's kinds were read again for it, or could not
+    be.
     """
 
     def __init__(
         self,
-        client: Client,
-        surroundings: Surroundings,
-        kinds: Kinds,
+        client: KubernetesClient,
+        context: ReflectorContext,
+        kinds: CatalogueSource,
         namespaces: Sequence[str],
         refreshed: Callable[[tuple[str, str]], None],
     ) -> None:
         self._client = client
-        self._around = surroundings
-        periods = surroundings.periods
-        self._listing = replace(
-            surroundings, periods=replace(periods, relist=min(periods.relist, POLL_SECONDS))
-        )
+        self._context = context
+        relist = min(context.periods.relist, POLL_SECONDS)
+        self._polling = replace(context, periods=replace(context.periods, relist=relist))
         self._catalogue = kinds
         self._known: tuple[Catalogue | None, dict[tuple[str, str], APIResource]] = None, _index(_SCALED)
         self._namespaces = tuple(namespaces)
         self._refreshed = refreshed
         self.group: asyncio.TaskGroup | None = None
-        self._targeted: dict[GroupResource, Kind] = {}
+        self._targeted: dict[GroupResource, TargetKind] = {}
         self._missed: dict[tuple[str, str], float] = {}
         self._missing: set[tuple[str, str]] = set()
 
     def status(self) -> tuple[ReflectorStatus, ...]:
-        """Return what the watches say of themselves."""
-        return tuple(mirror.status() for kind in self._targeted.values() for mirror in kind.mirrors.values())
+        return tuple(
+            reflector.status() for kind in self._targeted.values() for reflector in kind.reflectors.values()
+        )
 
-    # -- kinds of the cluster ------------------------------------------------------------------------------------------
+    # -- kinds of the cluster --------------------------------------------------------------------------------
 
     def find(self, kind: tuple[str, str]) -> APIResource | None:
-        """Return the resource that references to a group and kind mean, None if it is not known."""
+        """Return the resource of a group and kind, None if it is unknown."""
         with contextlib.suppress(errors.NotSyncedError):
             current = self._catalogue.current()
             if current is not self._known[0]:
@@ -161,8 +147,11 @@ class TargetKinds:
         return self._known[1].get(kind)
 
     def miss(self, kind: tuple[str, str]) -> bool:
-        """Have the cluster's kinds read again for one that is not among them, now and then; tell whether they were before."""
-        now = self._around.clock.monotonic()
+        """Have the cluster's kinds read again for an unknown one, at intervals.
+
+        Return whether that has happened before.
+        """
+        now = self._context.clock.monotonic()
         due = kind not in self._missed or now - self._missed[kind] >= RETRY_SECONDS
         if due and kind not in self._missing and self.group is not None:
             self._missing.add(kind)
@@ -172,92 +161,90 @@ class TargetKinds:
     async def _refresh(self, kind: tuple[str, str]) -> None:
         try:
             await self._catalogue.refresh()
-            self._missed[kind] = self._around.clock.monotonic()
+            self._missed[kind] = self._context.clock.monotonic()
         except errors.SourceError:
-            await self._around.sleep(RETRY_SECONDS)
+            await self._context.sleep(RETRY_SECONDS)
         finally:
             self._missing.discard(kind)
         self._refreshed(kind)
 
-    # -- kinds that are targeted ---------------------------------------------------------------------------------------
+    # -- kinds that are targeted -----------------------------------------------------------------------------
 
-    def join(self, entry: Member, resource: APIResource) -> Kind:
-        """Return the kind of a target, which is one of it from now on."""
+    def join(self, entry: TargetEntry, resource: APIResource) -> TargetKind:
+        """Add a target to its kind, and return the kind."""
         kind = self._targeted.get(resource.group_resource)
         if kind is not None and kind.resource.version != resource.version:  # served in another version by now
             self._end(kind)
             kind = None
         if kind is None:
-            kind = self._targeted[resource.group_resource] = Kind(resource)
+            kind = self._targeted[resource.group_resource] = TargetKind(resource)
         kind.entries.setdefault(entry.place, []).append(entry)
         return kind
 
-    def leave(self, entry: Member, kind: Kind) -> None:
-        """Forget a target; its kind with the last one."""
+    def leave(self, entry: TargetEntry, kind: TargetKind) -> None:
+        """Remove a target from its kind, and the kind with its last target."""
         kind.entries[entry.place].remove(entry)
         if not kind.entries[entry.place]:
             del kind.entries[entry.place]
         if not kind.entries:
             self._end(kind)
 
-    def _end(self, kind: Kind) -> None:
-        """Watch a kind no more; whoever wants one of it has to look for it anew."""
+    def _end(self, kind: TargetKind) -> None:
+        """Stop caching a kind."""
         del self._targeted[kind.resource.group_resource]
         for task in kind.tasks:
             task.cancel()
-        for mirror in kind.mirrors.values():
-            mirror.abandon()
+        for reflector in kind.reflectors.values():
+            reflector.abandon()
         for entry in itertools.chain.from_iterable(kind.entries.values()):
             entry.detach()
 
-    def decide(self, kind: Kind) -> None:
-        """Begin to watch a kind, or to find out whether it can be watched."""
+    def decide(self, kind: TargetKind) -> None:
+        """Start caching a kind, or finding out whether it can be cached."""
         if self.group is None or kind.tasks:
             return
         key = kind.resource.group_resource
-        form = _BUILT_IN.get((key.group, key.resource))
-        if form is not None:
-            self._watch(kind, form)
+        codec = _BUILT_IN.get((key.group, key.resource))
+        if codec is not None:
+            self._watch(kind, codec)
         else:
             kind.tasks.append(self.group.create_task(self._define(kind), name=f"definition of {key}"))
 
-    async def _define(self, kind: Kind) -> None:
-        """Read where a custom kind keeps its replicas, until that is said; then watch it."""
+    async def _define(self, kind: TargetKind) -> None:
+        """Read the definition of a custom kind until it says where the replicas are; then cache the kind."""
         key = kind.resource.group_resource
         while True:
-            form, pause = None, DEFINITION_SECONDS
+            codec, pause = None, DEFINITION_SECONDS
             try:
                 body = await self._client.get(f"{_DEFINITIONS}/{key.resource}.{key.group}")
-                form = scale_documents.read_form(body.content, kind.resource.version)
+                codec = scale_codec.read_codec(body.content, kind.resource.version)
             except errors.KubernetesError as error:
                 pause = DEFINITION_SECONDS if is_refused(error) else RETRY_SECONDS
             except UNREADABLE:
-                form = None  # whatever that is, it says nothing
+                codec = None  # not a definition: as one without paths
             known, kind.decided = kind.decided, True
-            if form is not None:
-                self._watch(kind, form)
+            if codec is not None:
+                self._watch(kind, codec)
                 return
             if not known:
                 for entry in tuple(itertools.chain.from_iterable(kind.entries.values())):
                     entry.look()
-            await self._around.sleep(pause)
+            await self._context.sleep(pause)
 
-    def _watch(self, kind: Kind, form: Form[Seen]) -> None:
+    def _watch(self, kind: TargetKind, codec: ObjectCodec[ObservedScale]) -> None:
         assert self.group is not None
         kind.decided = True
         for namespace in self._namespaces:
             what = str(kind.resource.group_resource)
             name = f"{what} in {namespace} (scaler)" if namespace else f"{what} (scaler)"
-            part = Part(kind.objects, namespace)
-            mirror = Mirror(
-                form, kind.resource, self._client, self._listing, part, name=name, namespace=namespace
-            )
-            kind.mirrors[namespace] = mirror
-            kind.tasks.append(self.group.create_task(mirror.run(), name=f"reflector of {name}"))
+            source = ListWatch(self._client, codec, kind.resource, namespace)
+            view = NamespaceView(kind.objects, namespace)
+            reflector = kind.reflectors[namespace] = Reflector(source, view, self._polling, name)
+            kind.tasks.append(self.group.create_task(reflector.run(), name=f"reflector of {name}"))
 
 
 def _index(catalogue: Catalogue) -> dict[tuple[str, str], APIResource]:
-    """Return namespaced resources by group and kind, in the version that takes precedence. Lower case will do, as upstream."""
+    """Index namespaced resources by group and kind, in both cases as upstream; the preferred version wins."""
     found: dict[tuple[str, str], APIResource] = {}
     for resource in catalogue:
         if resource.namespaced:
@@ -267,10 +254,16 @@ def _index(catalogue: Catalogue) -> dict[tuple[str, str], APIResource]:
 
 
 def is_refused(error: errors.KubernetesError | None) -> bool:
-    """Tell whether the API server understood and said no: what may not be listed is read one by one."""
+    """Whether the API server understood a request and refused it.
+
+    A kind whose list is refused is read one by one.
+    """
     return error is not None and 400 <= error.status < 500 and error.status not in {410, 429}
 
 
-def _is_in_vain(error: errors.KubernetesError | None) -> bool:
-    """Tell whether a kind cannot be listed, be it for one object of it: the scales of the others are to be known all the same."""
+def _is_hopeless(error: errors.KubernetesError | None) -> bool:
+    """Whether a kind cannot be listed.
+
+    One object that is nested too deep fails the whole list, but must not hide the other scales.
+    """
     return is_refused(error) or (error is not None and error.reason == TOO_DEEP)

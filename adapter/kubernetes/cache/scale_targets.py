@@ -1,8 +1,7 @@
-"""The targets of autoscalers: how many replicas each has and wants, from caches.
+"""The scale targets of autoscalers: their replicas, from caches.
 
-What lives here: who follows which target, what is known of it, and what stands in where its kind is not watched: then the scale itself is
-read every few seconds. Not here: which kinds are watched (`targetkinds`), what is kept of an object (`targetforms`). The law: what is not
-known yet is said to be not known, never to be absent.
+A target is found in the cache of its kind (`scale_kinds`). If the kind cannot be cached, the scale of each
+followed target is read every few seconds. A target that is not yet known is never reported as absent.
 """
 
 import asyncio
@@ -10,29 +9,39 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from adapter import errors
-from adapter.kubernetes.cache import scale_codec, scale_documents
-from adapter.kubernetes.cache.reflector import ReflectorStatus, Surroundings
-from adapter.kubernetes.cache.scale_codec import Seen
-from adapter.kubernetes.cache.scale_kinds import POLL_SECONDS, Client, Kind, Kinds, TargetKinds, is_refused
+from adapter.kubernetes.cache import scale_codec
+from adapter.kubernetes.cache.list_watch import ReflectorContext
+from adapter.kubernetes.cache.reflector import ReflectorStatus
+from adapter.kubernetes.cache.scale_codec import ObservedScale
+from adapter.kubernetes.cache.scale_kinds import (
+    POLL_SECONDS,
+    TargetKind,
+    TargetKinds,
+    is_refused,
+)
+from adapter.kubernetes.client import KubernetesClient
 from adapter.kubernetes.codec import UNREADABLE
+from adapter.kubernetes.discovery import CatalogueSource
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference
 from adapter.model.go_text import quote
 from adapter.model.resources import APIResource
 
 LINGER_SECONDS = 60.0
-"""For how long a target that was asked for once, and is not followed, is kept at hand."""
+"""Time for which a target that was asked for once, without being followed, stays cached."""
 
-_OTHER_PLACES = frozenset("/%?#\\")
+_PATH_CHARACTERS = frozenset("/%?#\\")
 
 NOT_YET = "the scale is not yet known"
 
 
-class Target(NamedTuple):
-    """A scale as the caches have it. `manager` is the field manager that wrote the count, "" where that is not known.
+class ScaleTarget(NamedTuple):
+    """A scale from the caches.
 
-    `selector` is text. `path` is that of the scale subresource; `resource_version` the version that a write is made against. `uid` tells
-    an object from another that later has its name, "" where it is not known. `since` is when the count was written, as the API server
-    writes times, to the second; "" where that is not known.
+    `path` is that of the scale subresource, `resource_version` the precondition of a write.
+
+    `selector` is text. `manager` is the field manager that wrote the count, and `since` the time of that
+    write as the API server writes times, to the second. `uid` tells the object from a later one with the same
+    name. Each of the three is "" if it is unknown.
     """
 
     replicas: int
@@ -46,13 +55,16 @@ class Target(NamedTuple):
 
 
 class Unfound(NamedTuple):
-    """Why there is no target: not yet known (then nothing is decided), or an error as an autoscaler's status tells it."""
+    """Why there is no scale.
+
+    It is not yet known (then nothing is decided), or the error for the autoscaler's status.
+    """
 
     message: str
     known: bool = True
 
 
-# -- what is known -----------------------------------------------------------------------------------------------------------
+# -- what is known -------------------------------------------------------------------------------------------
 
 
 class _Key(NamedTuple):
@@ -64,27 +76,28 @@ class _Key(NamedTuple):
     name: str
 
 
-class _Entry:
-    """One target, a `targetkinds.Member`.
+class _CachedTarget:
+    """One target.
 
-    `meant` is the group and kind of the reference, `polled` what the reading of its scale came to last, where it is not watched.
+    `meant` is the group and kind of its reference, `polled` the last result of reading its scale, if it is
+    read.
     """
 
-    def __init__(self, targets: "Targets", key: _Key) -> None:
+    def __init__(self, targets: "ScaleTargets", key: _Key) -> None:
         self._targets = targets
         self.key = key
         self.place = key.namespace, key.name
         self.meant = key.api_version.rpartition("/")[0], key.kind
-        self.followers: list[Followed] = []
-        self.kind: Kind | None = None
-        self.polled: Seen | errors.KubernetesError | None = None
+        self.followers: list[TargetSubscription] = []
+        self.kind: TargetKind | None = None
+        self.polled: ObservedScale | errors.KubernetesError | None = None
         self.polling: asyncio.Task[None] | None = None
 
     def tell(self) -> None:
         for followed in tuple(self.followers):
             followed.changed()
 
-    def look(self) -> Target | Unfound:
+    def look(self) -> ScaleTarget | Unfound:
         return self._targets.look(self)
 
     def detach(self) -> None:
@@ -97,39 +110,46 @@ class _Entry:
             self.polling = self.polled = None
 
 
-class Followed:
-    """A target that somebody keeps an eye on; `close` ends it."""
+class TargetSubscription:
+    """A subscription to a target; `close` ends it."""
 
-    def __init__(self, targets: "Targets", entry: _Entry, changed: Callable[[], None]) -> None:
+    def __init__(self, targets: "ScaleTargets", entry: _CachedTarget, changed: Callable[[], None]) -> None:
         self._targets = targets
         self._entry = entry
         self.changed = changed
 
-    def find(self) -> Target | Unfound:
-        """Return the target as last seen."""
+    def find(self) -> ScaleTarget | Unfound:
+        """Return the scale as last seen."""
         return self._targets.look(self._entry)
 
     def close(self) -> None:
-        """Stop; nothing happens if it was closed before."""
+        """End the subscription; closing twice is harmless."""
         if self in self._entry.followers:
             self._entry.followers.remove(self)
             if not self._entry.followers:
                 self._targets.drop(self._entry)
 
 
-class Targets:
-    """The scales of targets, while `run` runs. `namespaces` are watched one by one, all together with ``("",)``."""
+class ScaleTargets:
+    """The scales of targets, while `run` runs. Each of `namespaces` is watched by itself.
+
+    ``("",)`` watches all at once.
+    """
 
     def __init__(
-        self, client: Client, surroundings: Surroundings, kinds: Kinds, namespaces: Sequence[str] = ("",)
+        self,
+        client: KubernetesClient,
+        context: ReflectorContext,
+        kinds: CatalogueSource,
+        namespaces: Sequence[str] = ("",),
     ) -> None:
         self._client = client
-        self._around = surroundings
-        self._kinds = TargetKinds(client, surroundings, kinds, namespaces, self._tell_all)
+        self._context = context
+        self._kinds = TargetKinds(client, context, kinds, namespaces, self._tell_all)
         self._group: asyncio.TaskGroup | None = None
-        self._entries: dict[_Key, _Entry] = {}
-        self._asked: dict[_Key, tuple[Followed, float]] = {}
-        self._swept = surroundings.clock.monotonic()
+        self._entries: dict[_Key, _CachedTarget] = {}
+        self._asked: dict[_Key, tuple[TargetSubscription, float]] = {}
+        self._swept = context.clock.monotonic()
 
     async def run(self) -> None:
         """Watch what is followed until cancelled."""
@@ -142,31 +162,34 @@ class Targets:
             finally:
                 self._group = self._kinds.group = None
 
-    # -- questions -----------------------------------------------------------------------------------------------------
+    # -- questions -------------------------------------------------------------------------------------------
 
     def follow(
         self, namespace: str, reference: CrossVersionObjectReference, changed: Callable[[], None]
-    ) -> Followed:
-        """Keep a target at hand.
+    ) -> TargetSubscription:
+        """Subscribe to a target.
 
-        `changed` is called when its replicas, wanted or there, or its selector may be others than before, when it comes and when it
-        goes; a new version of the object alone is no change. It must not block.
+        `changed` is called when its desired or current replicas or its selector may have changed, and when it
+        appears or disappears; a new resourceVersion alone is not a change. It must not block.
         """
         key = _Key(namespace, reference.api_version, reference.kind, reference.name)
         entry = self._entries.get(key)
         if entry is None:
-            entry = self._entries[key] = _Entry(self, key)
-        followed = Followed(self, entry, changed)
+            entry = self._entries[key] = _CachedTarget(self, key)
+        followed = TargetSubscription(self, entry, changed)
         entry.followers.append(followed)
         self.look(entry)
         return followed
 
-    def find(self, namespace: str, reference: CrossVersionObjectReference) -> Target | Unfound:
-        """Return a target as last seen. One that nobody follows is kept at hand for a minute."""
+    def find(self, namespace: str, reference: CrossVersionObjectReference) -> ScaleTarget | Unfound:
+        """Return the scale of a target as last seen.
+
+        A target that is not followed stays cached for `LINGER_SECONDS`.
+        """
         key = _Key(namespace, reference.api_version, reference.kind, reference.name)
         entry = self._entries.get(key)
         if entry is None or key in self._asked:
-            now = self._around.clock.monotonic()
+            now = self._context.clock.monotonic()
             asked = self._asked.get(key)
             followed = asked[0] if asked else self.follow(namespace, reference, lambda: None)
             self._asked[key] = followed, now
@@ -183,16 +206,15 @@ class Targets:
                 followed.close()
 
     def status(self) -> tuple[ReflectorStatus, ...]:
-        """Return what the watches say of themselves."""
         return self._kinds.status()
 
-    def look(self, entry: _Entry) -> Target | Unfound:
-        """Return what is known of a target, and see to it that more will be."""
+    def look(self, entry: _CachedTarget) -> ScaleTarget | Unfound:
+        """Return what is known of a target, and start what it takes to know more."""
         key = entry.key
         if key.api_version.count("/") > 1:
             return Unfound(f"unexpected GroupVersion string: {key.api_version}")
-        if key.name in {"", ".", ".."} or not _OTHER_PLACES.isdisjoint(key.name):
-            return Unfound(f"invalid resource name {quote(key.name)}")  # it would lead to somewhere else
+        if key.name in {"", ".", ".."} or not _PATH_CHARACTERS.isdisjoint(key.name):
+            return Unfound(f"invalid resource name {quote(key.name)}")  # its path would name another resource
         kind = entry.kind
         resource = self._kinds.find(entry.meant)
         if kind is None or (resource is not None and resource.version != kind.resource.version):
@@ -203,15 +225,15 @@ class Targets:
             self._kinds.decide(kind)
             if not kind.decided:
                 return Unfound(NOT_YET, known=False)
-        mirror = kind.mirror_of(key.namespace)
-        if mirror is None or (entry.polling is not None and not mirror.synced):
+        reflector = kind.reflector_of(key.namespace)
+        if reflector is None or (entry.polling is not None and not reflector.synced):
             return self._look_at_polled(entry, kind)
         entry.stop_polling()
-        if not mirror.synced:
-            return Unfound(f"{NOT_YET}: {mirror.error}" if mirror.error else NOT_YET, known=False)
+        if not reflector.synced:
+            return Unfound(f"{NOT_YET}: {reflector.error}" if reflector.error else NOT_YET, known=False)
         return _tell(key, kind.resource, kind.objects.find(key.namespace, key.name))
 
-    def _miss(self, entry: _Entry) -> Unfound:
+    def _miss(self, entry: _CachedTarget) -> Unfound:
         if not self._kinds.miss(entry.meant):
             return Unfound(NOT_YET, known=False)
         group, name = entry.meant
@@ -222,16 +244,16 @@ class Targets:
             if entry.meant == kind:
                 entry.tell()
 
-    def drop(self, entry: _Entry) -> None:
-        """Forget a target that nobody follows any more; its kind with the last one."""
+    def drop(self, entry: _CachedTarget) -> None:
+        """Forget a target without followers, and its kind with the last one."""
         del self._entries[entry.key]
         entry.stop_polling()
         if entry.kind is not None:
             self._kinds.leave(entry, entry.kind)
 
-    # -- scales that are read ------------------------------------------------------------------------------------------
+    # -- scales that are read --------------------------------------------------------------------------------
 
-    def _look_at_polled(self, entry: _Entry, kind: Kind) -> Target | Unfound:
+    def _look_at_polled(self, entry: _CachedTarget, kind: TargetKind) -> ScaleTarget | Unfound:
         if entry.polling is None and self._group is not None and entry.followers:
             name = f"scale of {entry.key.kind} {entry.key.namespace}/{entry.key.name}"
             entry.polling = self._group.create_task(self._poll(entry, kind.resource), name=name)
@@ -242,42 +264,49 @@ class Targets:
             return Unfound(_words_of(polled), known=is_refused(polled))
         return _tell(entry.key, kind.resource, polled)
 
-    async def _poll(self, entry: _Entry, resource: APIResource) -> None:
-        """Read the scale of a target again and again. What was read stays while the API server cannot be reached."""
+    async def _poll(self, entry: _CachedTarget, resource: APIResource) -> None:
+        """Read the scale of a target at intervals.
+
+        The last one stays while the API server cannot be reached.
+        """
         path = _scale_path(resource, entry.key)
         while True:
             before, found = entry.polled, await self._fetch(path, entry.key)
-            if isinstance(found, Seen) or not isinstance(before, Seen) or is_refused(found):
+            if isinstance(found, ObservedScale) or not isinstance(before, ObservedScale) or is_refused(found):
                 entry.polled = found
             if not _is_same(before, entry.polled):
                 entry.tell()
-            await self._around.sleep(POLL_SECONDS * (0.9 + 0.2 * self._around.random()))
+            await self._context.sleep(POLL_SECONDS * (0.9 + 0.2 * self._context.random()))
 
-    async def _fetch(self, path: str, key: _Key) -> Seen | errors.KubernetesError:
+    async def _fetch(self, path: str, key: _Key) -> ObservedScale | errors.KubernetesError:
         try:
-            return scale_documents.read_scale((await self._client.get(path)).content, key.namespace, key.name)
+            return scale_codec.read_scale((await self._client.get(path)).content, key.namespace, key.name)
         except errors.KubernetesError as error:
             return error
         except UNREADABLE as error:
-            return errors.KubernetesError(0, "Decode", f"cannot get {path}: the answer is no Scale ({error})")
+            return errors.KubernetesError(
+                0, "Decode", f"cannot get {path}: the response is not a Scale object ({error})"
+            )
 
 
-def _is_same(one: Seen | errors.KubernetesError | None, other: Seen | errors.KubernetesError | None) -> bool:
-    if isinstance(one, Seen) and isinstance(other, Seen):
+def _is_same(
+    one: ObservedScale | errors.KubernetesError | None, other: ObservedScale | errors.KubernetesError | None
+) -> bool:
+    if isinstance(one, ObservedScale) and isinstance(other, ObservedScale):
         return scale_codec.same_scale(one, other)
     if isinstance(one, errors.KubernetesError) and isinstance(other, errors.KubernetesError):
         return str(one) == str(other)
     return one is other
 
 
-def _tell(key: _Key, resource: APIResource, seen: Seen | None) -> Target | Unfound:
+def _tell(key: _Key, resource: APIResource, seen: ObservedScale | None) -> ScaleTarget | Unfound:
     if seen is None:
         qualified = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
         return Unfound(f"{qualified} {quote(key.name)} not found")
     if seen.replicas is None:
         return Unfound("Internal error occurred: the spec replicas field does not exist")
     path = _scale_path(resource, key)
-    return Target(
+    return ScaleTarget(
         seen.replicas,
         seen.status_replicas,
         seen.selector,
@@ -295,6 +324,6 @@ def _scale_path(resource: APIResource, key: _Key) -> str:
 
 
 def _words_of(error: errors.KubernetesError) -> str:
-    """Return what the API server said, without what we asked."""
+    """Return the API server's message, without our request."""
     said = str(error).partition(f": {error.status} {error.reason}: ")[2]
     return said or str(error)

@@ -1,10 +1,12 @@
-"""The fence before every write: open only while the lease is surely held.
+"""The fence before every write: open only while this process certainly holds the lease.
 
-What lives here: the arithmetic of "surely". Not here: the lease itself (`leaderelection`), the writes (`writes`). The law: nobody else
-can take the lease before its whole duration has passed since the last confirmed renewal was *sent*; a fence shuts a good deal
-earlier, at the renew deadline, counted from that same instant. Everything that is written is over by then, so what lies between
-deadline and duration is room for what a network still delivers and for clocks of unequal pace. A fence that was closed never opens
-again: the next term has one of its own, and nothing left over from a former term can write in it.
+No other candidate can take the lease before its whole duration has passed since the last confirmed renewal
+was *sent*. The fence closes earlier, at the renew deadline, counted from that same instant, and every write
+ends by then. The time between deadline and duration covers what the network still delivers and clocks of
+unequal speed.
+
+A closed fence never opens again. The next term has its own, so nothing that is left over from a former term
+can write in it.
 """
 
 import math
@@ -15,46 +17,49 @@ from adapter.model.clock import Clock
 
 
 class Fence(Protocol):
-    """What has to be asked before a write."""
+    """The check before a write."""
 
     def check(self) -> float:
-        """Return for how many seconds a write that starts now may be under way; raise `NotLeadingError` for none."""
+        """Return how many seconds a write that starts now may take; raise `NotLeadingError` if none."""
         ...
 
 
-class Reading(NamedTuple):
+class ClockReading(NamedTuple):
     """Both clocks at one instant."""
 
     monotonic: float
     wall: float
 
 
-def read(clock: Clock) -> Reading:
+def read(clock: Clock) -> ClockReading:
     """Return both clocks now."""
-    return Reading(clock.monotonic(), clock.wall())
+    return ClockReading(clock.monotonic(), clock.wall())
 
 
 class LeaseFence:
-    """The fence of one term. `hold` is how many seconds a renewal is good for, `tolerance` how far the two clocks may part.
+    """The fence of one term. A renewal is valid for `hold` seconds.
 
-    The monotonic clock stands still while a machine sleeps, the time of day does not: when they part by more than `tolerance`
-    since the renewal, either somebody set the clock or time has passed unseen. Both shut the fence until the lease was renewed.
+    `tolerance` bounds the divergence of the two clocks.
+
+    The monotonic clock stops while a machine is suspended, the wall clock does not. If they diverge by more
+    than `tolerance` after a renewal, the clock was set or the machine was suspended. Either closes the fence
+    until the next renewal.
     """
 
-    def __init__(self, clock: Clock, sent: Reading, *, hold: float, tolerance: float) -> None:
+    def __init__(self, clock: Clock, sent: ClockReading, *, hold: float, tolerance: float) -> None:
         self._clock = clock
         self._sent = sent
         self._hold = hold
         self._tolerance = tolerance
         self._closed = False
 
-    def renewed(self, sent: Reading) -> None:
-        """Note that a renewal sent at that instant was confirmed."""
+    def renewed(self, sent: ClockReading) -> None:
+        """Record the time at which a confirmed renewal was sent."""
         if sent.monotonic > self._sent.monotonic:
             self._sent = sent
 
     def close(self) -> None:
-        """End the term: no write from now on."""
+        """End the term: no writes from now on."""
         self._closed = True
 
     @property
@@ -63,23 +68,23 @@ class LeaseFence:
         return self._closed
 
     @property
-    def sent(self) -> Reading:
-        """Return when the last renewal that was confirmed had been sent."""
+    def sent(self) -> ClockReading:
+        """When the last confirmed renewal was sent."""
         return self._sent
 
     @property
     def due(self) -> float:
-        """Return how many seconds are left for the next renewal, by the monotonic clock alone; not more than 0 if none."""
+        """Seconds left for the next renewal, by the monotonic clock alone; 0 or less if none."""
         return self._sent.monotonic + self._hold - self._clock.monotonic()
 
     def left(self) -> float:
-        """Return for how many seconds a write that starts now may be under way, 0 for none."""
+        """Return how many seconds a write that starts now may take, 0 for none."""
         if self._closed or self._parted() > self._tolerance:
             return 0.0
         return max(0.0, self.due)
 
     def check(self) -> float:
-        """Return as `left`; raise `NotLeadingError` for 0."""
+        """Return `left()`; raise `NotLeadingError` if it is 0."""
         left = self.left()
         if left <= 0:
             raise NotLeadingError(self._why())
@@ -98,8 +103,7 @@ class LeaseFence:
 
 
 class Unfenced:
-    """The fence of a process that runs without leader election: always open."""
+    """The fence without leader election: always open."""
 
     def check(self) -> float:
-        """Return infinity."""
         return math.inf

@@ -1,8 +1,8 @@
-"""The Lease of a leader election at the API server: read, create, replace, and word of its changes.
+"""The Lease object of a leader election: read, create, replace and watch it.
 
-What lives here: the object on the wire. Not here: what a record means (`leaderelection`). The law: a Lease is only ever replaced in
-the version that was read, and what others put into it (labels, owners, fields of newer versions) stays. The form is
-``coordination.k8s.io/v1``'s, the use of its fields client-go's.
+The fields are those of ``coordination.k8s.io/v1``, used as client-go uses them. A replace names the version
+that was read, and keeps everything in the object that we do not know (labels, owners, fields of newer
+versions).
 """
 
 import asyncio
@@ -14,6 +14,7 @@ import msgspec
 
 from adapter import errors
 from adapter.kubernetes.client import KubernetesClient
+from adapter.kubernetes.codec import PARTIAL_METADATA
 from adapter.model.resources import APIResource
 
 _PATH = "/apis/coordination.k8s.io/v1/namespaces"
@@ -25,7 +26,10 @@ _SILENCE = _WATCH_SECONDS + 30.0
 
 
 class LeaseRecord(NamedTuple):
-    """What a Lease says. `duration` is in seconds; the times are text, for nobody here compares them with a clock."""
+    """The content of a Lease. `duration` is in seconds.
+
+    The times are text because no clock is compared with them.
+    """
 
     holder: str
     duration: int
@@ -35,7 +39,7 @@ class LeaseRecord(NamedTuple):
 
 
 class Lease(NamedTuple):
-    """A record with the version in which it may be replaced, and the object it stands in."""
+    """A record with its object and the version to replace."""
 
     record: LeaseRecord
     version: str
@@ -43,10 +47,13 @@ class Lease(NamedTuple):
 
 
 class LeaseStore(Protocol):
-    """Where one Lease is kept. All raise `errors.KubernetesError`; writes with status 409 when somebody was quicker."""
+    """The storage of one Lease. Errors are `errors.KubernetesError`.
+
+    A write that lost a race has status 409.
+    """
 
     async def fetch(self, seconds: float) -> Lease | None:
-        """Return the Lease, None when there is none."""
+        """Return the Lease, None if it does not exist."""
         ...
 
     async def create(self, record: LeaseRecord, seconds: float) -> Lease:
@@ -54,7 +61,7 @@ class LeaseStore(Protocol):
         ...
 
     async def replace(self, lease: Lease, record: LeaseRecord, seconds: float) -> Lease:
-        """Put `record` in the place of what `lease` says, and return the new one."""
+        """Replace the record of `lease`; return the new Lease."""
         ...
 
     async def watch(self, version: str, changed: Callable[[], None]) -> None:
@@ -71,7 +78,7 @@ class KubernetesLeases:
         self._name = name
 
     async def fetch(self, seconds: float) -> Lease | None:
-        """Return the Lease, None when there is none; at most `seconds`."""
+        """Return the Lease, None if it does not exist; takes at most `seconds`."""
         what = f"get lease {self._namespace}/{self._name}"
         try:
             async with asyncio.timeout(seconds):
@@ -87,31 +94,32 @@ class KubernetesLeases:
         return _decode(answer.content, what)
 
     async def create(self, record: LeaseRecord, seconds: float) -> Lease:
-        """Create the Lease; a conflict (409 AlreadyExists) when somebody was quicker."""
+        """Create the Lease; status 409 (AlreadyExists) if it exists."""
         document = {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
             "metadata": {"name": self._name, "namespace": self._namespace},
-            "spec": _spec(record),
+            "spec": _spec_of(record),
         }
         path = f"{_PATH}/{self._namespace}/leases"
         answer = await self._client.write(
-            "POST", path, msgspec.json.encode(document), seconds=seconds, check=_nothing
+            "POST", path, msgspec.json.encode(document), seconds=seconds, check=_unfenced
         )
         return _decode(answer.content, f"create lease {self._namespace}/{self._name}")
 
     async def replace(self, lease: Lease, record: LeaseRecord, seconds: float) -> Lease:
-        """Replace the Lease in the version read; a conflict (409) when it is not the present one."""
-        document = {**lease.document, "spec": {**(lease.document.get("spec") or {}), **_spec(record)}}
+        """Replace the Lease in the version that was read; status 409 if that is not the current one."""
+        document = {**lease.document, "spec": {**(lease.document.get("spec") or {}), **_spec_of(record)}}
         path = f"{_PATH}/{self._namespace}/leases/{self._name}"
         answer = await self._client.write(
-            "PUT", path, msgspec.json.encode(document), seconds=seconds, check=_nothing
+            "PUT", path, msgspec.json.encode(document), seconds=seconds, check=_unfenced
         )
         return _decode(answer.content, f"update lease {self._namespace}/{self._name}")
 
     async def watch(self, version: str, changed: Callable[[], None]) -> None:
-        """Call `changed` at every event of the Lease; bookmarks count too, for they cost one look."""
+        """Call `changed` at every event of the Lease, bookmarks included: these cost one read."""
         async with self._client.watch_objects(
+            PARTIAL_METADATA,
             _LEASES,
             namespace=self._namespace,
             fields=f"metadata.name={self._name}",
@@ -128,7 +136,7 @@ def micro_time(wall: float) -> str:
     return dt.datetime.fromtimestamp(wall, dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-class _Spec(msgspec.Struct, rename="camel"):
+class _LeaseSpec(msgspec.Struct, rename="camel"):
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
     acquire_time: str | None = None
@@ -140,9 +148,11 @@ def _decode(content: bytes, what: str) -> Lease:
     try:
         document = msgspec.json.decode(content, type=dict[str, Any])
         version = document["metadata"]["resourceVersion"]
-        spec = msgspec.convert(document.get("spec") or {}, _Spec)
+        spec = msgspec.convert(document.get("spec") or {}, _LeaseSpec)
     except (msgspec.MsgspecError, KeyError, TypeError) as error:
-        raise errors.KubernetesError(0, "Decode", f"cannot {what}: the answer is no Lease") from error
+        raise errors.KubernetesError(
+            0, "Decode", f"cannot {what}: the response is not a Lease object"
+        ) from error
     record = LeaseRecord(
         spec.holder_identity or "",
         spec.lease_duration_seconds or 0,
@@ -153,7 +163,7 @@ def _decode(content: bytes, what: str) -> Lease:
     return Lease(record, version, document)
 
 
-def _spec(record: LeaseRecord) -> dict[str, object]:
+def _spec_of(record: LeaseRecord) -> dict[str, object]:
     return {
         "holderIdentity": record.holder,
         "leaseDurationSeconds": record.duration,
@@ -163,5 +173,5 @@ def _spec(record: LeaseRecord) -> dict[str, object]:
     }
 
 
-def _nothing() -> None:
-    """Check nothing: the write that wins or keeps the lease needs none."""
+def _unfenced() -> None:
+    """Check nothing: writes of the Lease itself need no fence."""

@@ -10,7 +10,7 @@ from typing import Literal
 
 from adapter import errors
 from adapter.kubernetes import client as kubernetes
-from adapter.kubernetes.client import Body, KubernetesClient
+from adapter.kubernetes.client import KubernetesClient, ResponseBody
 from adapter.kubernetes.leader.fence import Fence
 from adapter.kubernetes.transport import Parameters
 from adapter.kubernetes.write.rate_limiter import Kind, WriteBudget
@@ -69,7 +69,7 @@ class Writer:
         *,
         content_type: str = "application/json",
         parameters: Parameters = kubernetes.NOTHING,
-    ) -> Body:
+    ) -> ResponseBody:
         """Write, as `KubernetesClient.write`; `errors.KubernetesError` as that.
 
         A pause that the server asks for is made by all writes of that kind, and by those behind it.

@@ -1,8 +1,10 @@
-"""Which events are written, and as what: look-alikes are merged, repetitions counted, floods stopped. Pure.
+"""client-go's event correlator as a pure function of its history.
 
-What lives here: client-go's event correlator with its numbers, time as an argument. Not here: sending (`events`). The law, in this
-order: ten texts within ten minutes that differ in nothing else become one "combined" event; the same event again raises the count of
-the first; and of one object and type 25 events go at once, then one in five minutes.
+Merge similar events, count repetitions, limit the rate.
+
+In this order, with client-go's numbers: ten messages within ten minutes that differ in nothing else become
+one "combined" event; a repeated event raises the count of the first one; and of one object and type 25 events
+pass at once, then one in five minutes.
 """
 
 import datetime as dt
@@ -21,7 +23,7 @@ COMBINED = "(combined from similar events): "
 
 
 class Regarding(NamedTuple):
-    """The object that an event is about."""
+    """The involved object of an event."""
 
     api_version: str
     kind: str
@@ -33,7 +35,7 @@ class Regarding(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EventRecord:
-    """An event in the form of core/v1. Times are epoch seconds; they are written in whole ones."""
+    """An event of core/v1. Times are epoch seconds, written as whole seconds."""
 
     name: str
     regarding: Regarding
@@ -46,16 +48,16 @@ class EventRecord:
 
 
 class Correlated(NamedTuple):
-    """What to do: nothing for `event` None; else create it, or patch the one of its name where `repeated`."""
+    """The result: drop (`event` None), create, or if `repeated` patch the event of that name."""
 
     event: EventRecord | None
     repeated: bool = False
 
 
 def first_record(regarding: Regarding, kind: str, reason: str, message: str, nanoseconds: int) -> EventRecord:
-    """Return an event that happens at that many nanoseconds since 1970, which no other event of the object may share.
+    """Build an event at a time in nanoseconds since 1970, which must be unique for the object.
 
-    Its name is the recorder's: the object's (cut where the whole would be too long), and the nanoseconds in hex.
+    As in client-go's recorder the name is that of the object, cut if necessary, and the time in hex.
     """
     name = f"{regarding.name[:_NAME_LENGTH].rstrip('-.')}.{nanoseconds:x}"
     wall = nanoseconds / 1e9
@@ -66,7 +68,7 @@ _Key = tuple[str, ...]
 
 
 @dataclass(slots=True)
-class _Group:
+class _EventGroup:
     messages: set[str] = field(default_factory=set)
     last: float = float("-inf")
 
@@ -78,15 +80,15 @@ class _Bucket:
 
 
 class Correlator:
-    """What has been seen of late, by the least recently used."""
+    """The recent events, in LRU caches."""
 
     def __init__(self) -> None:
-        self._groups: LRUCache[_Key, _Group] = LRUCache(REMEMBERED)
+        self._groups: LRUCache[_Key, _EventGroup] = LRUCache(REMEMBERED)
         self._seen: LRUCache[_Key, EventRecord] = LRUCache(REMEMBERED)
         self._buckets: LRUCache[_Key, _Bucket] = LRUCache(REMEMBERED)
 
     def correlate(self, event: EventRecord) -> Correlated:
-        """Judge an event that happens at `event.last`."""
+        """Correlate an event with the history, at `event.last`."""
         merged, key = self._aggregate(event)
         before = self._seen.get(key)
         if before is not None:
@@ -97,11 +99,11 @@ class Correlator:
         return Correlated(merged, repeated=merged.count > 1)
 
     def _aggregate(self, event: EventRecord) -> tuple[EventRecord, _Key]:
-        """Return the event, or the combined one that stands for it, and under which key it is counted."""
+        """Return the event, or the combined one that replaces it, and the key under which it is counted."""
         likeness = (*_about(event.regarding), event.type, event.reason)
         group = self._groups.get(likeness)
         if group is None or event.last - group.last > ALIKE_SECONDS:
-            group = _Group()
+            group = _EventGroup()
         group.messages.add(event.message)
         group.last = event.last
         self._groups[likeness] = group
@@ -128,5 +130,5 @@ def _about(regarding: Regarding) -> _Key:
 
 
 def timestamp(wall: float) -> str:
-    """Return epoch seconds as a Time of the API, which has whole seconds."""
+    """Format epoch seconds as a Time of the API."""
     return dt.datetime.fromtimestamp(int(wall), dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,12 +1,11 @@
-"""Events about autoscalers, written as client-go's recorder writes those of the HPA controller: core/v1, counted, merged, thinned out.
+"""Records events about autoscalers as client-go's recorder does for the HPA controller.
 
-What lives here: the queue and the wire. Not here: which events there are (`autoscaler.decide.decision`), what becomes of look-alikes
-(`eventcorrelator`). The law: to record an event never waits and never fails; what cannot be written is dropped and counted; while
-the API server cannot be reached all wait.
+Core/v1, correlated and rate-limited.
 
-Events of one object keep their order. Namespaces take turns (`model.fairness`), and when the queue is full the
-namespace with the most events in it loses one, so a tenant with many autoscalers does not displace the
-events of others.
+Recording never waits and never fails. Events wait in a queue while the API server cannot be reached; what
+cannot be written is dropped and counted. Events of one object keep their order. Namespaces take turns
+(`model.fairness`), and when the queue is full, the namespace with the most events loses one, so a tenant with
+many autoscalers does not displace the events of others.
 """
 
 import asyncio
@@ -32,7 +31,7 @@ from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 
 COMPONENT = "fastpath"
-"""Where our events come from: ``source.component``, which `kubectl describe` shows."""
+"""``source.component`` of our events, which `kubectl describe` shows."""
 
 QUEUED = 1000
 TRIES = 12
@@ -67,7 +66,7 @@ class EventRecorder:
         monitoring.write_queue.labels(Kind.EVENT.label).set_function(self._waiting)
 
     def record(self, regarding: Regarding, kind: str, reason: str, message: str) -> None:
-        """Record an event of `kind` Normal or Warning. A text longer than the API takes is cut."""
+        """Record an event of `kind` Normal or Warning. A message longer than the API allows is cut."""
         if self._waiting() >= QUEUED:
             self._drop("queue")
             if not self._make_room(regarding.namespace):
@@ -83,7 +82,7 @@ class EventRecorder:
         return self._counts.total() + (self._next is not None)
 
     def _make_room(self, namespace: str) -> bool:
-        """Remove the latest event of the namespace with the most, unless that has no more than this one would have."""
+        """Remove the latest event of the largest namespace, unless `namespace` would then be the largest."""
         ((largest, count),) = self._counts.most_common(1)
         if count <= self._counts[namespace] + 1:
             return False
@@ -98,7 +97,7 @@ class EventRecorder:
             del self._counts[namespace]
 
     async def run(self) -> None:
-        """Write what is recorded, until cancelled."""
+        """Write the recorded events until cancelled."""
         while True:
             while not self._waiting():
                 self._wake.clear()
@@ -106,7 +105,7 @@ class EventRecorder:
             await self._record_next()
 
     async def drain(self, seconds: float) -> None:
-        """Write what is recorded, within so many seconds: for the orderly end of a term. The rest is dropped."""
+        """Write the recorded events within `seconds`, at the orderly end of a term. The rest is dropped."""
         try:
             async with asyncio.timeout(seconds):
                 while self._waiting():
@@ -119,7 +118,7 @@ class EventRecorder:
             self._faults.resolve(FAULT)
 
     async def _record_next(self) -> None:
-        """Write the next event of the queue. It stays the next one until something has come of it."""
+        """Write the next event of the queue. It stays the next one until it is written or dropped."""
         if self._next is None:
             namespace, owner, found = self._queue.next()
             self._remove(namespace, owner, found)
@@ -161,7 +160,7 @@ class EventRecorder:
                     Kind.EVENT, "PATCH", f"{events}/{event.name}", content, content_type=_MERGE
                 )
             except errors.KubernetesError as error:
-                if error.status != 404:  # else its time was over, and it begins anew
+                if error.status != 404:  # 404: the event expired; create it again
                     raise
                 await self._writer.turn(Kind.EVENT)
             else:
@@ -169,7 +168,10 @@ class EventRecorder:
         await self._writer.send(Kind.EVENT, "POST", events, msgspec.json.encode(_document(event)))
 
     def _give_up(self, error: errors.KubernetesError) -> None:
-        """Drop an event that the API server will never take. One that exists already, or whose namespace goes, is no fault."""
+        """Drop an event that the API server refuses.
+
+        An existing one, or a terminating namespace, is not a problem.
+        """
         if error.status not in {404, 409} and "because it is being terminated" not in str(error):
             self._faults.report(FAULT, "an event was refused", str(error))
         self._drop("refused")

@@ -148,7 +148,7 @@ class _Scale(msgspec.Struct):
 _SCALE = msgspec.json.Decoder(_Scale)
 
 
-def _decode(answer: client.Body, what: str) -> ScaleSeen:
+def _decode(answer: client.ResponseBody, what: str) -> ScaleSeen:
     try:
         scale = _SCALE.decode(answer.content)
     except UNREADABLE as error:

@@ -1,11 +1,9 @@
-"""Writing the statuses of autoscalers: what matters at once, the rest at its leisure.
+"""Writes the statuses of autoscalers: important changes at once, the rest at most every 15 s.
 
-What lives here: when a status is due, which one goes next, and the patch on the wire. Not here: what it says (`autoscaler.decide.decision`). The
-law: of each object only the latest status is ever written; it is written at once when a replica count, or the status or reason of
-a condition, differs from what is written, else at most every 15 s; a status that could not be written stays wanted.
-
-Of the statuses that are due the urgent ones go first, and of each sort the namespaces take turns
-(`model.fairness`): a tenant with many autoscalers delays the status of another by one turn.
+Of each object only the latest status is written. It is urgent if a replica count, or the status or reason of
+a condition, differs from what is written. A status that could not be written is retried. Urgent statuses go
+first, and within each class the namespaces take turns (`model.fairness`): a tenant with many autoscalers
+delays the status of another by one turn.
 """
 
 import asyncio
@@ -29,24 +27,25 @@ from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 
 PERIOD = 15.0
-"""Seconds between two statuses of one object that differ in nothing but numbers and texts."""
+"""Seconds between two writes of statuses that differ only in metric values and messages."""
 
 AT_ONCE = 8
-"""How many statuses are under way together."""
+"""Number of concurrent writes."""
 
 AGAIN = 5
 RETRY, RETRY_LIMIT = 1.0, 15.0
 FAULT = "status-write"
 _PATCH = "application/json-patch+json"
-_DOUBLINGS = 10  # of pauses; after hours of failures they would be no numbers any more
+_DOUBLINGS = 10  # cap on the backoff exponent: 2**n stays small after hours of failures
 _NO_STATUS = HorizontalPodAutoscalerStatus()
 
 
 class StatusUpdate(NamedTuple):
-    """A status to be written.
+    """A status to write.
 
-    `path` is that of the status subresource, `resource_version` the version of the object that was decided for, `status` what the
-    urgency is judged by; `document` makes the same as JSON, with whatever else travels in it, when it is written.
+    `path` is that of the status subresource, `resource_version` the version of the object that the decision
+    read. `status` determines the urgency; `document` builds the JSON, which may contain more, when it is
+    written.
     """
 
     namespace: str
@@ -59,9 +58,9 @@ class StatusUpdate(NamedTuple):
 
 
 def is_urgent(written: HorizontalPodAutoscalerStatus, wanted: HorizontalPodAutoscalerStatus) -> bool:
-    """Tell whether a status may not wait: replicas, or the status or reason of a condition, differ from what is written.
+    """Whether replicas, or the status or reason of a condition, differ from what is written.
 
-    Neither may that of a scale that was written and written back: what policies count travels in it.
+    lastScaleTime counts too: the status carries the scale events that policies count.
     """
     return _matters(written) != _matters(wanted)
 
@@ -72,8 +71,11 @@ def _matters(status: HorizontalPodAutoscalerStatus) -> tuple[object, ...]:
 
 
 @dataclass(slots=True)
-class _Entry:
-    """What is known of one object. `due` is monotonic; `place` is its place in a queue, 0 for none, and any other is void."""
+class _StatusEntry:
+    """The state of one object. `due` is monotonic. `place` is its current entry in a queue, 0 for none.
+
+    Other entries are void.
+    """
 
     uid: str
     written: HorizontalPodAutoscalerStatus
@@ -87,7 +89,10 @@ class _Entry:
 
 
 class StatusWriter:
-    """Writes statuses through the `Writer` of one term. `failed` is told of each status that the API server did not take."""
+    """Writes statuses through the `Writer` of one term.
+
+    `failed` is called for each status that the API server refuses.
+    """
 
     def __init__(
         self,
@@ -101,23 +106,24 @@ class StatusWriter:
         self._clock = clock
         self._faults = faults
         self._failed = failed
-        self._entries: dict[tuple[str, str], _Entry] = {}
+        self._entries: dict[tuple[str, str], _StatusEntry] = {}
         self._queues: tuple[list[tuple[float, int, tuple[str, str]]], ...] = ([], [])
         self._turns: tuple[Turns[int], ...] = (Turns(), Turns())
-        """The places that are due."""
+        """The entries that are due."""
         self._places = itertools.count(1)
         self._wake = asyncio.Event()
         monitoring.write_queue.labels(Kind.STATUS.label).set_function(self._count_due)
 
     def submit(self, update: StatusUpdate, seen: HorizontalPodAutoscalerStatus | None) -> None:
-        """Want `update` written; `seen` is the status that the object was read with. Never waits.
+        """Queue a status; `seen` is the status that the object was read with. Never waits.
 
-        What was written lately is known better than from a reading; after that the reading counts, for somebody else may have written.
+        For one period after a write our own status is more recent than the cache. After that `seen` counts,
+        because another client may have written.
         """
         key, now = (update.namespace, update.name), self._clock.monotonic()
         entry = self._entries.get(key)
         if entry is None or entry.uid != update.uid:
-            entry = self._entries[key] = _Entry(update.uid, seen or _NO_STATUS, written_at=now)
+            entry = self._entries[key] = _StatusEntry(update.uid, seen or _NO_STATUS, written_at=now)
         elif not entry.busy and now - entry.written_at > PERIOD:
             entry.written = seen or _NO_STATUS
         entry.wanted = update
@@ -125,12 +131,12 @@ class StatusWriter:
             self._plan(key, entry)
 
     def forget(self, namespace: str, name: str) -> None:
-        """Drop what is wanted for an object that is gone."""
+        """Drop the status of a deleted object."""
         self._entries.pop((namespace, name), None)
         self._faults.resolve(FAULT, subject=f"{namespace}/{name}")
 
     async def run(self) -> None:
-        """Write what is due, until cancelled."""
+        """Write what is due until cancelled."""
         gate = asyncio.Semaphore(AT_ONCE)
         async with asyncio.TaskGroup() as group:
             while True:
@@ -147,14 +153,14 @@ class StatusWriter:
                 task.add_done_callback(lambda _: gate.release())
 
     async def drain(self, seconds: float) -> None:
-        """Write what is urgent, within so many seconds: for the orderly end of a term. What could not be written is over with it."""
+        """Write the urgent statuses within `seconds`, at the orderly end of a term. The rest is dropped."""
         try:
             async with asyncio.timeout(seconds):
                 while self._has_urgent() and await self._turn():
                     key = self._take()
                     if key is not None:
                         await self._write(key, self._entries[key])
-                    else:  # it has failed a moment ago
+                    else:  # its last write failed and its pause is not over
                         await asyncio.sleep(RETRY / 4)
         except TimeoutError:
             return
@@ -162,10 +168,10 @@ class StatusWriter:
             for key in self._entries:
                 self._faults.resolve(FAULT, subject="/".join(key))
 
-    # -- the queue -----------------------------------------------------------------------------------------------------
+    # -- the queue -------------------------------------------------------------------------------------------
 
-    def _plan(self, key: tuple[str, str], entry: _Entry) -> None:
-        """Give an entry its place among what is due."""
+    def _plan(self, key: tuple[str, str], entry: _StatusEntry) -> None:
+        """Queue an entry for the time at which it is due."""
         wanted, now = entry.wanted, self._clock.monotonic()
         if wanted is None or conditions.same_status(entry.written, wanted.status):
             entry.wanted, entry.place = None, 0
@@ -174,13 +180,13 @@ class StatusWriter:
         urgent = is_urgent(entry.written, wanted.status)
         due = now + pause if urgent else max(now + pause, entry.written_at + PERIOD)
         if entry.place and urgent == entry.urgent and due >= entry.due:
-            return  # it has its place
+            return  # queued already
         entry.urgent, entry.due, entry.place = urgent, due, next(self._places)
         heapq.heappush(self._queues[0 if urgent else 1], (due, entry.place, key))
         self._wake.set()
 
     def _first(self, queue: list[tuple[float, int, tuple[str, str]]]) -> float | None:
-        """Return when the first of a queue is due, None for an empty one; drops what was planned anew since."""
+        """Return when the first entry of a queue is due, None if it is empty; drops void entries."""
         while queue:
             due, place, key = queue[0]
             entry = self._entries.get(key)
@@ -190,7 +196,7 @@ class StatusWriter:
         return None
 
     def _gather(self) -> None:
-        """Have those that are due by now wait for a turn."""
+        """Move the entries that are due to the turns."""
         now = self._clock.monotonic()
         for queue, turns in zip(self._queues, self._turns, strict=True):
             while (due := self._first(queue)) is not None and due <= now:
@@ -198,7 +204,7 @@ class StatusWriter:
                 turns.add(namespace, name, place)
 
     def _take(self) -> tuple[str, str] | None:
-        """Take the next one that is due, the urgent ones first; it is busy from now on."""
+        """Take the next due entry, urgent ones first, and mark it busy."""
         self._gather()
         for turns in self._turns:
             while turns:
@@ -212,7 +218,7 @@ class StatusWriter:
         return None
 
     def _has_urgent(self) -> bool:
-        """Return whether an urgent status is wanted, due or not."""
+        """Whether an urgent status is queued, due or not."""
         return bool(self._turns[0]) or self._first(self._queues[0]) is not None
 
     async def _wait_for_due(self) -> None:
@@ -234,7 +240,7 @@ class StatusWriter:
                 continue
 
     async def _turn(self) -> bool:
-        """Wait for the turn of a status; False where the fence is shut just now."""
+        """Wait for the turn of a status; False if the fence is closed now."""
         try:
             await self._writer.turn(Kind.STATUS)
         except errors.NotLeadingError:
@@ -242,17 +248,17 @@ class StatusWriter:
             return False
         return True
 
-    def _due(self) -> Iterator[_Entry]:
+    def _due(self) -> Iterator[_StatusEntry]:
         now = self._clock.monotonic()
         return (entry for entry in self._entries.values() if entry.wanted is not None and entry.due <= now)
 
     def _count_due(self) -> float:
         return sum(1 for _ in self._due())
 
-    # -- the wire ------------------------------------------------------------------------------------------------------
+    # -- the wire --------------------------------------------------------------------------------------------
 
-    async def _write(self, key: tuple[str, str], entry: _Entry) -> None:
-        """Write what is wanted of one object by now, and plan what comes next for it; nothing of one that has gone meanwhile."""
+    async def _write(self, key: tuple[str, str], entry: _StatusEntry) -> None:
+        """Write the latest status of an object unless it was deleted, and queue the next one."""
         update = entry.wanted
         if update is None or self._entries.get(key) is not entry:
             entry.busy = False
@@ -273,7 +279,7 @@ class StatusWriter:
                 self._plan(key, entry)
 
     def _note_failure(
-        self, key: tuple[str, str], entry: _Entry, update: StatusUpdate, error: errors.KubernetesError
+        self, key: tuple[str, str], entry: _StatusEntry, update: StatusUpdate, error: errors.KubernetesError
     ) -> None:
         subject = "/".join(key)
         if error.status == 404 or error.reason == _OTHER_OBJECT:
@@ -286,7 +292,7 @@ class StatusWriter:
         self._failed(update, error)
 
     async def _patch(self, update: StatusUpdate) -> None:
-        """Put the status in the place of the one that is there. Onto a newer version too, for nobody else writes it."""
+        """Replace the status, after a conflict also on a newer version: no other client owns it."""
         version = update.resource_version
         for left in reversed(range(AGAIN + 1)):
             try:
@@ -307,30 +313,30 @@ class StatusWriter:
             metadata = _OBJECT.decode(answer.content).metadata
         except msgspec.MsgspecError as error:
             raise errors.KubernetesError(
-                0, "Decode", f"cannot {what}: the answer is no object ({error})"
+                0, "Decode", f"cannot {what}: the response is not an object ({error})"
             ) from error
         if metadata.uid != update.uid:
-            raise errors.KubernetesError(0, _OTHER_OBJECT, f"cannot {what}: another object has that name now")
+            raise errors.KubernetesError(0, _OTHER_OBJECT, f"cannot {what}: another object has this name now")
         return metadata.resource_version
 
 
 _OTHER_OBJECT = "OtherObject"
 
 
-class _Metadata(msgspec.Struct, rename="camel"):
+class _ObjectIdentity(msgspec.Struct, rename="camel"):
     uid: str = ""
     resource_version: str = ""
 
 
-class _Object(msgspec.Struct):
-    metadata: _Metadata
+class _IdentifiedObject(msgspec.Struct):
+    metadata: _ObjectIdentity
 
 
-_OBJECT = msgspec.json.Decoder(_Object)
+_OBJECT = msgspec.json.Decoder(_IdentifiedObject)
 
 
 def _operations(update: StatusUpdate, version: str) -> list[dict[str, object]]:
-    """Return the JSON patch. Version and uid are conditions: the API server answers 409 where they are others."""
+    """Build the JSON patch. Version and uid are preconditions: the API server responds 409 if they differ."""
     bound = {"/metadata/uid": update.uid, "/metadata/resourceVersion": version}
     operations: list[dict[str, object]] = [
         {"op": "replace", "path": path, "value": value} for path, value in bound.items() if value

@@ -27,6 +27,7 @@ from adapter.autoscaler.decide.settings import Settings
 from adapter.errors import KubernetesError
 from adapter.kubernetes import client, credentials
 from adapter.kubernetes.client import KubernetesClient
+from adapter.kubernetes.discovery import fetch_catalogue
 from adapter.kubernetes.metrics_api import Described, MetricsAPI
 from adapter.model import timestamps
 from adapter.model.autoscaling.defaults import with_defaults
@@ -128,7 +129,7 @@ class NativeController:
 
     async def start(self) -> None:
         """Learn which kinds the cluster has, before anything else. KubernetesError where it cannot be read."""
-        self._catalogue = await self._cluster.fetch_catalogue()
+        self._catalogue = await fetch_catalogue(self._cluster)
 
     async def run(self) -> None:
         """Sync for ever."""

@@ -13,8 +13,8 @@ from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
 from adapter.kubernetes.cache import hpas
 from adapter.kubernetes.cache.hpas import Autoscalers, Rivals, TargetKey
-from adapter.kubernetes.cache.reflector import Periods, Surroundings
-from adapter.kubernetes.codec import Form
+from adapter.kubernetes.cache.list_watch import ReflectorContext, ReflectorPeriods
+from adapter.kubernetes.codec import ObjectCodec
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, FastPathAutoscalerSpec, Metadata
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference
 from adapter.sandbox.apiserver.cluster import Cluster
@@ -25,7 +25,7 @@ from tests.support.clock import ShiftedClock
 from tests.support.waiting import until
 
 JSON = dict[str, Any]
-QUICK = Periods(backoff=0.01, backoff_limit=0.05, short_watch=0.02, relist=0.05)
+QUICK = ReflectorPeriods(backoff=0.01, backoff_limit=0.05, short_watch=0.02, relist=0.05)
 
 
 def document(name: str, namespace: str = "default", target: str = "web", **spec: Any) -> JSON:
@@ -56,15 +56,12 @@ def ours(name: str, namespace: str = "default", target: str = "web") -> FastPath
 
 
 @contextlib.asynccontextmanager
-async def surrounded(cluster: Cluster) -> AsyncIterator[tuple[kubernetes.KubernetesClient, Surroundings]]:
+async def surrounded(cluster: Cluster) -> AsyncIterator[ReflectorContext]:
     monitoring, clock = Monitoring(), ShiftedClock()
     configuration = credentials.build_configuration(cluster.url)
     async with await kubernetes.connect(configuration, random=lambda: 0.0, timeout=1.0) as client:
-        yield (
-            client,
-            Surroundings(
-                client, clock, monitoring, ProblemLog(monitoring, clock), lambda: 0.0, periods=QUICK
-            ),
+        yield ReflectorContext(
+            client, clock, monitoring, ProblemLog(monitoring, clock), lambda: 0.0, periods=QUICK
         )
 
 
@@ -83,8 +80,8 @@ async def running(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
 async def watching(
     cluster: Cluster, changed: Callable[[str, str], None] = lambda *_: None, namespaces: Sequence[str] = ("",)
 ) -> AsyncIterator[Autoscalers]:
-    async with surrounded(cluster) as (client, around):
-        found = Autoscalers(client, around, changed, namespaces)
+    async with surrounded(cluster) as around:
+        found = Autoscalers(around, changed, namespaces)
         async with running(found.run()):
             yield found
 
@@ -93,8 +90,8 @@ async def watching(
 async def opposing(
     cluster: Cluster, changed: Callable[[TargetKey], None] = lambda _: None, *, objects: bool = False
 ) -> AsyncIterator[Rivals]:
-    async with surrounded(cluster) as (client, around):
-        rivals = Rivals(client, around, changed, objects=objects)
+    async with surrounded(cluster) as around:
+        rivals = Rivals(around, changed, objects=objects)
         async with running(rivals.run()):
             yield rivals
 
@@ -178,7 +175,7 @@ async def test_autoscalers_of_some_namespaces() -> None:
 
 
 def test_ten_thousand_autoscalers_are_out_of_the_garbage_collectors_sight() -> None:
-    form = Form(msgspec.Raw, hpas._keep_autoscaler)
+    form = ObjectCodec(msgspec.Raw, hpas._keep_autoscaler)
     metric = {"metric": {"name": "http_requests"}, "target": {"type": "AverageValue", "averageValue": "500m"}}
     texts = [
         msgspec.json.encode(document(f"web-{number}", metrics=[{"type": "Pods", "pods": metric}]))
@@ -285,8 +282,8 @@ async def test_an_object_stands_in_the_way_of_one_in_a_file() -> None:
 
 
 async def test_the_kind_of_objects_need_not_be_there() -> None:
-    async with Cluster() as cluster, surrounded(cluster) as (client, around):
-        rivals = Rivals(client, around, objects=True)
+    async with Cluster() as cluster, surrounded(cluster) as around:
+        rivals = Rivals(around, objects=True)
         async with running(rivals.run()):
             rivals.put(ours("web"))
             await until(lambda: rivals.of(ours("web")) == ())

@@ -2,10 +2,8 @@
 
 import asyncio
 import contextlib
-import itertools
-import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
@@ -13,10 +11,10 @@ import pytest
 from adapter import errors
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
-from adapter.kubernetes.cache import store
-from adapter.kubernetes.cache.lister import Described, ObjectLister
-from adapter.kubernetes.cache.reflector import Periods, Reflector, ReflectorStatus, Surroundings
-from adapter.kubernetes.codec import ObjectMeta, WatchEvent
+from adapter.kubernetes.cache import label_index
+from adapter.kubernetes.cache.list_watch import ReflectorContext, ReflectorPeriods
+from adapter.kubernetes.cache.lister import LabeledObject, ObjectLister
+from adapter.kubernetes.cache.reflector import Reflector, ReflectorStatus
 from adapter.model.metrics import GroupResource
 from adapter.model.resources import BUILTIN, APIResource
 from adapter.model.selectors.label_selectors import EVERYTHING, parse_selector
@@ -24,7 +22,6 @@ from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.sandbox.apiserver.storage.kinds import Kind
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
-from tests.support.clock import FakeClock
 from tests.support.waiting import other_work, until
 
 
@@ -47,7 +44,7 @@ def resource(text: str) -> APIResource:
 PODS = resource("pods")
 NODES = resource("nodes")
 WEB = parse_selector("app=web")
-QUICK = Periods(backoff=0.01, backoff_limit=0.05, short_watch=0.02, relist=0.05, first_list=1.0)
+QUICK = ReflectorPeriods(backoff=0.01, backoff_limit=0.05, short_watch=0.02, relist=0.05, first_list=1.0)
 
 
 def pod(name: str, namespace: str = "default", **labels: str) -> dict[str, Any]:
@@ -64,13 +61,17 @@ class Cache:
     """A lister on a cluster, with its own self-metrics and faults."""
 
     def __init__(
-        self, client: kubernetes.KubernetesClient, kinds: Sequence[APIResource], periods: Periods, fields: str
+        self,
+        client: kubernetes.KubernetesClient,
+        kinds: Sequence[APIResource],
+        periods: ReflectorPeriods,
+        fields: str,
     ) -> None:
         self.monitoring = Monitoring()
         clock = SystemClock()
         self.faults = ProblemLog(self.monitoring, clock)
         self.lister = ObjectLister(
-            Surroundings(client, clock, self.monitoring, self.faults, lambda: 0.0, periods=periods),
+            ReflectorContext(client, clock, self.monitoring, self.faults, lambda: 0.0, periods=periods),
             kinds,
             fields=fields,
         )
@@ -100,7 +101,7 @@ class Cache:
 async def caching(
     cluster: Cluster,
     *kinds: APIResource,
-    periods: Periods = QUICK,
+    periods: ReflectorPeriods = QUICK,
     timeout: float = 1.0,  # noqa: ASYNC109 - the client's
     fields: str = "",
 ) -> AsyncIterator[Cache]:
@@ -115,7 +116,7 @@ def verbs(cluster: Cluster, plural: str = "pods") -> list[str]:
     return [request.verb for request in cluster.requests if request.resource == plural]
 
 
-# -- what it shows -------------------------------------------------------------------------------------------------------
+# -- what it shows -------------------------------------------------------------------------------------------
 
 
 async def test_names_come_from_the_cache() -> None:
@@ -152,8 +153,8 @@ async def test_objects_with_their_labels() -> None:
         async with caching(cluster, PODS) as cache:
             assert cache.lister.count(NODES) == 0
             assert await cache.lister.select(PODS, "default", WEB) == (
-                Described("default", "a", {"app": "web", "tier": "x"}),
-                Described("default", "b", {"app": "web"}),
+                LabeledObject("default", "a", {"app": "web", "tier": "x"}),
+                LabeledObject("default", "b", {"app": "web"}),
             )
             everywhere = await cache.lister.select(PODS, None, EVERYTHING)
             assert [(each.namespace, each.name) for each in everywhere] == [
@@ -163,7 +164,9 @@ async def test_objects_with_their_labels() -> None:
                 ("default-2", "a"),
             ]
             assert await cache.lister.select(PODS, "nowhere", EVERYTHING) == ()
-            assert await cache.lister.find(PODS, "default", "b") == Described("default", "b", {"app": "web"})
+            assert await cache.lister.find(PODS, "default", "b") == LabeledObject(
+                "default", "b", {"app": "web"}
+            )
             assert await cache.lister.find(PODS, "default", "d") is None
             assert await cache.lister.find(PODS, "nowhere", "b") is None
             assert cache.lister.count(PODS) == 4
@@ -203,7 +206,7 @@ async def test_only_objects_that_match_the_fields_are_mirrored() -> None:
 
 
 async def test_a_long_answer_leaves_room_for_other_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "_STEP", 10)
+    monkeypatch.setattr(label_index, "_STEP", 10)
     async with Cluster() as cluster:
         for number in range(100):
             cluster.create(pod(f"pod-{number:03}", app="web", number=str(number)))
@@ -270,7 +273,7 @@ async def test_another_version_of_a_kind_starts_anew() -> None:
             assert cluster.requests[-1].path.startswith("/apis/example.com/v1/")
 
 
-# -- the watch and its ends ----------------------------------------------------------------------------------------------
+# -- the watch and its ends ----------------------------------------------------------------------------------
 
 
 async def test_a_cut_watch_goes_on_where_it_ended() -> None:
@@ -333,7 +336,7 @@ async def test_a_forgotten_version_is_listed_again(*, as_status: bool) -> None:
 
 
 async def test_silence_past_the_limit_reconnects() -> None:
-    periods = Periods(silence=0.1, backoff=0.01, short_watch=0.02)
+    periods = ReflectorPeriods(silence=0.1, backoff=0.01, short_watch=0.02)
     async with Cluster(bookmark_interval=0.02) as cluster, caching(cluster, PODS, periods=periods) as cache:
         await until(lambda: cluster.open_watches)
         await asyncio.sleep(0.2)
@@ -348,7 +351,7 @@ async def test_silence_past_the_limit_reconnects() -> None:
 
 
 async def test_a_watch_that_ends_by_itself_is_no_fault() -> None:
-    periods = Periods(watch=1.0, short_watch=0.02)
+    periods = ReflectorPeriods(watch=1.0, short_watch=0.02)
     async with Cluster() as cluster, caching(cluster, PODS, periods=periods) as cache:
         await until(lambda: verbs(cluster).count("watch") == 2)
         cluster.create(pod("a"))
@@ -358,7 +361,7 @@ async def test_a_watch_that_ends_by_itself_is_no_fault() -> None:
         assert "fastpath_informer_errors_total{" not in cache.monitoring.exposition()
 
 
-# -- refusals ----------------------------------------------------------------------------------------------------------------
+# -- refusals ------------------------------------------------------------------------------------------------
 
 
 async def test_where_watching_is_forbidden_lists_are_taken_while_asked_for() -> None:
@@ -392,7 +395,7 @@ async def test_a_kind_without_watch_is_listed() -> None:
 
 
 async def test_where_watching_becomes_allowed_it_is_watched() -> None:
-    periods = Periods(relist=0.02, watch_again=0.05, short_watch=0.02)
+    periods = ReflectorPeriods(relist=0.02, watch_again=0.05, short_watch=0.02)
     async with Cluster() as cluster:
         cluster.forbid("watch", "pods")
         async with caching(cluster, PODS, periods=periods) as cache:
@@ -425,7 +428,7 @@ async def test_a_forbidden_list_names_verb_and_resource() -> None:
             await until(lambda: not cache.faults.active())
 
 
-# -- an API server that is away ----------------------------------------------------------------------------------------------
+# -- an API server that is away ------------------------------------------------------------------------------
 
 
 async def test_down_at_the_start() -> None:
@@ -462,7 +465,7 @@ async def test_a_kind_that_somebody_asked_for_holds_up_nobody() -> None:
 
 @pytest.mark.parametrize("refuse", [True, False], ids=["connection refused", "503"])
 async def test_down_later(*, refuse: bool) -> None:
-    periods = Periods(backoff=0.01, backoff_limit=0.05, short_watch=0.02, stale=0.1)
+    periods = ReflectorPeriods(backoff=0.01, backoff_limit=0.05, short_watch=0.02, stale=0.1)
     async with Cluster() as cluster, caching(cluster, PODS, periods=periods) as cache:
         await until(lambda: cluster.open_watches)
         cluster.create(pod("a", app="web"))
@@ -485,7 +488,7 @@ async def test_down_later(*, refuse: bool) -> None:
 async def test_the_first_list_takes_too_long() -> None:
     async with Cluster() as cluster:
         cluster.delay(0.3, "list", "pods")
-        async with caching(cluster, PODS, periods=Periods(first_list=0.05)) as cache:
+        async with caching(cluster, PODS, periods=ReflectorPeriods(first_list=0.05)) as cache:
             with pytest.raises(errors.NotSyncedError, match=r"pods: the first list is not in yet$"):
                 await cache.names()
             await until(lambda: cache.status().synced)
@@ -506,19 +509,19 @@ async def test_first_callers_share_the_first_list_and_may_leave() -> None:
             assert verbs(cluster) == ["list", "watch"]
 
 
-# -- who owns what -----------------------------------------------------------------------------------------------------------
+# -- who owns what -------------------------------------------------------------------------------------------
 
 
 async def test_a_lister_that_does_not_run_knows_nothing() -> None:
     async with Cluster() as cluster, caching(cluster) as cache:
-        other = ObjectLister(cache.lister._surroundings)
+        other = ObjectLister(cache.lister._context)
         with pytest.raises(errors.NotSyncedError, match="not running"):
             await other.names(PODS, None, EVERYTHING)
 
 
 async def test_kinds_named_before_it_runs_are_started_with_it() -> None:
     async with Cluster() as cluster, caching(cluster) as cache:
-        other = ObjectLister(cache.lister._surroundings)
+        other = ObjectLister(cache.lister._context)
         other.start([PODS])
         running = asyncio.create_task(other.run(), name="lister")
         await until(other.status)
@@ -537,7 +540,7 @@ async def test_what_is_raised_inside_comes_out_as_it_is() -> None:
 
 async def test_a_reflector_that_breaks_is_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     async with Cluster() as cluster, caching(cluster) as cache:
-        other = ObjectLister(cache.lister._surroundings, [PODS])
+        other = ObjectLister(cache.lister._context, [PODS])
         monkeypatch.setattr(Reflector, "_list", None)
         with pytest.raises(ExceptionGroup) as raised:
             await other.run()
@@ -567,212 +570,3 @@ async def test_what_went_while_a_gateway_stood_between_is_gone() -> None:
             cluster.delete("pods", "b")
             cluster.create(pod("c"))
             await cache.until_names("a", "c")
-
-
-# -- pauses and versions, step by step ---------------------------------------------------------------------------------------
-
-Step = errors.KubernetesError | list[WatchEvent] | str
-"""What a list or a watch comes to: an error, the events of a watch that then ends, the version of a list."""
-
-
-class Script:
-    """An API server that does what it is told, in order, then hangs; notes versions asked for and pauses taken."""
-
-    def __init__(self, clock: FakeClock, *steps: Step) -> None:
-        self.clock = clock
-        self.steps = iter(steps)
-        self.asked: list[str] = []
-        self.durations: list[float] = []
-        self.pauses: list[float] = []
-        self.done = asyncio.Event()
-        self.watched = 0.0
-
-    async def next(self) -> Step:
-        step = next(self.steps, None)
-        if step is None:
-            self.done.set()
-            await asyncio.Event().wait()
-        assert step is not None
-        if isinstance(step, errors.KubernetesError):
-            raise step
-        return step
-
-    async def list_objects(
-        self,
-        resource: APIResource,
-        deliver: Callable[[list[ObjectMeta]], None],
-        *,
-        fields: str,
-        resource_version: str,
-    ) -> str:
-        self.asked.append(f"list {resource_version}")
-        step = await self.next()
-        assert isinstance(step, str)
-        deliver([ObjectMeta("a", "default")])
-        return step
-
-    @contextlib.asynccontextmanager
-    async def watch_objects(
-        self, resource: APIResource, *, fields: str, resource_version: str, duration: float, silence: float
-    ) -> AsyncIterator[Any]:
-        self.asked.append(f"watch {resource_version}")
-        self.durations.append(duration)
-        step = await self.next()
-        assert isinstance(step, list)
-
-        async def events() -> AsyncIterator[list[WatchEvent]]:
-            if step:
-                yield step
-                self.clock.advance(self.watched)
-
-        yield events()
-
-    async def sleep(self, seconds: float) -> None:
-        self.pauses.append(round(seconds, 3))
-        self.clock.advance(seconds)
-        await asyncio.sleep(0)
-
-
-async def play(
-    *steps: Step, random: Callable[[], float] = lambda: 0.0, watched: float = 0.0
-) -> tuple[Script, Reflector, ProblemLog]:
-    clock = FakeClock()
-    script = Script(clock, *steps)
-    script.watched = watched
-    monitoring = Monitoring()
-    faults = ProblemLog(monitoring, clock)
-    sleep: Callable[[float], Awaitable[None]] = script.sleep
-    reflector = Reflector(PODS, Surroundings(script, clock, monitoring, faults, random, sleep))
-    task = asyncio.create_task(reflector.run(), name="reflector")
-    await script.done.wait()
-    task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await task
-    return script, reflector, faults
-
-
-def failure(status: int, reason: str = "reason") -> errors.KubernetesError:
-    return errors.KubernetesError(status, reason, f"cannot: {status}")
-
-
-def event(version: int, kind: str = "MODIFIED") -> WatchEvent:
-    return WatchEvent(kind, ObjectMeta("a", "default", None, str(version)))
-
-
-@pytest.mark.parametrize(
-    ("steps", "asked"),
-    [
-        pytest.param(["7", [event(9)], []], ["list 0", "watch 7", "watch 9", "watch 9"], id="versions are followed"),
-        pytest.param(["7", [event(9, "BOOKMARK")]], ["list 0", "watch 7", "watch 9"], id="a bookmark moves on"),
-        pytest.param(["7", failure(0), [event(8)]], ["list 0", "watch 7", "watch 7", "watch 8"], id="a server away"),
-        pytest.param(["7", failure(503)], ["list 0", "watch 7", "watch 7"], id="a server busy"),
-        pytest.param(["7", failure(410), "20"], ["list 0", "watch 7", "list ", "watch 20"], id="a version forgotten"),
-        pytest.param(["7", failure(410), failure(500), "20"], ["list 0", "watch 7", "list ", "list ", "watch 20"], id="forgotten, then busy"),
-        pytest.param(["7", failure(400), "20"], ["list 0", "watch 7", "list 7", "watch 20"], id="another refusal"),
-        pytest.param(["7", failure(400), failure(504), "3"], ["list 0", "watch 7", "list 7", "list ", "watch 3"], id="a server put back in time"),
-        pytest.param(["7", failure(504), "8"], ["list 0", "watch 7", "list ", "watch 8"], id="a gateway that waited in vain"),
-        pytest.param([failure(503), "7"], ["list 0", "list 0", "watch 7"], id="a failed first list"),
-        pytest.param([failure(410), "7"], ["list 0", "list ", "watch 7"], id="a first list that expires"),
-    ],
-)  # fmt: skip
-async def test_versions_asked_for(steps: list[Step], asked: list[str]) -> None:
-    script, _, _ = await play(*steps)
-    assert script.asked == asked
-
-
-async def test_reasons_are_told_apart_within_a_bound() -> None:
-    """They are labels of a metric, and an API server may write what it likes."""
-    _, reflector, _ = await play(*[failure(0, f"Reason{number % 60}") for number in range(100)])
-    exposition = reflector._around.monitoring.exposition()
-    counts = dict(
-        re.findall(r'fastpath_informer_errors_total\{reason="(\w+)",resource="pods"\} (\S+)', exposition)
-    )
-    assert len(counts) == 41
-    assert (counts["Reason39"], counts["Other"], counts.get("Reason40")) == ("2.0", "20.0", None)
-
-
-async def test_pauses_double_up_to_the_limit() -> None:
-    script, reflector, _ = await play(*[failure(0)] * 8)
-    assert script.pauses == [0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0]
-    assert not reflector.synced
-
-
-async def test_pauses_are_stretched_by_chance() -> None:
-    random = itertools.cycle([0.5, 0.25])
-    script, _, _ = await play(*[failure(0)] * 3, random=lambda: next(random))
-    assert script.pauses == [1.2, 2.0, 4.8]
-
-
-async def test_pauses_start_anew_after_a_time_without_failures() -> None:
-    script, _, _ = await play(failure(0), failure(0), "7", [event(8)], failure(0), watched=121.0)
-    assert script.pauses == [0.8, 1.6, 0.8]
-
-
-async def test_pauses_go_on_after_a_short_success() -> None:
-    script, _, _ = await play(failure(0), failure(0), "7", [event(8)], failure(0), watched=60.0)
-    assert script.pauses == [0.8, 1.6, 3.2]
-
-
-async def test_watches_last_five_to_ten_minutes() -> None:
-    assert (await play("7", random=lambda: 0.0))[0].durations == [300.0]
-    assert (await play("7", random=lambda: 0.5))[0].durations == [450.0]
-
-
-async def test_a_watch_that_ends_at_once_and_empty_is_a_failure() -> None:
-    script, reflector, faults = await play("7", [], [], [event(8)])
-    assert script.asked == ["list 0", "watch 7", "watch 7", "watch 7", "watch 8"]
-    assert script.pauses == [0.8, 1.6]
-    assert "it ended at once and empty" in str(reflector.error)
-    assert list(faults.active()) == [("informer", "pods")]
-
-
-async def test_an_expired_watch_is_listed_again_at_once_but_not_in_a_loop() -> None:
-    script, _, _ = await play("7", failure(410), "8", failure(410), "9", failure(410))
-    assert script.pauses == [1.6, 3.2]
-
-
-async def test_a_list_that_breaks_off_takes_nothing_away() -> None:
-    class Breaking(Script):
-        async def list_objects(
-            self,
-            resource: APIResource,
-            deliver: Callable[[list[ObjectMeta]], None],
-            *,
-            fields: str,
-            resource_version: str,
-        ) -> str:
-            deliver([ObjectMeta("b", "default", {"app": "web"})])
-            raise failure(0)
-
-    clock = FakeClock()
-    script = Breaking(clock)
-    monitoring = Monitoring()
-    reflector = Reflector(
-        PODS,
-        Surroundings(script, clock, monitoring, ProblemLog(monitoring, clock), lambda: 0.0, script.sleep),
-    )
-    reflector.store.put("default", "a", {"app": "web"})
-    with pytest.raises(errors.KubernetesError):
-        await reflector._list()
-    assert reflector.store.names("default", WEB) == ("a", "b")
-
-
-async def test_a_new_list_takes_away_what_is_gone() -> None:
-    clock = FakeClock()
-    script = Script(clock, "9")
-    monitoring = Monitoring()
-    reflector = Reflector(
-        PODS,
-        Surroundings(script, clock, monitoring, ProblemLog(monitoring, clock), lambda: 0.0, script.sleep),
-    )
-    for number in range(5000):
-        reflector.store.put("other", f"gone-{number}", {})
-    reflector.store.put("default", "gone", {})
-    await reflector._list()
-    assert reflector.store.names(None, EVERYTHING) == ("a",)
-
-
-async def test_days_of_failures_are_no_end() -> None:
-    script, reflector, _ = await play(*[failure(503)] * 1100, "7", random=lambda: 0.5)
-    assert reflector.synced
-    assert script.pauses[-1] == 45.0

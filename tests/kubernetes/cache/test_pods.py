@@ -1,4 +1,7 @@
-"""Pods as decisions need them: what is kept of each, what selectors find, how few were ready, and what it costs."""
+"""Pods as decisions need them.
+
+What is kept of each, what selectors find, how few were ready, and what it costs.
+"""
 
 import asyncio
 import contextlib
@@ -19,12 +22,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from adapter import errors
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
-from adapter.kubernetes.cache import pod_codec, ready_history
+from adapter.kubernetes.cache import pod_codec, pod_selections
+from adapter.kubernetes.cache.list_watch import ReflectorContext, ReflectorPeriods
 from adapter.kubernetes.cache.pod_codec import WatchedPod
-from adapter.kubernetes.cache.pods import Following, PodWatch
-from adapter.kubernetes.cache.ready_history import ReadyHistory
-from adapter.kubernetes.cache.reflector import Periods, Surroundings
-from adapter.kubernetes.codec import ObjectEvent
+from adapter.kubernetes.cache.pod_selections import ReadyHistory
+from adapter.kubernetes.cache.pods import PodCache, PodSubscription
+from adapter.kubernetes.codec import WatchEvent
 from adapter.model import pods as models
 from adapter.model.autoscaling.hpa import decode_scalar
 from adapter.model.selectors.label_selectors import EVERYTHING, LabelSelector, parse_selector
@@ -37,7 +40,7 @@ from tests.support.waiting import other_work, until
 
 JSON = dict[str, Any]
 WEB = parse_selector("app=web")
-QUICK = Periods(backoff=0.01, backoff_limit=0.05, short_watch=0.02, relist=0.05)
+QUICK = ReflectorPeriods(backoff=0.01, backoff_limit=0.05, short_watch=0.02, relist=0.05)
 CONTAINERS = [
     {
         "name": "main",
@@ -78,17 +81,17 @@ async def watching(
     cluster: Cluster,
     namespaces: Sequence[str] = ("",),
     *,
-    periods: Periods = QUICK,
+    periods: ReflectorPeriods = QUICK,
     clock: ShiftedClock | None = None,
-) -> AsyncIterator[PodWatch]:
+) -> AsyncIterator[PodCache]:
     monitoring = Monitoring()
     clock = clock or ShiftedClock()
     configuration = credentials.build_configuration(cluster.url)
     async with await kubernetes.connect(configuration, random=lambda: 0.0, timeout=1.0) as client:
-        around = Surroundings(
+        around = ReflectorContext(
             client, clock, monitoring, ProblemLog(monitoring, clock), lambda: 0.0, periods=periods
         )
-        watch = PodWatch(client, around, namespaces)
+        watch = PodCache(around, namespaces)
         task = asyncio.create_task(watch.run(), name="pods")
         try:
             yield watch
@@ -102,20 +105,21 @@ def names(pods: Sequence[WatchedPod]) -> list[str]:
     return [pod.name for pod in pods]
 
 
-def alone(clock: FakeClock | None = None) -> PodWatch:
+def alone(clock: FakeClock | None = None) -> PodCache:
     """Return a watch that a test feeds by hand."""
     monitoring = Monitoring()
     clock = clock or FakeClock()
-    around = Surroundings(None, clock, monitoring, ProblemLog(monitoring, clock), random.random)  # type: ignore[arg-type]  # never asked
-    watch = PodWatch(None, around)  # type: ignore[arg-type]  # as above
-    watch._mirrors[0].synced = True
+    # never asked
+    around = ReflectorContext(None, clock, monitoring, ProblemLog(monitoring, clock), random.random)  # type: ignore[arg-type]
+    watch = PodCache(around)
+    watch._reflectors[0].synced = True
     list(watch.listed(""))
     return watch
 
 
-def put(watch: PodWatch, *documents: JSON) -> None:
+def put(watch: PodCache, *documents: JSON) -> None:
     for document in documents:
-        watch.put(pod_codec.FORM.decode(msgspec.json.encode(document)))
+        watch.put(pod_codec.POD_CODEC.decode(msgspec.json.encode(document)))
     watch.settle()
 
 
@@ -123,7 +127,7 @@ def ignored() -> None:
     """Do nothing about a change."""
 
 
-# -- what is kept ----------------------------------------------------------------------------------------------------------
+# -- what is kept --------------------------------------------------------------------------------------------
 
 
 async def test_pods_of_a_cluster() -> None:
@@ -274,7 +278,7 @@ def test_alike_pods_share_what_is_alike() -> None:
     assert watch._spaces == {}
 
 
-# -- what selectors find -----------------------------------------------------------------------------------------------------
+# -- what selectors find -------------------------------------------------------------------------------------
 
 
 async def test_a_following_is_told_of_its_pods_alone() -> None:
@@ -325,7 +329,7 @@ def test_who_selects_the_same_pods() -> None:
 
 def test_a_callback_may_close_what_it_likes() -> None:
     watch = alone()
-    kept: list[Following] = []
+    kept: list[PodSubscription] = []
 
     def close() -> None:
         for following in kept:
@@ -360,7 +364,7 @@ class SelectionMachine(RuleBasedStateMachine):
         self.clock = FakeClock()
         self.watch = alone(self.clock)
         self.pods: dict[tuple[str, str], JSON] = {}
-        self.followed: dict[tuple[str, str], Following] = {}
+        self.followed: dict[tuple[str, str], PodSubscription] = {}
         self.counts: dict[tuple[str, str], list[tuple[float, int]]] = {}
 
     @rule(
@@ -449,7 +453,7 @@ SelectionMachine.TestCase.settings = settings(stateful_step_count=15, max_exampl
 TestSelections = pytest.mark.timeout(60)(SelectionMachine.TestCase)  # thousands of steps, each of them quick
 
 
-# -- how few were ready --------------------------------------------------------------------------------------------------------
+# -- how few were ready --------------------------------------------------------------------------------------
 
 
 @given(st.lists(st.tuples(st.floats(0, 50), st.integers(0, 5)), max_size=30), st.floats(0, 2000))
@@ -466,12 +470,12 @@ def test_the_smallest_and_the_largest_count_of_any_window(
     start = now - age
     assert len(history.past or ()) <= 6
     assert len(history.peaks or ()) <= 6
-    if age <= ready_history.KEPT_SECONDS:
+    if age <= pod_selections.KEPT_SECONDS:
         ends = [at for at, _ in segments[1:]] + [now]
         assert history.largest(start) == max(
             count for end, (_, count) in zip(ends, segments, strict=True) if end >= start
         )
-    if start < 1000.0 or age > ready_history.KEPT_SECONDS:
+    if start < 1000.0 or age > pod_selections.KEPT_SECONDS:
         assert history.smallest(start, now) is None
         return
     ends = [at for at, _ in segments[1:]] + [now]
@@ -484,7 +488,7 @@ def test_a_history_forgets() -> None:
     history = ReadyHistory(0, 0.0)
     for second in range(5000):
         history.note(second, float(second))
-    assert len(history.past or ()) <= ready_history.KEPT_SECONDS + 1
+    assert len(history.past or ()) <= pod_selections.KEPT_SECONDS + 1
     assert history.peaks is None
     history.note(0, 5000.0)
     assert history.past is None
@@ -518,7 +522,7 @@ async def test_after_a_new_list_nobody_knows_what_was() -> None:
             assert web.ready == 3
 
 
-# -- what goes wrong -----------------------------------------------------------------------------------------------------------
+# -- what goes wrong -----------------------------------------------------------------------------------------
 
 
 async def test_a_watch_that_is_forbidden_becomes_a_list() -> None:
@@ -535,7 +539,7 @@ async def test_a_watch_that_is_forbidden_becomes_a_list() -> None:
 
 
 async def test_pods_stay_while_the_api_server_is_away() -> None:
-    periods = Periods(backoff=0.01, backoff_limit=0.05, short_watch=0.02, stale=0.1)
+    periods = ReflectorPeriods(backoff=0.01, backoff_limit=0.05, short_watch=0.02, stale=0.1)
     async with Cluster() as cluster:
         cluster.create(pod("a", app="web"))
         async with watching(cluster, periods=periods) as watch:
@@ -550,7 +554,7 @@ async def test_pods_stay_while_the_api_server_is_away() -> None:
 
 
 async def test_a_watch_that_fails_is_out_of_date_at_once() -> None:
-    periods = Periods(backoff=0.01, backoff_limit=0.05, short_watch=0.02, stale=180)
+    periods = ReflectorPeriods(backoff=0.01, backoff_limit=0.05, short_watch=0.02, stale=180)
     async with Cluster() as cluster:
         cluster.create(pod("a", app="web"))
         async with watching(cluster, periods=periods) as watch:
@@ -588,7 +592,7 @@ async def test_rights_in_some_namespaces_only() -> None:
                 watch.select("one", WEB)
 
 
-# -- what it costs -------------------------------------------------------------------------------------------------------------
+# -- what it costs -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.timeout(20)
@@ -602,7 +606,7 @@ def test_pods_are_out_of_the_garbage_collectors_sight() -> None:
         document["status"]["startTime"] = (
             f"2026-01-01T{number // 3600:02}:{number // 60 % 60:02}:{number % 60:02}Z"
         )
-        watch.put(pod_codec.FORM.decode(msgspec.json.encode(document)))
+        watch.put(pod_codec.POD_CODEC.decode(msgspec.json.encode(document)))
     gc.collect()
     assert len(gc.get_objects()) - before < 50
 
@@ -633,39 +637,42 @@ def test_many_are_told_in_steps() -> None:
     assert len(told) == 1200, "the next list tells of what changed alone"
 
 
-# -- very many changes at once ---------------------------------------------------------------------------------------------
+# -- very many changes at once -------------------------------------------------------------------------------
 
 
 class _Flood:
-    """An API server's client: a list of pods, and a watch that has an event for each of them, in batches as they are decoded."""
+    """An API server's client.
+
+    A list of pods, and a watch that has an event for each of them, in batches as they are decoded.
+    """
 
     def __init__(self, before: Sequence[JSON], after: Sequence[JSON]) -> None:
-        self._before = [pod_codec.FORM.decode(msgspec.json.encode(each)) for each in before]
-        self._after = [pod_codec.FORM.decode(msgspec.json.encode(each)) for each in after]
+        self._before = [pod_codec.POD_CODEC.decode(msgspec.json.encode(each)) for each in before]
+        self._after = [pod_codec.POD_CODEC.decode(msgspec.json.encode(each)) for each in after]
         self.begin = asyncio.Event()
         self.told = asyncio.Event()
 
-    async def list_whole(self, _form: Any, _resource: Any, deliver: Any, **_: Any) -> str:
+    async def list_objects(self, _form: Any, _resource: Any, deliver: Any, **_: Any) -> str:
         deliver(self._before)
         return "1"
 
     @contextlib.asynccontextmanager
-    async def watch_whole(
+    async def watch_objects(
         self, *_: Any, **__: Any
-    ) -> AsyncIterator[AsyncIterator[list[ObjectEvent[pod_codec.WirePod]]]]:
+    ) -> AsyncIterator[AsyncIterator[list[WatchEvent[pod_codec.WirePod]]]]:
         yield self._tell()
 
-    async def _tell(self) -> AsyncIterator[list[ObjectEvent[pod_codec.WirePod]]]:
+    async def _tell(self) -> AsyncIterator[list[WatchEvent[pod_codec.WirePod]]]:
         await self.begin.wait()
         for start in range(0, len(self._after), 64):
             await asyncio.sleep(0)
-            yield [ObjectEvent("MODIFIED", each, "2") for each in self._after[start : start + 64]]
+            yield [WatchEvent("MODIFIED", each, "2") for each in self._after[start : start + 64]]
         self.told.set()
         await asyncio.Event().wait()
 
 
 async def test_ten_thousand_changes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everybody else gets their turn, nobody is told more often than there are batches, and in the end all is right."""
+    """Other work goes on, followers are called at most once for each batch, and the result is right."""
     apps, each, matched = 500, 20, 0
 
     def pods(version: str) -> list[JSON]:
@@ -686,8 +693,9 @@ async def test_ten_thousand_changes_at_once(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(LabelSelector, "matches", counted)
     monitoring, clock = Monitoring(), ShiftedClock()
-    around = Surroundings(client, clock, monitoring, ProblemLog(monitoring, clock), lambda: 0.0)  # type: ignore[arg-type]  # it has what is used
-    watch = PodWatch(client, around)  # type: ignore[arg-type]  # as above
+    # it has what is used
+    around = ReflectorContext(client, clock, monitoring, ProblemLog(monitoring, clock), lambda: 0.0)  # type: ignore[arg-type]
+    watch = PodCache(around)
     told: list[int] = []
     followed = [
         watch.follow(
@@ -716,15 +724,13 @@ async def test_ten_thousand_changes_at_once(monkeypatch: pytest.MonkeyPatch) -> 
     assert [one.ready for one in followed] == [each] * apps
     assert len(moved.pods) == apps * each // 10
     assert len(watch.select("ns-3", parse_selector("version=old"))) == 0
-    events = monitoring.registry.get_sample_value(
-        "fastpath_informer_events_total", {"resource": "pods (scaler)"}
-    )
+    events = monitoring.registry.get_sample_value("fastpath_informer_events_total", {"resource": "pods"})
     assert events == apps * each
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
 
 
-# --- requests of many resources -----------------------------------------------------------------------------------------
+# --- requests of many resources -----------------------------------------------------------------------------
 
 
 def _greedy(number: int, resources: int) -> bytes:
@@ -736,7 +742,7 @@ def _greedy(number: int, resources: int) -> bytes:
 
 
 def _read_spec(text: bytes) -> pod_codec.SharedSpec:
-    written = pod_codec.FORM.decode(text).spec
+    written = pod_codec.POD_CODEC.decode(text).spec
     return pod_codec.share(written, pod_codec.key_of(written))
 
 
@@ -772,7 +778,7 @@ def test_pods_that_are_gone_leave_no_more_than_the_room_for_requests() -> None:
 
 
 def test_specs_are_the_same_by_their_text_however_long_it_is() -> None:
-    one, same, other = (pod_codec.FORM.decode(_greedy(number, 500)).spec for number in (1, 1, 2))
+    one, same, other = (pod_codec.POD_CODEC.decode(_greedy(number, 500)).spec for number in (1, 1, 2))
 
     assert pod_codec.key_of(one) == pod_codec.key_of(same)
     assert pod_codec.key_of(one) != pod_codec.key_of(other)

@@ -1,4 +1,7 @@
-"""Scale targets from caches: what a GET of the scale would say, without one, and what stands in where watching is not possible."""
+"""Scale targets from caches.
+
+What a GET of the scale would say, without one, and what stands in where watching is not possible.
+"""
 
 import asyncio
 import contextlib
@@ -17,9 +20,9 @@ from adapter.autoscaler.decide import decision
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
 from adapter.kubernetes.cache import scale_codec, scale_kinds, scale_targets
-from adapter.kubernetes.cache.reflector import Periods, Surroundings
-from adapter.kubernetes.cache.scale_codec import ScalePaths
-from adapter.kubernetes.cache.scale_targets import Target, Targets, Unfound
+from adapter.kubernetes.cache.list_watch import ReflectorContext, ReflectorPeriods
+from adapter.kubernetes.cache.scale_codec import ReplicaPaths
+from adapter.kubernetes.cache.scale_targets import ScaleTarget, ScaleTargets, Unfound
 from adapter.kubernetes.discovery import CatalogueSource
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference
 from adapter.model.selectors.label_selectors import LabelSelector
@@ -32,7 +35,7 @@ from tests.support.clock import ShiftedClock
 from tests.support.waiting import until
 
 JSON = dict[str, Any]
-QUICK = Periods(backoff=0.01, backoff_limit=0.05, short_watch=0.02, relist=0.05)
+QUICK = ReflectorPeriods(backoff=0.01, backoff_limit=0.05, short_watch=0.02, relist=0.05)
 WEB = CrossVersionObjectReference("Deployment", "web", "apps/v1")
 WIDGET = CrossVersionObjectReference("Widget", "w", "example.com/v1")
 NOT_YET = Unfound("the scale is not yet known", known=False)
@@ -50,24 +53,26 @@ class Pauses:
 
 
 class Watched:
-    """Targets on a cluster."""
+    """ScaleTargets on a cluster."""
 
     def __init__(self, client: kubernetes.KubernetesClient, namespaces: Sequence[str]) -> None:
         self.clock = ShiftedClock()
         self.pauses = Pauses()
         monitoring = Monitoring()
         self.faults = ProblemLog(monitoring, self.clock)
-        around = Surroundings(client, self.clock, monitoring, self.faults, lambda: 0.5, self.pauses, QUICK)
+        around = ReflectorContext(
+            client, self.clock, monitoring, self.faults, lambda: 0.5, self.pauses, QUICK
+        )
         self.catalogue = CatalogueSource(client, self.clock, self.faults)
-        self.targets = Targets(client, around, self.catalogue, namespaces)
+        self.targets = ScaleTargets(client, around, self.catalogue, namespaces)
 
-    def web(self, reference: CrossVersionObjectReference = WEB) -> Target:
+    def web(self, reference: CrossVersionObjectReference = WEB) -> ScaleTarget:
         found = self.targets.find("default", reference)
-        assert isinstance(found, Target), found
+        assert isinstance(found, ScaleTarget), found
         return found
 
-    async def until_found(self, reference: CrossVersionObjectReference = WEB) -> Target:
-        await until(lambda: isinstance(self.targets.find("default", reference), Target))
+    async def until_found(self, reference: CrossVersionObjectReference = WEB) -> ScaleTarget:
+        await until(lambda: isinstance(self.targets.find("default", reference), ScaleTarget))
         return self.web(reference)
 
     async def until_refused(self, reference: CrossVersionObjectReference = WEB) -> str:
@@ -107,7 +112,7 @@ def widget(spec: JSON, status: JSON | None = None) -> JSON:
     return body | ({"status": status} if status is not None else {})
 
 
-# -- kinds that everybody has --------------------------------------------------------------------------------------------------
+# -- kinds that everybody has --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -141,7 +146,7 @@ async def test_changes_are_told() -> None:
     async with Cluster() as cluster, watching(cluster) as watched:
         cluster.create(deployment("web", replicas=2), manager="helm")
         cluster.create(deployment("other", replicas=2))
-        told: list[Target | Unfound] = []
+        told: list[ScaleTarget | Unfound] = []
         followed = watched.targets.follow("default", WEB, lambda: told.append(followed.find()))
         assert followed.find() == NOT_YET
         await until(lambda: told)
@@ -219,7 +224,7 @@ async def test_followed_before_it_runs() -> None:
                 await task
 
 
-# -- custom kinds ----------------------------------------------------------------------------------------------------------------
+# -- custom kinds --------------------------------------------------------------------------------------------
 
 
 async def test_a_custom_kind_is_watched_by_its_paths() -> None:
@@ -301,11 +306,11 @@ async def test_a_kind_without_a_scale() -> None:
     [
         (
             (".spec.replicas", ".status.replicas", ""),
-            ScalePaths(("spec", "replicas"), ("status", "replicas"), ()),
+            ReplicaPaths(("spec", "replicas"), ("status", "replicas"), ()),
         ),
         (
             (".spec.a-b.c", ".status.x_1", ".status.selector"),
-            ScalePaths(("spec", "a-b", "c"), ("status", "x_1"), ("status", "selector")),
+            ReplicaPaths(("spec", "a-b", "c"), ("status", "x_1"), ("status", "selector")),
         ),
         (("spec.replicas", ".status.replicas", ""), None),
         ((".spec", ".status.replicas", ""), None),
@@ -318,7 +323,7 @@ async def test_a_kind_without_a_scale() -> None:
         ((".spec.replicas", ".metadata.name.x", ""), None),
     ],
 )
-def test_paths_of_definitions(written: tuple[str, str, str], paths: ScalePaths | None) -> None:
+def test_paths_of_definitions(written: tuple[str, str, str], paths: ReplicaPaths | None) -> None:
     assert scale_codec.parse_paths(*written) == paths
 
 
@@ -353,12 +358,12 @@ async def test_a_kind_that_is_served_in_another_version() -> None:
         cluster.update(made)
         cluster.cut_watches()
         await watched.catalogue.refresh(force=True)
-        await until(lambda: isinstance(watched.targets.find("default", WIDGET), Target))
+        await until(lambda: isinstance(watched.targets.find("default", WIDGET), ScaleTarget))
         assert watched.web(WIDGET).path.startswith("/apis/example.com/v2/")
         assert len(watched.targets.status()) == 1
 
 
-# -- references that lead nowhere ------------------------------------------------------------------------------------------------
+# -- references that lead nowhere ----------------------------------------------------------------------------
 
 
 async def test_a_kind_that_nobody_serves_until_somebody_does() -> None:
@@ -412,7 +417,7 @@ async def test_errors_in_upstreams_words(reference: CrossVersionObjectReference,
         assert await watched.until_refused(reference) == message
 
 
-# -- what goes wrong -------------------------------------------------------------------------------------------------------------
+# -- what goes wrong -----------------------------------------------------------------------------------------
 
 
 async def test_where_a_kind_may_not_be_watched_it_is_listed() -> None:
@@ -531,7 +536,7 @@ async def test_targets_stay_while_the_api_server_is_away() -> None:
         await until(lambda: watched.web().replicas == 3)
 
 
-# -- who wrote the count -----------------------------------------------------------------------------------------------------------
+# -- who wrote the count -------------------------------------------------------------------------------------
 
 
 def entry(manager: str, second: int, fields: JSON, **more: str) -> JSON:
@@ -568,13 +573,15 @@ def test_who_wrote_the_count(managed: list[JSON] | None, manager: str, second: i
     }
     found = scale_codec.built_in().decode(json.dumps(document).encode())
     since = "" if second is None else f"2026-01-01T00:00:{second:02}Z"
-    assert found == scale_codec.Seen("x", "web", 1, 0, "", "", manager, since=since)
+    assert found == scale_codec.ObservedScale("x", "web", 1, 0, "", "", manager, since=since)
 
 
 def test_what_is_no_count_is_none() -> None:
-    form = scale_codec.custom(ScalePaths(("spec", "n"), ("status", "n"), ("status", "s")))
+    form = scale_codec.custom(ReplicaPaths(("spec", "n"), ("status", "n"), ("status", "s")))
     document = {"metadata": {"name": "w"}, "spec": {"n": "3"}, "status": {"n": True, "s": 7}}
-    assert form.decode(json.dumps(document).encode()) == scale_codec.Seen("", "w", None, 0, "", "", "")
+    assert form.decode(json.dumps(document).encode()) == scale_codec.ObservedScale(
+        "", "w", None, 0, "", "", ""
+    )
 
 
 def test_a_selector_that_cannot_be_is_none() -> None:
@@ -613,14 +620,16 @@ async def test_a_reference_to_nothing_that_is_followed_no_more() -> None:
 
 
 async def test_answers_that_are_none() -> None:
-    async def garbage(path: str) -> kubernetes.Body:
-        return kubernetes.Body("application/json", b"[]")
+    async def garbage(path: str) -> kubernetes.ResponseBody:
+        return kubernetes.ResponseBody("application/json", b"[]")
 
     async with Cluster() as cluster, watching(cluster) as watched:
         put_widgets(cluster)
         await watched.catalogue.refresh()
-        watched.targets._client.get = garbage  # type: ignore[method-assign]  # a proxy's idea of an answer
-        await until(lambda: "is no Scale" in getattr(watched.targets.find("default", WIDGET), "message", ""))
+        watched.targets._client.get = garbage  # type: ignore[method-assign, assignment]  # a proxy's idea of an answer
+        await until(
+            lambda: "is not a Scale object" in getattr(watched.targets.find("default", WIDGET), "message", "")
+        )
         assert not getattr(watched.targets.find("default", WIDGET), "known", True)
 
 
@@ -629,7 +638,7 @@ def test_words_of_an_error_without_a_status() -> None:
     assert scale_targets._words_of(error) == str(error)
 
 
-# --- large selectors ----------------------------------------------------------------------------------------------------
+# --- large selectors ----------------------------------------------------------------------------------------
 
 
 def _deployment(labels: int, version: int = 0, *, plain: bool = False) -> bytes:
@@ -674,7 +683,7 @@ def test_the_longest_selector_that_is_decided_on_is_read() -> None:
 
 
 def test_a_selector_of_a_custom_kind_is_cut_too() -> None:
-    paths = ScalePaths(("spec", "replicas"), ("status", "replicas"), ("status", "selector"))
+    paths = ReplicaPaths(("spec", "replicas"), ("status", "replicas"), ("status", "selector"))
     text = msgspec.json.encode({"metadata": {"name": "w"}, "status": {"selector": "a=b," * 100_000}})
 
     assert len(scale_codec.custom(paths).decode(text).selector) == scale_codec.LONGEST_TEXT

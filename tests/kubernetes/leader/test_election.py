@@ -1,4 +1,8 @@
-"""The election: the verdict as a table, the loop in the loop's own time, and two hundred killed leaders under a script of faults."""
+"""The election.
+
+The verdict as a table, the loop in the loop's own time, and two hundred killed leaders under a script of
+faults.
+"""
 
 import asyncio
 import contextlib
@@ -7,21 +11,20 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from adapter.config.options import Options
 from adapter.errors import KubernetesError, NotLeadingError
-from adapter.kubernetes.leader import election as leaderelection
-from adapter.kubernetes.leader.election import (
+from adapter.kubernetes.leader import verdict
+from adapter.kubernetes.leader.election import Elector
+from adapter.kubernetes.leader.fence import LeaseFence
+from adapter.kubernetes.leader.lease import Lease, LeaseRecord
+from adapter.kubernetes.leader.verdict import (
     Election,
-    Elector,
+    LeaseVerdict,
     Move,
     Sighting,
-    Verdict,
     judge,
     next_record,
     sight,
 )
-from adapter.kubernetes.leader.fence import LeaseFence
-from adapter.kubernetes.leader.lease import Lease, LeaseRecord
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from tests.support.election import Keeper, Line, LoopClock
@@ -41,47 +44,52 @@ def seen(what: LeaseRecord, since: float = 100.0) -> Sighting:
     return Sighting(what, since, lease(what))
 
 
-# --- the verdict -------------------------------------------------------------------------------------------------------
+# --- the verdict --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("sighting", "now", "verdict"),
     [
-        pytest.param(None, 100.0, Verdict(Move.CREATE), id="there is no lease"),
-        pytest.param(seen(record()), 100.0, Verdict(Move.WAIT, 15.0), id="held by somebody else"),
-        pytest.param(seen(record()), 114.0, Verdict(Move.WAIT, 1.0), id="held for another second"),
-        pytest.param(seen(record()), 115.0, Verdict(Move.TAKE), id="unchanged for as long as it says"),
+        pytest.param(None, 100.0, LeaseVerdict(Move.CREATE), id="there is no lease"),
+        pytest.param(seen(record()), 100.0, LeaseVerdict(Move.WAIT, 15.0), id="held by somebody else"),
+        pytest.param(seen(record()), 114.0, LeaseVerdict(Move.WAIT, 1.0), id="held for another second"),
+        pytest.param(seen(record()), 115.0, LeaseVerdict(Move.TAKE), id="unchanged for as long as it says"),
         pytest.param(
             seen(record(duration=60)),
             159.0,
-            Verdict(Move.WAIT, 1.0),
+            LeaseVerdict(Move.WAIT, 1.0),
             id="the record's duration counts, not ours",
         ),
-        pytest.param(seen(record(duration=0)), 100.0, Verdict(Move.TAKE), id="no duration"),
-        pytest.param(seen(record("")), 100.0, Verdict(Move.TAKE), id="given back"),
-        pytest.param(seen(record(ME)), 100.0, Verdict(Move.RENEW), id="ours"),
+        pytest.param(seen(record(duration=0)), 100.0, LeaseVerdict(Move.TAKE), id="no duration"),
+        pytest.param(seen(record("")), 100.0, LeaseVerdict(Move.TAKE), id="given back"),
+        pytest.param(seen(record(ME)), 100.0, LeaseVerdict(Move.RENEW), id="ours"),
         pytest.param(
             seen(record(ME)),
             500.0,
-            Verdict(Move.RENEW),
+            LeaseVerdict(Move.RENEW),
             id="ours though its time is over: the version will tell",
         ),
         pytest.param(
             Sighting(record(), 100.0, None),
             114.0,
-            Verdict(Move.WAIT, 1.0),
+            LeaseVerdict(Move.WAIT, 1.0),
             id="deleted while held by another",
         ),
         pytest.param(
-            Sighting(record(), 100.0, None), 115.0, Verdict(Move.CREATE), id="deleted, and its time is over"
+            Sighting(record(), 100.0, None),
+            115.0,
+            LeaseVerdict(Move.CREATE),
+            id="deleted, and its time is over",
         ),
-        pytest.param(Sighting(record(ME), 100.0, None), 101.0, Verdict(Move.CREATE), id="ours was deleted"),
         pytest.param(
-            Sighting(record(""), 100.0, None), 101.0, Verdict(Move.CREATE), id="given back and deleted"
+            Sighting(record(ME), 100.0, None), 101.0, LeaseVerdict(Move.CREATE), id="ours was deleted"
+        ),
+        pytest.param(
+            Sighting(record(""), 100.0, None), 101.0, LeaseVerdict(Move.CREATE), id="given back and deleted"
         ),
     ],
 )
-def test_verdict(sighting: Sighting | None, now: float, verdict: Verdict) -> None:
+def test_verdict(sighting: Sighting | None, now: float, verdict: LeaseVerdict) -> None:
     assert judge(sighting, ME, now) == verdict
 
 
@@ -110,17 +118,12 @@ def test_records_of_a_candidate() -> None:
     assert next_record(None, election, wall) == LeaseRecord(ME, 15, stamp, stamp, 0)
     assert next_record(seen(record()), election, wall) == LeaseRecord(ME, 15, stamp, stamp, 4)
     assert next_record(seen(record(ME)), election, wall) == LeaseRecord(ME, 15, "since", stamp, 3)
-    assert leaderelection.released(record(ME), wall) == LeaseRecord("", 1, stamp, stamp, 3)
+    assert verdict.released(record(ME), wall) == LeaseRecord("", 1, stamp, stamp, 3)
 
 
 def test_an_identity_names_its_pod() -> None:
-    assert leaderelection.pod_of("fastpath-7d9-abc_5f0c") == "fastpath-7d9-abc"
-    assert leaderelection.pod_of("laptop") == "laptop"
-
-
-def test_the_settings_name_the_election() -> None:
-    election = leaderelection.election_of(Options(shard="2/3", leader_elect_retry_period=1.0), ME)
-    assert election == Election(ME, "fastpath-scaler-2-of-3", retry_period=1.0)
+    assert verdict.pod_of("fastpath-7d9-abc_5f0c") == "fastpath-7d9-abc"
+    assert verdict.pod_of("laptop") == "laptop"
 
 
 def test_nobody_else_can_hold_the_lease_while_a_write_may_be_under_way() -> None:
@@ -129,7 +132,7 @@ def test_nobody_else_can_hold_the_lease_while_a_write_may_be_under_way() -> None
     assert election.renew_deadline + election.tolerance < election.lease_duration
 
 
-# --- the loop ----------------------------------------------------------------------------------------------------------
+# --- the loop -----------------------------------------------------------------------------------------------
 
 Work = Callable[[LeaseFence], Awaitable[None]]
 
@@ -533,7 +536,7 @@ async def test_what_work_raises_while_the_lease_is_lost_is_logged(caplog: pytest
     keeper.put(record("c_3"))
     await until(lambda: leader.ended == 1, 3)
     await asyncio.sleep(0)
-    assert "what the leader did has failed" in caplog.text
+    assert "the work of the leader failed" in caplog.text
     await leader.stop()
 
 
@@ -580,7 +583,7 @@ async def test_who_is_always_too_late_follows() -> None:
     await late.stop()
 
 
-# --- two hundred killed leaders ------------------------------------------------------------------------------------------
+# --- two hundred killed leaders -----------------------------------------------------------------------------
 
 ENDS = ("crash", "orderly", "cut", "deaf", "jump")
 
@@ -588,7 +591,8 @@ ENDS = ("crash", "orderly", "cut", "deaf", "jump")
 class World:
     """Three candidates at any time, who write as leaders do, and how one after the other comes to its end.
 
-    `attempts` has when a leader was let through its fence, `stale` every write that was made while somebody else held the lease.
+    `attempts` has when a leader was let through its fence, `stale` every write that was made while somebody
+    else held the lease.
     """
 
     def __init__(self, seed: int) -> None:
@@ -637,7 +641,10 @@ class World:
         return found if found is not None and found.elector.leading else None
 
     async def end(self, leader: Candidate, kind: str) -> float:
-        """End a leader, and another process starts in its place; return when it had its last chance to write."""
+        """End a leader, and another process starts in its place.
+
+        Return when it had its last chance to write.
+        """
         ended = now()
         self.running.remove(leader)
         if kind == "orderly":
@@ -664,7 +671,10 @@ class World:
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("seed", range(2))
 async def test_two_hundred_killed_leaders(seed: int) -> None:
-    """A hundred from each seed, on slow networks and clocks of unequal pace: no write by who does not hold the lease, no long gap."""
+    """A hundred from each seed, on slow networks and clocks of unequal pace.
+
+    No write by who does not hold the lease, no long gap.
+    """
     world = World(seed)
     for _ in range(3):
         world.spawn()

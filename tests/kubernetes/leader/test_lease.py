@@ -138,7 +138,7 @@ async def test_what_is_no_lease_is_an_error(body: bytes) -> None:
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", handle)
     async with TestServer(app) as server, store_of(str(server.make_url("")).rstrip("/")) as store:
-        with pytest.raises(KubernetesError, match="the answer is no Lease"):
+        with pytest.raises(KubernetesError, match="the response is not a Lease object"):
             await store.fetch(1)
 
 

@@ -102,7 +102,8 @@ async def test_a_pause_the_server_asks_for_is_made_by_all() -> None:
             async def write(self, *_: object, **__: object) -> None:
                 raise error
 
-        desk.writer.client = Busy()  # type: ignore[assignment]  # a server with a sub-second Retry-After, which HTTP has not
+        # a server with a sub-second Retry-After, which HTTP has not
+        desk.writer.client = Busy()  # type: ignore[assignment]
         with pytest.raises(KubernetesError):
             await desk.writer.send(Kind.SCALE, "PUT", PATH, BODY)
         start = asyncio.get_running_loop().time()

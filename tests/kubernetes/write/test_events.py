@@ -220,7 +220,8 @@ async def test_a_full_queue_of_one_tenant_displaces_and_delays_no_event_of_anoth
             self.paths.append(path)
 
     writer, clock, monitoring = Writer(), LoopClock(), Monitoring()
-    recorder = EventRecorder(writer, clock, lambda: 0.0, monitoring, ProblemLog(monitoring, clock))  # type: ignore[arg-type]  # all it calls
+    # all it calls
+    recorder = EventRecorder(writer, clock, lambda: 0.0, monitoring, ProblemLog(monitoring, clock))  # type: ignore[arg-type]
     for number in range(events.QUEUED + 5):
         about = WEB._replace(namespace="greedy", name=f"web{number % 100}")
         recorder.record(about, "Normal", "SuccessfulRescale", f"New size: {number}")

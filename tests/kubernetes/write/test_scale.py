@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from adapter.errors import KubernetesError, NotLeadingError
-from adapter.kubernetes.client import Body
+from adapter.kubernetes.client import ResponseBody
 from adapter.kubernetes.write.client import Writer
 from adapter.kubernetes.write.rate_limiter import WriteBudget
 from adapter.kubernetes.write.scale import AGAIN, ScaleOf, ScaleSeen, ScaleWriter
@@ -222,7 +222,7 @@ async def test_an_answer_that_is_no_scale(desk: Desk) -> None:
         await ScaleWriter(desk.writer).fetch(elsewhere)
 
 
-# --- the fence -----------------------------------------------------------------------------------------------------------
+# --- the fence ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("passes", [0, 1, 2], ids=["when asked for", "when sent", "at the first byte"])
@@ -278,16 +278,17 @@ class Scales:
     def __init__(self) -> None:
         self.paths: list[str] = []
 
-    async def write(self, _method: str, path: str, _content: bytes, **_: object) -> Body:
+    async def write(self, _method: str, path: str, _content: bytes, **_: object) -> ResponseBody:
         self.paths.append(path)
-        return Body("application/json", b'{"metadata": {"resourceVersion": "2"}}')
+        return ResponseBody("application/json", b'{"metadata": {"resourceVersion": "2"}}')
 
 
 @pytest.mark.looptime
 async def test_a_tenant_with_a_thousand_scales_to_write_delays_another_by_one_turn() -> None:
     scales, monitoring = Scales(), Monitoring()
     budget = WriteBudget(10.0, LoopClock(), monitoring)
-    writer = ScaleWriter(Writer(scales, Gate(), budget, LoopClock(), monitoring))  # type: ignore[arg-type]  # all it calls
+    # all it calls
+    writer = ScaleWriter(Writer(scales, Gate(), budget, LoopClock(), monitoring))  # type: ignore[arg-type]
     tasks = [
         asyncio.create_task(
             writer.write(ScaleOf(f"greedy/web{number}", "greedy", f"web{number}"), 5, "1", never)

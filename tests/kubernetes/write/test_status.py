@@ -54,7 +54,7 @@ def test_what_may_not_wait(wanted: HorizontalPodAutoscalerStatus, *, urgent: boo
     assert is_urgent(CALM, wanted) is urgent
 
 
-# --- at the cluster -------------------------------------------------------------------------------------------------------
+# --- at the cluster -----------------------------------------------------------------------------------------
 
 
 class Office:
@@ -298,7 +298,8 @@ async def test_one_that_goes_just_when_its_turn_has_come_stops_nobody() -> None:
             # before the task that writes has taken its first step
             asyncio.get_running_loop().call_soon(office.writer.forget, "default", "web")
 
-        desk.writer.turn = turn_and_go  # type: ignore[method-assign, assignment]  # the moment is what matters
+        # the moment is what matters
+        desk.writer.turn = turn_and_go  # type: ignore[method-assign, assignment]
         async with running(office):
             office.submit(change(desired_replicas=3))
             await asyncio.sleep(0.02)
@@ -345,7 +346,8 @@ async def test_the_statuses_of_a_tenant_with_many_autoscalers_delay_those_of_ano
     *, urgent: bool
 ) -> None:
     clock, monitoring, counter = LoopClock(), Monitoring(), Counter()
-    writer = StatusWriter(counter, clock, monitoring, ProblemLog(monitoring, clock))  # type: ignore[arg-type]  # all it calls
+    # all it calls
+    writer = StatusWriter(counter, clock, monitoring, ProblemLog(monitoring, clock))  # type: ignore[arg-type]
     status = change(desired_replicas=3) if urgent else change(observed_generation=1)
     keys = [("greedy", f"web{number}") for number in range(100)] + [("victim", "web")]
     for namespace, name in keys:

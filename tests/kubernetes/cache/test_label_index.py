@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
-from adapter.kubernetes.cache import store as objectstore
-from adapter.kubernetes.cache.store import Store
+from adapter.kubernetes.cache import label_index
+from adapter.kubernetes.cache.label_index import LabelIndex
 from adapter.model.selectors.label_selectors import (
     EVERYTHING,
     LabelSelector,
@@ -62,7 +62,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.store = Store()
+        self.store = LabelIndex()
         self.objects: dict[tuple[str, str], Mapping[str, str]] = {}
 
     @rule(namespace=st.sampled_from(NAMESPACES), name=st.sampled_from(NAMES), labels=LABELS)
@@ -112,8 +112,8 @@ def test_many_matches_are_walked_in_order(
 ) -> None:
     """The path for large answers, taken here for small ones."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(objectstore, "_STEP", 1)
-        store = Store()
+        patch.setattr(label_index, "_STEP", 1)
+        store = LabelIndex()
         for (namespace, name), labels in objects.items():
             store.put(namespace, name, labels)
         for asked in (None, *NAMESPACES):
@@ -121,7 +121,7 @@ def test_many_matches_are_walked_in_order(
 
 
 def test_emptied_index_keeps_nothing() -> None:
-    store = Store()
+    store = LabelIndex()
     for name, labels in itertools.product(NAMES, ({"app": "a", "env": "b"}, {"app": "a"})):
         store.put("a", name, labels | {"name": name})
     for name in NAMES:
@@ -131,16 +131,16 @@ def test_emptied_index_keeps_nothing() -> None:
 
 
 def test_relabelled_away_leaves_no_trace_in_the_index() -> None:
-    store = Store()
+    store = LabelIndex()
     store.put("a", "x", {"app": "old"})
     store.put("a", "x", {"app": "new"})
     (namespace,) = store._namespaces.values()
     assert list(namespace.index["app"]) == ["new"]
-    assert len(namespace.alike) == 1
+    assert len(namespace.label_sets) == 1
 
 
 def test_list_order_is_that_of_keys() -> None:
-    store = Store()
+    store = LabelIndex()
     for namespace, name in [
         ("a", "x"),
         ("a-b", "x-other"),
@@ -155,14 +155,14 @@ def test_list_order_is_that_of_keys() -> None:
 
 
 def test_same_name_in_two_namespaces_comes_twice() -> None:
-    store = Store()
+    store = LabelIndex()
     store.put("a", "x", {})
     store.put("b", "x", {})
     assert store.names(None, EVERYTHING) == ("x", "x")
 
 
 def test_unchanged_answers_are_not_computed_again() -> None:
-    store = Store()
+    store = LabelIndex()
     store.put("a", "x", {"app": "a"})
     selector = parse_selector("app=a")
     first = store.names("a", selector)
@@ -175,10 +175,10 @@ def test_unchanged_answers_are_not_computed_again() -> None:
 
 
 def test_remembered_names_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(objectstore, "_REMEMBERED_BYTES", 2112)
-    monkeypatch.setattr(objectstore, "_NAME_BYTES", 100)
+    monkeypatch.setattr(label_index, "ANSWERS_BYTES", 2112)
+    monkeypatch.setattr(label_index, "_NAME_BYTES", 100)
     monitoring = Monitoring()
-    store = Store(monitoring)
+    store = LabelIndex(monitoring)
     for number in range(20):
         store.put("a", f"{number:02}", {"app": str(number % 2)})
     assert len(store.names("a", EVERYTHING)) == 20
@@ -192,22 +192,22 @@ def test_remembered_names_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_endless_large_selectors_that_select_nothing_are_bounded() -> None:
     """A selector takes many times the room of its text, whatever it selects."""
-    store = Store()
+    store = LabelIndex()
     store.put("a", "x", {"app": "x"})
     (requirement,) = parse_selector(
         f"app in ({','.join(f'v{number}' for number in range(1000))})"
     ).requirements
     large = LabelSelector((requirement,))
     assert large.weight > 10 * len(str(large))
-    fit = objectstore._REMEMBERED_BYTES // (objectstore._ANSWER_BYTES + large.weight)
+    fit = label_index.ANSWERS_BYTES // (label_index.ANSWER_BYTES + large.weight)
     for number in range(fit + 20):
         assert store.names("a", LabelSelector((requirement._replace(key=f"k{number}"),))) == ()
     assert fit - 5 < len(store._answers) <= fit
 
 
 def test_a_change_between_two_steps_spoils_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(objectstore, "_STEP", 1)
-    store = Store()
+    monkeypatch.setattr(label_index, "_STEP", 1)
+    store = LabelIndex()
     for number in range(10):
         store.put("a", f"n{number}", {"app": "a", "number": str(number)})
     selector = parse_selector("app=a")
@@ -230,7 +230,7 @@ def test_a_change_between_two_steps_spoils_nothing(monkeypatch: pytest.MonkeyPat
 
 
 def test_many_alike() -> None:
-    store = Store()
+    store = LabelIndex()
     names = [f"n{number:03}" for number in range(100)]
     selector = parse_selector("app=web")
     for name in reversed(names):
@@ -242,7 +242,7 @@ def test_many_alike() -> None:
 
 
 def test_labels_and_namespaces() -> None:
-    store = Store()
+    store = LabelIndex()
     store.put("b", "x", {"app": "web"})
     store.put("a", "x", None)
     assert store.namespaces() == ["a", "b"]

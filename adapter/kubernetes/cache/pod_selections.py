@@ -1,0 +1,185 @@
+"""Which pods each autoscaler selects, kept up to date as pods change, and how many of them were ready lately.
+
+Autoscalers with equal selectors share a `Selection`. A changed pod is matched only against the selections
+that require one of its labels, so an event costs the selections that it concerns, not all there are.
+"""
+
+import bisect
+import operator
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from adapter.kubernetes.cache.label_index import LabelIndex
+from adapter.kubernetes.cache.pod_codec import WatchedPod
+from adapter.model.selectors.label_selectors import LabelSelector, Operator
+
+_EQUALITY = frozenset({Operator.EQUALS, Operator.DOUBLE_EQUALS})
+
+KEPT_SECONDS = 900.0
+"""How far back the number of ready pods is known, in seconds: longer than any useful stabilization window."""
+
+
+class ReadyHistory(msgspec.Struct, gc=False, eq=False):
+    """The number of ready pods, back to `since`; times in seconds of the monotonic clock.
+
+    Kept are only the counts that can still be the smallest or largest of a window that ends now, each with
+    the time at which it ended: rising counts in `past`, falling ones in `peaks`.
+    """
+
+    count: int
+    since: float
+    past: list[tuple[float, int]] | None = None
+    """End of a count, and the count, oldest first. None, the most frequent case, for no entries."""
+    peaks: list[tuple[float, int]] | None = None
+
+    def note(self, count: int, now: float) -> None:
+        """Record the number of ready pods from now on."""
+        self.past = _noted(self.past, self.count, count, now, operator.lt)
+        self.peaks = _noted(self.peaks, self.count, count, now, operator.gt)
+        self.count = count
+
+    def restart(self, now: float) -> None:
+        """Forget the past: what happened before `now` is unknown."""
+        self.since = now
+        self.past = self.peaks = None
+
+    def smallest(self, start: float, now: float) -> int | None:
+        """Return the smallest number since `start`, None if it is unknown."""
+        if start < self.since or start < now - KEPT_SECONDS:
+            return None
+        past = self.past or ()
+        place = bisect.bisect_left(past, start, key=_end_of)
+        return past[place][1] if place < len(past) else self.count
+
+    def largest(self, start: float) -> int:
+        """Return the largest known number since `start`."""
+        peaks = self.peaks or ()
+        place = bisect.bisect_left(peaks, start, key=_end_of)
+        return peaks[place][1] if place < len(peaks) else self.count
+
+
+def _noted(
+    past: list[tuple[float, int]] | None,
+    ended: int,
+    count: int,
+    now: float,
+    exceeds: Callable[[int, int], bool],
+) -> list[tuple[float, int]] | None:
+    """Return the counts that exceed all later ones, after `ended` was replaced by `count`."""
+    kept = past or []
+    if exceeds(ended, count):
+        kept.append((now, ended))
+    while kept and not exceeds(kept[-1][1], count):
+        kept.pop()
+    del kept[: bisect.bisect_left(kept, now - KEPT_SECONDS, key=_end_of)]
+    return kept or None
+
+
+def _end_of(past: tuple[float, int]) -> float:
+    return past[0]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Follower:
+    """An autoscaler, as ``namespace/name``, that follows a selection.
+
+    `changed` is called when its pods may have changed.
+    """
+
+    autoscaler: str
+    changed: Callable[[], None]
+
+
+class Selection:
+    """The pods of a namespace that match a selector, kept up to date for its followers."""
+
+    def __init__(self, space: "PodNamespace", selector: LabelSelector, now: float) -> None:
+        self._space = space
+        self.namespace = space.name
+        self.selector = selector
+        self.followers: list[Follower] = []
+        self._pods: tuple[WatchedPod, ...] | None = None
+        self._selected_by: tuple[int, tuple[str, ...]] = (-1, ())
+        self.history = ReadyHistory(sum(pod.running_and_ready for pod in self.pods), now)
+
+    @property
+    def pods(self) -> tuple[WatchedPod, ...]:
+        """The pods in list order, terminating and completed ones among them."""
+        if self._pods is None:
+            self._pods = self._space.select(self.selector)
+        return self._pods
+
+    @property
+    def selected_by(self) -> tuple[str, ...]:
+        """The autoscalers that follow any of these pods, sorted; none where there are no pods."""
+        generation = self._space.generation
+        if self._selected_by[0] != generation:
+            self._selected_by = generation, self._space.followers_of(self.pods)
+        return self._selected_by[1]
+
+    def touch(self, ready: int, now: float) -> None:
+        """Note that a pod was added, removed or changed.
+
+        `ready` is the change in the number of ready pods.
+        """
+        self._pods = None
+        if ready:
+            self.history.note(self.history.count + ready, now)
+
+    def notify(self) -> None:
+        """Call the `changed` of each follower."""
+        for follower in tuple(self.followers):
+            follower.changed()
+
+
+class PodNamespace:
+    """The pods of one namespace and their selections.
+
+    `generation` changes whenever a selection may have other pods than before.
+    """
+
+    def __init__(self, name: str, index: LabelIndex) -> None:
+        self.name = name
+        self.pods: dict[str, WatchedPod] = {}
+        self.selections: dict[LabelSelector, Selection] = {}
+        self.generation = 0
+        self._index = index
+        self._by_label: dict[tuple[str, str] | None, list[Selection]] = {}
+
+    def select(self, selector: LabelSelector) -> tuple[WatchedPod, ...]:
+        return tuple(map(self.pods.__getitem__, self._index.names(self.name, selector)))
+
+    def add(self, selection: Selection) -> None:
+        self.selections[selection.selector] = selection
+        self._by_label.setdefault(_label_of(selection.selector), []).append(selection)
+        self.generation += 1
+
+    def discard(self, selection: Selection) -> None:
+        del self.selections[selection.selector]
+        label = _label_of(selection.selector)
+        self._by_label[label].remove(selection)
+        if not self._by_label[label]:
+            del self._by_label[label]
+        self.generation += 1
+
+    def matching(self, labels: Mapping[str, str]) -> list[Selection]:
+        """Return the selections whose selector matches these labels."""
+        candidates = [*self._by_label.get(None, ())]
+        for label in labels.items():
+            candidates += self._by_label.get(label, ())
+        return [selection for selection in candidates if selection.selector.matches(labels)]
+
+    def followers_of(self, pods: Iterable[WatchedPod]) -> tuple[str, ...]:
+        different = {id(pod.labels): pod.labels for pod in pods}
+        selections = {id(each): each for labels in different.values() for each in self.matching(labels)}
+        return tuple(sorted({each.autoscaler for found in selections.values() for each in found.followers}))
+
+
+def _label_of(selector: LabelSelector) -> tuple[str, str] | None:
+    """Return the label under which a selector is filed: one that all its pods have, None without one."""
+    for requirement in selector.requirements:
+        if requirement.operator in _EQUALITY:
+            return requirement.key, requirement.values[0]
+    return None

@@ -1,0 +1,253 @@
+"""The reflector against a scripted API server: versions, pauses and failures, step by step."""
+
+import asyncio
+import contextlib
+import itertools
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from adapter import errors
+from adapter.kubernetes.cache.label_index import LabelIndex
+from adapter.kubernetes.cache.list_watch import ListWatch, ReflectorContext
+from adapter.kubernetes.cache.reflector import Reflector
+from adapter.kubernetes.cache.store import MetadataStore
+from adapter.kubernetes.codec import PARTIAL_METADATA, ObjectCodec, PartialMetadata, WatchEvent
+from adapter.model.resources import BUILTIN, APIResource
+from adapter.model.selectors.label_selectors import EVERYTHING, parse_selector
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import ProblemLog
+from tests.support.clock import FakeClock
+
+_found = BUILTIN.lookup("pods")
+assert _found is not None
+PODS: APIResource = _found
+WEB = parse_selector("app=web")
+
+Step = errors.KubernetesError | list[WatchEvent[PartialMetadata]] | str
+"""What a list or a watch comes to: an error, the events of a watch that then ends, the version of a list."""
+
+
+class Script:
+    """An API server that does what it is told, in order, then hangs.
+
+    Notes versions asked for and pauses taken.
+    """
+
+    def __init__(self, clock: FakeClock, *steps: Step) -> None:
+        self.clock = clock
+        self.steps = iter(steps)
+        self.asked: list[str] = []
+        self.durations: list[float] = []
+        self.pauses: list[float] = []
+        self.done = asyncio.Event()
+        self.watched = 0.0
+
+    async def next(self) -> Step:
+        step = next(self.steps, None)
+        if step is None:
+            self.done.set()
+            await asyncio.Event().wait()
+        assert step is not None
+        if isinstance(step, errors.KubernetesError):
+            raise step
+        return step
+
+    async def list_objects(
+        self,
+        codec: ObjectCodec[Any],
+        resource: APIResource,
+        deliver: Callable[[list[Any]], None],
+        *,
+        namespace: str,
+        fields: str,
+        resource_version: str,
+    ) -> str:
+        self.asked.append(f"list {resource_version}")
+        step = await self.next()
+        assert isinstance(step, str)
+        deliver([PartialMetadata("a", "default")])
+        return step
+
+    @contextlib.asynccontextmanager
+    async def watch_objects(
+        self,
+        codec: ObjectCodec[Any],
+        resource: APIResource,
+        *,
+        namespace: str,
+        fields: str,
+        resource_version: str,
+        duration: float,
+        silence: float,
+    ) -> AsyncIterator[Any]:
+        self.asked.append(f"watch {resource_version}")
+        self.durations.append(duration)
+        step = await self.next()
+        assert isinstance(step, list)
+
+        async def events() -> AsyncIterator[list[WatchEvent[PartialMetadata]]]:
+            if step:
+                yield step
+                self.clock.advance(self.watched)
+
+        yield events()
+
+    async def sleep(self, seconds: float) -> None:
+        self.pauses.append(round(seconds, 3))
+        self.clock.advance(seconds)
+        await asyncio.sleep(0)
+
+
+def build(
+    script: Script, monitoring: Monitoring, faults: ProblemLog, random: Callable[[], float] = lambda: 0.0
+) -> tuple[Reflector[PartialMetadata], LabelIndex]:
+    """Return a reflector of the names of pods, and the index that it fills."""
+    sleep: Callable[[float], Awaitable[None]] = script.sleep
+    context = ReflectorContext(script, script.clock, monitoring, faults, random, sleep)
+    index = LabelIndex()
+    source = ListWatch(script, PARTIAL_METADATA, PODS)
+    return Reflector(source, MetadataStore(index), context, "pods", on_demand=True), index
+
+
+async def play(
+    *steps: Step, random: Callable[[], float] = lambda: 0.0, watched: float = 0.0
+) -> tuple[Script, Reflector[PartialMetadata], ProblemLog]:
+    clock = FakeClock()
+    script = Script(clock, *steps)
+    script.watched = watched
+    monitoring = Monitoring()
+    faults = ProblemLog(monitoring, clock)
+    reflector, _ = build(script, monitoring, faults, random)
+    task = asyncio.create_task(reflector.run(), name="reflector")
+    await script.done.wait()
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+    return script, reflector, faults
+
+
+def failure(status: int, reason: str = "reason") -> errors.KubernetesError:
+    return errors.KubernetesError(status, reason, f"cannot: {status}")
+
+
+def event(version: int, kind: str = "MODIFIED") -> WatchEvent[PartialMetadata]:
+    changed = None if kind == "BOOKMARK" else PartialMetadata("a", "default", None, str(version))
+    return WatchEvent(kind, changed, str(version))
+
+
+@pytest.mark.parametrize(
+    ("steps", "asked"),
+    [
+        pytest.param(["7", [event(9)], []], ["list 0", "watch 7", "watch 9", "watch 9"], id="versions are followed"),
+        pytest.param(["7", [event(9, "BOOKMARK")]], ["list 0", "watch 7", "watch 9"], id="a bookmark moves on"),
+        pytest.param(["7", failure(0), [event(8)]], ["list 0", "watch 7", "watch 7", "watch 8"], id="a server away"),
+        pytest.param(["7", failure(503)], ["list 0", "watch 7", "watch 7"], id="a server busy"),
+        pytest.param(["7", failure(410), "20"], ["list 0", "watch 7", "list ", "watch 20"], id="a version forgotten"),
+        pytest.param(["7", failure(410), failure(500), "20"], ["list 0", "watch 7", "list ", "list ", "watch 20"], id="forgotten, then busy"),
+        pytest.param(["7", failure(400), "20"], ["list 0", "watch 7", "list 7", "watch 20"], id="another refusal"),
+        pytest.param(["7", failure(400), failure(504), "3"], ["list 0", "watch 7", "list 7", "list ", "watch 3"], id="a server put back in time"),
+        pytest.param(["7", failure(504), "8"], ["list 0", "watch 7", "list ", "watch 8"], id="a gateway that waited in vain"),
+        pytest.param([failure(503), "7"], ["list 0", "list 0", "watch 7"], id="a failed first list"),
+        pytest.param([failure(410), "7"], ["list 0", "list ", "watch 7"], id="a first list that expires"),
+    ],
+)  # fmt: skip
+async def test_versions_asked_for(steps: list[Step], asked: list[str]) -> None:
+    script, _, _ = await play(*steps)
+    assert script.asked == asked
+
+
+async def test_reasons_are_told_apart_within_a_bound() -> None:
+    """They are labels of a metric, and an API server may write what it likes."""
+    _, reflector, _ = await play(*[failure(0, f"Reason{number % 60}") for number in range(100)])
+    exposition = reflector._context.monitoring.exposition()
+    counts = dict(
+        re.findall(r'fastpath_informer_errors_total\{reason="(\w+)",resource="pods"\} (\S+)', exposition)
+    )
+    assert len(counts) == 41
+    assert (counts["Reason39"], counts["Other"], counts.get("Reason40")) == ("2.0", "20.0", None)
+
+
+async def test_pauses_double_up_to_the_limit() -> None:
+    script, reflector, _ = await play(*[failure(0)] * 8)
+    assert script.pauses == [0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0]
+    assert not reflector.synced
+
+
+async def test_pauses_are_stretched_by_chance() -> None:
+    random = itertools.cycle([0.5, 0.25])
+    script, _, _ = await play(*[failure(0)] * 3, random=lambda: next(random))
+    assert script.pauses == [1.2, 2.0, 4.8]
+
+
+async def test_pauses_start_anew_after_a_time_without_failures() -> None:
+    script, _, _ = await play(failure(0), failure(0), "7", [event(8)], failure(0), watched=121.0)
+    assert script.pauses == [0.8, 1.6, 0.8]
+
+
+async def test_pauses_go_on_after_a_short_success() -> None:
+    script, _, _ = await play(failure(0), failure(0), "7", [event(8)], failure(0), watched=60.0)
+    assert script.pauses == [0.8, 1.6, 3.2]
+
+
+async def test_watches_last_five_to_ten_minutes() -> None:
+    assert (await play("7", random=lambda: 0.0))[0].durations == [300.0]
+    assert (await play("7", random=lambda: 0.5))[0].durations == [450.0]
+
+
+async def test_a_watch_that_ends_at_once_and_empty_is_a_failure() -> None:
+    script, reflector, faults = await play("7", [], [], [event(8)])
+    assert script.asked == ["list 0", "watch 7", "watch 7", "watch 7", "watch 8"]
+    assert script.pauses == [0.8, 1.6]
+    assert "the watch ended at once without an event" in str(reflector.error)
+    assert list(faults.active()) == [("informer", "pods")]
+
+
+async def test_an_expired_watch_is_listed_again_at_once_but_not_in_a_loop() -> None:
+    script, _, _ = await play("7", failure(410), "8", failure(410), "9", failure(410))
+    assert script.pauses == [1.6, 3.2]
+
+
+async def test_a_list_that_breaks_off_takes_nothing_away() -> None:
+    class Breaking(Script):
+        async def list_objects(
+            self,
+            codec: ObjectCodec[Any],
+            resource: APIResource,
+            deliver: Callable[[list[Any]], None],
+            *,
+            namespace: str,
+            fields: str,
+            resource_version: str,
+        ) -> str:
+            deliver([PartialMetadata("b", "default", {"app": "web"})])
+            raise failure(0)
+
+    clock = FakeClock()
+    script = Breaking(clock)
+    monitoring = Monitoring()
+    reflector, index = build(script, monitoring, ProblemLog(monitoring, clock))
+    index.put("default", "a", {"app": "web"})
+    with pytest.raises(errors.KubernetesError):
+        await reflector._list()
+    assert index.names("default", WEB) == ("a", "b")
+
+
+async def test_a_new_list_takes_away_what_is_gone() -> None:
+    clock = FakeClock()
+    script = Script(clock, "9")
+    monitoring = Monitoring()
+    reflector, index = build(script, monitoring, ProblemLog(monitoring, clock))
+    for number in range(5000):
+        index.put("other", f"gone-{number}", {})
+    index.put("default", "gone", {})
+    await reflector._list()
+    assert index.names(None, EVERYTHING) == ("a",)
+
+
+async def test_days_of_failures_are_no_end() -> None:
+    script, reflector, _ = await play(*[failure(503)] * 1100, "7", random=lambda: 0.5)
+    assert reflector.synced
+    assert script.pauses[-1] == 45.0
