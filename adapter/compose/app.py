@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
 from typing import Any
 
-from adapter.boost.provider import FlooredProvider, FloorProvider
+from adapter.boost.provider import FLOOR_METRIC, FloorProvider
 from adapter.compose import providers
 from adapter.compose import security as gates
 from adapter.compose.providers import Base, Sources
@@ -22,7 +22,7 @@ from adapter.errors import NotSyncedError
 from adapter.kubernetes.cache.lister import ObjectLister
 from adapter.kubernetes.cache.pods import PodWatch
 from adapter.model.clock import Clock
-from adapter.model.metrics import MetricsProvider
+from adapter.provider.custom import Provider
 from adapter.provider.pod_objects import PodObjects
 from adapter.provider.resource import ResourceProvider
 from adapter.provider.rules import RuleSource
@@ -80,14 +80,12 @@ async def run(
         scaler = None
         if options.scaler:
             scaler = _open_scaler(options, base, served.provider, lambda _: served.resource_provider)
-        metrics: MetricsProvider = served.provider
         known = None if scaler is None or scaler.floors is None else (scaler.rivals, scaler.floors)
         floors = providers.open_floors(options, base, known)
         if floors is not None:
-            metrics = FlooredProvider(
-                served.provider, FloorProvider(floors.find_autoscaler, floors.view, clock)
-            )
-        documents = Documents(metrics, _groups(options, parsed.config), version)
+            floor_metric = FloorProvider(floors.find_autoscaler, floors.view, clock)
+            served.provider.register(FLOOR_METRIC, floor_metric)
+        documents = Documents(served.provider, _groups(options, parsed.config), version)
 
         def adopted(config: RulesConfig) -> None:
             documents.serve(_groups(options, config))
@@ -106,7 +104,7 @@ async def run(
         )
         server = MetricsServer(
             Handler(
-                metrics,
+                served.provider,
                 documents,
                 health,
                 gate.access,
@@ -182,7 +180,7 @@ async def run_scaler(
 _Work = Coroutine[Any, Any, None]
 
 
-def _common_work(base: Base, provider: ScalerProvider, rules: RuleSource) -> dict[str, _Work]:
+def _common_work(base: Base, provider: Provider, rules: RuleSource) -> dict[str, _Work]:
     """Return, by name, the tasks that adapter and scaler have in common."""
     return {
         "API discovery": base.resources.run(),
@@ -246,13 +244,13 @@ def _sole(failure: BaseException) -> BaseException:
 
 
 def _open_scaler(
-    options: Options, base: Base, provider: ScalerProvider, usages_of: Callable[[PodWatch], ResourceProvider]
+    options: Options, base: Base, provider: Provider, usages_of: Callable[[PodWatch], ResourceProvider]
 ) -> Scaler:
     parts = Parts(
         base.client,
         base.watching,
         base.resources,
-        provider,
+        ScalerProvider(provider.resolver, provider.sampler, base.clock, base.met),
         usages_of,
         base.scraped,
         base.clock,
@@ -285,7 +283,7 @@ async def _open_probes(options: Options, health: Health, stack: AsyncExitStack) 
 async def _open_scaler_metrics(
     options: Options,
     base: Base,
-    provider: ScalerProvider,
+    provider: Provider,
     health: Health,
     scaler: Scaler,
     shutdown: Shutdown,

@@ -28,8 +28,8 @@ from adapter.model.selectors import field_selectors
 from adapter.model.selectors.field_selectors import FieldSelector
 from adapter.model.selectors.label_selectors import LabelSelector
 from adapter.prometheus.query_cache import Freshness, ObjectAnswer, QueryCache
-from adapter.provider.custom import Resources
 from adapter.provider.relist import Relister
+from adapter.provider.resolver import Resources
 from adapter.rules import resource as usages
 from adapter.rules.plan.plan import Objects
 from adapter.rules.resource import KINDS, PODS, Absent, Labelled, Pair, ResourceQuery, ResourceRules

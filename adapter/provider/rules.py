@@ -12,8 +12,8 @@ from adapter.config.rules_file import Parsed, RulesConfig
 from adapter.errors import Fault, InputError, KubernetesError, NotSyncedError
 from adapter.model.clock import Clock
 from adapter.model.resources import Catalogue
-from adapter.provider.custom import Resources
 from adapter.provider.relist import Relister
+from adapter.provider.resolver import Resources
 from adapter.provider.rules_files import RulesFiles
 from adapter.rules import compile as compiler
 from adapter.telemetry.logs import facts

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from adapter.boost.provider import FlooredProvider, FloorProvider
+from adapter.boost.provider import FLOOR_METRIC, FloorProvider
 from adapter.errors import KubernetesError
 from adapter.model.clock import Clock
 from adapter.model.identity import AccessVerdict, User
@@ -19,7 +19,6 @@ from adapter.model.metrics import (
     ExternalAnswer,
     ExternalQuestion,
     ExternalValue,
-    MetricsProvider,
     MetricValue,
     ObjectReference,
     ObjectUsage,
@@ -59,12 +58,17 @@ class Provider:
         self.error: Exception | None = None
         self.before: Callable[[], Awaitable[None]] | None = None
         self.while_listing: Callable[[], None] | None = None
+        self.floors: FloorProvider | None = None
 
     async def custom(self, question: CustomQuestion) -> CustomAnswer:
+        if self.floors is not None and question.metric == FLOOR_METRIC.metric:
+            return await self.floors.custom(question)
         await self._meet(question)
         return CustomAnswer(self.items, self.fresh_until)
 
     async def external(self, question: ExternalQuestion) -> ExternalAnswer:
+        if self.floors is not None and question.metric == FLOOR_METRIC.metric:
+            return await self.floors.external(question)
         await self._meet(question)
         return ExternalAnswer(self.external_items, self.fresh_until)
 
@@ -279,12 +283,15 @@ class ServerFactory:
             Authorizer(reviews, now, own_metrics, always_allow=always_allow),
             anonymous=anonymous,
         )
-        metrics: MetricsProvider = provider if floors is None else FlooredProvider(provider, floors)
-        documents = Documents(metrics, groups, "1.2.3")
+        if floors is not None:
+            provider.floors = floors
+            provider.metrics.append(FLOOR_METRIC)
+            provider.external_names.append(FLOOR_METRIC.metric)
+        documents = Documents(provider, groups, "1.2.3")
         faults = ProblemLog(own_metrics, now)
         access_log = AccessLog(sink, now, own_metrics, faults) if sink is not None else None
         handler = Handler(
-            metrics,
+            provider,
             documents,
             Health(livez=list(livez), readyz=[*readyz, shutdown.check]),
             access,
