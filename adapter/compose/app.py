@@ -112,7 +112,7 @@ async def run(
                 clock=clock,
                 resource_provider=served.resource_provider,
                 access_log=access_log,
-                autoscalers=None if scaler is None else scaler.show,
+                show_autoscaler=None if scaler is None else scaler.show,
             ),
             certificate,
             shutdown,
@@ -305,7 +305,7 @@ async def _open_scaler_metrics(
         gate.access,
         own_metrics=base.monitoring,
         clock=base.clock,
-        autoscalers=scaler.show,
+        show_autoscaler=scaler.show,
     )
     certificate = gates.open_certificate(options, base.clock, gate.trust, base.monitoring)
     server = MetricsServer(

@@ -4,14 +4,12 @@ Who asks there is on the machine, or in the pod, already (`kubectl port-forward`
 Law: read-only, and on loopback alone, which the command line sees to.
 """
 
-from collections.abc import Callable
-
 from aiohttp import web
 
-from adapter.autoscaler import debug
 from adapter.server.api import encoding
 from adapter.server.health import Health
 from adapter.server.http import negotiation
+from adapter.server.http.pages import ShowAutoscaler
 from adapter.telemetry import exposition, metrics
 
 
@@ -23,12 +21,12 @@ class LocalPages:
         address: str,
         health: Health,
         own_metrics: metrics.Monitoring,
-        show: Callable[[str, str], debug.Shown],
+        show_autoscaler: ShowAutoscaler,
     ) -> None:
         self._address = address
         self._health = health
         self._monitoring = own_metrics
-        self._show = show
+        self._show_autoscaler = show_autoscaler
         self._runner: web.ServerRunner | None = None
         self.port = 0
         """Where it listens, 0 before that and where it does not."""
@@ -58,8 +56,8 @@ class LocalPages:
                 body = await encoding.join(self._monitoring.exposition_pieces())
                 return web.Response(body=body, headers={"Content-Type": exposition.CONTENT_TYPE})
             case ("debug", "fastpath", "autoscalers", namespace, name) if namespace and name:
-                status, document = self._show(namespace, name)
-                return web.Response(status=status, body=debug.encode(document), content_type=negotiation.JSON)
+                status, body = self._show_autoscaler(namespace, name)
+                return web.Response(status=status, body=body, content_type=negotiation.JSON)
         answer = self._health.answer(segments, request.query_string)
         if answer is None:
             return web.Response(status=404, text="not found\n")

@@ -37,13 +37,13 @@ class ProbeListener:
         self.port = port
         self._health = health
         self._server: asyncio.Server | None = None
-        self._open: dict[_Connection, None] = {}
+        self._open: dict[_ProbeConnection, None] = {}
 
     async def start(self) -> None:
         """Listen. OSError where the address cannot be had."""
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
-            lambda: _Connection(self._health, self._open), self._host or None, self.port
+            lambda: _ProbeConnection(self._health, self._open), self._host or None, self.port
         )
         self.port = self._server.sockets[0].getsockname()[1]
         log.info("answering probes", extra=logs.facts(host=self._host, port=self.port))
@@ -57,10 +57,10 @@ class ProbeListener:
             await self._server.wait_closed()
 
 
-class _Connection(asyncio.Protocol):
+class _ProbeConnection(asyncio.Protocol):
     """One connection: a request is read to the end of its headers and answered, then the connection is closed."""
 
-    def __init__(self, health: Health, connections: "dict[_Connection, None]") -> None:
+    def __init__(self, health: Health, connections: "dict[_ProbeConnection, None]") -> None:
         self._health = health
         self._open = connections
         self._head = b""

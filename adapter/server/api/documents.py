@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from adapter.model.metrics import MetricsProvider
 from adapter.server.api import discovery, encoding, openapi
-from adapter.server.api.discovery import Listed
+from adapter.server.api.discovery import ListedMetrics
 from adapter.server.api.paths import VERSIONS
 from adapter.server.http import negotiation
 from adapter.telemetry import logs
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 _HEALTH_PATHS = ("/healthz", "/livez", "/readyz")
 
 
-class Document(NamedTuple):
+class ServedDocument(NamedTuple):
     """A document ready to send. `etag` is quoted, and "" where a 304 would count as a failure."""
 
     body: bytes
@@ -35,10 +35,10 @@ class Document(NamedTuple):
     etag: str
 
 
-class _Recipe(NamedTuple):
+class _DocumentBuilder(NamedTuple):
     """How a document is made: its body in pieces, and the headers that go with it."""
 
-    pieces: Callable[[Listed], Iterable[bytes]]
+    pieces: Callable[[ListedMetrics], Iterable[bytes]]
     content_type: str = negotiation.JSON
     with_etag: bool = False
 
@@ -51,10 +51,10 @@ class Documents:
         self.served_groups: tuple[str, ...] = ()
         self._version = version
         self._generation: int | None = None
-        self._built: dict[tuple[str, bool], Document] = {}
-        self._listed: tuple[int, Listed] | None = None  # by the provider's generation
+        self._built: dict[tuple[str, bool], ServedDocument] = {}
+        self._listed: tuple[int, ListedMetrics] | None = None  # by the provider's generation
         self._building = asyncio.Lock()
-        self._recipes: dict[tuple[str, bool], _Recipe] = {}
+        self._recipes: dict[tuple[str, bool], _DocumentBuilder] = {}
         self.serve(served_groups)
 
     def serve(self, groups: Iterable[str]) -> None:
@@ -70,7 +70,7 @@ class Documents:
             self._built.clear()
             self._recipes = self._table()
 
-    async def find(self, path: str, *, aggregated: bool = False) -> Document | None:
+    async def find(self, path: str, *, aggregated: bool = False) -> ServedDocument | None:
         """Return the document at `path` (no slash at its end), None where there is none.
 
         `aggregated` asks for the aggregated form; only ``/apis`` has one.
@@ -91,7 +91,7 @@ class Documents:
                 self._built[path, aggregated] = document
             return document
 
-    async def _list(self) -> Listed:
+    async def _list(self) -> ListedMetrics:
         """Return what the documents list now; log when that is not everything. `_building` is held."""
         generation = self._provider.generation
         if self._listed is not None and self._listed[0] == generation:
@@ -101,7 +101,7 @@ class Documents:
             try:
                 next(steps)
             except StopIteration as end:
-                listed: Listed = end.value
+                listed: ListedMetrics = end.value
                 break
             await asyncio.sleep(0)
         was_whole = self._listed is None or not self._listed[1].left_out
@@ -114,25 +114,25 @@ class Documents:
         self._listed = generation, listed
         return listed
 
-    def _find_built(self, path: str, *, aggregated: bool) -> Document | None:
+    def _find_built(self, path: str, *, aggregated: bool) -> ServedDocument | None:
         if self._generation != self._provider.generation:
             self._generation = self._provider.generation
             self._built.clear()
         return self._built.get((path, aggregated))
 
-    def _table(self) -> dict[tuple[str, bool], _Recipe]:
+    def _table(self) -> dict[tuple[str, bool], _DocumentBuilder]:
         groups = self.served_groups
-        table: dict[tuple[str, bool], _Recipe] = {
-            ("/", False): _Recipe(lambda _: _indented({"paths": paths})),
-            ("/index.html", False): _Recipe(lambda _: _indented({"paths": paths})),
+        table: dict[tuple[str, bool], _DocumentBuilder] = {
+            ("/", False): _DocumentBuilder(lambda _: _indented({"paths": paths})),
+            ("/index.html", False): _DocumentBuilder(lambda _: _indented({"paths": paths})),
             ("/apis", False): _static(
                 {"kind": "APIGroupList", "apiVersion": "v1", "groups": _entries(groups)}
             ),
-            ("/apis", True): _Recipe(
+            ("/apis", True): _DocumentBuilder(
                 functools.partial(discovery.aggregated, groups), negotiation.AGGREGATED, with_etag=True
             ),
             ("/openapi/v2", False): _static(openapi.build_v2(groups, self._version), with_etag=True),
-            ("/version", False): _Recipe(lambda _: _indented(_version_document(self._version))),
+            ("/version", False): _DocumentBuilder(lambda _: _indented(_version_document(self._version))),
         }
         hashes = {}
         for group in groups:
@@ -140,16 +140,18 @@ class Documents:
             table[f"/apis/{group}", False] = _static(entry)
             for version in VERSIONS[group]:
                 path = f"/apis/{group}/{version}"
-                table[path, False] = _Recipe(functools.partial(discovery.resource_list, group, version))
+                table[path, False] = _DocumentBuilder(
+                    functools.partial(discovery.resource_list, group, version)
+                )
                 specification = encoding.encode_as_built(openapi.build_v3(group, version, self._version))
-                table[f"/openapi/v3{path}", False] = _Recipe(_repeat(specification), with_etag=True)
+                table[f"/openapi/v3{path}", False] = _DocumentBuilder(_repeat(specification), with_etag=True)
                 hashes[path.removeprefix("/")] = hashlib.sha256(specification).hexdigest().upper()
         table["/openapi/v3", False] = _static(openapi.build_root(hashes), with_etag=True)
         paths = sorted({path for path, _ in table} - {"/"} | {*_HEALTH_PATHS, "/metrics"})
         return table
 
 
-async def _build(recipe: _Recipe, listed: Listed) -> Document:
+async def _build(recipe: _DocumentBuilder, listed: ListedMetrics) -> ServedDocument:
     """Put a document together, with a pause after each piece."""
     pieces: list[bytes] = []
     digest = hashlib.sha256()
@@ -159,19 +161,19 @@ async def _build(recipe: _Recipe, listed: Listed) -> Document:
             digest.update(piece)
         await asyncio.sleep(0)
     etag = f'"{digest.hexdigest().upper()}"' if recipe.with_etag else ""
-    return Document(b"".join(pieces), recipe.content_type, etag)
+    return ServedDocument(b"".join(pieces), recipe.content_type, etag)
 
 
 def _entries(groups: Iterable[str]) -> list[dict[str, object]]:
     return [discovery.group_entry(group) for group in groups]
 
 
-def _static(document: Mapping[str, object], *, with_etag: bool = False) -> _Recipe:
+def _static(document: Mapping[str, object], *, with_etag: bool = False) -> _DocumentBuilder:
     """Return the recipe of a document that depends on nothing but the groups that are served."""
-    return _Recipe(_repeat(encoding.encode_as_built(document)), with_etag=with_etag)
+    return _DocumentBuilder(_repeat(encoding.encode_as_built(document)), with_etag=with_etag)
 
 
-def _repeat(body: bytes) -> Callable[[Listed], Iterable[bytes]]:
+def _repeat(body: bytes) -> Callable[[ListedMetrics], Iterable[bytes]]:
     return lambda _: (body,)
 
 

@@ -93,7 +93,7 @@ class _Details(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
     retryAfterSeconds: int = 0
 
 
-class _Status(msgspec.Struct):
+class _FailureStatus(msgspec.Struct):
     kind: str
     apiVersion: str
     metadata: dict[str, str]
@@ -214,7 +214,7 @@ def encode_status(error: errors.StatusError) -> bytes:
     """Return the Status object of a failure. Details of None are left out; empty ones are written, as Go does."""
     details = msgspec.UNSET if error.details is None else msgspec.convert(error.details, _Details)
     return encode(
-        _Status(
+        _FailureStatus(
             "Status", "v1", {}, "Failure", error.message, error.reason or msgspec.UNSET, details, error.code
         )
     )

@@ -6,46 +6,41 @@ review of exactly what is answered. Where that cannot be known at once, `admit_n
 """
 
 import asyncio
-from typing import Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
 from aiohttp import web
 
 from adapter import errors
 from adapter.model.identity import ANONYMOUS, User
 from adapter.server.api import paths
-from adapter.server.api.routing import Asked, Route
+from adapter.server.api.paths import Question
+from adapter.server.api.routing import Route
 from adapter.server.auth.attributes import Attributes
 from adapter.server.auth.authentication import Authenticator
 from adapter.server.auth.authorization import Authorizer
-from adapter.server.auth.client_cert import Peer, Verdict, read_peer
-from adapter.server.auth.request_header import Said
+from adapter.server.auth.client_cert import Peer, PeerVerdict, read_peer
+from adapter.server.auth.request_header import RequestCredentials
 
 CALLER = web.RequestKey("caller", User)
 """Under this key a request carries the caller as soon as it is known, be it let in or not: for the access log."""
 
 
-class Connection(Protocol):
-    """What a request's protocol keeps of its connection: the peer, from the first request on."""
-
-    peer: Peer | None
-
-
-class Queue(NamedTuple):
+class ReviewQueue(NamedTuple):
     """The callers that wait together: of one user, with unknown tokens from one address, or anonymous."""
 
     standing: Literal["named", "token", "anonymous"]
     of: str = ""
 
 
-class Pending(NamedTuple):
+class PendingAdmission(NamedTuple):
     """A request that cannot be judged at once. `user` is None where a token has to be reviewed first."""
 
     user: User | None
-    said: Said
-    queue: Queue
+    said: RequestCredentials
+    queue: ReviewQueue
 
 
-class Access:
+class Admission:
     """Admits requests. Without `anonymous`, who shows no credentials gets the open paths and nothing else."""
 
     def __init__(
@@ -55,7 +50,7 @@ class Access:
         self._authorizer = authorizer
         self._anonymous = anonymous
 
-    def admit_now(self, request: web.BaseRequest, route: Route) -> User | Pending:
+    def admit_now(self, request: web.BaseRequest, route: Route) -> User | PendingAdmission:
         """Return the caller if it may have what it asks for, else what to give to `admit`.
 
         Raises BadRequestError, UnauthorizedError or ForbiddenError. An unknown path is not authorized.
@@ -63,25 +58,26 @@ class Access:
         user, said, known = self._authenticator.identify_now(request.raw_headers, _peer_of(request))
         if user is not None:
             request[CALLER] = user
-            if route.asked is not None or user is ANONYMOUS or not route.is_list or route.is_read:
+            is_slow = route.question is None and route.is_list and not route.is_parsed
+            if user is ANONYMOUS or not is_slow:
                 wanted = _wanted(request, route, user)
                 if wanted is None or self._check(user, wanted, said):
                     return user if user is not ANONYMOUS else _check_length(user, route)
-        return Pending(user, said, _queue_of(user, known, request))
+        return PendingAdmission(user, said, _queue_of(user, known, request))
 
-    async def admit(self, request: web.BaseRequest, route: Route, pending: Pending) -> User:
+    async def admit(self, request: web.BaseRequest, route: Route, pending: PendingAdmission) -> User:
         """Return the caller if it may have what it asks for, after asking. Raises as `admit_now`, InternalError, TooManyRequestsError."""
         user, said, _ = pending
         if user is None:
             user = request[CALLER] = await self._authenticator.identify_by_token(said, request.remote or "")
         if user is not ANONYMOUS and route.is_list:
-            await read_query(route)
+            await parse_query(route)
         wanted = _wanted(request, route, user)
         if wanted is not None and not self._check(user, wanted, said):
             await self._authorizer.check(user, wanted)
         return _check_length(user, route)
 
-    def judge(self, peer: Peer) -> Verdict:
+    def judge(self, peer: Peer) -> PeerVerdict:
         """Return what the certificate that a peer showed makes of it now; the peer keeps that as its verdict."""
         return self._authenticator.judge(peer)
 
@@ -90,7 +86,7 @@ class Access:
         await self._authenticator.close()
         await self._authorizer.close()
 
-    def _check(self, user: User, wanted: Attributes, said: Said) -> bool:
+    def _check(self, user: User, wanted: Attributes, said: RequestCredentials) -> bool:
         """Return whether the access is allowed; False where a review has to say so."""
         if user is ANONYMOUS and not self._anonymous and not self._authorizer.is_open(wanted):
             raise errors.UnauthorizedError
@@ -99,16 +95,16 @@ class Access:
         return self._authorizer.check_now(user, wanted)
 
 
-def _queue_of(user: User | None, known: str, request: web.BaseRequest) -> Queue:
+def _queue_of(user: User | None, known: str, request: web.BaseRequest) -> ReviewQueue:
     if user is ANONYMOUS:
-        return Queue("anonymous")
+        return ReviewQueue("anonymous")
     name = user.name if user is not None else known
-    return Queue("named", name) if name else Queue("token", request.remote or "")
+    return ReviewQueue("named", name) if name else ReviewQueue("token", request.remote or "")
 
 
-async def read_query(route: Route) -> Asked:
-    """Return what the query of a route asks, in a thread where reading takes long. For known callers only."""
-    return route.read() if route.is_read else await asyncio.to_thread(route.read)
+async def parse_query(route: Route) -> Question | errors.StatusError:
+    """Return what the query of a route asks; a long one is parsed in a thread. For known callers only."""
+    return route.parse_query() if route.is_parsed else await asyncio.to_thread(route.parse_query)
 
 
 def _wanted(request: web.BaseRequest, route: Route, user: User) -> Attributes | None:
@@ -131,12 +127,12 @@ def _check_length(user: User, route: Route) -> User:
 
 
 def _peer_of(request: web.BaseRequest) -> Peer:
-    connection: Connection = request.protocol  # type: ignore[assignment]  # our own kind, see serving
-    peer = connection.peer
+    connection: Any = request.protocol  # a `ClientConnection`, which keeps its peer from the first request on
+    peer: Peer | None = connection.peer
     if peer is None:
         transport = request.transport
         secured = transport.get_extra_info("ssl_object") if transport is not None else None
-        if secured is None:  # the connection is gone, and with it whoever it was
+        if secured is None:  # the connection is gone
             raise errors.UnauthorizedError
         peer = connection.peer = read_peer(secured)
     return peer

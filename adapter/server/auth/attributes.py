@@ -17,7 +17,7 @@ from adapter.model.identity import User
 from adapter.model.metrics import ExternalQuestion, ResourceQuestion
 from adapter.model.selectors.field_selectors import NAME, FieldSelector
 from adapter.model.selectors.label_selectors import LabelSelector, Operator
-from adapter.server.api.paths import WILDCARD, MetricPath, Question
+from adapter.server.api.paths import WILDCARD, MetricRequest, Question
 
 VERBS = {
     "GET": "get",
@@ -124,19 +124,28 @@ class Attributes:
             yield {"key": term.field, "operator": "NotIn" if term.negated else "In", "values": [term.value]}
 
 
-def build_attributes(path: MetricPath, question: Question | None, *, watch: bool) -> Attributes:
-    """Return what a GET of a metric path does; `question` is None where the query made none of it."""
-    group, version = path.group, path.version
-    if path.form == "namespace":
+def build_attributes(
+    request: MetricRequest, question: Question | errors.StatusError | None, *, watch: bool
+) -> Attributes:
+    """Return what a GET of a metrics request does; a list is narrowed by the selectors of `question`."""
+    group, version = request.group, request.version
+    if request.form == "namespace":
         # a path of all namespaces names none, and is asked for as the one called "*": no rights within a namespace cover it
-        return Attributes("get", "", group, version, "metrics", "", path.metric, path.name or WILDCARD)
-    if path.form == "object":
+        return Attributes("get", "", group, version, "metrics", "", request.metric, request.name or WILDCARD)
+    if request.form == "object":
         return Attributes(
-            "get", "", group, version, path.resource, path.metric, path.name or WILDCARD, path.namespace or ""
+            "get",
+            "",
+            group,
+            version,
+            request.resource,
+            request.metric,
+            request.name or WILDCARD,
+            request.namespace or "",
         )
-    resource, namespace = path.resource or path.metric, path.namespace or ""
-    if path.name is not None:
-        return Attributes("get", "", group, version, resource, "", path.name, namespace)
+    resource, namespace = request.resource or request.metric, request.namespace or ""
+    if request.name is not None:
+        return Attributes("get", "", group, version, resource, "", request.name, namespace)
     labels, fields, name = None, None, ""
     if isinstance(question, ExternalQuestion):
         labels = question.selector

@@ -19,10 +19,10 @@ from adapter.model import identity
 from adapter.model.clock import Clock
 from adapter.model.identity import ANONYMOUS, User
 from adapter.server.auth import request_header, trust
-from adapter.server.auth.client_cert import Peer, PeerJudge, Verdict
-from adapter.server.auth.request_header import HeaderReader, Said
-from adapter.server.auth.review_cache import EVERYBODY, SHARE, Lane, ReviewCache
-from adapter.server.auth.trust import HeaderNames, Trust
+from adapter.server.auth.client_cert import Peer, PeerJudge, PeerVerdict
+from adapter.server.auth.request_header import HeaderReader, RequestCredentials
+from adapter.server.auth.review_cache import EVERYBODY, SHARE, ReviewCache, ReviewLimit
+from adapter.server.auth.trust import ClientTrust, HeaderNames
 from adapter.server.auth.trust_store import TrustStore
 from adapter.telemetry import logs, metrics
 
@@ -33,7 +33,7 @@ _SAY_AGAIN = 60.0
 
 _NO_NAMES = HeaderNames((), (), (), ())
 
-_UNKNOWN = Lane("unknown tokens", 200)
+_UNKNOWN = ReviewLimit("unknown tokens", 200)
 """Anyone can make up tokens. Tokens accepted before are reviewed again beside them, not behind them."""
 
 _KNOWN_TOKENS = 8192
@@ -47,18 +47,18 @@ class TokenReviewer(Protocol):
         ...
 
 
-class Identified(NamedTuple):
+class IdentifiedCaller(NamedTuple):
     """Whom a request comes from, None while a token review has to say so, and what its headers say.
 
     `known` is the user's name from the last review of the token, "" where it has not been accepted.
     """
 
     user: User | None
-    said: Said
+    said: RequestCredentials
     known: str = ""
 
 
-class _Owner(NamedTuple):
+class _TokenOwner(NamedTuple):
     """Whose a token is; None for nobody's."""
 
     user: User | None
@@ -81,7 +81,7 @@ class Authenticator:
         self._clock = clock
         self._judge = PeerJudge()
         self._hmac = HMAC(secrets.token_bytes(32), SHA256())
-        self._tokens: ReviewCache[bytes, _Owner] = ReviewCache(
+        self._tokens: ReviewCache[bytes, _TokenOwner] = ReviewCache(
             clock,
             own_metrics.token_cache,
             lambda _: token_ttl,
@@ -98,7 +98,7 @@ class Authenticator:
         attempts = own_metrics.authentication_attempts
         self._succeeded, self._failed = attempts.labels("success"), attempts.labels("error")
 
-    def identify_now(self, headers: Iterable[tuple[bytes, bytes]], peer: Peer) -> Identified:
+    def identify_now(self, headers: Iterable[tuple[bytes, bytes]], peer: Peer) -> IdentifiedCaller:
         """Return the caller where that takes no review. Raises UnauthorizedError, and BadRequestError for bad headers."""
         believed = self._store.current
         if believed.generation != self._generation:
@@ -114,7 +114,7 @@ class Authenticator:
             digest = self._digest(token)
             owner = self._tokens.find(digest)
             if owner is None:
-                return Identified(None, said, self._known.get(digest, ""))
+                return IdentifiedCaller(None, said, self._known.get(digest, ""))
             if owner.user is not None:
                 return self._succeed(owner.user, said)
         if token or failed:
@@ -122,7 +122,7 @@ class Authenticator:
             raise errors.UnauthorizedError
         return self._succeed(ANONYMOUS, said)
 
-    async def identify_by_token(self, said: Said, address: str) -> User:
+    async def identify_by_token(self, said: RequestCredentials, address: str) -> User:
         """Have the token of a caller at `address` reviewed.
 
         Raises UnauthorizedError, also where there is no answer, and TooManyRequestsError.
@@ -130,11 +130,11 @@ class Authenticator:
         token = request_header.bearer_token(said.authorization)
         digest = self._digest(token)
 
-        async def review() -> _Owner:
+        async def review() -> _TokenOwner:
             user = await self._reviewer.review_token(token.decode())
-            return _Owner(identity.complete_groups(user) if user is not None else None)
+            return _TokenOwner(identity.complete_groups(user) if user is not None else None)
 
-        lanes = (EVERYBODY,) if digest in self._known else (_UNKNOWN, Lane(address, SHARE))
+        lanes = (EVERYBODY,) if digest in self._known else (_UNKNOWN, ReviewLimit(address, SHARE))
         try:
             owner = await self._tokens.ask(digest, review, lanes=lanes)
         except errors.KubernetesError as error:
@@ -148,7 +148,7 @@ class Authenticator:
         self._succeeded.inc()
         return owner.user
 
-    def judge(self, peer: Peer) -> Verdict:
+    def judge(self, peer: Peer) -> PeerVerdict:
         """Return what the certificate that a peer showed makes of it now; the peer keeps that as its verdict."""
         return self._verdict_on(peer, self._store.current)
 
@@ -156,7 +156,9 @@ class Authenticator:
         """End the reviews under way."""
         await self._tokens.close()
 
-    def _identify_by_certificate(self, said: Said, peer: Peer, believed: Trust) -> tuple[User | None, bool]:
+    def _identify_by_certificate(
+        self, said: RequestCredentials, peer: Peer, believed: ClientTrust
+    ) -> tuple[User | None, bool]:
         """Return whom a certificate names, for itself or as front proxy for another; and whether it was refused."""
         verdict = self._verdict_on(peer, believed)
         if verdict.is_proxy:
@@ -167,7 +169,7 @@ class Authenticator:
             self._warn(peer, believed, verdict)
         return verdict.user, verdict.failed
 
-    def _verdict_on(self, peer: Peer, believed: Trust) -> Verdict:
+    def _verdict_on(self, peer: Peer, believed: ClientTrust) -> PeerVerdict:
         verdict, now = peer.verdict, self._clock.wall()
         if verdict is None or verdict.generation != believed.generation or now >= verdict.until:
             verdict = peer.verdict = self._judge.judge(peer, believed, now)
@@ -178,11 +180,11 @@ class Authenticator:
         digest.update(token)
         return digest.finalize()
 
-    def _succeed(self, user: User, said: Said) -> Identified:
+    def _succeed(self, user: User, said: RequestCredentials) -> IdentifiedCaller:
         self._succeeded.inc()
-        return Identified(user, said)
+        return IdentifiedCaller(user, said)
 
-    def _warn(self, peer: Peer, believed: Trust, verdict: Verdict) -> None:
+    def _warn(self, peer: Peer, believed: ClientTrust, verdict: PeerVerdict) -> None:
         """Say why somebody with a certificate may not speak for others; the first thing to know when aggregation fails."""
         self._not_accepted.inc()
         now, proxy, certificate = self._clock.monotonic(), believed.front_proxy, peer.certificate

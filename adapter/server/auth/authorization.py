@@ -13,7 +13,7 @@ from adapter import errors
 from adapter.model.clock import Clock
 from adapter.model.identity import ANONYMOUS, MASTERS, AccessVerdict, User
 from adapter.server.auth.attributes import Attributes
-from adapter.server.auth.review_cache import EVERYBODY, SHARE, Lane, ReviewCache
+from adapter.server.auth.review_cache import EVERYBODY, SHARE, ReviewCache, ReviewLimit
 from adapter.telemetry import logs, metrics
 
 log = logging.getLogger(__name__)
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 _LARGEST_KEPT = 10_000
 """Characters of an access that is remembered: a caller chooses them."""
 
-_STRANGERS = Lane("strangers", 20)
+_STRANGERS = ReviewLimit("strangers", 20)
 """Anonymous callers can make up any number of accesses to have reviewed; users do not wait behind them."""
 
 
@@ -119,6 +119,6 @@ class Authorizer:
         raise wanted.refusal(user, verdict.reason)
 
 
-def _lanes_of(user: User) -> Sequence[Lane]:
+def _lanes_of(user: User) -> Sequence[ReviewLimit]:
     """Return which limits hold for the reviews of a user: one user takes a share of them at most."""
-    return (_STRANGERS,) if user is ANONYMOUS else (EVERYBODY, Lane(user.name, SHARE))
+    return (_STRANGERS,) if user is ANONYMOUS else (EVERYBODY, ReviewLimit(user.name, SHARE))

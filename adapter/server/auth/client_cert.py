@@ -16,7 +16,7 @@ from adapter.errors import UntrustedError
 from adapter.model import identity
 from adapter.model.identity import CREDENTIAL_ID, User
 from adapter.server.auth import trust
-from adapter.server.auth.trust import FrontProxy, Trust
+from adapter.server.auth.trust import ClientTrust, FrontProxy
 
 _DER = 2  # what OpenSSL calls it; the constant is as undocumented as the method that takes it
 _LOOK_AGAIN = 60.0
@@ -26,7 +26,7 @@ _INTERMEDIATES_KEPT = 64
 _LONGEST_CHAIN = 8
 
 
-class Verdict(NamedTuple):
+class PeerVerdict(NamedTuple):
     """What a peer is, in one generation of the trust and until `until` (epoch seconds).
 
     `is_proxy` says that it may speak for others, `user` who it is itself. `refused` is why it may not speak for others and
@@ -50,7 +50,7 @@ class Peer:
         self.shown = der is not None
         self.certificate: x509.Certificate | None = None
         self.intermediates: tuple[x509.Certificate, ...] = ()
-        self.verdict: Verdict | None = None
+        self.verdict: PeerVerdict | None = None
         with contextlib.suppress(ValueError):
             if der is not None:
                 self.certificate = trust.load_certificate(der)
@@ -82,12 +82,12 @@ class PeerJudge:
     def __init__(self) -> None:
         self._known: LRUCache[bytes, x509.Certificate] = LRUCache(_INTERMEDIATES_KEPT)
 
-    def judge(self, peer: Peer, believed: Trust, wall: float) -> Verdict:
+    def judge(self, peer: Peer, believed: ClientTrust, wall: float) -> PeerVerdict:
         """Return what a peer with a certificate is at `wall` (epoch seconds)."""
         proxy_until, refused = self._judge_proxy(peer, believed.front_proxy, wall)
         user_until, user, failed = self._judge_user(peer, believed, wall)
         until = min(proxy_until, user_until)
-        return Verdict(believed.generation, until, not refused, user, failed or bool(refused), refused)
+        return PeerVerdict(believed.generation, until, not refused, user, failed or bool(refused), refused)
 
     def _judge_proxy(self, peer: Peer, proxy: FrontProxy | None, wall: float) -> tuple[float, str]:
         """Return until when the verdict holds, and why the peer is no front proxy; "" where it is one."""
@@ -103,7 +103,7 @@ class PeerJudge:
             return until, f"its name {name!r} is not among those allowed"
         return until, ""
 
-    def _judge_user(self, peer: Peer, believed: Trust, wall: float) -> tuple[float, User | None, bool]:
+    def _judge_user(self, peer: Peer, believed: ClientTrust, wall: float) -> tuple[float, User | None, bool]:
         """Return until when the verdict holds, who the peer is by its own certificate, and whether that was refused."""
         if believed.clients is None:
             return wall + _LOOK_AGAIN, None, believed.front_proxy is None

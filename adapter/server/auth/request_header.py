@@ -29,7 +29,7 @@ _IMPERSONATE = "impersonate-"
 _ESCAPE_CUT_SHORT = re.compile(r"%(?![0-9a-f]{2})")
 
 
-class Said(NamedTuple):
+class RequestCredentials(NamedTuple):
     """What a request says: the lines that would name its caller, its Authorization, and whether it wants to be another."""
 
     lines: tuple[Line, ...]
@@ -50,7 +50,7 @@ class HeaderReader:
             "users", monitoring, _USERS_KEPT
         )
 
-    def read(self, headers: Iterable[tuple[bytes, bytes]]) -> Said:
+    def read(self, headers: Iterable[tuple[bytes, bytes]]) -> RequestCredentials:
         """Sort out the lines of a request. Raises BadRequestError for a value that is not UTF-8."""
         lines: list[Line] = []
         authorization: bytes | None = None
@@ -70,7 +70,7 @@ class HeaderReader:
                 impersonates = True
             else:
                 lines.append((name, value))
-        return Said(tuple(lines), authorization or b"", impersonates)
+        return RequestCredentials(tuple(lines), authorization or b"", impersonates)
 
     def user(self, lines: tuple[Line, ...]) -> User | None:
         """Return whom a front proxy names; None when it names nobody."""

@@ -23,14 +23,14 @@ SIZE = 8192
 _COUNTS_AS_ONE = 4096
 
 
-class Lane(NamedTuple):
+class ReviewLimit(NamedTuple):
     """A limit on reviews under way: at most `most` of a lane. A review may count in several lanes."""
 
     name: str
     most: int
 
 
-EVERYBODY = Lane("everybody", 400)
+EVERYBODY = ReviewLimit("everybody", 400)
 
 SHARE = 100
 """Reviews of one user, or of the unknown tokens of one address, that are under way at a time."""
@@ -39,7 +39,7 @@ _Key = TypeVar("_Key", bound=Hashable)
 _Answer = TypeVar("_Answer")
 
 
-class _Kept(NamedTuple, Generic[_Answer]):
+class _CachedReview(NamedTuple, Generic[_Answer]):
     answer: _Answer
     until: float
     weight: int
@@ -69,11 +69,11 @@ class ReviewCache(Generic[_Key, _Answer]):
         self._name = name
         self._hits, self._misses = requests.labels("hit"), requests.labels("miss")
         self._weigh = weigh
-        self._kept: BoundedCache[_Key, _Kept[_Answer]] = BoundedCache(
+        self._kept: BoundedCache[_Key, _CachedReview[_Answer]] = BoundedCache(
             cache, monitoring, size, lambda kept: kept.weight
         )
         self._under_way: dict[_Key, asyncio.Task[_Answer]] = {}
-        self._in_lane: Counts[Lane] = Counts()
+        self._in_lane: Counts[ReviewLimit] = Counts()
 
     def find(self, key: _Key) -> _Answer | None:
         """Return a kept answer, None when there is none that is still good."""
@@ -93,7 +93,7 @@ class ReviewCache(Generic[_Key, _Answer]):
         review: Callable[[], Awaitable[_Answer]],
         *,
         keep: bool = True,
-        lanes: Sequence[Lane] = (EVERYBODY,),
+        lanes: Sequence[ReviewLimit] = (EVERYBODY,),
     ) -> _Answer:
         """Return the answer of a review that is under way or starts now; raises what it raises. `keep` False keeps nothing.
 
@@ -123,10 +123,10 @@ class ReviewCache(Generic[_Key, _Answer]):
         seconds = self._keep_for(answer)
         weight = 1 + self._weigh(key) // _COUNTS_AS_ONE
         if keep and seconds > 0 and weight <= self._kept.maxsize:
-            self._kept[key] = _Kept(answer, self._clock.monotonic() + seconds, weight)
+            self._kept[key] = _CachedReview(answer, self._clock.monotonic() + seconds, weight)
         return answer
 
-    def _end(self, key: _Key, lanes: Sequence[Lane], task: asyncio.Task[_Answer]) -> None:
+    def _end(self, key: _Key, lanes: Sequence[ReviewLimit], task: asyncio.Task[_Answer]) -> None:
         """Forget a review that has ended, and retrieve its exception: its callers may all have gone."""
         del self._under_way[key]
         for lane in lanes:

@@ -186,7 +186,7 @@ class FrontProxy:
 
 
 @dataclass(frozen=True, slots=True)
-class Trust:
+class ClientTrust:
     """What is believed now. `generation` grows with every change; what was derived from an older one is void."""
 
     generation: int = 0

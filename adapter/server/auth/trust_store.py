@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
 from adapter.server.auth import trust
-from adapter.server.auth.trust import USUAL_HEADERS, Bundle, FrontProxy, HeaderNames, Trust
+from adapter.server.auth.trust import USUAL_HEADERS, Bundle, ClientTrust, FrontProxy, HeaderNames
 from adapter.telemetry import logs
 from adapter.telemetry.problems import ProblemLog
 
@@ -55,8 +55,8 @@ class TrustStore:
         proxy: ProxySettings = ProxySettings(),
         tolerant: bool = False,
     ) -> None:
-        self.current = Trust()
-        self.changed: Callable[[Trust], None] = lambda _: None
+        self.current = ClientTrust()
+        self.changed: Callable[[ClientTrust], None] = lambda _: None
         self._faults = faults
         self._proxy = proxy
         self._tolerant = tolerant
@@ -154,7 +154,7 @@ class TrustStore:
         )
         return last
 
-    def _set(self, wanted: Trust) -> None:
+    def _set(self, wanted: ClientTrust) -> None:
         if wanted == self.current:
             return
         self.current = replace(wanted, generation=self.current.generation + 1)

@@ -1,7 +1,7 @@
 """The access log: a line of JSON for each request, when asked for.
 
 What lives here: which facts a line has, and how lines reach a stream or a file without the event loop waiting for it. Not here:
-the process's own log (`monitoring`). The law: a line holds what is listed in `_Line` and nothing else of a request. No header of it
+the process's own log (`monitoring`). The law: a line holds what is listed in `_LogEntry` and nothing else of a request. No header of it
 but the audit id, and of its query only the selectors; whatever else a caller sends could be a secret.
 
 Lines wait in memory and leave in batches, from a thread. Where the reader does not keep up, lines are dropped and counted; no
@@ -43,7 +43,7 @@ _LONGEST = 2048
 """Characters of a path or selector that are shown."""
 
 
-class _Line(msgspec.Struct, omit_defaults=True):
+class _LogEntry(msgspec.Struct, omit_defaults=True):
     """What is said of a request. `user` is None where the caller is not known; `bytes` are those of the body as sent."""
 
     time: str
@@ -171,7 +171,7 @@ class AccessLog:
 
 def _build_line(
     request: web.BaseRequest, route: Route, response: web.Response, seconds: float, time: str
-) -> _Line:
+) -> _LogEntry:
     """Return the line of a request. Of a target that cannot be read no path is shown: it is anyone's text."""
     user = request.get(CALLER)
     wanted = route.bare_attributes
@@ -183,9 +183,9 @@ def _build_line(
         path = ""
     # of a query that was not read since the caller may not send it, nothing is read for the log either
     is_shown = user is not None and (user is not ANONYMOUS or len(route.query) <= paths.ANONYMOUS_QUERY)
-    parameters = route.parameters if is_shown else paths.Parameters()
+    parameters = route.parameters if is_shown else {}
     body = response.body if request.method != "HEAD" else None
-    return _Line(
+    return _LogEntry(
         time=time,
         user=user.name if user else None,
         verb=wanted.verb if wanted else request.method.lower(),
@@ -194,9 +194,9 @@ def _build_line(
         latencySeconds=round(seconds, 6),
         bytes=(body.size if isinstance(body, Payload) else len(body or b"")) or 0,
         auditID=response.headers["Audit-Id"],
-        labelSelector=parameters.label_selector[:_LONGEST],
-        metricLabelSelector=parameters.metric_label_selector[:_LONGEST],
-        fieldSelector=parameters.options.field_selector[:_LONGEST],
+        labelSelector=parameters.get("labelSelector", "")[:_LONGEST],
+        metricLabelSelector=parameters.get("metricLabelSelector", "")[:_LONGEST],
+        fieldSelector=parameters.get("fieldSelector", "")[:_LONGEST],
     )
 
 

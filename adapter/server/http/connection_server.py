@@ -8,7 +8,7 @@ scrape gets through a flood from elsewhere.
 
 import asyncio
 import functools
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +18,6 @@ from adapter.server.auth.client_cert import Peer
 from adapter.server.http import heads
 from adapter.server.http.connections import ClientConnection
 from adapter.server.http.heads import HeadBudget
-from adapter.server.http.turns import Turnstile
 from adapter.telemetry import metrics
 
 MOST_CONNECTIONS = 800
@@ -31,6 +30,50 @@ MOST_UNCERTIFIED = 200
 REQUESTS_PER_TURN = 8
 """Requests without a believed certificate that begin in one turn of the event loop, in rotation over remote
 addresses."""
+
+
+class FairQueue:
+    """Admits `per_turn` callers in each turn of the event loop. Addresses that wait are served in rotation."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, per_turn: int) -> None:
+        self._loop = loop
+        self._per_turn = per_turn
+        self._admitted = 0
+        self._scheduled = False
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+
+    @property
+    def waiting(self) -> int:
+        """The number of callers that wait."""
+        return sum(map(len, self._waiting.values()))
+
+    async def enter(self, address: str) -> None:
+        """Return when the caller may go on: at once while this turn has room and no other caller waits."""
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._turn)
+        if self._admitted < self._per_turn and not self._waiting:
+            self._admitted += 1
+            return
+        admission: asyncio.Future[None] = self._loop.create_future()
+        self._waiting.setdefault(address, deque()).append(admission)
+        await admission
+
+    def _turn(self) -> None:
+        """Begin a turn: admit those that wait. Runs in every turn until one passes without admissions."""
+        self._admitted = 0
+        while self._waiting and self._admitted < self._per_turn:
+            address = next(iter(self._waiting))
+            queue = self._waiting.pop(address)
+            admission = queue.popleft()
+            if queue:
+                self._waiting[address] = queue  # at the end: the other addresses are first
+            if not admission.done():  # else it was cancelled
+                self._admitted += 1
+                admission.set_result(None)
+        self._scheduled = self._admitted > 0
+        if self._scheduled:
+            self._loop.call_soon(self._turn)
 
 
 class ConnectionServer(web.Server):
@@ -59,7 +102,7 @@ class ConnectionServer(web.Server):
         self._handler = handler
         self._most = most
         self._most_uncertified = most_uncertified
-        self._turns = Turnstile(self._loop, REQUESTS_PER_TURN)
+        self._turns = FairQueue(self._loop, REQUESTS_PER_TURN)
         self._make_connection = functools.partial(
             ClientConnection,
             self,

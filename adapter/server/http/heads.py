@@ -150,7 +150,7 @@ class HeadAccount:
         return came
 
 
-class HeadHolder(Protocol):
+class HeadConnection(Protocol):
     """A connection as the budget sees it."""
 
     heads: HeadAccount
@@ -180,7 +180,7 @@ class HeadBudget:
         self._excess: dict[Any, int] = {}
         self._used = 0
 
-    def note(self, connection: HeadHolder) -> None:
+    def note(self, connection: HeadConnection) -> None:
         """Look at a connection whose heads have changed, and cut what is too much."""
         excess = connection.heads.weight - SMALL_HEADS
         if excess <= 0 and not self._excess:
@@ -196,9 +196,9 @@ class HeadBudget:
         while self._used > self._most and (chosen := self._choose()) is not None:
             self._cut(chosen)
 
-    def _choose(self) -> HeadHolder | None:
+    def _choose(self) -> HeadConnection | None:
         """Return the connection to cut; None where only requests of connections that have ended are left."""
-        held: list[tuple[HeadHolder, int]] = [
+        held: list[tuple[HeadConnection, int]] = [
             (each, excess) for each, excess in self._excess.items() if each.is_open
         ]
         addresses: Counter[str] = Counter()

@@ -55,7 +55,7 @@ class _Handshake:
         self.task: asyncio.Task[None] | None = None
 
 
-class Listener:
+class TLSListener:
     """Accepts connections from `start` to `close`; one whose handshake is done gets a protocol."""
 
     def __init__(

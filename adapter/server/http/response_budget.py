@@ -8,8 +8,9 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol, Self, cast
 
+from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.payload import Payload
 
@@ -31,7 +32,7 @@ _PIECE = 16 * 1024  # bytes that are handed to the connection at a time
 _PIECES_AT_ONCE = 4  # after these other work may run
 
 
-class Taker(Protocol):
+class ResponseConnection(Protocol):
     """A connection as the budget sees it."""
 
     address: str
@@ -55,13 +56,13 @@ class Taker(Protocol):
 class Charge:
     """The memory of one answer in the budget, from its making to `close`."""
 
-    __slots__ = ("_budget", "_closed", "certified", "counted", "is_page", "size", "taker")
+    __slots__ = ("_budget", "_closed", "certified", "connection", "counted", "is_page", "size")
 
-    def __init__(self, budget: "AnswerBudget", taker: Taker, *, is_page: bool) -> None:
+    def __init__(self, budget: "ResponseBudget", connection: ResponseConnection, *, is_page: bool) -> None:
         self._budget = budget
         self._closed = False
-        self.taker = taker
-        self.certified = taker.is_certified
+        self.connection = connection
+        self.certified = connection.is_certified
         self.is_page = is_page
         self.size = 0
         self.counted = 0
@@ -94,7 +95,7 @@ class Charge:
             self._budget.forget(self)
 
 
-class AnswerBudget:
+class ResponseBudget:
     """Bounds the memory of answers under way to `most` bytes.
 
     An answer that does not fit is refused, unless connections that have not taken theirs for `TAKING_SECONDS` can
@@ -109,13 +110,13 @@ class AnswerBudget:
         self._sending: dict[Charge, float] = {}
         self.used = 0
 
-    def open(self, taker: Taker, *, is_page: bool = False) -> Charge:
+    def open(self, connection: ResponseConnection, *, is_page: bool = False) -> Charge:
         """Return a charge of nothing yet. `is_page` is for what is no answer to a question about metrics."""
-        return Charge(self, taker, is_page=is_page)
+        return Charge(self, connection, is_page=is_page)
 
-    def send(self, taker: Taker, body: bytes, *, is_page: bool) -> Charge:
+    def send(self, connection: ResponseConnection, body: bytes, *, is_page: bool) -> Charge:
         """Return the charge of a body that is sent from now on. Raises TooManyRequestsError."""
-        charge = self.open(taker, is_page=is_page)
+        charge = self.open(connection, is_page=is_page)
         charge.resize(len(body))
         self._sending[charge] = self._now()
         return charge
@@ -128,7 +129,7 @@ class AnswerBudget:
             if chosen is None:
                 raise errors.TooManyRequestsError("answers")
             chosen.close()
-            chosen.taker.cut("unread")
+            chosen.connection.cut("unread")
         charge.counted = counted
         self.used += more
         if not charge.certified:
@@ -152,16 +153,21 @@ class AnswerBudget:
         if uncertified:
             addresses: Counter[str] = Counter()
             for each in uncertified:
-                addresses[each.taker.address] += each.counted
+                addresses[each.connection.address] += each.counted
             address, _ = addresses.most_common(1)[0]
-            held = [each for each in uncertified if each.taker.address == address]
+            held = [each for each in uncertified if each.connection.address == address]
         elif not charge.certified:
             return None
         return max(held, key=lambda each: each.counted, default=None)
 
 
+def connection_of(request: web.BaseRequest) -> ResponseConnection:
+    """Return the connection of a request, which is one of ours."""
+    return cast("ResponseConnection", request.protocol)
+
+
 def _is_unread(charge: Charge) -> bool:
-    return charge.counted > 0 and charge.taker.is_open and charge.taker.writing_paused
+    return charge.counted > 0 and charge.connection.is_open and charge.connection.writing_paused
 
 
 class LargeBody(Payload):

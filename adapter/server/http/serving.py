@@ -16,7 +16,7 @@ from adapter.server.health import Check
 from adapter.server.http import connection_server, connections, heads, listener
 from adapter.server.http.connection_server import ConnectionServer
 from adapter.server.http.handler import Handler
-from adapter.server.http.listener import Listener
+from adapter.server.http.listener import TLSListener
 from adapter.server.tls.serving_certificate import ServingCertificate
 from adapter.telemetry import logs
 
@@ -108,7 +108,7 @@ class MetricsServer:
             lingering_time=0,  # bodies are not read; a connection with one left over is closed
             auto_decompress=False,
         )
-        self._listener = Listener(
+        self._listener = TLSListener(
             self._connections,
             certificate.context,
             handler.own_metrics,

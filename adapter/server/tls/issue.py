@@ -18,7 +18,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 _BACKDATED = timedelta(hours=1)  # for clients whose clock is behind
 
 
-class Issued(NamedTuple):
+class IssuedCertificate(NamedTuple):
     """A pair and the authority that vouches for it, all PEM."""
 
     certificate: bytes
@@ -28,7 +28,7 @@ class Issued(NamedTuple):
 
 def issue(
     common_name: str, authority_name: str, names: Iterable[str], *, now: datetime, valid: timedelta
-) -> Issued:
+) -> IssuedCertificate:
     """Return a certificate for `names` (DNS names and IP addresses) and its new authority, both good for `valid` from `now`.
 
     `common_name` is for people to read; a client looks at `names` only.
@@ -61,7 +61,7 @@ def issue(
     authority = build(authority_name, authority_key, ca=True).sign(authority_key, hashes.SHA256())
     pem = serialization.Encoding.PEM
     key = leaf_key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    return Issued(leaf.public_bytes(pem), key, authority.public_bytes(pem))
+    return IssuedCertificate(leaf.public_bytes(pem), key, authority.public_bytes(pem))
 
 
 def service_names(service: str, namespace: str) -> tuple[str, ...]:

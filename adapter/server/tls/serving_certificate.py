@@ -35,7 +35,7 @@ _RENEW_BEFORE = timedelta(days=30)
 _OWN_ISSUER = "fastpath-self-signed-ca"
 
 
-class Pair(NamedTuple):
+class CertificatePair(NamedTuple):
     """Where a certificate chain and its private key are, both PEM."""
 
     certificate: Path
@@ -53,8 +53,8 @@ class ServingCertificate:
 
     def __init__(
         self,
-        pair: Pair,
-        build: Callable[[Pair], ssl.SSLContext] | None = None,
+        pair: CertificatePair,
+        build: Callable[[CertificatePair], ssl.SSLContext] | None = None,
         named: Sequence[tuple[Sequence[str], "ServingCertificate"]] = (),
         *,
         ask_clients: bool = False,
@@ -180,7 +180,7 @@ class ServingCertificate:
 
 
 def build_context(
-    pair: Pair, *, minimum: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2, ciphers: str = ""
+    pair: CertificatePair, *, minimum: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2, ciphers: str = ""
 ) -> ssl.SSLContext:
     """Return a server context for `pair`, HTTP/1.1 only. Raises OSError when it does not fit.
 
@@ -197,7 +197,7 @@ def build_context(
     return context
 
 
-def names_of(pair: Pair) -> tuple[str, ...]:
+def names_of(pair: CertificatePair) -> tuple[str, ...]:
     """Return the DNS names that a certificate is for. Raises `errors.InputError` when it cannot be read."""
     try:
         found = _leaf(pair).extensions.get_extension_for_class(x509.SubjectAlternativeName)
@@ -210,14 +210,14 @@ def names_of(pair: Pair) -> tuple[str, ...]:
 
 def ensure_self_signed(
     directory: Path, clock: Clock, *, names: Sequence[str] = (), addresses: Sequence[str] = ("127.0.0.1",)
-) -> Pair:
+) -> CertificatePair:
     """Return ``apiserver.crt`` and ``apiserver.key`` of `directory`, made there when missing or no longer good.
 
     As upstream, they are for localhost plus `names` and `addresses`, last 365 days, and the certificate file ends with
     the authority that issued it. A pair that someone else put there is used as it is, and never overwritten: one that
     does not work is an `errors.InputError`.
     """
-    pair = Pair(directory / "apiserver.crt", directory / "apiserver.key")
+    pair = CertificatePair(directory / "apiserver.crt", directory / "apiserver.key")
     wanted = {"localhost", *names, *(str(ipaddress.ip_address(address)) for address in addresses)}
     now = datetime.fromtimestamp(clock.wall(), UTC)
     try:
@@ -233,7 +233,7 @@ def ensure_self_signed(
     return pair
 
 
-def _is_own(pair: Pair) -> bool:
+def _is_own(pair: CertificatePair) -> bool:
     """Return whether we made the certificate; one whose text is no certificate is not ours to replace."""
     if not pair.certificate.exists():
         return False
@@ -241,7 +241,7 @@ def _is_own(pair: Pair) -> bool:
     return any(str(name.value).startswith(f"{_OWN_ISSUER}@") for name in names)
 
 
-def _is_good(pair: Pair, wanted: set[str], now: datetime) -> bool:
+def _is_good(pair: CertificatePair, wanted: set[str], now: datetime) -> bool:
     leaf = _leaf(pair)
     if not leaf.not_valid_before_utc <= now < leaf.not_valid_after_utc - _RENEW_BEFORE:
         return False
@@ -255,11 +255,11 @@ def _is_good(pair: Pair, wanted: set[str], now: datetime) -> bool:
     return wanted <= named
 
 
-def _leaf(pair: Pair) -> x509.Certificate:
+def _leaf(pair: CertificatePair) -> x509.Certificate:
     return x509.load_pem_x509_certificates(pair.certificate.read_bytes())[0]
 
 
-def _write_pair(pair: Pair, wanted: set[str], now: datetime) -> None:
+def _write_pair(pair: CertificatePair, wanted: set[str], now: datetime) -> None:
     """Make a new pair and write it, its authority at the end of the certificate; the key is ours alone to read."""
     stamp = int(now.timestamp())
     issued = issue.issue(f"localhost@{stamp}", f"{_OWN_ISSUER}@{stamp}", wanted, now=now, valid=_VALID)
@@ -292,7 +292,7 @@ def _reason(error: Exception) -> str:
     return str(error)
 
 
-def _fault(pair: Pair, error: Exception, flag: str = "--tls-cert-file") -> errors.Fault:
+def _fault(pair: CertificatePair, error: Exception, flag: str = "--tls-cert-file") -> errors.Fault:
     return errors.Fault(
         flag, str(pair.certificate), f"expected a certificate and its private key: {_reason(error)}"
     )

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from adapter.model.metrics import CustomMetricInfo, GroupResource
-from adapter.server.api.documents import Document, Documents
+from adapter.server.api.documents import Documents, ServedDocument
 from adapter.server.api.paths import CUSTOM_GROUP, EXTERNAL_GROUP, RESOURCE_GROUP
 from adapter.server.http import negotiation
 from tests.support.serving import Provider
@@ -34,7 +34,7 @@ def provider() -> Provider:
     return provider
 
 
-async def find(documents: Documents, path: str, *, aggregated: bool = False) -> Document:
+async def find(documents: Documents, path: str, *, aggregated: bool = False) -> ServedDocument:
     found = await documents.find(path, aggregated=aggregated)
     assert found is not None
     return found

@@ -18,7 +18,7 @@ from adapter.errors import KubernetesError
 from adapter.model.identity import AccessVerdict, User
 from adapter.server.auth import trust
 from adapter.server.auth.trust_store import TrustStore
-from adapter.server.http.handler import Limits
+from adapter.server.http.handler import HandlerLimits
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from tests.support import waiting
@@ -632,7 +632,7 @@ async def test_made_up_tokens_of_one_address_leave_room_for_those_of_others(worl
 
 
 async def test_one_token_shown_many_times_from_one_address_leaves_room_for_others(start: Start) -> None:
-    world = await start(config_map(PROXY.pem, CLIENTS.pem), limits=Limits(in_flight=8))
+    world = await start(config_map(PROXY.pem, CLIENTS.pem), limits=HandlerLimits(in_flight=8))
     reviews = world.served.reviews
     reviews.tokens["secret-token"] = User("owner")
     reviews.gate.clear()

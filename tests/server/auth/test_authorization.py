@@ -10,7 +10,7 @@ import pytest
 from adapter.errors import KubernetesError
 from adapter.model.identity import AccessVerdict, User
 from adapter.server.auth.authorization import AllowedPaths
-from adapter.server.http.handler import Limits
+from adapter.server.http.handler import HandlerLimits
 from tests.support import waiting
 from tests.support.serving import Answer, Served, ServerFactory, pod_value
 
@@ -287,7 +287,7 @@ async def test_one_review_for_all_who_ask_the_same(guarded: Served) -> None:
 
 
 async def test_waiting_for_reviews_is_bounded(serve: ServerFactory) -> None:
-    served = await serve(limits=Limits(in_flight=2))
+    served = await serve(limits=HandlerLimits(in_flight=2))
     served.reviews.gate.clear()
     async with asyncio.TaskGroup() as group:
         callers = [group.create_task(served.get(f"/{number}")) for number in range(2)]
@@ -337,7 +337,7 @@ async def test_one_user_does_not_take_all_reviews(serve: ServerFactory) -> None:
 
 
 async def test_callers_of_one_user_do_not_keep_out_those_of_another(serve: ServerFactory) -> None:
-    served = await serve(limits=Limits(in_flight=8))
+    served = await serve(limits=HandlerLimits(in_flight=8))
     served.reviews.tokens |= {"bob": User("bob"), "alice": User("alice")}
     alice = {"Authorization": "Bearer alice"}
     for headers in (BOB, alice):
@@ -356,7 +356,7 @@ async def test_callers_of_one_user_do_not_keep_out_those_of_another(serve: Serve
 
 @pytest.mark.parametrize("held", ["token", "anonymous"])
 async def test_each_standing_waits_by_itself(serve: ServerFactory, held: str) -> None:
-    served = await serve(limits=Limits(in_flight=1))
+    served = await serve(limits=HandlerLimits(in_flight=1))
     served.reviews.tokens["bob"] = User("bob")
     assert (await served.get("/known", headers=BOB)).status == 404
     served.reviews.gate.clear()

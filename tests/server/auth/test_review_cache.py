@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from adapter.errors import KubernetesError, TooManyRequestsError
-from adapter.server.auth.review_cache import Lane, ReviewCache
+from adapter.server.auth.review_cache import ReviewCache, ReviewLimit
 from adapter.telemetry.metrics import Monitoring
 from tests.support.clock import FakeClock
 
@@ -106,7 +106,7 @@ async def test_who_goes_away_takes_nothing_from_the_others(cache: Cache) -> None
 
 async def test_lanes_do_not_hold_up_each_other(cache: Cache) -> None:
     """Nor does it help to ask and leave: a review goes on without those who wait for it."""
-    gate, lane = asyncio.Event(), Lane("strangers", 2)
+    gate, lane = asyncio.Event(), ReviewLimit("strangers", 2)
 
     async def review() -> str:
         await gate.wait()

@@ -8,7 +8,7 @@ import pytest
 
 from adapter.errors import UntrustedError
 from adapter.server.auth import trust
-from adapter.server.auth.trust import Bundle, FrontProxy, HeaderNames, Trust
+from adapter.server.auth.trust import Bundle, ClientTrust, FrontProxy, HeaderNames
 from tests.support import certificates
 from tests.support.certificates import ANY_USE, CLIENT_AUTH, DAY, SERVER_AUTH, UNUSUAL, Identity, Signer
 from tests.support.clock import ShiftedClock
@@ -236,4 +236,4 @@ def test_a_broken_bundle_for_clients_is_named() -> None:
 def test_one_authority_for_both_purposes(
     clients: Callable[[], Bundle | None], names: tuple[str, ...], *, ambiguous: bool
 ) -> None:
-    assert Trust(1, FrontProxy(Bundle(ROOT.pem), names), clients()).is_ambiguous is ambiguous
+    assert ClientTrust(1, FrontProxy(Bundle(ROOT.pem), names), clients()).is_ambiguous is ambiguous

@@ -27,7 +27,8 @@ from adapter.server.api import encoding, routing
 from adapter.server.api.paths import CUSTOM_GROUP, EXTERNAL_GROUP, VERSIONS
 from adapter.server.health import Check
 from adapter.server.http import handler
-from adapter.server.http.handler import Limits
+from adapter.server.http.handler import HandlerLimits
+from adapter.server.http.negotiation import Representation
 from adapter.telemetry import exposition
 from tests.support.serving import Answer, Connection, Served, ServerFactory, pod_value
 
@@ -379,7 +380,7 @@ async def test_each_form_and_query_is_kept_apart(served: Served) -> None:
 
 
 async def test_memory_for_bodies_is_bounded(serve: ServerFactory) -> None:
-    served = await serve(limits=Limits(kept_bytes=3 * 4500))  # three small bodies
+    served = await serve(limits=HandlerLimits(kept_bytes=3 * 4500))  # three small bodies
     served.provider.fresh_until = served.clock.monotonic() + 1000.0
     targets = [PODS.replace("default", f"ns{number}") for number in range(4)]
     assert [await asked(served, target) for target in targets] == [1, 2, 3, 4]
@@ -475,13 +476,14 @@ async def test_other_work_has_turns_while_many_series_are_encoded(served: Served
     )
     working = asyncio.create_task(other_work())
     route = routing.find_route(f"{EXTERNAL}/namespaces/default/m", VERSIONS)
-    question = route.read().question
-    assert question is not None
-    taker: Any = SimpleNamespace(is_certified=True)
-    making = served.handler._answers.open(taker)
-    body, _ = await served.handler._ask(route, question, "", making)
+    question = route.parse_query()
+    assert isinstance(question, ExternalQuestion)
+    connection: Any = SimpleNamespace(is_certified=True)
+    charge = served.handler._budget.open(connection)
+    plain = Representation(pretty=False, compressed=False)
+    response = await served.handler._metrics._make("/", route, question, plain, charge)
     working.cancel()
-    assert turns >= len(body) // (2 * TURN) + 20_000 // 1000
+    assert turns >= len(response.body) // (2 * TURN) + 20_000 // 1000
 
 
 async def test_other_work_has_turns_while_many_series_are_exposed(served: Served) -> None:
@@ -530,7 +532,7 @@ async def test_large_bodies_are_compressed_for_those_who_accept_it(
 
 
 async def test_too_many_in_flight(serve: ServerFactory) -> None:
-    served = await serve(limits=Limits(in_flight=2))
+    served = await serve(limits=HandlerLimits(in_flight=2))
     release, waiting = asyncio.Event(), asyncio.Semaphore(0)
 
     async def hold() -> None:
@@ -562,7 +564,7 @@ async def test_too_many_in_flight(serve: ServerFactory) -> None:
 
 @pytest.mark.parametrize(("limit", "query"), [(0.03, ""), (0.03, "?timeout=1h")], ids=["ours", "smaller"])
 async def test_deadline(serve: ServerFactory, limit: float, query: str) -> None:
-    served = await serve(limits=Limits(request_timeout=limit))
+    served = await serve(limits=HandlerLimits(request_timeout=limit))
     cancelled = asyncio.Event()
 
     async def hang() -> None:
@@ -582,7 +584,7 @@ async def test_deadline(serve: ServerFactory, limit: float, query: str) -> None:
 
 async def test_who_asks_and_leaves_has_asked_all_the_same(serve: ServerFactory) -> None:
     """Callers without patience do not pile up questions: each counts until it is answered, and its answer is there for the next."""
-    served = await serve(limits=Limits(in_flight=2))
+    served = await serve(limits=HandlerLimits(in_flight=2))
     served.provider.fresh_until = served.clock.monotonic() + 1000.0
     release, answered = asyncio.Event(), asyncio.Semaphore(0)
 
@@ -630,7 +632,7 @@ async def test_a_failure_that_nobody_waits_for_is_noted_by_nobody(serve: ServerF
 
 async def test_endless_distinct_questions_are_kept_within_a_bound(serve: ServerFactory) -> None:
     """And what was dropped is asked anew, with the same answer."""
-    served = await serve(limits=Limits(kept_bytes=100_000))
+    served = await serve(limits=HandlerLimits(kept_bytes=100_000))
     served.provider.fresh_until = served.clock.monotonic() + 1000.0
     served.provider.items = (pod_value("web-1", 1500),)
     connection = await served.connect()
@@ -638,7 +640,7 @@ async def test_endless_distinct_questions_are_kept_within_a_bound(serve: ServerF
         (await connection.request(f"{PODS}?labelSelector=n%3D{number}")).text for number in range(300)
     }
     assert len(answered) == 1
-    assert len(served.handler._kept) < 25
+    assert len(served.handler._cache) < 25
     found = re.search(r'fastpath_cache_used_ratio\{cache="bodies"\} (\S+)', served.monitoring.exposition())
     assert found is not None
     assert 0.9 < float(found[1]) <= 1.0

@@ -16,8 +16,8 @@ from adapter.server.api import encoding
 from adapter.server.api.paths import CUSTOM_GROUP, EXTERNAL_GROUP
 from adapter.server.auth.trust_store import TrustStore
 from adapter.server.http.connections import ClientConnection
-from adapter.server.http.handler import Limits
-from adapter.server.http.response_budget import SMALL_ANSWER, TAKING_SECONDS, AnswerBudget
+from adapter.server.http.handler import HandlerLimits
+from adapter.server.http.response_budget import SMALL_ANSWER, TAKING_SECONDS, ResponseBudget
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from tests.support import waiting
@@ -51,12 +51,12 @@ class Caller:
         self.is_open = False
 
 
-def make(most: int) -> tuple[AnswerBudget, FakeClock]:
+def make(most: int) -> tuple[ResponseBudget, FakeClock]:
     clock = FakeClock()
-    return AnswerBudget(most, clock.monotonic), clock
+    return ResponseBudget(most, clock.monotonic), clock
 
 
-def send(budget: AnswerBudget, caller: Caller, size: int, *, is_page: bool = False) -> None:
+def send(budget: ResponseBudget, caller: Caller, size: int, *, is_page: bool = False) -> None:
     budget.send(caller, bytes(size), is_page=is_page)
 
 
@@ -136,7 +136,7 @@ def test_a_certified_answer_ends_for_another_and_never_for_one_without() -> None
 
 
 async def test_bodies_that_are_joined_at_a_time_stay_within_the_budget() -> None:
-    budget, most = AnswerBudget(4 * MIB, FakeClock().monotonic), 0
+    budget, most = ResponseBudget(4 * MIB, FakeClock().monotonic), 0
     refused = made = 0
 
     def pieces() -> Any:
@@ -185,7 +185,7 @@ def used(served: Served) -> float:
 
 async def start(serve: ServerFactory, answers: int, **bounds: Any) -> Served:
     """Start a server with large answers to custom questions, and one small external one."""
-    served = await serve(limits=Limits(answers_bytes=answers), **bounds)
+    served = await serve(limits=HandlerLimits(answers_bytes=answers), **bounds)
     served.provider.items = tuple(pod_value(f"web-{number}", number) for number in range(8_000))
     served.provider.external_items = (ExternalValue("queue_length", {}, 1000, 1_700_000_000.0),)
     return served

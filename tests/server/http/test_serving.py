@@ -169,7 +169,7 @@ async def test_a_changed_pair_is_followed_while_connections_stay(
         authority.issue("localhost", "127.0.0.1"),
         authority.issue("localhost", "127.0.0.1", "second.test"),
     )
-    served = await serve(pair=serving_certificate.Pair(first.certificate, first.key))
+    served = await serve(pair=serving_certificate.CertificatePair(first.certificate, first.key))
     old = await served.connect()
     assert (await old.request("/livez")).status == 200
     first.key.write_bytes(second.key.read_bytes())
