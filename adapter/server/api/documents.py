@@ -1,8 +1,8 @@
 """The documents that say what is served: discovery, OpenAPI, version, the list of paths.
 
-Answering them asks nobody: each is built from the provider's lists when it is first wanted after the provider's
-`generation` changed, and kept as bytes. Large ones are built piece by piece, and the event loop does other work in between. What
-stands in them is the business of `discovery` and `openapi`.
+Each is built from the provider's lists when it is first requested after the provider's `generation` changed, and kept as
+bytes. Large ones are built piece by piece, and the event loop does other work in between. Their content is made in
+`discovery` and `openapi`.
 """
 
 import asyncio
@@ -121,32 +121,36 @@ class Documents:
         return self._built.get((path, aggregated))
 
     def _table(self) -> dict[tuple[str, bool], _DocumentBuilder]:
-        groups = self.served_groups
+        groups, version = self.served_groups, self._version
+        versions = [(group, each) for group in groups for each in VERSIONS[group]]
+        specifications = {
+            f"apis/{group}/{each}": _encoded(functools.partial(openapi.build_v3, group, each, version))
+            for group, each in versions
+        }
+
+        def root() -> Mapping[str, object]:
+            return openapi.build_root({path: _digest(encode()) for path, encode in specifications.items()})
+
         table: dict[tuple[str, bool], _DocumentBuilder] = {
             ("/", False): _DocumentBuilder(lambda _: _indented({"paths": paths})),
             ("/index.html", False): _DocumentBuilder(lambda _: _indented({"paths": paths})),
-            ("/apis", False): _static(
-                {"kind": "APIGroupList", "apiVersion": "v1", "groups": _entries(groups)}
-            ),
+            ("/apis", False): _static(_encoded(functools.partial(_group_list, groups))),
             ("/apis", True): _DocumentBuilder(
                 functools.partial(discovery.aggregated, groups), negotiation.AGGREGATED, with_etag=True
             ),
-            ("/openapi/v2", False): _static(openapi.build_v2(groups, self._version), with_etag=True),
-            ("/version", False): _DocumentBuilder(lambda _: _indented(_version_document(self._version))),
+            ("/openapi/v2", False): _static(
+                _encoded(functools.partial(openapi.build_v2, groups, version)), with_etag=True
+            ),
+            ("/openapi/v3", False): _static(_encoded(root), with_etag=True),
+            ("/version", False): _DocumentBuilder(lambda _: _indented(_version_document(version))),
         }
-        hashes = {}
         for group in groups:
-            entry = {"kind": "APIGroup", "apiVersion": "v1", **discovery.group_entry(group)}
-            table[f"/apis/{group}", False] = _static(entry)
-            for version in VERSIONS[group]:
-                path = f"/apis/{group}/{version}"
-                table[path, False] = _DocumentBuilder(
-                    functools.partial(discovery.resource_list, group, version)
-                )
-                specification = encoding.encode_as_built(openapi.build_v3(group, version, self._version))
-                table[f"/openapi/v3{path}", False] = _DocumentBuilder(_repeat(specification), with_etag=True)
-                hashes[path.removeprefix("/")] = hashlib.sha256(specification).hexdigest().upper()
-        table["/openapi/v3", False] = _static(openapi.build_root(hashes), with_etag=True)
+            table[f"/apis/{group}", False] = _static(_encoded(functools.partial(_group, group)))
+        for group, each in versions:
+            resources = functools.partial(discovery.resource_list, group, each)
+            table[f"/apis/{group}/{each}", False] = _DocumentBuilder(resources)
+        for path, encode in specifications.items():
+            table[f"/openapi/v3/{path}", False] = _static(encode, with_etag=True)
         paths = sorted({path for path, _ in table} - {"/"} | {*_HEALTH_PATHS, "/metrics"})
         return table
 
@@ -164,17 +168,27 @@ async def _build(recipe: _DocumentBuilder, listed: ListedMetrics) -> ServedDocum
     return ServedDocument(b"".join(pieces), recipe.content_type, etag)
 
 
-def _entries(groups: Iterable[str]) -> list[dict[str, object]]:
-    return [discovery.group_entry(group) for group in groups]
+def _group_list(groups: Iterable[str]) -> Mapping[str, object]:
+    entries = [discovery.group_entry(group) for group in groups]
+    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": entries}
 
 
-def _static(document: Mapping[str, object], *, with_etag: bool = False) -> _DocumentBuilder:
-    """Return the recipe of a document that depends on nothing but the groups that are served."""
-    return _DocumentBuilder(_repeat(encoding.encode_as_built(document)), with_etag=with_etag)
+def _group(group: str) -> Mapping[str, object]:
+    return {"kind": "APIGroup", "apiVersion": "v1", **discovery.group_entry(group)}
 
 
-def _repeat(body: bytes) -> Callable[[ListedMetrics], Iterable[bytes]]:
-    return lambda _: (body,)
+def _digest(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest().upper()
+
+
+def _encoded(build: Callable[[], Mapping[str, object]]) -> Callable[[], bytes]:
+    """Return what encodes a document when it is first requested, and never again."""
+    return functools.cache(lambda: encoding.encode_as_built(build()))
+
+
+def _static(encode: Callable[[], bytes], *, with_etag: bool = False) -> _DocumentBuilder:
+    """Return the builder of a document that depends on nothing but the groups that are served."""
+    return _DocumentBuilder(lambda _: (encode(),), with_etag=with_etag)
 
 
 def _indented(document: Mapping[str, object]) -> Iterator[bytes]:
