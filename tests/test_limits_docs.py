@@ -84,10 +84,10 @@ NUMBERS = {
         HandlerLimits().in_flight // handler._SHARES, HandlerLimits().in_flight // handler._SHARES, HandlerLimits().in_flight,
     ),
     "400 of tokens that were accepted before, 200 of unknown tokens (100 from one address)": (
-        review_cache.EVERYBODY.most, authentication._UNKNOWN.most, review_cache.SHARE,
+        review_cache.ALL_REVIEWS.most, authentication._UNKNOWN.most, review_cache.SHARE,
     ),
     "400 of accesses (100 of one user), 20 more for anonymous callers": (
-        review_cache.EVERYBODY.most, review_cache.SHARE, authorization._STRANGERS.most,
+        review_cache.ALL_REVIEWS.most, review_cache.SHARE, authorization._ANONYMOUS_REVIEWS.most,
     ),
     "8,192 answers of reviews": review_cache.SIZE,
     "4,096 users of up to 10,000 bytes": (request_header._USERS_KEPT, request_header._LARGEST_USER),

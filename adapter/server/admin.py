@@ -1,7 +1,7 @@
-"""What the scaler shows on its own machine: health, self-metrics, the journal of an autoscaler. Plain HTTP on a loopback address.
+"""The scaler's local endpoints: health, self-metrics and the journal of an autoscaler, as plain HTTP on loopback.
 
-Who asks there is on the machine, or in the pod, already (`kubectl port-forward` is a right of its own), so nobody is asked who they are.
-Law: read-only, and on loopback alone, which the command line sees to.
+Callers are not authenticated: they are on the machine or in the pod already, and `kubectl port-forward` has its own
+permission. The endpoints are read-only, and the command line accepts loopback addresses only.
 """
 
 from aiohttp import web
@@ -29,10 +29,10 @@ class LocalPages:
         self._show_autoscaler = show_autoscaler
         self._runner: web.ServerRunner | None = None
         self.port = 0
-        """Where it listens, 0 before that and where it does not."""
+        """The port it listens on, 0 while it does not listen."""
 
     async def start(self) -> None:
-        """Listen. OSError where the address cannot be had."""
+        """Listen. OSError where the address is not available."""
         if not self._address:
             return
         host, _, port = self._address.rpartition(":")
@@ -43,7 +43,6 @@ class LocalPages:
         self.port = self._runner.addresses[0][1]
 
     async def stop(self) -> None:
-        """Listen no more."""
         if self._runner is not None:
             await self._runner.cleanup()
 

@@ -1,9 +1,9 @@
 """The listener for kubelet's probes: /livez and /readyz over plain HTTP, and nothing else.
 
-Every pod of the cluster network can reach this port and callers are not authenticated, so it is kept apart from all else that
-is served. It tells which checks fail and never why. A connection gets one answer. What callers can hold is bounded: a
-connection lives for a few seconds and sends a few KiB, and when there are too many the oldest is closed. kubelet sends its
-request as soon as it is connected, so it is answered before others could push it out.
+Every pod of the cluster network can reach this port and callers are not authenticated, so it shares nothing with the
+HTTPS server. It reports which checks fail and never why. A connection gets one response, lives for a few seconds and
+sends a few KiB; beyond a number of connections the oldest is closed. kubelet sends its request as soon as it is
+connected, so it is answered before others could displace it.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ _END = b"\r\n\r\n"
 
 
 class ProbeListener:
-    """Answers probes with `health` between `start` and `stop`. The host "" stands for every address of the machine."""
+    """Answers probes with `health` between `start` and `stop`. The host "" means every address of the machine."""
 
     def __init__(self, host: str, port: int, health: Health) -> None:
         self._host = host
@@ -40,7 +40,7 @@ class ProbeListener:
         self._open: dict[_ProbeConnection, None] = {}
 
     async def start(self) -> None:
-        """Listen. OSError where the address cannot be had."""
+        """Listen. OSError where the address is not available."""
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
             lambda: _ProbeConnection(self._health, self._open), self._host or None, self.port
@@ -49,7 +49,6 @@ class ProbeListener:
         log.info("answering probes", extra=logs.facts(host=self._host, port=self.port))
 
     async def stop(self) -> None:
-        """Close the listener and every connection."""
         if self._server is not None:
             self._server.close()
             for connection in list(self._open):
@@ -81,7 +80,6 @@ class _ProbeConnection(asyncio.Protocol):
             self._deadline.cancel()
 
     def abort(self) -> None:
-        """Close the connection at once, whatever is under way."""
         self._open.pop(self, None)
         if self._transport is not None:
             self._transport.abort()

@@ -1,17 +1,16 @@
 # ruff: noqa: N815 - the fields are named as they are sent
 """The discovery documents of the metrics groups, legacy and aggregated, in pieces.
 
-A metric is a subresource of what it describes, an external metric a resource, and pods and nodes of ``metrics.k8s.io`` are what
-they are. Ten thousand metrics are a document of megabytes: each piece is a few milliseconds' work at most, and the caller lets the
-event loop do other things between two pieces.
+A metric is listed as a subresource of the object it describes, an external metric as a resource, and pods and nodes of
+``metrics.k8s.io`` as resources. Ten thousand metrics are a document of megabytes: each piece takes a few milliseconds at
+most, and the caller lets the event loop do other work between two pieces.
 
-The owner of a pod chooses the names of its series, and with them the names of metrics. Every client of the
-cluster reads these documents, so they list a bounded number of metrics. The others are served all the same:
-an autoscaler asks by name.
+The owner of a pod chooses the names of its series, and with them the names of metrics. Every client of the cluster reads
+these documents, so they list a bounded number of metrics. The others are served all the same: an autoscaler asks by name.
 
-kube-aggregator reads these all the time, and what it cannot read or convert it publishes as stale for the whole cluster; hence
-two laws. Every served group-version is in every list, with a fixed entry where there is no metric. And all metrics of one parent
-resource have one scope, or the conversion of the whole group-version fails: where scopes clash, the namespaced ones stay.
+kube-aggregator polls these documents, and publishes a group-version that it cannot read or convert as stale for the
+whole cluster. Therefore every served group-version is in every list, with a fixed entry where there is no metric. And
+all metrics of one parent resource have one scope: where scopes clash, the namespaced metrics stay.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -24,17 +23,17 @@ from adapter.model.metrics import CustomMetricInfo, GroupResource
 from adapter.server.api import encoding
 from adapter.server.api.paths import CUSTOM_GROUP, EXTERNAL_GROUP, RESOURCE_GROUP, VERSIONS
 
-# What upstream's library lists when a provider has nothing: clients warn about an empty list, or fail on it.
+# The entries that upstream's library lists for a provider without metrics: clients warn about an empty list, or fail.
 _EMPTY_CUSTOM_METRIC = "custommetrics"
 _EMPTY_EXTERNAL = "externalmetrics"
 
 
 MOST_LISTED = 20_000
-"""Metrics of one API that its documents list. A long name counts for several: see `_COUNTS_AS_ONE`."""
+"""Metrics of one API that its documents list. Each `_COUNTS_AS_ONE` characters of a name count as one."""
 
 _COUNTS_AS_ONE = 100
 _STEP = 1_000
-"""How many metrics are looked at between two points at which other work may run."""
+"""Metrics between two points at which other work may run."""
 
 
 class ParentResource(NamedTuple):
@@ -46,7 +45,7 @@ class ParentResource(NamedTuple):
 
 
 class ListedMetrics(NamedTuple):
-    """What the documents list, sorted, and how many metrics are served beside it."""
+    """The metrics that the documents list, sorted, and how many are served beside them."""
 
     custom: list[ParentResource]
     external: list[str]
@@ -125,9 +124,9 @@ def aggregated(groups: Sequence[str], listed: ListedMetrics) -> Iterator[bytes]:
 def listing(
     custom: Iterable[CustomMetricInfo], external: Iterable[str], most: int = MOST_LISTED
 ) -> Generator[None, None, ListedMetrics]:
-    """Return what the documents list of these metrics, in steps of about a millisecond.
+    """Return the metrics to list, in steps of about a millisecond.
 
-    Where there are too many custom metrics each parent has an equal share. What one leaves is for the others.
+    Of too many custom metrics each parent has an equal share; what one does not need goes to the others.
     """
     parents = yield from _group(custom)
     kept: list[ParentResource] = []
@@ -157,14 +156,14 @@ def _group(metrics: Iterable[CustomMetricInfo]) -> Generator[None, None, list[Pa
         if number % _STEP == 0:
             yield
     return [
-        # as a rule they are sorted already, and then looking costs next to nothing
+        # usually they are sorted already, and sorting costs next to nothing
         ParentResource(str(resource), bool(namespaced), sorted(dict.fromkeys(namespaced or others)))
         for resource, (others, namespaced) in found.items()
     ]
 
 
 def _cut(names: list[str], room: int) -> tuple[list[str], int]:
-    """Return the first of the names that fit, and how much room they take."""
+    """Return the first names that fit, and the room they take."""
     used = 0
     for number, name in enumerate(names):
         weight = 1 + len(name) // _COUNTS_AS_ONE

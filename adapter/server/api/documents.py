@@ -36,7 +36,7 @@ class ServedDocument(NamedTuple):
 
 
 class _DocumentBuilder(NamedTuple):
-    """How a document is made: its body in pieces, and the headers that go with it."""
+    """Builds a document: its body in pieces, and its headers."""
 
     pieces: Callable[[ListedMetrics], Iterable[bytes]]
     content_type: str = negotiation.JSON
@@ -44,7 +44,7 @@ class _DocumentBuilder(NamedTuple):
 
 
 class Documents:
-    """All documents of one server. `served_groups` are served whether or not they have metrics, others never."""
+    """The documents of one server. `served_groups` are served with or without metrics, others never."""
 
     def __init__(self, provider: MetricsProvider, served_groups: Iterable[str], version: str) -> None:
         self._provider = provider
@@ -60,7 +60,7 @@ class Documents:
     def serve(self, groups: Iterable[str]) -> None:
         """Serve these groups too.
 
-        A group once served stays: an APIService may stand for it, and one without an answer harms the whole cluster.
+        A served group stays served: an APIService may exist for it, and one without an answer harms the whole cluster.
         """
         wanted = {*self.served_groups, *groups}
         if unknown := wanted - VERSIONS.keys():
@@ -71,9 +71,9 @@ class Documents:
             self._recipes = self._table()
 
     async def find(self, path: str, *, aggregated: bool = False) -> ServedDocument | None:
-        """Return the document at `path` (no slash at its end), None where there is none.
+        """Return the document at `path` (no slash at its end), None for an unknown path.
 
-        `aggregated` asks for the aggregated form; only ``/apis`` has one.
+        `aggregated` asks for the aggregated form, which only ``/apis`` has.
         """
         recipe = self._recipes.get((path, aggregated))
         if recipe is None:
@@ -83,7 +83,7 @@ class Documents:
             return document
         async with self._building:
             document = self._find_built(path, aggregated=aggregated)
-            if document is not None:  # built while we waited
+            if document is not None:  # built in the meantime
                 return document
             current = (self._provider.generation, self.served_groups)
             document = await _build(recipe, await self._list())
@@ -92,7 +92,7 @@ class Documents:
             return document
 
     async def _list(self) -> ListedMetrics:
-        """Return what the documents list now; log when that is not everything. `_building` is held."""
+        """Return the metrics to list now, and log if that is not all of them. `_building` is held."""
         generation = self._provider.generation
         if self._listed is not None and self._listed[0] == generation:
             return self._listed[1]
@@ -156,7 +156,7 @@ class Documents:
 
 
 async def _build(recipe: _DocumentBuilder, listed: ListedMetrics) -> ServedDocument:
-    """Put a document together, with a pause after each piece."""
+    """Build a document; other work may run after each piece."""
     pieces: list[bytes] = []
     digest = hashlib.sha256()
     for piece in recipe.pieces(listed):
@@ -192,12 +192,12 @@ def _static(encode: Callable[[], bytes], *, with_etag: bool = False) -> _Documen
 
 
 def _indented(document: Mapping[str, object]) -> Iterator[bytes]:
-    """Yield a document that upstream always indents."""
+    """Yield a document that upstream always sends indented."""
     yield encoding.indent(encoding.encode_as_built(document))
 
 
 def _version_document(version: str) -> dict[str, object]:
-    """Return the document that `kubectl version` reads. What describes a Go build is empty, or Python's own."""
+    """Return the document that `kubectl version` reads. Fields about a Go build are empty, or describe Python."""
     numbers = re.match(r"(\d+)\.(\d+)", version)
     return {
         "major": numbers[1] if numbers else "",

@@ -1,7 +1,7 @@
 # ruff: noqa: N815 - the fields are named as they are sent
 """The JSON of resource metrics: lists and single objects, and both as a Table.
 
-The rules of the text, and why bodies come in pieces, are those of `bodies`.
+Text and pieces follow the rules of `encoding`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -87,7 +87,7 @@ class _Stamp(NamedTuple):
 
 
 class TableOptions(NamedTuple):
-    """What a caller wants to see as a Table: `version` of ``meta.k8s.io``, and how much of each object (``includeObject``)."""
+    """The Table that a caller wants: `version` of ``meta.k8s.io``, and the part of each object (``includeObject``)."""
 
     version: str
     include: str = ""
@@ -118,7 +118,7 @@ def encode(
 
 
 def _row(item: ObjectUsage, stamp: _Stamp, table: TableOptions, head: bytes) -> _Row:
-    """Return the cells as metrics-server has them: name, the sum of each resource, window."""
+    """Return the cells of metrics-server: name, the sum of each resource, window."""
     usage = _usage(item.usage)
     shown: _PartialObject | msgspec.Raw | None = None
     if table.include == "Object":

@@ -24,7 +24,7 @@ CUSTOM_GROUP = "custom.metrics.k8s.io"
 EXTERNAL_GROUP = "external.metrics.k8s.io"
 RESOURCE_GROUP = "metrics.k8s.io"
 VERSIONS = {CUSTOM_GROUP: ("v1beta2", "v1beta1"), EXTERNAL_GROUP: ("v1beta1",), RESOURCE_GROUP: ("v1beta1",)}
-"""The versions of each group, the preferred one first, which is what the manifests give the higher priority."""
+"""The versions of each group, the preferred one first: the manifests give it the higher priority."""
 
 Question: TypeAlias = CustomQuestion | ExternalQuestion | ResourceQuestion
 
@@ -32,32 +32,32 @@ WILDCARD = "*"
 
 MOST_SYMBOLS = 4000
 LONGEST_SELECTOR = 32 * 1024
-"""What a selector may hold of commas, brackets and operators, and of characters: to read one takes time, and anyone may send it."""
+"""Bounds on a selector's commas, brackets and operators, and on its characters: parsing takes time."""
 
 LONG_QUERY = 4096
-"""Bytes of a raw query from which on reading its selectors may take longer than a few milliseconds."""
+"""Bytes of a raw query above which parsing its selectors may take longer than a few milliseconds."""
 
 ANONYMOUS_QUERY = 1024
 """Bytes of a raw query that an anonymous caller may send."""
 
 _LONGEST_TIMEOUT, _MOST_PARAMETERS, _MOST_SEGMENTS = 100, 1000, 100
-_LONGEST_PATH = 16 * 1024  # read before the caller is known; no name in Kubernetes is nearly as long
+_LONGEST_PATH = 16 * 1024  # parsed before the caller is known; no name in Kubernetes is nearly as long
 _ESCAPE_CUT_SHORT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _TRUE_WORDS = frozenset({"1", "t", "T", "TRUE", "true", "True"})
-_LONGEST_WORD = 3 * len("false") + 1  # escaped; what is longer is none of the words that mean true or false
-# What Kubernetes' own API has below a namespace beside resources: read as part of the namespace, as every API server does.
+_LONGEST_WORD = 3 * len("false") + 1  # escaped; longer text means neither true nor false
+# Parts of a namespace in Kubernetes' own API; every API server reads them as such.
 _NAMESPACE_PARTS = frozenset({"status", "finalize"})
-# Words before a path that once meant a verb; what follows is too short for a metric then.
+# Words before a path that once meant a verb; the rest is too short for a metric.
 _OLD_VERBS = frozenset({"watch", "proxy"})
 
 
 class MetricRequest(NamedTuple):
     """A request for metrics: the decoded parts of its path.
 
-    `form` is ``object`` (R/NAME/M, in a namespace or at the root), ``namespace`` (``namespaces/N/metrics/M``: `resource`
-    is ``namespaces``, `namespace` None, `name` the namespace described), ``external`` (`resource` "") or ``resource`` (pods and
-    nodes of ``metrics.k8s.io``: `metric` ""). `name` is None for the wildcard, for external metrics, and for lists of resource
-    metrics.
+    `form` is ``object`` (R/NAME/M, in a namespace or at the root), ``namespace`` (``namespaces/N/metrics/M``: `resource` is
+    ``namespaces``, `namespace` None, `name` the namespace described), ``external`` (`resource` "") or ``resource`` (pods
+    and nodes of ``metrics.k8s.io``: `metric` ""). `name` is None for the wildcard, for external metrics, and for lists of
+    resource metrics.
     """
 
     form: Literal["object", "namespace", "external", "resource"]
@@ -70,9 +70,9 @@ class MetricRequest(NamedTuple):
 
 
 class CallOptions(NamedTuple):
-    """The query parameters that matter before the caller is known, and for failures: the first value of each.
+    """The query parameters that are needed before the caller is known, and for failures: the first value of each.
 
-    `pretty` is None when it was not given or empty; `timeout` is in seconds, None when not given or not positive.
+    `pretty` is None if absent or empty; `timeout` is in seconds, None if absent or not positive.
     """
 
     pretty: bool | None = None
@@ -88,7 +88,7 @@ _PARAMETERS = frozenset({*_SELECTORS, "includeObject", "watch", *list_options.NA
 def split_target(target: str) -> tuple[str, str]:
     """Return raw path and raw query of a request target, which may be in absolute form.
 
-    Raises BadRequestError, also for a query of so many parts that reading them would take long.
+    Raises BadRequestError, also for a query of too many parts.
     """
     if not target.isascii():
         raise _invalid_path()
@@ -107,9 +107,9 @@ def split_target(target: str) -> tuple[str, str]:
 def decode_segments(path: str) -> tuple[str, ...]:
     """Split a raw path at its slashes and decode each segment once; ``/`` gives one empty segment.
 
-    Raises BadRequestError for an escape that is none, for what is not UTF-8, and for segments that Kubernetes clients
-    refuse to build: ``.``, ``..`` and those that hold a percent sign or NUL. One that holds a slash is no segment of a path
-    that we serve, nor is any such path so long: NotFoundError. Empty segments are left to `parse_metric_path`.
+    Raises BadRequestError for a malformed escape, for text that is not UTF-8, and for segments that Kubernetes clients
+    refuse to build: ``.``, ``..`` and those with a percent sign or NUL. No path that is served has a segment with a slash,
+    or is very long: NotFoundError. Empty segments are left to `parse_metric_path`.
     """
     if path.count("/") > _MOST_SEGMENTS or len(path) > _LONGEST_PATH:
         raise path_not_found()
@@ -124,8 +124,8 @@ def decode_segments(path: str) -> tuple[str, ...]:
 def parse_metric_path(group: str, version: str, rest: Sequence[str]) -> MetricRequest:
     """Parse the decoded segments that follow ``/apis/GROUP/VERSION``; slashes at the end mean nothing.
 
-    Raises BadRequestError where upstream says ``invalid request path``, and NotFoundError for what no route matches. An empty
-    segment in between is refused too: upstream reads it as no namespace, no resource or no name.
+    Raises BadRequestError where upstream says ``invalid request path``, and NotFoundError where no route matches. An empty
+    segment in between is refused; upstream takes it for no namespace, no resource or no name.
     """
     rest = _without_empty_end(rest)
     if rest and not rest[0]:
@@ -163,7 +163,7 @@ def _parse_custom_path(group: str, version: str, rest: Sequence[str]) -> MetricR
 
 
 def _parse_resource_path(group: str, version: str, rest: Sequence[str]) -> MetricRequest:
-    """Parse a path of resource metrics, which upstream routes as those of any other kind of object."""
+    """Parse a path of resource metrics, which upstream routes like those of any kind of object."""
     if not all(rest):
         raise path_not_found()
     match rest:
@@ -179,7 +179,7 @@ def _parse_resource_path(group: str, version: str, rest: Sequence[str]) -> Metri
 
 
 def read_call_options(query: str) -> CallOptions:
-    """Read what a raw query says about the call itself, without decoding the rest of it.
+    """Read the options about the call itself from a raw query, without decoding the rest of it.
 
     kube-apiserver reads these before it authenticates. Raises BadRequestError for a bad `timeout`.
     """
@@ -271,7 +271,7 @@ def _no_watch(group: str, kind: str) -> errors.MethodNotAllowedError:
 
 
 def path_not_found() -> errors.NotFoundError:
-    """Return the error of a path inside a served API version that no route matches."""
+    """Return the error for a path of a served API version that no route matches."""
     return errors.NotFoundError("the server could not find the requested resource", {})
 
 
@@ -281,7 +281,7 @@ def query_values(query: str, name: str) -> list[str]:
 
 
 def parameter_names(query: str) -> set[str]:
-    """Return the names of all query parameters, those without a value included."""
+    """Return the names of all query parameters, including those without a value."""
     return {key for key, _ in _pairs(query)}
 
 
@@ -297,7 +297,7 @@ def _name(segment: str) -> str | None:
 
 
 def _timeout(text: str) -> float | None:
-    """Parse the raw value of `timeout`; zero and less mean none, as upstream."""
+    """Parse the raw value of `timeout`; as upstream, zero and less are no timeout."""
     if not text:
         return None
     if len(text) > _LONGEST_TIMEOUT:
@@ -310,7 +310,7 @@ def _timeout(text: str) -> float | None:
 
 
 def _first_values(query: str, names: Collection[str]) -> dict[str, str]:
-    """Return the first value of each of these parameters as it is written. Others are not decoded."""
+    """Return the first value of each of these parameters, undecoded."""
     found: dict[str, str] = {}
     longest = 3 * max(map(len, names))  # each character may be written as an escape
     for part in query.split("&"):

@@ -121,7 +121,7 @@ def find_route(
 ) -> Route:
     """Return what `target` (the text of the request line) asks for.
 
-    `canonical` gives the name of a resource that a path may spell otherwise, None for one that is not known.
+    `canonical` returns the name of a resource that a path may spell in several ways, None for one that is not known.
     """
     try:
         path, query = paths.split_target(target)
@@ -148,7 +148,7 @@ def find_route(
 
 
 def weigh(target: str) -> int:
-    """Return about how many bytes the route of a target takes, with all that comes to be worked out from it."""
+    """Return about how many bytes the route of a target takes, with everything that is computed from it."""
     commas = target.count(",") + target.count("%2C") + target.count("%2c")
     return 1400 + 10 * len(target) + 400 * commas + 80 * target.count("/")
 
@@ -189,5 +189,5 @@ def _document_route(document: str, labels: RequestLabels, query: str) -> Route:
 
 
 def _bounded(segments: Sequence[str]) -> str:
-    """Return the label of a path without a group: its first segment where we know it."""
+    """Return the label of a path without a group: its first segment if it is a known one."""
     return f"/{segments[0]}" if segments[0] in {"apis", "openapi", "version"} else ""

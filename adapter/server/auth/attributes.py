@@ -1,9 +1,9 @@
-"""What a request would do, as an access review asks it and as a refusal words it.
+"""The access that a request needs, as an access review asks for it and as a refusal words it.
 
-A pure function of the `Route` that the handler answers from: of the same decoded values, so nobody is asked about another
-path, namespace or name than is served. The law is the table of verbs and resources of Kubernetes' API servers: a metric is
-the subresource of what it describes, an external metric a resource that is listed, and a namespace's own metric a name
-under the resource ``metrics``.
+It is built from the decoded values that the handler answers from, so a review is never about another path, namespace or
+name than is served. Verbs and resources are those of Kubernetes' API servers: a metric is the subresource of the object
+it describes, an external metric a resource that is listed, and a namespace's own metric a name under the resource
+``metrics``.
 """
 
 import functools
@@ -27,7 +27,7 @@ VERBS = {
     "PATCH": "patch",
     "DELETE": "delete",
 }
-"""The verb of an HTTP method; "" of any other, which only a rule for all verbs allows."""
+"""The verb of an HTTP method; any other has "", which only a rule for all verbs allows."""
 
 _OPERATORS = {
     Operator.EQUALS: "In",
@@ -58,7 +58,7 @@ class Attributes:
 
     @functools.cached_property
     def spec(self) -> dict[str, object]:
-        """Return the access's part of a SubjectAccessReview's spec; what is empty is left out, as Go does."""
+        """The access in the spec of a SubjectAccessReview; empty fields are left out, as in Go."""
         if self.path:
             return {"nonResourceAttributes": {"path": self.path, "verb": self.verb}}
         fields: dict[str, object] = {
@@ -76,7 +76,7 @@ class Attributes:
 
     @functools.cached_property
     def key(self) -> str:
-        """Return the canonical JSON of `spec`: equal for equal accesses, and for no others."""
+        """The canonical JSON of `spec`: equal for equal accesses, and for no others."""
         return json.dumps(self.spec, sort_keys=True, separators=(",", ":"))
 
     def with_method(self, method: str) -> "Attributes":
@@ -91,7 +91,7 @@ class Attributes:
         return replace(self, verb=verb, labels=None, fields=None)
 
     def refusal(self, user: User, reason: str) -> errors.ForbiddenError:
-        """Return what a caller is told who may not do this; the words are upstream's, `reason` the review's own."""
+        """Return the error for a caller that may not do this; the words are upstream's, `reason` the review's."""
         asks = f"User {quote(user.name)} cannot {self.verb}"
         if self.path:
             message, details = f"{asks} path {quote(self.path)}", {}
@@ -112,7 +112,7 @@ class Attributes:
         return f"{self.resource}.{self.group}{name} is "
 
     def _label_requirements(self) -> Iterator[dict[str, object]]:
-        """Yield what a review can express; ``gt`` and ``lt`` are left out, for less narrows less."""
+        """Yield what a review can express. Without ``gt`` and ``lt`` the review asks for more, not for less."""
         for requirement in self.labels.requirements if self.labels else ():
             operator = _OPERATORS.get(requirement.operator)
             if operator is not None:
@@ -130,7 +130,7 @@ def build_attributes(
     """Return what a GET of a metrics request does; a list is narrowed by the selectors of `question`."""
     group, version = request.group, request.version
     if request.form == "namespace":
-        # a path of all namespaces names none, and is asked for as the one called "*": no rights within a namespace cover it
+        # A path of all namespaces is reviewed as the namespace "*", which no rights within one namespace cover.
         return Attributes("get", "", group, version, "metrics", "", request.metric, request.name or WILDCARD)
     if request.form == "object":
         return Attributes(

@@ -1,8 +1,8 @@
-"""The trust in force, kept current: from files, from the cluster's ConfigMap, or from one each.
+"""The trust in force, kept current from files, from the cluster's ConfigMap, or from one each.
 
-Not here: reading either (`kubernetes.config_map`), verification (`trust`). The law: what was good once stays until something
-good replaces it. A ConfigMap that is deleted, emptied or cannot be read takes nothing away, and nothing is believed that
-was never read.
+Good authorities stay in force until other good ones replace them. A ConfigMap that is deleted, emptied or malformed
+removes nothing, since that would lock out all callers of a running cluster. Before the first successful read nothing is
+trusted.
 """
 
 import logging
@@ -32,17 +32,17 @@ _MISSING: dict[_Key, str] = {
 
 @dataclass(frozen=True, slots=True)
 class ProxySettings:
-    """What flags say of a front proxy whose authorities come from a file."""
+    """The settings in flags of a front proxy whose authorities come from a file."""
 
     allowed_names: tuple[str, ...] = ()
     headers: HeaderNames = USUAL_HEADERS
 
 
 class TrustStore:
-    """Holds `current`; calls `changed` with it whenever it becomes another.
+    """Holds `current`, and calls `changed` with it after every change.
 
-    `proxy_file` and `clients_file` say that this part comes from a file; the rest comes from the ConfigMap with `lookup`,
-    and from nowhere without. With `tolerant` a lack of trust is no reason to be unready.
+    `proxy_file` and `clients_file` say that this part comes from a file; with `lookup` the other parts come from the
+    ConfigMap. With `tolerant` the server is ready without any trust.
     """
 
     def __init__(
@@ -73,16 +73,15 @@ class TrustStore:
 
     @property
     def asks_for_certificates(self) -> bool:
-        """Say whether a client's certificate can be of any use, now or later."""
+        """Whether client certificates can authenticate, now or later."""
         return bool(self._state)
 
     @property
     def needs_lookup(self) -> bool:
-        """Say whether the ConfigMap is needed."""
         return bool(self._looked_up)
 
     def find_fault(self) -> str | None:
-        """Return why the server is not ready to judge its callers, None when it is."""
+        """Return why the server cannot authenticate its callers, None when it can."""
         if self._tolerant:
             return None
         for key, state in self._state.items():
@@ -107,7 +106,7 @@ class TrustStore:
         self._set(replace(self.current, clients=found))
 
     def adopt_config_map(self, entries: Mapping[str, str] | None) -> None:
-        """Take what the ConfigMap holds now; None when it does not exist. What is not good is said and left as it was."""
+        """Take the ConfigMap's entries, None when it does not exist. A bad part is reported and keeps its last value."""
         there = entries is not None
         entries = entries or {}
         proxy, clients = self.current.front_proxy, self.current.clients

@@ -1,9 +1,12 @@
-"""All connections of the HTTPS server: how many there are, and which one gives way to another.
+"""All connections of the HTTPS server: how many there are, which one gives way to another, and whose turn it is.
 
-The client certificate tells the cluster's front proxy from everything else that reaches the port. A
-connection with a certificate that is believed has a share of the connections to itself, and its requests do
-not wait. Connections without one share the rest fairly by remote address, so that a probe of the kubelet or a
-scrape gets through a flood from elsewhere.
+The client certificate tells the cluster's front proxy from everything else that reaches the port. Connections with a
+trusted certificate have a reserved share of all connections, and their requests start at once. Connections without one
+share the rest fairly by remote address, so that a probe of the kubelet or a scrape gets through a flood from elsewhere.
+
+Fairness needs turns, because the event loop runs everything that is ready before it looks for input again. A client that
+pipelines a hundred requests would delay all others by the time of a hundred. `FairQueue` starts a few requests in each
+turn of the loop, in rotation over the addresses, so that it delays them by the time of a few.
 """
 
 import asyncio
@@ -25,11 +28,10 @@ MOST_CONNECTIONS = 800
 handshakes."""
 
 MOST_UNCERTIFIED = 200
-"""Connections at a time without a believed certificate; the others are reserved for those with one."""
+"""Connections at a time without a trusted certificate; the others are reserved for those with one."""
 
 REQUESTS_PER_TURN = 8
-"""Requests without a believed certificate that begin in one turn of the event loop, in rotation over remote
-addresses."""
+"""Requests without a trusted certificate that start in one turn of the event loop, in rotation over addresses."""
 
 
 class FairQueue:
@@ -44,7 +46,6 @@ class FairQueue:
 
     @property
     def waiting(self) -> int:
-        """The number of callers that wait."""
         return sum(map(len, self._waiting.values()))
 
     async def enter(self, address: str) -> None:
@@ -77,11 +78,9 @@ class FairQueue:
 
 
 class ConnectionServer(web.Server):
-    """aiohttp's low-level server with `ClientConnection`s, of which there are at most `most`.
+    """aiohttp's low-level server with at most `most` connections, `most_uncertified` without a trusted certificate.
 
-    Without a believed certificate there are at most `most_uncertified`. A new connection beyond that replaces
-    another; see `_choose`. Requests of connections without a certificate begin few at a time, in rotation over
-    their addresses, and those of the others at once.
+    A new connection beyond these limits replaces another; see `_choose`.
     """
 
     def __init__(
@@ -97,7 +96,7 @@ class ConnectionServer(web.Server):
         head_bytes: int = heads.HEADS_BYTES,
         **settings: Any,
     ) -> None:
-        """Take the settings; `judge` gives a peer its verdict, `head_seconds` replaces the times of the limits."""
+        """`judge` gives a peer its verdict; `head_seconds` replaces the times of the limits."""
         super().__init__(self._answer)
         self._handler = handler
         self._most = most
@@ -121,11 +120,9 @@ class ConnectionServer(web.Server):
         own_metrics.requests_waiting.set_function(lambda: self._turns.waiting)
 
     def __call__(self) -> web.RequestHandler:
-        """Make the protocol of a connection that was accepted."""
         return self._make_connection()
 
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
-        """Take a connection whose handshake is done."""
         super().connection_made(handler, transport)
         assert isinstance(handler, ClientConnection)
         others = self.open_connections()  # without this one, which has not begun
@@ -134,16 +131,15 @@ class ConnectionServer(web.Server):
             self._choose(handler, others).cut("flood")
 
     def open_connections(self) -> list[ClientConnection]:
-        """Return the connections that are open, oldest first; not those that are ended from this side."""
+        """Return the open connections, oldest first, without those that this side is closing."""
         return [each for each in self._connections if isinstance(each, ClientConnection) and each.is_open]
 
     def _choose(self, newcomer: ClientConnection, others: list[ClientConnection]) -> ClientConnection:
-        """Return the connection that ends for the new one, or the new one.
+        """Return the connection to close: an older one, or the new one.
 
-        Where there are connections without a certificate one of these ends: of the address that has the most
-        of them, first one that is not answered a request, then the oldest. One that is answered a request
-        does not end for another of an address that has as many. For a connection with a certificate one with
-        a certificate ends only where it is idle.
+        Connections without a certificate are closed first: those of the address that has the most of them, idle ones
+        before busy ones, then the oldest. A busy one is not closed for another of an address that has as many.
+        Connections with a certificate are closed only for another with one, and only if idle.
         """
         uncertified = [each for each in others if not each.is_certified]
         if not uncertified:
@@ -162,14 +158,13 @@ class ConnectionServer(web.Server):
         return newcomer
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Answer a request, in its turn where its connection has no certificate."""
         connection = request.protocol
         assert isinstance(connection, ClientConnection)
         try:
             if not connection.is_certified:
                 await self._turns.enter(connection.address)
                 if not connection.is_open:
-                    return web.Response()  # it ended meanwhile, and nothing is sent
+                    return web.Response()  # closed in the meantime; nothing is sent
             response: web.StreamResponse = await self._handler(request)
         finally:
             connection.answered()

@@ -1,9 +1,9 @@
-"""The certificate the server shows: given files or a self-signed pair, and their replacement while connections stay.
+"""The server's certificate: given files or a self-signed pair, replaced while connections stay open.
 
-A changed pair is taken for new handshakes only when certificate and key belong together; until then the old one stays.
-A new pair means a new `ssl.SSLContext`, switched to in the handshake, since a context cannot give up what it once loaded.
-So do new authorities of client certificates. A handshake only sorts out strangers: whom a certificate makes its owner, and
-whether it still does, is judged for each request (`peers`).
+A changed pair is used for new handshakes only when certificate and key belong together; until then the old one stays.
+A new pair means a new `ssl.SSLContext`, which the handshake switches to, since a context cannot unload a certificate.
+The same is true of new authorities of client certificates. A handshake refuses unknown client certificates; which user
+a certificate names, and whether it still does, is judged for each request (`auth.client_cert`).
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from adapter.telemetry import logs, problems
 log = logging.getLogger(__name__)
 
 RELOAD_PERIOD = 10.0
-"""Seconds between two looks at the files. Upstream takes up to a minute."""
+"""Seconds between two checks of the files. Upstream takes up to a minute."""
 
 _VALID = timedelta(days=365)
 _RENEW_BEFORE = timedelta(days=30)
@@ -36,7 +36,7 @@ _OWN_ISSUER = "fastpath-self-signed-ca"
 
 
 class CertificatePair(NamedTuple):
-    """Where a certificate chain and its private key are, both PEM."""
+    """The paths of a certificate chain and its private key, both PEM."""
 
     certificate: Path
     key: Path
@@ -45,10 +45,10 @@ class CertificatePair(NamedTuple):
 class ServingCertificate:
     """The server's TLS context, which follows the files of a pair.
 
-    `context` is what a listener is given, once; each handshake ends in the context of the pair in force then. `named` are
-    further certificates, each for the server names it is listed with (a name may begin with ``*.``); a client that asks for
-    one of those names gets that pair, any other the first. With `ask_clients` a client may show a certificate, and one that does
-    not lead to an authority given to `believe` ends the handshake. Raises `errors.InputError` when a pair cannot be used at the start.
+    `context` is given to a listener once; each handshake switches to the context of the pair in force. `named` are further
+    certificates, each for the server names it is listed with (a name may begin with ``*.``); a client that asks for one of
+    those names gets that pair, any other the first. With `ask_clients` a client may show a certificate, and the handshake
+    fails if it does not lead to an authority given to `believe`. Raises `errors.InputError` for a pair that cannot be used.
     """
 
     def __init__(
@@ -73,14 +73,14 @@ class ServingCertificate:
         self.context.sni_callback = self._switch
 
     def reload_if_changed(self) -> bool:
-        """Take a changed pair; returns whether a new one is in force. A bad one is logged once and looked at again."""
+        """Load a changed pair; returns whether a new one is in force. A bad one is logged once and tried again."""
         signature = self._signature()
         if signature == self._tried:
             return False
         try:
             context = self._build()
         except (OSError, ValueError) as error:
-            if self._signature() == signature:  # else it is being replaced right now: look again
+            if self._signature() == signature:  # else it is being replaced right now: try again
                 self._tried = signature
             found = logs.facts(certificate=self._pair.certificate, error=_reason(error))
             log.warning("the changed serving certificate cannot be used, the old one stays", extra=found)
@@ -91,7 +91,7 @@ class ServingCertificate:
         return True
 
     def believe(self, authorities: str) -> None:
-        """Take authorities (PEM, "" for none) for all handshakes from now on, instead of those before."""
+        """Replace the authorities of client certificates (PEM, "" for none) for all handshakes from now on."""
         for certificate in (self, *dict.fromkeys(self._named.values())):
             certificate._take(authorities)  # noqa: SLF001 - one of our own kind
 
@@ -100,7 +100,7 @@ class ServingCertificate:
         try:
             self._current = self._build()
         except (OSError, ValueError) as error:
-            # the pair is being replaced: add what is new to the context there is, and build another at the next look
+            # The pair is being replaced: add the authorities to the context in use, and build another at the next check.
             self._admit(self._current)
             self._tried = ()
             found = logs.facts(certificate=self._pair.certificate, error=_reason(error))
@@ -118,7 +118,7 @@ class ServingCertificate:
         if not self._ask_clients:
             return
         context.verify_mode = ssl.CERT_OPTIONAL
-        # any certificate of a bundle is an anchor, as in Go; OpenSSL would follow an intermediate one up to its root
+        # As in Go, any certificate of a bundle is an anchor; OpenSSL would require the root of an intermediate one.
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         if not self._authorities:
             return
@@ -132,10 +132,10 @@ class ServingCertificate:
             )
 
     async def follow(self, faults: problems.ProblemLog, period: float = RELOAD_PERIOD) -> None:
-        """Look at the files until cancelled.
+        """Check the files until cancelled.
 
-        An error that `reload_if_changed` does not expect is a fault, and the next look tries again: the same file reaches all
-        replicas at once, so ending the process would end all of them while the certificate in force is still good.
+        An unexpected error is reported and the next check tries again. The same file reaches all replicas at once, so
+        ending the process would end all of them while the certificate in force is still good.
         """
         while True:
             await asyncio.sleep(period)
@@ -188,7 +188,7 @@ def build_context(
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = minimum
-    # renegotiation could exchange the peer of an open connection, and costs us more than whoever asks for it
+    # Renegotiation could exchange the peer of an open connection, and costs the server more than the client.
     context.options |= ssl.OP_NO_RENEGOTIATION
     if ciphers:
         context.set_ciphers(ciphers)
@@ -198,7 +198,7 @@ def build_context(
 
 
 def names_of(pair: CertificatePair) -> tuple[str, ...]:
-    """Return the DNS names that a certificate is for. Raises `errors.InputError` when it cannot be read."""
+    """Return the DNS names of a certificate. Raises `errors.InputError` when it cannot be read."""
     try:
         found = _leaf(pair).extensions.get_extension_for_class(x509.SubjectAlternativeName)
     except x509.ExtensionNotFound:
@@ -211,11 +211,11 @@ def names_of(pair: CertificatePair) -> tuple[str, ...]:
 def ensure_self_signed(
     directory: Path, clock: Clock, *, names: Sequence[str] = (), addresses: Sequence[str] = ("127.0.0.1",)
 ) -> CertificatePair:
-    """Return ``apiserver.crt`` and ``apiserver.key`` of `directory`, made there when missing or no longer good.
+    """Return ``apiserver.crt`` and ``apiserver.key`` of `directory`, created when missing or no longer good.
 
     As upstream, they are for localhost plus `names` and `addresses`, last 365 days, and the certificate file ends with
-    the authority that issued it. A pair that someone else put there is used as it is, and never overwritten: one that
-    does not work is an `errors.InputError`.
+    the authority that issued it. A foreign pair is used as it is and never overwritten: one that does not work is an
+    `errors.InputError`.
     """
     pair = CertificatePair(directory / "apiserver.crt", directory / "apiserver.key")
     wanted = {"localhost", *names, *(str(ipaddress.ip_address(address)) for address in addresses)}
@@ -234,7 +234,7 @@ def ensure_self_signed(
 
 
 def _is_own(pair: CertificatePair) -> bool:
-    """Return whether we made the certificate; one whose text is no certificate is not ours to replace."""
+    """Return whether this program issued the certificate; only then may it be replaced."""
     if not pair.certificate.exists():
         return False
     names = _leaf(pair).issuer.get_attributes_for_oid(NameOID.COMMON_NAME)
@@ -260,7 +260,7 @@ def _leaf(pair: CertificatePair) -> x509.Certificate:
 
 
 def _write_pair(pair: CertificatePair, wanted: set[str], now: datetime) -> None:
-    """Make a new pair and write it, its authority at the end of the certificate; the key is ours alone to read."""
+    """Write a new pair, its authority at the end of the certificate, and the key readable by its owner only."""
     stamp = int(now.timestamp())
     issued = issue.issue(f"localhost@{stamp}", f"{_OWN_ISSUER}@{stamp}", wanted, now=now, valid=_VALID)
     pair.certificate.parent.mkdir(parents=True, exist_ok=True)
@@ -269,7 +269,7 @@ def _write_pair(pair: CertificatePair, wanted: set[str], now: datetime) -> None:
 
 
 def _write(path: Path, content: bytes, mode: int) -> None:
-    """Replace a file at once, so that nobody reads half of it."""
+    """Replace a file atomically."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     with contextlib.suppress(FileNotFoundError):
         draft.unlink()

@@ -627,7 +627,7 @@ async def test_made_up_tokens_of_one_address_leave_room_for_those_of_others(worl
         await waiting.until(lambda: reviews.reviewed[-1] == "secret-token" or owner.done())
         reviews.gate.set()
     assert owner.result().status == 200
-    await waiting.until(lambda: not world.served.access._authenticator._tokens._in_lane)
+    await waiting.until(lambda: not world.served.access._authenticator._tokens._in_review)
     assert not world.served.handler._in_review
 
 

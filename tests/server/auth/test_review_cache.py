@@ -106,7 +106,7 @@ async def test_who_goes_away_takes_nothing_from_the_others(cache: Cache) -> None
 
 async def test_lanes_do_not_hold_up_each_other(cache: Cache) -> None:
     """Nor does it help to ask and leave: a review goes on without those who wait for it."""
-    gate, lane = asyncio.Event(), ReviewLimit("strangers", 2)
+    gate, limit = asyncio.Event(), ReviewLimit("strangers", 2)
 
     async def review() -> str:
         await gate.wait()
@@ -115,14 +115,14 @@ async def test_lanes_do_not_hold_up_each_other(cache: Cache) -> None:
     for key in "ab":
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0):
-                await cache.ask(key, review, lanes=(lane,))
+                await cache.ask(key, review, limits=(limit,))
     with pytest.raises(TooManyRequestsError):
-        await cache.ask("c", review, lanes=(lane,))
-    same = asyncio.create_task(cache.ask("a", review, lanes=(lane,)))
-    assert await cache.ask("d", saying("no")) == "no", "others have a lane of their own"
+        await cache.ask("c", review, limits=(limit,))
+    same = asyncio.create_task(cache.ask("a", review, limits=(limit,)))
+    assert await cache.ask("d", saying("no")) == "no", "others have a limit of their own"
     gate.set()
     assert await same == "yes"
-    assert await cache.ask("c", review, lanes=(lane,)) == "yes", "there is room again"
+    assert await cache.ask("c", review, limits=(limit,)) == "yes", "there is room again"
 
 
 async def test_a_failure_is_shared_and_never_kept(cache: Cache) -> None:
