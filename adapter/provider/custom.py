@@ -1,7 +1,8 @@
 """Values of custom and external metrics, for the API and for the autoscaler.
 
-A question is resolved to a rule and objects (`resolver`), these to samples (`sampler`), and the samples to values here.
-Errors are prometheus-adapter's, word for word. An object without a value is absent from the answer and never zero.
+A question is resolved to a rule and objects (`resolver`), these to samples (`sampler`), and the samples to
+values here. Errors are prometheus-adapter's, word for word. An object without a value is absent from the
+answer and never zero.
 """
 
 import asyncio
@@ -59,7 +60,8 @@ class OwnMetric(Protocol):
 class Provider:
     """Answers questions about custom and external metrics.
 
-    `freshness` is how long answers are used where a rule does not say; `scraped` has the values of scraped pods.
+    `freshness` is how long answers are used where a rule does not say; `scraped` has the values of scraped
+    pods.
     """
 
     def __init__(
@@ -126,7 +128,8 @@ class Provider:
         items = await self._values(question, entry, query, names, answer)
         if question.name is not None and not items:
             raise NotFoundError(
-                f"the server could not find the metric {question.metric} for {question.resource} {question.name}"
+                f"the server could not find the metric {question.metric} "
+                f"for {question.resource} {question.name}"
             )
         # the values of scrapes are as new as the last scrape, at every request
         fresh_until = self._clock.monotonic() if answer.scraped else answer.asked + freshness.young

@@ -1,4 +1,7 @@
-"""The pods of the scaler's own watch as the objects whose usage is asked for: spares a process that only scales a second watch of pods."""
+"""The pods of the scaler's own watch as objects of resource metrics.
+
+A process that only scales needs no second watch of pods.
+"""
 
 from adapter.kubernetes.cache.lister import Described
 from adapter.kubernetes.cache.pods import PodWatch
@@ -7,7 +10,7 @@ from adapter.model.selectors.label_selectors import LabelSelector
 
 
 class PodObjects:
-    """Pods whose phase is Running; there are no other objects here."""
+    """The pods whose phase is Running, and no other objects."""
 
     def __init__(self, watch: PodWatch) -> None:
         self._watch = watch

@@ -1,8 +1,9 @@
 """From a question of the API to what answers it: the rule of the metric, and the objects that it describes.
 
-A name that is not known yet is looked up once before the question fails: the kind in the API server's discovery,
-the metric in Prometheus. Both look-ups are rate-limited by their owners. While rules or discovery are not in force
-the answer is "not known" (500), never "not found" (404): an autoscaler shows the difference to its owner.
+A name that is not known yet is looked up once before the question fails: the kind in the API server's
+discovery, the metric in Prometheus. Both look-ups are rate-limited by their owners. While rules or discovery
+are not in force the answer is "not known" (500), never "not found" (404): an autoscaler shows the difference
+to its owner.
 """
 
 from collections.abc import Sequence
@@ -75,8 +76,8 @@ class Resolver:
     async def custom(self, question: CustomQuestion) -> tuple[CustomEntry, tuple[str, ...]]:
         """Return what answers a question and the names of the objects it is about; a StatusError for neither.
 
-        The order of the checks is upstream's, which lists the objects first. Only the list itself comes after the
-        metric: a kind that no metric describes is not worth a watch.
+        The order of the checks is upstream's, which lists the objects first. Only the list itself comes after
+        the metric: a kind that no metric describes is not worth a watch.
         """
         resource = await self._resource(question)
         if question.name is None and (resource is None or not _can_be_listed(resource, question.namespace)):

@@ -1,8 +1,9 @@
 """From a rule and the objects of a question to samples, and from a sample to the value of a metric.
 
 Values of pods that are scraped come from the scrapes, all others from Prometheus through the query cache. An
-instant query stamps its samples with the time of its evaluation, so where the age of a sample matters a companion
-query asks for the time of the oldest sample of each object. A value that is absent is never taken for zero.
+instant query stamps its samples with the time of its evaluation, so where the age of a sample matters a
+companion query asks for the time of the oldest sample of each object. A value that is absent is never taken
+for zero.
 """
 
 import asyncio
@@ -47,7 +48,8 @@ _Answer = TypeVar("_Answer", TextAnswer, ObjectAnswer)
 class Sampler:
     """Reads the samples of rules.
 
-    `freshness` is how long answers are used where a rule does not say; `scraped` has the values of scraped pods.
+    `freshness` is how long answers are used where a rule does not say; `scraped` has the values of scraped
+    pods.
     """
 
     def __init__(
@@ -78,10 +80,10 @@ class Sampler:
     async def read_objects(
         self, entry: CustomEntry, query: MetricQuery, objects: Objects, freshness: Freshness
     ) -> ObjectAnswer:
-        """Return the samples of objects: for scraped pods the values of scrapes, for all others those of Prometheus.
+        """Return the samples of objects, from scrapes for scraped pods and from Prometheus for all others.
 
-        A request whose pods have values from scrapes waits for Prometheus only briefly, and its failure takes nothing
-        away. Samples older than the rule allows are left out. Raises the members of `QUERY_ERRORS`.
+        A request whose pods have values from scrapes waits for Prometheus only briefly, and its failure takes
+        nothing away. Samples older than the rule allows are left out. Raises the members of `QUERY_ERRORS`.
         """
         if (
             self._scraped is None
@@ -147,7 +149,8 @@ class Sampler:
     ) -> ObjectAnswer:
         """Return Prometheus' samples of the objects, without those that are too old.
 
-        Too old is what the rule's `maxSampleAge` says and, by name, what is not younger than `later` (epoch seconds).
+        Too old is what the rule's `maxSampleAge` says and, by name, what is not younger than `later` (epoch
+        seconds).
         """
         rule, later = entry.rule, later or {}
         oldest = rule.config.max_sample_age
@@ -200,7 +203,10 @@ class Sampler:
     async def read_objects_with_times(
         self, entry: CustomEntry, query: MetricQuery, objects: Objects, freshness: Freshness
     ) -> tuple[ObjectAnswer, ObjectAnswer]:
-        """Return Prometheus' samples of objects and the times of them, which may both be partial; errors as `read_objects`."""
+        """Return Prometheus' samples of objects and the times of them, which may both be partial.
+
+        Errors as `read_objects`.
+        """
         return await both(
             *(
                 self._cache.ask_objects(asked, objects, freshness, entry.series_count, takes_partial=True)
@@ -211,7 +217,10 @@ class Sampler:
     async def read_series_with_times(
         self, rule: Rule, promql: str, companion: AgeQuery, freshness: Freshness
     ) -> tuple[TextAnswer, TextAnswer]:
-        """Return the answer to an external metric's query and the times of its samples; otherwise as above."""
+        """Return the answer to an external metric's query and the times of its samples.
+
+        Otherwise as above.
+        """
         return await both(
             *(
                 self._cache.ask(asked, freshness, accepts_warnings=rule.accepts_warnings, takes_partial=True)
@@ -220,7 +229,10 @@ class Sampler:
         )
 
     def failure(self, error: Exception, rule: Rule, unrendered: StatusError) -> StatusError:
-        """Report one of `QUERY_ERRORS`; return what the caller is told, `unrendered` for a query that cannot be made."""
+        """Report one of `QUERY_ERRORS`.
+
+        Return what the caller is told, `unrendered` for a query that cannot be made.
+        """
         if isinstance(error, PrometheusError):
             return self._faults.unfetched(error, rule.path)
         self._faults.report("render", "query cannot be made", str(error), rule.config.path)
@@ -272,8 +284,8 @@ async def with_ages(
 ) -> tuple[_Answer, _Answer]:
     """Await an answer and the times of its samples; errors as `both`.
 
-    Where the answer is an older one that stands in for a failure, times of a later query say nothing about its
-    samples: then the failure is raised.
+    Where the answer is an older one that stands in for a failure, times of a later query say nothing about
+    its samples: then the failure is raised.
     """
     answer, ages = await both(asked, asked_ages)
     if answer.failure is not None and ages.asked - answer.asked > freshness.ttl:

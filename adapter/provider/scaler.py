@@ -1,8 +1,8 @@
-"""The metrics as the built-in autoscaler reads them: the rules, queries and answers of the API, with the age of every value.
+"""The metrics as the built-in autoscaler reads them: those of the API, with the age of every value.
 
-Beside each value the autoscaler asks for the time of its oldest sample; both queries are merged and kept as any
-other. When to ask, and which value is too old, the autoscaler decides. An older answer that stands in for a failure is
-no value here. A partial answer is one, marked as overdue: it may scale up and not down.
+Beside each value the autoscaler asks for the time of its oldest sample; both queries are merged and kept as
+any other. When to ask, and which value is too old, the autoscaler decides. An older answer that stands in for
+a failure is no value here. A partial answer is one, marked as overdue: it may scale up and not down.
 """
 
 import math
@@ -24,17 +24,17 @@ from adapter.rules.plan.plan import Objects, may_sweep
 from adapter.telemetry.problems import UNFETCHED, SourceProblems
 
 PARTIAL = "the answer of Prometheus has warnings and may lack a part"
-"""Why a partial answer is overdue. The warning itself may hold addresses and stands in the log only."""
+"""Why a partial answer is overdue. The warning itself may hold addresses, and is only logged."""
 
 
 class ObjectSamples(NamedTuple):
-    """Values of objects in thousandths, by name, and when the oldest sample behind each was taken (epoch seconds).
+    """Values of objects in thousandths, by name, and the times of their oldest samples (epoch seconds).
 
-    An object whose sample time is not known is not in `times`. `lookback` is how many seconds of the past the
-    query covers, None where that is not known; `oldest` is the rule's own bound on the age of a sample, None
-    where it has none. `merges` says whether such questions share their queries, None where nothing was asked,
-    and `crosses` whether those of several namespaces do. `overdue` says why the values may be out of date or
-    lack a part, "" where they are not.
+    An object whose sample time is not known is not in `times`. `lookback` is the seconds of the past that the
+    query covers, None if not known; `oldest` is the rule's bound on the age of a sample, None without one.
+    `merges` says whether such questions share their queries, None where no query was sent, and `crosses`
+    whether those of several namespaces do. `overdue` says why the values may be out of date or lack a part,
+    "" where they are whole.
     """
 
     values: Mapping[str, int]
@@ -47,9 +47,9 @@ class ObjectSamples(NamedTuple):
 
 
 class SeriesSamples(NamedTuple):
-    """Values of an external metric in thousandths, and when the oldest sample behind any was taken, None where that is not known.
+    """Values of an external metric in thousandths, and the time of the oldest sample behind them.
 
-    `overdue` is as in `ObjectSamples`.
+    `time` is None if not known; `overdue` is as in `ObjectSamples`.
     """
 
     values: tuple[int, ...]
@@ -60,7 +60,7 @@ class SeriesSamples(NamedTuple):
 
 
 class ScalerProvider:
-    """Answers the autoscaler with what a `Provider` resolves and samples by."""
+    """Answers the autoscaler from the resolver and the sampler of a `Provider`."""
 
     def __init__(self, resolver: Resolver, sampler: Sampler, clock: Clock, faults: SourceProblems) -> None:
         self._resolver = resolver
@@ -79,7 +79,10 @@ class ScalerProvider:
     async def sample_objects(
         self, question: CustomQuestion, names: tuple[str, ...], ttl: float
     ) -> ObjectSamples:
-        """Return what Prometheus has for `names`, in an answer not older than `ttl` seconds. StatusError as `custom`."""
+        """Return Prometheus' samples of `names`, at most `ttl` seconds old.
+
+        StatusError as `Provider.custom`.
+        """
         entry = await self._resolver.find_custom(question)
         if entry is None:
             raise resolving.unknown(question)
@@ -108,7 +111,7 @@ class ScalerProvider:
         return ObjectSamples(values, times, lookback.lookback_of(rendered), bound, merges, overdue, crosses)
 
     async def sample_series(self, question: ExternalQuestion, ttl: float) -> SeriesSamples:
-        """Return what Prometheus has for an external metric, in an answer not older than `ttl` seconds. StatusError as `external`."""
+        """Return Prometheus' samples of an external metric; otherwise as `sample_objects`."""
         entry = await self._resolver.external(question)
         rule = entry.rule
         try:

@@ -1,7 +1,7 @@
-"""The scaler's local endpoints: health, self-metrics and the journal of an autoscaler, as plain HTTP on loopback.
+"""The scaler's local endpoints over plain HTTP: health, self-metrics and the journal of an autoscaler.
 
-Callers are not authenticated: they are on the machine or in the pod already, and `kubectl port-forward` has its own
-permission. The endpoints are read-only, and the command line accepts loopback addresses only.
+Callers are not authenticated: they are on the machine or in the pod already, and `kubectl port-forward` has
+its own permission. The endpoints are read-only, and the command line accepts loopback addresses only.
 """
 
 from aiohttp import web

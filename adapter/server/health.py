@@ -1,11 +1,11 @@
 """livez, readyz and healthz: named checks, and the text that kubelets and people read.
 
-The texts are those of Kubernetes' API servers. The lists are open to everyone, so they name the checks that fail and
-withhold the reasons, which are logged once for each change. The path of a single check gives its reason, because
-authorization covers that path.
+The texts are those of Kubernetes' API servers. The lists are open to everyone, so they name the checks that
+fail and withhold the reasons, which are logged once for each change. The path of a single check gives its
+reason, because authorization covers that path.
 
-An informational check has a line, and fails nothing. Prometheus is one: an unready pod takes the APIService down, and
-while an APIService is down no namespace of the cluster can be deleted.
+An informational check has a line, and fails nothing. Prometheus is one: an unready pod takes the APIService
+down, and while an APIService is down no namespace of the cluster can be deleted.
 """
 
 import json
@@ -28,7 +28,6 @@ class Check(NamedTuple):
 
 
 class HealthAnswer(NamedTuple):
-
     status: int
     text: str
 
@@ -113,8 +112,6 @@ class Health:
 def _run(check: Check) -> str | None:
     try:
         return check.find_fault()
-    except (
-        Exception
-    ) as error:  # an exception in a check is a failure like any other
+    except Exception as error:  # an exception in a check is a failure like any other
         log.exception("a health check raised an exception", extra=logs.facts(check=check.name))
         return f"{type(error).__name__}: {error}"

@@ -1,9 +1,9 @@
 """The listener for kubelet's probes: /livez and /readyz over plain HTTP, and nothing else.
 
-Every pod of the cluster network can reach this port and callers are not authenticated, so it shares nothing with the
-HTTPS server. It reports which checks fail and never why. A connection gets one response, lives for a few seconds and
-sends a few KiB; beyond a number of connections the oldest is closed. kubelet sends its request as soon as it is
-connected, so it is answered before others could displace it.
+Every pod of the cluster network can reach this port and callers are not authenticated, so it shares nothing
+with the HTTPS server. It reports which checks fail and never why. A connection gets one response, lives for a
+few seconds and sends a few KiB; beyond a number of connections the oldest is closed. kubelet sends its
+request as soon as it is connected, so it is answered before others could displace it.
 """
 
 import asyncio
@@ -30,7 +30,10 @@ _END = b"\r\n\r\n"
 
 
 class ProbeListener:
-    """Answers probes with `health` between `start` and `stop`. The host "" means every address of the machine."""
+    """Answers probes with `health` between `start` and `stop`.
+
+    The host "" means every address of the machine.
+    """
 
     def __init__(self, host: str, port: int, health: Health) -> None:
         self._host = host
@@ -57,7 +60,7 @@ class ProbeListener:
 
 
 class _ProbeConnection(asyncio.Protocol):
-    """One connection: a request is read to the end of its headers and answered, then the connection is closed."""
+    """One connection: it reads a request to the end of its headers, answers it and closes."""
 
     def __init__(self, health: Health, connections: "dict[_ProbeConnection, None]") -> None:
         self._health = health

@@ -1,4 +1,5 @@
-"""What the scaler gets from Prometheus: the values of the API, each with its true age, and nothing that stands in for an answer."""
+"""What the scaler gets from Prometheus: the values of the API, each with its true age, and nothing that
+stands in for an answer."""
 
 import asyncio
 import math
@@ -62,7 +63,7 @@ async def test_values_and_the_times_of_their_oldest_samples() -> None:
         found = await objects(here)
 
         assert found.values == {"a": 1000, "b": 2500}
-        assert found.times == {"a": WALL - 3.0}, "of b nobody knows"
+        assert found.times == {"a": WALL - 3.0}, "the time of b is not known"
         assert (found.lookback, found.oldest) == (0.0, None)
         assert sorted(here.querier.asked) == [
             'min(timestamp(hits{namespace="shop",pod=~"a|b|c"})) by (pod)',

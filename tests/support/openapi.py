@@ -1,7 +1,10 @@
-"""The OpenAPI document in adapter/server/api/openapi.json. ``python -m tests.support.openapi`` writes the file.
+"""The OpenAPI document in adapter/server/api/openapi.json.
 
-Both versions of OpenAPI come from the same tables. Only kinds of our own groups have names. The schemas that they share with
-other kinds stand in place, since kube-aggregator renames a name that another server gives another meaning.
+``python -m tests.support.openapi`` writes the file.
+
+Both versions of OpenAPI come from the same tables. Only kinds of our own groups have names. The schemas that
+they share with other kinds stand in place, since kube-aggregator renames a name that another server gives
+another meaning.
 """
 
 import json
@@ -203,7 +206,9 @@ GROUPS: Mapping[str, Group] = MappingProxyType(
 
 
 def build() -> JSON:
-    """Return the whole document: by version of OpenAPI, then by group and version of the API, paths and schemas."""
+    """Return the whole document: by version of OpenAPI, then by group and version of the API, paths and
+    schemas.
+    """
     served = [(group, version) for group in VERSIONS for version in VERSIONS[group]]
     return {
         "v2": {f"{group}/{version}": _build_v2(group, version) for group, version in served},

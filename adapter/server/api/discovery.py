@@ -1,16 +1,18 @@
 # ruff: noqa: N815 - the fields are named as they are sent
 """The discovery documents of the metrics groups, legacy and aggregated, in pieces.
 
-A metric is listed as a subresource of the object it describes, an external metric as a resource, and pods and nodes of
-``metrics.k8s.io`` as resources. Ten thousand metrics are a document of megabytes: each piece takes a few milliseconds at
-most, and the caller lets the event loop do other work between two pieces.
+A metric is listed as a subresource of the object it describes, an external metric as a resource, and pods and
+nodes of ``metrics.k8s.io`` as resources. Ten thousand metrics are a document of megabytes: each piece takes a
+few milliseconds at most, and the caller lets the event loop do other work between two pieces.
 
-The owner of a pod chooses the names of its series, and with them the names of metrics. Every client of the cluster reads
-these documents, so they list a bounded number of metrics. The others are served all the same: an autoscaler asks by name.
+The owner of a pod chooses the names of its series, and with them the names of metrics. Every client of the
+cluster reads these documents, so they list a bounded number of metrics. The others are served all the same:
+an autoscaler asks by name.
 
-kube-aggregator polls these documents, and publishes a group-version that it cannot read or convert as stale for the
-whole cluster. Therefore every served group-version is in every list, with a fixed entry where there is no metric. And
-all metrics of one parent resource have one scope: where scopes clash, the namespaced metrics stay.
+kube-aggregator polls these documents, and publishes a group-version that it cannot read or convert as stale
+for the whole cluster. Therefore every served group-version is in every list, with a fixed entry where there
+is no metric. And all metrics of one parent resource have one scope: where scopes clash, the namespaced
+metrics stay.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -23,7 +25,8 @@ from adapter.model.metrics import CustomMetricInfo, GroupResource
 from adapter.server.api import encoding
 from adapter.server.api.paths import CUSTOM_GROUP, EXTERNAL_GROUP, RESOURCE_GROUP, VERSIONS
 
-# The entries that upstream's library lists for a provider without metrics: clients warn about an empty list, or fail.
+# The entries that upstream's library lists for a provider without metrics: clients warn about an empty list,
+# or fail.
 _EMPTY_CUSTOM_METRIC = "custommetrics"
 _EMPTY_EXTERNAL = "externalmetrics"
 

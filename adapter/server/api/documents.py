@@ -1,8 +1,8 @@
 """The documents that say what is served: discovery, OpenAPI, version, the list of paths.
 
-Each is built from the provider's lists when it is first requested after the provider's `generation` changed, and kept as
-bytes. Large ones are built piece by piece, and the event loop does other work in between. Their content is made in
-`discovery` and `openapi`.
+Each is built from the provider's lists when it is first requested after the provider's `generation` changed,
+and kept as bytes. Large ones are built piece by piece, and the event loop does other work in between. Their
+content is made in `discovery` and `openapi`.
 """
 
 import asyncio
@@ -60,7 +60,8 @@ class Documents:
     def serve(self, groups: Iterable[str]) -> None:
         """Serve these groups too.
 
-        A served group stays served: an APIService may exist for it, and one without an answer harms the whole cluster.
+        A served group stays served: an APIService may exist for it, and one without an answer harms the whole
+        cluster.
         """
         wanted = {*self.served_groups, *groups}
         if unknown := wanted - VERSIONS.keys():
@@ -197,7 +198,10 @@ def _indented(document: Mapping[str, object]) -> Iterator[bytes]:
 
 
 def _version_document(version: str) -> dict[str, object]:
-    """Return the document that `kubectl version` reads. Fields about a Go build are empty, or describe Python."""
+    """Return the document that `kubectl version` reads.
+
+    Fields about a Go build are empty, or describe Python.
+    """
     numbers = re.match(r"(\d+)\.(\d+)", version)
     return {
         "major": numbers[1] if numbers else "",

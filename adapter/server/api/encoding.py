@@ -1,9 +1,9 @@
 # ruff: noqa: N815 - the fields are named as they are sent: renaming them on the way costs nothing but hides the text
 """The JSON of values and failures, byte for byte as upstream's serializer writes it.
 
-Go's rules: fields in the order of the types, map keys sorted, `<`, `>`, `&` and the two line separators of Unicode
-escaped, a newline after compact text and none after indented text. Ten thousand objects are a body of megabytes, so lists
-come in pieces of bounded size, between which the event loop may do other work.
+Go's rules: fields in the order of the types, map keys sorted, `<`, `>`, `&` and the two line separators of
+Unicode escaped, a newline after compact text and none after indented text. Ten thousand objects are a body of
+megabytes, so lists come in pieces of bounded size, between which the event loop may do other work.
 """
 
 import asyncio
@@ -109,7 +109,10 @@ _as_built = msgspec.json.Encoder()
 
 
 def encode(document: msgspec.Struct) -> bytes:
-    """Return compact JSON with a newline at its end, as Go's encoder writes it. Keys of dicts come out sorted."""
+    """Return compact JSON with a newline at its end, as Go's encoder writes it.
+
+    Keys of dicts come out sorted.
+    """
     return _go_text(_sorting.encode(document))
 
 
@@ -131,8 +134,8 @@ def indent(body: bytes) -> bytes:
 def encode_custom(version: str, question: CustomQuestion, answer: CustomAnswer) -> Iterator[bytes]:
     """Yield a MetricValueList of ``custom.metrics.k8s.io`` in pieces.
 
-    Every item repeats the metric selector of the request. A selector that the API's type cannot express raises
-    `errors.PlainError`, as upstream only if there is an item.
+    Every item repeats the metric selector of the request. A selector that the API's type cannot express
+    raises `errors.PlainError`, as upstream only if there is an item.
     """
     selector = None
     if answer.items and (form := label_selectors.selector_to_json(question.selector)) is not None:
@@ -211,7 +214,10 @@ async def join(pieces: Iterable[bytes], charge: Charge | None = None) -> bytes:
 
 
 def encode_status(error: errors.StatusError) -> bytes:
-    """Return the Status object of a failure. Details of None are left out; empty ones are written, as in Go."""
+    """Return the Status object of a failure. Details of None are left out.
+
+    Empty ones are written, as in Go.
+    """
     details = msgspec.UNSET if error.details is None else msgspec.convert(error.details, _Details)
     return encode(
         _FailureStatus(

@@ -87,7 +87,7 @@ class _Stamp(NamedTuple):
 
 
 class TableOptions(NamedTuple):
-    """The Table that a caller wants: `version` of ``meta.k8s.io``, and the part of each object (``includeObject``)."""
+    """The Table that a caller wants: its `version`, and the part of each object (``includeObject``)."""
 
     version: str
     include: str = ""
@@ -96,7 +96,9 @@ class TableOptions(NamedTuple):
 def encode(
     version: str, question: ResourceQuestion, answer: ResourceAnswer, table: TableOptions | None
 ) -> Iterator[bytes]:
-    """Yield a PodMetricsList or NodeMetricsList, or the one object of a name, in pieces; with `table` their Table.
+    """Yield a PodMetricsList or NodeMetricsList, or the one object of a name, in pieces.
+
+    With `table` their Table.
 
     `version` is that of ``metrics.k8s.io``.
     """

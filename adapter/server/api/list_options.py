@@ -1,7 +1,7 @@
-"""The list options of Kubernetes among the query parameters, refused in the order in which upstream refuses them.
+"""The list options of Kubernetes among the query parameters, refused in the order of upstream.
 
-None of them changes an answer. A client that sends an invalid one gets the error that any other API server sends.
-The functions take the first value of each parameter by name, as `paths.parse_parameters` returns them.
+None of them changes an answer. A client that sends an invalid one gets the error that any other API server
+sends. The functions take the first value of each parameter by name, as `paths.parse_parameters` returns them.
 """
 
 import re

@@ -1,8 +1,8 @@
-"""OpenAPI: which GET paths there are and what their answers look like, as kube-aggregator and kubectl read it.
+"""The OpenAPI specifications of the served groups, which kube-aggregator and kubectl read.
 
-The specifications are data, generated from one table into openapi.json beside this module (`tests.support.openapi`) and
-filtered here by the groups that are served. They do not depend on the metrics there are: every change of a
-specification makes kube-aggregator merge those of the whole cluster again.
+The specifications are data, generated from one table into openapi.json beside this module
+(`tests.support.openapi`) and filtered here by the groups that are served. They do not depend on the metrics
+there are: every change of a specification makes kube-aggregator merge those of the whole cluster again.
 """
 
 import functools
@@ -53,7 +53,10 @@ def build_v3(group: str, api_version: str, version: str) -> JSON:
 
 
 def build_root(hashes: Mapping[str, str]) -> JSON:
-    """Return the document that says where the specifications are; `hashes` by path without a slash in front."""
+    """Return the document that says where the specifications are.
+
+    `hashes` by path without a slash in front.
+    """
     return {
         "paths": {
             path: {"serverRelativeURL": f"/openapi/v3/{path}?hash={hashes[path]}"} for path in sorted(hashes)

@@ -1,7 +1,8 @@
 """Paths and query parameters of the metrics APIs: from a raw request target to the question it asks.
 
-The raw path is split at its slashes first, and each segment is decoded exactly once. Authorization takes the same
-`MetricRequest` that the answer is made from, so a review can never be about other values than those served.
+The raw path is split at its slashes first, and each segment is decoded exactly once. Authorization takes the
+same `MetricRequest` that the answer is made from, so a review can never be about other values than those
+served.
 """
 
 import re
@@ -54,10 +55,10 @@ _OLD_VERBS = frozenset({"watch", "proxy"})
 class MetricRequest(NamedTuple):
     """A request for metrics: the decoded parts of its path.
 
-    `form` is ``object`` (R/NAME/M, in a namespace or at the root), ``namespace`` (``namespaces/N/metrics/M``: `resource` is
-    ``namespaces``, `namespace` None, `name` the namespace described), ``external`` (`resource` "") or ``resource`` (pods
-    and nodes of ``metrics.k8s.io``: `metric` ""). `name` is None for the wildcard, for external metrics, and for lists of
-    resource metrics.
+    `form` is ``object`` (R/NAME/M, in a namespace or at the root), ``namespace`` (``namespaces/N/metrics/M``:
+    `resource` is ``namespaces``, `namespace` None, `name` the namespace described), ``external`` (`resource`
+    "") or ``resource`` (pods and nodes of ``metrics.k8s.io``: `metric` ""). `name` is None for the wildcard,
+    for external metrics, and for lists of resource metrics.
     """
 
     form: Literal["object", "namespace", "external", "resource"]
@@ -70,7 +71,7 @@ class MetricRequest(NamedTuple):
 
 
 class CallOptions(NamedTuple):
-    """The query parameters that are needed before the caller is known, and for failures: the first value of each.
+    """The query parameters that are needed before the caller is known: the first value of each.
 
     `pretty` is None if absent or empty; `timeout` is in seconds, None if absent or not positive.
     """
@@ -107,9 +108,10 @@ def split_target(target: str) -> tuple[str, str]:
 def decode_segments(path: str) -> tuple[str, ...]:
     """Split a raw path at its slashes and decode each segment once; ``/`` gives one empty segment.
 
-    Raises BadRequestError for a malformed escape, for text that is not UTF-8, and for segments that Kubernetes clients
-    refuse to build: ``.``, ``..`` and those with a percent sign or NUL. No path that is served has a segment with a slash,
-    or is very long: NotFoundError. Empty segments are left to `parse_metric_path`.
+    Raises BadRequestError for a malformed escape, for text that is not UTF-8, and for segments that
+    Kubernetes clients refuse to build: ``.``, ``..`` and those with a percent sign or NUL. No path that is
+    served has a segment with a slash, or is very long: NotFoundError. Empty segments are left to
+    `parse_metric_path`.
     """
     if path.count("/") > _MOST_SEGMENTS or len(path) > _LONGEST_PATH:
         raise path_not_found()
@@ -124,8 +126,9 @@ def decode_segments(path: str) -> tuple[str, ...]:
 def parse_metric_path(group: str, version: str, rest: Sequence[str]) -> MetricRequest:
     """Parse the decoded segments that follow ``/apis/GROUP/VERSION``; slashes at the end mean nothing.
 
-    Raises BadRequestError where upstream says ``invalid request path``, and NotFoundError where no route matches. An empty
-    segment in between is refused; upstream takes it for no namespace, no resource or no name.
+    Raises BadRequestError where upstream says ``invalid request path``, and NotFoundError where no route
+    matches. An empty segment in between is refused; upstream takes it for no namespace, no resource or no
+    name.
     """
     rest = _without_empty_end(rest)
     if rest and not rest[0]:
@@ -204,9 +207,10 @@ def parse_parameters(query: str) -> Mapping[str, str]:
 def build_question(request: MetricRequest, parameters: Mapping[str, str]) -> Question:
     """Return the question of a request.
 
-    A selector that is too large is a 400. A bad `labelSelector` is a 400 even where it selects nothing because a
-    name is given; a bad `metricLabelSelector` is a 500 without reason, as upstream. A `fieldSelector` of a custom or
-    external metric may only repeat the name of the path. Watching external or resource metrics is a 405.
+    A selector that is too large is a 400. A bad `labelSelector` is a 400 even where it selects nothing
+    because a name is given; a bad `metricLabelSelector` is a 500 without reason, as upstream. A
+    `fieldSelector` of a custom or external metric may only repeat the name of the path. Watching external or
+    resource metrics is a 405.
     """
     for name in _SELECTORS:
         text = parameters.get(name, "")

@@ -1,9 +1,9 @@
 """What a raw request target asks for: the kind of answer, its parts, and its labels in the self-metrics.
 
-A route is a pure function of the target, the groups that are served and the names of resources. Finding one reads
-the path and the few parameters about the call itself, and takes little time however long the query is. The rest of
-the query is parsed once the caller is known, because anyone may send a target. Authorization is asked about the very
-values that the answer is made of.
+A route is a pure function of the target, the groups that are served and the names of resources. Finding one
+reads the path and the few parameters about the call itself, and takes little time however long the query is.
+The rest of the query is parsed once the caller is known, because anyone may send a target. Authorization is
+asked about the very values that the answer is made of.
 """
 
 import functools
@@ -37,10 +37,10 @@ class RequestLabels(NamedTuple):
 class Route:
     """What a target means. `request` is set for metrics, `document` for documents.
 
-    `error` answers the request instead: the path itself is wrong, or its `timeout`. It is returned and never raised,
-    since one object serves many requests. `resource` is the name under which the resource of a custom metric is
-    authorized, "" where it is not known (yet): a path may spell it in several ways. `question` is what the query makes
-    of the request, or what is wrong with the query; None until the query is parsed.
+    `error` answers the request instead: the path itself is wrong, or its `timeout`. It is returned and never
+    raised, since one object serves many requests. `resource` is the name under which the resource of a custom
+    metric is authorized, "" where it is not known (yet): a path may spell it in several ways. `question` is
+    what the query makes of the request, or what is wrong with the query; None until the query is parsed.
     """
 
     kind: Literal["metrics", "document", "health", "monitoring", "debug", "unknown"]
@@ -78,7 +78,10 @@ class Route:
         return request is not None and request.name is None and request.form in {"external", "resource"}
 
     def parse_query(self) -> Question | errors.StatusError:
-        """Return what a metrics request asks. Only for callers that are known; for a long query in a thread."""
+        """Return what a metrics request asks.
+
+        Only for callers that are known; for a long query in a thread.
+        """
         if self.question is None:
             assert self.request is not None
             try:
@@ -121,7 +124,8 @@ def find_route(
 ) -> Route:
     """Return what `target` (the text of the request line) asks for.
 
-    `canonical` returns the name of a resource that a path may spell in several ways, None for one that is not known.
+    `canonical` returns the name of a resource that a path may spell in several ways, None for one that is not
+    known.
     """
     try:
         path, query = paths.split_target(target)

@@ -1,14 +1,14 @@
-"""Admission of requests: identifies the caller, then authorizes the access, then parses the rest of the query.
+"""Admission of requests: identifies the caller, authorizes the access, parses the rest of the query.
 
-Everything that is not open to all callers is allowed by an access review of exactly what is answered. Admission has two
-steps. `admit_now` decides from certificates and cached reviews, without a turn of the event loop; that is all that a
-repeated request needs. Where the API server has to be asked it returns a `PendingAdmission`, and `admit` waits for the
-reviews. Callers that wait count in queues: one for each user, one for the unknown tokens of each address, and one for
-anonymous callers. The handler bounds each queue, so that a flood of one kind, such as made-up tokens, does not
-delay the callers of another.
+Everything that is not open to all callers is allowed by an access review of exactly what is answered.
+Admission has two steps. `admit_now` decides from certificates and cached reviews, without a turn of the event
+loop; that is all that a repeated request needs. Where the API server has to be asked it returns a
+`PendingAdmission`, and `admit` waits for the reviews. Callers that wait count in queues: one for each user,
+one for the unknown tokens of each address, and one for anonymous callers. The handler bounds each queue, so
+that a flood of one kind, such as made-up tokens, does not delay the callers of another.
 
-An anonymous caller costs nothing to be. Its selectors are therefore never parsed before the review, which asks
-for the whole list instead, and the length of its query is bounded.
+An anonymous caller costs nothing to be. Its selectors are therefore never parsed before the review, which
+asks for the whole list instead, and the length of its query is bounded.
 """
 
 import asyncio
@@ -50,7 +50,10 @@ class PendingAdmission(NamedTuple):
 
 
 class Admission:
-    """Admits requests. Without `anonymous`, callers without credentials get the open paths and nothing else."""
+    """Admits requests.
+
+    Without `anonymous`, callers without credentials get the open paths and nothing else.
+    """
 
     def __init__(
         self, authenticator: Authenticator, authorizer: Authorizer, *, anonymous: bool = True
@@ -81,7 +84,9 @@ class Admission:
         """
         user, credentials, _ = pending
         if user is None:
-            user = request[CALLER] = await self._authenticator.identify_by_token(credentials, request.remote or "")
+            user = request[CALLER] = await self._authenticator.identify_by_token(
+                credentials, request.remote or ""
+            )
         if user is not ANONYMOUS and route.is_list:
             await parse_query(route)
         wanted = _wanted(request, route, user)

@@ -1,9 +1,9 @@
 """The access that a request needs, as an access review asks for it and as a refusal words it.
 
-It is built from the decoded values that the handler answers from, so a review is never about another path, namespace or
-name than is served. Verbs and resources are those of Kubernetes' API servers: a metric is the subresource of the object
-it describes, an external metric a resource that is listed, and a namespace's own metric a name under the resource
-``metrics``.
+It is built from the decoded values that the handler answers from, so a review is never about another path,
+namespace or name than is served. Verbs and resources are those of Kubernetes' API servers: a metric is the
+subresource of the object it describes, an external metric a resource that is listed, and a namespace's own
+metric a name under the resource ``metrics``.
 """
 
 import functools
@@ -43,7 +43,10 @@ _ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 @dataclass(frozen=True)
 class Attributes:
-    """One access. A path outside the API groups has `path` alone; `labels` and `fields` narrow a list or a watch."""
+    """One access.
+
+    A path outside the API groups has `path` alone; `labels` and `fields` narrow a list or a watch.
+    """
 
     verb: str
     path: str = ""
@@ -91,7 +94,10 @@ class Attributes:
         return replace(self, verb=verb, labels=None, fields=None)
 
     def refusal(self, user: User, reason: str) -> errors.ForbiddenError:
-        """Return the error for a caller that may not do this; the words are upstream's, `reason` the review's."""
+        """Return the error for a caller that may not do this.
+
+        The words are upstream's, `reason` the review's.
+        """
         asks = f"User {quote(user.name)} cannot {self.verb}"
         if self.path:
             message, details = f"{asks} path {quote(self.path)}", {}
@@ -112,7 +118,10 @@ class Attributes:
         return f"{self.resource}.{self.group}{name} is "
 
     def _label_requirements(self) -> Iterator[dict[str, object]]:
-        """Yield what a review can express. Without ``gt`` and ``lt`` the review asks for more, not for less."""
+        """Yield what a review can express.
+
+        Without ``gt`` and ``lt`` the review asks for more, not for less.
+        """
         for requirement in self.labels.requirements if self.labels else ():
             operator = _OPERATORS.get(requirement.operator)
             if operator is not None:
@@ -130,7 +139,8 @@ def build_attributes(
     """Return what a GET of a metrics request does; a list is narrowed by the selectors of `question`."""
     group, version = request.group, request.version
     if request.form == "namespace":
-        # A path of all namespaces is reviewed as the namespace "*", which no rights within one namespace cover.
+        # A path of all namespaces is reviewed as the namespace "*", which no rights within one namespace
+        # cover.
         return Attributes("get", "", group, version, "metrics", "", request.metric, request.name or WILDCARD)
     if request.form == "object":
         return Attributes(

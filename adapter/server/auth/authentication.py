@@ -1,11 +1,13 @@
 """Authentication in upstream's order: front proxy, client certificate, bearer token, else anonymous.
 
-An authenticator that refuses does not keep the next one from succeeding. Credentials that all of them reject yield 401;
-they never fall back to anonymous. Tokens are kept as keyed digests only, and are sent nowhere but into a token review.
+An authenticator that refuses does not keep the next one from succeeding. Credentials that all of them reject
+yield 401; they never fall back to anonymous. Tokens are kept as keyed digests only, and are sent nowhere but
+into a token review.
 
-The front proxy is kube-apiserver's aggregator, which sends the name of its caller in request headers. Those headers are
-client_trust only on a connection whose client certificate leads to the front proxy's authority and has one of the allowed
-names (`client_cert`). On any other connection they mean nothing, whatever else the caller is.
+The front proxy is kube-apiserver's aggregator, which sends the name of its caller in request headers. Those
+headers are client_trust only on a connection whose client certificate leads to the front proxy's authority
+and has one of the allowed names (`client_cert`). On any other connection they mean nothing, whatever else the
+caller is.
 """
 
 import logging
@@ -37,7 +39,8 @@ _SAY_AGAIN = 60.0
 _NO_NAMES = HeaderNames((), (), (), ())
 
 _UNKNOWN = ReviewLimit("unknown tokens", 200)
-"""Limit on reviews of tokens never accepted before, which anyone can make up; known tokens do not wait for them."""
+"""Limit on reviews of tokens never accepted before, which anyone can make up; known tokens do not wait for
+them."""
 
 _KNOWN_TOKENS = 8192
 
@@ -102,14 +105,19 @@ class Authenticator:
         self._succeeded, self._failed = attempts.labels("success"), attempts.labels("error")
 
     def identify_now(self, headers: Iterable[tuple[bytes, bytes]], peer: Peer) -> IdentifiedCaller:
-        """Return the caller where that takes no review. Raises UnauthorizedError, and BadRequestError for bad headers."""
+        """Return the caller where that takes no review.
+
+        Raises UnauthorizedError, and BadRequestError for bad headers.
+        """
         client_trust = self._store.current
         if client_trust.generation != self._generation:
             self._generation = client_trust.generation
             names = client_trust.front_proxy.headers if client_trust.front_proxy else _NO_NAMES
             self._reader = HeaderReader(names, self._monitoring)
         credentials = self._reader.read(headers)
-        user, failed = self._identify_by_certificate(credentials, peer, client_trust) if peer.shown else (None, False)
+        user, failed = (
+            self._identify_by_certificate(credentials, peer, client_trust) if peer.shown else (None, False)
+        )
         if user is not None:
             return self._succeed(user, credentials)
         token = request_header.bearer_token(credentials.authorization) if credentials.authorization else b""
@@ -161,7 +169,10 @@ class Authenticator:
     def _identify_by_certificate(
         self, credentials: RequestCredentials, peer: Peer, client_trust: ClientTrust
     ) -> tuple[User | None, bool]:
-        """Return the user of a certificate, its own or the one it is front proxy for; and whether it was refused."""
+        """Return the user of a certificate, its own or the one it is front proxy for.
+
+        And whether it was refused.
+        """
         verdict = self._verdict_on(peer, client_trust)
         if verdict.is_proxy:
             user = self._reader.user(credentials.lines)
@@ -187,7 +198,7 @@ class Authenticator:
         return IdentifiedCaller(user, credentials)
 
     def _warn(self, peer: Peer, client_trust: ClientTrust, verdict: PeerVerdict) -> None:
-        """Log why a client certificate is no front proxy's: the first thing to know when aggregation fails."""
+        """Log why a client certificate is not a front proxy's: the first question when aggregation fails."""
         self._not_accepted.inc()
         now, proxy, certificate = self._clock.monotonic(), client_trust.front_proxy, peer.certificate
         if self._warned is not None and now - self._warned < _SAY_AGAIN:

@@ -1,8 +1,8 @@
 """Authorization by the API server's access reviews, which are cached for a while.
 
-The order is upstream's: the group ``system:masters``, paths that are open to all, then a SubjectAccessReview. Requests that
-come through kube-apiserver are reviewed too, since it promises nothing about what it allows before it forwards one. A
-review that fails allows nothing.
+The order is upstream's: the group ``system:masters``, paths that are open to all, then a SubjectAccessReview.
+Requests that come through kube-apiserver are reviewed too, since it promises nothing about what it allows
+before it forwards one. A review that fails allows nothing.
 """
 
 import logging
@@ -22,7 +22,8 @@ _LARGEST_KEPT = 10_000
 """Characters of an access whose review is cached: a caller chooses them."""
 
 _ANONYMOUS_REVIEWS = ReviewLimit("anonymous", 20)
-"""Limit on reviews of anonymous callers, which can ask for any number of accesses; users do not wait for them."""
+"""Limit on reviews of anonymous callers, which can ask for any number of accesses; users do not wait for
+them."""
 
 
 class AccessReviewer(Protocol):
@@ -34,7 +35,7 @@ class AccessReviewer(Protocol):
 
 
 class AllowedPaths:
-    """Paths that need no authorization: exact ones, and beginnings that are written with a ``*`` at their end."""
+    """Paths that need no authorization: exact ones, and prefixes, written with a ``*`` at the end."""
 
     def __init__(self, paths: Iterable[str]) -> None:
         bare = [path.removeprefix("/") for path in paths]
@@ -79,7 +80,10 @@ class Authorizer:
         return bool(wanted.path) and wanted.path in self._open_paths
 
     def check_now(self, user: User, wanted: Attributes) -> bool:
-        """Return whether the access is known to be allowed; False means that it needs a review. Raises ForbiddenError."""
+        """Return whether the access is known to be allowed; False means that it needs a review.
+
+        Raises ForbiddenError.
+        """
         if MASTERS in user.groups or self.is_open(wanted):
             self._allowed.inc()
             return True

@@ -1,8 +1,9 @@
 """The client certificate of a TLS connection, and its verdict under the trust in force.
 
-A handshake proves that the client has the key of its certificate. Whether the certificate still means anything is judged
-for every request, because an open connection and a resumed TLS session outlive an authority that is removed. A verdict
-holds for one generation of the trust, and until the first certificate of its chain expires.
+A handshake proves that the client has the key of its certificate. Whether the certificate still means
+anything is judged for every request, because an open connection and a resumed TLS session outlive an
+authority that is removed. A verdict holds for one generation of the trust, and until the first certificate of
+its chain expires.
 """
 
 import contextlib
@@ -30,8 +31,9 @@ _LONGEST_CHAIN = 8
 class PeerVerdict(NamedTuple):
     """What a certificate makes of a peer, in one generation of the trust and until `until` (epoch seconds).
 
-    `is_proxy` says that it may name other users, `user` is its own. `refused` is why it may not name others, and `failed`
-    whether anything about its certificate was refused: then it is not authenticated, and not anonymous either.
+    `is_proxy` says that it may name other users, `user` is its own. `refused` is why it may not name others,
+    and `failed` whether anything about its certificate was refused: then it is not authenticated, and not
+    anonymous either.
     """
 
     generation: int
@@ -64,8 +66,8 @@ class Peer:
 def read_peer(connection: Any) -> Peer:
     """Return the peer of a server's `ssl.SSLObject`.
 
-    Before Python 3.13 the certificates between leaf and authority come from the undocumented part of the same object; a
-    resumed session has none in any version.
+    Before Python 3.13 the certificates between leaf and authority come from the undocumented part of the same
+    object; a resumed session has none in any version.
     """
     der = connection.getpeercert(binary_form=True)
     if der is None:
@@ -81,7 +83,10 @@ def read_peer(connection: Any) -> Peer:
 
 
 class PeerJudge:
-    """Judges peers. Keeps the intermediates of good chains, for TLS sessions that are resumed without them."""
+    """Judges peers.
+
+    Keeps the intermediates of good chains, for TLS sessions that are resumed without them.
+    """
 
     def __init__(self) -> None:
         self._known: LRUCache[bytes, x509.Certificate] = LRUCache(_INTERMEDIATES_KEPT)
@@ -91,7 +96,9 @@ class PeerJudge:
         proxy_until, refused = self._judge_proxy(peer, client_trust.front_proxy, wall)
         user_until, user, failed = self._judge_user(peer, client_trust, wall)
         until = min(proxy_until, user_until)
-        return PeerVerdict(client_trust.generation, until, not refused, user, failed or bool(refused), refused)
+        return PeerVerdict(
+            client_trust.generation, until, not refused, user, failed or bool(refused), refused
+        )
 
     def _judge_proxy(self, peer: Peer, proxy: FrontProxy | None, wall: float) -> tuple[float, str]:
         """Return until when the verdict holds, and why the peer is not a front proxy; "" where it is one."""
@@ -107,7 +114,9 @@ class PeerJudge:
             return until, f"its name {name!r} is not among those allowed"
         return until, ""
 
-    def _judge_user(self, peer: Peer, client_trust: ClientTrust, wall: float) -> tuple[float, User | None, bool]:
+    def _judge_user(
+        self, peer: Peer, client_trust: ClientTrust, wall: float
+    ) -> tuple[float, User | None, bool]:
         """Return until when the verdict holds, the user of the certificate, and whether it was refused."""
         if client_trust.clients is None:
             return wall + _LOOK_AGAIN, None, client_trust.front_proxy is None

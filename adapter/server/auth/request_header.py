@@ -1,8 +1,8 @@
 """The credentials in the headers of a request, read from the raw lines in one pass.
 
-Header handling is upstream's: names in any case, each line one value, never split at commas; the first line of a name
-header counts and every line of a group header. Whether they are believed is decided in `authentication`. Nothing that is
-read here reaches handlers, backends or logs.
+Header handling is upstream's: names in any case, each line one value, never split at commas; the first line
+of a name header counts and every line of a group header. Whether they are believed is decided in
+`authentication`. Nothing that is read here reaches handlers, backends or logs.
 """
 
 import re
@@ -30,7 +30,7 @@ _ESCAPE_CUT_SHORT = re.compile(r"%(?![0-9a-f]{2})")
 
 
 class RequestCredentials(NamedTuple):
-    """The lines that would name a proxied caller, the Authorization, and whether impersonation is asked for."""
+    """The lines that may name a proxied caller, the Authorization, and whether to impersonate."""
 
     lines: tuple[Line, ...]
     authorization: bytes

@@ -1,7 +1,7 @@
 """Cached reviews of tokens and accesses, with one review at a time for equal questions.
 
-A review that fails is not cached. A review belongs to no caller: it goes on when the caller that started it leaves, and
-all callers that wait for it share its result. The lifetime of an answer begins when it arrives.
+A review that fails is not cached. A review belongs to no caller: it goes on when the caller that started it
+leaves, and all callers that wait for it share its result. The lifetime of an answer begins when it arrives.
 """
 
 import asyncio
@@ -48,8 +48,8 @@ class _CachedReview(NamedTuple, Generic[_Answer]):
 class ReviewCache(Generic[_Key, _Answer]):
     """Keeps answers by key.
 
-    `requests` counts look-ups by ``hit`` and ``miss``. `keep_for` returns how many seconds an answer is kept, `weigh` the
-    bytes of a key that a caller chooses. `cache` is the cache's name in the self-metrics.
+    `requests` counts look-ups by ``hit`` and ``miss``. `keep_for` returns how many seconds an answer is kept,
+    `weigh` the bytes of a key that a caller chooses. `cache` is the cache's name in the self-metrics.
     """
 
     def __init__(
@@ -97,8 +97,8 @@ class ReviewCache(Generic[_Key, _Answer]):
     ) -> _Answer:
         """Return the answer of a review that is under way or starts now; raises what it raises.
 
-        Raises TooManyRequestsError rather than exceed one of the limits. Reviews count, not the callers that wait for
-        them. `keep` False caches nothing.
+        Raises TooManyRequestsError rather than exceed one of the limits. Reviews count, not the callers that
+        wait for them. `keep` False caches nothing.
         """
         self._misses.inc()
         task = self._under_way.get(key)

@@ -1,15 +1,17 @@
 """The authorities of client certificates, and the verification of a peer's certificate against them.
 
-Verification follows Go's ``x509.Verify`` with upstream's options: a chain to one of the authorities, in which every
-certificate is within its validity and, where it is restricted to certain uses, allows client authentication.
+Verification follows Go's ``x509.Verify`` with upstream's options: a chain to one of the authorities, in which
+every certificate is within its validity and, where it is restricted to certain uses, allows client
+authentication.
 
-There are two separate trusts. Certificates of the *client* authority name users. Certificates of the *front proxy*
-authority let their owner name any user in request headers, so confusing the two hands out the whole cluster. They come
-from the ConfigMap ``extension-apiserver-authentication``, in which kube-apiserver publishes both, or from files. Where one
-authority serves both purposes and no names are required, any client certificate can impersonate any user:
-`ClientTrust.is_ambiguous`, which is reported loudly.
+There are two separate trusts. Certificates of the *client* authority name users. Certificates of the *front
+proxy* authority let their owner name any user in request headers, so confusing the two hands out the whole
+cluster. They come from the ConfigMap ``extension-apiserver-authentication``, in which kube-apiserver
+publishes both, or from files. Where one authority serves both purposes and no names are required, any client
+certificate can impersonate any user: `ClientTrust.is_ambiguous`, which is reported loudly.
 
-kubeadm's client certificates carry no alternative name, which `cryptography` requires by default; hence the policies below.
+kubeadm's client certificates carry no alternative name, which `cryptography` requires by default; hence the
+policies below.
 """
 
 import json
@@ -38,9 +40,9 @@ _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110's token
 class Bundle:
     """A bundle of authorities. Raises ValueError for a text without a certificate or with a broken one.
 
-    `cryptography` parses the parts of a certificate when they are first used. All parts that are needed later are read
-    here, so that a certificate cannot fail after the bundle is in force. An authority with a key of an unknown kind is
-    kept and listed in `unsupported`: `verify` refuses every chain that leads to it.
+    `cryptography` parses the parts of a certificate when they are first used. All parts that are needed later
+    are read here, so that a certificate cannot fail after the bundle is in force. An authority with a key of
+    an unknown kind is kept and listed in `unsupported`: `verify` refuses every chain that leads to it.
     """
 
     def __init__(self, pem: str) -> None:
@@ -70,7 +72,10 @@ class Bundle:
     def verify(
         self, leaf: x509.Certificate, intermediates: Sequence[x509.Certificate], wall: float
     ) -> tuple[x509.Certificate, ...]:
-        """Return the chain from `leaf` to an authority, good at `wall` (epoch seconds). Raises UntrustedError."""
+        """Return the chain from `leaf` to an authority, good at `wall` (epoch seconds).
+
+        Raises UntrustedError.
+        """
         verifier = (
             verification.PolicyBuilder()
             .store(verification.Store(list(self.certificates)))
@@ -168,7 +173,10 @@ def _texts(certificate: x509.Certificate, oid: x509.ObjectIdentifier) -> list[st
 
 
 class HeaderNames(NamedTuple):
-    """The headers in which a front proxy names its caller, in lower case; without a `uid` that header is ignored."""
+    """The headers in which a front proxy names its caller, in lower case.
+
+    Without a `uid` that header is ignored.
+    """
 
     username: tuple[str, ...] = ("x-remote-user",)
     uid: tuple[str, ...] = ()
@@ -182,7 +190,7 @@ USUAL_HEADERS = HeaderNames()
 
 @dataclass(frozen=True, slots=True)
 class FrontProxy:
-    """The peers that may name other users: those with a certificate of `bundle`, and of `allowed_names` if there are any."""
+    """The peers that may name other users, by authority and common name; no `allowed_names` allow all."""
 
     bundle: Bundle
     allowed_names: tuple[str, ...] = ()
@@ -191,7 +199,10 @@ class FrontProxy:
 
 @dataclass(frozen=True, slots=True)
 class ClientTrust:
-    """The trust in force. `generation` grows with every change and invalidates what was derived from an older one."""
+    """The trust in force.
+
+    `generation` grows with every change, and invalidates everything that was derived from an older one.
+    """
 
     generation: int = 0
     front_proxy: FrontProxy | None = None
@@ -231,7 +242,10 @@ def read_front_proxy(entries: Mapping[str, str]) -> FrontProxy | None:
 
 
 def read_clients(entries: Mapping[str, str]) -> Bundle | None:
-    """Return the bundle for ordinary client certificates of the ConfigMap; otherwise as `read_front_proxy`."""
+    """Return the bundle for ordinary client certificates of the ConfigMap.
+
+    Otherwise as `read_front_proxy`.
+    """
     pem = entries.get(CLIENT_CA, "")
     return _named(CLIENT_CA, lambda: Bundle(pem)) if pem else None
 

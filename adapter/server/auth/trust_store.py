@@ -1,8 +1,8 @@
 """The trust in force, kept current from files, from the cluster's ConfigMap, or from one each.
 
-Good authorities stay in force until other good ones replace them. A ConfigMap that is deleted, emptied or malformed
-removes nothing, since that would lock out all callers of a running cluster. Before the first successful read nothing is
-trusted.
+Good authorities stay in force until other good ones replace them. A ConfigMap that is deleted, emptied or
+malformed removes nothing, since that would lock out all callers of a running cluster. Before the first
+successful read nothing is trusted.
 """
 
 import logging
@@ -25,7 +25,8 @@ _Key = Literal["requestheader-client-ca-file", "client-ca-file"]
 _Part = TypeVar("_Part")
 
 _MISSING: dict[_Key, str] = {
-    "requestheader-client-ca-file": "requests through API aggregation cannot be authenticated: no front proxy is known",
+    "requestheader-client-ca-file": "requests through API aggregation "
+    "cannot be authenticated: no front proxy is known",
     "client-ca-file": "client certificates of users cannot be authenticated: no authority of theirs is known",
 }
 
@@ -41,8 +42,8 @@ class ProxySettings:
 class TrustStore:
     """Holds `current`, and calls `changed` with it after every change.
 
-    `proxy_file` and `clients_file` say that this part comes from a file; with `lookup` the other parts come from the
-    ConfigMap. With `tolerant` the server is ready without any trust.
+    `proxy_file` and `clients_file` say that this part comes from a file; with `lookup` the other parts come
+    from the ConfigMap. With `tolerant` the server is ready without any trust.
     """
 
     def __init__(
@@ -94,7 +95,10 @@ class TrustStore:
         return None
 
     def adopt_proxy_file(self, pem: str) -> None:
-        """Take the file of ``--requestheader-client-ca-file``. Raises ValueError for one that cannot be used."""
+        """Take the file of ``--requestheader-client-ca-file``.
+
+        Raises ValueError for one that cannot be used.
+        """
         found = FrontProxy(Bundle(pem), self._proxy.allowed_names, self._proxy.headers)
         self._state["requestheader-client-ca-file"] = "good"
         self._set(replace(self.current, front_proxy=found))
@@ -106,7 +110,10 @@ class TrustStore:
         self._set(replace(self.current, clients=found))
 
     def adopt_config_map(self, entries: Mapping[str, str] | None) -> None:
-        """Take the ConfigMap's entries, None when it does not exist. A bad part is reported and keeps its last value."""
+        """Take the ConfigMap's entries, None when it does not exist.
+
+        A bad part is reported and keeps its last value.
+        """
         there = entries is not None
         entries = entries or {}
         proxy, clients = self.current.front_proxy, self.current.clients
@@ -175,8 +182,9 @@ class TrustStore:
             return
         self._faults.report(
             _AMBIGUOUS,
-            "ANY client certificate of the cluster can act as front proxy and name itself any user: one authority serves both "
-            "purposes and no names are required; set requestheader-allowed-names, or give the front proxy an authority of its own",
+            "ANY client certificate of the cluster can act as front proxy and name itself any user: "
+            "one authority serves both purposes and no names are required; "
+            "set requestheader-allowed-names, or give the front proxy an authority of its own",
             "; ".join(self.current.clients.subjects if self.current.clients else ()),
         )
 
@@ -190,7 +198,8 @@ class TrustStore:
             return
         self._faults.report(
             _UNSUPPORTED,
-            "an authority of client certificates has a key of a kind that is not supported: certificates that it issued are "
-            "refused; use an authority with an RSA key from 2048 bits or an ECDSA key on P-256, P-384 or P-521",
+            "an authority of client certificates has a key of a kind that is not supported: "
+            "certificates that it issued are refused; "
+            "use an authority with an RSA key from 2048 bits or an ECDSA key on P-256, P-384 or P-521",
             "; ".join(subjects),
         )

@@ -1,10 +1,10 @@
 """The optional access log: a line of JSON for each request, written to a stream or a file.
 
-A line holds the fields of `_LogEntry` and nothing else of a request: no header but the audit id, and of the query only
-the selectors, since anything else that a caller sends could be a secret.
+A line holds the fields of `_LogEntry` and nothing else of a request: no header but the audit id, and of the
+query only the selectors, since anything else that a caller sends could be a secret.
 
-Lines are buffered in memory and written in batches by a thread. Where the reader does not keep up, lines are dropped
-and counted; no request waits for the log.
+Lines are buffered in memory and written in batches by a thread. Where the reader does not keep up, lines are
+dropped and counted; no request waits for the log.
 """
 
 import asyncio
@@ -43,7 +43,10 @@ _LONGEST = 2048
 
 
 class _LogEntry(msgspec.Struct, omit_defaults=True):
-    """The facts of a request. `user` is None where the caller is not known; `bytes` are those of the body as sent."""
+    """The facts of a request.
+
+    `user` is None where the caller is not known; `bytes` are those of the body as sent.
+    """
 
     time: str
     user: str | None

@@ -1,12 +1,14 @@
-"""All connections of the HTTPS server: how many there are, which one gives way to another, and whose turn it is.
+"""All connections of the HTTPS server: their number, which one gives way, and the order of requests.
 
-The client certificate tells the cluster's front proxy from everything else that reaches the port. Connections with a
-trusted certificate have a reserved share of all connections, and their requests start at once. Connections without one
-share the rest fairly by remote address, so that a probe of the kubelet or a scrape gets through a flood from elsewhere.
+The client certificate tells the cluster's front proxy from everything else that reaches the port. Connections
+with a trusted certificate have a reserved share of all connections, and their requests start at once.
+Connections without one share the rest fairly by remote address, so that a probe of the kubelet or a scrape
+gets through a flood from elsewhere.
 
-Fairness needs turns, because the event loop runs everything that is ready before it looks for input again. A client that
-pipelines a hundred requests would delay all others by the time of a hundred. `FairQueue` starts a few requests in each
-turn of the loop, in rotation over the addresses, so that it delays them by the time of a few.
+Fairness needs turns, because the event loop runs everything that is ready before it looks for input again. A
+client that pipelines a hundred requests would delay all others by the time of a hundred. `FairQueue` starts a
+few requests in each turn of the loop, in rotation over the addresses, so that it delays them by the time of a
+few.
 """
 
 import asyncio
@@ -31,11 +33,15 @@ MOST_UNCERTIFIED = 200
 """Connections at a time without a trusted certificate; the others are reserved for those with one."""
 
 REQUESTS_PER_TURN = 8
-"""Requests without a trusted certificate that start in one turn of the event loop, in rotation over addresses."""
+"""Requests without a trusted certificate that start in one turn of the event loop, in rotation over
+addresses."""
 
 
 class FairQueue:
-    """Admits `per_turn` callers in each turn of the event loop. Addresses that wait are served in rotation."""
+    """Admits `per_turn` callers in each turn of the event loop.
+
+    Addresses that wait are served in rotation.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, per_turn: int) -> None:
         self._loop = loop
@@ -78,7 +84,9 @@ class FairQueue:
 
 
 class ConnectionServer(web.Server):
-    """aiohttp's low-level server with at most `most` connections, `most_uncertified` without a trusted certificate.
+    """aiohttp's low-level server with at most `most` connections.
+
+    At most `most_uncertified` of them are without a trusted certificate.
 
     A new connection beyond these limits replaces another; see `_choose`.
     """
@@ -137,9 +145,9 @@ class ConnectionServer(web.Server):
     def _choose(self, newcomer: ClientConnection, others: list[ClientConnection]) -> ClientConnection:
         """Return the connection to close: an older one, or the new one.
 
-        Connections without a certificate are closed first: those of the address that has the most of them, idle ones
-        before busy ones, then the oldest. A busy one is not closed for another of an address that has as many.
-        Connections with a certificate are closed only for another with one, and only if idle.
+        Connections without a certificate are closed first: those of the address that has the most of them,
+        idle ones before busy ones, then the oldest. A busy one is not closed for another of an address that
+        has as many. Connections with a certificate are closed only for another with one, and only if idle.
         """
         uncertified = [each for each in others if not each.is_certified]
         if not uncertified:

@@ -27,8 +27,8 @@ KEEPALIVE = 120.0
 never close one it is about to use."""
 
 CONNECTION_BYTES = 384 * 1024
-"""Memory of one connection at most, beside its request heads and its response: TLS state, and the buffers of the TLS
-layer and of the system. An idle connection takes 52 KiB."""
+"""Memory of one connection at most, beside its request heads and its response: TLS state, and the buffers of
+the TLS layer and of the system. An idle connection takes 52 KiB."""
 
 UNREAD_SECONDS = 60.0
 """A client that reads nothing for so long, while the buffers of its connection are full, is disconnected."""
@@ -145,7 +145,10 @@ class ClientConnection(web.RequestHandler):
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
-        """Send a response, and release its memory. After a declined upgrade aiohttp parses the rest of the input here."""
+        """Send a response, and release its memory.
+
+        After a declined upgrade aiohttp parses the rest of the input here.
+        """
         try:
             sent = await super().finish_response(request, resp, start_time)
         finally:
@@ -165,7 +168,8 @@ class ClientConnection(web.RequestHandler):
     def follow_trust(self, response: web.StreamResponse) -> None:
         """Change the limits after another verdict on the certificate.
 
-        Only a parser between two requests can be replaced; in any other state the connection closes after the response.
+        Only a parser between two requests can be replaced; in any other state the connection closes after the
+        response.
         """
         limits = heads.CERTIFIED if self.is_certified else heads.UNCERTIFIED
         if limits is self._limits or not self.is_open:

@@ -1,10 +1,11 @@
 """From one HTTP request to its response: routing, admission, deadline, failures, self-metrics.
 
-`Handler.handle` is all that aiohttp's low-level server calls: the same handler behind an `Application`'s router takes
-about a quarter more CPU for a cached response. A request goes through five steps. Its target is parsed (`routing`), the
-caller is admitted (`auth.admission`), the question is resolved and its values are queried (the provider), and the answer
-is encoded (`metrics_endpoint`). Routes are kept by target and responses by target and representation, so a repeated
-request is admitted and then answered with bytes that exist already.
+`Handler.handle` is all that aiohttp's low-level server calls: the same handler behind an `Application`'s
+router takes about a quarter more CPU for a cached response. A request goes through five steps. Its target is
+parsed (`routing`), the caller is admitted (`auth.admission`), the question is resolved and its values are
+queried (the provider), and the answer is encoded (`metrics_endpoint`). Routes are kept by target and
+responses by target and representation, so a repeated request is admitted and then answered with bytes that
+exist already.
 """
 
 import asyncio
@@ -66,7 +67,8 @@ class HandlerLimits:
     request_body_bytes: int = 8192
     """A GET has no use for a body; one announced as longer is refused."""
     kept_bytes: int = 64 * 1024 * 1024
-    """Memory for cached responses. Each counts for 4 KiB more than it is long, so there are at most 16,384."""
+    """Memory for cached responses. Each counts for 4 KiB more than it is long, so there are at most
+    16,384."""
     answers_bytes: int = ANSWERS_BYTES
     """Memory for bodies that are made or sent, beside a small share of each; further callers get a 429."""
 
@@ -77,7 +79,10 @@ class _CachedRoute(NamedTuple):
 
 
 class Handler:
-    """Answers requests; `stopping` asks callers to close their connections, so that they find another server."""
+    """Answers requests.
+
+    `stopping` asks callers to close their connections, so that they find another server.
+    """
 
     def __init__(
         self,
@@ -93,7 +98,7 @@ class Handler:
         access_log: AccessLog | None = None,
         show_autoscaler: ShowAutoscaler | None = None,
     ) -> None:
-        """`resource_provider` is needed where ``metrics.k8s.io`` is served, `show_autoscaler` beside a scaler."""
+        """Without `resource_provider` ``metrics.k8s.io`` cannot be served; a scaler has `show_autoscaler`."""
         self.stopping = False
         self._provider = provider
         self._access_log = access_log
@@ -168,8 +173,9 @@ class Handler:
     ) -> EncodedResponse:
         """Answer once the API server has reviewed the caller; review and answer share one deadline.
 
-        The callers that wait are bounded, those for metrics apart from all others: the number of one user, that of
-        unknown tokens from one address, and that of anonymous ones. So none of them can keep the rest out.
+        The callers that wait are bounded, those for metrics apart from all others: the number of one user,
+        that of unknown tokens from one address, and that of anonymous ones. So none of them can keep the rest
+        out.
         """
         waiting = (route.kind == "metrics", pending.queue)
         limit = self._limits.in_flight
@@ -208,7 +214,7 @@ class Handler:
         return await self._metrics.answer(request, target, route, question)
 
     def _keep_route(self, target: str, route: Route, user: User) -> None:
-        """Keep a route for the next request, within a bound of memory: a parsed selector is larger than its text.
+        """Keep a route for the next request. A parsed selector is larger than its text, so memory is bounded.
 
         Routes of anonymous callers are not kept: anyone could displace those of others with them.
         """

@@ -1,13 +1,15 @@
-"""Memory of request heads: the limits of one head, the account of a connection, and one budget for all connections.
+"""Memory of request heads: limits of one head, account of a connection, one budget for all.
 
-A limit for each head does not bound the memory of a server, since a client can open many connections and leave a long
-head unfinished on each. So all heads share a budget. A head in memory is a multiple of its size on the wire: raw bytes
-and text of every header, up to four bytes for each character of text, and objects for each header however short it is.
-Heads are therefore weighed by bytes and by headers, from the first byte of a head until its request is answered.
+A limit for each head does not bound the memory of a server, since a client can open many connections and
+leave a long head unfinished on each. So all heads share a budget. A head in memory is a multiple of its size
+on the wire: raw bytes and text of every header, up to four bytes for each character of text, and objects for
+each header however short it is. Heads are therefore weighed by bytes and by headers, from the first byte of a
+head until its request is answered.
 
-Every connection owns a small share of the budget, enough for a usual request. Beyond that the budget belongs to the connections
-that need it, and when it is exceeded a connection is cut: without a trusted certificate first, and of these the
-largest of the address that takes the most. So a flood of large heads cuts its own connections.
+Every connection owns a small share of the budget, enough for a usual request. Beyond that the budget belongs
+to the connections that need it, and when it is exceeded a connection is cut: without a trusted certificate
+first, and of these the largest of the address that takes the most. So a flood of large heads cuts its own
+connections.
 """
 
 import itertools
@@ -29,7 +31,9 @@ HEADS_BYTES = 64 * 1024 * 1024
 """Memory for the heads of all connections together: unfinished, queued, and of requests being answered."""
 
 SMALL_HEADS = 16 * 1024
-"""Memory for heads that each connection owns: none is cut for less. A request with a service account's token takes about
+"""Memory for heads that each connection owns: none is cut for less.
+
+A request with a service account's token takes about
 that much."""
 
 
@@ -65,7 +69,8 @@ class HeadAccount:
 
     def __init__(self) -> None:
         self.unfinished = 0
-        """Bytes after the last whole request that are not its body: the start of a head, or unparsed requests."""
+        """Bytes after the last whole request that are not its body: the start of a head, or unparsed
+        requests."""
         self._lines = 0
         self._is_paused = False
         self._requests: deque[int] = deque()
@@ -113,7 +118,7 @@ class HeadAccount:
         self._whole += weight
 
     def _receive_pieces(self, data: bytes, parsed: Sequence[Parsed]) -> int:
-        """Note bytes that end anywhere: the rest after whole heads and bodies is the start of another head."""
+        """Note bytes that end anywhere; the rest after whole heads and bodies starts another head."""
         largest = 0
         begun = self.unfinished + len(data)
         if self._body is not None:
@@ -143,7 +148,10 @@ class HeadAccount:
         return largest if self._is_paused else max(largest, self.unfinished)
 
     def _take_body(self, body: StreamReader) -> int:
-        """Return how many bytes of a body arrived since the last call. They count until the request is answered."""
+        """Return how many bytes of a body arrived since the last call.
+
+        They count until the request is answered.
+        """
         came = body.total_bytes - self._body_bytes
         self._body_bytes += came
         if self._requests:
@@ -172,8 +180,9 @@ class HeadConnection(Protocol):
 class HeadBudget:
     """Bounds the memory of the heads of all connections to `most` bytes, by cutting connections.
 
-    Connections below their own share are never cut. Of those without a trusted certificate the largest of the address
-    that takes the most is cut first. Connections with one are cut only where they alone exceed the budget.
+    Connections below their own share are never cut. Of those without a trusted certificate the largest of the
+    address that takes the most is cut first. Connections with one are cut only where they alone exceed the
+    budget.
     """
 
     def __init__(self, most: int, connections: int, cut: Callable[[Any], None]) -> None:
@@ -217,7 +226,7 @@ class HeadBudget:
 
 
 def _measure(message: RawRequestMessage) -> tuple[int, int]:
-    """Return the bytes and lines of a request's head on the wire, except for blanks that the parser strips."""
+    """Return the bytes and lines of a head on the wire, except for blanks that the parser strips."""
     headers = message.raw_headers
     text = sum(map(len, itertools.chain.from_iterable(headers)))
     # "METHOD PATH HTTP/1.1\r\n", "NAME: VALUE\r\n" for each header, "\r\n"

@@ -1,8 +1,8 @@
 """The listening socket, and the TLS handshakes of its connections, which are bounded in number and time.
 
-asyncio's own server reports a connection only when its handshake is done, so handshakes under way can be neither
-counted nor cancelled. Here each handshake is a task. One connection is accepted in each turn of the event loop: a
-handshake takes about a millisecond of CPU, and requests run between two of them.
+asyncio's own server reports a connection only when its handshake is done, so handshakes under way can be
+neither counted nor cancelled. Here each handshake is a task. One connection is accepted in each turn of the
+event loop: a handshake takes about a millisecond of CPU, and requests run between two of them.
 """
 
 import asyncio
@@ -30,7 +30,8 @@ RECEIVE_BUFFER = 32 * 1024
 at once."""
 
 SEND_BUFFER = 64 * 1024
-"""SO_SNDBUF of a connection, which Linux doubles. By default it grows to megabytes for a client that does not read."""
+"""SO_SNDBUF of a connection, which Linux doubles. By default it grows to megabytes for a client that does not
+read."""
 
 HANDSHAKE_BYTES = 320 * 1024
 """Memory of a connection in its handshake at most, its buffers in the system included: a ClientHello may have
@@ -115,7 +116,7 @@ class TLSListener:
         return any(each.begun > oldest for each in self._handshakes)
 
     def close(self) -> None:
-        """Stop listening. Connections in the system's backlog are accepted first, since closing resets them."""
+        """Stop listening. Connections in the backlog are accepted first, since closing resets them."""
         if self._socket is None:
             return
         self._loop.remove_reader(self._socket)

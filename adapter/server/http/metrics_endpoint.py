@@ -1,4 +1,4 @@
-"""Answers metrics requests: from the response cache, or from the provider, encoded and kept for the next caller."""
+"""Answers metrics requests from the response cache, or else from the provider."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
@@ -55,7 +55,10 @@ class MetricsEndpoint:
         in_flight: int,
         request_timeout: float,
     ) -> None:
-        """`request_timeout` is in seconds; `resource_provider` is needed where ``metrics.k8s.io`` is served."""
+        """`request_timeout` is in seconds.
+
+        `resource_provider` is needed where ``metrics.k8s.io`` is served.
+        """
         self._provider = provider
         self._resource_provider = resource_provider
         self._cache = cache
@@ -120,7 +123,8 @@ class MetricsEndpoint:
         self, route: Route, question: CustomQuestion, _table: str
     ) -> tuple[Answer, Iterable[bytes]]:
         answer = await self._provider.custom(question)
-        # While it was asked for, the resource may have become known under another name than the one authorized.
+        # While it was asked for, the resource may have become known under another name than the one
+        # authorized.
         assert route.request is not None
         authorized = route.resource or route.request.resource
         if self._provider.canonical_resource(question.resource) not in {authorized, None}:

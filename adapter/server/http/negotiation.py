@@ -1,8 +1,8 @@
 """What the headers of a request allow the answer to be: media type, indentation, compression.
 
-The server writes JSON only. Entries that ask for another encoding, or for a transformation (``as=Table``) where there
-is none, are skipped; the request fails only if no other entry accepts plain JSON. Clients send the same few headers all
-the time, so what follows from them is remembered.
+The server writes JSON only. Entries that ask for another encoding, or for a transformation (``as=Table``)
+without one are skipped; the request fails only if no other entry accepts plain JSON. Clients send
+the same few headers all the time, so what follows from them is remembered.
 """
 
 import functools
@@ -45,7 +45,7 @@ class _Range(NamedTuple):
 
 
 def choose_representation(headers: Mapping[str, str], pretty: bool | None) -> Representation:  # noqa: FBT001 - as parsed
-    """Return how a body is wanted, whatever its media type; `pretty` is the query parameter, None without one."""
+    """Return how a body of any media type is wanted; `pretty` is the query parameter, if given."""
     encoding, agent = headers.get("Accept-Encoding", ""), headers.get("User-Agent", "")
     return _choose_representation(encoding[:_LONGEST], agent[:_LONGEST_AGENT], pretty)
 
@@ -56,7 +56,10 @@ def choose_metrics_representation(
     *,
     has_table: bool,
 ) -> Representation:
-    """Return how a list of values is wanted; only resource metrics have a Table. Raises NotAcceptableError."""
+    """Return how a list of values is wanted.
+
+    Only resource metrics have a Table. Raises NotAcceptableError.
+    """
     found = _choose_metrics_representation(
         headers.get("Accept", "")[:_LONGEST],
         headers.get("Accept-Encoding", "")[:_LONGEST],
@@ -97,7 +100,7 @@ def accepts_json(accept: str) -> bool:
 
 
 def choose_discovery(accept: str) -> MediaType | None:
-    """Return the form of ``/apis`` that an Accept header likes best, None when it takes neither.
+    """Return the form of ``/apis`` that an Accept header prefers, None for neither.
 
     Ranges of equal quality count in the order written. Of aggregated discovery only v2 is served.
     """
@@ -117,7 +120,7 @@ def _choose_discovery(accept: str) -> MediaType | None:
 
 
 def choose_table(accept: str) -> TableVersion | Literal[""] | None:
-    """Return which version of a Table an Accept header likes best, "" for plain JSON, None when it takes neither.
+    """Return the version of a Table that an Accept header prefers, "" for plain JSON, None for neither.
 
     Ranges of equal quality count in the order written.
     """
@@ -149,7 +152,10 @@ def is_audit_id(text: str) -> bool:
 
 
 def matches_etag(if_none_match: str, etag: str) -> bool:
-    """Return whether an If-None-Match header names `etag` (quoted); weak validators compare as strong ones."""
+    """Return whether an If-None-Match header names `etag` (quoted).
+
+    Weak validators compare as strong ones.
+    """
     return any(part.strip().removeprefix("W/") in {"*", etag} for part in if_none_match[:_LONGEST].split(","))
 
 
@@ -188,5 +194,5 @@ def _ranges(header: str) -> list[_Range]:
 
 
 def _quality(text: str) -> float:
-    """Parse a q-value; one that is none counts as 1, as in Go's parser."""
+    """Parse a q-value; a malformed one counts as 1, as in Go's parser."""
     return float(text) if re.fullmatch(r"[01](\.[0-9]{0,3})?", text) else 1.0

@@ -1,4 +1,4 @@
-"""Answers everything beside metrics: discovery and OpenAPI documents, self-metrics, health, the view of an autoscaler."""
+"""Answers requests that are not about metrics: documents, self-metrics, health, an autoscaler's journal."""
 
 from collections.abc import Callable
 
@@ -92,7 +92,7 @@ class Pages:
         return kept._replace(content_type=document.content_type, headers=(*kept.headers, *headers))
 
     async def _list_paths(self) -> EncodedResponse:
-        """Return the answer for an unknown path outside the API groups: as in Kubernetes, the list of paths."""
+        """Return the answer for an unknown path: outside the API groups Kubernetes lists its paths."""
         document = await self._documents.find("/index.html")
         assert document is not None  # every table of documents has it
         return EncodedResponse(404, document.body, document.content_type)

@@ -1,7 +1,7 @@
 """Memory of responses under way: one budget for all bodies, from when they are encoded until they are sent.
 
-The first `SMALL_ANSWER` bytes of each body are not counted, so small responses are never refused. A client that does not
-read its response holds its memory until another response needs it; then its connection is cut.
+The first `SMALL_ANSWER` bytes of each body are not counted, so small responses are never refused. A client
+that does not read its response holds its memory until another response needs it; then its connection is cut.
 """
 
 import asyncio
@@ -96,9 +96,10 @@ class Charge:
 class ResponseBudget:
     """Bounds the memory of responses under way to `most` bytes.
 
-    A response that does not fit is refused, unless connections whose clients have not read for `TAKING_SECONDS` can be
-    cut for it. Those without a trusted certificate go first: of the address that takes the most, the largest. They
-    share half of the budget, and no connection with a certificate is cut for them.
+    A response that does not fit is refused, unless connections whose clients have not read for
+    `TAKING_SECONDS` can be cut for it. Those without a trusted certificate go first: of the address that
+    takes the most, the largest. They share half of the budget, and no connection with a certificate is cut
+    for them.
     """
 
     def __init__(self, most: int, now: Callable[[], float]) -> None:
@@ -170,7 +171,8 @@ def _is_unread(charge: Charge) -> bool:
 class LargeBody(Payload):
     """A body that is written in pieces, as the client reads them.
 
-    So the TLS layer and the transport hold no copy of the whole. `charge` is closed at the end of the response.
+    So the TLS layer and the transport hold no copy of the whole. `charge` is closed at the end of the
+    response.
     """
 
     def __init__(self, body: bytes, charge: Charge, *, content_type: str) -> None:

@@ -1,13 +1,14 @@
-"""Encoded responses that are kept for the next caller, and how a body becomes the representation a caller accepts.
+"""The cache of encoded responses, and the representations of a body that callers accept.
 
-An autoscaler with many HPAs asks the same few targets all the time, so the bytes of an answer are kept by target and
-representation. Two things end their use. The values of an answer have a time until which they are fresh. And every
-answer belongs to a generation, the number of the registry snapshot it was made from: rules that change, or metrics
-that appear and disappear, begin a new generation, and responses of any other are never sent. The generation is read
-*before* the provider is asked. Read afterwards, a registry that changes while the question is under way would give its
-number to an answer from the one before.
+An autoscaler with many HPAs asks the same few targets all the time, so the bytes of an answer are kept by
+target and representation. Two things end their use. The values of an answer have a time until which they are
+fresh. And every answer belongs to a generation, the number of the registry snapshot it was made from: rules
+that change, or metrics that appear and disappear, begin a new generation, and responses of any other are
+never sent. The generation is read *before* the provider is asked. Read afterwards, a registry that changes
+while the question is under way would give its number to an answer from the one before.
 
-Responses do not belong to callers: every request is authorized before the cache is looked at. Failures are not kept.
+Responses do not belong to callers: every request is authorized before the cache is looked at. Failures are
+not kept.
 """
 
 import asyncio
@@ -45,7 +46,10 @@ class _CachedResponse(NamedTuple):
 
 
 class ResponseCache:
-    """Keeps responses within `kept_bytes`. `generation` returns the number of the registry snapshot in force."""
+    """Keeps responses within `kept_bytes`.
+
+    `generation` returns the number of the registry snapshot in force.
+    """
 
     def __init__(
         self, generation: Callable[[], int], clock: Clock, own_metrics: Monitoring, kept_bytes: int
@@ -75,14 +79,17 @@ class ResponseCache:
         generation: int,
         fresh_until: float,
     ) -> None:
-        """Keep a response made in `generation` until `fresh_until` (monotonic seconds), unless it is too large."""
+        """Keep a response of a generation until `fresh_until` (monotonic seconds), unless it is too large."""
         too_large = len(response.body) + LONGEST_KEY > self._kept_bytes
         if not too_large and len(target) <= LONGEST_KEY and self._clock.monotonic() < fresh_until:
             self._entries[target, representation] = _CachedResponse(response, generation, fresh_until)
 
 
 async def represent(body: bytes, representation: Representation, charge: Charge) -> EncodedResponse:
-    """Return a body in the representation asked for. A large one is worked on in a thread, its copies charged."""
+    """Return a body in the representation asked for.
+
+    A large one is worked on in a thread, its copies charged.
+    """
     is_large = len(body) > negotiation.COMPRESS_ABOVE
     if representation.pretty and is_large:
         charge.grow(_INDENTED * len(body))

@@ -1,9 +1,9 @@
 """The HTTPS server: listener, limits of the HTTP layer, and graceful shutdown.
 
-Shutdown is that of Kubernetes' API servers. Readiness fails first, while serving goes on for the shutdown delay, since
-endpoints are removed later than a pod is told to stop. Then new connections are refused, requests in flight are answered,
-and connections close. Every response during shutdown asks the client to close its connection, and no connection is
-closed while a request on it is unread.
+Shutdown is that of Kubernetes' API servers. Readiness fails first, while serving goes on for the shutdown
+delay, since endpoints are removed later than a pod is told to stop. Then new connections are refused,
+requests in flight are answered, and connections close. Every response during shutdown asks the client to
+close its connection, and no connection is closed while a request on it is unread.
 """
 
 import asyncio
@@ -27,7 +27,8 @@ UNCERTIFIED_BYTES = (
     + connection_server.MOST_UNCERTIFIED * connections.CONNECTION_BYTES
     + listener.MOST_HANDSHAKES * listener.HANDSHAKE_BYTES
 )
-"""Memory that clients without a trusted certificate can take in all, before one of their requests is answered."""
+"""Memory that clients without a trusted certificate can take in all, before one of their requests is
+answered."""
 
 _YOUNG_SECONDS = 1.0  # shutdown waits for handshakes that are younger
 _LOOK = 0.02  # seconds between two looks at the open connections during shutdown
@@ -57,7 +58,10 @@ class Shutdown:
 
 
 class MetricsServer:
-    """Serves `handler` over TLS from `start` to `stop`. Port 0 takes a free one; see `port` after the start."""
+    """Serves `handler` over TLS from `start` to `stop`.
+
+    Port 0 takes a free one; see `port` after the start.
+    """
 
     def __init__(
         self,
@@ -79,7 +83,10 @@ class MetricsServer:
         most_handshakes: int = listener.MOST_HANDSHAKES,
         head_bytes: int = heads.HEADS_BYTES,
     ) -> None:
-        """`judge` gives a peer with a certificate its verdict; `host` is an IP address; `share_port` is SO_REUSEPORT."""
+        """`judge` gives a peer with a certificate its verdict.
+
+        `host` is an IP address; `share_port` is SO_REUSEPORT.
+        """
         self._handler = handler
         self._certificate = certificate
         self._shutdown = shutdown

@@ -1,7 +1,8 @@
 """New serving certificates: an authority and the one leaf that it issues.
 
-The authority's key never leaves this module and is discarded at once, so no second leaf can be issued; a renewal is a new
-authority. `serving_certificate` writes the result to files, `fastpath certs` prints it as a Secret.
+The authority's key never leaves this module and is discarded at once, so no second leaf can be issued; a
+renewal is a new authority. `serving_certificate` writes the result to files, `fastpath certs` prints it as a
+Secret.
 """
 
 import ipaddress

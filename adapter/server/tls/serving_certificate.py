@@ -1,9 +1,10 @@
 """The server's certificate: given files or a self-signed pair, replaced while connections stay open.
 
-A changed pair is used for new handshakes only when certificate and key belong together; until then the old one stays.
-A new pair means a new `ssl.SSLContext`, which the handshake switches to, since a context cannot unload a certificate.
-The same is true of new authorities of client certificates. A handshake refuses unknown client certificates; which user
-a certificate names, and whether it still does, is judged for each request (`auth.client_cert`).
+A changed pair is used for new handshakes only when certificate and key belong together; until then the old
+one stays. A new pair means a new `ssl.SSLContext`, which the handshake switches to, since a context cannot
+unload a certificate. The same is true of new authorities of client certificates. A handshake refuses unknown
+client certificates; which user a certificate names, and whether it still does, is judged for each request
+(`auth.client_cert`).
 """
 
 import asyncio
@@ -45,10 +46,11 @@ class CertificatePair(NamedTuple):
 class ServingCertificate:
     """The server's TLS context, which follows the files of a pair.
 
-    `context` is given to a listener once; each handshake switches to the context of the pair in force. `named` are further
-    certificates, each for the server names it is listed with (a name may begin with ``*.``); a client that asks for one of
-    those names gets that pair, any other the first. With `ask_clients` a client may show a certificate, and the handshake
-    fails if it does not lead to an authority given to `believe`. Raises `errors.InputError` for a pair that cannot be used.
+    `context` is given to a listener once; each handshake switches to the context of the pair in force.
+    `named` are further certificates, each for the server names it is listed with (a name may begin with
+    ``*.``); a client that asks for one of those names gets that pair, any other the first. With `ask_clients`
+    a client may show a certificate, and the handshake fails if it does not lead to an authority given to
+    `believe`. Raises `errors.InputError` for a pair that cannot be used.
     """
 
     def __init__(
@@ -73,7 +75,10 @@ class ServingCertificate:
         self.context.sni_callback = self._switch
 
     def reload_if_changed(self) -> bool:
-        """Load a changed pair; returns whether a new one is in force. A bad one is logged once and tried again."""
+        """Load a changed pair.
+
+        Returns whether a new one is in force. A bad one is logged once and tried again.
+        """
         signature = self._signature()
         if signature == self._tried:
             return False
@@ -91,7 +96,7 @@ class ServingCertificate:
         return True
 
     def believe(self, authorities: str) -> None:
-        """Replace the authorities of client certificates (PEM, "" for none) for all handshakes from now on."""
+        """Replace the authorities of client certificates (PEM, "" for none) for further handshakes."""
         for certificate in (self, *dict.fromkeys(self._named.values())):
             certificate._take(authorities)  # noqa: SLF001 - one of our own kind
 
@@ -100,7 +105,8 @@ class ServingCertificate:
         try:
             self._current = self._build()
         except (OSError, ValueError) as error:
-            # The pair is being replaced: add the authorities to the context in use, and build another at the next check.
+            # The pair is being replaced: add the authorities to the context in use, and build another at the
+            # next check.
             self._admit(self._current)
             self._tried = ()
             found = logs.facts(certificate=self._pair.certificate, error=_reason(error))
@@ -118,7 +124,8 @@ class ServingCertificate:
         if not self._ask_clients:
             return
         context.verify_mode = ssl.CERT_OPTIONAL
-        # As in Go, any certificate of a bundle is an anchor; OpenSSL would require the root of an intermediate one.
+        # As in Go, any certificate of a bundle is an anchor; OpenSSL would require the root of an
+        # intermediate one.
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         if not self._authorities:
             return
@@ -134,8 +141,8 @@ class ServingCertificate:
     async def follow(self, faults: problems.ProblemLog, period: float = RELOAD_PERIOD) -> None:
         """Check the files until cancelled.
 
-        An unexpected error is reported and the next check tries again. The same file reaches all replicas at once, so
-        ending the process would end all of them while the certificate in force is still good.
+        An unexpected error is reported and the next check tries again. The same file reaches all replicas at
+        once, so ending the process would end all of them while the certificate in force is still good.
         """
         while True:
             await asyncio.sleep(period)
@@ -213,9 +220,9 @@ def ensure_self_signed(
 ) -> CertificatePair:
     """Return ``apiserver.crt`` and ``apiserver.key`` of `directory`, created when missing or no longer good.
 
-    As upstream, they are for localhost plus `names` and `addresses`, last 365 days, and the certificate file ends with
-    the authority that issued it. A foreign pair is used as it is and never overwritten: one that does not work is an
-    `errors.InputError`.
+    As upstream, they are for localhost plus `names` and `addresses`, last 365 days, and the certificate file
+    ends with the authority that issued it. A foreign pair is used as it is and never overwritten: one that
+    does not work is an `errors.InputError`.
     """
     pair = CertificatePair(directory / "apiserver.crt", directory / "apiserver.key")
     wanted = {"localhost", *names, *(str(ipaddress.ip_address(address)) for address in addresses)}
@@ -260,7 +267,7 @@ def _leaf(pair: CertificatePair) -> x509.Certificate:
 
 
 def _write_pair(pair: CertificatePair, wanted: set[str], now: datetime) -> None:
-    """Write a new pair, its authority at the end of the certificate, and the key readable by its owner only."""
+    """Write a new pair: the certificate with its authority, and the key for its owner only."""
     stamp = int(now.timestamp())
     issued = issue.issue(f"localhost@{stamp}", f"{_OWN_ISSUER}@{stamp}", wanted, now=now, valid=_VALID)
     pair.certificate.parent.mkdir(parents=True, exist_ok=True)

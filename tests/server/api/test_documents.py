@@ -355,7 +355,7 @@ async def test_the_documents_are_bounded_whatever_there_is(
 
 
 async def test_many_metrics_leave_the_loop_alone(provider: Provider) -> None:
-    """Whoever is built into one document waits for a few hundred metrics at most."""
+    """Work beside the build of a document waits for a few hundred metrics at most."""
     provider.metrics = [info(PODS, f"metric_{number:05}") for number in range(10_000)]
     provider.external_names = [f"metric_{number:05}" for number in range(10_000)]
     served = Documents(provider, BOTH, "1.2.3")

@@ -97,7 +97,10 @@ class World:
         return answer
 
     async def caller(self, shown: Identity | None, headers: Headers) -> dict[str, Any]:
-        """Return whom the server takes this caller for; it is asked for something that nobody has asked for."""
+        """Return whom the server takes this caller for.
+
+        The request is one that was not sent before.
+        """
         before = len(self.served.reviews.specs)
         answer = await self.get(shown, headers, f"/new-{before}")
         assert answer.status == 404, answer
@@ -153,7 +156,8 @@ async def world(start: Start) -> World:
     return made
 
 
-# -- the front proxy -------------------------------------------------------------------------------------------------
+# -- the front proxy
+# -------------------------------------------------------------------------------------------------
 
 
 async def test_the_aggregators_own_names(world: World) -> None:
@@ -233,7 +237,7 @@ async def test_a_name_in_another_case_or_in_a_list_is_another_name(world: World)
 
 async def test_any_name_where_none_is_required(start: Start) -> None:
     world = await start(config_map(PROXY.pem, CLIENTS.pem, requestheader_allowed_names=[]))
-    assert (await world.caller(PROXY.issue("whoever"), BOB))["user"] == "bob"
+    assert (await world.caller(PROXY.issue("any-name"), BOB))["user"] == "bob"
     assert (await world.caller(PROXY.issue(""), BOB))["user"] == "bob"
 
 
@@ -275,7 +279,8 @@ async def test_a_front_proxy_that_names_nobody_is_nobody(world: World) -> None:
     assert await world.refused(AGGREGATOR, {"X-Remote-User": "", "X-Remote-Group": "system:masters"}) == "401"
 
 
-# -- client certificates ---------------------------------------------------------------------------------------------
+# -- client certificates
+# ---------------------------------------------------------------------------------------------
 
 
 async def test_a_client_certificate(world: World) -> None:
@@ -371,7 +376,8 @@ async def test_a_bundle_whose_authority_is_an_intermediate(start: Start) -> None
     assert await world.refused(AGGREGATOR, BOB) == "handshake", "its root is not believed"
 
 
-# -- trust is judged for every request -------------------------------------------------------------------------------
+# -- trust is judged for every request
+# -------------------------------------------------------------------------------
 
 
 async def test_an_authority_that_is_taken_away_counts_at_once(world: World) -> None:
@@ -487,7 +493,8 @@ async def test_an_emptied_config_map_changes_nothing(world: World) -> None:
         assert (await world.caller(AGGREGATOR, BOB))["user"] == "bob"
 
 
-# -- bearer tokens ---------------------------------------------------------------------------------------------------
+# -- bearer tokens
+# ---------------------------------------------------------------------------------------------------
 
 TOKEN = {"Authorization": "Bearer secret-token"}
 
@@ -513,7 +520,7 @@ async def test_a_token_of_nobody(world: World) -> None:
     assert (answer.status, answer.text) == (401, UNAUTHORIZED)
     assert "www-authenticate" not in answer.headers
     assert (await world.get(None, TOKEN, "/livez")).status == 401, (
-        "as upstream: whoever shows something is judged by it"
+        "as upstream: credentials that are shown are judged"
     )
     assert world.served.reviews.specs == []
 
@@ -680,7 +687,8 @@ async def test_the_key_of_digests_is_random(start: Start) -> None:
     assert one.served.access._authenticator._digest(b"t") != other.served.access._authenticator._digest(b"t")
 
 
-# -- anonymous and the rest ------------------------------------------------------------------------------------------
+# -- anonymous and the rest
+# ------------------------------------------------------------------------------------------
 
 
 async def test_nothing_shown(world: World) -> None:

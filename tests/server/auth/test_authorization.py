@@ -297,7 +297,7 @@ async def test_waiting_for_reviews_is_bounded(serve: ServerFactory) -> None:
         metric = group.create_task(served.get(PODS))
         await waiting.until(lambda: served.handler._in_review.total() == 3)
         served.reviews.gate.set()
-    assert metric.result().status == 200, "who asks for metrics is not kept out by others"
+    assert metric.result().status == 200, "a request for metrics is not kept out by others"
     assert [task.result().status for task in callers] == [404, 404]
 
 

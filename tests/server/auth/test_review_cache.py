@@ -1,4 +1,4 @@
-"""Answers of reviews: kept as long as told, asked once for all, never kept where there was none."""
+"""Answers of reviews: kept as long as told, asked once for all, never kept after a failure."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -105,7 +105,7 @@ async def test_who_goes_away_takes_nothing_from_the_others(cache: Cache) -> None
 
 
 async def test_lanes_do_not_hold_up_each_other(cache: Cache) -> None:
-    """Nor does it help to ask and leave: a review goes on without those who wait for it."""
+    """Nor does it help to ask and leave: a review goes on without its callers."""
     gate, limit = asyncio.Event(), ReviewLimit("strangers", 2)
 
     async def review() -> str:

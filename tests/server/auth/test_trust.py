@@ -76,7 +76,7 @@ def test_an_authority_with_an_unknown_key_vouches_for_nothing_and_takes_nothing_
         "expired",
         "not yet valid",
         "for servers only",
-        "critical extension nobody knows",
+        "unknown critical extension",
         "another authority",
         "authority of the same name",
         "authority of the same name and key identifier",
@@ -153,7 +153,8 @@ def test_subjects() -> None:
     assert len(trust.fingerprint(issued)) == 64
 
 
-# -- the ConfigMap ---------------------------------------------------------------------------------------------------
+# -- the ConfigMap
+# ---------------------------------------------------------------------------------------------------
 
 
 def test_kubeadms_config_map() -> None:

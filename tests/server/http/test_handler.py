@@ -1,4 +1,5 @@
-"""The whole way of a request over real TLS: answers, failures, negotiation, what is kept, limits, self-metrics."""
+"""The whole way of a request over real TLS: answers, failures, negotiation, what is kept, limits,
+self-metrics."""
 
 import asyncio
 import gzip
@@ -208,9 +209,7 @@ async def test_failures(
     assert [
         record.levelno for record in caplog.records if record.exc_info and record.levelno == logging.ERROR
     ] == ([logging.ERROR] if is_unexpected else [])
-    assert ("hunter2" in caplog.text) is is_unexpected, (
-        "what nobody expected is in the log with its traceback"
-    )
+    assert ("hunter2" in caplog.text) is is_unexpected, "an unexpected error is in the log with its traceback"
 
 
 async def test_failures_are_not_kept(served: Served) -> None:
@@ -324,7 +323,8 @@ async def test_audit_id(served: Served) -> None:
     assert made != (await served.get(PODS)).headers["audit-id"]
 
 
-# -- what is kept -----------------------------------------------------------------------------------------------------
+# -- what is kept
+# -----------------------------------------------------------------------------------------------------
 
 
 async def asked(served: Served, target: str = PODS, headers: dict[str, str] | None = None) -> int:
@@ -434,7 +434,8 @@ async def test_routes_are_kept_for_callers_with_a_name_only(served: Served) -> N
     assert len(served.handler._routes) == 3
 
 
-# -- other work while a large answer is made ---------------------------------------------------------------------------
+# -- other work while a large answer is made
+# ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("size", [1, 100, 5_000, 16_383, 40_000], ids=str)
@@ -507,7 +508,8 @@ async def test_other_work_has_turns_while_many_series_are_exposed(served: Served
     assert answer.text.count("fastpath_scaler_desired_replicas{") == 3_000
 
 
-# -- compression ------------------------------------------------------------------------------------------------------
+# -- compression
+# ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("pods", "is_compressed"), [(100, False), (1200, True)], ids=["small", "large"])
@@ -528,7 +530,8 @@ async def test_large_bodies_are_compressed_for_those_who_accept_it(
     assert (await served.get(PODS, headers=HPA)).body == packed.body
 
 
-# -- limits -----------------------------------------------------------------------------------------------------------
+# -- limits
+# -----------------------------------------------------------------------------------------------------------
 
 
 async def test_too_many_in_flight(serve: ServerFactory) -> None:
@@ -583,7 +586,9 @@ async def test_deadline(serve: ServerFactory, limit: float, query: str) -> None:
 
 
 async def test_who_asks_and_leaves_has_asked_all_the_same(serve: ServerFactory) -> None:
-    """Callers without patience do not pile up questions: each counts until it is answered, and its answer is there for the next."""
+    """Callers without patience do not pile up questions: each counts until it is answered, and its answer is
+    there for the next.
+    """
     served = await serve(limits=HandlerLimits(in_flight=2))
     served.provider.fresh_until = served.clock.monotonic() + 1000.0
     release, answered = asyncio.Event(), asyncio.Semaphore(0)
@@ -631,7 +636,7 @@ async def test_a_failure_that_nobody_waits_for_is_noted_by_nobody(serve: ServerF
 
 
 async def test_endless_distinct_questions_are_kept_within_a_bound(serve: ServerFactory) -> None:
-    """And what was dropped is asked anew, with the same answer."""
+    """And what was dropped is asked again, with the same answer."""
     served = await serve(limits=HandlerLimits(kept_bytes=100_000))
     served.provider.fresh_until = served.clock.monotonic() + 1000.0
     served.provider.items = (pod_value("web-1", 1500),)
@@ -665,7 +670,8 @@ async def test_many_long_headers(served: Served) -> None:
     assert (await served.get(PODS, headers=headers)).status == 200
 
 
-# -- documents --------------------------------------------------------------------------------------------------------
+# -- documents
+# --------------------------------------------------------------------------------------------------------
 
 
 async def test_discovery_manager(served: Served) -> None:
@@ -714,7 +720,8 @@ async def test_bad_timeout_on_a_document(served: Served) -> None:
     assert status(await served.get(f"{CUSTOM}?timeout=5"))[0] == 400
 
 
-# -- health and self-metrics ------------------------------------------------------------------------------------------
+# -- health and self-metrics
+# ------------------------------------------------------------------------------------------
 
 
 async def test_health(serve: ServerFactory) -> None:
@@ -758,7 +765,8 @@ async def test_self_metrics(served: Served) -> None:
     assert "apiserver_request_duration_seconds_count{" in answer.text
 
 
-# -- connections ------------------------------------------------------------------------------------------------------
+# -- connections
+# ------------------------------------------------------------------------------------------------------
 
 
 async def test_many_requests_on_one_connection(served: Served) -> None:

@@ -1,4 +1,5 @@
-"""Answers under way share one budget: what is large and not read gives way, and small answers are never refused."""
+"""Answers under way share one budget: what is large and not read gives way, and small answers are never
+refused."""
 
 import asyncio
 import re
@@ -33,7 +34,8 @@ BIG = 1.5 * MIB
 """About the bytes of a large answer of these tests. Twice as many are needed for it while it is joined."""
 
 
-# -- the budget alone ---------------------------------------------------------------------------------------------------
+# -- the budget alone
+# ---------------------------------------------------------------------------------------------------
 
 
 @dataclass(eq=False)
@@ -163,7 +165,8 @@ async def test_bodies_that_are_joined_at_a_time_stay_within_the_budget() -> None
     assert budget.used == 0
 
 
-# -- over connections ---------------------------------------------------------------------------------------------------
+# -- over connections
+# ---------------------------------------------------------------------------------------------------
 
 
 def behind(served: Served) -> list[ClientConnection]:
