@@ -76,7 +76,6 @@ def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 # --- the age of samples
-# ------------------------------------------------------------------------------------------------
 
 AGED = RULES + "  maxSampleAge: 15s\n"
 AGED_EXTERNAL = EXTERNAL + "  maxSampleAge: 15s\n"
@@ -181,7 +180,6 @@ async def test_without_the_option_no_age_is_asked_for() -> None:
 
 
 # --- invalid values --
-# ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -249,7 +247,6 @@ async def test_a_histogram_is_no_value_of_an_object() -> None:
 
 
 # --- answers with warnings
-# ----------------------------------------------------------------------------------------------------
 
 WHOLE = vector(({"q": "a", "pod": "a"}, 60.0), ({"q": "b", "pod": "b"}, 40.0))
 PART = partial(({"q": "a", "pod": "a"}, 10.0))
@@ -340,7 +337,6 @@ async def test_a_value_beyond_64_bits_is_an_error_and_no_number() -> None:
 
 
 # --- failures
-# --------------------------------------------------------------------------------------------------------------
 
 FAILURES = {
     "unreachable": (UNREACHABLE, InternalError, UNFETCHED),
@@ -430,7 +426,6 @@ async def test_a_query_that_cannot_be_made(caplog: pytest.LogCaptureFixture) -> 
 
 
 # --- objects and kinds
-# --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -531,7 +526,6 @@ async def test_kinds_that_are_not_known(
 
 
 # --- metrics not yet known
-# ----------------------------------------------------------------------------------------------------
 
 
 async def test_a_metric_not_yet_known_is_looked_up() -> None:
@@ -563,7 +557,6 @@ async def test_before_the_first_discovery_nothing_is_said_to_be_unknown() -> Non
 
 
 # --- the names of resources
-# ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -593,7 +586,6 @@ async def test_before_the_catalogue_is_read_no_resource_has_a_name() -> None:
 
 
 # --- what the discovery documents list
-# --------------------------------------------------------------------------------------
 
 
 async def test_what_is_listed() -> None:
@@ -609,7 +601,6 @@ async def test_what_is_listed() -> None:
 
 
 # --- faults are said once
-# -----------------------------------------------------------------------------------------------------
 
 
 async def test_an_outage_is_said_once_and_ends_with_the_first_new_answer(

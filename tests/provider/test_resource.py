@@ -142,7 +142,6 @@ async def test_too_many_questions_empty_no_list(monkeypatch: pytest.MonkeyPatch)
 
 
 # --- whole documents
-# ---------------------------------------------------------------------------------------------------
 
 
 def usage(cpu: float = 0.25, memory: float = 2048.0, time: float = NOON) -> Callable[[str], Outcome]:
@@ -208,7 +207,6 @@ async def test_lists_are_sorted_by_namespace_then_name() -> None:
 
 
 # --- which objects
-# -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -299,7 +297,6 @@ async def test_without_rules() -> None:
 
 
 # --- absent is never zero
-# ----------------------------------------------------------------------------------------------
 
 SAMPLE = ({"pod": "pod1", "container": "main"}, 1.0)
 SIDE = {"pod": "pod1", "container": "side"}
@@ -388,7 +385,6 @@ async def test_the_last_sample_of_a_container_and_the_first_of_a_node_count() ->
 
 
 # --- what asking costs
-# -------------------------------------------------------------------------------------------------
 
 
 async def test_equal_questions_share_queries_and_answers_live_for_the_ttl() -> None:

@@ -33,7 +33,6 @@ from tests.support.world import FakeLister, FakePod, compile_text
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 
 # --- one query after the other over the same samples
-# -------------------------------------------------------------------
 
 NOW = 1_700_000_000
 WINDOW = 5
@@ -139,7 +138,6 @@ def test_sides_that_are_refused_because_they_never_match_do_not(
 
 
 # --- both scraping the same exporter
-# -----------------------------------------------------------------------------------
 
 RULES = """
 rules:

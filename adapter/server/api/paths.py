@@ -130,7 +130,8 @@ def parse_metric_path(group: str, version: str, rest: Sequence[str]) -> MetricRe
     matches. An empty segment in between is refused; upstream takes it for no namespace, no resource or no
     name.
     """
-    rest = _without_empty_end(rest)
+    while rest and not rest[-1]:
+        rest = rest[:-1]
     if rest and not rest[0]:
         raise path_not_found()
     if group == RESOURCE_GROUP:
@@ -287,13 +288,6 @@ def query_values(query: str, name: str) -> list[str]:
 def parameter_names(query: str) -> set[str]:
     """Return the names of all query parameters, including those without a value."""
     return {key for key, _ in _pairs(query)}
-
-
-def _without_empty_end(segments: Sequence[str]) -> Sequence[str]:
-    end = len(segments)
-    while end and not segments[end - 1]:
-        end -= 1
-    return segments[:end]
 
 
 def _name(segment: str) -> str | None:

@@ -72,8 +72,8 @@ class Attributes:
             "resource": self.resource,
             "subresource": self.subresource,
             "name": self.name,
-            "labelSelector": _requirements(self._label_requirements()),
-            "fieldSelector": _requirements(self._field_requirements()),
+            "labelSelector": _requirements(self._label_requirements()) if self.labels else None,
+            "fieldSelector": _requirements(self._field_requirements()) if self.fields else None,
         }
         return {"resourceAttributes": {name: value for name, value in fields.items() if value}}
 

@@ -90,7 +90,7 @@ class MetricsEndpoint:
             raise errors.TooManyRequestsError("questions")
         self._in_flight += 1
         self._inflight_gauge.inc()
-        charge = self._budget.open(connection_of(request))
+        charge = Charge(self._budget, connection_of(request))
         if route.options.timeout is None:
             try:
                 return await self._make(target, route, question, representation, charge)

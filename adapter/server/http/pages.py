@@ -11,7 +11,7 @@ from adapter.server.api.documents import Documents
 from adapter.server.api.routing import Route
 from adapter.server.health import Health
 from adapter.server.http import negotiation, response_cache
-from adapter.server.http.response_budget import ResponseBudget, connection_of
+from adapter.server.http.response_budget import Charge, ResponseBudget, connection_of
 from adapter.server.http.response_cache import EncodedResponse, ResponseCache
 from adapter.telemetry import exposition, metrics
 
@@ -51,7 +51,7 @@ class Pages:
         if route.kind == "document":
             return await self._answer_document(request, route)
         if route.kind == "monitoring":
-            with self._budget.open(connection_of(request), is_page=True) as charge:
+            with Charge(self._budget, connection_of(request), is_page=True) as charge:
                 body = await encoding.join(self._own_metrics.exposition_pieces(), charge)
             return EncodedResponse(200, body, exposition.CONTENT_TYPE)
         if route.kind == "debug" and self._show_autoscaler is not None:
@@ -86,7 +86,7 @@ class Pages:
         key = f"{route.document} {document.content_type} {served}"  # a blank: no target has one
         kept = self._cache.find(key, representation)
         if kept is None:
-            with self._budget.open(connection_of(request), is_page=True) as charge:
+            with Charge(self._budget, connection_of(request), is_page=True) as charge:
                 kept = await response_cache.represent(document.body, representation, charge)
             self._cache.keep(key, representation, kept, generation, float("inf"))
         return kept._replace(content_type=document.content_type, headers=(*kept.headers, *headers))

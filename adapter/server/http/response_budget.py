@@ -53,11 +53,16 @@ class ResponseConnection(Protocol):
 
 
 class Charge:
-    """The memory of one response in the budget, until `close`."""
+    """The memory of one response in the budget, until `close`.
+
+    `is_page` is for responses that are not about metrics.
+    """
 
     __slots__ = ("_budget", "_closed", "certified", "connection", "counted", "is_page", "size")
 
-    def __init__(self, budget: "ResponseBudget", connection: ResponseConnection, *, is_page: bool) -> None:
+    def __init__(
+        self, budget: "ResponseBudget", connection: ResponseConnection, *, is_page: bool = False
+    ) -> None:
         self._budget = budget
         self._closed = False
         self.connection = connection
@@ -109,13 +114,9 @@ class ResponseBudget:
         self._sending: dict[Charge, float] = {}
         self.used = 0
 
-    def open(self, connection: ResponseConnection, *, is_page: bool = False) -> Charge:
-        """Return a charge of no bytes yet. `is_page` is for responses that are not about metrics."""
-        return Charge(self, connection, is_page=is_page)
-
     def send(self, connection: ResponseConnection, body: bytes, *, is_page: bool) -> Charge:
         """Return the charge of a body that is now being sent. Raises TooManyRequestsError."""
-        charge = self.open(connection, is_page=is_page)
+        charge = Charge(self, connection, is_page=is_page)
         charge.resize(len(body))
         self._sending[charge] = self._now()
         return charge

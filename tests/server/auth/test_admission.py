@@ -54,21 +54,21 @@ LIVEZ = find_route("/livez", VERSIONS)
 
 
 @pytest.mark.parametrize("gone", [True, False], ids=["gone", "no TLS"])
-def test_a_connection_that_cannot_say_who_it_is_is_nobodys(*, gone: bool) -> None:
+def test_a_closed_connection_is_not_authenticated(*, gone: bool) -> None:
     connection = Connection(None)
     with pytest.raises(UnauthorizedError):
         admit(Request(connection, None if gone else connection), LIVEZ)
     assert connection.peer is None
 
 
-def test_what_nobody_could_be_asked_about_is_for_nobody() -> None:
+def test_a_path_without_an_access_is_refused() -> None:
     connection = Connection(Peer(None))
     assert admit(Request(connection, connection), LIVEZ)
     with pytest.raises(UnauthorizedError):
         admit(Request(connection, connection), Route("unknown", RequestLabels("GET")))
 
 
-def test_a_certificate_that_cannot_be_read_is_nobodys() -> None:
+def test_an_unreadable_certificate_is_refused() -> None:
     connection = Connection(Peer(b"no certificate"))
     with pytest.raises(UnauthorizedError):
         admit(Request(connection, connection), LIVEZ)

@@ -156,8 +156,7 @@ async def world(start: Start) -> World:
     return made
 
 
-# -- the front proxy
-# -------------------------------------------------------------------------------------------------
+# --- the front proxy
 
 
 async def test_the_aggregators_own_names(world: World) -> None:
@@ -184,7 +183,7 @@ async def test_all_that_a_front_proxy_says(world: World) -> None:
     }
 
 
-async def test_without_a_certificate_nobody_speaks_for_others(world: World) -> None:
+async def test_only_a_certificate_makes_a_front_proxy(world: World) -> None:
     world.served.reviews.verdict = lambda _: AccessVerdict(allowed=False)
     target = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/n/pods/*/m"
     answer = await world.get(None, ADMIN, target)
@@ -274,13 +273,12 @@ async def test_only_configured_headers_count(start: Start) -> None:
     assert await world.refused(AGGREGATOR, ADMIN) == "401", "the usual names mean nothing"
 
 
-async def test_a_front_proxy_that_names_nobody_is_nobody(world: World) -> None:
+async def test_a_front_proxy_that_names_no_user_is_refused(world: World) -> None:
     assert await world.refused(AGGREGATOR, {"X-Remote-Group": "system:masters"}) == "401"
     assert await world.refused(AGGREGATOR, {"X-Remote-User": "", "X-Remote-Group": "system:masters"}) == "401"
 
 
-# -- client certificates
-# ---------------------------------------------------------------------------------------------
+# --- client certificates
 
 
 async def test_a_client_certificate(world: World) -> None:
@@ -376,8 +374,7 @@ async def test_a_bundle_whose_authority_is_an_intermediate(start: Start) -> None
     assert await world.refused(AGGREGATOR, BOB) == "handshake", "its root is not believed"
 
 
-# -- trust is judged for every request
-# -------------------------------------------------------------------------------
+# --- trust is judged for every request
 
 
 async def test_an_authority_that_is_taken_away_counts_at_once(world: World) -> None:
@@ -493,8 +490,7 @@ async def test_an_emptied_config_map_changes_nothing(world: World) -> None:
         assert (await world.caller(AGGREGATOR, BOB))["user"] == "bob"
 
 
-# -- bearer tokens
-# ---------------------------------------------------------------------------------------------------
+# --- bearer tokens
 
 TOKEN = {"Authorization": "Bearer secret-token"}
 
@@ -687,8 +683,7 @@ async def test_the_key_of_digests_is_random(start: Start) -> None:
     assert one.served.access._authenticator._digest(b"t") != other.served.access._authenticator._digest(b"t")
 
 
-# -- anonymous and the rest
-# ------------------------------------------------------------------------------------------
+# --- anonymous and the rest
 
 
 async def test_nothing_shown(world: World) -> None:

@@ -171,7 +171,7 @@ async def test_a_bad_selector_is_told_to_those_who_may_ask(guarded: Served) -> N
         ("/metrics/../livez", 400),
     ],
 )
-async def test_nobody_is_asked_about_what_is_no_path(guarded: Served, target: str, status: int) -> None:
+async def test_an_unknown_path_is_not_reviewed(guarded: Served, target: str, status: int) -> None:
     assert (await guarded.get(target, headers=BOB)).status == status
     assert guarded.reviews.specs == []
     assert guarded.provider.questions == []
@@ -191,7 +191,7 @@ async def test_a_semicolon_in_a_path_is_part_of_a_name(guarded: Served) -> None:
     ],
     ids=["down", "refused"],
 )
-async def test_without_an_answer_nobody_is_let_in(guarded: Served, error: KubernetesError) -> None:
+async def test_a_failed_review_allows_nothing(guarded: Served, error: KubernetesError) -> None:
     guarded.reviews.tokens["bob"] = User("bob")
     guarded.reviews.verdict = lambda _: AccessVerdict(allowed=True)
     assert (await guarded.get("/readyz/ping", headers=BOB)).status == 200  # the token is known now
@@ -373,7 +373,7 @@ async def test_each_standing_waits_by_itself(serve: ServerFactory, held: str) ->
 @pytest.mark.parametrize(
     "name", ["Impersonate-User", "impersonate-group", "IMPERSONATE-Extra-Scopes", "Impersonate-Uid"]
 )
-async def test_nobody_becomes_somebody_else(guarded: Served, name: str) -> None:
+async def test_impersonation_is_refused(guarded: Served, name: str) -> None:
     guarded.reviews.tokens["bob"] = User("bob", groups=("system:masters",))
     refused = await guarded.get(PODS, headers={**BOB, name: "admin"})
     assert refused.status == 403

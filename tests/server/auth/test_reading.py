@@ -161,8 +161,7 @@ async def test_a_kept_route_is_not_read_again(served: Served) -> None:
     assert parsed == []
 
 
-# -- names of resources
-# -------------------------------------------------------------------------------------------------
+# --- names of resources
 
 
 @pytest.mark.parametrize(

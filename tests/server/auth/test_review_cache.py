@@ -135,7 +135,7 @@ async def test_a_failure_is_shared_and_never_kept(cache: Cache) -> None:
     assert await cache.ask("k", saying("yes")) == "yes"
 
 
-async def test_a_failure_nobody_waits_for_is_no_lost_exception(cache: Cache) -> None:
+async def test_the_exception_of_an_abandoned_review_is_retrieved(cache: Cache) -> None:
     gate = asyncio.Event()
 
     async def review() -> str:

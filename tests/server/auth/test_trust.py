@@ -153,8 +153,7 @@ def test_subjects() -> None:
     assert len(trust.fingerprint(issued)) == 64
 
 
-# -- the ConfigMap
-# ---------------------------------------------------------------------------------------------------
+# --- the ConfigMap
 
 
 def test_kubeadms_config_map() -> None:

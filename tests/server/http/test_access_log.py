@@ -145,7 +145,6 @@ async def test_not_asked_for(serve: ServerFactory) -> None:
 
 
 # --- writing
-# -----------------------------------------------------------------------------------------------------------
 
 
 def running(served: Served) -> asyncio.Task[None]:

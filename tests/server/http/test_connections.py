@@ -424,8 +424,7 @@ async def test_a_request_ends_with_its_connection_that_is_cut(serve: ServerFacto
     assert there.heads.weight == 0
 
 
-# -- handshakes
-# -------------------------------------------------------------------------------------------------------
+# --- handshakes
 
 
 async def test_handshakes_are_bounded(serve: ServerFactory) -> None:
@@ -505,8 +504,7 @@ async def test_who_does_not_take_an_answer_is_given_up(serve: ServerFactory) -> 
     assert "\nfastpath_connections 1.0" in served.monitoring.exposition()
 
 
-# -- the end
-# ----------------------------------------------------------------------------------------------------------
+# --- the end
 
 
 async def test_what_has_arrived_is_answered_at_the_end(serve: ServerFactory) -> None:

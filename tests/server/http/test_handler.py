@@ -30,6 +30,7 @@ from adapter.server.health import Check
 from adapter.server.http import handler
 from adapter.server.http.handler import HandlerLimits
 from adapter.server.http.negotiation import Representation
+from adapter.server.http.response_budget import Charge
 from adapter.telemetry import exposition
 from tests.support.serving import Answer, Connection, Served, ServerFactory, pod_value
 
@@ -323,8 +324,7 @@ async def test_audit_id(served: Served) -> None:
     assert made != (await served.get(PODS)).headers["audit-id"]
 
 
-# -- what is kept
-# -----------------------------------------------------------------------------------------------------
+# --- what is kept
 
 
 async def asked(served: Served, target: str = PODS, headers: dict[str, str] | None = None) -> int:
@@ -434,8 +434,7 @@ async def test_routes_are_kept_for_callers_with_a_name_only(served: Served) -> N
     assert len(served.handler._routes) == 3
 
 
-# -- other work while a large answer is made
-# ---------------------------------------------------------------------------
+# --- other work while a large answer is made
 
 
 @pytest.mark.parametrize("size", [1, 100, 5_000, 16_383, 40_000], ids=str)
@@ -480,7 +479,7 @@ async def test_other_work_has_turns_while_many_series_are_encoded(served: Served
     question = route.parse_query()
     assert isinstance(question, ExternalQuestion)
     connection: Any = SimpleNamespace(is_certified=True)
-    charge = served.handler._budget.open(connection)
+    charge = Charge(served.handler._budget, connection)
     plain = Representation(pretty=False, compressed=False)
     response = await served.handler._metrics._make("/", route, question, plain, charge)
     working.cancel()
@@ -508,8 +507,7 @@ async def test_other_work_has_turns_while_many_series_are_exposed(served: Served
     assert answer.text.count("fastpath_scaler_desired_replicas{") == 3_000
 
 
-# -- compression
-# ------------------------------------------------------------------------------------------------------
+# --- compression
 
 
 @pytest.mark.parametrize(("pods", "is_compressed"), [(100, False), (1200, True)], ids=["small", "large"])
@@ -530,8 +528,7 @@ async def test_large_bodies_are_compressed_for_those_who_accept_it(
     assert (await served.get(PODS, headers=HPA)).body == packed.body
 
 
-# -- limits
-# -----------------------------------------------------------------------------------------------------------
+# --- limits
 
 
 async def test_too_many_in_flight(serve: ServerFactory) -> None:
@@ -670,8 +667,7 @@ async def test_many_long_headers(served: Served) -> None:
     assert (await served.get(PODS, headers=headers)).status == 200
 
 
-# -- documents
-# --------------------------------------------------------------------------------------------------------
+# --- documents
 
 
 async def test_discovery_manager(served: Served) -> None:
@@ -720,8 +716,7 @@ async def test_bad_timeout_on_a_document(served: Served) -> None:
     assert status(await served.get(f"{CUSTOM}?timeout=5"))[0] == 400
 
 
-# -- health and self-metrics
-# ------------------------------------------------------------------------------------------
+# --- health and self-metrics
 
 
 async def test_health(serve: ServerFactory) -> None:
@@ -765,8 +760,7 @@ async def test_self_metrics(served: Served) -> None:
     assert "apiserver_request_duration_seconds_count{" in answer.text
 
 
-# -- connections
-# ------------------------------------------------------------------------------------------------------
+# --- connections
 
 
 async def test_many_requests_on_one_connection(served: Served) -> None:

@@ -18,7 +18,7 @@ from adapter.server.api.paths import CUSTOM_GROUP, EXTERNAL_GROUP
 from adapter.server.auth.trust_store import TrustStore
 from adapter.server.http.connections import ClientConnection
 from adapter.server.http.handler import HandlerLimits
-from adapter.server.http.response_budget import SMALL_ANSWER, TAKING_SECONDS, ResponseBudget
+from adapter.server.http.response_budget import SMALL_ANSWER, TAKING_SECONDS, Charge, ResponseBudget
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from tests.support import waiting
@@ -34,8 +34,7 @@ BIG = 1.5 * MIB
 """About the bytes of a large answer of these tests. Twice as many are needed for it while it is joined."""
 
 
-# -- the budget alone
-# ---------------------------------------------------------------------------------------------------
+# --- the budget alone
 
 
 @dataclass(eq=False)
@@ -75,15 +74,15 @@ def test_small_answers_are_not_counted() -> None:
 
 async def test_a_small_answer_is_made_where_nothing_is_left() -> None:
     budget, _ = make(0)
-    with budget.open(Caller()) as making:
+    with Charge(budget, Caller()) as making:
         assert len(await encoding.join([bytes(SMALL_ANSWER // 2)] * 2, making)) == SMALL_ANSWER
-    with budget.open(Caller()) as making, pytest.raises(errors.TooManyRequestsError):
+    with Charge(budget, Caller()) as making, pytest.raises(errors.TooManyRequestsError):
         await encoding.join([bytes(SMALL_ANSWER // 2)] * 3, making)
 
 
 def test_what_is_closed_is_given_back_once() -> None:
     budget, _ = make(8 * MIB)
-    with budget.open(Caller(is_certified=True)) as charge:
+    with Charge(budget, Caller(is_certified=True)) as charge:
         charge.grow(MIB)
         charge.grow(MIB)
         assert budget.used == 2 * MIB - SMALL_ANSWER
@@ -149,7 +148,7 @@ async def test_bodies_that_are_joined_at_a_time_stay_within_the_budget() -> None
 
     async def encode() -> None:
         nonlocal refused, made
-        with budget.open(Caller(is_certified=True)) as making:
+        with Charge(budget, Caller(is_certified=True)) as making:
             try:
                 body = await encoding.join(pieces(), making)
             except errors.TooManyRequestsError:
@@ -165,8 +164,7 @@ async def test_bodies_that_are_joined_at_a_time_stay_within_the_budget() -> None
     assert budget.used == 0
 
 
-# -- over connections
-# ---------------------------------------------------------------------------------------------------
+# --- over connections
 
 
 def behind(served: Served) -> list[ClientConnection]:
