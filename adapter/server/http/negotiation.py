@@ -1,8 +1,8 @@
 """What the headers of a request allow the answer to be: media type, indentation, compression.
 
 The server writes JSON only. Entries that ask for another encoding, or for a transformation (``as=Table``)
-that does not exist, are skipped; the request fails only if no other entry accepts plain JSON. Clients send the
-same few headers all the time, so what follows from them is remembered.
+that does not exist, are skipped; the request fails only if no other entry accepts plain JSON. Clients send
+the same few headers all the time, so what follows from them is remembered.
 """
 
 import functools
