@@ -203,10 +203,7 @@ class Sampler:
     async def read_objects_with_times(
         self, entry: CustomEntry, query: MetricQuery, objects: Objects, freshness: Freshness
     ) -> tuple[ObjectAnswer, ObjectAnswer]:
-        """Return Prometheus' samples of objects and the times of them, which may both be partial.
-
-        Errors as `read_objects`.
-        """
+        """Return samples of objects and their times; either may be partial. Errors as `read_objects`."""
         return await both(
             *(
                 self._cache.ask_objects(asked, objects, freshness, entry.series_count, takes_partial=True)
@@ -217,10 +214,7 @@ class Sampler:
     async def read_series_with_times(
         self, rule: Rule, promql: str, companion: AgeQuery, freshness: Freshness
     ) -> tuple[TextAnswer, TextAnswer]:
-        """Return the answer to an external metric's query and the times of its samples.
-
-        Otherwise as above.
-        """
+        """Return an external metric's answer and its times; either may be partial. PrometheusError."""
         return await both(
             *(
                 self._cache.ask(asked, freshness, accepts_warnings=rule.accepts_warnings, takes_partial=True)
@@ -229,10 +223,7 @@ class Sampler:
         )
 
     def failure(self, error: Exception, rule: Rule, unrendered: StatusError) -> StatusError:
-        """Report one of `QUERY_ERRORS`.
-
-        Return what the caller is told, `unrendered` for a query that cannot be made.
-        """
+        """Report one of `QUERY_ERRORS`; return the answer to it, `unrendered` if there is no query."""
         if isinstance(error, PrometheusError):
             return self._faults.unfetched(error, rule.path)
         self._faults.report("render", "query cannot be made", str(error), rule.config.path)

@@ -54,7 +54,7 @@ class Documents:
         self._built: dict[tuple[str, bool], ServedDocument] = {}
         self._listed: tuple[int, ListedMetrics] | None = None  # by the provider's generation
         self._building = asyncio.Lock()
-        self._recipes: dict[tuple[str, bool], _DocumentBuilder] = {}
+        self._builders: dict[tuple[str, bool], _DocumentBuilder] = {}
         self.serve(served_groups)
 
     def serve(self, groups: Iterable[str]) -> None:
@@ -66,18 +66,18 @@ class Documents:
         wanted = {*self.served_groups, *groups}
         if unknown := wanted - VERSIONS.keys():
             raise ValueError(f"no such API group: {', '.join(sorted(unknown))}")
-        if wanted != set(self.served_groups) or not self._recipes:
+        if wanted != set(self.served_groups) or not self._builders:
             self.served_groups = tuple(sorted(wanted))
             self._built.clear()
-            self._recipes = self._table()
+            self._builders = self._table()
 
     async def find(self, path: str, *, aggregated: bool = False) -> ServedDocument | None:
         """Return the document at `path` (no slash at its end), None for an unknown path.
 
         `aggregated` asks for the aggregated form, which only ``/apis`` has.
         """
-        recipe = self._recipes.get((path, aggregated))
-        if recipe is None:
+        builder = self._builders.get((path, aggregated))
+        if builder is None:
             return None
         document = self._find_built(path, aggregated=aggregated)
         if document is not None:
@@ -87,7 +87,7 @@ class Documents:
             if document is not None:  # built in the meantime
                 return document
             current = (self._provider.generation, self.served_groups)
-            document = await _build(recipe, await self._list())
+            document = await _build(builder, await self._list())
             if current == (self._provider.generation, self.served_groups):
                 self._built[path, aggregated] = document
             return document
@@ -156,17 +156,17 @@ class Documents:
         return table
 
 
-async def _build(recipe: _DocumentBuilder, listed: ListedMetrics) -> ServedDocument:
+async def _build(builder: _DocumentBuilder, listed: ListedMetrics) -> ServedDocument:
     """Build a document; other work may run after each piece."""
     pieces: list[bytes] = []
     digest = hashlib.sha256()
-    for piece in recipe.pieces(listed):
+    for piece in builder.pieces(listed):
         pieces.append(piece)
-        if recipe.with_etag:
+        if builder.with_etag:
             digest.update(piece)
         await asyncio.sleep(0)
-    etag = f'"{digest.hexdigest().upper()}"' if recipe.with_etag else ""
-    return ServedDocument(b"".join(pieces), recipe.content_type, etag)
+    etag = f'"{digest.hexdigest().upper()}"' if builder.with_etag else ""
+    return ServedDocument(b"".join(pieces), builder.content_type, etag)
 
 
 def _group_list(groups: Iterable[str]) -> Mapping[str, object]:

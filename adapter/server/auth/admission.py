@@ -32,10 +32,7 @@ CALLER = web.RequestKey("caller", User)
 
 
 class ReviewQueue(NamedTuple):
-    """The callers that are counted together while they wait for reviews.
-
-    They are those of one user, those with unknown tokens from one address, or the anonymous ones.
-    """
+    """A queue of callers: of one user, with unknown tokens from one address, or anonymous."""
 
     standing: Literal["named", "token", "anonymous"]
     of: str = ""

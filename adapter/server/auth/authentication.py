@@ -169,10 +169,7 @@ class Authenticator:
     def _identify_by_certificate(
         self, credentials: RequestCredentials, peer: Peer, client_trust: ClientTrust
     ) -> tuple[User | None, bool]:
-        """Return the user of a certificate, its own or the one it is front proxy for.
-
-        And whether it was refused.
-        """
+        """Return the user that a certificate names or is front proxy for, and whether it was refused."""
         verdict = self._verdict_on(peer, client_trust)
         if verdict.is_proxy:
             user = self._reader.user(credentials.lines)

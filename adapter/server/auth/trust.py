@@ -242,10 +242,7 @@ def read_front_proxy(entries: Mapping[str, str]) -> FrontProxy | None:
 
 
 def read_clients(entries: Mapping[str, str]) -> Bundle | None:
-    """Return the bundle for ordinary client certificates of the ConfigMap.
-
-    Otherwise as `read_front_proxy`.
-    """
+    """Return the bundle for client certificates of the ConfigMap; otherwise as `read_front_proxy`."""
     pem = entries.get(CLIENT_CA, "")
     return _named(CLIENT_CA, lambda: Bundle(pem)) if pem else None
 

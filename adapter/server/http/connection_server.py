@@ -86,9 +86,8 @@ class FairQueue:
 class ConnectionServer(web.Server):
     """aiohttp's low-level server with at most `most` connections.
 
-    At most `most_uncertified` of them are without a trusted certificate.
-
-    A new connection beyond these limits replaces another; see `_choose`.
+    At most `most_uncertified` of them are without a trusted certificate. A new connection beyond these limits
+    replaces another; see `_choose`.
     """
 
     def __init__(

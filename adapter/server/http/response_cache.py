@@ -88,7 +88,7 @@ class ResponseCache:
 async def represent(body: bytes, representation: Representation, charge: Charge) -> EncodedResponse:
     """Return a body in the representation asked for.
 
-    A large one is worked on in a thread, its copies charged.
+    A large body is indented and compressed in a thread, and its copies are charged.
     """
     is_large = len(body) > negotiation.COMPRESS_ABOVE
     if representation.pretty and is_large:
