@@ -32,7 +32,7 @@ from adapter.server.http import (
     response_budget,
     serving,
 )
-from adapter.server.http.handler import Limits
+from adapter.server.http.handler import HandlerLimits
 from adapter.telemetry import metrics
 
 PAGE = (Path(__file__).parent.parent / "docs" / "reference" / "limits.md").read_text()
@@ -67,32 +67,32 @@ NUMBERS = {
         listener.MOST_HANDSHAKES * listener.HANDSHAKE_BYTES // MIB,
     ),
     "600 connections with one": connection_server.MOST_CONNECTIONS - connection_server.MOST_UNCERTIFIED,
-    "8 KiB announced": Limits().request_body_bytes // 1024,
+    "8 KiB announced": HandlerLimits().request_body_bytes // 1024,
     "60 s without progress while the buffers of the connection are full, else 120 s": (
         connections.UNREAD_SECONDS, connections.KEEPALIVE,
     ),
-    "96 MiB, beside the first 32 KiB": (Limits().answers_bytes // MIB, response_budget.SMALL_ANSWER // 1024),
-    "12 MiB of it for documents": Limits().answers_bytes // response_budget._RESERVED // MIB,
+    "96 MiB, beside the first 32 KiB": (HandlerLimits().answers_bytes // MIB, response_budget.SMALL_ANSWER // 1024),
+    "12 MiB of it for documents": HandlerLimits().answers_bytes // response_budget._RESERVED // MIB,
     "has not taken its answer for 2 s": response_budget.TAKING_SECONDS,
     "Answers up to 32 KiB are never": response_budget.SMALL_ANSWER // 1024,
     "not sent within 2 s": response_budget.TAKING_SECONDS,
     "32 KiB, 4,000 commas": (paths.LONGEST_SELECTOR // 1024, paths.MOST_SYMBOLS),
     "a query has more than 4 KiB; without credentials 1 KiB": (paths.LONG_QUERY // 1024, paths.ANONYMOUS_QUERY // 1024),
-    "400; a question counts": Limits().in_flight,
+    "400; a question counts": HandlerLimits().in_flight,
     "| 64 MiB | the last answer": query_cache.WAITING_BYTES // MIB,
     "100 of one user, 100 with unknown tokens from one address, 400 anonymous ones": (
-        Limits().in_flight // handler._SHARES, Limits().in_flight // handler._SHARES, Limits().in_flight,
+        HandlerLimits().in_flight // handler._SHARES, HandlerLimits().in_flight // handler._SHARES, HandlerLimits().in_flight,
     ),
     "400 of tokens that were accepted before, 200 of unknown tokens (100 from one address)": (
-        review_cache.EVERYBODY.most, authentication._UNKNOWN.most, review_cache.SHARE,
+        review_cache.ALL_REVIEWS.most, authentication._UNKNOWN.most, review_cache.SHARE,
     ),
     "400 of accesses (100 of one user), 20 more for anonymous callers": (
-        review_cache.EVERYBODY.most, review_cache.SHARE, authorization._STRANGERS.most,
+        review_cache.ALL_REVIEWS.most, review_cache.SHARE, authorization._ANONYMOUS_REVIEWS.most,
     ),
     "8,192 answers of reviews": review_cache.SIZE,
     "4,096 users of up to 10,000 bytes": (request_header._USERS_KEPT, request_header._LARGEST_USER),
     "48 MiB of paths": handler._ROUTES_WEIGHT // MIB,
-    "64 MiB of answers ready": Limits().kept_bytes // MIB,
+    "64 MiB of answers ready": HandlerLimits().kept_bytes // MIB,
     "10,000 questions, 32 MiB a metric; 10,000 metrics and metric selectors, 64 MiB": (
         batching.STANDING_QUESTIONS, batching.LANE_BYTES // MIB, batching.LANES, batching.LANES_BYTES // MIB,
     ),

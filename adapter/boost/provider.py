@@ -6,7 +6,7 @@ before a 0 the floors are read anew, and who cannot read them answers an error, 
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
 from adapter.boost.floor import FloorEntry, floor_of
@@ -22,7 +22,6 @@ from adapter.model.metrics import (
     ExternalQuestion,
     ExternalValue,
     GroupResource,
-    MetricsProvider,
     MetricValue,
     ObjectReference,
 )
@@ -33,6 +32,9 @@ RESERVED = frozenset({METRIC})
 """The names that no rule may give where floors are served."""
 
 AUTOSCALERS = GroupResource("autoscaling", "horizontalpodautoscalers")
+FLOOR_METRIC = CustomMetricInfo(AUTOSCALERS, namespaced=True, metric=METRIC)
+"""The floor as a metric of autoscalers."""
+
 _SPELLINGS = frozenset({str(AUTOSCALERS), AUTOSCALERS.resource})
 _EQUALITY = frozenset({Operator.EQUALS, Operator.DOUBLE_EQUALS})
 _KEPT_NEVER = -math.inf
@@ -139,41 +141,6 @@ class FloorProvider:
             if of_it and _is_newer(entry.seen, hpa.resource_version):
                 floor = max(floor, floor_of(entry, now, entry.replicas))
         return floor
-
-
-class FlooredProvider:
-    """The metrics of the rules with the floors beside them: what the API server is given where floors are served."""
-
-    def __init__(self, metrics: MetricsProvider, floors: FloorProvider) -> None:
-        self._metrics = metrics
-        self._floors = floors
-
-    @property
-    def generation(self) -> int:
-        """Number of the rules' metrics: the floors are always there."""
-        return self._metrics.generation
-
-    async def custom(self, question: CustomQuestion) -> CustomAnswer:
-        """Answer a question about objects; StatusError."""
-        return await (self._floors if question.metric == METRIC else self._metrics).custom(question)
-
-    async def external(self, question: ExternalQuestion) -> ExternalAnswer:
-        """Answer a question about no object; StatusError."""
-        return await (self._floors if question.metric == METRIC else self._metrics).external(question)
-
-    def canonical_resource(self, resource: str) -> str | None:
-        """Return the name of a resource that is spelled as in a path, None for one that is not known."""
-        return self._metrics.canonical_resource(resource)
-
-    def custom_metrics(self) -> Sequence[CustomMetricInfo]:
-        """Return the entries of the custom API's discovery document, sorted."""
-        return sorted(
-            [*self._metrics.custom_metrics(), CustomMetricInfo(AUTOSCALERS, namespaced=True, metric=METRIC)]
-        )
-
-    def external_metrics(self) -> Sequence[str]:
-        """Return the names of the external API's discovery document, sorted."""
-        return sorted([*self._metrics.external_metrics(), METRIC])
 
 
 def _name_of(selector: LabelSelector) -> str:

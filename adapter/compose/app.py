@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
 from typing import Any
 
-from adapter.boost.provider import FlooredProvider, FloorProvider
+from adapter.boost.provider import FLOOR_METRIC, FloorProvider
 from adapter.compose import providers
 from adapter.compose import security as gates
 from adapter.compose.providers import Base, Sources
@@ -22,7 +22,7 @@ from adapter.errors import NotSyncedError
 from adapter.kubernetes.cache.lister import ObjectLister, RunningPods
 from adapter.kubernetes.cache.pods import PodCache
 from adapter.model.clock import Clock
-from adapter.model.metrics import MetricsProvider
+from adapter.provider.custom import Provider
 from adapter.provider.resource import ResourceProvider
 from adapter.provider.rules import RuleSource
 from adapter.provider.scaler import ScalerProvider
@@ -81,14 +81,12 @@ async def run(
         scaler = None
         if options.scaler:
             scaler = _open_scaler(options, base, served.provider, lambda _: served.resource_provider, pods)
-        metrics: MetricsProvider = served.provider
         known = None if scaler is None or scaler.floors is None else (scaler.rivals, scaler.floors)
         floors = providers.open_floors(options, base, known)
         if floors is not None:
-            metrics = FlooredProvider(
-                served.provider, FloorProvider(floors.find_autoscaler, floors.view, clock)
-            )
-        documents = Documents(metrics, _groups(options, parsed.config), version)
+            floor_metric = FloorProvider(floors.find_autoscaler, floors.view, clock)
+            served.provider.register(FLOOR_METRIC, floor_metric)
+        documents = Documents(served.provider, _groups(options, parsed.config), version)
 
         def adopted(config: RulesConfig) -> None:
             documents.serve(_groups(options, config))
@@ -107,7 +105,7 @@ async def run(
         )
         server = MetricsServer(
             Handler(
-                metrics,
+                served.provider,
                 documents,
                 health,
                 gate.access,
@@ -115,7 +113,7 @@ async def run(
                 clock=clock,
                 resource_provider=served.resource_provider,
                 access_log=access_log,
-                autoscalers=None if scaler is None else scaler.show,
+                show_autoscaler=None if scaler is None else scaler.show,
             ),
             certificate,
             shutdown,
@@ -183,7 +181,7 @@ async def run_scaler(
 _Work = Coroutine[Any, Any, None]
 
 
-def _common_work(base: Base, provider: ScalerProvider, rules: RuleSource) -> dict[str, _Work]:
+def _common_work(base: Base, provider: Provider, rules: RuleSource) -> dict[str, _Work]:
     """Return, by name, the tasks that adapter and scaler have in common."""
     return {
         "API discovery": base.resources.run(),
@@ -249,7 +247,7 @@ def _sole(failure: BaseException) -> BaseException:
 def _open_scaler(
     options: Options,
     base: Base,
-    provider: ScalerProvider,
+    provider: Provider,
     usages_of: Callable[[PodCache], ResourceProvider],
     pods: PodCache | None = None,
 ) -> Scaler:
@@ -257,7 +255,7 @@ def _open_scaler(
         base.client,
         base.watching,
         base.resources,
-        provider,
+        ScalerProvider(provider.resolver, provider.sampler, base.clock, base.met),
         usages_of,
         base.scraped,
         base.clock,
@@ -291,7 +289,7 @@ async def _open_probes(options: Options, health: Health, stack: AsyncExitStack) 
 async def _open_scaler_metrics(
     options: Options,
     base: Base,
-    provider: ScalerProvider,
+    provider: Provider,
     health: Health,
     scaler: Scaler,
     shutdown: Shutdown,
@@ -313,7 +311,7 @@ async def _open_scaler_metrics(
         gate.access,
         own_metrics=base.monitoring,
         clock=base.clock,
-        autoscalers=scaler.show,
+        show_autoscaler=scaler.show,
     )
     certificate = gates.open_certificate(options, base.clock, gate.trust, base.monitoring)
     server = MetricsServer(

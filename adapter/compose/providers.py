@@ -30,11 +30,11 @@ from adapter.prometheus.client import PrometheusClient
 from adapter.prometheus.connection import PrometheusSettings
 from adapter.prometheus.query_cache import QueryCache
 from adapter.prometheus.series import SeriesLister
+from adapter.provider.custom import Provider
 from adapter.provider.relist import Relister
 from adapter.provider.resource import DescribedObjects, ResourceProvider
 from adapter.provider.rules import RuleSource
 from adapter.provider.rules_files import RulesFiles
-from adapter.provider.scaler import ScalerProvider
 from adapter.scrape.cache import ScrapedValues
 from adapter.scrape.http import Scraper
 from adapter.telemetry.metrics import Monitoring
@@ -67,7 +67,7 @@ class Sources:
 
     objects: ObjectLister
     running: ObjectLister | None
-    provider: ScalerProvider
+    provider: Provider
     resource_provider: ResourceProvider
 
 
@@ -135,9 +135,9 @@ def open_sources(base: Base, pods: PodCache | None) -> Sources:
     return Sources(objects, running, open_provider(base, objects), open_usages(base, running, objects))
 
 
-def open_provider(base: Base, objects: ObjectLister) -> ScalerProvider:
+def open_provider(base: Base, objects: ObjectLister) -> Provider:
     """Build what answers questions about custom and external metrics."""
-    return ScalerProvider(
+    return Provider(
         base.resources,
         objects,
         base.cache,

@@ -158,10 +158,11 @@ class Scaler:
 
     # -- who leads -----------------------------------------------------------------------------------------------------
 
-    def show(self, namespace: str, name: str) -> debug.Shown:
-        """Return what is known of an autoscaler, or who leads."""
+    def show(self, namespace: str, name: str) -> tuple[int, bytes]:
+        """Return what is known of an autoscaler, or which process leads: an HTTP status and JSON."""
         leader = verdict.pod_of(self._elector.holder) if self._elector is not None else ""
-        return debug.show(self._roster.controller, namespace, name, leader)
+        shown = debug.show(self._roster.controller, namespace, name, leader)
+        return shown.status, debug.encode(shown.document)
 
     async def _lead(self, fence: Fence | LeaseFence) -> None:
         """Decide and write for one term."""

@@ -22,10 +22,10 @@ from adapter.kubernetes import credentials
 from adapter.kubernetes.config_map import ConfigMapTrustSource, FileTrustSource
 from adapter.kubernetes.reviews import ReviewClient
 from adapter.model.clock import Clock
-from adapter.server.auth.admission import Access
+from adapter.server.auth.admission import Admission
 from adapter.server.auth.authentication import Authenticator
 from adapter.server.auth.authorization import Authorizer
-from adapter.server.auth.trust import HeaderNames, Trust, header_names
+from adapter.server.auth.trust import ClientTrust, HeaderNames, header_names
 from adapter.server.auth.trust_store import ProxySettings, TrustStore
 from adapter.server.tls import serving_certificate
 from adapter.telemetry.metrics import Monitoring
@@ -39,7 +39,7 @@ _MIN_VERSIONS = {"VersionTLS13": ssl.TLSVersion.TLSv1_3}
 class Gate:
     """Who decides about callers, what they believe, and where that is read."""
 
-    access: Access
+    access: Admission
     trust: TrustStore
     sources: Sequence[ConfigMapTrustSource | FileTrustSource]
 
@@ -96,7 +96,7 @@ async def open_gate(
         sources.append(
             ConfigMapTrustSource(authentication, trust.adopt_config_map, faults, random=random.random)
         )
-    access = Access(
+    access = Admission(
         Authenticator(
             trust,
             ReviewClient(authentication, clock, monitoring, faults),
@@ -130,13 +130,15 @@ def open_certificate(
     build = functools.partial(serving_certificate.build_context, minimum=minimum, ciphers=ciphers)
     named = []
     for each in options.tls_sni_cert_keys:
-        pair = serving_certificate.Pair(Path(each.certificate), Path(each.key))
+        pair = serving_certificate.CertificatePair(Path(each.certificate), Path(each.key))
         certificate = serving_certificate.ServingCertificate(
             pair, build, ask_clients=trust.asks_for_certificates
         )
         named.append((each.names or serving_certificate.names_of(pair), certificate))
     if options.tls_cert_file:
-        own = serving_certificate.Pair(Path(options.tls_cert_file), Path(options.tls_private_key_file))
+        own = serving_certificate.CertificatePair(
+            Path(options.tls_cert_file), Path(options.tls_private_key_file)
+        )
     else:
         bound = ipaddress.ip_address(options.bind_address)
         addresses = ["127.0.0.1"] if bound.is_unspecified else ["127.0.0.1", options.bind_address]
@@ -145,7 +147,7 @@ def open_certificate(
         own, build, named, ask_clients=trust.asks_for_certificates
     )
 
-    def changed(now: Trust) -> None:
+    def changed(now: ClientTrust) -> None:
         monitoring.trust_generation.set(now.generation)
         certificate.believe(now.pem)
 

@@ -1,7 +1,8 @@
-"""Discovery over time: asks for series lists, keeps what is known, and makes the registry that requests read.
+"""Discovery over time: fetches the lists of series and builds the registry that requests read.
 
-How a list is fetched is the business of `prometheus.series`, what it means that of `rules.registry`. The law: a failed list
-voids only the refresh of its own rules; nothing known is lost by a failure; readiness waits for the first attempt, not for success.
+A list that fails affects only the refresh of its own rules, and a failure removes no metric that is known.
+Readiness waits for the first attempt and not for success, so a Prometheus that is down does not take the
+APIService down with it.
 """
 
 import asyncio
@@ -24,15 +25,16 @@ from adapter.telemetry.problems import ProblemLog
 
 _log = logging.getLogger(__name__)
 
-# A metric that is asked for and not known is looked up at most so often, all names together, and the same name so often; seconds.
+# Seconds between two look-ups of unknown metrics, of any name and of the same name.
 _LOOKUP_GAP = 15.0
 _SAME_NAME_GAP = 60.0
-# A look-up asks for the series of so many last seconds only: Prometheus finds those without its disk.
+# A look-up fetches the series of the last seconds only, which Prometheus finds without its disk.
 _LOOKUP_WINDOW = 300.0
-# Longest a request waits for a look-up or for the first discovery.
+# Seconds that a request waits at most for a look-up or for the first discovery.
 _LOOKUP_WAIT = 8.0
 _NAMES_REMEMBERED = 10_000
-# Lists that failed are asked for again so many seconds later, then after twice as long, and so on until the next relist of all.
+# Lists that failed are fetched again after so many seconds, then after twice as long, until the next relist
+# of all.
 _RETRY = 2.0
 
 _T = TypeVar("_T")
@@ -41,15 +43,15 @@ Lists = Mapping[str, tuple[SeriesInfo, ...] | PrometheusError]
 
 
 class Lister(Protocol):
-    """Asks Prometheus which series there are."""
+    """Lists the series of Prometheus."""
 
     async def series(self, selectors: Sequence[str], start: float) -> Lists:
-        """Return, for each selector, the series with samples since `start` (epoch seconds), or why there is no answer."""
+        """Return the series of each selector since `start` (epoch seconds), or why there is no answer."""
         ...
 
 
 class Relister:
-    """Owns the registry. `run` is its one task; `adopt` gives it other rules."""
+    """Owns the registry. `run` is its only task; `adopt` replaces the rules."""
 
     def __init__(
         self,
@@ -62,9 +64,11 @@ class Relister:
         max_age: float,
         reserved: frozenset[str] = frozenset(),
     ) -> None:
-        """`interval`: seconds between the end of a relist and the next; `max_age`: how far back a relist looks.
+        """`interval`: seconds from the end of a relist to the next.
 
-        `reserved` are names that no metric of a rule may have, since somebody else answers them.
+        `max_age`: seconds that a relist looks back.
+
+        `reserved` are names that no metric of a rule may have.
         """
         self._lister = lister
         self._clock = clock
@@ -90,7 +94,7 @@ class Relister:
         self._counts: dict[str, int] = {}
         self.registry: Registry = registry.EMPTY
         self.attempted = asyncio.Event()
-        """Set when the first relist of the first rules has ended, well or not."""
+        """Set when the first relist of the first rules has ended, with or without success."""
 
     @property
     def ruleset(self) -> Ruleset:
@@ -98,7 +102,10 @@ class Relister:
         return self._ruleset
 
     async def adopt(self, ruleset: Ruleset) -> None:
-        """Take other rules: what is known of their selectors serves when this returns, the rest is asked for then."""
+        """Replace the rules.
+
+        On return the known series of their selectors are in force; `run` lists the others.
+        """
         self._ruleset = ruleset
         selectors = frozenset(ruleset.selectors())
         self._memory = {selector: known for selector, known in self._memory.items() if selector in selectors}
@@ -107,7 +114,7 @@ class Relister:
         self._wake.set()
 
     async def run(self) -> None:
-        """Relist for ever: at once when rules come, then an interval after the end of each relist; sooner what failed."""
+        """Relist until cancelled: after new rules, after each interval, and sooner for lists that failed."""
         await self._wake.wait()
         while True:
             self._wake.clear()
@@ -116,7 +123,7 @@ class Relister:
             await self._rest()
 
     async def _rest(self) -> None:
-        """Wait until rules come or the interval is over, and meanwhile ask again, ever less often, for the lists that failed."""
+        """Wait for new rules or the end of the interval; retry failed lists in between, with backoff."""
         loop = asyncio.get_running_loop()
         end = loop.time() + self._interval
         pause = _RETRY
@@ -130,9 +137,9 @@ class Relister:
             pause *= 2
 
     async def look_up(self, name: str, rules: Sequence[Rule]) -> bool:
-        """Ask now for a metric that a request wants and nobody knows; whether the registry may have it since.
+        """List the series of an unknown metric now; return whether the registry may have it since.
 
-        Rate-limited, and bounded in time. Rules that can never give the name are not asked.
+        Rate-limited, and bounded in time. Only the selectors of rules that can give the name are listed.
         """
         try:
             async with asyncio.timeout(_LOOKUP_WAIT):
@@ -165,7 +172,7 @@ class Relister:
         try:
             await self._relist(selectors, min(_LOOKUP_WINDOW, self._max_age), whole=False)
         except asyncio.CancelledError:
-            self._asked_names.pop(key, None)  # nobody knows yet; the gap between look-ups is limit enough
+            self._asked_names.pop(key, None)  # not known yet; the gap between look-ups is limit enough
             raise
         finally:
             del self._looking_up[key]
@@ -173,7 +180,7 @@ class Relister:
         return True
 
     async def _relist(self, selectors: Sequence[str], age: float, *, whole: bool) -> None:
-        """Ask for the lists, one run at a time, and make the next snapshot."""
+        """Fetch the lists, one run at a time, and build the next snapshot."""
         async with self._listing:
             begun = self._clock.monotonic()
             wall = self._clock.wall()
@@ -182,14 +189,14 @@ class Relister:
             for selector, answer in lists.items():
                 if not isinstance(answer, PrometheusError):
                     memory = await _in_steps(registry.remembering(memory, selector, answer, whole=whole))
-            current = frozenset(self._ruleset.selectors())  # the rules may have changed meanwhile
+            current = frozenset(self._ruleset.selectors())  # the rules may have changed in between
             self._memory = {selector: known for selector, known in memory.items() if selector in current}
             await self._rebuild()
             if whole:
                 self._report(lists, self._clock.monotonic() - begun, wall)
 
     async def _rebuild(self) -> None:
-        """Make the next snapshot. Whoever comes last makes it from what is then in force."""
+        """Build the next snapshot; the last of several calls builds from what is then in force."""
         async with self._building:
             await self._build()
 
@@ -208,7 +215,7 @@ class Relister:
         self.registry = made
 
     def _report_refused(self, made: Registry) -> None:
-        """Say once which rules give a metric a name that is not theirs to give."""
+        """Report once which rules give a metric a reserved name."""
         found = {refused.rule: refused.metric for refused in made.refused}
         for rule, metric in found.items():
             if rule not in self._refused:
@@ -219,19 +226,20 @@ class Relister:
         self._refused = frozenset(found)
 
     def _report_unwritable(self, made: Registry) -> None:
-        """Say once which rules leave out series because of their names. The names are foreign text: only one is shown."""
+        """Report once which rules leave out series because of their names, and show one of the names."""
         found = {each.rule: each for each in made.unwritable}
         for rule, each in found.items():
             if rule not in self._unwritable:
                 number = trace.counted(each.names, "series name", "series names")
-                text = f"{rule} leaves out {number} that PromQL cannot write without quotes, such as {trace.shown(each.example)}"
+                text = f"{rule} leaves out {number} that PromQL cannot write without quotes, such as "
+                text += trace.shown(each.example)
                 self._faults.report("series-name", "series left out", text, subject=rule)
         for rule in self._unwritable - found.keys():
             self._faults.resolve("series-name", subject=rule)
         self._unwritable = frozenset(found)
 
     def _report(self, lists: Lists, seconds: float, wall: float) -> None:
-        """Count what the relist gave and say once which selectors fail."""
+        """Count the series of a relist and report once which selectors fail."""
         failed = {
             selector: answer for selector, answer in lists.items() if isinstance(answer, PrometheusError)
         }
@@ -264,7 +272,7 @@ class Relister:
         return (*self._ruleset.custom, *self._ruleset.external)
 
     def status(self) -> str:
-        """Return one informational line: how many metrics are known, how many rules could not be refreshed."""
+        """Return one line: how many metrics are known, and how many lists fail."""
         failing = f", {len(self._failing)} series lists failing" if self._failing else ""
         return (
             f"{len(self.registry.custom)} custom and {len(self.registry.external)} external metrics{failing}"
@@ -272,7 +280,7 @@ class Relister:
 
 
 async def _in_steps(steps: Steps[_T]) -> _T:
-    """Return what a computation comes to; other work runs between its steps."""
+    """Return the value of a computation; other work runs between its steps."""
     while True:
         try:
             next(steps)

@@ -1,7 +1,7 @@
-"""The source of cpu and memory: from a question of the resource metrics API to the usage of pods and nodes.
+"""Cpu and memory: from a question of the resource metrics API to the usage of pods and nodes.
 
-Question -> objects (lister) -> one query each for cpu and memory (query cache) -> usages (`rules.resource`). Not here: HTTP, JSON,
-what samples mean. The law: absent is never zero; who has no whole usage is left out.
+The objects come from the object cache, their samples from one query each for cpu and memory. An object
+without a whole usage is left out of the answer; absent is never zero.
 """
 
 import asyncio
@@ -28,8 +28,8 @@ from adapter.model.selectors import field_selectors
 from adapter.model.selectors.field_selectors import FieldSelector
 from adapter.model.selectors.label_selectors import LabelSelector
 from adapter.prometheus.query_cache import Freshness, ObjectAnswer, QueryCache
-from adapter.provider.custom import Resources
 from adapter.provider.relist import Relister
+from adapter.provider.resolver import Resources
 from adapter.rules import resource as usages
 from adapter.rules.plan.plan import Objects
 from adapter.rules.resource import KINDS, PODS, Absent, Labelled, Pair, ResourceQuery, ResourceRules
@@ -38,14 +38,14 @@ from adapter.telemetry.problems import UNLISTED, SourceProblems
 
 _GROUP = "metrics.k8s.io"
 
-# How much is done between two points at which other work may run: usages worked out, objects looked at, questions started.
+# Usages, objects and queries between two points at which other work may run.
 _STEP = 200
 _CHOSEN_AT_ONCE = 1_000
 _STARTED_AT_ONCE = 20
 
 
 class DescribedObjects(Protocol):
-    """The objects of the cluster with their labels, from the object index; errors as `ObjectLister.names`."""
+    """The objects of the cluster with their labels, from the object cache; errors as `ObjectLister.names`."""
 
     async def select(
         self, resource: APIResource, namespace: str | None, selector: LabelSelector
@@ -54,7 +54,7 @@ class DescribedObjects(Protocol):
         ...
 
     async def find(self, resource: APIResource, namespace: str, name: str) -> LabeledObject | None:
-        """Return one object, None if there is none of that name."""
+        """Return one object, None where it does not exist."""
         ...
 
     def count(self, resource: APIResource) -> int:
@@ -62,8 +62,8 @@ class DescribedObjects(Protocol):
         ...
 
 
-class _Answers(NamedTuple):
-    """What Prometheus says of the cpu and the memory of objects, and of the times of their samples."""
+class _UsageAnswers(NamedTuple):
+    """Prometheus' answers about the cpu and the memory of objects, and about the times of their samples."""
 
     cpu: ObjectAnswer
     memory: ObjectAnswer
@@ -71,7 +71,6 @@ class _Answers(NamedTuple):
 
     @property
     def each(self) -> tuple[ObjectAnswer, ...]:
-        """Return all of them."""
         return (self.cpu, self.memory, *self.ages)
 
 
@@ -91,7 +90,7 @@ class ResourceProvider:
         *,
         freshness: Freshness,
     ) -> None:
-        """Take the pods whose phase is Running from `running`, nodes from `objects`, the rules in force from `relister`."""
+        """Take running pods from `running`, nodes from `objects`, and the rules in force from `relister`."""
         self._resources = resources
         self._objects = {"pods": running, "nodes": objects}
         self._cache = cache
@@ -110,8 +109,8 @@ class ResourceProvider:
         """Return the usage of one object or of all that match; StatusError as prometheus-adapter answers.
 
         A query that fails leaves out the objects of its namespace, as upstream; a single one is then not
-        found. An answer with warnings is such a failure. With `sampled`, as the scaler asks about the pods of
-        a namespace, such an answer is taken and marked, and the times of the samples are asked for.
+        found. An answer with warnings is such a failure. With `sampled`, as the autoscaler asks for the pods
+        of a namespace, such an answer is accepted and marked, and the times of the samples are asked for too.
         """
         rules = self._relister.ruleset.resource
         if rules is None:
@@ -122,7 +121,7 @@ class ResourceProvider:
         for each in found:
             by_namespace.setdefault(each.namespace, []).append(each)
         expected = self._expected(kind)
-        asking: list[asyncio.Task[_Answers | None]] = []
+        asking: list[asyncio.Task[_UsageAnswers | None]] = []
         try:
             async with asyncio.TaskGroup() as group:
                 for namespace, objects in by_namespace.items():
@@ -158,7 +157,7 @@ class ResourceProvider:
         )
 
     async def _find(self, question: ResourceQuestion) -> tuple[LabeledObject, ...]:
-        """Return the objects that the question is about; NotFoundError for a name that is not there."""
+        """Return the objects that the question is about; NotFoundError for an unknown name."""
         objects, kind = self._objects[question.resource], str(KINDS[question.resource])
         try:
             resource = self._resources.current().find(KINDS[question.resource])
@@ -173,7 +172,7 @@ class ResourceProvider:
         except (KubernetesError, NotSyncedError) as error:
             self._faults.report("list", "objects cannot be listed", str(error), kind)
             raise InternalError(UNLISTED) from error
-        self._faults.expire("list", kind, after=0.0)  # what fails is the kind, whoever asks
+        self._faults.expire("list", kind, after=0.0)  # the failure is that of the kind, not of the question
         if question.name is not None and not chosen:
             details: dict[str, object] = {"name": question.name, "kind": question.resource}
             raise NotFoundError(f'{question.resource} "{question.name}" not found', details)
@@ -188,8 +187,8 @@ class ResourceProvider:
         expected: int,
         *,
         sampled: bool,
-    ) -> _Answers | None:
-        """Return the samples of objects of one namespace ("" for kinds without one), None where a query failed."""
+    ) -> _UsageAnswers | None:
+        """Return the samples of one namespace ("" for kinds without one), None where a query failed."""
         asked = Objects(namespace or None, tuple(each.name for each in objects))
         pair = rules.pair(kind)
         queries = [pair.cpu, pair.memory]
@@ -202,12 +201,16 @@ class ResourceProvider:
         if len(given) < len(queries):
             return None
         cpu, memory, *ages = given
-        return _Answers(cpu, memory, tuple(ages))
+        return _UsageAnswers(cpu, memory, tuple(ages))
 
     async def _usages(
-        self, rules: ResourceRules, kind: GroupResource, objects: Sequence[LabeledObject], answers: _Answers
+        self,
+        rules: ResourceRules,
+        kind: GroupResource,
+        objects: Sequence[LabeledObject],
+        answers: _UsageAnswers,
     ) -> list[ObjectUsage]:
-        """Return the usages of objects that have one. One namespace after the other: side by side they would hold the loop."""
+        """Return the usages of the objects that have one; other work runs in between."""
         pair = rules.pair(kind)
         items = []
         for number, each in enumerate(objects, 1):
@@ -221,14 +224,14 @@ class ResourceProvider:
         return items
 
     def _expected(self, kind: GroupResource) -> int:
-        """Return how many objects there are that may have usages."""
+        """Return the number of objects that may have usages."""
         resource = self._resources.current().find(kind)
         return self._objects[kind.resource].count(resource) if resource is not None else 0
 
     async def _ask(
         self, query: ResourceQuery, kind: GroupResource, objects: Objects, expected: int, *, sampled: bool
     ) -> ObjectAnswer | None:
-        """Return the samples of the objects, None when there is no answer; why stands in the log then. TooManyRequestsError."""
+        """Return the samples of the objects, None after a failure, which is logged. TooManyRequestsError."""
         try:
             answer = await self._cache.ask_objects(
                 query.metric_query(kind), objects, self._freshness, expected, takes_partial=sampled
@@ -251,7 +254,7 @@ class ResourceProvider:
 
 
 def _usage_of(
-    described: LabeledObject, kind: GroupResource, pair: Pair, answers: _Answers
+    described: LabeledObject, kind: GroupResource, pair: Pair, answers: _UsageAnswers
 ) -> ObjectUsage | Absent | None:
     cpu = Labelled(answers.cpu.samples.get(described.name, ()), pair.cpu.part_label)
     memory = Labelled(answers.memory.samples.get(described.name, ()), pair.memory.part_label)
@@ -260,8 +263,8 @@ def _usage_of(
     return usages.node_usage(described.name, described.labels, cpu, memory)
 
 
-def _times_of(answers: Sequence[_Answers | None]) -> dict[str, float]:
-    """Return when the oldest sample of each object was taken, of those whose cpu and memory both have a time."""
+def _times_of(answers: Sequence[_UsageAnswers | None]) -> dict[str, float]:
+    """Return the time of the oldest sample of each object whose cpu and memory both have times."""
     times: dict[str, float] = {}
     for answered in answers:
         if answered is None or not answered.ages:
@@ -275,7 +278,7 @@ def _times_of(answers: Sequence[_Answers | None]) -> dict[str, float]:
 
 
 def _namespace_of(question: ResourceQuestion) -> str | None:
-    """Return the only namespace that can have an answer, None for all."""
+    """Return the only namespace that can match, None for all."""
     if question.namespace is None and question.resource == "pods":
         return question.fields.required(field_selectors.NAMESPACE)
     return question.namespace
@@ -293,13 +296,13 @@ async def _choose(found: Sequence[LabeledObject], selector: FieldSelector) -> tu
 
 
 def _fields(described: LabeledObject) -> dict[str, str]:
-    """Return the fields that a selector may name; a node has no namespace."""
+    """Return the fields for field selectors; a node has no namespace."""
     fields = {field_selectors.NAME: described.name}
     return fields | {field_selectors.NAMESPACE: described.namespace} if described.namespace else fields
 
 
 def _no_usage(question: ResourceQuestion) -> NotFoundError:
-    """Return the answer for an object that is there and has no usage."""
+    """Return the error for an object that exists and has no usage."""
     kind = "podmetrics" if question.resource == "pods" else "nodemetrics"
     name = f"{question.namespace}/{question.name}" if question.namespace else str(question.name)
     return NotFoundError(f'{kind}.{_GROUP} "{name}" not found', {"name": name, "group": _GROUP, "kind": kind})

@@ -1,7 +1,7 @@
-"""The rules in force: compiled when the cluster's resources are known, compiled again when files or resources change.
+"""The rules in force: compiled when the cluster's resources are known, and again after changes.
 
-The law: what cannot be used never replaces what can. At start a faulty rule is left out and reported; later any fault leaves all rules as
-they were, because taking a rule away from a running cluster is worse than keeping its older version.
+At start a faulty rule is left out and reported. Later any fault keeps all rules as they are, because removing
+a rule from a running cluster is worse than keeping its older version.
 """
 
 import asyncio
@@ -12,8 +12,8 @@ from adapter.config.rules_file import Parsed, RulesConfig
 from adapter.errors import Fault, InputError, KubernetesError, NotSyncedError
 from adapter.model.clock import Clock
 from adapter.model.resources import Catalogue
-from adapter.provider.custom import Resources
 from adapter.provider.relist import Relister
+from adapter.provider.resolver import Resources
 from adapter.provider.rules_files import RulesFiles
 from adapter.rules import compile as compiler
 from adapter.telemetry.logs import facts
@@ -22,15 +22,15 @@ from adapter.telemetry.problems import ProblemLog
 
 _log = logging.getLogger(__name__)
 
-# How the paths of the faults of each API's rules begin.
+# Prefixes of the paths in the faults of each API's rules.
 _PREFIXES = {"custom": "rules[", "external": "externalRules[", "resource": "resourceRules"}
 
-# How often files and resources are looked at, in seconds.
+# Seconds between two checks of files and resources.
 _PERIOD = 1.0
 
 
 class RuleSource:
-    """Gives the relister its rules. `run` is its one task."""
+    """Gives the relister its rules. `run` is its only task."""
 
     def __init__(
         self,
@@ -47,9 +47,12 @@ class RuleSource:
         adopted: Callable[[RulesConfig], None] = lambda _: None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """Start from `parsed`, the first reading of `files`; with `strict` any fault ends `run` with an InputError.
+        """Start from `parsed`, the first reading of `files`.
 
-        `check` looks for faults between the rules and other settings; `adopted` is told of each configuration that takes effect.
+        With `strict` any fault ends `run` with an InputError.
+
+        `check` finds faults between the rules and other settings; `adopted` is called with each configuration
+        in force.
         """
         self._files = files
         self._parsed = parsed
@@ -65,12 +68,12 @@ class RuleSource:
         self._catalogue: Catalogue | None = None
         self._ruleset: compiler.Ruleset | None = None
         self.faults: tuple[Fault, ...] = parsed.faults
-        """What is wrong in the configuration in force: the rules left out, and why."""
+        """The faults of the configuration in force: the rules left out, and why."""
         self.refused: tuple[Fault, ...] = ()
-        """What is wrong in the files as they are now, when they are not in force; empty when they are."""
+        """The faults of the files as they are now, if they are not in force."""
 
     async def run(self) -> None:
-        """Wait for the cluster's resources, put the rules in force, and follow every change."""
+        """Wait for the cluster's resources, put the rules in force, and apply changes until cancelled."""
         self._catalogue = await self._first_catalogue()
         ruleset, compile_faults = await asyncio.to_thread(
             compiler.compile_rules, self._parsed.config, self._catalogue
@@ -92,10 +95,10 @@ class RuleSource:
             try:
                 return await self._resources.refresh()
             except (KubernetesError, NotSyncedError):
-                await self._sleep(_PERIOD)  # said by the catalogue itself
+                await self._sleep(_PERIOD)  # the catalogue reports the failure
 
     async def _reload(self, parsed: Parsed) -> None:
-        """Take changed files when nothing is wrong with them; else keep what is in force and say why."""
+        """Put changed files in force if they have no fault; else keep the rules and report why."""
         assert self._catalogue is not None
         ruleset, compile_faults = await asyncio.to_thread(
             compiler.compile_rules, parsed.config, self._catalogue, self._ruleset
@@ -114,7 +117,7 @@ class RuleSource:
         await self._adopt(parsed.config, ruleset, ())
 
     async def _follow_resources(self) -> None:
-        """Compile again when the cluster has other resources: an override may name a kind that was installed since."""
+        """Compile again after a change of the resources: an override may name a kind installed since."""
         current = self._resources.current()
         if current == self._catalogue:
             return
@@ -150,9 +153,9 @@ class RuleSource:
         self._adopted(config)
 
     def _skipped(self, api: str) -> int:
-        """Return how many rules did not even parse: their faults name them, `rules[3]` or `externalRules[3]`.
+        """Return how many rules failed to parse; their faults name them, `rules[3]` or `externalRules[3]`.
 
-        Resource rules count as one, whatever is wrong in them.
+        Resource rules count as one.
         """
         prefix = _PREFIXES[api]
         if api == "resource":

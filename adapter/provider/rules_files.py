@@ -1,7 +1,7 @@
-"""The rules files on disk: read at start, looked at again while the process runs.
+"""The rules files on disk: read at start, and polled for changes while the process runs.
 
-Parsing is `config`'s, what becomes of a change `provider.rules`'. Files are looked at rather than watched: a ConfigMap is swapped by
-a symbolic link, which a watch on the file does not see, and a look costs some microseconds.
+Files are polled rather than watched: a ConfigMap is swapped by a symbolic link, which a watch on the file
+does not see, and a poll costs some microseconds.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,16 +16,16 @@ _FLAG = "--config"
 
 
 class RulesFiles:
-    """The files that a command line names: each a file, or a folder of .yaml, .yml and .json files in the order of their names."""
+    """The paths of a command line: files, and folders whose YAML and JSON files are read by name."""
 
     def __init__(self, paths: Sequence[str], *, flag: str = _FLAG) -> None:
-        """`flag` is what faults say that the paths come from."""
+        """`flag` is the flag that faults name as the source of the paths."""
         self._paths = tuple(map(Path, paths))
         self._flag = flag
         self._seen: object = None
 
     def read(self) -> Parsed:
-        """Return what all files say together; a file that cannot be read is a fatal fault of the whole."""
+        """Return the content of all files together; a file that cannot be read is a fatal fault."""
         self._seen = self._signature()
         fatal: list[Fault] = []
         return self._parse(list(self.texts(fatal)), fatal)
@@ -38,7 +38,7 @@ class RulesFiles:
         return Parsed(merged, (*faults, *doubled), tuple(fatal))
 
     def texts(self, fatal: list[Fault]) -> Iterator[tuple[str, str]]:
-        """Yield name and text of each file; `fatal` grows with those that cannot be read."""
+        """Yield name and text of each file; files that cannot be read are added to `fatal`."""
         for path in self._files(fatal):
             try:
                 yield str(path), path.read_text(encoding="utf-8")
@@ -46,9 +46,10 @@ class RulesFiles:
                 fatal.append(Fault(self._flag, str(path), f"expected a readable file: {reason_of(error)}"))
 
     def poll(self) -> Parsed | None:
-        """Return what the files say when one is another than when last read, else None.
+        """Return the content of the files if one has changed since the last read, else None.
 
-        A file that has become empty is a fatal fault: half written, more likely than meant. `rules: []` says that none are wanted.
+        A file that has become empty is a fatal fault, since it is more likely half written than intended.
+        `rules: []` removes all rules.
         """
         signature = self._signature()
         if signature == self._seen:
@@ -91,11 +92,11 @@ class RulesFiles:
 
 
 EMPTY = "expected rules; the file is empty (to remove all rules write: rules: [])"
-"""What is wrong with an empty file. At the start `fastpath serve` takes one as a configuration without rules, as prometheus-adapter does."""
+"""The fault of an empty file. At start `fastpath serve` takes one as no rules, as prometheus-adapter does."""
 
 
 def stamp_of(path: Path) -> object:
-    """Return what differs when a file does; links are followed, a missing file is a state like any other."""
+    """Return a value that changes with a file; links are followed, and a missing file has a value too."""
     try:
         status = path.stat()
     except OSError as error:
@@ -104,5 +105,5 @@ def stamp_of(path: Path) -> object:
 
 
 def reason_of(error: Exception) -> str:
-    """Return why a file could not be read, in the system's words."""
+    """Return why a file could not be read, as the system says."""
     return (error.strerror or str(error)) if isinstance(error, OSError) else "it is not UTF-8 text"

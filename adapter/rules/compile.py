@@ -37,21 +37,12 @@ _AGE = template.parse("min(timestamp(<<.Series>>{<<.LabelMatchers>>})) by (<<.Gr
 Report = Callable[[str, str, str], None]
 
 
-@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
-class Rule(QueryRule):
-    """One rule, ready to use. Two rules are never equal: a reload makes new ones.
+class _SeriesRule(QueryRule):
+    """A rule about series, which stands in the rules file."""
 
-    `age` asks for the time of the oldest sample of each object, where `maxSampleAge` bounds it and where scraped values stand beside
-    Prometheus' own. `pod_query` is the query for one pod that is scraped, None without `scrape`.
-    """
+    __slots__ = ()
 
     config: RuleConfig
-    namer: MetricNamer
-    converter: ResourceConverter
-    query: Template
-    age: "Rule | None" = None
-    pod_query: PodQuery | None = None
-    _separability: dict[SeparabilityKey, Separability] = field(default_factory=dict)
 
     @property
     def path(self) -> str:
@@ -62,6 +53,32 @@ class Rule(QueryRule):
     def accepts_warnings(self) -> bool:
         """Return whether an answer that came with a warning counts as whole."""
         return self.config.on_warnings is OnWarnings.ACCEPT
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class AgeRule(_SeriesRule):
+    """Asks for the time of the oldest sample of each object that another rule has values of."""
+
+    config: RuleConfig
+    query: Template = _AGE
+    _separability: dict[SeparabilityKey, Separability] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class Rule(_SeriesRule):
+    """One rule, ready to use. Two rules are never equal: a reload makes new ones.
+
+    `age` asks for the times of its samples; questions merge by rule, so there is one for each. `pod_query` is the query
+    for one pod that is scraped, None without `scrape`.
+    """
+
+    config: RuleConfig
+    namer: MetricNamer
+    converter: ResourceConverter
+    query: Template
+    age: AgeRule
+    pod_query: PodQuery | None = None
+    _separability: dict[SeparabilityKey, Separability] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -133,13 +150,7 @@ def _compile_rule(
         pod_query = _compile_pod_query(config, converter, query, report)
     if len(faults) > before or converter is None or query is None or namer is None:
         return None
-    age = Rule(config, namer, converter, _AGE) if config.max_sample_age or config.scrape else None
-    return Rule(config, namer, converter, query, age, pod_query)
-
-
-def age_rule(rule: Rule) -> Rule:
-    """Return a rule that asks for the time of the oldest sample of each object of another."""
-    return Rule(rule.config, rule.namer, rule.converter, _AGE)
+    return Rule(config, namer, converter, query, AgeRule(config), pod_query)
 
 
 def _compile_pod_query(

@@ -18,8 +18,6 @@ from adapter.model.clock import Clock
 from adapter.model.selectors.label_selectors import LabelSelector
 from adapter.rules import matchers
 from adapter.rules.matchers import Matcher
-from adapter.rules.plan.plan import Objects
-from adapter.rules.query import MetricQuery
 from adapter.rules.registry import CustomEntry, CustomKey
 from adapter.rules.resource import PODS
 from adapter.scrape.http import Endpoint
@@ -200,13 +198,6 @@ class ScrapedValues:
         missing = [each for each in found if each is not None and _lacks(each, question)]
         if sum(target.cost(question) for target in missing) > READ_WORK:
             await self._work.answer(namespace, missing, question, self._stretch_of)
-
-    async def read_objects(self, entry: CustomEntry, query: MetricQuery, objects: Objects) -> ScrapedAnswer:
-        """Return what is known of the objects that a question of the API is about."""
-        if entry.resource.group_resource != PODS or objects.namespace is None:
-            return ScrapedAnswer({}, {})
-        await self.prepare(entry, objects.namespace, objects.names, query.selector)
-        return self.read(entry, objects.namespace, objects.names, query.selector)
 
     def read_metric(
         self, namespace: str, metric: str, names: Iterable[str], selector: LabelSelector

@@ -1,17 +1,15 @@
-"""What the scaler shows on its own machine: health, self-metrics, the journal of an autoscaler. Plain HTTP on a loopback address.
+"""The scaler's local endpoints over plain HTTP: health, self-metrics and the journal of an autoscaler.
 
-Who asks there is on the machine, or in the pod, already (`kubectl port-forward` is a right of its own), so nobody is asked who they are.
-Law: read-only, and on loopback alone, which the command line sees to.
+Callers are not authenticated: they are on the machine or in the pod already, and `kubectl port-forward` has
+its own permission. The endpoints are read-only, and the command line accepts loopback addresses only.
 """
-
-from collections.abc import Callable
 
 from aiohttp import web
 
-from adapter.autoscaler import debug
 from adapter.server.api import encoding
 from adapter.server.health import Health
 from adapter.server.http import negotiation
+from adapter.server.http.pages import ShowAutoscaler
 from adapter.telemetry import exposition, metrics
 
 
@@ -23,18 +21,18 @@ class LocalPages:
         address: str,
         health: Health,
         own_metrics: metrics.Monitoring,
-        show: Callable[[str, str], debug.Shown],
+        show_autoscaler: ShowAutoscaler,
     ) -> None:
         self._address = address
         self._health = health
         self._monitoring = own_metrics
-        self._show = show
+        self._show_autoscaler = show_autoscaler
         self._runner: web.ServerRunner | None = None
         self.port = 0
-        """Where it listens, 0 before that and where it does not."""
+        """The port it listens on, 0 while it does not listen."""
 
     async def start(self) -> None:
-        """Listen. OSError where the address cannot be had."""
+        """Listen. OSError where the address is not available."""
         if not self._address:
             return
         host, _, port = self._address.rpartition(":")
@@ -45,7 +43,6 @@ class LocalPages:
         self.port = self._runner.addresses[0][1]
 
     async def stop(self) -> None:
-        """Listen no more."""
         if self._runner is not None:
             await self._runner.cleanup()
 
@@ -58,8 +55,8 @@ class LocalPages:
                 body = await encoding.join(self._monitoring.exposition_pieces())
                 return web.Response(body=body, headers={"Content-Type": exposition.CONTENT_TYPE})
             case ("debug", "fastpath", "autoscalers", namespace, name) if namespace and name:
-                status, document = self._show(namespace, name)
-                return web.Response(status=status, body=debug.encode(document), content_type=negotiation.JSON)
+                status, body = self._show_autoscaler(namespace, name)
+                return web.Response(status=status, body=body, content_type=negotiation.JSON)
         answer = self._health.answer(segments, request.query_string)
         if answer is None:
             return web.Response(status=404, text="not found\n")

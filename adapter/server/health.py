@@ -1,11 +1,11 @@
 """livez, readyz and healthz: named checks, and the text that kubelets and people read.
 
-The texts are those of Kubernetes' API servers. These paths are open to everyone, so a list names the checks that fail and
-withholds why; reasons go to the log, once for each change. The path of a single check gives its reason: it is one that
-authorization covers.
+The texts are those of Kubernetes' API servers. The lists are open to everyone, so they name the checks that
+fail and withhold the reasons, which are logged once for each change. The path of a single check gives its
+reason, because authorization covers that path.
 
-An informational check is for people: it has a line, and fails nothing. Prometheus is one, for an unready pod would take
-the API service down, and the deletion of namespaces in the whole cluster with it.
+An informational check has a line, and fails nothing. Prometheus is one: an unready pod takes the APIService
+down, and while an APIService is down no namespace of the cluster can be deleted.
 """
 
 import json
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 class Check(NamedTuple):
-    """A named check. `find_fault` is quick and returns None when all is well, else the reason in a few words."""
+    """A named check. `find_fault` is quick and returns None on success, else the reason in a few words."""
 
     name: str
     find_fault: Callable[[], str | None]
@@ -28,18 +28,16 @@ class Check(NamedTuple):
 
 
 class HealthAnswer(NamedTuple):
-    """Status and plain text of an answer."""
-
     status: int
     text: str
 
 
 PING = Check("ping", lambda: None)
-"""The check that only needs someone to answer; upstream begins every list with it."""
+"""The check that always succeeds; upstream begins every list with it."""
 
 
 class Health:
-    """The three lists of checks. `healthz` is what livez is: a kubelet may restart a pod because of it."""
+    """The three lists of checks. `healthz` has those of livez: a kubelet may restart a pod because of it."""
 
     def __init__(self, *, livez: Sequence[Check] = (), readyz: Sequence[Check] = ()) -> None:
         self._lists = {
@@ -50,7 +48,7 @@ class Health:
         self._logged: dict[str, dict[str, str]] = {endpoint: {} for endpoint in self._lists}
 
     def answer(self, segments: Sequence[str], query: str) -> HealthAnswer | None:
-        """Answer a decoded path (``readyz`` or ``readyz/NAME``) with its raw query; None when there is no such path.
+        """Answer a decoded path (``readyz`` or ``readyz/NAME``) with its raw query; None for an unknown path.
 
         `verbose` asks for the list of checks, which a failure always shows; each `exclude` leaves one out.
         """
@@ -97,7 +95,7 @@ class Health:
         return HealthAnswer(200, "ok")
 
     def _say(self, endpoint: str, failed: dict[str, str]) -> None:
-        """Log what changed since the last answer: these paths are asked every few seconds."""
+        """Log the changes since the last answer: these paths are polled every few seconds."""
         known = self._logged[endpoint]
         if failed == known:
             return
@@ -114,8 +112,6 @@ class Health:
 def _run(check: Check) -> str | None:
     try:
         return check.find_fault()
-    except (
-        Exception
-    ) as error:  # a check that breaks is a check that fails; its reason is shown like any other
+    except Exception as error:  # an exception in a check is a failure like any other
         log.exception("a health check raised an exception", extra=logs.facts(check=check.name))
         return f"{type(error).__name__}: {error}"

@@ -1,9 +1,9 @@
 """The listener for kubelet's probes: /livez and /readyz over plain HTTP, and nothing else.
 
-Every pod of the cluster network can reach this port and callers are not authenticated, so it is kept apart from all else that
-is served. It tells which checks fail and never why. A connection gets one answer. What callers can hold is bounded: a
-connection lives for a few seconds and sends a few KiB, and when there are too many the oldest is closed. kubelet sends its
-request as soon as it is connected, so it is answered before others could push it out.
+Every pod of the cluster network can reach this port and callers are not authenticated, so it shares nothing
+with the HTTPS server. It reports which checks fail and never why. A connection gets one response, lives for a
+few seconds and sends a few KiB; beyond a number of connections the oldest is closed. kubelet sends its
+request as soon as it is connected, so it is answered before others could displace it.
 """
 
 import asyncio
@@ -30,26 +30,28 @@ _END = b"\r\n\r\n"
 
 
 class ProbeListener:
-    """Answers probes with `health` between `start` and `stop`. The host "" stands for every address of the machine."""
+    """Answers probes with `health` between `start` and `stop`.
+
+    The host "" means every address of the machine.
+    """
 
     def __init__(self, host: str, port: int, health: Health) -> None:
         self._host = host
         self.port = port
         self._health = health
         self._server: asyncio.Server | None = None
-        self._open: dict[_Connection, None] = {}
+        self._open: dict[_ProbeConnection, None] = {}
 
     async def start(self) -> None:
-        """Listen. OSError where the address cannot be had."""
+        """Listen. OSError where the address is not available."""
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
-            lambda: _Connection(self._health, self._open), self._host or None, self.port
+            lambda: _ProbeConnection(self._health, self._open), self._host or None, self.port
         )
         self.port = self._server.sockets[0].getsockname()[1]
         log.info("answering probes", extra=logs.facts(host=self._host, port=self.port))
 
     async def stop(self) -> None:
-        """Close the listener and every connection."""
         if self._server is not None:
             self._server.close()
             for connection in list(self._open):
@@ -57,10 +59,10 @@ class ProbeListener:
             await self._server.wait_closed()
 
 
-class _Connection(asyncio.Protocol):
-    """One connection: a request is read to the end of its headers and answered, then the connection is closed."""
+class _ProbeConnection(asyncio.Protocol):
+    """One connection: it reads a request to the end of its headers, answers it and closes."""
 
-    def __init__(self, health: Health, connections: "dict[_Connection, None]") -> None:
+    def __init__(self, health: Health, connections: "dict[_ProbeConnection, None]") -> None:
         self._health = health
         self._open = connections
         self._head = b""
@@ -81,7 +83,6 @@ class _Connection(asyncio.Protocol):
             self._deadline.cancel()
 
     def abort(self) -> None:
-        """Close the connection at once, whatever is under way."""
         self._open.pop(self, None)
         if self._transport is not None:
             self._transport.abort()

@@ -7,19 +7,17 @@ import pytest
 
 from adapter.boost.floor import FloorEntry
 from adapter.boost.model import METRIC
-from adapter.boost.provider import AUTOSCALERS, FlooredProvider, FloorProvider, Watched
+from adapter.boost.provider import FLOOR_METRIC, FloorProvider, Watched
 from adapter.errors import BadRequestError, InternalError, NotFoundError, NotSyncedError
 from adapter.model.metrics import (
-    CustomAnswer,
-    CustomMetricInfo,
     CustomQuestion,
-    ExternalAnswer,
     ExternalQuestion,
+    SeriesInfo,
 )
 from adapter.model.selectors import label_selectors
 from tests.support.clock import WALL, FakeClock
 from tests.support.floors import FakeAutoscalers, FakeFloors, entry
-from tests.support.serving import Provider
+from tests.support.world import vector, world
 
 PATH = "horizontalpodautoscalers.autoscaling"
 
@@ -318,35 +316,51 @@ async def test_autoscalers_that_are_not_listed_yet_are_an_error(case: Case) -> N
 # Beside the metrics of rules.
 
 
-@pytest.fixture
-def rules() -> Provider:
-    provider = Provider()
-    provider.metrics = [CustomMetricInfo(AUTOSCALERS, True, "hits"), CustomMetricInfo(AUTOSCALERS, True, "a")]
-    provider.external_names = ["queue", "a"]
-    return provider
+RULES = """
+rules:
+- seriesQuery: s
+  resources: {overrides: {namespace: {resource: namespace}, hpa: {resource: horizontalpodautoscalers}}}
+  metricsQuery: sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)
+externalRules:
+- seriesQuery: s
+  resources: {namespaced: false}
+  metricsQuery: sum(<<.Series>>{<<.LabelMatchers>>})
+"""
+SERIES = {
+    "s": (
+        SeriesInfo("a", frozenset({"namespace", "hpa"}), 1),
+        SeriesInfo("hits", frozenset({"namespace", "hpa"}), 1),
+    )
+}
 
 
-async def test_the_floors_stand_beside_the_metrics_of_rules(case: Case, rules: Provider) -> None:
+async def test_the_floors_stand_beside_the_metrics_of_rules(case: Case) -> None:
     case.publish(entry(7))
-    both = FlooredProvider(rules, case.provider)
-    assert isinstance(await both.external(external("autoscaler=web")), ExternalAnswer)
-    assert isinstance(await both.custom(custom("web")), CustomAnswer)
-    assert rules.questions == []
-    others = (external("a=b")._replace(metric="queue"), custom("web")._replace(metric="hits"))
-    await both.external(others[0])
-    await both.custom(others[1])
-    assert rules.questions == list(others)
+    values = vector(({"hpa": "web"}, 1.0))
+    async with world(RULES, answer=lambda _: values, lists=SERIES) as here:
+        here.provider.register(FLOOR_METRIC, case.provider)
+        (floor,) = (await here.provider.external(external("autoscaler=web"))).items
+        (same,) = (await here.provider.custom(custom("web"))).items
+        assert (floor.milli, same.milli) == (7000, 7000)
+        assert here.querier.asked == []
+        (queue,) = (await here.provider.external(external("a=b")._replace(metric="hits"))).items
+        (hits,) = (await here.provider.custom(custom("web")._replace(metric="hits"))).items
+        assert (queue.milli, hits.milli) == (1000, 1000)
+        assert here.querier.asked == [
+            'sum(hits{a="b"})',
+            'sum(hits{namespace="shop",hpa="web"}) by (hpa)',
+        ]
 
 
-def test_the_floors_are_listed_in_order(case: Case, rules: Provider) -> None:
-    both = FlooredProvider(rules, case.provider)
-    assert [(str(each.resource), each.namespaced, each.metric) for each in both.custom_metrics()] == [
-        (PATH, True, "a"),
-        (PATH, True, METRIC),
-        (PATH, True, "hits"),
-    ]
-    assert both.external_metrics() == ["a", METRIC, "queue"]
-    rules.canonical["hpa"] = PATH
-    assert both.canonical_resource("hpa") == PATH
-    rules.generation = 5
-    assert both.generation == 5
+async def test_the_floors_are_listed_in_order(case: Case) -> None:
+    async with world(RULES, lists=SERIES) as here:
+        here.provider.register(FLOOR_METRIC, case.provider)
+        listed = here.provider.custom_metrics()
+        assert [(str(each.resource), each.namespaced, each.metric) for each in listed] == [
+            ("namespaces", False, "a"),
+            ("namespaces", False, "hits"),
+            (PATH, True, "a"),
+            (PATH, True, METRIC),
+            (PATH, True, "hits"),
+        ]
+        assert here.provider.external_metrics() == ["a", METRIC, "hits"]

@@ -105,7 +105,7 @@ async def test_a_term_begins_in_steps_and_ends_with_nothing(bench: Bench) -> Non
         await until(lambda: bench.at_work() == COUNT)
 
         assert turns.count >= COUNT // STEP
-    assert (bench.at_work(), bench.scaler.show("default", "web-0").status) == (0, 503)
+    assert (bench.at_work(), bench.scaler.show("default", "web-0")[0]) == (0, 503)
 
 
 async def test_what_goes_while_a_term_begins_does_not_come_back(bench: Bench) -> None:

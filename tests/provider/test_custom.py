@@ -1,4 +1,5 @@
-"""The provider over a fake Prometheus and cluster: ages, values that are none, errors, look-ups, faults said once."""
+"""The provider over a fake Prometheus and cluster: ages, invalid values, errors, look-ups, faults said
+once."""
 
 import asyncio
 import logging
@@ -74,7 +75,7 @@ def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.message for record in caplog.records if record.levelno == logging.WARNING]
 
 
-# --- the age of samples ------------------------------------------------------------------------------------------------
+# --- the age of samples
 
 AGED = RULES + "  maxSampleAge: 15s\n"
 AGED_EXTERNAL = EXTERNAL + "  maxSampleAge: 15s\n"
@@ -157,7 +158,7 @@ async def test_new_ages_do_not_make_an_old_answer_fresh(*, ages_fail: bool) -> N
 
 
 async def test_ages_are_used_no_longer_than_values() -> None:
-    """Values and ages are asked anew ahead, and only the values come."""
+    """Values and ages are asked again ahead, and only the values come."""
     ages: list[Outcome] = [vector(({}, WALL)), PrometheusError("timeout", "too slow")]
 
     def answer(promql: str) -> Outcome:
@@ -178,7 +179,7 @@ async def test_without_the_option_no_age_is_asked_for() -> None:
         assert len(here.querier.asked) == 1
 
 
-# --- values that are none ------------------------------------------------------------------------------------------------
+# --- invalid values --
 
 
 @pytest.mark.parametrize(
@@ -245,7 +246,7 @@ async def test_a_histogram_is_no_value_of_an_object() -> None:
             await custom(here, "/namespaces/web/pods/a/hits")
 
 
-# --- answers with warnings ----------------------------------------------------------------------------------------------------
+# --- answers with warnings
 
 WHOLE = vector(({"q": "a", "pod": "a"}, 60.0), ({"q": "b", "pod": "b"}, 40.0))
 PART = partial(({"q": "a", "pod": "a"}, 10.0))
@@ -253,7 +254,7 @@ ACCEPT = "  onWarnings: accept\n"
 
 
 async def test_an_answer_with_a_warning_is_a_failed_query(caplog: pytest.LogCaptureFixture) -> None:
-    """The last whole answer stands in while it is young enough; then there is none."""
+    """The last whole answer stands in while it is young enough; then the request fails."""
     async with world(RULES + EXTERNAL, answer=lambda _: WHOLE, lists=SERIES, names=("a", "b")) as here:
         assert [item.milli for item in (await external(here)).items] == [60_000, 40_000]
         assert await custom(here, "/namespaces/web/pods/*/hits") == {"a": 60_000, "b": 40_000}
@@ -335,7 +336,7 @@ async def test_a_value_beyond_64_bits_is_an_error_and_no_number() -> None:
         assert here.metric("fastpath_values_dropped_total", reason="overflow") == 2
 
 
-# --- failures --------------------------------------------------------------------------------------------------------------
+# --- failures
 
 FAILURES = {
     "unreachable": (UNREACHABLE, InternalError, UNFETCHED),
@@ -364,7 +365,7 @@ async def test_custom_failures_are_all_one(failure: PrometheusError) -> None:
 
 
 async def test_too_many_questions_are_no_failure_of_prometheus(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Callers are told to come again; who asks what is known is answered with that."""
+    """Callers are told to come again; questions with a cached answer get that."""
     async with world(RULES + EXTERNAL, answer=lambda _: vector(({"pod": "a"}, 1.0)), lists=SERIES) as here:
         assert await custom(here, "/namespaces/web/pods/a/hits") == {"a": 1000}
         here.clock.advance(2.0)
@@ -424,7 +425,7 @@ async def test_a_query_that_cannot_be_made(caplog: pytest.LogCaptureFixture) -> 
         assert warnings_of(caplog) == ["query cannot be made"] * 2  # two rules
 
 
-# --- objects and kinds --------------------------------------------------------------------------------------------------------
+# --- objects and kinds
 
 
 @pytest.mark.parametrize(
@@ -524,7 +525,7 @@ async def test_kinds_that_are_not_known(
         assert here.querier.asked == []
 
 
-# --- metrics not yet known ----------------------------------------------------------------------------------------------------
+# --- metrics not yet known
 
 
 async def test_a_metric_not_yet_known_is_looked_up() -> None:
@@ -555,7 +556,7 @@ async def test_before_the_first_discovery_nothing_is_said_to_be_unknown() -> Non
                 await asked
 
 
-# --- the names of resources ---------------------------------------------------------------------------------------------------
+# --- the names of resources
 
 
 @pytest.mark.parametrize(
@@ -584,7 +585,7 @@ async def test_before_the_catalogue_is_read_no_resource_has_a_name() -> None:
         assert here.provider.canonical_resource("pods") is None
 
 
-# --- what the discovery documents list --------------------------------------------------------------------------------------
+# --- what the discovery documents list
 
 
 async def test_what_is_listed() -> None:
@@ -599,7 +600,7 @@ async def test_what_is_listed() -> None:
         assert here.provider.generation == here.relister.registry.generation
 
 
-# --- faults are said once -----------------------------------------------------------------------------------------------------
+# --- faults are said once
 
 
 async def test_an_outage_is_said_once_and_ends_with_the_first_new_answer(

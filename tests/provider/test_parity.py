@@ -1,4 +1,5 @@
-"""Odd questions, answered as prometheus-adapter answers them: spellings, scopes, selectors, and what is listed and asked for.
+"""Odd questions, answered as prometheus-adapter answers them: spellings, scopes, selectors, and what is
+listed and asked for.
 
 Each row was compared with prometheus-adapter v0.12 over HTTP, on one Prometheus and one API server.
 """

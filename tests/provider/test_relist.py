@@ -236,7 +236,7 @@ async def test_collisions_are_said_once(caplog: pytest.LogCaptureFixture) -> Non
         assert len(said) == len({str(vars(record)["facts"]) for record in said})
 
 
-# --- other rules ---------------------------------------------------------------------------------------------------------
+# --- other rules
 
 
 async def test_what_is_known_serves_new_rules_at_once_and_the_rest_is_asked_for_now() -> None:
@@ -271,7 +271,7 @@ async def test_a_selector_that_no_rule_has_any_more_does_not_fail_for_ever() -> 
         assert discovery.faults.active() == {}
 
 
-# --- look-ups --------------------------------------------------------------------------------------------------------------
+# --- look-ups
 
 
 async def test_a_look_up_asks_for_the_last_five_minutes_of_the_rules_that_could_give_the_name() -> None:

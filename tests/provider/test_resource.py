@@ -1,4 +1,5 @@
-"""Cpu and memory: what prometheus-adapter answers, row by row, where we differ on purpose, and what asking costs."""
+"""Cpu and memory: what prometheus-adapter answers, row by row, where we differ on purpose, and what asking
+costs."""
 
 import asyncio
 import gc
@@ -35,7 +36,8 @@ ROWS: list[dict[str, Any]] = [row for row in yaml.safe_load(DATA.read_text()) if
 RULES = yaml.safe_dump({"resourceRules": ROWS[0]["rule"]})
 ACCEPTING = yaml.safe_dump({"resourceRules": ROWS[0]["rule"] | {"onWarnings": "accept"}})
 
-# What we answer instead: a usage is whole or absent. A value that is none is not 0, and neither is a missing one.
+# What we answer instead: a usage is whole or absent. An invalid value is not 0, and neither is a missing
+# one.
 OURS: dict[int, dict[str, Any]] = {
     41: {"status": 200, "nodes": {"node1": {"cpu": "1500m", "memory": "8Gi"}}},
     42: {"status": 404, "message": 'podmetrics.metrics.k8s.io "somens/pod1" not found'},
@@ -132,14 +134,14 @@ async def test_a_failed_node_query_empties_the_list() -> None:
 
 
 async def test_too_many_questions_empty_no_list(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody asked Prometheus, so nothing is known of any node: the caller is told to come again."""
+    """Prometheus was not asked, so nothing is known of any node: the caller is told to come again."""
     monkeypatch.setattr(query_cache, "WAITING_BYTES", 0)
     async with world(RULES, answer=lambda _: vector(), nodes=nodes("node1")) as here:
         assert (await refused(here, "/nodes"))[0] == 429
         assert here.querier.asked == []
 
 
-# --- whole documents ---------------------------------------------------------------------------------------------------
+# --- whole documents
 
 
 def usage(cpu: float = 0.25, memory: float = 2048.0, time: float = NOON) -> Callable[[str], Outcome]:
@@ -204,7 +206,7 @@ async def test_lists_are_sorted_by_namespace_then_name() -> None:
         assert document["kind"] == "PodMetricsList"
 
 
-# --- which objects -----------------------------------------------------------------------------------------------------
+# --- which objects
 
 
 @pytest.mark.parametrize(
@@ -233,7 +235,7 @@ async def test_selectors(request_: str, names: list[str]) -> None:
     running = [*pods("pod3", namespace="other"), *pods("pod1", app="web"), *pods("pod2", app="db")]
     async with world(RULES, answer=usage(), running=running, nodes=nodes("node1", "node2", zone="a")) as here:
         assert list(shown(await ask(here, request_))) == names
-        assert bool(here.querier.asked) is bool(names), "nobody to ask about is no question"
+        assert bool(here.querier.asked) is bool(names), "without objects there is no question"
 
 
 @pytest.mark.parametrize(
@@ -294,7 +296,7 @@ async def test_without_rules() -> None:
         assert await refused(here, "/pods") == (503, "no resource rules are in force", None)
 
 
-# --- absent is never zero ----------------------------------------------------------------------------------------------
+# --- absent is never zero
 
 SAMPLE = ({"pod": "pod1", "container": "main"}, 1.0)
 SIDE = {"pod": "pod1", "container": "side"}
@@ -382,7 +384,7 @@ async def test_the_last_sample_of_a_container_and_the_first_of_a_node_count() ->
         assert shown(await ask(here, "/nodes/node1")) == {"node1": {"cpu": "1", "memory": "1"}}
 
 
-# --- what asking costs -------------------------------------------------------------------------------------------------
+# --- what asking costs
 
 
 async def test_equal_questions_share_queries_and_answers_live_for_the_ttl() -> None:
@@ -553,7 +555,10 @@ async def test_a_histogram_is_no_usage() -> None:
 
 
 async def test_the_scaler_is_told_when_the_samples_behind_a_usage_were_taken() -> None:
-    """Of cpu and memory, and of all containers, the oldest counts; a pod of which one is not known has no time."""
+    """Of cpu and memory, and of all containers, the oldest counts.
+
+    A pod of which one is not known has no time.
+    """
 
     def answer(promql: str) -> Outcome:
         if "timestamp" not in promql:
@@ -608,8 +613,8 @@ async def test_an_answer_may_be_used_until_the_older_half_is_out_of_date() -> No
     async with world(RULES, answer=usage(), running=pods("pod1")) as here:
         answer = await here.resource_provider.resource(resource_question("/pods"))
         assert answer.fresh_until == here.clock.monotonic() + 0.9
-        nobody = await here.resource_provider.resource(resource_question("/namespaces/nowhere/pods"))
-        assert nobody.fresh_until == -math.inf, "a pod may start at any moment"
+        empty = await here.resource_provider.resource(resource_question("/namespaces/nowhere/pods"))
+        assert empty.fresh_until == -math.inf, "a pod may start at any moment"
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,10 @@
-"""On a real Prometheus: cpu and memory as served equal those of one query for each namespace, whoever asks together.
+"""On a real Prometheus: cpu and memory as served equal those of one query for each namespace, whatever asks
+together.
 
-What is asked separately here are prometheus-adapter's own queries; what a usage is, is worked out anew from their samples: whole, or
-absent. The series have what clusters have: containers without a name, pods with one of the two, values that are none, several
-series of one container, names with dots that exist in several namespaces.
+What is asked separately here are prometheus-adapter's own queries; what a usage is, is worked out again from
+their samples: whole, or absent. The series have what clusters have: containers without a name, pods with one
+of the two, invalid values, several series of one container, names with dots that exist in several
+namespaces.
 """
 
 import asyncio
@@ -182,12 +184,14 @@ def write_rules(case: Case) -> str:
     )
 
 
-# A usage: cpu and memory in thousandths by container, of a node under None. None where there is none.
+# A usage: cpu and memory in thousandths by container, of a node under None. None for no usage.
 Usages = frozenset[tuple[str | None, int, int]] | None
 
 
 def allowed(cpu: Sequence[Sample], memory: Sequence[Sample], label: str | None) -> set[Usages]:
-    """Return the usages that samples of one object may mean: of several samples of one container any may count."""
+    """Return the usages that samples of one object may mean: of several samples of one container any may
+    count.
+    """
     cpus, memories = _by_part(cpu, label), _by_part(memory, label)
     if not cpus or cpus.keys() != memories.keys():
         return {None}
@@ -226,7 +230,9 @@ class Bench:
         self.seen: collections.Counter[str] = collections.Counter()
 
     async def check(self, case: Case) -> None:
-        """Ask everything at once, and again when the answers are old: then lanes are busy, and ask for more together."""
+        """Ask everything at once, and again when the answers are old: then lanes are busy, and ask for more
+        together.
+        """
         rules = compile_text(write_rules(case))
         assert rules.resource is not None
         faults = ProblemLog(self.monitoring, self.clock)
@@ -272,7 +278,9 @@ class Bench:
     async def ask_separately(
         self, pair: Callable[[GroupResource], Pair], path: str
     ) -> dict[tuple[str, str], set[Usages]]:
-        """Return what each object of a question may have, by prometheus-adapter's queries: two for each namespace."""
+        """Return what each object of a question may have, by prometheus-adapter's queries: two for each
+        namespace.
+        """
         kind = KINDS[resource_question(path).resource]
         chosen = [each for each in (RUNNING if kind == PODS else NODES) if QUESTIONS[path](each)]
         wanted: dict[tuple[str, str], set[Usages]] = {}

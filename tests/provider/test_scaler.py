@@ -1,5 +1,7 @@
-"""What the scaler gets from Prometheus: the values of the API, each with its true age, and nothing that stands in for an answer."""
+"""What the scaler gets from Prometheus: the values of the API, each with its true age, and nothing that
+stands in for an answer."""
 
+import asyncio
 import math
 from collections.abc import Callable
 
@@ -61,7 +63,7 @@ async def test_values_and_the_times_of_their_oldest_samples() -> None:
         found = await objects(here)
 
         assert found.values == {"a": 1000, "b": 2500}
-        assert found.times == {"a": WALL - 3.0}, "of b nobody knows"
+        assert found.times == {"a": WALL - 3.0}, "the time of b is not known"
         assert (found.lookback, found.oldest) == (0.0, None)
         assert sorted(here.querier.asked) == [
             'min(timestamp(hits{namespace="shop",pod=~"a|b|c"})) by (pod)',
@@ -263,11 +265,8 @@ async def test_a_partial_answer_is_overdue(
         assert faults == ({"query"} if overdue else set())
 
 
-async def test_the_rule_that_asks_for_ages_is_made_once() -> None:
-    """Questions are merged by rule: another one each time would never be."""
+async def test_questions_for_ages_are_merged_as_those_for_values() -> None:
     async with world(RULES, answer=PODS, lists=SERIES) as here:
-        (rule,) = here.relister.ruleset.custom
-        assert here.scaler._age_of(rule) is here.scaler._age_of(rule)
-    async with world(RULES + "  maxSampleAge: 45s\n", answer=PODS, lists=SERIES) as here:
-        (rule,) = here.relister.ruleset.custom
-        assert here.scaler._age_of(rule) is rule.age
+        await asyncio.gather(objects(here, "a"), objects(here, "b"))
+
+        assert len(here.querier.asked) == 2

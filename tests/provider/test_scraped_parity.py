@@ -32,7 +32,7 @@ from tests.support.world import FakeLister, FakePod, compile_text
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 
-# --- one query after the other over the same samples -------------------------------------------------------------------
+# --- one query after the other over the same samples
 
 NOW = 1_700_000_000
 WINDOW = 5
@@ -82,7 +82,7 @@ def _body(at: int) -> str:
 
 @pytest.fixture(scope="module")
 def recorded(module_prometheus: PrometheusFactory) -> PrometheusServer:
-    """Return a Prometheus that has scraped the pod, and another that is none of its business."""
+    """Return a Prometheus that has scraped the pod, and another that it does not scrape."""
     lines = []
     for name, rows in VALUES.items():
         lines.append(f"# TYPE {name} unknown")
@@ -137,7 +137,7 @@ def test_sides_that_are_refused_because_they_never_match_do_not(
     assert recorded.query(promql, at=NOW) == []
 
 
-# --- both scraping the same exporter -----------------------------------------------------------------------------------
+# --- both scraping the same exporter
 
 RULES = """
 rules:

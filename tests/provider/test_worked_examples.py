@@ -18,7 +18,7 @@ EVERY: list[dict[str, Any]] = yaml.safe_load(
 ROWS = [row for row in EVERY if row["api"] != "resource"]  # those of resource metrics are in test_resource
 NOON = 1_743_508_800.0  # 2025-04-01T12:00:00Z
 
-# What we answer instead: a value that is none is absent, never zero and never an overflow.
+# What we answer instead: an invalid value is absent, never zero and never an overflow.
 OURS: dict[int, dict[str, Any]] = {
     20: {"status": 404, "message": "the server could not find the metric queue_len for pods a"},
     21: {"status": 404, "message": "the server could not find the metric queue_len for pods a"},

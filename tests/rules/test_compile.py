@@ -227,10 +227,8 @@ def test_a_rule_without_a_query_loads() -> None:
 
 def test_age() -> None:
     rule = compile_rule("rules: [{seriesQuery: a, metricsQuery: b, maxSampleAge: 15s}]")
-    assert rule.age is not None
     assert rule.age.render("hits", [], ["pod"]) == "min(timestamp(hits{})) by (pod)"
     assert rule.age.separability("pod", "namespace").separable
-    assert compile_rule("rules: [{seriesQuery: a, metricsQuery: b}]").age is None
 
 
 def test_separability_is_worked_out_once() -> None:
@@ -248,12 +246,11 @@ SCRAPED = """
 """
 
 
-def test_a_scraped_rule_has_a_query_for_one_pod_and_one_for_ages() -> None:
+def test_a_scraped_rule_has_a_query_for_one_pod() -> None:
     rule = compile_rule(f"rules:\n- seriesQuery: a{SCRAPED}")
 
     assert rule.pod_query is not None
     assert rule.pod_query.series_names("hits") == {"hits"}
-    assert rule.age is not None
     assert compile_rule("rules: [{seriesQuery: a, metricsQuery: b}]").pod_query is None
 
 

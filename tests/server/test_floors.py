@@ -1,4 +1,5 @@
-"""The floors of boosted autoscalers over HTTP: paths, refusals, discovery, and that no body of theirs is kept."""
+"""The floors of boosted autoscalers over HTTP: paths, refusals, discovery, and that no body of theirs is
+kept."""
 
 import pytest
 

@@ -36,7 +36,7 @@ from adapter.server.http import (
     listener,
     response_budget,
 )
-from adapter.server.http.handler import Limits
+from adapter.server.http.handler import HandlerLimits
 from tests.support import rendered
 from tests.support.rendered import MANIFESTS, ROOT, Objects
 
@@ -105,7 +105,7 @@ class Bound(NamedTuple):
 
 def bounds(process: Process) -> Iterator[Bound]:
     """Yield everything that may be in memory at the same time."""
-    options, load, limits = process.options, process.load, Limits()
+    options, load, limits = process.options, process.load, HandlerLimits()
     yield Bound("the process itself", PROCESS)
     yield Bound("pods watched, as stated", POD * load.pods)
     kept = answers.KEPT_TEXTS_BYTES + answers.KEPT_BYTES + answers.KEPT_SWEEPS_BYTES

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from adapter.boost.provider import FlooredProvider, FloorProvider
+from adapter.boost.provider import FLOOR_METRIC, FloorProvider
 from adapter.errors import KubernetesError
 from adapter.model.clock import Clock
 from adapter.model.identity import AccessVerdict, User
@@ -19,7 +19,6 @@ from adapter.model.metrics import (
     ExternalAnswer,
     ExternalQuestion,
     ExternalValue,
-    MetricsProvider,
     MetricValue,
     ObjectReference,
     ObjectUsage,
@@ -28,13 +27,13 @@ from adapter.model.metrics import (
 )
 from adapter.server.api.documents import Documents
 from adapter.server.api.paths import CUSTOM_GROUP, EXTERNAL_GROUP, Question
-from adapter.server.auth.admission import Access
+from adapter.server.auth.admission import Admission
 from adapter.server.auth.authentication import Authenticator
 from adapter.server.auth.authorization import Authorizer
 from adapter.server.auth.trust_store import TrustStore
 from adapter.server.health import Check, Health
 from adapter.server.http.access_log import AccessLog, Sink
-from adapter.server.http.handler import Handler, Limits
+from adapter.server.http.handler import Handler, HandlerLimits
 from adapter.server.http.serving import MetricsServer, Shutdown
 from adapter.server.tls import serving_certificate
 from adapter.telemetry.metrics import Monitoring
@@ -59,12 +58,17 @@ class Provider:
         self.error: Exception | None = None
         self.before: Callable[[], Awaitable[None]] | None = None
         self.while_listing: Callable[[], None] | None = None
+        self.floors: FloorProvider | None = None
 
     async def custom(self, question: CustomQuestion) -> CustomAnswer:
+        if self.floors is not None and question.metric == FLOOR_METRIC.metric:
+            return await self.floors.custom(question)
         await self._meet(question)
         return CustomAnswer(self.items, self.fresh_until)
 
     async def external(self, question: ExternalQuestion) -> ExternalAnswer:
+        if self.floors is not None and question.metric == FLOOR_METRIC.metric:
+            return await self.floors.external(question)
         await self._meet(question)
         return ExternalAnswer(self.external_items, self.fresh_until)
 
@@ -193,7 +197,7 @@ class Served:
         trust: ssl.SSLContext,
         believed: TrustStore,
         reviews: Reviews,
-        access: Access,
+        access: Admission,
         access_log: AccessLog | None,
     ) -> None:
         self.server = server
@@ -246,10 +250,10 @@ class ServerFactory:
         self,
         *,
         groups: Iterable[str] = (CUSTOM_GROUP, EXTERNAL_GROUP),
-        limits: Limits | None = None,
+        limits: HandlerLimits | None = None,
         readyz: Iterable[Check] = (),
         livez: Iterable[Check] = (),
-        pair: serving_certificate.Pair | None = None,
+        pair: serving_certificate.CertificatePair | None = None,
         shutdown_delay: float = 0.0,
         drain_timeout: float = 1.0,
         believed: TrustStore | None = None,
@@ -266,7 +270,7 @@ class ServerFactory:
         """
         if pair is None:
             issued = self._authority.issue()
-            pair = serving_certificate.Pair(issued.certificate, issued.key)
+            pair = serving_certificate.CertificatePair(issued.certificate, issued.key)
         provider, fake, shutdown, reviews = Provider(), FakeClock(), Shutdown(), Reviews()
         now: Clock = clock or fake
         own_metrics = Monitoring()
@@ -274,23 +278,26 @@ class ServerFactory:
         certificate = serving_certificate.ServingCertificate(pair, ask_clients=believed.asks_for_certificates)
         believed.changed = lambda trust: certificate.believe(trust.pem)
         believed.changed(believed.current)
-        access = Access(
+        access = Admission(
             Authenticator(believed, reviews, now, own_metrics),
             Authorizer(reviews, now, own_metrics, always_allow=always_allow),
             anonymous=anonymous,
         )
-        metrics: MetricsProvider = provider if floors is None else FlooredProvider(provider, floors)
-        documents = Documents(metrics, groups, "1.2.3")
+        if floors is not None:
+            provider.floors = floors
+            provider.metrics.append(FLOOR_METRIC)
+            provider.external_names.append(FLOOR_METRIC.metric)
+        documents = Documents(provider, groups, "1.2.3")
         faults = ProblemLog(own_metrics, now)
         access_log = AccessLog(sink, now, own_metrics, faults) if sink is not None else None
         handler = Handler(
-            metrics,
+            provider,
             documents,
             Health(livez=list(livez), readyz=[*readyz, shutdown.check]),
             access,
             own_metrics=own_metrics,
             clock=now,
-            limits=limits or Limits(),
+            limits=limits or HandlerLimits(),
             resource_provider=provider,
             access_log=access_log,
         )

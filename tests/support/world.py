@@ -239,17 +239,7 @@ class World:
             freshness=FRESHNESS,
             scraped=self.scraped,
         )
-        self.scaler = ScalerProvider(
-            resources,
-            names,
-            self.cache,
-            self.relister,
-            clock,
-            self.monitoring,
-            met,
-            freshness=FRESHNESS,
-            scraped=self.scraped,
-        )
+        self.scaler = ScalerProvider(self.provider.resolver, self.provider.sampler, clock, met)
         self.running = running
         self.nodes = nodes
         self.resource_provider = ResourceProvider(

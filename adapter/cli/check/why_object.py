@@ -128,7 +128,7 @@ class _Answer:
     async def _too_old(self) -> str:
         """Return the sentence for values that `maxSampleAge` leaves out, "" when there are none."""
         rule, oldest = self.entry.rule, self.entry.rule.config.max_sample_age
-        if rule.age is None or oldest is None:
+        if oldest is None:
             return ""
         query = self.query
         companion = MetricQuery(

@@ -22,7 +22,7 @@ from adapter.errors import Fault, InputError
 from adapter.model import apiservices
 from adapter.model.apiservices import ServiceReference
 from adapter.server.tls import issue
-from adapter.server.tls.issue import Issued
+from adapter.server.tls.issue import IssuedCertificate
 
 Document = dict[str, Any]
 
@@ -88,7 +88,7 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def build_secret(service: ServiceReference, issued: Issued) -> Document:
+def build_secret(service: ServiceReference, issued: IssuedCertificate) -> Document:
     """Return the Secret that the Deployment mounts; `ca.crt` is for those who verify, and for the next renewal."""
     pair = {"tls.crt": issued.certificate, "tls.key": issued.key, "ca.crt": issued.authority}
     return {

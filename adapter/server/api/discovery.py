@@ -1,17 +1,18 @@
 # ruff: noqa: N815 - the fields are named as they are sent
 """The discovery documents of the metrics groups, legacy and aggregated, in pieces.
 
-A metric is a subresource of what it describes, an external metric a resource, and pods and nodes of ``metrics.k8s.io`` are what
-they are. Ten thousand metrics are a document of megabytes: each piece is a few milliseconds' work at most, and the caller lets the
-event loop do other things between two pieces.
+A metric is listed as a subresource of the object it describes, an external metric as a resource, and pods and
+nodes of ``metrics.k8s.io`` as resources. Ten thousand metrics are a document of megabytes: each piece takes a
+few milliseconds at most, and the caller lets the event loop do other work between two pieces.
 
 The owner of a pod chooses the names of its series, and with them the names of metrics. Every client of the
 cluster reads these documents, so they list a bounded number of metrics. The others are served all the same:
 an autoscaler asks by name.
 
-kube-aggregator reads these all the time, and what it cannot read or convert it publishes as stale for the whole cluster; hence
-two laws. Every served group-version is in every list, with a fixed entry where there is no metric. And all metrics of one parent
-resource have one scope, or the conversion of the whole group-version fails: where scopes clash, the namespaced ones stay.
+kube-aggregator polls these documents, and publishes a group-version that it cannot read or convert as stale
+for the whole cluster. Therefore every served group-version is in every list, with a fixed entry where there
+is no metric. And all metrics of one parent resource have one scope: where scopes clash, the namespaced
+metrics stay.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -24,20 +25,21 @@ from adapter.model.metrics import CustomMetricInfo, GroupResource
 from adapter.server.api import encoding
 from adapter.server.api.paths import CUSTOM_GROUP, EXTERNAL_GROUP, RESOURCE_GROUP, VERSIONS
 
-# What upstream's library lists when a provider has nothing: clients warn about an empty list, or fail on it.
+# The entries that upstream's library lists for a provider without metrics: clients warn about an empty list,
+# or fail.
 _EMPTY_CUSTOM_METRIC = "custommetrics"
 _EMPTY_EXTERNAL = "externalmetrics"
 
 
 MOST_LISTED = 20_000
-"""Metrics of one API that its documents list. A long name counts for several: see `_COUNTS_AS_ONE`."""
+"""Metrics of one API that its documents list. Each `_COUNTS_AS_ONE` characters of a name count as one."""
 
 _COUNTS_AS_ONE = 100
 _STEP = 1_000
-"""How many metrics are looked at between two points at which other work may run."""
+"""Metrics between two points at which other work may run."""
 
 
-class Parent(NamedTuple):
+class ParentResource(NamedTuple):
     """A resource and the metrics that describe it."""
 
     name: str
@@ -45,15 +47,15 @@ class Parent(NamedTuple):
     metrics: list[str]
 
 
-class Listed(NamedTuple):
-    """What the documents list, sorted, and how many metrics are served beside it."""
+class ListedMetrics(NamedTuple):
+    """The metrics that the documents list, sorted, and how many are served beside them."""
 
-    custom: list[Parent]
+    custom: list[ParentResource]
     external: list[str]
     left_out: int = 0
 
 
-_EMPTY_CUSTOM = Parent("", namespaced=False, metrics=[_EMPTY_CUSTOM_METRIC])
+_EMPTY_CUSTOM = ParentResource("", namespaced=False, metrics=[_EMPTY_CUSTOM_METRIC])
 _GET = msgspec.Raw(b'["get"]')
 _GET_LIST = msgspec.Raw(b'["get","list"]')
 _NO_VERBS = msgspec.Raw(b"[]")
@@ -90,8 +92,8 @@ class _Aggregated(msgspec.Struct, gc=False):
 class _Builders(NamedTuple):
     """How the two documents list the resources of one group: the members of a list in JSON, by version."""
 
-    legacy: Callable[[str, Listed], Iterator[bytes]]
-    aggregated: Callable[[str, Listed], Iterator[bytes]]
+    legacy: Callable[[str, ListedMetrics], Iterator[bytes]]
+    aggregated: Callable[[str, ListedMetrics], Iterator[bytes]]
 
 
 def group_entry(group: str) -> dict[str, object]:
@@ -100,7 +102,7 @@ def group_entry(group: str) -> dict[str, object]:
     return {"name": group, "versions": entries, "preferredVersion": entries[0]}
 
 
-def resource_list(group: str, version: str, listed: Listed) -> Iterator[bytes]:
+def resource_list(group: str, version: str, listed: ListedMetrics) -> Iterator[bytes]:
     """Yield the APIResourceList of a group-version."""
     head = b'{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"%s/%s","resources":['
     yield head % (group.encode(), version.encode())
@@ -108,7 +110,7 @@ def resource_list(group: str, version: str, listed: Listed) -> Iterator[bytes]:
     yield b"]}\n"
 
 
-def aggregated(groups: Sequence[str], listed: Listed) -> Iterator[bytes]:
+def aggregated(groups: Sequence[str], listed: ListedMetrics) -> Iterator[bytes]:
     """Yield the APIGroupDiscoveryList of the groups."""
     yield b'{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","metadata":{},"items":['
     for number, group in enumerate(groups):
@@ -124,13 +126,13 @@ def aggregated(groups: Sequence[str], listed: Listed) -> Iterator[bytes]:
 
 def listing(
     custom: Iterable[CustomMetricInfo], external: Iterable[str], most: int = MOST_LISTED
-) -> Generator[None, None, Listed]:
-    """Return what the documents list of these metrics, in steps of about a millisecond.
+) -> Generator[None, None, ListedMetrics]:
+    """Return the metrics to list, in steps of about a millisecond.
 
-    Where there are too many custom metrics each parent has an equal share. What one leaves is for the others.
+    Of too many custom metrics each parent has an equal share; what one does not need goes to the others.
     """
     parents = yield from _group(custom)
-    kept: list[Parent] = []
+    kept: list[ParentResource] = []
     room = most
     by_size = sorted(parents, key=lambda parent: len(parent.metrics))
     for number, parent in enumerate(by_size):
@@ -143,10 +145,10 @@ def listing(
     external_kept, _ = _cut(names, most)
     total = sum(len(parent.metrics) for parent in parents) + len(names)
     left_out = total - sum(len(parent.metrics) for parent in kept) - len(external_kept)
-    return Listed(sorted(kept), external_kept, left_out)
+    return ListedMetrics(sorted(kept), external_kept, left_out)
 
 
-def _group(metrics: Iterable[CustomMetricInfo]) -> Generator[None, None, list[Parent]]:
+def _group(metrics: Iterable[CustomMetricInfo]) -> Generator[None, None, list[ParentResource]]:
     """Return the metrics by the resource they describe, sorted, with one scope each: namespaced wins."""
     found: dict[GroupResource, tuple[list[str], list[str]]] = {}
     for number, each in enumerate(metrics, 1):
@@ -157,14 +159,14 @@ def _group(metrics: Iterable[CustomMetricInfo]) -> Generator[None, None, list[Pa
         if number % _STEP == 0:
             yield
     return [
-        # as a rule they are sorted already, and then looking costs next to nothing
-        Parent(str(resource), bool(namespaced), sorted(dict.fromkeys(namespaced or others)))
+        # usually they are sorted already, and sorting costs next to nothing
+        ParentResource(str(resource), bool(namespaced), sorted(dict.fromkeys(namespaced or others)))
         for resource, (others, namespaced) in found.items()
     ]
 
 
 def _cut(names: list[str], room: int) -> tuple[list[str], int]:
-    """Return the first of the names that fit, and how much room they take."""
+    """Return the first names that fit, and the room they take."""
     used = 0
     for number, name in enumerate(names):
         weight = 1 + len(name) // _COUNTS_AS_ONE
@@ -174,11 +176,11 @@ def _cut(names: list[str], room: int) -> tuple[list[str], int]:
     return names, used
 
 
-def _parents(listed: Listed) -> list[Parent]:
+def _parents(listed: ListedMetrics) -> list[ParentResource]:
     return listed.custom or [_EMPTY_CUSTOM]
 
 
-def _custom_legacy(_: str, listed: Listed) -> Iterator[bytes]:
+def _custom_legacy(_: str, listed: ListedMetrics) -> Iterator[bytes]:
     for number, parent in enumerate(_parents(listed)):
         prefix, namespaced = f"{parent.name}/", parent.namespaced
 
@@ -188,7 +190,7 @@ def _custom_legacy(_: str, listed: Listed) -> Iterator[bytes]:
         yield from encoding.members(parent.metrics, build, first=not number)
 
 
-def _custom_aggregated(version: str, listed: Listed) -> Iterator[bytes]:
+def _custom_aggregated(version: str, listed: ListedMetrics) -> Iterator[bytes]:
     kind = _response_kind(CUSTOM_GROUP, version, "MetricValueList")
     no_kind = _response_kind("", "", "")  # clients of 0.26 crash without it
     for number, parent in enumerate(_parents(listed)):
@@ -198,18 +200,18 @@ def _custom_aggregated(version: str, listed: Listed) -> Iterator[bytes]:
         yield b"]}"
 
 
-def _external(listed: Listed) -> list[str]:
+def _external(listed: ListedMetrics) -> list[str]:
     return listed.external or [_EMPTY_EXTERNAL]
 
 
-def _external_legacy(_: str, listed: Listed) -> Iterator[bytes]:
+def _external_legacy(_: str, listed: ListedMetrics) -> Iterator[bytes]:
     def build(metric: str) -> _Resource:
         return _Resource(metric, "", namespaced=True, kind="ExternalMetricValueList", verbs=_GET)
 
     yield from encoding.members(_external(listed), build)
 
 
-def _external_aggregated(version: str, listed: Listed) -> Iterator[bytes]:
+def _external_aggregated(version: str, listed: ListedMetrics) -> Iterator[bytes]:
     kind = _response_kind(EXTERNAL_GROUP, version, "ExternalMetricValueList")
     yield from encoding.members(
         _external(listed), lambda metric: _Aggregated(metric, kind, "Namespaced", "", _GET)
@@ -219,7 +221,7 @@ def _external_aggregated(version: str, listed: Listed) -> Iterator[bytes]:
 _USAGE_KINDS = {"nodes": ("NodeMetrics", False), "pods": ("PodMetrics", True)}
 
 
-def _resource_legacy(_: str, __: Listed) -> Iterator[bytes]:
+def _resource_legacy(_: str, __: ListedMetrics) -> Iterator[bytes]:
     def build(name: str) -> _Resource:
         kind, namespaced = _USAGE_KINDS[name]
         return _Resource(name, "", namespaced, kind, _GET_LIST)
@@ -227,7 +229,7 @@ def _resource_legacy(_: str, __: Listed) -> Iterator[bytes]:
     yield from encoding.members(tuple(_USAGE_KINDS), build)
 
 
-def _resource_aggregated(version: str, _: Listed) -> Iterator[bytes]:
+def _resource_aggregated(version: str, _: ListedMetrics) -> Iterator[bytes]:
     def build(name: str) -> _Aggregated:
         kind, namespaced = _USAGE_KINDS[name]
         return _Aggregated(

@@ -1,8 +1,8 @@
 """The documents that say what is served: discovery, OpenAPI, version, the list of paths.
 
-Answering them asks nobody: each is built from the provider's lists when it is first wanted after the provider's
-`generation` changed, and kept as bytes. Large ones are built piece by piece, and the event loop does other work in between. What
-stands in them is the business of `discovery` and `openapi`.
+Each is built from the provider's lists when it is first requested after the provider's `generation` changed,
+and kept as bytes. Large ones are built piece by piece, and the event loop does other work in between. Their
+content is made in `discovery` and `openapi`.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from adapter.model.metrics import MetricsProvider
 from adapter.server.api import discovery, encoding, openapi
-from adapter.server.api.discovery import Listed
+from adapter.server.api.discovery import ListedMetrics
 from adapter.server.api.paths import VERSIONS
 from adapter.server.http import negotiation
 from adapter.telemetry import logs
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 _HEALTH_PATHS = ("/healthz", "/livez", "/readyz")
 
 
-class Document(NamedTuple):
+class ServedDocument(NamedTuple):
     """A document ready to send. `etag` is quoted, and "" where a 304 would count as a failure."""
 
     body: bytes
@@ -35,64 +35,65 @@ class Document(NamedTuple):
     etag: str
 
 
-class _Recipe(NamedTuple):
-    """How a document is made: its body in pieces, and the headers that go with it."""
+class _DocumentBuilder(NamedTuple):
+    """Builds a document: its body in pieces, and its headers."""
 
-    pieces: Callable[[Listed], Iterable[bytes]]
+    pieces: Callable[[ListedMetrics], Iterable[bytes]]
     content_type: str = negotiation.JSON
     with_etag: bool = False
 
 
 class Documents:
-    """All documents of one server. `served_groups` are served whether or not they have metrics, others never."""
+    """The documents of one server. `served_groups` are served with or without metrics, others never."""
 
     def __init__(self, provider: MetricsProvider, served_groups: Iterable[str], version: str) -> None:
         self._provider = provider
         self.served_groups: tuple[str, ...] = ()
         self._version = version
         self._generation: int | None = None
-        self._built: dict[tuple[str, bool], Document] = {}
-        self._listed: tuple[int, Listed] | None = None  # by the provider's generation
+        self._built: dict[tuple[str, bool], ServedDocument] = {}
+        self._listed: tuple[int, ListedMetrics] | None = None  # by the provider's generation
         self._building = asyncio.Lock()
-        self._recipes: dict[tuple[str, bool], _Recipe] = {}
+        self._builders: dict[tuple[str, bool], _DocumentBuilder] = {}
         self.serve(served_groups)
 
     def serve(self, groups: Iterable[str]) -> None:
         """Serve these groups too.
 
-        A group once served stays: an APIService may stand for it, and one without an answer harms the whole cluster.
+        A served group stays served: an APIService may exist for it, and one without an answer harms the whole
+        cluster.
         """
         wanted = {*self.served_groups, *groups}
         if unknown := wanted - VERSIONS.keys():
             raise ValueError(f"no such API group: {', '.join(sorted(unknown))}")
-        if wanted != set(self.served_groups) or not self._recipes:
+        if wanted != set(self.served_groups) or not self._builders:
             self.served_groups = tuple(sorted(wanted))
             self._built.clear()
-            self._recipes = self._table()
+            self._builders = self._table()
 
-    async def find(self, path: str, *, aggregated: bool = False) -> Document | None:
-        """Return the document at `path` (no slash at its end), None where there is none.
+    async def find(self, path: str, *, aggregated: bool = False) -> ServedDocument | None:
+        """Return the document at `path` (no slash at its end), None for an unknown path.
 
-        `aggregated` asks for the aggregated form; only ``/apis`` has one.
+        `aggregated` asks for the aggregated form, which only ``/apis`` has.
         """
-        recipe = self._recipes.get((path, aggregated))
-        if recipe is None:
+        builder = self._builders.get((path, aggregated))
+        if builder is None:
             return None
         document = self._find_built(path, aggregated=aggregated)
         if document is not None:
             return document
         async with self._building:
             document = self._find_built(path, aggregated=aggregated)
-            if document is not None:  # built while we waited
+            if document is not None:  # built in the meantime
                 return document
             current = (self._provider.generation, self.served_groups)
-            document = await _build(recipe, await self._list())
+            document = await _build(builder, await self._list())
             if current == (self._provider.generation, self.served_groups):
                 self._built[path, aggregated] = document
             return document
 
-    async def _list(self) -> Listed:
-        """Return what the documents list now; log when that is not everything. `_building` is held."""
+    async def _list(self) -> ListedMetrics:
+        """Return the metrics to list now, and log if that is not all of them. `_building` is held."""
         generation = self._provider.generation
         if self._listed is not None and self._listed[0] == generation:
             return self._listed[1]
@@ -101,7 +102,7 @@ class Documents:
             try:
                 next(steps)
             except StopIteration as end:
-                listed: Listed = end.value
+                listed: ListedMetrics = end.value
                 break
             await asyncio.sleep(0)
         was_whole = self._listed is None or not self._listed[1].left_out
@@ -114,74 +115,93 @@ class Documents:
         self._listed = generation, listed
         return listed
 
-    def _find_built(self, path: str, *, aggregated: bool) -> Document | None:
+    def _find_built(self, path: str, *, aggregated: bool) -> ServedDocument | None:
         if self._generation != self._provider.generation:
             self._generation = self._provider.generation
             self._built.clear()
         return self._built.get((path, aggregated))
 
-    def _table(self) -> dict[tuple[str, bool], _Recipe]:
-        groups = self.served_groups
-        table: dict[tuple[str, bool], _Recipe] = {
-            ("/", False): _Recipe(lambda _: _indented({"paths": paths})),
-            ("/index.html", False): _Recipe(lambda _: _indented({"paths": paths})),
-            ("/apis", False): _static(
-                {"kind": "APIGroupList", "apiVersion": "v1", "groups": _entries(groups)}
-            ),
-            ("/apis", True): _Recipe(
+    def _table(self) -> dict[tuple[str, bool], _DocumentBuilder]:
+        groups, version = self.served_groups, self._version
+        versions = [(group, each) for group in groups for each in VERSIONS[group]]
+        specifications = {
+            f"apis/{group}/{each}": _encoded(functools.partial(openapi.build_v3, group, each, version))
+            for group, each in versions
+        }
+
+        def root() -> Mapping[str, object]:
+            return openapi.build_root({path: _digest(encode()) for path, encode in specifications.items()})
+
+        table: dict[tuple[str, bool], _DocumentBuilder] = {
+            ("/", False): _DocumentBuilder(lambda _: _indented({"paths": paths})),
+            ("/index.html", False): _DocumentBuilder(lambda _: _indented({"paths": paths})),
+            ("/apis", False): _static(_encoded(functools.partial(_group_list, groups))),
+            ("/apis", True): _DocumentBuilder(
                 functools.partial(discovery.aggregated, groups), negotiation.AGGREGATED, with_etag=True
             ),
-            ("/openapi/v2", False): _static(openapi.build_v2(groups, self._version), with_etag=True),
-            ("/version", False): _Recipe(lambda _: _indented(_version_document(self._version))),
+            ("/openapi/v2", False): _static(
+                _encoded(functools.partial(openapi.build_v2, groups, version)), with_etag=True
+            ),
+            ("/openapi/v3", False): _static(_encoded(root), with_etag=True),
+            ("/version", False): _DocumentBuilder(lambda _: _indented(_version_document(version))),
         }
-        hashes = {}
         for group in groups:
-            entry = {"kind": "APIGroup", "apiVersion": "v1", **discovery.group_entry(group)}
-            table[f"/apis/{group}", False] = _static(entry)
-            for version in VERSIONS[group]:
-                path = f"/apis/{group}/{version}"
-                table[path, False] = _Recipe(functools.partial(discovery.resource_list, group, version))
-                specification = encoding.encode_as_built(openapi.build_v3(group, version, self._version))
-                table[f"/openapi/v3{path}", False] = _Recipe(_repeat(specification), with_etag=True)
-                hashes[path.removeprefix("/")] = hashlib.sha256(specification).hexdigest().upper()
-        table["/openapi/v3", False] = _static(openapi.build_root(hashes), with_etag=True)
+            table[f"/apis/{group}", False] = _static(_encoded(functools.partial(_group, group)))
+        for group, each in versions:
+            resources = functools.partial(discovery.resource_list, group, each)
+            table[f"/apis/{group}/{each}", False] = _DocumentBuilder(resources)
+        for path, encode in specifications.items():
+            table[f"/openapi/v3/{path}", False] = _static(encode, with_etag=True)
         paths = sorted({path for path, _ in table} - {"/"} | {*_HEALTH_PATHS, "/metrics"})
         return table
 
 
-async def _build(recipe: _Recipe, listed: Listed) -> Document:
-    """Put a document together, with a pause after each piece."""
+async def _build(builder: _DocumentBuilder, listed: ListedMetrics) -> ServedDocument:
+    """Build a document; other work may run after each piece."""
     pieces: list[bytes] = []
     digest = hashlib.sha256()
-    for piece in recipe.pieces(listed):
+    for piece in builder.pieces(listed):
         pieces.append(piece)
-        if recipe.with_etag:
+        if builder.with_etag:
             digest.update(piece)
         await asyncio.sleep(0)
-    etag = f'"{digest.hexdigest().upper()}"' if recipe.with_etag else ""
-    return Document(b"".join(pieces), recipe.content_type, etag)
+    etag = f'"{digest.hexdigest().upper()}"' if builder.with_etag else ""
+    return ServedDocument(b"".join(pieces), builder.content_type, etag)
 
 
-def _entries(groups: Iterable[str]) -> list[dict[str, object]]:
-    return [discovery.group_entry(group) for group in groups]
+def _group_list(groups: Iterable[str]) -> Mapping[str, object]:
+    entries = [discovery.group_entry(group) for group in groups]
+    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": entries}
 
 
-def _static(document: Mapping[str, object], *, with_etag: bool = False) -> _Recipe:
-    """Return the recipe of a document that depends on nothing but the groups that are served."""
-    return _Recipe(_repeat(encoding.encode_as_built(document)), with_etag=with_etag)
+def _group(group: str) -> Mapping[str, object]:
+    return {"kind": "APIGroup", "apiVersion": "v1", **discovery.group_entry(group)}
 
 
-def _repeat(body: bytes) -> Callable[[Listed], Iterable[bytes]]:
-    return lambda _: (body,)
+def _digest(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest().upper()
+
+
+def _encoded(build: Callable[[], Mapping[str, object]]) -> Callable[[], bytes]:
+    """Return what encodes a document when it is first requested, and never again."""
+    return functools.cache(lambda: encoding.encode_as_built(build()))
+
+
+def _static(encode: Callable[[], bytes], *, with_etag: bool = False) -> _DocumentBuilder:
+    """Return the builder of a document that depends on nothing but the groups that are served."""
+    return _DocumentBuilder(lambda _: (encode(),), with_etag=with_etag)
 
 
 def _indented(document: Mapping[str, object]) -> Iterator[bytes]:
-    """Yield a document that upstream always indents."""
+    """Yield a document that upstream always sends indented."""
     yield encoding.indent(encoding.encode_as_built(document))
 
 
 def _version_document(version: str) -> dict[str, object]:
-    """Return the document that `kubectl version` reads. What describes a Go build is empty, or Python's own."""
+    """Return the document that `kubectl version` reads.
+
+    Fields about a Go build are empty, or describe Python.
+    """
     numbers = re.match(r"(\d+)\.(\d+)", version)
     return {
         "major": numbers[1] if numbers else "",

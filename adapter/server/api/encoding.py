@@ -1,9 +1,9 @@
 # ruff: noqa: N815 - the fields are named as they are sent: renaming them on the way costs nothing but hides the text
-"""The JSON of answers and failures, byte for byte as upstream's serializer writes it. Resource metrics are in `resourcebodies`.
+"""The JSON of values and failures, byte for byte as upstream's serializer writes it.
 
-Go's rules: fields in the order of the types, map keys sorted, `<`, `>`, `&` and the two line separators of Unicode
-escaped, a newline after compact text and none after indented text. Ten thousand objects are a body of megabytes, so lists come in
-pieces of bounded size, between which the event loop may do other work.
+Go's rules: fields in the order of the types, map keys sorted, `<`, `>`, `&` and the two line separators of
+Unicode escaped, a newline after compact text and none after indented text. Ten thousand objects are a body of
+megabytes, so lists come in pieces of bounded size, between which the event loop may do other work.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from adapter.model.selectors import label_selectors
 from adapter.server.http.response_budget import SMALL_ANSWER, Charge
 
 PIECE_BYTES = 16_384
-"""A piece of a list ends with the member that reaches this size: a fraction of a millisecond's work."""
+"""A piece of a list ends with the member that reaches this size, which takes a fraction of a millisecond."""
 
 _Item = TypeVar("_Item")
 
@@ -93,7 +93,7 @@ class _Details(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
     retryAfterSeconds: int = 0
 
 
-class _Status(msgspec.Struct):
+class _FailureStatus(msgspec.Struct):
     kind: str
     apiVersion: str
     metadata: dict[str, str]
@@ -109,17 +109,20 @@ _as_built = msgspec.json.Encoder()
 
 
 def encode(document: msgspec.Struct) -> bytes:
-    """Return compact JSON with a newline at its end, as Go's encoder writes it. Keys of dicts come out sorted."""
+    """Return compact JSON with a newline at its end, as Go's encoder writes it.
+
+    Keys of dicts come out sorted.
+    """
     return _go_text(_sorting.encode(document))
 
 
 def encode_fragment(fragment: object) -> bytes:
-    """Return compact JSON as `encode` does, but without the newline: a piece of a document, or several of its objects as a list."""
+    """Return compact JSON as `encode` does, but without the newline: a part of a document."""
     return _go_escaped(_sorting.encode(fragment))
 
 
 def encode_as_built(document: Mapping[str, object]) -> bytes:
-    """Return JSON as `encode` does, for a document built of dicts whose keys already stand in the order to send."""
+    """Return JSON as `encode` does, for dicts whose keys are in the order to send."""
     return _go_text(_as_built.encode(document))
 
 
@@ -131,8 +134,8 @@ def indent(body: bytes) -> bytes:
 def encode_custom(version: str, question: CustomQuestion, answer: CustomAnswer) -> Iterator[bytes]:
     """Yield a MetricValueList of ``custom.metrics.k8s.io`` in pieces.
 
-    Every item repeats the metric selector of the request. One that the API's form cannot say raises `errors.PlainError`,
-    but only when there is an item to carry it, as upstream.
+    Every item repeats the metric selector of the request. A selector that the API's type cannot express
+    raises `errors.PlainError`, as upstream only if there is an item.
     """
     selector = None
     if answer.items and (form := label_selectors.selector_to_json(question.selector)) is not None:
@@ -152,7 +155,7 @@ def encode_custom(version: str, question: CustomQuestion, answer: CustomAnswer) 
 
 
 def encode_external(version: str, answer: ExternalAnswer) -> Iterator[bytes]:
-    """Yield an ExternalMetricValueList in pieces; `metricLabels` is null only where the answer has no labels at all."""
+    """Yield an ExternalMetricValueList in pieces; `metricLabels` is null only for values without labels."""
     stamp = functools.cache(format_time)  # the series of one answer mostly share their time
 
     def build(item: ExternalValue) -> msgspec.Struct:
@@ -164,7 +167,7 @@ def encode_external(version: str, answer: ExternalAnswer) -> Iterator[bytes]:
 def encode_list(
     kind: str, api_version: str, items: Iterable[_Item], build: Callable[[_Item], msgspec.Struct]
 ) -> Iterator[bytes]:
-    """Yield a list of the API in pieces, `build` making each of its objects."""
+    """Yield a list of the API in pieces; `build` makes each of its objects."""
     yield f'{{"kind":"{kind}","apiVersion":"{api_version}","metadata":{{}},"items":['.encode()
     yield from members(items, build)
     yield b"]}\n"
@@ -186,35 +189,38 @@ def members(
         yield _go_escaped(bytes(piece))
 
 
-async def join(pieces: Iterable[bytes], making: Charge | None = None) -> bytes:
+async def join(pieces: Iterable[bytes], charge: Charge | None = None) -> bytes:
     """Return a body made in pieces. Other work runs after each `PIECE_BYTES`, however small the pieces.
 
-    `making` counts the pieces as they are made, and while a large body is joined both pieces and body. Raises
+    `charge` counts the pieces as they are made, and both pieces and body while a large body is joined. Raises
     TooManyRequestsError where it does.
     """
     made, since_yield = [], 0
     for piece in pieces:
-        if making is not None:
-            making.grow(len(piece))
+        if charge is not None:
+            charge.grow(len(piece))
         made.append(piece)
         since_yield += len(piece)
         if since_yield >= PIECE_BYTES:
             since_yield = 0
             await asyncio.sleep(0)
-    if making is None or making.size <= SMALL_ANSWER:
+    if charge is None or charge.size <= SMALL_ANSWER:
         return b"".join(made)
-    size = making.size
-    making.resize(2 * size)
+    size = charge.size
+    charge.resize(2 * size)
     body = b"".join(made)
-    making.resize(size)
+    charge.resize(size)
     return body
 
 
 def encode_status(error: errors.StatusError) -> bytes:
-    """Return the Status object of a failure. Details of None are left out; empty ones are written, as Go does."""
+    """Return the Status object of a failure. Details of None are left out.
+
+    Empty ones are written, as in Go.
+    """
     details = msgspec.UNSET if error.details is None else msgspec.convert(error.details, _Details)
     return encode(
-        _Status(
+        _FailureStatus(
             "Status", "v1", {}, "Failure", error.message, error.reason or msgspec.UNSET, details, error.code
         )
     )

@@ -1,7 +1,7 @@
 # ruff: noqa: N815 - the fields are named as they are sent
 """The JSON of resource metrics: lists and single objects, and both as a Table.
 
-The rules of the text, and why bodies come in pieces, are those of `bodies`.
+Text and pieces follow the rules of `encoding`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -29,7 +29,7 @@ class _Usage(msgspec.Struct, gc=False):
     memory: str
 
 
-class _Container(msgspec.Struct, gc=False):
+class _ContainerMetrics(msgspec.Struct, gc=False):
     name: str
     usage: _Usage
 
@@ -38,7 +38,7 @@ class _PodMetrics(msgspec.Struct, gc=False):
     metadata: _ObjectMeta
     timestamp: str
     window: str
-    containers: list[_Container]
+    containers: list[_ContainerMetrics]
 
 
 class _NodeMetrics(msgspec.Struct, gc=False):
@@ -86,17 +86,19 @@ class _Stamp(NamedTuple):
     window: str
 
 
-class Table(NamedTuple):
-    """What a caller wants to see as a Table: `version` of ``meta.k8s.io``, and how much of each object (``includeObject``)."""
+class TableOptions(NamedTuple):
+    """The Table that a caller wants: its `version`, and the part of each object (``includeObject``)."""
 
     version: str
     include: str = ""
 
 
 def encode(
-    version: str, question: ResourceQuestion, answer: ResourceAnswer, table: Table | None
+    version: str, question: ResourceQuestion, answer: ResourceAnswer, table: TableOptions | None
 ) -> Iterator[bytes]:
-    """Yield a PodMetricsList or NodeMetricsList, or the one object of a name, in pieces; with `table` their Table.
+    """Yield a PodMetricsList or NodeMetricsList, or the one object of a name, in pieces.
+
+    With `table` their Table.
 
     `version` is that of ``metrics.k8s.io``.
     """
@@ -117,8 +119,8 @@ def encode(
         )
 
 
-def _row(item: ObjectUsage, stamp: _Stamp, table: Table, head: bytes) -> _Row:
-    """Return the cells as metrics-server has them: name, the sum of each resource, window."""
+def _row(item: ObjectUsage, stamp: _Stamp, table: TableOptions, head: bytes) -> _Row:
+    """Return the cells of metrics-server: name, the sum of each resource, window."""
     usage = _usage(item.usage)
     shown: _PartialObject | msgspec.Raw | None = None
     if table.include == "Object":
@@ -134,7 +136,7 @@ def _object(item: ObjectUsage, stamp: _Stamp) -> _PodMetrics | _NodeMetrics:
     metadata, time = _metadata(item, stamp), encoding.format_time(item.time)
     if not item.containers:
         return _NodeMetrics(metadata, time, stamp.window, _usage(item.usage))
-    containers = [_Container(container.name, _usage(container.usage)) for container in item.containers]
+    containers = [_ContainerMetrics(container.name, _usage(container.usage)) for container in item.containers]
     return _PodMetrics(metadata, time, stamp.window, containers)
 
 

@@ -1,16 +1,14 @@
-"""The query parameters that Kubernetes gives every list: what is wrong with them, in the order in which upstream finds it.
+"""The list options of Kubernetes among the query parameters, refused in the order of upstream.
 
-Here: numbers, the field selector, and which options go together. Not here: selectors of labels (`api`). Nothing in these
-parameters changes an answer; a client that sends nonsense is told so, as by every other API server.
+None of them changes an answer. A client that sends an invalid one gets the error that any other API server
+sends. The functions take the first value of each parameter by name, as `paths.parse_parameters` returns them.
 """
 
 import re
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from adapter import errors
 from adapter.model.go_text import quote
-from adapter.model.selectors import field_selectors
 
 _NUMBER = re.compile(r"[+-]?[0-9]+")
 _FALSE_WORDS = frozenset({"0", "false"})
@@ -23,39 +21,20 @@ NAMES = frozenset(
 """The query parameters that are read here."""
 
 
-class ListOptions(NamedTuple):
-    """The first value of each parameter, as text; None for a number that was not given. `initial_events`: whether it was given."""
-
-    field_selector: str = ""
-    timeout_seconds: str | None = None
-    limit: str | None = None
-    resource_version: str = ""
-    resource_version_match: str = ""
-    continued: str = ""
-    initial_events: bool = False
-
-
-def read(values: Mapping[str, str]) -> ListOptions:
-    """Return the options among the query parameters."""
-    return ListOptions(
-        values.get("fieldSelector", ""),
-        values.get("timeoutSeconds"),
-        values.get("limit"),
-        values.get("resourceVersion", ""),
-        values.get(_MATCH, ""),
-        values.get("continue", ""),
-        _INITIAL in values,
-    )
+def is_watch(parameters: Mapping[str, str]) -> bool:
+    """Return whether the query asks for a watch."""
+    watch = parameters.get("watch")
+    return watch is not None and is_true(watch)
 
 
 def is_true(text: str) -> bool:
-    """Return how a flag among query parameters is read: everything but two words is true, the empty text included."""
+    """Return a flag among query parameters: all values but two words are true, the empty text included."""
     return text.lower() not in _FALSE_WORDS
 
 
-def check_numbers(options: ListOptions) -> None:
-    """Raise `errors.BadRequestError` for a number that is none or has more than 64 bits."""
-    for text in (options.timeout_seconds, options.limit):
+def check_numbers(parameters: Mapping[str, str]) -> None:
+    """Raise `errors.BadRequestError` for text that is not a number, or has more than 64 bits."""
+    for text in (parameters.get("timeoutSeconds"), parameters.get("limit")):
         if text is None:
             continue
         if not _NUMBER.fullmatch(text):
@@ -65,49 +44,44 @@ def check_numbers(options: ListOptions) -> None:
             raise errors.BadRequestError(f"strconv.ParseInt: parsing {quote(text)}: value out of range")
 
 
-def parse_fields(options: ListOptions) -> tuple[field_selectors.Term, ...]:
-    """Return the field selector; BadRequestError when it is none."""
-    return field_selectors.parse_selector(options.field_selector)
-
-
-def check_together(options: ListOptions, *, watch: bool) -> None:
+def check_together(parameters: Mapping[str, str]) -> None:
     """Raise `errors.InvalidError` with every option that may not stand beside the others."""
-    found = _watch_causes(options) if watch else _list_causes(options)
+    found = _watch_causes(parameters) if is_watch(parameters) else _list_causes(parameters)
     if found:
         raise errors.InvalidError("meta.k8s.io", "ListOptions", found)
 
 
-def _list_causes(options: ListOptions) -> list[errors.Cause]:
+def _list_causes(parameters: Mapping[str, str]) -> list[errors.Cause]:
     found = []
-    match = options.resource_version_match
+    match = parameters.get(_MATCH, "")
     if match:
-        if not options.resource_version:
+        if not parameters.get("resourceVersion"):
             found.append(_forbidden(_MATCH, f"{_MATCH} is forbidden unless resourceVersion is provided"))
-        if options.continued:
+        if parameters.get("continue"):
             found.append(_forbidden(_MATCH, f"{_MATCH} is forbidden when continue is provided"))
         if match not in {"Exact", "NotOlderThan"}:
             found.append(_unsupported(match, "Exact", "NotOlderThan", ""))
-        if match == "Exact" and options.resource_version == "0":
+        if match == "Exact" and parameters.get("resourceVersion") == "0":
             found.append(_forbidden(_MATCH, f'{_MATCH} "exact" is forbidden for resourceVersion "0"'))
-    if options.initial_events:
+    if _INITIAL in parameters:
         found.append(_forbidden(_INITIAL, f"{_INITIAL} is forbidden for list"))
     return found
 
 
-def _watch_causes(options: ListOptions) -> list[errors.Cause]:
+def _watch_causes(parameters: Mapping[str, str]) -> list[errors.Cause]:
     found = []
-    match = options.resource_version_match
-    if options.initial_events:
+    match = parameters.get(_MATCH, "")
+    if _INITIAL in parameters:
         if match != "NotOlderThan":
             found.append(_forbidden(_MATCH, f"{_INITIAL} requires setting {_MATCH} to NotOlderThan"))
         gate = "is forbidden for watch unless the WatchList feature gate is enabled"
         found.append(_forbidden(_INITIAL, f"{_INITIAL} {gate}"))
     if match:
-        if not options.initial_events:
+        if _INITIAL not in parameters:
             found.append(_forbidden(_MATCH, f"{_MATCH} is forbidden for watch unless {_INITIAL} is provided"))
         if match != "NotOlderThan":
             found.append(_unsupported(match, "NotOlderThan"))
-        if options.continued:
+        if parameters.get("continue"):
             found.append(_forbidden(_MATCH, f"{_MATCH} is forbidden when continue is provided"))
     return found
 

@@ -1,15 +1,14 @@
-"""From a raw request target to the question it asks, and the seam through which questions are answered.
+"""Paths and query parameters of the metrics APIs: from a raw request target to the question it asks.
 
-Here: the paths and query parameters of the metrics APIs. Not here: the JSON of answers (`bodies`), the documents that
-list what there is (`documents`), HTTP (`serving`).
-
-Its law: the raw path is split first and each segment decoded exactly once. Whoever else needs the parts of a path (an
-authorizer above all) takes the `MetricPath` from here, so that nobody can be asked about other values than are served.
+The raw path is split at its slashes first, and each segment is decoded exactly once. Authorization takes the
+same `MetricRequest` that the answer is made from, so a review can never be about other values than those
+served.
 """
 
 import re
-from collections.abc import Collection, Iterator, Sequence
-from typing import Literal, NamedTuple, Protocol, TypeAlias
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Literal, NamedTuple, TypeAlias
 from urllib.parse import unquote_to_bytes
 
 from adapter import errors
@@ -17,18 +16,16 @@ from adapter.model import durations
 from adapter.model.metrics import (
     CustomQuestion,
     ExternalQuestion,
-    ResourceAnswer,
     ResourceQuestion,
 )
 from adapter.model.selectors import field_selectors, label_selectors
 from adapter.server.api import list_options
-from adapter.server.api.list_options import ListOptions
 
 CUSTOM_GROUP = "custom.metrics.k8s.io"
 EXTERNAL_GROUP = "external.metrics.k8s.io"
 RESOURCE_GROUP = "metrics.k8s.io"
 VERSIONS = {CUSTOM_GROUP: ("v1beta2", "v1beta1"), EXTERNAL_GROUP: ("v1beta1",), RESOURCE_GROUP: ("v1beta1",)}
-"""The versions of each group, the preferred one first, which is what the manifests give the higher priority."""
+"""The versions of each group, the preferred one first: the manifests give it the higher priority."""
 
 Question: TypeAlias = CustomQuestion | ExternalQuestion | ResourceQuestion
 
@@ -36,40 +33,32 @@ WILDCARD = "*"
 
 MOST_SYMBOLS = 4000
 LONGEST_SELECTOR = 32 * 1024
-"""What a selector may hold of commas, brackets and operators, and of characters: to read one takes time, and anyone may send it."""
+"""Bounds on a selector's commas, brackets and operators, and on its characters: parsing takes time."""
 
 LONG_QUERY = 4096
-"""Bytes of a raw query from which on reading its selectors may take longer than a few milliseconds."""
+"""Bytes of a raw query above which parsing its selectors may take longer than a few milliseconds."""
 
 ANONYMOUS_QUERY = 1024
 """Bytes of a raw query that an anonymous caller may send."""
 
 _LONGEST_TIMEOUT, _MOST_PARAMETERS, _MOST_SEGMENTS = 100, 1000, 100
-_LONGEST_PATH = 16 * 1024  # read before the caller is known; no name in Kubernetes is nearly as long
+_LONGEST_PATH = 16 * 1024  # parsed before the caller is known; no name in Kubernetes is nearly as long
 _ESCAPE_CUT_SHORT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _TRUE_WORDS = frozenset({"1", "t", "T", "TRUE", "true", "True"})
-_LONGEST_WORD = 3 * len("false") + 1  # escaped; what is longer is none of the words that mean true or false
-# What Kubernetes' own API has below a namespace beside resources: read as part of the namespace, as every API server does.
+_LONGEST_WORD = 3 * len("false") + 1  # escaped; longer text means neither true nor false
+# Parts of a namespace in Kubernetes' own API; every API server reads them as such.
 _NAMESPACE_PARTS = frozenset({"status", "finalize"})
-# Words before a path that once meant a verb; what follows is too short for a metric then.
+# Words before a path that once meant a verb; the rest is too short for a metric.
 _OLD_VERBS = frozenset({"watch", "proxy"})
 
 
-class ResourceMetricsProvider(Protocol):
-    """Who answers questions about cpu and memory; errors as those of `MetricsProvider`."""
+class MetricRequest(NamedTuple):
+    """A request for metrics: the decoded parts of its path.
 
-    async def resource(self, question: ResourceQuestion) -> ResourceAnswer:
-        """Answer a question about pods or nodes; for a named one exactly one item, or an error."""
-        ...
-
-
-class MetricPath(NamedTuple):
-    """The decoded parts of a metric path.
-
-    `form` is ``object`` (R/NAME/M, in a namespace or at the root), ``namespace`` (``namespaces/N/metrics/M``: `resource`
-    is ``namespaces``, `namespace` None, `name` the namespace described), ``external`` (`resource` "") or ``resource`` (pods and
-    nodes of ``metrics.k8s.io``: `metric` ""). `name` is None for the wildcard, for external metrics, and for lists of resource
-    metrics.
+    `form` is ``object`` (R/NAME/M, in a namespace or at the root), ``namespace`` (``namespaces/N/metrics/M``:
+    `resource` is ``namespaces``, `namespace` None, `name` the namespace described), ``external`` (`resource`
+    "") or ``resource`` (pods and nodes of ``metrics.k8s.io``: `metric` ""). `name` is None for the wildcard,
+    for external metrics, and for lists of resource metrics.
     """
 
     form: Literal["object", "namespace", "external", "resource"]
@@ -82,9 +71,9 @@ class MetricPath(NamedTuple):
 
 
 class CallOptions(NamedTuple):
-    """The query parameters that matter before the caller is known, and for failures: the first value of each.
+    """The query parameters that are needed before the caller is known: the first value of each.
 
-    `pretty` is None when it was not given or empty; `timeout` is in seconds, None when not given or not positive.
+    `pretty` is None if absent or empty; `timeout` is in seconds, None if absent or not positive.
     """
 
     pretty: bool | None = None
@@ -92,26 +81,15 @@ class CallOptions(NamedTuple):
     watch: bool = False
 
 
-class Parameters(NamedTuple):
-    """The query parameters that a question is made of: of each, the first value."""
-
-    label_selector: str = ""
-    metric_label_selector: str = ""
-    include_object: str = ""
-    watch: bool = False
-    options: ListOptions = ListOptions()
-
-
 _CALL_OPTIONS = frozenset({"pretty", "timeout", "watch"})
-_PARAMETERS = frozenset(
-    {"labelSelector", "metricLabelSelector", "includeObject", "watch", *list_options.NAMES}
-)
+_SELECTORS = ("labelSelector", "metricLabelSelector", "fieldSelector")
+_PARAMETERS = frozenset({*_SELECTORS, "includeObject", "watch", *list_options.NAMES})
 
 
 def split_target(target: str) -> tuple[str, str]:
     """Return raw path and raw query of a request target, which may be in absolute form.
 
-    Raises BadRequestError, also for a query of so many parts that reading them would take long.
+    Raises BadRequestError, also for a query of too many parts.
     """
     if not target.isascii():
         raise _invalid_path()
@@ -130,9 +108,10 @@ def split_target(target: str) -> tuple[str, str]:
 def decode_segments(path: str) -> tuple[str, ...]:
     """Split a raw path at its slashes and decode each segment once; ``/`` gives one empty segment.
 
-    Raises BadRequestError for an escape that is none, for what is not UTF-8, and for segments that Kubernetes clients
-    refuse to build: ``.``, ``..`` and those that hold a percent sign or NUL. One that holds a slash is no segment of a path
-    that we serve, nor is any such path so long: NotFoundError. Empty segments are left to `parse_metric_path`.
+    Raises BadRequestError for a malformed escape, for text that is not UTF-8, and for segments that
+    Kubernetes clients refuse to build: ``.``, ``..`` and those with a percent sign or NUL. No path that is
+    served has a segment with a slash, or is very long: NotFoundError. Empty segments are left to
+    `parse_metric_path`.
     """
     if path.count("/") > _MOST_SEGMENTS or len(path) > _LONGEST_PATH:
         raise path_not_found()
@@ -144,13 +123,15 @@ def decode_segments(path: str) -> tuple[str, ...]:
     return segments
 
 
-def parse_metric_path(group: str, version: str, rest: Sequence[str]) -> MetricPath:
+def parse_metric_path(group: str, version: str, rest: Sequence[str]) -> MetricRequest:
     """Parse the decoded segments that follow ``/apis/GROUP/VERSION``; slashes at the end mean nothing.
 
-    Raises BadRequestError where upstream says ``invalid request path``, and NotFoundError for what no route matches. An empty
-    segment in between is refused too: upstream reads it as no namespace, no resource or no name.
+    Raises BadRequestError where upstream says ``invalid request path``, and NotFoundError where no route
+    matches. An empty segment in between is refused; upstream takes it for no namespace, no resource or no
+    name.
     """
-    rest = _without_empty_end(rest)
+    while rest and not rest[-1]:
+        rest = rest[:-1]
     if rest and not rest[0]:
         raise path_not_found()
     if group == RESOURCE_GROUP:
@@ -162,47 +143,47 @@ def parse_metric_path(group: str, version: str, rest: Sequence[str]) -> MetricPa
     match rest:
         case ["namespaces", namespace, metric]:
             metric = "namespaces" if metric in _NAMESPACE_PARTS else metric
-            return MetricPath("external", group, version, namespace, "", None, metric)
+            return MetricRequest("external", group, version, namespace, "", None, metric)
     raise path_not_found()
 
 
-def _parse_custom_path(group: str, version: str, rest: Sequence[str]) -> MetricPath:
+def _parse_custom_path(group: str, version: str, rest: Sequence[str]) -> MetricRequest:
     match rest:
         case ["namespaces", namespace, "metrics", metric] | ["namespaces", namespace, "metrics", metric, _]:
-            return MetricPath("namespace", group, version, None, "namespaces", _name(namespace), metric)
+            return MetricRequest("namespace", group, version, None, "namespaces", _name(namespace), metric)
         case ["namespaces", namespace, part] | ["namespaces", namespace, part, _, _] if (
             part in _NAMESPACE_PARTS
         ):
-            return MetricPath("object", group, version, namespace, "namespaces", _name(namespace), part)
+            return MetricRequest("object", group, version, namespace, "namespaces", _name(namespace), part)
         case ["namespaces", namespace, resource, name, metric]:
-            return MetricPath("object", group, version, namespace, resource, _name(name), metric)
+            return MetricRequest("object", group, version, namespace, resource, _name(name), metric)
         case ["namespaces", _, _]:
             raise _invalid_path()
         case [verb, _, _] if verb in _OLD_VERBS:
             raise _invalid_path()
         case [resource, name, metric]:
-            return MetricPath("object", group, version, None, resource, _name(name), metric)
+            return MetricRequest("object", group, version, None, resource, _name(name), metric)
     raise path_not_found()
 
 
-def _parse_resource_path(group: str, version: str, rest: Sequence[str]) -> MetricPath:
-    """Parse a path of resource metrics, which upstream routes as those of any other kind of object."""
+def _parse_resource_path(group: str, version: str, rest: Sequence[str]) -> MetricRequest:
+    """Parse a path of resource metrics, which upstream routes like those of any kind of object."""
     if not all(rest):
         raise path_not_found()
     match rest:
         case ["nodes" | "pods" as resource]:
-            return MetricPath("resource", group, version, None, resource, None, "")
+            return MetricRequest("resource", group, version, None, resource, None, "")
         case ["nodes", name]:
-            return MetricPath("resource", group, version, None, "nodes", name, "")
+            return MetricRequest("resource", group, version, None, "nodes", name, "")
         case ["namespaces", namespace, "pods"]:
-            return MetricPath("resource", group, version, namespace, "pods", None, "")
+            return MetricRequest("resource", group, version, namespace, "pods", None, "")
         case ["namespaces", namespace, "pods", name]:
-            return MetricPath("resource", group, version, namespace, "pods", name, "")
+            return MetricRequest("resource", group, version, namespace, "pods", name, "")
     raise path_not_found()
 
 
 def read_call_options(query: str) -> CallOptions:
-    """Read what a raw query says about the call itself, without decoding the rest of it.
+    """Read the options about the call itself from a raw query, without decoding the rest of it.
 
     kube-apiserver reads these before it authenticates. Raises BadRequestError for a bad `timeout`.
     """
@@ -216,81 +197,86 @@ def read_call_options(query: str) -> CallOptions:
     )
 
 
-def parse_parameters(query: str) -> Parameters:
-    """Parse a raw query as Go's net/url does: pairs that do not decode or hold a semicolon are dropped."""
-    first = {name: _decode_form(value) for name, value in _first_values(query, _PARAMETERS).items()}
-    return Parameters(
-        label_selector=first.get("labelSelector", ""),
-        metric_label_selector=first.get("metricLabelSelector", ""),
-        include_object=first.get("includeObject", ""),
-        watch="watch" in first and list_options.is_true(first["watch"]),
-        options=list_options.read(first),
-    )
+def parse_parameters(query: str) -> Mapping[str, str]:
+    """Return the parameters that a question is made of by name, of each the first value.
+
+    Parsed as Go's net/url does: pairs that do not decode or hold a semicolon are dropped.
+    """
+    return {name: _decode_form(value) for name, value in _first_values(query, _PARAMETERS).items()}
 
 
-def build_question(path: MetricPath, parameters: Parameters) -> Question:
+def build_question(request: MetricRequest, parameters: Mapping[str, str]) -> Question:
     """Return the question of a request.
 
-    A selector that is too large is a 400. A bad `labelSelector` is a 400 even where it selects nothing (a name is given); a bad `metricLabelSelector` is a
-    500 without reason, as upstream. A `fieldSelector` of a custom or external metric may only repeat the name of the path.
-    Watching external or resource metrics is a 405.
+    A selector that is too large is a 400. A bad `labelSelector` is a 400 even where it selects nothing
+    because a name is given; a bad `metricLabelSelector` is a 500 without reason, as upstream. A
+    `fieldSelector` of a custom or external metric may only repeat the name of the path. Watching external or
+    resource metrics is a 405.
     """
-    _check_size(parameters)
-    list_options.check_numbers(parameters.options)
-    if path.form == "resource":
-        return _build_resource_question(path, parameters)
-    selector = label_selectors.parse_selector(parameters.label_selector)
-    fields = list_options.parse_fields(parameters.options)
-    if path.form == "external":
-        list_options.check_together(parameters.options, watch=parameters.watch)
-        field_selectors.check_fields(fields)
-        if parameters.watch:
-            message = f'watch is not supported on resources of kind "*.{path.group}"'
-            raise errors.MethodNotAllowedError(message, {"group": path.group, "kind": "*"})
-        assert path.namespace is not None
-        return ExternalQuestion(path.namespace, path.metric, selector)
-    field_selectors.check_fields(fields)
-    field_selectors.check_name(fields, path.name or WILDCARD)
-    try:
-        metric_selector = label_selectors.parse_selector(parameters.metric_label_selector)
-    except errors.BadRequestError as error:
-        raise errors.PlainError(error.message) from error
-    objects = selector if path.name is None else label_selectors.EVERYTHING
-    resource, _, group = path.resource.partition(".")
-    asked = (
-        path.resource if group else resource
-    )  # a dot without a group after it is not repeated to the caller
-    return CustomQuestion(asked, path.namespace, path.name, path.metric, objects, metric_selector)
-
-
-def _check_size(parameters: Parameters) -> None:
-    """Refuse selectors of a size that nobody needs and that would take long to read."""
-    for name, text in (
-        ("labelSelector", parameters.label_selector),
-        ("metricLabelSelector", parameters.metric_label_selector),
-        ("fieldSelector", parameters.options.field_selector),
-    ):
+    for name in _SELECTORS:
+        text = parameters.get(name, "")
         if len(text) > LONGEST_SELECTOR or sum(map(text.count, ",()!=<>")) > MOST_SYMBOLS:
             raise errors.BadRequestError(f"{name} is too large")
+    list_options.check_numbers(parameters)
+    return _BUILDERS[request.form](request, parameters)
 
 
-def _build_resource_question(path: MetricPath, parameters: Parameters) -> ResourceQuestion:
-    """Return the question about pods or nodes; selectors mean nothing, and may be anything, where a name is given."""
-    assert path.resource in {"pods", "nodes"}
-    resource: Literal["pods", "nodes"] = "pods" if path.resource == "pods" else "nodes"
-    if path.name is not None:
+def _build_external_question(request: MetricRequest, parameters: Mapping[str, str]) -> ExternalQuestion:
+    selector = label_selectors.parse_selector(parameters.get("labelSelector", ""))
+    fields = field_selectors.parse_selector(parameters.get("fieldSelector", ""))
+    list_options.check_together(parameters)
+    field_selectors.check_fields(fields)
+    if list_options.is_watch(parameters):
+        raise _no_watch(request.group, "*")
+    assert request.namespace is not None
+    return ExternalQuestion(request.namespace, request.metric, selector)
+
+
+def _build_custom_question(request: MetricRequest, parameters: Mapping[str, str]) -> CustomQuestion:
+    selector = label_selectors.parse_selector(parameters.get("labelSelector", ""))
+    fields = field_selectors.parse_selector(parameters.get("fieldSelector", ""))
+    field_selectors.check_fields(fields)
+    field_selectors.check_name(fields, request.name or WILDCARD)
+    try:
+        metric_selector = label_selectors.parse_selector(parameters.get("metricLabelSelector", ""))
+    except errors.BadRequestError as error:
+        raise errors.PlainError(error.message) from error
+    objects = selector if request.name is None else label_selectors.EVERYTHING
+    resource, _, group = request.resource.partition(".")
+    spelled = request.resource if group else resource  # errors do not repeat a dot without a group after it
+    return CustomQuestion(spelled, request.namespace, request.name, request.metric, objects, metric_selector)
+
+
+def _build_resource_question(request: MetricRequest, parameters: Mapping[str, str]) -> ResourceQuestion:
+    """Return the question about pods or nodes; where a name is given the selectors are not even parsed."""
+    resource: Literal["pods", "nodes"] = "pods" if request.resource == "pods" else "nodes"
+    if request.name is not None:
         everything = label_selectors.EVERYTHING, field_selectors.EVERYTHING
-        return ResourceQuestion(resource, path.namespace, path.name, *everything)
-    objects = label_selectors.parse_selector(parameters.label_selector)
-    fields = field_selectors.parse_metadata(parameters.options.field_selector)
-    if parameters.watch:
-        message = f'watch is not supported on resources of kind "{resource}.{path.group}"'
-        raise errors.MethodNotAllowedError(message, {"group": path.group, "kind": resource})
-    return ResourceQuestion(resource, path.namespace, None, objects, fields)
+        return ResourceQuestion(resource, request.namespace, request.name, *everything)
+    objects = label_selectors.parse_selector(parameters.get("labelSelector", ""))
+    fields = field_selectors.parse_metadata(parameters.get("fieldSelector", ""))
+    if list_options.is_watch(parameters):
+        raise _no_watch(request.group, resource)
+    return ResourceQuestion(resource, request.namespace, None, objects, fields)
+
+
+_BUILDERS: Mapping[str, Callable[[MetricRequest, Mapping[str, str]], Question]] = MappingProxyType(
+    {
+        "object": _build_custom_question,
+        "namespace": _build_custom_question,
+        "external": _build_external_question,
+        "resource": _build_resource_question,
+    }
+)
+
+
+def _no_watch(group: str, kind: str) -> errors.MethodNotAllowedError:
+    message = f'watch is not supported on resources of kind "{kind}.{group}"'
+    return errors.MethodNotAllowedError(message, {"group": group, "kind": kind})
 
 
 def path_not_found() -> errors.NotFoundError:
-    """Return the error of a path inside a served API version that no route matches."""
+    """Return the error for a path of a served API version that no route matches."""
     return errors.NotFoundError("the server could not find the requested resource", {})
 
 
@@ -300,15 +286,8 @@ def query_values(query: str, name: str) -> list[str]:
 
 
 def parameter_names(query: str) -> set[str]:
-    """Return the names of all query parameters, those without a value included."""
+    """Return the names of all query parameters, including those without a value."""
     return {key for key, _ in _pairs(query)}
-
-
-def _without_empty_end(segments: Sequence[str]) -> Sequence[str]:
-    end = len(segments)
-    while end and not segments[end - 1]:
-        end -= 1
-    return segments[:end]
 
 
 def _name(segment: str) -> str | None:
@@ -316,7 +295,7 @@ def _name(segment: str) -> str | None:
 
 
 def _timeout(text: str) -> float | None:
-    """Parse the raw value of `timeout`; zero and less mean none, as upstream."""
+    """Parse the raw value of `timeout`; as upstream, zero and less are no timeout."""
     if not text:
         return None
     if len(text) > _LONGEST_TIMEOUT:
@@ -329,7 +308,7 @@ def _timeout(text: str) -> float | None:
 
 
 def _first_values(query: str, names: Collection[str]) -> dict[str, str]:
-    """Return the first value of each of these parameters as it is written. Others are not decoded."""
+    """Return the first value of each of these parameters, undecoded."""
     found: dict[str, str] = {}
     longest = 3 * max(map(len, names))  # each character may be written as an escape
     for part in query.split("&"):

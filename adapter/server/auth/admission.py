@@ -1,52 +1,56 @@
-"""The gate before every answer: who asks, and may they.
+"""Admission of requests: identifies the caller, authorizes the access, parses the rest of the query.
 
-Joins `authentication` and `authorization` for one request, in this order: the caller is identified, then the
-access is authorized, then the rest of the query is read. Whatever is not open to all is allowed by an access
-review of exactly what is answered. Where that cannot be known at once, `admit_now` says so and `admit` asks.
+Everything that is not open to all callers is allowed by an access review of exactly what is answered.
+Admission has two steps. `admit_now` decides from certificates and cached reviews, without a turn of the event
+loop; that is all that a repeated request needs. Where the API server has to be asked it returns a
+`PendingAdmission`, and `admit` waits for the reviews. Callers that wait count in queues: one for each user,
+one for the unknown tokens of each address, and one for anonymous callers. The handler bounds each queue, so
+that a flood of one kind, such as made-up tokens, does not delay the callers of another.
+
+An anonymous caller costs nothing to be. Its selectors are therefore never parsed before the review, which
+asks for the whole list instead, and the length of its query is bounded.
 """
 
 import asyncio
-from typing import Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
 from aiohttp import web
 
 from adapter import errors
 from adapter.model.identity import ANONYMOUS, User
 from adapter.server.api import paths
-from adapter.server.api.routing import Asked, Route
+from adapter.server.api.paths import Question
+from adapter.server.api.routing import Route
 from adapter.server.auth.attributes import Attributes
 from adapter.server.auth.authentication import Authenticator
 from adapter.server.auth.authorization import Authorizer
-from adapter.server.auth.client_cert import Peer, Verdict, read_peer
-from adapter.server.auth.request_header import Said
+from adapter.server.auth.client_cert import Peer, PeerVerdict, read_peer
+from adapter.server.auth.request_header import RequestCredentials
 
 CALLER = web.RequestKey("caller", User)
-"""Under this key a request carries the caller as soon as it is known, be it let in or not: for the access log."""
+"""Under this key a request carries its caller once identified, admitted or not: for the access log."""
 
 
-class Connection(Protocol):
-    """What a request's protocol keeps of its connection: the peer, from the first request on."""
-
-    peer: Peer | None
-
-
-class Queue(NamedTuple):
-    """The callers that wait together: of one user, with unknown tokens from one address, or anonymous."""
+class ReviewQueue(NamedTuple):
+    """A queue of callers: of one user, with unknown tokens from one address, or anonymous."""
 
     standing: Literal["named", "token", "anonymous"]
     of: str = ""
 
 
-class Pending(NamedTuple):
-    """A request that cannot be judged at once. `user` is None where a token has to be reviewed first."""
+class PendingAdmission(NamedTuple):
+    """A request that needs a review. `user` is None where its token has to be reviewed first."""
 
     user: User | None
-    said: Said
-    queue: Queue
+    credentials: RequestCredentials
+    queue: ReviewQueue
 
 
-class Access:
-    """Admits requests. Without `anonymous`, who shows no credentials gets the open paths and nothing else."""
+class Admission:
+    """Admits requests.
+
+    Without `anonymous`, callers without credentials get the open paths and nothing else.
+    """
 
     def __init__(
         self, authenticator: Authenticator, authorizer: Authorizer, *, anonymous: bool = True
@@ -55,70 +59,71 @@ class Access:
         self._authorizer = authorizer
         self._anonymous = anonymous
 
-    def admit_now(self, request: web.BaseRequest, route: Route) -> User | Pending:
-        """Return the caller if it may have what it asks for, else what to give to `admit`.
+    def admit_now(self, request: web.BaseRequest, route: Route) -> User | PendingAdmission:
+        """Return the caller if the access is allowed, else what to give to `admit`.
 
         Raises BadRequestError, UnauthorizedError or ForbiddenError. An unknown path is not authorized.
         """
-        user, said, known = self._authenticator.identify_now(request.raw_headers, _peer_of(request))
+        user, credentials, known = self._authenticator.identify_now(request.raw_headers, _peer_of(request))
         if user is not None:
             request[CALLER] = user
-            if route.asked is not None or user is ANONYMOUS or not route.is_list or route.is_read:
+            is_slow = route.question is None and route.is_list and not route.is_parsed
+            if user is ANONYMOUS or not is_slow:
                 wanted = _wanted(request, route, user)
-                if wanted is None or self._check(user, wanted, said):
+                if wanted is None or self._check(user, wanted, credentials):
                     return user if user is not ANONYMOUS else _check_length(user, route)
-        return Pending(user, said, _queue_of(user, known, request))
+        return PendingAdmission(user, credentials, _queue_of(user, known, request))
 
-    async def admit(self, request: web.BaseRequest, route: Route, pending: Pending) -> User:
-        """Return the caller if it may have what it asks for, after asking. Raises as `admit_now`, InternalError, TooManyRequestsError."""
-        user, said, _ = pending
+    async def admit(self, request: web.BaseRequest, route: Route, pending: PendingAdmission) -> User:
+        """Return the caller once reviews allow the access.
+
+        Raises as `admit_now`, and InternalError and TooManyRequestsError.
+        """
+        user, credentials, _ = pending
         if user is None:
-            user = request[CALLER] = await self._authenticator.identify_by_token(said, request.remote or "")
+            user = request[CALLER] = await self._authenticator.identify_by_token(
+                credentials, request.remote or ""
+            )
         if user is not ANONYMOUS and route.is_list:
-            await read_query(route)
+            await parse_query(route)
         wanted = _wanted(request, route, user)
-        if wanted is not None and not self._check(user, wanted, said):
+        if wanted is not None and not self._check(user, wanted, credentials):
             await self._authorizer.check(user, wanted)
         return _check_length(user, route)
 
-    def judge(self, peer: Peer) -> Verdict:
-        """Return what the certificate that a peer showed makes of it now; the peer keeps that as its verdict."""
+    def judge(self, peer: Peer) -> PeerVerdict:
+        """Return the verdict on a peer's certificate under the trust in force; the peer keeps it."""
         return self._authenticator.judge(peer)
 
     async def close(self) -> None:
-        """End the reviews under way."""
         await self._authenticator.close()
         await self._authorizer.close()
 
-    def _check(self, user: User, wanted: Attributes, said: Said) -> bool:
-        """Return whether the access is allowed; False where a review has to say so."""
+    def _check(self, user: User, wanted: Attributes, credentials: RequestCredentials) -> bool:
+        """Return whether the access is known to be allowed; False where a review has to decide."""
         if user is ANONYMOUS and not self._anonymous and not self._authorizer.is_open(wanted):
             raise errors.UnauthorizedError
-        if said.impersonates:
+        if credentials.impersonates:
             raise errors.ForbiddenError("forbidden: impersonation is not possible here", {})
         return self._authorizer.check_now(user, wanted)
 
 
-def _queue_of(user: User | None, known: str, request: web.BaseRequest) -> Queue:
+def _queue_of(user: User | None, known: str, request: web.BaseRequest) -> ReviewQueue:
     if user is ANONYMOUS:
-        return Queue("anonymous")
+        return ReviewQueue("anonymous")
     name = user.name if user is not None else known
-    return Queue("named", name) if name else Queue("token", request.remote or "")
+    return ReviewQueue("named", name) if name else ReviewQueue("token", request.remote or "")
 
 
-async def read_query(route: Route) -> Asked:
-    """Return what the query of a route asks, in a thread where reading takes long. For known callers only."""
-    return route.read() if route.is_read else await asyncio.to_thread(route.read)
+async def parse_query(route: Route) -> Question | errors.StatusError:
+    """Return what the query of a route asks; a long one is parsed in a thread. For known callers only."""
+    return route.parse_query() if route.is_parsed else await asyncio.to_thread(route.parse_query)
 
 
 def _wanted(request: web.BaseRequest, route: Route, user: User) -> Attributes | None:
-    """Return what would be done; None where nothing will be, since the path itself is wrong.
-
-    Anyone is anonymous at will, so the selectors of an anonymous caller are not read for the review. It then
-    asks for the whole list, which is more.
-    """
+    """Return the access to authorize; None where nothing will be answered, since the path itself is wrong."""
     wanted = route.bare_attributes if user is ANONYMOUS else route.attributes
-    if wanted is None and route.error is None:  # there is nothing to authorize, so nothing is allowed
+    if wanted is None and route.error is None:  # no access to authorize, so none is allowed
         raise errors.UnauthorizedError
     return wanted if wanted is None or request.method == "GET" else wanted.with_method(request.method)
 
@@ -131,12 +136,12 @@ def _check_length(user: User, route: Route) -> User:
 
 
 def _peer_of(request: web.BaseRequest) -> Peer:
-    connection: Connection = request.protocol  # type: ignore[assignment]  # our own kind, see serving
-    peer = connection.peer
+    connection: Any = request.protocol  # a `ClientConnection`, which keeps its peer from the first request on
+    peer: Peer | None = connection.peer
     if peer is None:
         transport = request.transport
         secured = transport.get_extra_info("ssl_object") if transport is not None else None
-        if secured is None:  # the connection is gone, and with it whoever it was
+        if secured is None:  # the connection is gone
             raise errors.UnauthorizedError
         peer = connection.peer = read_peer(secured)
     return peer

@@ -1,9 +1,9 @@
-"""What a request would do, as an access review asks it and as a refusal words it.
+"""The access that a request needs, as an access review asks for it and as a refusal words it.
 
-A pure function of the `Route` that the handler answers from: of the same decoded values, so nobody is asked about another
-path, namespace or name than is served. The law is the table of verbs and resources of Kubernetes' API servers: a metric is
-the subresource of what it describes, an external metric a resource that is listed, and a namespace's own metric a name
-under the resource ``metrics``.
+It is built from the decoded values that the handler answers from, so a review is never about another path,
+namespace or name than is served. Verbs and resources are those of Kubernetes' API servers: a metric is the
+subresource of the object it describes, an external metric a resource that is listed, and a namespace's own
+metric a name under the resource ``metrics``.
 """
 
 import functools
@@ -17,7 +17,7 @@ from adapter.model.identity import User
 from adapter.model.metrics import ExternalQuestion, ResourceQuestion
 from adapter.model.selectors.field_selectors import NAME, FieldSelector
 from adapter.model.selectors.label_selectors import LabelSelector, Operator
-from adapter.server.api.paths import WILDCARD, MetricPath, Question
+from adapter.server.api.paths import WILDCARD, MetricRequest, Question
 
 VERBS = {
     "GET": "get",
@@ -27,7 +27,7 @@ VERBS = {
     "PATCH": "patch",
     "DELETE": "delete",
 }
-"""The verb of an HTTP method; "" of any other, which only a rule for all verbs allows."""
+"""The verb of an HTTP method; any other has "", which only a rule for all verbs allows."""
 
 _OPERATORS = {
     Operator.EQUALS: "In",
@@ -43,7 +43,10 @@ _ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 @dataclass(frozen=True)
 class Attributes:
-    """One access. A path outside the API groups has `path` alone; `labels` and `fields` narrow a list or a watch."""
+    """One access.
+
+    A path outside the API groups has `path` alone; `labels` and `fields` narrow a list or a watch.
+    """
 
     verb: str
     path: str = ""
@@ -58,7 +61,7 @@ class Attributes:
 
     @functools.cached_property
     def spec(self) -> dict[str, object]:
-        """Return the access's part of a SubjectAccessReview's spec; what is empty is left out, as Go does."""
+        """The access in the spec of a SubjectAccessReview; empty fields are left out, as in Go."""
         if self.path:
             return {"nonResourceAttributes": {"path": self.path, "verb": self.verb}}
         fields: dict[str, object] = {
@@ -69,14 +72,14 @@ class Attributes:
             "resource": self.resource,
             "subresource": self.subresource,
             "name": self.name,
-            "labelSelector": _requirements(self._label_requirements()),
-            "fieldSelector": _requirements(self._field_requirements()),
+            "labelSelector": _requirements(self._label_requirements()) if self.labels else None,
+            "fieldSelector": _requirements(self._field_requirements()) if self.fields else None,
         }
         return {"resourceAttributes": {name: value for name, value in fields.items() if value}}
 
     @functools.cached_property
     def key(self) -> str:
-        """Return the canonical JSON of `spec`: equal for equal accesses, and for no others."""
+        """The canonical JSON of `spec`: equal for equal accesses, and for no others."""
         return json.dumps(self.spec, sort_keys=True, separators=(",", ":"))
 
     def with_method(self, method: str) -> "Attributes":
@@ -91,7 +94,10 @@ class Attributes:
         return replace(self, verb=verb, labels=None, fields=None)
 
     def refusal(self, user: User, reason: str) -> errors.ForbiddenError:
-        """Return what a caller is told who may not do this; the words are upstream's, `reason` the review's own."""
+        """Return the error for a caller that may not do this.
+
+        The words are upstream's, `reason` the review's.
+        """
         asks = f"User {quote(user.name)} cannot {self.verb}"
         if self.path:
             message, details = f"{asks} path {quote(self.path)}", {}
@@ -112,7 +118,10 @@ class Attributes:
         return f"{self.resource}.{self.group}{name} is "
 
     def _label_requirements(self) -> Iterator[dict[str, object]]:
-        """Yield what a review can express; ``gt`` and ``lt`` are left out, for less narrows less."""
+        """Yield what a review can express.
+
+        Without ``gt`` and ``lt`` the review asks for more, not for less.
+        """
         for requirement in self.labels.requirements if self.labels else ():
             operator = _OPERATORS.get(requirement.operator)
             if operator is not None:
@@ -124,19 +133,29 @@ class Attributes:
             yield {"key": term.field, "operator": "NotIn" if term.negated else "In", "values": [term.value]}
 
 
-def build_attributes(path: MetricPath, question: Question | None, *, watch: bool) -> Attributes:
-    """Return what a GET of a metric path does; `question` is None where the query made none of it."""
-    group, version = path.group, path.version
-    if path.form == "namespace":
-        # a path of all namespaces names none, and is asked for as the one called "*": no rights within a namespace cover it
-        return Attributes("get", "", group, version, "metrics", "", path.metric, path.name or WILDCARD)
-    if path.form == "object":
+def build_attributes(
+    request: MetricRequest, question: Question | errors.StatusError | None, *, watch: bool
+) -> Attributes:
+    """Return what a GET of a metrics request does; a list is narrowed by the selectors of `question`."""
+    group, version = request.group, request.version
+    if request.form == "namespace":
+        # A path of all namespaces is reviewed as the namespace "*", which no rights within one namespace
+        # cover.
+        return Attributes("get", "", group, version, "metrics", "", request.metric, request.name or WILDCARD)
+    if request.form == "object":
         return Attributes(
-            "get", "", group, version, path.resource, path.metric, path.name or WILDCARD, path.namespace or ""
+            "get",
+            "",
+            group,
+            version,
+            request.resource,
+            request.metric,
+            request.name or WILDCARD,
+            request.namespace or "",
         )
-    resource, namespace = path.resource or path.metric, path.namespace or ""
-    if path.name is not None:
-        return Attributes("get", "", group, version, resource, "", path.name, namespace)
+    resource, namespace = request.resource or request.metric, request.namespace or ""
+    if request.name is not None:
+        return Attributes("get", "", group, version, resource, "", request.name, namespace)
     labels, fields, name = None, None, ""
     if isinstance(question, ExternalQuestion):
         labels = question.selector

@@ -1,8 +1,13 @@
-"""Who a caller is, in upstream's order: front proxy, client certificate, bearer token, else anonymous.
+"""Authentication in upstream's order: front proxy, client certificate, bearer token, else anonymous.
 
-Not here: chains of certificates (`peers`, `trust`), what a caller may do (`authorization`). The law: an authenticator that
-refuses does not keep the next from succeeding, but whoever showed something and was refused by all is nobody (401), never
-anonymous. Tokens are kept as keyed digests only, and go nowhere but into a token review.
+An authenticator that refuses does not keep the next one from succeeding. Credentials that all of them reject
+yield 401; they never fall back to anonymous. Tokens are kept as keyed digests only, and are sent nowhere but
+into a token review.
+
+The front proxy is kube-apiserver's aggregator, which sends the name of its caller in request headers. Those
+headers are client_trust only on a connection whose client certificate leads to the front proxy's authority
+and has one of the allowed names (`client_cert`). On any other connection they mean nothing, whatever else the
+caller is.
 """
 
 import logging
@@ -19,53 +24,54 @@ from adapter.model import identity
 from adapter.model.clock import Clock
 from adapter.model.identity import ANONYMOUS, User
 from adapter.server.auth import request_header, trust
-from adapter.server.auth.client_cert import Peer, PeerJudge, Verdict
-from adapter.server.auth.request_header import HeaderReader, Said
-from adapter.server.auth.review_cache import EVERYBODY, SHARE, Lane, ReviewCache
-from adapter.server.auth.trust import HeaderNames, Trust
+from adapter.server.auth.client_cert import Peer, PeerJudge, PeerVerdict
+from adapter.server.auth.request_header import HeaderReader, RequestCredentials
+from adapter.server.auth.review_cache import ALL_REVIEWS, SHARE, ReviewCache, ReviewLimit
+from adapter.server.auth.trust import ClientTrust, HeaderNames
 from adapter.server.auth.trust_store import TrustStore
 from adapter.telemetry import logs, metrics
 
 log = logging.getLogger(__name__)
 
 _SAY_AGAIN = 60.0
-"""Seconds between two warnings of front proxies that are not accepted."""
+"""Seconds between two warnings about front proxies that are not accepted."""
 
 _NO_NAMES = HeaderNames((), (), (), ())
 
-_UNKNOWN = Lane("unknown tokens", 200)
-"""Anyone can make up tokens. Tokens accepted before are reviewed again beside them, not behind them."""
+_UNKNOWN = ReviewLimit("unknown tokens", 200)
+"""Limit on reviews of tokens never accepted before, which anyone can make up; known tokens do not wait for
+them."""
 
 _KNOWN_TOKENS = 8192
 
 
 class TokenReviewer(Protocol):
-    """Who is asked; raises `errors.KubernetesError` where there is no answer."""
+    """Reviews tokens; raises `errors.KubernetesError` where there is no answer."""
 
     async def review_token(self, token: str) -> User | None:
-        """Return whose token it is, None for nobody's."""
+        """Return the user of a token, None for an invalid one."""
         ...
 
 
-class Identified(NamedTuple):
-    """Whom a request comes from, None while a token review has to say so, and what its headers say.
+class IdentifiedCaller(NamedTuple):
+    """The user behind a request, None while its token has to be reviewed, and the credentials of its headers.
 
     `known` is the user's name from the last review of the token, "" where it has not been accepted.
     """
 
     user: User | None
-    said: Said
+    credentials: RequestCredentials
     known: str = ""
 
 
-class _Owner(NamedTuple):
-    """Whose a token is; None for nobody's."""
+class _TokenOwner(NamedTuple):
+    """The result of a token review; None for an invalid token."""
 
     user: User | None
 
 
 class Authenticator:
-    """Names callers. `token_ttl` is how many seconds the answer about a token is used again."""
+    """Identifies callers. `token_ttl` is how many seconds the review of a token is used."""
 
     def __init__(
         self,
@@ -81,7 +87,7 @@ class Authenticator:
         self._clock = clock
         self._judge = PeerJudge()
         self._hmac = HMAC(secrets.token_bytes(32), SHA256())
-        self._tokens: ReviewCache[bytes, _Owner] = ReviewCache(
+        self._tokens: ReviewCache[bytes, _TokenOwner] = ReviewCache(
             clock,
             own_metrics.token_cache,
             lambda _: token_ttl,
@@ -98,45 +104,50 @@ class Authenticator:
         attempts = own_metrics.authentication_attempts
         self._succeeded, self._failed = attempts.labels("success"), attempts.labels("error")
 
-    def identify_now(self, headers: Iterable[tuple[bytes, bytes]], peer: Peer) -> Identified:
-        """Return the caller where that takes no review. Raises UnauthorizedError, and BadRequestError for bad headers."""
-        believed = self._store.current
-        if believed.generation != self._generation:
-            self._generation = believed.generation
-            names = believed.front_proxy.headers if believed.front_proxy else _NO_NAMES
+    def identify_now(self, headers: Iterable[tuple[bytes, bytes]], peer: Peer) -> IdentifiedCaller:
+        """Return the caller where that takes no review.
+
+        Raises UnauthorizedError, and BadRequestError for bad headers.
+        """
+        client_trust = self._store.current
+        if client_trust.generation != self._generation:
+            self._generation = client_trust.generation
+            names = client_trust.front_proxy.headers if client_trust.front_proxy else _NO_NAMES
             self._reader = HeaderReader(names, self._monitoring)
-        said = self._reader.read(headers)
-        user, failed = self._identify_by_certificate(said, peer, believed) if peer.shown else (None, False)
+        credentials = self._reader.read(headers)
+        user, failed = (
+            self._identify_by_certificate(credentials, peer, client_trust) if peer.shown else (None, False)
+        )
         if user is not None:
-            return self._succeed(user, said)
-        token = request_header.bearer_token(said.authorization) if said.authorization else b""
+            return self._succeed(user, credentials)
+        token = request_header.bearer_token(credentials.authorization) if credentials.authorization else b""
         if token:
             digest = self._digest(token)
             owner = self._tokens.find(digest)
             if owner is None:
-                return Identified(None, said, self._known.get(digest, ""))
+                return IdentifiedCaller(None, credentials, self._known.get(digest, ""))
             if owner.user is not None:
-                return self._succeed(owner.user, said)
+                return self._succeed(owner.user, credentials)
         if token or failed:
             self._failed.inc()
             raise errors.UnauthorizedError
-        return self._succeed(ANONYMOUS, said)
+        return self._succeed(ANONYMOUS, credentials)
 
-    async def identify_by_token(self, said: Said, address: str) -> User:
+    async def identify_by_token(self, credentials: RequestCredentials, address: str) -> User:
         """Have the token of a caller at `address` reviewed.
 
         Raises UnauthorizedError, also where there is no answer, and TooManyRequestsError.
         """
-        token = request_header.bearer_token(said.authorization)
+        token = request_header.bearer_token(credentials.authorization)
         digest = self._digest(token)
 
-        async def review() -> _Owner:
+        async def review() -> _TokenOwner:
             user = await self._reviewer.review_token(token.decode())
-            return _Owner(identity.complete_groups(user) if user is not None else None)
+            return _TokenOwner(identity.complete_groups(user) if user is not None else None)
 
-        lanes = (EVERYBODY,) if digest in self._known else (_UNKNOWN, Lane(address, SHARE))
+        limits = (ALL_REVIEWS,) if digest in self._known else (_UNKNOWN, ReviewLimit(address, SHARE))
         try:
-            owner = await self._tokens.ask(digest, review, lanes=lanes)
+            owner = await self._tokens.ask(digest, review, limits=limits)
         except errors.KubernetesError as error:
             self._failed.inc()
             raise errors.UnauthorizedError from error
@@ -148,44 +159,45 @@ class Authenticator:
         self._succeeded.inc()
         return owner.user
 
-    def judge(self, peer: Peer) -> Verdict:
-        """Return what the certificate that a peer showed makes of it now; the peer keeps that as its verdict."""
+    def judge(self, peer: Peer) -> PeerVerdict:
+        """Return the verdict on a peer's certificate under the trust in force; the peer keeps it."""
         return self._verdict_on(peer, self._store.current)
 
     async def close(self) -> None:
-        """End the reviews under way."""
         await self._tokens.close()
 
-    def _identify_by_certificate(self, said: Said, peer: Peer, believed: Trust) -> tuple[User | None, bool]:
-        """Return whom a certificate names, for itself or as front proxy for another; and whether it was refused."""
-        verdict = self._verdict_on(peer, believed)
+    def _identify_by_certificate(
+        self, credentials: RequestCredentials, peer: Peer, client_trust: ClientTrust
+    ) -> tuple[User | None, bool]:
+        """Return the user that a certificate names or is front proxy for, and whether it was refused."""
+        verdict = self._verdict_on(peer, client_trust)
         if verdict.is_proxy:
-            user = self._reader.user(said.lines)
+            user = self._reader.user(credentials.lines)
             if user is not None:
                 return user, False
-        elif said.lines:
-            self._warn(peer, believed, verdict)
+        elif credentials.lines:
+            self._warn(peer, client_trust, verdict)
         return verdict.user, verdict.failed
 
-    def _verdict_on(self, peer: Peer, believed: Trust) -> Verdict:
+    def _verdict_on(self, peer: Peer, client_trust: ClientTrust) -> PeerVerdict:
         verdict, now = peer.verdict, self._clock.wall()
-        if verdict is None or verdict.generation != believed.generation or now >= verdict.until:
-            verdict = peer.verdict = self._judge.judge(peer, believed, now)
+        if verdict is None or verdict.generation != client_trust.generation or now >= verdict.until:
+            verdict = peer.verdict = self._judge.judge(peer, client_trust, now)
         return verdict
 
     def _digest(self, token: bytes) -> bytes:
-        digest = self._hmac.copy()  # a third of the time that the standard library's takes to begin anew
+        digest = self._hmac.copy()  # a third of the time of a new HMAC of the standard library
         digest.update(token)
         return digest.finalize()
 
-    def _succeed(self, user: User, said: Said) -> Identified:
+    def _succeed(self, user: User, credentials: RequestCredentials) -> IdentifiedCaller:
         self._succeeded.inc()
-        return Identified(user, said)
+        return IdentifiedCaller(user, credentials)
 
-    def _warn(self, peer: Peer, believed: Trust, verdict: Verdict) -> None:
-        """Say why somebody with a certificate may not speak for others; the first thing to know when aggregation fails."""
+    def _warn(self, peer: Peer, client_trust: ClientTrust, verdict: PeerVerdict) -> None:
+        """Log why a client certificate is not a front proxy's: the first question when aggregation fails."""
         self._not_accepted.inc()
-        now, proxy, certificate = self._clock.monotonic(), believed.front_proxy, peer.certificate
+        now, proxy, certificate = self._clock.monotonic(), client_trust.front_proxy, peer.certificate
         if self._warned is not None and now - self._warned < _SAY_AGAIN:
             return
         self._warned = now

@@ -1,8 +1,8 @@
-"""Whether a caller may do what it asks: the API server's access reviews, kept for a while.
+"""Authorization by the API server's access reviews, which are cached for a while.
 
-Asked again for every caller, proxied ones too: that kube-apiserver has allowed a request already is no contract. The law is
-upstream's order: the group ``system:masters``, paths that are open to all, then a SubjectAccessReview. A review that fails
-allows nothing.
+The order is upstream's: the group ``system:masters``, paths that are open to all, then a SubjectAccessReview.
+Requests that come through kube-apiserver are reviewed too, since it promises nothing about what it allows
+before it forwards one. A review that fails allows nothing.
 """
 
 import logging
@@ -13,20 +13,21 @@ from adapter import errors
 from adapter.model.clock import Clock
 from adapter.model.identity import ANONYMOUS, MASTERS, AccessVerdict, User
 from adapter.server.auth.attributes import Attributes
-from adapter.server.auth.review_cache import EVERYBODY, SHARE, Lane, ReviewCache
+from adapter.server.auth.review_cache import ALL_REVIEWS, SHARE, ReviewCache, ReviewLimit
 from adapter.telemetry import logs, metrics
 
 log = logging.getLogger(__name__)
 
 _LARGEST_KEPT = 10_000
-"""Characters of an access that is remembered: a caller chooses them."""
+"""Characters of an access whose review is cached: a caller chooses them."""
 
-_STRANGERS = Lane("strangers", 20)
-"""Anonymous callers can make up any number of accesses to have reviewed; users do not wait behind them."""
+_ANONYMOUS_REVIEWS = ReviewLimit("anonymous", 20)
+"""Limit on reviews of anonymous callers, which can ask for any number of accesses; users do not wait for
+them."""
 
 
 class AccessReviewer(Protocol):
-    """Who is asked; raises `errors.KubernetesError` where there is no answer."""
+    """Reviews accesses; raises `errors.KubernetesError` where there is no answer."""
 
     async def review_access(self, spec: dict[str, object]) -> AccessVerdict:
         """Return the verdict on the spec of a SubjectAccessReview."""
@@ -34,7 +35,7 @@ class AccessReviewer(Protocol):
 
 
 class AllowedPaths:
-    """Paths that need no authorization: exact ones, and beginnings that are written with a ``*`` at their end."""
+    """Paths that need no authorization: exact ones, and prefixes, written with a ``*`` at the end."""
 
     def __init__(self, paths: Iterable[str]) -> None:
         bare = [path.removeprefix("/") for path in paths]
@@ -47,7 +48,7 @@ class AllowedPaths:
 
 
 class Authorizer:
-    """Decides. `allowed_ttl` and `denied_ttl` are how many seconds a verdict is used again."""
+    """Decides. `allowed_ttl` and `denied_ttl` are how many seconds a verdict is used."""
 
     def __init__(
         self,
@@ -75,11 +76,14 @@ class Authorizer:
         self._no_opinion, self._failed = attempts.labels("no-opinion"), attempts.labels("error")
 
     def is_open(self, wanted: Attributes) -> bool:
-        """Say whether an access is everybody's; only a path outside the API groups can be."""
+        """Return whether an access needs no review; only a path outside the API groups can be open."""
         return bool(wanted.path) and wanted.path in self._open_paths
 
     def check_now(self, user: User, wanted: Attributes) -> bool:
-        """Return whether the access is allowed; False means that it has to be asked. Raises ForbiddenError."""
+        """Return whether the access is known to be allowed; False means that it needs a review.
+
+        Raises ForbiddenError.
+        """
         if MASTERS in user.groups or self.is_open(wanted):
             self._allowed.inc()
             return True
@@ -90,13 +94,16 @@ class Authorizer:
         return True
 
     async def check(self, user: User, wanted: Attributes) -> None:
-        """Ask. Raises ForbiddenError for a refusal, InternalError where nobody could say, TooManyRequestsError."""
+        """Have the access reviewed.
+
+        Raises ForbiddenError for a refusal, InternalError for a review that failed, TooManyRequestsError.
+        """
         try:
             verdict = await self._cache.ask(
                 (user.key, wanted.key),
                 lambda: self._reviewer.review_access(user.spec | wanted.spec),
                 keep=len(wanted.key) <= _LARGEST_KEPT,
-                lanes=_lanes_of(user),
+                limits=_limits_of(user),
             )
         except errors.KubernetesError as error:
             self._failed.inc()
@@ -104,7 +111,6 @@ class Authorizer:
         self._judge(user, wanted, verdict)
 
     async def close(self) -> None:
-        """End the reviews under way."""
         await self._cache.close()
 
     def _judge(self, user: User, wanted: Attributes, verdict: AccessVerdict) -> None:
@@ -119,6 +125,6 @@ class Authorizer:
         raise wanted.refusal(user, verdict.reason)
 
 
-def _lanes_of(user: User) -> Sequence[Lane]:
-    """Return which limits hold for the reviews of a user: one user takes a share of them at most."""
-    return (_STRANGERS,) if user is ANONYMOUS else (EVERYBODY, Lane(user.name, SHARE))
+def _limits_of(user: User) -> Sequence[ReviewLimit]:
+    """Return the limits on the reviews of a user: one user takes a share of all reviews at most."""
+    return (_ANONYMOUS_REVIEWS,) if user is ANONYMOUS else (ALL_REVIEWS, ReviewLimit(user.name, SHARE))

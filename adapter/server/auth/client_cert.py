@@ -1,7 +1,9 @@
-"""The other end of a TLS connection: the certificate it showed, and what the trust in force makes of it.
+"""The client certificate of a TLS connection, and its verdict under the trust in force.
 
-Judged for every request, since an open connection and a resumed TLS session know nothing of an authority that was taken
-away meanwhile: a verdict holds for one generation of the trust and until the first certificate of its chain ends.
+A handshake proves that the client has the key of its certificate. Whether the certificate still means
+anything is judged for every request, because an open connection and a resumed TLS session outlive an
+authority that is removed. A verdict holds for one generation of the trust, and until the first certificate of
+its chain expires.
 """
 
 import contextlib
@@ -16,21 +18,22 @@ from adapter.errors import UntrustedError
 from adapter.model import identity
 from adapter.model.identity import CREDENTIAL_ID, User
 from adapter.server.auth import trust
-from adapter.server.auth.trust import FrontProxy, Trust
+from adapter.server.auth.trust import ClientTrust, FrontProxy
 
 _DER = 2  # what OpenSSL calls it; the constant is as undocumented as the method that takes it
 _LOOK_AGAIN = 60.0
-"""Seconds after which a certificate that was not believed is judged again: its time may come."""
+"""Seconds after which a refused certificate is judged again: it may not have been valid yet."""
 
 _INTERMEDIATES_KEPT = 64
 _LONGEST_CHAIN = 8
 
 
-class Verdict(NamedTuple):
-    """What a peer is, in one generation of the trust and until `until` (epoch seconds).
+class PeerVerdict(NamedTuple):
+    """What a certificate makes of a peer, in one generation of the trust and until `until` (epoch seconds).
 
-    `is_proxy` says that it may speak for others, `user` who it is itself. `refused` is why it may not speak for others and
-    `failed` whether anything about its certificate was refused: then it is nobody, never anonymous.
+    `is_proxy` says that it may name other users, `user` is its own. `refused` is why it may not name others,
+    and `failed` whether anything about its certificate was refused: then it is not authenticated, and not
+    anonymous either.
     """
 
     generation: int
@@ -42,7 +45,10 @@ class Verdict(NamedTuple):
 
 
 class Peer:
-    """A peer and its last verdict. `certificate` is None where it showed none, or (`shown`) one that cannot be read."""
+    """A peer and its last verdict.
+
+    `certificate` is None where the peer showed no certificate, or (`shown`) one that cannot be read.
+    """
 
     __slots__ = ("certificate", "intermediates", "shown", "verdict")
 
@@ -50,7 +56,7 @@ class Peer:
         self.shown = der is not None
         self.certificate: x509.Certificate | None = None
         self.intermediates: tuple[x509.Certificate, ...] = ()
-        self.verdict: Verdict | None = None
+        self.verdict: PeerVerdict | None = None
         with contextlib.suppress(ValueError):
             if der is not None:
                 self.certificate = trust.load_certificate(der)
@@ -60,8 +66,8 @@ class Peer:
 def read_peer(connection: Any) -> Peer:
     """Return the peer of a server's `ssl.SSLObject`.
 
-    Before Python 3.13 the certificates between leaf and authority come from the undocumented part of the same object; a
-    resumed session has none in any version.
+    Before Python 3.13 the certificates between leaf and authority come from the undocumented part of the same
+    object; a resumed session has none in any version.
     """
     der = connection.getpeercert(binary_form=True)
     if der is None:
@@ -77,20 +83,25 @@ def read_peer(connection: Any) -> Peer:
 
 
 class PeerJudge:
-    """Judges peers. Remembers the intermediates of chains that held, for sessions that are resumed without them."""
+    """Judges peers.
+
+    Keeps the intermediates of good chains, for TLS sessions that are resumed without them.
+    """
 
     def __init__(self) -> None:
         self._known: LRUCache[bytes, x509.Certificate] = LRUCache(_INTERMEDIATES_KEPT)
 
-    def judge(self, peer: Peer, believed: Trust, wall: float) -> Verdict:
-        """Return what a peer with a certificate is at `wall` (epoch seconds)."""
-        proxy_until, refused = self._judge_proxy(peer, believed.front_proxy, wall)
-        user_until, user, failed = self._judge_user(peer, believed, wall)
+    def judge(self, peer: Peer, client_trust: ClientTrust, wall: float) -> PeerVerdict:
+        """Return the verdict on a peer with a certificate at `wall` (epoch seconds)."""
+        proxy_until, refused = self._judge_proxy(peer, client_trust.front_proxy, wall)
+        user_until, user, failed = self._judge_user(peer, client_trust, wall)
         until = min(proxy_until, user_until)
-        return Verdict(believed.generation, until, not refused, user, failed or bool(refused), refused)
+        return PeerVerdict(
+            client_trust.generation, until, not refused, user, failed or bool(refused), refused
+        )
 
     def _judge_proxy(self, peer: Peer, proxy: FrontProxy | None, wall: float) -> tuple[float, str]:
-        """Return until when the verdict holds, and why the peer is no front proxy; "" where it is one."""
+        """Return until when the verdict holds, and why the peer is not a front proxy; "" where it is one."""
         if proxy is None:
             return wall + _LOOK_AGAIN, "no front proxy is known"
         try:
@@ -103,12 +114,14 @@ class PeerJudge:
             return until, f"its name {name!r} is not among those allowed"
         return until, ""
 
-    def _judge_user(self, peer: Peer, believed: Trust, wall: float) -> tuple[float, User | None, bool]:
-        """Return until when the verdict holds, who the peer is by its own certificate, and whether that was refused."""
-        if believed.clients is None:
-            return wall + _LOOK_AGAIN, None, believed.front_proxy is None
+    def _judge_user(
+        self, peer: Peer, client_trust: ClientTrust, wall: float
+    ) -> tuple[float, User | None, bool]:
+        """Return until when the verdict holds, the user of the certificate, and whether it was refused."""
+        if client_trust.clients is None:
+            return wall + _LOOK_AGAIN, None, client_trust.front_proxy is None
         try:
-            until = self._verify(peer, believed.clients, wall)
+            until = self._verify(peer, client_trust.clients, wall)
         except UntrustedError:
             return wall + _LOOK_AGAIN, None, True
         assert peer.certificate is not None

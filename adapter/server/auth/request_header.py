@@ -1,8 +1,8 @@
-"""What the headers of a request say about its caller, read from the raw lines in one pass.
+"""The credentials in the headers of a request, read from the raw lines in one pass.
 
-Not here: whether any of it is believed (`authentication`). The law is upstream's header handling: names in any case, each
-line one value, never split at commas; the first line of a name header counts and every line of a group header. Nothing of
-what is read here goes to handlers, backends or logs.
+Header handling is upstream's: names in any case, each line one value, never split at commas; the first line
+of a name header counts and every line of a group header. Whether they are believed is decided in
+`authentication`. Nothing that is read here reaches handlers, backends or logs.
 """
 
 import re
@@ -29,8 +29,8 @@ _IMPERSONATE = "impersonate-"
 _ESCAPE_CUT_SHORT = re.compile(r"%(?![0-9a-f]{2})")
 
 
-class Said(NamedTuple):
-    """What a request says: the lines that would name its caller, its Authorization, and whether it wants to be another."""
+class RequestCredentials(NamedTuple):
+    """The lines that may name a proxied caller, the Authorization, and whether to impersonate."""
 
     lines: tuple[Line, ...]
     authorization: bytes
@@ -38,7 +38,7 @@ class Said(NamedTuple):
 
 
 class HeaderReader:
-    """Reads headers under one set of `names`. Remembers names it has classed, and users it has made."""
+    """Reads headers under one set of `names`. Caches the class of header names, and the users of lines."""
 
     def __init__(self, names: HeaderNames, monitoring: Monitoring | None = None) -> None:
         self._names = names
@@ -50,8 +50,8 @@ class HeaderReader:
             "users", monitoring, _USERS_KEPT
         )
 
-    def read(self, headers: Iterable[tuple[bytes, bytes]]) -> Said:
-        """Sort out the lines of a request. Raises BadRequestError for a value that is not UTF-8."""
+    def read(self, headers: Iterable[tuple[bytes, bytes]]) -> RequestCredentials:
+        """Return the credentials of a request. Raises BadRequestError for a value that is not UTF-8."""
         lines: list[Line] = []
         authorization: bytes | None = None
         impersonates = False
@@ -70,10 +70,10 @@ class HeaderReader:
                 impersonates = True
             else:
                 lines.append((name, value))
-        return Said(tuple(lines), authorization or b"", impersonates)
+        return RequestCredentials(tuple(lines), authorization or b"", impersonates)
 
     def user(self, lines: tuple[Line, ...]) -> User | None:
-        """Return whom a front proxy names; None when it names nobody."""
+        """Return the user that a front proxy names, None where it names none."""
         try:
             return self._users[lines]
         except KeyError:
@@ -83,7 +83,7 @@ class HeaderReader:
         return made
 
     def _class(self, raw: bytes) -> str:
-        """Return the name in lower case if it means something, else ""."""
+        """Return the name in lower case if it is that of a credential, else ""."""
         name = raw.decode("latin-1").lower()
         if (
             name != "authorization"
@@ -92,7 +92,7 @@ class HeaderReader:
         ):
             name = ""
         if len(raw) <= _LONGEST_NAME:
-            if len(self._classed) >= _NAMES_KEPT:  # someone makes up names
+            if len(self._classed) >= _NAMES_KEPT:  # a client makes up names
                 self._classed.clear()
             self._classed[raw] = name
         return name
@@ -121,7 +121,7 @@ def bearer_token(authorization: bytes) -> bytes:
 
 
 def _first(names: Iterable[str], values: dict[str, list[str]]) -> str:
-    """Return the first header that has a value; of several lines of one the first counts."""
+    """Return the first value of the first header that has one."""
     return next((values[name][0] for name in names if values.get(name, [""])[0]), "")
 
 

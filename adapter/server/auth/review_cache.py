@@ -1,7 +1,7 @@
-"""Answers of reviews, kept for a while; one review for all who ask the same at a time.
+"""Cached reviews of tokens and accesses, with one review at a time for equal questions.
 
-Shared by token and access reviews. The law: a review that failed is never kept, a caller who goes away takes nothing from
-the others, and an answer is good from its arrival for as long as it is told, not longer.
+A review that fails is not cached. A review belongs to no caller: it goes on when the caller that started it
+leaves, and all callers that wait for it share its result. The lifetime of an answer begins when it arrives.
 """
 
 import asyncio
@@ -18,19 +18,19 @@ from adapter.telemetry.caching import BoundedCache
 from adapter.telemetry.metrics import Monitoring
 
 SIZE = 8192
-"""Answers kept; beyond, those go that were not used for longest. One whose question is long counts for several, one for every 4 KiB."""
+"""Answers kept; beyond that the least recently used go. Each 4 KiB of a long question count as one more."""
 
 _COUNTS_AS_ONE = 4096
 
 
-class Lane(NamedTuple):
-    """A limit on reviews under way: at most `most` of a lane. A review may count in several lanes."""
+class ReviewLimit(NamedTuple):
+    """At most `most` reviews under way with this name. A review may count in several limits."""
 
     name: str
     most: int
 
 
-EVERYBODY = Lane("everybody", 400)
+ALL_REVIEWS = ReviewLimit("all", 400)
 
 SHARE = 100
 """Reviews of one user, or of the unknown tokens of one address, that are under way at a time."""
@@ -39,7 +39,7 @@ _Key = TypeVar("_Key", bound=Hashable)
 _Answer = TypeVar("_Answer")
 
 
-class _Kept(NamedTuple, Generic[_Answer]):
+class _CachedReview(NamedTuple, Generic[_Answer]):
     answer: _Answer
     until: float
     weight: int
@@ -48,8 +48,8 @@ class _Kept(NamedTuple, Generic[_Answer]):
 class ReviewCache(Generic[_Key, _Answer]):
     """Keeps answers by key.
 
-    `requests` counts look-ups by ``hit`` and ``miss``; `keep_for` gives an answer's seconds, `weigh` the bytes of a key that somebody
-    chooses; `cache` is what it is called in the self-metrics.
+    `requests` counts look-ups by ``hit`` and ``miss``. `keep_for` returns how many seconds an answer is kept,
+    `weigh` the bytes of a key that a caller chooses. `cache` is the cache's name in the self-metrics.
     """
 
     def __init__(
@@ -69,14 +69,14 @@ class ReviewCache(Generic[_Key, _Answer]):
         self._name = name
         self._hits, self._misses = requests.labels("hit"), requests.labels("miss")
         self._weigh = weigh
-        self._kept: BoundedCache[_Key, _Kept[_Answer]] = BoundedCache(
+        self._kept: BoundedCache[_Key, _CachedReview[_Answer]] = BoundedCache(
             cache, monitoring, size, lambda kept: kept.weight
         )
         self._under_way: dict[_Key, asyncio.Task[_Answer]] = {}
-        self._in_lane: Counts[Lane] = Counts()
+        self._in_review: Counts[ReviewLimit] = Counts()
 
     def find(self, key: _Key) -> _Answer | None:
-        """Return a kept answer, None when there is none that is still good."""
+        """Return a kept answer that has not expired, else None."""
         try:
             kept = self._kept[key]
         except KeyError:
@@ -93,26 +93,26 @@ class ReviewCache(Generic[_Key, _Answer]):
         review: Callable[[], Awaitable[_Answer]],
         *,
         keep: bool = True,
-        lanes: Sequence[Lane] = (EVERYBODY,),
+        limits: Sequence[ReviewLimit] = (ALL_REVIEWS,),
     ) -> _Answer:
-        """Return the answer of a review that is under way or starts now; raises what it raises. `keep` False keeps nothing.
+        """Return the answer of a review that is under way or starts now; raises what it raises.
 
-        Raises TooManyRequestsError instead of starting one more than each of the lanes allows. Reviews count,
-        not the callers that wait for them: a caller may leave while its review goes on.
+        Raises TooManyRequestsError rather than exceed one of the limits. Reviews count, not the callers that
+        wait for them. `keep` False caches nothing.
         """
         self._misses.inc()
         task = self._under_way.get(key)
         if task is None:
-            if any(self._in_lane[lane] >= lane.most for lane in lanes):
+            if any(self._in_review[limit] >= limit.most for limit in limits):
                 raise errors.TooManyRequestsError("reviews")
             task = asyncio.create_task(self._review(key, review, keep=keep), name=self._name)
             self._under_way[key] = task
-            self._in_lane.update(lanes)
-            task.add_done_callback(functools.partial(self._end, key, lanes))
+            self._in_review.update(limits)
+            task.add_done_callback(functools.partial(self._end, key, limits))
         return await asyncio.shield(task)
 
     async def close(self) -> None:
-        """End the reviews under way; who waits for one is cancelled."""
+        """Cancel the reviews under way, and the callers that wait for them."""
         tasks = list(self._under_way.values())
         for task in tasks:
             task.cancel()
@@ -123,15 +123,15 @@ class ReviewCache(Generic[_Key, _Answer]):
         seconds = self._keep_for(answer)
         weight = 1 + self._weigh(key) // _COUNTS_AS_ONE
         if keep and seconds > 0 and weight <= self._kept.maxsize:
-            self._kept[key] = _Kept(answer, self._clock.monotonic() + seconds, weight)
+            self._kept[key] = _CachedReview(answer, self._clock.monotonic() + seconds, weight)
         return answer
 
-    def _end(self, key: _Key, lanes: Sequence[Lane], task: asyncio.Task[_Answer]) -> None:
-        """Forget a review that has ended, and retrieve its exception: its callers may all have gone."""
+    def _end(self, key: _Key, limits: Sequence[ReviewLimit], task: asyncio.Task[_Answer]) -> None:
+        """Remove a review that has ended, and retrieve its exception: its callers may all have left."""
         del self._under_way[key]
-        for lane in lanes:
-            self._in_lane[lane] -= 1
-            if not self._in_lane[lane]:
-                del self._in_lane[lane]  # users and addresses have no bound
+        for limit in limits:
+            self._in_review[limit] -= 1
+            if not self._in_review[limit]:
+                del self._in_review[limit]  # users and addresses have no bound
         if not task.cancelled():
             task.exception()

@@ -1,10 +1,17 @@
-"""Whose certificates are believed, and for what: bundles of authorities and the verification of a peer against them.
+"""The authorities of client certificates, and the verification of a peer's certificate against them.
 
-Not here: reading files and the cluster's ConfigMap (`kubernetes.config_map`), what a verified peer is taken for
-(`authentication`). No IO, no clock. The law is Go's ``x509.Verify`` with upstream's options: a chain to one of the
-authorities, every certificate of it within its time and, where it is restricted to uses, meant for clients.
+Verification follows Go's ``x509.Verify`` with upstream's options: a chain to one of the authorities, in which
+every certificate is within its validity and, where it is restricted to certain uses, allows client
+authentication.
 
-kubeadm's client certificates carry no alternative name, which `cryptography` wants by default; hence the policies below.
+There are two separate trusts. Certificates of the *client* authority name users. Certificates of the *front
+proxy* authority let their owner name any user in request headers, so confusing the two hands out the whole
+cluster. They come from the ConfigMap ``extension-apiserver-authentication``, in which kube-apiserver
+publishes both, or from files. Where one authority serves both purposes and no names are required, any client
+certificate can impersonate any user: `ClientTrust.is_ambiguous`, which is reported loudly.
+
+kubeadm's client certificates carry no alternative name, which `cryptography` requires by default; hence the
+policies below.
 """
 
 import json
@@ -31,12 +38,11 @@ _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110's token
 
 
 class Bundle:
-    """Authorities given together. Raises ValueError for a text without a certificate or with a broken one.
+    """A bundle of authorities. Raises ValueError for a text without a certificate or with a broken one.
 
-    `cryptography` reads the parts of a certificate only when they are asked for. All that is needed later is
-    read here, so that a certificate cannot fail after the bundle is in force. An authority with a key that
-    `cryptography` does not know is kept and listed in `unsupported`: `verify` refuses every chain that leads
-    to it.
+    `cryptography` parses the parts of a certificate when they are first used. All parts that are needed later
+    are read here, so that a certificate cannot fail after the bundle is in force. An authority with a key of
+    an unknown kind is kept and listed in `unsupported`: `verify` refuses every chain that leads to it.
     """
 
     def __init__(self, pem: str) -> None:
@@ -44,7 +50,7 @@ class Bundle:
         self.pem = "".join(
             each.public_bytes(serialization.Encoding.PEM).decode() for each in self.certificates
         )
-        """The certificates alone, without whatever text stood between them."""
+        """The certificates alone, without any text between them."""
         self.subjects = tuple(each.subject.rfc4514_string() for each in self.certificates)
         """The names of the authorities, for messages."""
         identities = tuple(map(_identity, self.certificates))
@@ -60,13 +66,16 @@ class Bundle:
         return hash(self.pem)
 
     def overlaps(self, other: "Bundle") -> bool:
-        """Say whether an authority that can vouch for a certificate is in both: of the same name and key."""
+        """Return whether an authority is in both, with the same name and key."""
         return not self._identities.isdisjoint(other._identities)  # noqa: SLF001 - one of our own kind
 
     def verify(
         self, leaf: x509.Certificate, intermediates: Sequence[x509.Certificate], wall: float
     ) -> tuple[x509.Certificate, ...]:
-        """Return the chain from `leaf` to an authority, good at `wall` (epoch seconds). Raises UntrustedError."""
+        """Return the chain from `leaf` to an authority, good at `wall` (epoch seconds).
+
+        Raises UntrustedError.
+        """
         verifier = (
             verification.PolicyBuilder()
             .store(verification.Store(list(self.certificates)))
@@ -126,13 +135,13 @@ def load_certificate(der: bytes) -> x509.Certificate:
         certificate = x509.load_der_x509_certificate(der)
     except x509.InvalidVersion as error:
         raise ValueError(str(error)) from error
-    for name in (certificate.subject, certificate.issuer):  # parsed only when they are asked for
+    for name in (certificate.subject, certificate.issuer):  # parsed when first used
         name.public_bytes()
     return certificate
 
 
 def _identity(authority: x509.Certificate) -> tuple[bytes, bytes] | None:
-    """Return name and key of an authority; None for a key of an unknown kind, which verifies no signature."""
+    """Return name and key of an authority, None for a key of an unknown kind."""
     try:
         key = authority.public_key()
     except UnsupportedAlgorithm:
@@ -164,7 +173,10 @@ def _texts(certificate: x509.Certificate, oid: x509.ObjectIdentifier) -> list[st
 
 
 class HeaderNames(NamedTuple):
-    """In which headers a front proxy says who its caller is, in lower case. No `uid`: such a header is not believed."""
+    """The headers in which a front proxy names its caller, in lower case.
+
+    Without a `uid` that header is ignored.
+    """
 
     username: tuple[str, ...] = ("x-remote-user",)
     uid: tuple[str, ...] = ()
@@ -173,12 +185,12 @@ class HeaderNames(NamedTuple):
 
 
 USUAL_HEADERS = HeaderNames()
-"""What kube-apiserver's aggregator sends, but for the uid."""
+"""The headers of kube-apiserver's aggregator, except for the uid."""
 
 
 @dataclass(frozen=True, slots=True)
 class FrontProxy:
-    """Who may speak for others: a peer with a certificate of `bundle`, of one of `allowed_names` unless there are none."""
+    """The peers that may name other users, by authority and common name; no `allowed_names` allow all."""
 
     bundle: Bundle
     allowed_names: tuple[str, ...] = ()
@@ -186,8 +198,11 @@ class FrontProxy:
 
 
 @dataclass(frozen=True, slots=True)
-class Trust:
-    """What is believed now. `generation` grows with every change; what was derived from an older one is void."""
+class ClientTrust:
+    """The trust in force.
+
+    `generation` grows with every change, and invalidates everything that was derived from an older one.
+    """
 
     generation: int = 0
     front_proxy: FrontProxy | None = None
@@ -195,13 +210,13 @@ class Trust:
 
     @property
     def pem(self) -> str:
-        """Return all authorities that a TLS handshake may lead to."""
+        """All authorities that a TLS handshake accepts."""
         proxy = self.front_proxy.bundle.pem if self.front_proxy else ""
         return proxy + (self.clients.pem if self.clients else "")
 
     @property
     def is_ambiguous(self) -> bool:
-        """Say whether every certificate of an ordinary client is also one of a front proxy."""
+        """Whether every certificate of an ordinary client is also one of a front proxy."""
         proxy, clients = self.front_proxy, self.clients
         return bool(proxy and clients and not proxy.allowed_names and proxy.bundle.overlaps(clients))
 
@@ -210,7 +225,7 @@ _Part = TypeVar("_Part")
 
 
 def read_front_proxy(entries: Mapping[str, str]) -> FrontProxy | None:
-    """Return the request-header part of the ConfigMap; None where it has none. Raises ValueError for what cannot be read."""
+    """Return the request-header part of the ConfigMap, None if absent. Raises ValueError if malformed."""
     pem = entries.get(PROXY_CA, "")
     if not pem:
         return None
@@ -227,13 +242,13 @@ def read_front_proxy(entries: Mapping[str, str]) -> FrontProxy | None:
 
 
 def read_clients(entries: Mapping[str, str]) -> Bundle | None:
-    """Return the bundle for ordinary client certificates of the ConfigMap; otherwise as `read_front_proxy`."""
+    """Return the bundle for client certificates of the ConfigMap; otherwise as `read_front_proxy`."""
     pem = entries.get(CLIENT_CA, "")
     return _named(CLIENT_CA, lambda: Bundle(pem)) if pem else None
 
 
 def header_names(names: Iterable[str]) -> tuple[str, ...]:
-    """Return header names as they are compared. Raises ValueError for what cannot name a header."""
+    """Return header names in lower case. Raises ValueError for an invalid name."""
     found = tuple(name.strip().lower() for name in names)
     for name in found:
         if not _HEADER_NAME.fullmatch(name):

@@ -1,8 +1,8 @@
-"""The trust in force, kept current: from files, from the cluster's ConfigMap, or from one each.
+"""The trust in force, kept current from files, from the cluster's ConfigMap, or from one each.
 
-Not here: reading either (`kubernetes.config_map`), verification (`trust`). The law: what was good once stays until something
-good replaces it. A ConfigMap that is deleted, emptied or cannot be read takes nothing away, and nothing is believed that
-was never read.
+Good authorities stay in force until other good ones replace them. A ConfigMap that is deleted, emptied or
+malformed removes nothing, since that would lock out all callers of a running cluster. Before the first
+successful read nothing is trusted.
 """
 
 import logging
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
 from adapter.server.auth import trust
-from adapter.server.auth.trust import USUAL_HEADERS, Bundle, FrontProxy, HeaderNames, Trust
+from adapter.server.auth.trust import USUAL_HEADERS, Bundle, ClientTrust, FrontProxy, HeaderNames
 from adapter.telemetry import logs
 from adapter.telemetry.problems import ProblemLog
 
@@ -25,24 +25,25 @@ _Key = Literal["requestheader-client-ca-file", "client-ca-file"]
 _Part = TypeVar("_Part")
 
 _MISSING: dict[_Key, str] = {
-    "requestheader-client-ca-file": "requests through API aggregation cannot be authenticated: no front proxy is known",
+    "requestheader-client-ca-file": "requests through API aggregation "
+    "cannot be authenticated: no front proxy is known",
     "client-ca-file": "client certificates of users cannot be authenticated: no authority of theirs is known",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class ProxySettings:
-    """What flags say of a front proxy whose authorities come from a file."""
+    """The settings in flags of a front proxy whose authorities come from a file."""
 
     allowed_names: tuple[str, ...] = ()
     headers: HeaderNames = USUAL_HEADERS
 
 
 class TrustStore:
-    """Holds `current`; calls `changed` with it whenever it becomes another.
+    """Holds `current`, and calls `changed` with it after every change.
 
-    `proxy_file` and `clients_file` say that this part comes from a file; the rest comes from the ConfigMap with `lookup`,
-    and from nowhere without. With `tolerant` a lack of trust is no reason to be unready.
+    `proxy_file` and `clients_file` say that this part comes from a file; with `lookup` the other parts come
+    from the ConfigMap. With `tolerant` the server is ready without any trust.
     """
 
     def __init__(
@@ -55,8 +56,8 @@ class TrustStore:
         proxy: ProxySettings = ProxySettings(),
         tolerant: bool = False,
     ) -> None:
-        self.current = Trust()
-        self.changed: Callable[[Trust], None] = lambda _: None
+        self.current = ClientTrust()
+        self.changed: Callable[[ClientTrust], None] = lambda _: None
         self._faults = faults
         self._proxy = proxy
         self._tolerant = tolerant
@@ -73,16 +74,15 @@ class TrustStore:
 
     @property
     def asks_for_certificates(self) -> bool:
-        """Say whether a client's certificate can be of any use, now or later."""
+        """Whether client certificates can authenticate, now or later."""
         return bool(self._state)
 
     @property
     def needs_lookup(self) -> bool:
-        """Say whether the ConfigMap is needed."""
         return bool(self._looked_up)
 
     def find_fault(self) -> str | None:
-        """Return why the server is not ready to judge its callers, None when it is."""
+        """Return why the server cannot authenticate its callers, None when it can."""
         if self._tolerant:
             return None
         for key, state in self._state.items():
@@ -95,7 +95,10 @@ class TrustStore:
         return None
 
     def adopt_proxy_file(self, pem: str) -> None:
-        """Take the file of ``--requestheader-client-ca-file``. Raises ValueError for one that cannot be used."""
+        """Take the file of ``--requestheader-client-ca-file``.
+
+        Raises ValueError for one that cannot be used.
+        """
         found = FrontProxy(Bundle(pem), self._proxy.allowed_names, self._proxy.headers)
         self._state["requestheader-client-ca-file"] = "good"
         self._set(replace(self.current, front_proxy=found))
@@ -107,7 +110,10 @@ class TrustStore:
         self._set(replace(self.current, clients=found))
 
     def adopt_config_map(self, entries: Mapping[str, str] | None) -> None:
-        """Take what the ConfigMap holds now; None when it does not exist. What is not good is said and left as it was."""
+        """Take the ConfigMap's entries, None when it does not exist.
+
+        A bad part is reported and keeps its last value.
+        """
         there = entries is not None
         entries = entries or {}
         proxy, clients = self.current.front_proxy, self.current.clients
@@ -154,7 +160,7 @@ class TrustStore:
         )
         return last
 
-    def _set(self, wanted: Trust) -> None:
+    def _set(self, wanted: ClientTrust) -> None:
         if wanted == self.current:
             return
         self.current = replace(wanted, generation=self.current.generation + 1)
@@ -176,8 +182,9 @@ class TrustStore:
             return
         self._faults.report(
             _AMBIGUOUS,
-            "ANY client certificate of the cluster can act as front proxy and name itself any user: one authority serves both "
-            "purposes and no names are required; set requestheader-allowed-names, or give the front proxy an authority of its own",
+            "ANY client certificate of the cluster can act as front proxy and name itself any user: "
+            "one authority serves both purposes and no names are required; "
+            "set requestheader-allowed-names, or give the front proxy an authority of its own",
             "; ".join(self.current.clients.subjects if self.current.clients else ()),
         )
 
@@ -191,7 +198,8 @@ class TrustStore:
             return
         self._faults.report(
             _UNSUPPORTED,
-            "an authority of client certificates has a key of a kind that is not supported: certificates that it issued are "
-            "refused; use an authority with an RSA key from 2048 bits or an ECDSA key on P-256, P-384 or P-521",
+            "an authority of client certificates has a key of a kind that is not supported: "
+            "certificates that it issued are refused; "
+            "use an authority with an RSA key from 2048 bits or an ECDSA key on P-256, P-384 or P-521",
             "; ".join(subjects),
         )

@@ -1,11 +1,10 @@
-"""The access log: a line of JSON for each request, when asked for.
+"""The optional access log: a line of JSON for each request, written to a stream or a file.
 
-What lives here: which facts a line has, and how lines reach a stream or a file without the event loop waiting for it. Not here:
-the process's own log (`monitoring`). The law: a line holds what is listed in `_Line` and nothing else of a request. No header of it
-but the audit id, and of its query only the selectors; whatever else a caller sends could be a secret.
+A line holds the fields of `_LogEntry` and nothing else of a request: no header but the audit id, and of the
+query only the selectors, since anything else that a caller sends could be a secret.
 
-Lines wait in memory and leave in batches, from a thread. Where the reader does not keep up, lines are dropped and counted; no
-request ever waits.
+Lines are buffered in memory and written in batches by a thread. Where the reader does not keep up, lines are
+dropped and counted; no request waits for the log.
 """
 
 import asyncio
@@ -31,20 +30,23 @@ from adapter.telemetry.problems import ProblemLog
 
 FLAG = "--access-log"
 STREAMS = ("stdout", "stderr")
-"""The two words that name a stream and not a file."""
+"""The destinations that are streams and not files."""
 
 _PERIOD = 0.2
-"""How long a line waits at most before it is written, in seconds, while writing keeps up."""
+"""Seconds between two batches."""
 
 _ROOM = 8 * 1024 * 1024
-"""Bytes of lines that may wait."""
+"""Bytes of buffered lines; further lines are dropped."""
 
 _LONGEST = 2048
-"""Characters of a path or selector that are shown."""
+"""Characters of a path or selector that are logged."""
 
 
-class _Line(msgspec.Struct, omit_defaults=True):
-    """What is said of a request. `user` is None where the caller is not known; `bytes` are those of the body as sent."""
+class _LogEntry(msgspec.Struct, omit_defaults=True):
+    """The facts of a request.
+
+    `user` is None where the caller is not known; `bytes` are those of the body as sent.
+    """
 
     time: str
     user: str | None
@@ -60,33 +62,32 @@ class _Line(msgspec.Struct, omit_defaults=True):
 
 
 class Sink(Protocol):
-    """Where lines go; called from a thread. OSError when it cannot be written."""
+    """A destination of lines, called from a thread."""
 
     def write(self, lines: bytes) -> None:
-        """Write whole lines."""
+        """Write whole lines; OSError."""
         ...
 
 
 class StreamSink:
-    """A stream of the process."""
+    """Writes to a stream of the process."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
 
     def write(self, lines: bytes) -> None:
-        """Write and flush."""
         self._stream.write(lines)
         self._stream.flush()
 
 
 class FileSink:
-    """A file, opened anew for each batch: whoever rotates it need tell nobody."""
+    """Appends to a file, which is opened for each batch: it may be rotated at any time."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def write(self, lines: bytes) -> None:
-        """Append to the file, which is made if it is not there, readable by its owner only."""
+        """Append to the file; a new one is readable by its owner only."""
         with open(self._path, "ab", opener=_private) as file:
             file.write(lines)
 
@@ -105,7 +106,7 @@ def open_sink(destination: str) -> Sink:
 
 
 class AccessLog:
-    """Takes entries and writes them while `run` runs; `close` writes the rest."""
+    """Buffers entries and writes them while `run` runs; `close` writes the rest."""
 
     def __init__(self, sink: Sink, clock: Clock, monitoring: Monitoring, faults: ProblemLog) -> None:
         self._sink = sink
@@ -119,7 +120,7 @@ class AccessLog:
         self._writing = asyncio.Lock()
 
     def note(self, request: web.BaseRequest, route: Route, response: web.Response, seconds: float) -> None:
-        """Take a request that was answered now, `seconds` after it was read."""
+        """Log a request that was answered now, `seconds` after it was read."""
         line = self._encoder.encode(
             _build_line(request, route, response, seconds, format_time(self._clock.wall()))
         )
@@ -138,7 +139,6 @@ class AccessLog:
             await self._flush()
 
     async def close(self) -> None:
-        """Write what still waits."""
         await self._flush()
 
     async def _flush(self) -> None:
@@ -152,7 +152,7 @@ class AccessLog:
                 failure = await asyncio.shield(writing)
             except asyncio.CancelledError:
                 with contextlib.suppress(asyncio.CancelledError):
-                    await writing  # a thread cannot be called back, and half a line is worse than a late end
+                    await writing  # a thread cannot be cancelled, and half a line is worse than a late end
                 raise
             if failure is None:
                 self._faults.resolve("access-log")
@@ -161,7 +161,7 @@ class AccessLog:
                 self._faults.report("access-log", "access log cannot be written", failure)
 
     def _write(self, lines: list[bytes]) -> str | None:
-        """Write lines; return why they could not be written."""
+        """Write lines; return why that failed, None if it did not."""
         try:
             self._sink.write(b"\n".join([*lines, b""]))
         except (OSError, ValueError) as error:  # ValueError: a stream that was closed
@@ -171,8 +171,8 @@ class AccessLog:
 
 def _build_line(
     request: web.BaseRequest, route: Route, response: web.Response, seconds: float, time: str
-) -> _Line:
-    """Return the line of a request. Of a target that cannot be read no path is shown: it is anyone's text."""
+) -> _LogEntry:
+    """Return the line of a request. The path of a malformed target is left out: it is arbitrary text."""
     user = request.get(CALLER)
     wanted = route.bare_attributes
     if wanted is not None and request.method != "GET":
@@ -181,11 +181,11 @@ def _build_line(
         path, _ = paths.split_target(request.raw_path)
     except errors.BadRequestError:
         path = ""
-    # of a query that was not read since the caller may not send it, nothing is read for the log either
+    # A query that is too long for its caller was not parsed, and is not parsed for the log either.
     is_shown = user is not None and (user is not ANONYMOUS or len(route.query) <= paths.ANONYMOUS_QUERY)
-    parameters = route.parameters if is_shown else paths.Parameters()
+    parameters = route.parameters if is_shown else {}
     body = response.body if request.method != "HEAD" else None
-    return _Line(
+    return _LogEntry(
         time=time,
         user=user.name if user else None,
         verb=wanted.verb if wanted else request.method.lower(),
@@ -194,9 +194,9 @@ def _build_line(
         latencySeconds=round(seconds, 6),
         bytes=(body.size if isinstance(body, Payload) else len(body or b"")) or 0,
         auditID=response.headers["Audit-Id"],
-        labelSelector=parameters.label_selector[:_LONGEST],
-        metricLabelSelector=parameters.metric_label_selector[:_LONGEST],
-        fieldSelector=parameters.options.field_selector[:_LONGEST],
+        labelSelector=parameters.get("labelSelector", "")[:_LONGEST],
+        metricLabelSelector=parameters.get("metricLabelSelector", "")[:_LONGEST],
+        fieldSelector=parameters.get("fieldSelector", "")[:_LONGEST],
     )
 
 

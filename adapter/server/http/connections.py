@@ -1,7 +1,6 @@
-"""One connection of the HTTPS server: what it may send, how long it may take, and when it may end.
+"""One connection of the HTTPS server: its limits on size and time, and when it may be closed.
 
-The limits depend on the client certificate, which is judged when the handshake is done and again for each
-request.
+The limits depend on the client certificate, which is judged after the handshake and again for each request.
 """
 
 import asyncio
@@ -28,30 +27,29 @@ KEEPALIVE = 120.0
 never close one it is about to use."""
 
 CONNECTION_BYTES = 384 * 1024
-"""Memory of one connection at most, beside its heads and its answer, which is handed over in pieces: TLS state,
-and the buffers of the TLS layer and of the system. An idle one takes 52 KiB."""
+"""Memory of one connection at most, beside its request heads and its response: TLS state, and the buffers of
+the TLS layer and of the system. An idle connection takes 52 KiB."""
 
 UNREAD_SECONDS = 60.0
-"""A client that takes nothing of its answers for so long, while the buffers of its connection are full, is
-disconnected."""
+"""A client that reads nothing for so long, while the buffers of its connection are full, is disconnected."""
 
 _READ_BUFFER = 16 * 1024  # bytes that the TLS layer reads ahead while the connection is not read
-_WRITE_BUFFER = 32 * 1024  # bytes not sent yet, beyond which nothing more is taken from answers
+_WRITE_BUFFER = 32 * 1024  # bytes not sent yet, beyond which no more of a response is written
 _BODY_BUFFER = 8 * 1024  # bytes of a body, which is never read, before the connection is not read any more
 _FIRST_REQUEST = 1.0
-"""Seconds for which, at the end, a connection that was just accepted is left to send its first request."""
+"""Seconds that a new connection has for its first request while the server shuts down."""
 
 _BARE_HEADERS = {"Connection": "close", "Server": "fastpath", "X-Content-Type-Options": "nosniff"}
 
 
 class BodyError(Exception):
-    """A body of a request broke off or is malformed."""
+    """The body of a request is truncated or malformed."""
 
 
 class ClientConnection(web.RequestHandler):
-    """A connection that knows its peer, and whose malformed requests get Go's bare text.
+    """A connection with the identity of its peer. Malformed requests get Go's plain text.
 
-    Malformed requests are not logged: such a line may hold a token.
+    They are not logged, since such a line may hold a token.
     """
 
     __slots__ = (
@@ -100,32 +98,31 @@ class ClientConnection(web.RequestHandler):
 
     @property
     def is_open(self) -> bool:
-        """Whether requests over it are answered still."""
+        """Whether its requests are still answered."""
         return self._task_handler is not None and self.transport is not None
 
     @property
     def waits(self) -> bool:
-        """Whether no request over it is being answered."""
+        """Whether it is idle: no request is being answered."""
         return self._waiter is not None and not self._waiter.done()
 
     @property
     def is_new(self) -> bool:
-        """Whether it was accepted so lately that its first request may still be on its way."""
+        """Whether it is so young that its first request may still be on its way."""
         return self._request_count == 0 and self._loop.time() - self._opened < _FIRST_REQUEST
 
     @property
     def may_end(self) -> bool:
-        """Whether nothing is lost by ending it: it had time to send a request, and nothing has arrived since."""
+        """Whether closing it loses nothing: it had time to send a request, and nothing is unread."""
         return self.waits and not self.is_new and not self.heads.unfinished and not self._has_arrived()
 
     @property
     def is_certified(self) -> bool:
-        """Whether its certificate was believed when last judged: at the handshake, and for each request."""
+        """Whether its certificate was trusted when last judged: after the handshake, and for each request."""
         verdict = self.peer.verdict if self.peer is not None else None
         return verdict is not None and (verdict.is_proxy or verdict.user is not None)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take the connection, with the limits that its certificate deserves, and expect a request."""
         peername = transport.get_extra_info("peername")
         self.address = listener.group_address(peername[0]) if peername else ""
         secured = transport.get_extra_info("ssl_object")
@@ -140,7 +137,6 @@ class ClientConnection(web.RequestHandler):
         self._expect_head()
 
     def data_received(self, data: bytes) -> None:
-        """Read, and see to it that a request that was begun becomes whole."""
         if self._force_close or self._close:
             return
         super().data_received(data)
@@ -149,7 +145,10 @@ class ClientConnection(web.RequestHandler):
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
-        """Send an answer, and give back its memory. After a declined upgrade this parses what came behind it."""
+        """Send a response, and release its memory.
+
+        After a declined upgrade aiohttp parses the rest of the input here.
+        """
         try:
             sent = await super().finish_response(request, resp, start_time)
         finally:
@@ -160,16 +159,17 @@ class ClientConnection(web.RequestHandler):
         return sent
 
     def answered(self) -> None:
-        """Note that the oldest request has its answer, whose sending may still be under way."""
+        """Note that the oldest request has its response, which may still be being sent."""
         self.heads.answered()
         self._budget.note(self)
         if self.heads.unfinished and self._head_deadline is None and self.is_open:
             self._expect_head()
 
     def follow_trust(self, response: web.StreamResponse) -> None:
-        """Change the limits where the certificate was judged otherwise than before.
+        """Change the limits after another verdict on the certificate.
 
-        That takes a parser that is between two requests. Where it is not the connection ends with its answer.
+        Only a parser between two requests can be replaced; in any other state the connection closes after the
+        response.
         """
         limits = heads.CERTIFIED if self.is_certified else heads.UNCERTIFIED
         if limits is self._limits or not self.is_open:
@@ -180,17 +180,14 @@ class ClientConnection(web.RequestHandler):
             self._use_limits(limits)
 
     def pause_writing(self) -> None:
-        """Expect the other end to take what it asked for."""
         super().pause_writing()
         self._unread_deadline = self._loop.call_later(self._unread_seconds, self.cut, "unread")
 
     def resume_writing(self) -> None:
-        """Go on: it takes it."""
         self._forget_unread()
         super().resume_writing()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Let go."""
         self._forget_head()
         self._forget_unread()
         self.heads.drop(keep_first=self._request_in_progress)
@@ -204,7 +201,6 @@ class ClientConnection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,  # noqa: ARG002 - it quotes the request
     ) -> web.StreamResponse:
-        """Answer what could not be parsed as a request, and close."""
         facts = logs.facts(status=status, remote=request.remote, error=type(exc).__name__)
         if status >= 500:
             log.error("request failed in the HTTP layer", extra=facts, exc_info=exc)
@@ -216,7 +212,7 @@ class ClientConnection(web.RequestHandler):
         return response
 
     def _use_limits(self, limits: HeadLimits) -> None:
-        """Replace the parser; aiohttp made one before the certificate was known."""
+        """Replace aiohttp's parser, which was made before the certificate was known."""
         self._limits = limits
         self._max_msg_queue_size = limits.queued
         self._msg_queue_resume_size = limits.queued // 2
@@ -233,7 +229,7 @@ class ClientConnection(web.RequestHandler):
         )
 
     def _note_received(self, data: bytes) -> None:
-        """Count what came against the limits of this connection, and against the budget of all."""
+        """Count received bytes against the limits of this connection and the budget of all."""
         new = self._request_count - self._heads_read
         self._heads_read = self._request_count
         parsed = [self._messages[-number] for number in range(new, 0, -1)] if new else ()
@@ -265,11 +261,11 @@ class ClientConnection(web.RequestHandler):
         self._head_deadline = None
         if self.waits:
             self.cut("silence")
-        elif self.heads.unfinished:  # an answer is being sent still
+        elif self.heads.unfinished:  # a response is still being sent
             self._expect_head()
 
     def cut(self, reason: str) -> None:
-        """End it now, with the request that is being answered. Self-metrics count it by `reason`."""
+        """Abort the connection and the request being answered. Self-metrics count it by `reason`."""
         self._cuts.labels(reason).inc()
         transport, task = self.transport, self._task_handler
         self.force_close()
@@ -281,6 +277,6 @@ class ClientConnection(web.RequestHandler):
         self._budget.note(self)
 
     def _has_arrived(self) -> bool:
-        """Return whether the other end has sent something that was not read yet."""
+        """Return whether there is unread input."""
         connection = self.transport.get_extra_info("socket") if self.transport is not None else None
         return connection is not None and listener.is_readable(connection.fileno())

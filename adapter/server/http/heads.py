@@ -1,8 +1,15 @@
-"""Memory of request heads: limits of one head, the account of a connection, and one budget for all.
+"""Memory of request heads: limits of one head, account of a connection, one budget for all.
 
-A head in memory is a multiple of what came over the wire: raw bytes and text of every header, text of up to
-four bytes a character, and objects for each header however short it is. So heads are weighed by bytes and by
-headers, from the first byte of a head until its request is answered.
+A limit for each head does not bound the memory of a server, since a client can open many connections and
+leave a long head unfinished on each. So all heads share a budget. A head in memory is a multiple of its size
+on the wire: raw bytes and text of every header, up to four bytes for each character of text, and objects for
+each header however short it is. Heads are therefore weighed by bytes and by headers, from the first byte of a
+head until its request is answered.
+
+Every connection owns a small share of the budget, enough for a usual request. Beyond that the budget belongs
+to the connections that need it, and when it is exceeded a connection is cut: without a trusted certificate
+first, and of these the largest of the address that takes the most. So a flood of large heads cuts its own
+connections.
 """
 
 import itertools
@@ -15,7 +22,7 @@ from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
 
 BYTE_WEIGHT = 5
 """Bytes of memory for each byte of a head: the raw byte, and a character of text, which takes four where one
-is outside of the BMP."""
+is outside the BMP."""
 
 HEADER_WEIGHT = 256
 """Bytes of memory for each line of a head beside its text; measured 170 with headers of three bytes."""
@@ -24,12 +31,14 @@ HEADS_BYTES = 64 * 1024 * 1024
 """Memory for the heads of all connections together: unfinished, queued, and of requests being answered."""
 
 SMALL_HEADS = 16 * 1024
-"""Memory for heads that each connection has to itself: nothing is cut for heads that take less. A request
-with a service account's token takes about that much."""
+"""Memory for heads that each connection owns: none is cut for less.
+
+A request with a service account's token takes about
+that much."""
 
 
 class HeadLimits(NamedTuple):
-    """What a connection may send as the head of a request, and how many requests of it are parsed ahead."""
+    """Limits on the head of a request, and on the requests that are parsed ahead."""
 
     line: int
     """Bytes of the request line, and of each header."""
@@ -43,10 +52,10 @@ class HeadLimits(NamedTuple):
 
 
 UNCERTIFIED = HeadLimits(line=24 * 1024, headers=100, total=32 * 1024, seconds=8.0, queued=2)
-"""Without a believed certificate: room for long bearer tokens and selectors."""
+"""Without a trusted certificate: room for long bearer tokens and selectors."""
 
 CERTIFIED = HeadLimits(line=64 * 1024, headers=4096, total=1024 * 1024, seconds=32.0, queued=32)
-"""With a believed certificate: a front proxy forwards long selectors, and users in hundreds of groups. 1 MiB
+"""With a trusted certificate: a front proxy forwards long selectors, and users in hundreds of groups. 1 MiB
 and 32 s are Go's limits."""
 
 Parsed = tuple[Any, StreamReader]
@@ -54,14 +63,14 @@ Parsed = tuple[Any, StreamReader]
 
 
 class HeadAccount:
-    """The heads of one connection: of requests that are not answered yet, and of one that is not whole."""
+    """The heads of one connection: those of requests not answered yet, and an unfinished one."""
 
     __slots__ = ("_body", "_body_bytes", "_is_paused", "_lines", "_requests", "_whole", "unfinished")
 
     def __init__(self) -> None:
         self.unfinished = 0
-        """Bytes that came after the last whole request and are no body: the beginning of a head, or requests
-        not parsed yet."""
+        """Bytes after the last whole request that are not its body: the start of a head, or unparsed
+        requests."""
         self._lines = 0
         self._is_paused = False
         self._requests: deque[int] = deque()
@@ -71,14 +80,14 @@ class HeadAccount:
 
     @property
     def weight(self) -> int:
-        """The memory of it all, in bytes."""
+        """The memory of all its heads, in bytes."""
         begun = self.unfinished
         if begun and not self._is_paused:  # else the parser keeps it as it came
             begun = BYTE_WEIGHT * begun + HEADER_WEIGHT * self._lines
         return begun + self._whole
 
     def receive(self, data: bytes, parsed: Sequence[Parsed], *, is_paused: bool) -> int:
-        """Note bytes that came, and the requests they completed; return the bytes of the largest head.
+        """Note received bytes, and the requests they completed; return the bytes of the largest head.
 
         With `is_paused` the parser has as many requests queued as it may, and keeps the rest as it came.
         """
@@ -97,7 +106,7 @@ class HeadAccount:
             self._whole -= self._requests.popleft()
 
     def drop(self, *, keep_first: bool) -> None:
-        """Forget everything, but with `keep_first` the request that is being answered."""
+        """Release all heads, with `keep_first` all but that of the request being answered."""
         while len(self._requests) > keep_first:
             self._whole -= self._requests.pop()
         self.unfinished = self._lines = 0
@@ -109,7 +118,7 @@ class HeadAccount:
         self._whole += weight
 
     def _receive_pieces(self, data: bytes, parsed: Sequence[Parsed]) -> int:
-        """Note bytes that end anywhere: what is no whole head and no body is the beginning of another head."""
+        """Note bytes that end anywhere; the rest after whole heads and bodies starts another head."""
         largest = 0
         begun = self.unfinished + len(data)
         if self._body is not None:
@@ -130,7 +139,7 @@ class HeadAccount:
         if parsed and data and not self._is_paused:
             begun = min(begun, len(data))
         if self._body is None and not self._is_paused and data.endswith(b"\r\n\r\n"):
-            begun = 0  # nothing is left; blanks around values, which do not count above, may say otherwise
+            begun = 0  # nothing is left, though stripped blanks around values may leave a rest
         self.unfinished = begun = max(0, begun)
         if begun <= len(data):  # it began in this piece, or there is nothing
             self._lines = data.count(b"\n", len(data) - begun)
@@ -139,7 +148,10 @@ class HeadAccount:
         return largest if self._is_paused else max(largest, self.unfinished)
 
     def _take_body(self, body: StreamReader) -> int:
-        """Return how many bytes of a body came since the last call. They weigh as much until the answer."""
+        """Return how many bytes of a body arrived since the last call.
+
+        They count until the request is answered.
+        """
         came = body.total_bytes - self._body_bytes
         self._body_bytes += came
         if self._requests:
@@ -150,7 +162,7 @@ class HeadAccount:
         return came
 
 
-class HeadHolder(Protocol):
+class HeadConnection(Protocol):
     """A connection as the budget sees it."""
 
     heads: HeadAccount
@@ -158,7 +170,7 @@ class HeadHolder(Protocol):
 
     @property
     def is_certified(self) -> bool:
-        """Whether it showed a certificate that is believed."""
+        """Whether its certificate is trusted."""
 
     @property
     def is_open(self) -> bool:
@@ -168,20 +180,20 @@ class HeadHolder(Protocol):
 class HeadBudget:
     """Bounds the memory of the heads of all connections to `most` bytes, by cutting connections.
 
-    Connections below their small share are never cut. Of those without a believed certificate the largest of
-    the address that takes the most goes first. A connection with one is cut only where such connections alone
-    take more than there is.
+    Connections below their own share are never cut. Of those without a trusted certificate the largest of the
+    address that takes the most is cut first. Connections with one are cut only where they alone exceed the
+    budget.
     """
 
     def __init__(self, most: int, connections: int, cut: Callable[[Any], None]) -> None:
-        """Take the number of connections there may be; each has its small share of `most`."""
+        """Take the number of connections, each of which owns its share of `most`."""
         self._most = max(0, most - connections * SMALL_HEADS)
         self._cut = cut
         self._excess: dict[Any, int] = {}
         self._used = 0
 
-    def note(self, connection: HeadHolder) -> None:
-        """Look at a connection whose heads have changed, and cut what is too much."""
+    def note(self, connection: HeadConnection) -> None:
+        """Account for a connection whose heads have changed, and cut connections beyond the budget."""
         excess = connection.heads.weight - SMALL_HEADS
         if excess <= 0 and not self._excess:
             return
@@ -196,9 +208,9 @@ class HeadBudget:
         while self._used > self._most and (chosen := self._choose()) is not None:
             self._cut(chosen)
 
-    def _choose(self) -> HeadHolder | None:
-        """Return the connection to cut; None where only requests of connections that have ended are left."""
-        held: list[tuple[HeadHolder, int]] = [
+    def _choose(self) -> HeadConnection | None:
+        """Return the connection to cut, None where only requests of closed connections are left."""
+        held: list[tuple[HeadConnection, int]] = [
             (each, excess) for each, excess in self._excess.items() if each.is_open
         ]
         addresses: Counter[str] = Counter()
@@ -214,7 +226,7 @@ class HeadBudget:
 
 
 def _measure(message: RawRequestMessage) -> tuple[int, int]:
-    """Return the bytes and lines of a request's head as it came, but for blanks that the parser strips."""
+    """Return the bytes and lines of a head on the wire, except for blanks that the parser strips."""
     headers = message.raw_headers
     text = sum(map(len, itertools.chain.from_iterable(headers)))
     # "METHOD PATH HTTP/1.1\r\n", "NAME: VALUE\r\n" for each header, "\r\n"

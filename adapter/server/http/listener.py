@@ -1,8 +1,8 @@
-"""The listening socket and the TLS handshakes of what it accepts, which are bounded in number and in time.
+"""The listening socket, and the TLS handshakes of its connections, which are bounded in number and time.
 
-asyncio's own server shows a connection only when its handshake is done, so it can neither count nor end those
-that are not. Here each handshake is a task that can be cancelled. One connection is accepted in each turn of
-the event loop: a handshake is about a millisecond of computing, and requests run between two of them.
+asyncio's own server reports a connection only when its handshake is done, so handshakes under way can be
+neither counted nor cancelled. Here each handshake is a task. One connection is accepted in each turn of the
+event loop: a handshake takes about a millisecond of CPU, and requests run between two of them.
 """
 
 import asyncio
@@ -23,15 +23,15 @@ HANDSHAKE_SECONDS = 10.0
 """A TLS handshake takes no longer than this."""
 
 MOST_HANDSHAKES = 128
-"""TLS handshakes at a time. The address that has the most of them loses its oldest for each further one."""
+"""TLS handshakes at a time. A further one cancels the oldest of the address that has the most."""
 
 RECEIVE_BUFFER = 32 * 1024
 """SO_RCVBUF of a connection, which Linux doubles. Requests are small; it also bounds what the TLS layer reads
 at once."""
 
 SEND_BUFFER = 64 * 1024
-"""SO_SNDBUF of a connection, which Linux doubles. By default it grows to megabytes where a client does not
-take its answers."""
+"""SO_SNDBUF of a connection, which Linux doubles. By default it grows to megabytes for a client that does not
+read."""
 
 HANDSHAKE_BYTES = 320 * 1024
 """Memory of a connection in its handshake at most, its buffers in the system included: a ClientHello may have
@@ -45,7 +45,7 @@ _RETRY_SECONDS = 1.0  # after the process ran out of files or memory; as in asyn
 
 
 class _Handshake:
-    """A connection between accept and the end of its handshake."""
+    """A connection from accept to the end of its handshake."""
 
     __slots__ = ("address", "begun", "task")
 
@@ -55,8 +55,8 @@ class _Handshake:
         self.task: asyncio.Task[None] | None = None
 
 
-class Listener:
-    """Accepts connections from `start` to `close`; one whose handshake is done gets a protocol."""
+class TLSListener:
+    """Accepts connections from `start` to `close`; after its handshake a connection gets a protocol."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class Listener:
     def start(self, host: str, port: int, *, share_port: bool = False) -> int:
         """Listen on an IP address, or on all addresses where `host` is ""; return the port.
 
-        Raises OSError where the address cannot be had.
+        Raises OSError where the address is not available.
         """
         both = not host and socket.has_dualstack_ipv6()
         is_6 = both or (host and ipaddress.ip_address(host).version == 6)
@@ -116,7 +116,7 @@ class Listener:
         return any(each.begun > oldest for each in self._handshakes)
 
     def close(self) -> None:
-        """Stop listening. Connections that the system has made already are accepted first: closing resets them."""
+        """Stop listening. Connections in the backlog are accepted first, since closing resets them."""
         if self._socket is None:
             return
         self._loop.remove_reader(self._socket)
@@ -128,14 +128,13 @@ class Listener:
         self._socket = None
 
     async def end_handshakes(self) -> None:
-        """End the handshakes that are still under way."""
+        """Cancel the handshakes under way."""
         tasks = [each.task for each in self._handshakes if each.task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _accept(self) -> None:
-        """Accept one connection and begin its handshake."""
         assert self._socket is not None
         try:
             accepted, peer = self._socket.accept()
@@ -158,7 +157,7 @@ class Listener:
             self._loop.add_reader(self._socket, self._accept)
 
     def _cut_one(self, newcomer: str) -> None:
-        """End the oldest handshake of the address that has the most, the newcomer included."""
+        """Cancel the oldest handshake of the address that has the most, counting the new one."""
         counts = Counter(each.address for each in self._handshakes)
         counts[newcomer] += 1
         chosen = max(
@@ -187,7 +186,7 @@ class Listener:
 
 
 def group_address(host: str) -> str:
-    """Return what counts as one remote address: an IPv4 address, or an IPv6 network of 64 bits."""
+    """Return the group that a remote address counts in: itself for IPv4, its network of 64 bits for IPv6."""
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
@@ -200,7 +199,7 @@ def group_address(host: str) -> str:
 
 
 def is_readable(descriptor: int) -> bool:
-    """Return whether there is something to read, be it the end; False for a closed (negative) descriptor."""
+    """Return whether there is input or its end to read; False for a closed (negative) descriptor."""
     if descriptor < 0:
         return False
     poll = select.poll()

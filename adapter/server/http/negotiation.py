@@ -1,12 +1,16 @@
-"""What a request header allows the answer to be: media type, indentation, compression. Pure functions of header text.
+"""What the headers of a request allow the answer to be: media type, indentation, compression.
 
-Only JSON is spoken. Entries that ask for another encoding, or for a transformation (``as=Table``) where there is none, are
-passed over; they are no error as long as another entry takes plain JSON.
+The server writes JSON only. Entries that ask for another encoding, or for a transformation (``as=Table``)
+that does not exist, are skipped; the request fails only if no other entry accepts plain JSON. Clients send
+the same few headers all the time, so what follows from them is remembered.
 """
 
 import functools
 import re
+from collections.abc import Mapping
 from typing import Literal, NamedTuple
+
+from adapter import errors
 
 JSON = "application/json"
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
@@ -14,7 +18,9 @@ COMPRESS_ABOVE = 128 * 1024
 """Bodies longer than this many bytes are compressed for callers that accept it, as Go servers do."""
 
 _LONGEST = 4096
-"""Characters of a header that are read: what anyone may send is not to take long, nor to be remembered at its full length."""
+"""Characters of a header that are read, and remembered: a caller chooses how many it sends."""
+
+_LONGEST_AGENT = 16
 
 _JSON_RANGES = frozenset({JSON, "application/*", "*/*"})
 _AUDIT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/+=-]{0,127}")
@@ -24,24 +30,77 @@ MediaType = Literal["json", "aggregated"]
 TableVersion = Literal["v1", "v1beta1"]
 
 
+class Representation(NamedTuple):
+    """How a caller wants a body; `table` is the version of a Table, "" for the plain answer."""
+
+    pretty: bool
+    compressed: bool
+    table: str = ""
+
+
 class _Range(NamedTuple):
     media_type: str
     parameters: dict[str, str]
     quality: float
 
 
-def accepts_json(accept: str) -> bool:
-    """Return whether plain JSON satisfies an Accept header; an empty one accepts everything."""
-    return _accepts_json(accept[:_LONGEST])
+def choose_representation(headers: Mapping[str, str], pretty: bool | None) -> Representation:  # noqa: FBT001 - as parsed
+    """Return how a body of any media type is wanted; `pretty` is the query parameter, if given."""
+    encoding, agent = headers.get("Accept-Encoding", ""), headers.get("User-Agent", "")
+    return _choose_representation(encoding[:_LONGEST], agent[:_LONGEST_AGENT], pretty)
+
+
+def choose_metrics_representation(
+    headers: Mapping[str, str],
+    pretty: bool | None,  # noqa: FBT001 - as parsed
+    *,
+    has_table: bool,
+) -> Representation:
+    """Return how a list of values is wanted.
+
+    Only resource metrics have a Table. Raises NotAcceptableError.
+    """
+    found = _choose_metrics_representation(
+        headers.get("Accept", "")[:_LONGEST],
+        headers.get("Accept-Encoding", "")[:_LONGEST],
+        headers.get("User-Agent", "")[:_LONGEST_AGENT],
+        pretty,
+        has_table,
+    )
+    if found is None:
+        raise errors.NotAcceptableError(f"only the following media types are accepted: {JSON}")
+    return found
 
 
 @functools.lru_cache(maxsize=256)
-def _accepts_json(accept: str) -> bool:
+def _choose_metrics_representation(
+    accept: str,
+    accept_encoding: str,
+    user_agent: str,
+    pretty: bool | None,  # noqa: FBT001 - positional for the cache
+    has_table: bool,  # noqa: FBT001 - positional for the cache
+) -> Representation | None:
+    table = choose_table(accept) if has_table else "" if accepts_json(accept) else None
+    if table is None:
+        return None
+    return _choose_representation(accept_encoding, user_agent, pretty)._replace(table=table)
+
+
+@functools.lru_cache(maxsize=256)
+def _choose_representation(accept_encoding: str, user_agent: str, pretty: bool | None) -> Representation:  # noqa: FBT001 - as above
+    if pretty is None:
+        pretty = is_pretty_agent(user_agent)
+    return Representation(pretty, accepts_gzip(accept_encoding))
+
+
+def accepts_json(accept: str) -> bool:
+    """Return whether plain JSON satisfies an Accept header; an empty one accepts everything."""
+    accept = accept[:_LONGEST]
     return not accept.strip() or any(_takes_json(entry) for entry in _ranges(accept))
 
 
 def choose_discovery(accept: str) -> MediaType | None:
-    """Return the form of ``/apis`` that an Accept header likes best, None when it takes neither.
+    """Return the form of ``/apis`` that an Accept header prefers, None for neither.
 
     Ranges of equal quality count in the order written. Of aggregated discovery only v2 is served.
     """
@@ -61,15 +120,11 @@ def _choose_discovery(accept: str) -> MediaType | None:
 
 
 def choose_table(accept: str) -> TableVersion | Literal[""] | None:
-    """Return which version of a Table an Accept header likes best, "" for plain JSON, None when it takes neither.
+    """Return the version of a Table that an Accept header prefers, "" for plain JSON, None for neither.
 
     Ranges of equal quality count in the order written.
     """
-    return _choose_table(accept[:_LONGEST])
-
-
-@functools.lru_cache(maxsize=256)
-def _choose_table(accept: str) -> TableVersion | Literal[""] | None:
+    accept = accept[:_LONGEST]
     if not accept.strip():
         return ""
     for entry in sorted(_ranges(accept), key=lambda entry: -entry.quality):
@@ -87,12 +142,8 @@ def is_pretty_agent(user_agent: str) -> bool:
 
 def accepts_gzip(accept_encoding: str) -> bool:
     """Return whether an Accept-Encoding header names gzip with a quality above zero."""
-    return _accepts_gzip(accept_encoding[:_LONGEST])
-
-
-@functools.lru_cache(maxsize=256)
-def _accepts_gzip(accept_encoding: str) -> bool:
-    return any(entry.media_type == "gzip" and entry.quality > 0 for entry in _ranges(accept_encoding))
+    ranges = _ranges(accept_encoding[:_LONGEST])
+    return any(entry.media_type == "gzip" and entry.quality > 0 for entry in ranges)
 
 
 def is_audit_id(text: str) -> bool:
@@ -101,7 +152,10 @@ def is_audit_id(text: str) -> bool:
 
 
 def matches_etag(if_none_match: str, etag: str) -> bool:
-    """Return whether an If-None-Match header names `etag` (quoted); weak validators compare as strong ones."""
+    """Return whether an If-None-Match header names `etag` (quoted).
+
+    Weak validators compare as strong ones.
+    """
     return any(part.strip().removeprefix("W/") in {"*", etag} for part in if_none_match[:_LONGEST].split(","))
 
 
@@ -140,5 +194,5 @@ def _ranges(header: str) -> list[_Range]:
 
 
 def _quality(text: str) -> float:
-    """Parse a q-value; one that is none counts as 1, as in Go's parser."""
+    """Parse a q-value; a malformed one counts as 1, as in Go's parser."""
     return float(text) if re.fullmatch(r"[01](\.[0-9]{0,3})?", text) else 1.0

@@ -1,44 +1,44 @@
-"""Memory of answers under way: one budget for all bodies, from when they are encoded until they are sent.
+"""Memory of responses under way: one budget for all bodies, from when they are encoded until they are sent.
 
-The first `SMALL_ANSWER` bytes of each body are not counted, so small answers are never refused. A caller that does
-not take its answer keeps its memory until another answer needs it; then its connection is ended.
+The first `SMALL_ANSWER` bytes of each body are not counted, so small responses are never refused. A client
+that does not read its response holds its memory until another response needs it; then its connection is cut.
 """
 
 import asyncio
 from collections import Counter
 from collections.abc import Callable
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol, Self, cast
 
+from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.payload import Payload
 
 from adapter import errors
 
 ANSWERS_BYTES = 96 * 1024 * 1024
-"""Memory for all answers that are encoded or sent, beside the small share of each."""
+"""Memory for all responses that are encoded or sent, beside the small share of each."""
 
 SMALL_ANSWER = 32 * 1024
-"""Bytes of each answer that are not counted."""
+"""Bytes of each response that are not counted."""
 
 TAKING_SECONDS = 2.0
-"""An answer that is not sent after so long gives way to others where memory is needed and its connection waits
-for the other end."""
+"""A response not sent after so long may be cut for others, if its connection waits for the client to read."""
 
 _RESERVED = 8  # one part of so many is for documents and self-metrics alone
-_UNCERTIFIED = 2  # connections without a believed certificate take one part of so many
-_PIECE = 16 * 1024  # bytes that are handed to the connection at a time
+_UNCERTIFIED = 2  # connections without a trusted certificate take one part of so many
+_PIECE = 16 * 1024  # bytes written to the connection at a time
 _PIECES_AT_ONCE = 4  # after these other work may run
 
 
-class Taker(Protocol):
+class ResponseConnection(Protocol):
     """A connection as the budget sees it."""
 
     address: str
 
     @property
     def is_certified(self) -> bool:
-        """Whether it showed a certificate that is believed."""
+        """Whether its certificate is trusted."""
 
     @property
     def is_open(self) -> bool:
@@ -46,22 +46,27 @@ class Taker(Protocol):
 
     @property
     def writing_paused(self) -> bool:
-        """Whether it waits for the other end to take what was sent."""
+        """Whether it waits for the client to read."""
 
     def cut(self, reason: str) -> None:
-        """End it now."""
+        """Abort it."""
 
 
 class Charge:
-    """The memory of one answer in the budget, from its making to `close`."""
+    """The memory of one response in the budget, until `close`.
 
-    __slots__ = ("_budget", "_closed", "certified", "counted", "is_page", "size", "taker")
+    `is_page` is for responses that are not about metrics.
+    """
 
-    def __init__(self, budget: "AnswerBudget", taker: Taker, *, is_page: bool) -> None:
+    __slots__ = ("_budget", "_closed", "certified", "connection", "counted", "is_page", "size")
+
+    def __init__(
+        self, budget: "ResponseBudget", connection: ResponseConnection, *, is_page: bool = False
+    ) -> None:
         self._budget = budget
         self._closed = False
-        self.taker = taker
-        self.certified = taker.is_certified
+        self.connection = connection
+        self.certified = connection.is_certified
         self.is_page = is_page
         self.size = 0
         self.counted = 0
@@ -76,7 +81,7 @@ class Charge:
         self.close()
 
     def resize(self, size: int) -> None:
-        """Count `size` bytes from now on. Raises TooManyRequestsError, and counts what it did before."""
+        """Count `size` bytes from now on. On TooManyRequestsError the old size still counts."""
         counted = 0 if self._closed else max(0, size - SMALL_ANSWER)
         if counted != self.counted:
             self._budget.change(self, counted)
@@ -87,19 +92,19 @@ class Charge:
         self.resize(self.size + size)
 
     def close(self) -> None:
-        """Give everything back."""
         if not self._closed:
             self.resize(0)
             self._closed = True
             self._budget.forget(self)
 
 
-class AnswerBudget:
-    """Bounds the memory of answers under way to `most` bytes.
+class ResponseBudget:
+    """Bounds the memory of responses under way to `most` bytes.
 
-    An answer that does not fit is refused, unless connections that have not taken theirs for `TAKING_SECONDS` can
-    be cut for it. Those without a believed certificate go first: of the address that takes the most, the
-    largest. They share half of the budget, and never end a connection with a certificate.
+    A response that does not fit is refused, unless connections whose clients have not read for
+    `TAKING_SECONDS` can be cut for it. Those without a trusted certificate go first: of the address that
+    takes the most, the largest. They share half of the budget, and no connection with a certificate is cut
+    for them.
     """
 
     def __init__(self, most: int, now: Callable[[], float]) -> None:
@@ -109,33 +114,28 @@ class AnswerBudget:
         self._sending: dict[Charge, float] = {}
         self.used = 0
 
-    def open(self, taker: Taker, *, is_page: bool = False) -> Charge:
-        """Return a charge of nothing yet. `is_page` is for what is no answer to a question about metrics."""
-        return Charge(self, taker, is_page=is_page)
-
-    def send(self, taker: Taker, body: bytes, *, is_page: bool) -> Charge:
-        """Return the charge of a body that is sent from now on. Raises TooManyRequestsError."""
-        charge = self.open(taker, is_page=is_page)
+    def send(self, connection: ResponseConnection, body: bytes, *, is_page: bool) -> Charge:
+        """Return the charge of a body that is now being sent. Raises TooManyRequestsError."""
+        charge = Charge(self, connection, is_page=is_page)
         charge.resize(len(body))
         self._sending[charge] = self._now()
         return charge
 
     def change(self, charge: Charge, counted: int) -> None:
-        """Count another size of a charge; cut connections for it where that helps. Raises TooManyRequestsError."""
+        """Count another size of a charge; cut connections for it if needed. Raises TooManyRequestsError."""
         more = counted - charge.counted
         while more > 0 and not self._fits(charge, more):
             chosen = self._choose(charge)
             if chosen is None:
                 raise errors.TooManyRequestsError("answers")
             chosen.close()
-            chosen.taker.cut("unread")
+            chosen.connection.cut("unread")
         charge.counted = counted
         self.used += more
         if not charge.certified:
             self._uncertified += more
 
     def forget(self, charge: Charge) -> None:
-        """Forget a charge that was closed."""
         self._sending.pop(charge, None)
 
     def _fits(self, charge: Charge, more: int) -> bool:
@@ -145,29 +145,35 @@ class AnswerBudget:
         return self.used + more <= most
 
     def _choose(self, charge: Charge) -> Charge | None:
-        """Return the answer that gives way to another; None where all are taken, or may not end for it."""
+        """Return the response to cut for another, None where all are being read, or may not be cut for it."""
         latest = self._now() - TAKING_SECONDS
         held = [each for each, since in self._sending.items() if since <= latest and _is_unread(each)]
         uncertified = [each for each in held if not each.certified]
         if uncertified:
             addresses: Counter[str] = Counter()
             for each in uncertified:
-                addresses[each.taker.address] += each.counted
+                addresses[each.connection.address] += each.counted
             address, _ = addresses.most_common(1)[0]
-            held = [each for each in uncertified if each.taker.address == address]
+            held = [each for each in uncertified if each.connection.address == address]
         elif not charge.certified:
             return None
         return max(held, key=lambda each: each.counted, default=None)
 
 
+def connection_of(request: web.BaseRequest) -> ResponseConnection:
+    """Return the connection of a request, which is one of ours."""
+    return cast("ResponseConnection", request.protocol)
+
+
 def _is_unread(charge: Charge) -> bool:
-    return charge.counted > 0 and charge.taker.is_open and charge.taker.writing_paused
+    return charge.counted > 0 and charge.connection.is_open and charge.connection.writing_paused
 
 
 class LargeBody(Payload):
-    """A body that is handed to its connection in pieces, as the other end takes them.
+    """A body that is written in pieces, as the client reads them.
 
-    So the TLS layer and the transport hold no copy of the whole. `charge` is closed when the response has ended.
+    So the TLS layer and the transport hold no copy of the whole. `charge` is closed at the end of the
+    response.
     """
 
     def __init__(self, body: bytes, charge: Charge, *, content_type: str) -> None:
@@ -176,12 +182,10 @@ class LargeBody(Payload):
         self.charge = charge
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
-        """Return the text."""
         body: bytes = self._value
         return body.decode(encoding, errors)
 
     async def write(self, writer: AbstractStreamWriter) -> None:
-        """Write it all. Other work may run meanwhile."""
         view = memoryview(self._value)
         for number, start in enumerate(range(0, len(view), _PIECE), 1):
             await writer.write(view[start : start + _PIECE])

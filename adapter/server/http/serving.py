@@ -1,9 +1,9 @@
-"""The HTTPS server: listener, limits of the HTTP layer, and an orderly end.
+"""The HTTPS server: listener, limits of the HTTP layer, and graceful shutdown.
 
-The end is the one of Kubernetes' API servers: readiness fails first while serving goes on for the shutdown
-delay, since endpoints are removed later than a pod is told to stop; then nothing new is accepted, requests in
-flight are answered, and connections close. Every answer since the beginning of the end asks the client to
-close its connection, and no connection is closed over a request that has arrived but was not read yet.
+Shutdown is that of Kubernetes' API servers. Readiness fails first, while serving goes on for the shutdown
+delay, since endpoints are removed later than a pod is told to stop. Then new connections are refused,
+requests in flight are answered, and connections close. Every response during shutdown asks the client to
+close its connection, and no connection is closed while a request on it is unread.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from adapter.server.health import Check
 from adapter.server.http import connection_server, connections, heads, listener
 from adapter.server.http.connection_server import ConnectionServer
 from adapter.server.http.handler import Handler
-from adapter.server.http.listener import Listener
+from adapter.server.http.listener import TLSListener
 from adapter.server.tls.serving_certificate import ServingCertificate
 from adapter.telemetry import logs
 
@@ -27,16 +27,16 @@ UNCERTIFIED_BYTES = (
     + connection_server.MOST_UNCERTIFIED * connections.CONNECTION_BYTES
     + listener.MOST_HANDSHAKES * listener.HANDSHAKE_BYTES
 )
-"""Memory that clients without a believed certificate can take in all, before one of their requests is
+"""Memory that clients without a trusted certificate can take in all, before one of their requests is
 answered."""
 
-_YOUNG_SECONDS = 1.0  # at the end, a handshake that began less long ago is waited for
-_LOOK = 0.02  # seconds between two looks at what is still open while the server ends
-_CUT = 0.01  # seconds in which what did not end in time is cancelled; aiohttp takes 0 for no limit
+_YOUNG_SECONDS = 1.0  # shutdown waits for handshakes that are younger
+_LOOK = 0.02  # seconds between two looks at the open connections during shutdown
+_CUT = 0.01  # seconds for cancelling the rest; aiohttp takes 0 for no limit
 
 
 class Shutdown:
-    """Whether the process is asked to end: the readiness check that fails first."""
+    """Whether the process is shutting down: the readiness check that fails first."""
 
     def __init__(self) -> None:
         self._begun: float | None = None
@@ -44,7 +44,6 @@ class Shutdown:
 
     @property
     def begun(self) -> bool:
-        """Whether the end has begun."""
         return self._begun is not None
 
     def begin(self) -> None:
@@ -53,13 +52,16 @@ class Shutdown:
             self._begun = asyncio.get_running_loop().time()
 
     def remaining(self, delay: float) -> float:
-        """Return the seconds until the end has lasted for `delay`."""
+        """Return the seconds that are left of `delay`, counted from the begin of the shutdown."""
         elapsed = 0.0 if self._begun is None else asyncio.get_running_loop().time() - self._begun
         return max(0.0, delay - elapsed)
 
 
 class MetricsServer:
-    """Serves `handler` over TLS from `start` to `stop`. Port 0 takes a free one; see `port` after the start."""
+    """Serves `handler` over TLS from `start` to `stop`.
+
+    Port 0 takes a free one; see `port` after the start.
+    """
 
     def __init__(
         self,
@@ -81,10 +83,9 @@ class MetricsServer:
         most_handshakes: int = listener.MOST_HANDSHAKES,
         head_bytes: int = heads.HEADS_BYTES,
     ) -> None:
-        """Take the settings; nothing is opened.
+        """`judge` gives a peer with a certificate its verdict.
 
-        `judge` gives a peer that showed a certificate its verdict. `host` is an IP address, `share_port` is
-        SO_REUSEPORT.
+        `host` is an IP address; `share_port` is SO_REUSEPORT.
         """
         self._handler = handler
         self._certificate = certificate
@@ -108,7 +109,7 @@ class MetricsServer:
             lingering_time=0,  # bodies are not read; a connection with one left over is closed
             auto_decompress=False,
         )
-        self._listener = Listener(
+        self._listener = TLSListener(
             self._connections,
             certificate.context,
             handler.own_metrics,
@@ -118,16 +119,15 @@ class MetricsServer:
 
     @property
     def listening(self) -> bool:
-        """Whether the listener is up."""
         return self._listener.listening
 
     async def start(self) -> None:
-        """Listen. Raises OSError where the address cannot be had."""
+        """Listen. Raises OSError where the address is not available."""
         self.port = self._listener.start(self._host, self.port, share_port=self._share_port)
         log.info("serving", extra=logs.facts(host=self._host, port=self.port))
 
     async def stop(self) -> None:
-        """End in order; takes what is left of the shutdown delay, and at most the drain timeout."""
+        """Shut down; takes the rest of the shutdown delay, and at most the drain timeout."""
         self._shutdown.begin()
         self._handler.stopping = True
         if not self.listening:
@@ -139,7 +139,7 @@ class MetricsServer:
         await self._drain()
 
     async def _drain(self) -> None:
-        """Close connections as soon as nothing is lost by it, the others at the end of the time for it."""
+        """Close each connection as soon as that loses nothing, and the rest after the drain timeout."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._drain_timeout):
                 while (

@@ -1,8 +1,8 @@
-"""New serving certificates: an authority of its own and one leaf.
+"""New serving certificates: an authority and the one leaf that it issues.
 
-Here: what goes into them. Not here: where they are kept (`tls` writes files, `fastpath certs` prints a Secret) and when they
-are renewed. Law: the authority's key never leaves this module and is forgotten at once, so nobody can issue a second leaf;
-a renewal is a new authority.
+The authority's key never leaves this module and is discarded at once, so no second leaf can be issued; a
+renewal is a new authority. `serving_certificate` writes the result to files, `fastpath certs` prints it as a
+Secret.
 """
 
 import ipaddress
@@ -18,8 +18,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 _BACKDATED = timedelta(hours=1)  # for clients whose clock is behind
 
 
-class Issued(NamedTuple):
-    """A pair and the authority that vouches for it, all PEM."""
+class IssuedCertificate(NamedTuple):
+    """A certificate, its private key and its authority, all PEM."""
 
     certificate: bytes
     key: bytes
@@ -28,10 +28,10 @@ class Issued(NamedTuple):
 
 def issue(
     common_name: str, authority_name: str, names: Iterable[str], *, now: datetime, valid: timedelta
-) -> Issued:
-    """Return a certificate for `names` (DNS names and IP addresses) and its new authority, both good for `valid` from `now`.
+) -> IssuedCertificate:
+    """Return a certificate for `names` (DNS names and IP addresses) and its new authority.
 
-    `common_name` is for people to read; a client looks at `names` only.
+    Both are valid for `valid` from `now`. `common_name` is for people; clients check `names` only.
     """
     authority_key, leaf_key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
 
@@ -61,11 +61,11 @@ def issue(
     authority = build(authority_name, authority_key, ca=True).sign(authority_key, hashes.SHA256())
     pem = serialization.Encoding.PEM
     key = leaf_key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    return Issued(leaf.public_bytes(pem), key, authority.public_bytes(pem))
+    return IssuedCertificate(leaf.public_bytes(pem), key, authority.public_bytes(pem))
 
 
 def service_names(service: str, namespace: str) -> tuple[str, ...]:
-    """Return the names that a Service is reached by in a cluster; kube-apiserver uses ``<service>.<namespace>.svc``."""
+    """Return the DNS names of a Service in a cluster; kube-apiserver uses ``<service>.<namespace>.svc``."""
     within = f"{service}.{namespace}"
     return (service, within, f"{within}.svc", f"{within}.svc.cluster.local")
 

@@ -1,9 +1,10 @@
-"""The certificate the server shows: given files or a self-signed pair, and their replacement while connections stay.
+"""The server's certificate: given files or a self-signed pair, replaced while connections stay open.
 
-A changed pair is taken for new handshakes only when certificate and key belong together; until then the old one stays.
-A new pair means a new `ssl.SSLContext`, switched to in the handshake, since a context cannot give up what it once loaded.
-So do new authorities of client certificates. A handshake only sorts out strangers: whom a certificate makes its owner, and
-whether it still does, is judged for each request (`peers`).
+A changed pair is used for new handshakes only when certificate and key belong together; until then the old
+one stays. A new pair means a new `ssl.SSLContext`, which the handshake switches to, since a context cannot
+unload a certificate. The same is true of new authorities of client certificates. A handshake refuses unknown
+client certificates; which user a certificate names, and whether it still does, is judged for each request
+(`auth.client_cert`).
 """
 
 import asyncio
@@ -28,15 +29,15 @@ from adapter.telemetry import logs, problems
 log = logging.getLogger(__name__)
 
 RELOAD_PERIOD = 10.0
-"""Seconds between two looks at the files. Upstream takes up to a minute."""
+"""Seconds between two checks of the files. Upstream takes up to a minute."""
 
 _VALID = timedelta(days=365)
 _RENEW_BEFORE = timedelta(days=30)
 _OWN_ISSUER = "fastpath-self-signed-ca"
 
 
-class Pair(NamedTuple):
-    """Where a certificate chain and its private key are, both PEM."""
+class CertificatePair(NamedTuple):
+    """The paths of a certificate chain and its private key, both PEM."""
 
     certificate: Path
     key: Path
@@ -45,16 +46,17 @@ class Pair(NamedTuple):
 class ServingCertificate:
     """The server's TLS context, which follows the files of a pair.
 
-    `context` is what a listener is given, once; each handshake ends in the context of the pair in force then. `named` are
-    further certificates, each for the server names it is listed with (a name may begin with ``*.``); a client that asks for
-    one of those names gets that pair, any other the first. With `ask_clients` a client may show a certificate, and one that does
-    not lead to an authority given to `believe` ends the handshake. Raises `errors.InputError` when a pair cannot be used at the start.
+    `context` is given to a listener once; each handshake switches to the context of the pair in force.
+    `named` are further certificates, each for the server names it is listed with (a name may begin with
+    ``*.``); a client that asks for one of those names gets that pair, any other the first. With `ask_clients`
+    a client may show a certificate, and the handshake fails if it does not lead to an authority given to
+    `believe`. Raises `errors.InputError` for a pair that cannot be used.
     """
 
     def __init__(
         self,
-        pair: Pair,
-        build: Callable[[Pair], ssl.SSLContext] | None = None,
+        pair: CertificatePair,
+        build: Callable[[CertificatePair], ssl.SSLContext] | None = None,
         named: Sequence[tuple[Sequence[str], "ServingCertificate"]] = (),
         *,
         ask_clients: bool = False,
@@ -73,14 +75,17 @@ class ServingCertificate:
         self.context.sni_callback = self._switch
 
     def reload_if_changed(self) -> bool:
-        """Take a changed pair; returns whether a new one is in force. A bad one is logged once and looked at again."""
+        """Load a changed pair.
+
+        Returns whether a new one is in force. A bad one is logged once and tried again.
+        """
         signature = self._signature()
         if signature == self._tried:
             return False
         try:
             context = self._build()
         except (OSError, ValueError) as error:
-            if self._signature() == signature:  # else it is being replaced right now: look again
+            if self._signature() == signature:  # else it is being replaced right now: try again
                 self._tried = signature
             found = logs.facts(certificate=self._pair.certificate, error=_reason(error))
             log.warning("the changed serving certificate cannot be used, the old one stays", extra=found)
@@ -91,7 +96,7 @@ class ServingCertificate:
         return True
 
     def believe(self, authorities: str) -> None:
-        """Take authorities (PEM, "" for none) for all handshakes from now on, instead of those before."""
+        """Replace the authorities of client certificates (PEM, "" for none) for further handshakes."""
         for certificate in (self, *dict.fromkeys(self._named.values())):
             certificate._take(authorities)  # noqa: SLF001 - one of our own kind
 
@@ -100,7 +105,8 @@ class ServingCertificate:
         try:
             self._current = self._build()
         except (OSError, ValueError) as error:
-            # the pair is being replaced: add what is new to the context there is, and build another at the next look
+            # The pair is being replaced: add the authorities to the context in use, and build another at the
+            # next check.
             self._admit(self._current)
             self._tried = ()
             found = logs.facts(certificate=self._pair.certificate, error=_reason(error))
@@ -118,7 +124,8 @@ class ServingCertificate:
         if not self._ask_clients:
             return
         context.verify_mode = ssl.CERT_OPTIONAL
-        # any certificate of a bundle is an anchor, as in Go; OpenSSL would follow an intermediate one up to its root
+        # As in Go, any certificate of a bundle is an anchor; OpenSSL would require the root of an
+        # intermediate one.
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         if not self._authorities:
             return
@@ -132,10 +139,10 @@ class ServingCertificate:
             )
 
     async def follow(self, faults: problems.ProblemLog, period: float = RELOAD_PERIOD) -> None:
-        """Look at the files until cancelled.
+        """Check the files until cancelled.
 
-        An error that `reload_if_changed` does not expect is a fault, and the next look tries again: the same file reaches all
-        replicas at once, so ending the process would end all of them while the certificate in force is still good.
+        An unexpected error is reported and the next check tries again. The same file reaches all replicas at
+        once, so ending the process would end all of them while the certificate in force is still good.
         """
         while True:
             await asyncio.sleep(period)
@@ -180,7 +187,7 @@ class ServingCertificate:
 
 
 def build_context(
-    pair: Pair, *, minimum: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2, ciphers: str = ""
+    pair: CertificatePair, *, minimum: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2, ciphers: str = ""
 ) -> ssl.SSLContext:
     """Return a server context for `pair`, HTTP/1.1 only. Raises OSError when it does not fit.
 
@@ -188,7 +195,7 @@ def build_context(
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = minimum
-    # renegotiation could exchange the peer of an open connection, and costs us more than whoever asks for it
+    # Renegotiation could exchange the peer of an open connection, and costs the server more than the client.
     context.options |= ssl.OP_NO_RENEGOTIATION
     if ciphers:
         context.set_ciphers(ciphers)
@@ -197,8 +204,8 @@ def build_context(
     return context
 
 
-def names_of(pair: Pair) -> tuple[str, ...]:
-    """Return the DNS names that a certificate is for. Raises `errors.InputError` when it cannot be read."""
+def names_of(pair: CertificatePair) -> tuple[str, ...]:
+    """Return the DNS names of a certificate. Raises `errors.InputError` when it cannot be read."""
     try:
         found = _leaf(pair).extensions.get_extension_for_class(x509.SubjectAlternativeName)
     except x509.ExtensionNotFound:
@@ -210,14 +217,14 @@ def names_of(pair: Pair) -> tuple[str, ...]:
 
 def ensure_self_signed(
     directory: Path, clock: Clock, *, names: Sequence[str] = (), addresses: Sequence[str] = ("127.0.0.1",)
-) -> Pair:
-    """Return ``apiserver.crt`` and ``apiserver.key`` of `directory`, made there when missing or no longer good.
+) -> CertificatePair:
+    """Return ``apiserver.crt`` and ``apiserver.key`` of `directory`, created when missing or no longer good.
 
-    As upstream, they are for localhost plus `names` and `addresses`, last 365 days, and the certificate file ends with
-    the authority that issued it. A pair that someone else put there is used as it is, and never overwritten: one that
+    As upstream, they are for localhost plus `names` and `addresses`, last 365 days, and the certificate file
+    ends with the authority that issued it. A foreign pair is used as it is and never overwritten: one that
     does not work is an `errors.InputError`.
     """
-    pair = Pair(directory / "apiserver.crt", directory / "apiserver.key")
+    pair = CertificatePair(directory / "apiserver.crt", directory / "apiserver.key")
     wanted = {"localhost", *names, *(str(ipaddress.ip_address(address)) for address in addresses)}
     now = datetime.fromtimestamp(clock.wall(), UTC)
     try:
@@ -233,15 +240,15 @@ def ensure_self_signed(
     return pair
 
 
-def _is_own(pair: Pair) -> bool:
-    """Return whether we made the certificate; one whose text is no certificate is not ours to replace."""
+def _is_own(pair: CertificatePair) -> bool:
+    """Return whether this program issued the certificate; only then may it be replaced."""
     if not pair.certificate.exists():
         return False
     names = _leaf(pair).issuer.get_attributes_for_oid(NameOID.COMMON_NAME)
     return any(str(name.value).startswith(f"{_OWN_ISSUER}@") for name in names)
 
 
-def _is_good(pair: Pair, wanted: set[str], now: datetime) -> bool:
+def _is_good(pair: CertificatePair, wanted: set[str], now: datetime) -> bool:
     leaf = _leaf(pair)
     if not leaf.not_valid_before_utc <= now < leaf.not_valid_after_utc - _RENEW_BEFORE:
         return False
@@ -255,12 +262,12 @@ def _is_good(pair: Pair, wanted: set[str], now: datetime) -> bool:
     return wanted <= named
 
 
-def _leaf(pair: Pair) -> x509.Certificate:
+def _leaf(pair: CertificatePair) -> x509.Certificate:
     return x509.load_pem_x509_certificates(pair.certificate.read_bytes())[0]
 
 
-def _write_pair(pair: Pair, wanted: set[str], now: datetime) -> None:
-    """Make a new pair and write it, its authority at the end of the certificate; the key is ours alone to read."""
+def _write_pair(pair: CertificatePair, wanted: set[str], now: datetime) -> None:
+    """Write a new pair: the certificate with its authority, and the key for its owner only."""
     stamp = int(now.timestamp())
     issued = issue.issue(f"localhost@{stamp}", f"{_OWN_ISSUER}@{stamp}", wanted, now=now, valid=_VALID)
     pair.certificate.parent.mkdir(parents=True, exist_ok=True)
@@ -269,7 +276,7 @@ def _write_pair(pair: Pair, wanted: set[str], now: datetime) -> None:
 
 
 def _write(path: Path, content: bytes, mode: int) -> None:
-    """Replace a file at once, so that nobody reads half of it."""
+    """Replace a file atomically."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     with contextlib.suppress(FileNotFoundError):
         draft.unlink()
@@ -292,7 +299,7 @@ def _reason(error: Exception) -> str:
     return str(error)
 
 
-def _fault(pair: Pair, error: Exception, flag: str = "--tls-cert-file") -> errors.Fault:
+def _fault(pair: CertificatePair, error: Exception, flag: str = "--tls-cert-file") -> errors.Fault:
     return errors.Fault(
         flag, str(pair.certificate), f"expected a certificate and its private key: {_reason(error)}"
     )

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from adapter.model.metrics import CustomMetricInfo, GroupResource
 from adapter.server.api import discovery, encoding
-from adapter.server.api.discovery import Listed, Parent
+from adapter.server.api.discovery import ListedMetrics, ParentResource
 from adapter.server.api.paths import CUSTOM_GROUP, EXTERNAL_GROUP, RESOURCE_GROUP
 
 PODS, NODES = GroupResource("", "pods"), GroupResource("", "nodes")
@@ -24,14 +24,14 @@ def info(resource: GroupResource, metric: str, *, namespaced: bool = True) -> Cu
 
 def listing(
     custom: Sequence[CustomMetricInfo], external: Sequence[str] = (), most: int = 1_000_000
-) -> Listed:
+) -> ListedMetrics:
     """Return what the documents list, at once."""
     steps = discovery.listing(custom, external, most)
     while True:
         try:
             next(steps)
         except StopIteration as end:
-            return cast("Listed", end.value)
+            return cast("ListedMetrics", end.value)
 
 
 def test_one_scope_for_each_parent() -> None:
@@ -44,9 +44,9 @@ def test_one_scope_for_each_parent() -> None:
         info(INGRESSES, "b", namespaced=False),
     ]
     assert listing(clash).custom == [
-        Parent("ingresses.networking.k8s.io", namespaced=False, metrics=["b"]),
-        Parent("nodes", namespaced=False, metrics=["x"]),
-        Parent("pods", namespaced=True, metrics=["a", "c"]),
+        ParentResource("ingresses.networking.k8s.io", namespaced=False, metrics=["b"]),
+        ParentResource("nodes", namespaced=False, metrics=["x"]),
+        ParentResource("pods", namespaced=True, metrics=["a", "c"]),
     ]
 
 

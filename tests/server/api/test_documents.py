@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from adapter.model.metrics import CustomMetricInfo, GroupResource
-from adapter.server.api.documents import Document, Documents
+from adapter.server.api.documents import Documents, ServedDocument
 from adapter.server.api.paths import CUSTOM_GROUP, EXTERNAL_GROUP, RESOURCE_GROUP
 from adapter.server.http import negotiation
 from tests.support.serving import Provider
@@ -34,7 +34,7 @@ def provider() -> Provider:
     return provider
 
 
-async def find(documents: Documents, path: str, *, aggregated: bool = False) -> Document:
+async def find(documents: Documents, path: str, *, aggregated: bool = False) -> ServedDocument:
     found = await documents.find(path, aggregated=aggregated)
     assert found is not None
     return found
@@ -355,7 +355,7 @@ async def test_the_documents_are_bounded_whatever_there_is(
 
 
 async def test_many_metrics_leave_the_loop_alone(provider: Provider) -> None:
-    """Whoever is built into one document waits for a few hundred metrics at most."""
+    """Work beside the build of a document waits for a few hundred metrics at most."""
     provider.metrics = [info(PODS, f"metric_{number:05}") for number in range(10_000)]
     provider.external_names = [f"metric_{number:05}" for number in range(10_000)]
     served = Documents(provider, BOTH, "1.2.3")

@@ -10,7 +10,7 @@ from adapter.model.metrics import ContainerUsage, ObjectUsage, ResourceAnswer, R
 from adapter.model.selectors.field_selectors import EVERYTHING as EVERY_FIELD
 from adapter.model.selectors.label_selectors import EVERYTHING
 from adapter.server.api import encoding_resource
-from adapter.server.api.encoding_resource import Table
+from adapter.server.api.encoding_resource import TableOptions
 
 TIME = 1_743_508_800.0  # 2025-04-01T12:00:00Z
 MADE = TIME + 5.9
@@ -27,7 +27,10 @@ NODE = ObjectUsage("", "n1", {"zone": "a<b"}, TIME, Usage(1500, 8_589_934_592_00
 
 
 def text(
-    kind: Literal["pods", "nodes"], *items: ObjectUsage, name: str | None = None, table: Table | None = None
+    kind: Literal["pods", "nodes"],
+    *items: ObjectUsage,
+    name: str | None = None,
+    table: TableOptions | None = None,
 ) -> str:
     question = ResourceQuestion(kind, None, name, EVERYTHING, EVERY_FIELD)
     answer = ResourceAnswer(items, 90.5, MADE, 0.0)
@@ -79,12 +82,12 @@ def test_a_node() -> None:
 @pytest.mark.parametrize("kind", ["pods", "nodes"])
 def test_an_empty_list(kind: Literal["pods", "nodes"]) -> None:
     assert json.loads(text(kind))["items"] == []
-    table = json.loads(text(kind, table=Table("v1")))
+    table = json.loads(text(kind, table=TableOptions("v1")))
     assert (table["rows"], len(table["columnDefinitions"])) == ([], 4)
 
 
 def read_table(*items: ObjectUsage, include: str = "", version: str = "v1", name: str | None = None) -> Any:
-    return json.loads(text("pods", *items, name=name, table=Table(version, include)))
+    return json.loads(text("pods", *items, name=name, table=TableOptions(version, include)))
 
 
 def test_a_table() -> None:
@@ -125,7 +128,7 @@ def test_how_much_of_an_object_a_table_shows(name: str | None) -> None:
 
 
 def test_a_table_of_nodes() -> None:
-    [row] = json.loads(text("nodes", NODE, table=Table("v1")))["rows"]
+    [row] = json.loads(text("nodes", NODE, table=TableOptions("v1")))["rows"]
     assert row["cells"] == ["n1", "1500m", "8Gi", "1m30.5s"]
 
 

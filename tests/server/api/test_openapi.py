@@ -24,6 +24,7 @@ from adapter.model.selectors.label_selectors import EVERYTHING, parse_selector
 from adapter.server.api import encoding, encoding_resource, openapi
 from adapter.server.api import paths as api
 from adapter.server.api.paths import CUSTOM_GROUP, EXTERNAL_GROUP, RESOURCE_GROUP, VERSIONS
+from tests.support import openapi as specification
 
 GROUP_VERSIONS = [(group, version) for group in VERSIONS for version in VERSIONS[group]]
 
@@ -31,6 +32,10 @@ GROUP_VERSIONS = [(group, version) for group in VERSIONS for version in VERSIONS
 def plain(document: object) -> Any:
     """Return a document as a client reads it."""
     return json.loads(json.dumps(document))
+
+
+def test_the_shipped_file_is_as_generated() -> None:
+    assert specification.PATH.read_text() == specification.text(), "python -m tests.support.openapi writes it"
 
 
 def v2() -> Any:
@@ -113,8 +118,9 @@ EXAMPLES = {
 @pytest.mark.parametrize("group", VERSIONS)
 def test_every_path_is_one_that_the_server_reads(group: str) -> None:
     """And its parameters are the parts that the server makes of it."""
-    assert EXAMPLES[group].keys() == {each.path for each in openapi.GROUPS[group].operations}
-    for each in openapi.GROUPS[group].operations:
+    operations = specification.GROUPS[group].operations
+    assert EXAMPLES[group].keys() == {each.path for each in operations}
+    for each in operations:
         path = api.parse_metric_path(group, VERSIONS[group][0], EXAMPLES[group][each.path].split("/"))
         assert (path.name is None and group != CUSTOM_GROUP) is (each.action == "list")
 

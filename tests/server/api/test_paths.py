@@ -10,22 +10,20 @@ from hypothesis import strategies as st
 from adapter import errors
 from adapter.model.metrics import CustomQuestion, ExternalQuestion, ResourceQuestion
 from adapter.model.selectors import field_selectors, label_selectors
-from adapter.server.api import paths
-from adapter.server.api.list_options import ListOptions
+from adapter.server.api import list_options, paths
 from adapter.server.api.paths import (
     CUSTOM_GROUP,
     EXTERNAL_GROUP,
     RESOURCE_GROUP,
     CallOptions,
-    MetricPath,
-    Parameters,
+    MetricRequest,
 )
 
 EVERYTHING = label_selectors.EVERYTHING
 WEB = label_selectors.parse_selector("app=web")
 
 
-def parse(rest: str, group: str = CUSTOM_GROUP, version: str = "v1beta2") -> MetricPath:
+def parse(rest: str, group: str = CUSTOM_GROUP, version: str = "v1beta2") -> MetricRequest:
     return paths.parse_metric_path(
         group, version, paths.decode_segments(f"/apis/{group}/{version}/{rest}")[3:]
     )
@@ -33,8 +31,8 @@ def parse(rest: str, group: str = CUSTOM_GROUP, version: str = "v1beta2") -> Met
 
 def custom(
     form: str, namespace: str | None, resource: str, name: str | None, metric: str = "m"
-) -> MetricPath:
-    return MetricPath(form, CUSTOM_GROUP, "v1beta2", namespace, resource, name, metric)  # type: ignore[arg-type]  # a table's text
+) -> MetricRequest:
+    return MetricRequest(form, CUSTOM_GROUP, "v1beta2", namespace, resource, name, metric)  # type: ignore[arg-type]  # a table's text
 
 
 @pytest.mark.parametrize(
@@ -101,7 +99,7 @@ def custom(
         ),
     ],
 )
-def test_custom_path(rest: str, expected: MetricPath) -> None:
+def test_custom_path(rest: str, expected: MetricRequest) -> None:
     assert parse(rest) == expected
 
 
@@ -166,7 +164,7 @@ def test_custom_path_not_found(rest: str) -> None:
     ],
 )
 def test_external_path(rest: str, metric: str) -> None:
-    expected = MetricPath("external", EXTERNAL_GROUP, "v1beta1", "ns", "", None, metric)
+    expected = MetricRequest("external", EXTERNAL_GROUP, "v1beta1", "ns", "", None, metric)
     assert parse(rest, EXTERNAL_GROUP, "v1beta1") == expected
 
 
@@ -200,7 +198,7 @@ def test_external_path_refused(rest: str, error: type[errors.StatusError]) -> No
     ],
 )
 def test_resource_path(rest: str, namespace: str | None, resource: str, name: str | None) -> None:
-    expected = MetricPath("resource", RESOURCE_GROUP, "v1beta1", namespace, resource, name, "")
+    expected = MetricRequest("resource", RESOURCE_GROUP, "v1beta1", namespace, resource, name, "")
     assert parse(rest, RESOURCE_GROUP, "v1beta1") == expected
 
 
@@ -279,32 +277,41 @@ def test_split_target_refused(target: str) -> None:
 @pytest.mark.parametrize(
     ("query", "expected"),
     [
-        pytest.param("", Parameters(), id="none"),
+        pytest.param("", {}, id="none"),
         pytest.param(
-            "labelSelector=app%3Dweb%2Ctier+in+%28a%2Cb%29", Parameters("app=web,tier in (a,b)"), id="form"
+            "labelSelector=app%3Dweb%2Ctier+in+%28a%2Cb%29",
+            {"labelSelector": "app=web,tier in (a,b)"},
+            id="form",
         ),
-        pytest.param("labelSelector=a&labelSelector=b", Parameters("a"), id="first_wins"),
-        pytest.param("labelSelector=&labelSelector=b", Parameters(), id="first_wins_though_empty"),
+        pytest.param("labelSelector=a&labelSelector=b", {"labelSelector": "a"}, id="first_wins"),
+        pytest.param("labelSelector=&labelSelector=b", {"labelSelector": ""}, id="first_wins_though_empty"),
+        pytest.param("metricLabelSelector=a%3Db", {"metricLabelSelector": "a=b"}, id="metric_selector"),
+        pytest.param("label%53elector=a", {"labelSelector": "a"}, id="name_escaped"),
+        pytest.param("labelSelector=a=b", {"labelSelector": "a=b"}, id="equals_in_value"),
         pytest.param(
-            "metricLabelSelector=a%3Db", Parameters(metric_label_selector="a=b"), id="metric_selector"
+            "labelSelector=%zz&labelSelector=b", {"labelSelector": "b"}, id="undecodable_pair_dropped"
         ),
-        pytest.param("label%53elector=a", Parameters("a"), id="name_escaped"),
-        pytest.param("labelSelector=a=b", Parameters("a=b"), id="equals_in_value"),
-        pytest.param("labelSelector=%zz&labelSelector=b", Parameters("b"), id="undecodable_pair_dropped"),
-        pytest.param("labelSelector=a;b", Parameters(), id="semicolon_dropped"),
-        pytest.param("&&x&y=z", Parameters(), id="unknown_ignored"),
+        pytest.param("labelSelector=a;b", {}, id="semicolon_dropped"),
+        pytest.param("&&x&y=z", {}, id="unknown_ignored"),
         pytest.param(
             "limit=5&continue=x&resourceVersion=0&timeoutSeconds=&fieldSelector=a%3Db&sendInitialEvents=false",
-            Parameters(options=ListOptions("a=b", "", "5", "0", "", "x", initial_events=True)),
+            {
+                "limit": "5",
+                "continue": "x",
+                "resourceVersion": "0",
+                "timeoutSeconds": "",
+                "fieldSelector": "a=b",
+                "sendInitialEvents": "false",
+            },
             id="list_options",
         ),
-        pytest.param("watch=true", Parameters(watch=True), id="watch"),
-        pytest.param("watch", Parameters(watch=True), id="watch_empty_is_true"),
-        pytest.param("watch=FALSE", Parameters(), id="watch_false"),
-        pytest.param("watch=0", Parameters(), id="watch_0"),
+        pytest.param("watch=true", {"watch": "true"}, id="watch"),
+        pytest.param("watch", {"watch": ""}, id="watch_empty_is_true"),
+        pytest.param("watch=FALSE", {"watch": "FALSE"}, id="watch_false"),
+        pytest.param("watch=0", {"watch": "0"}, id="watch_0"),
     ],
 )
-def test_parameters(query: str, expected: Parameters) -> None:
+def test_parameters(query: str, expected: dict[str, str]) -> None:
     assert paths.parse_parameters(query) == expected
 
 
@@ -353,9 +360,10 @@ def test_options_and_parameters_are_read_from_the_same_pairs(pairs: list[tuple[s
     query = "&".join(f"{key}={value}" for key, value in pairs)
     decoded = dict(reversed(list(paths._pairs(query))))
     parameters = paths.parse_parameters(query)
-    assert parameters.label_selector == decoded.get("labelSelector", "")
-    assert parameters.watch == paths.read_call_options(query).watch
-    assert parameters.watch == ("watch" in decoded and decoded["watch"].lower() not in {"0", "false"})
+    assert parameters.get("labelSelector") == decoded.get("labelSelector")
+    is_watch = list_options.is_watch(parameters)
+    assert is_watch == paths.read_call_options(query).watch
+    assert is_watch == ("watch" in decoded and decoded["watch"].lower() not in {"0", "false"})
 
 
 @pytest.mark.parametrize(
@@ -426,7 +434,7 @@ def test_a_selector_that_is_too_large(group: str, version: str, rest: str, param
 def test_a_large_selector_is_read() -> None:
     text = "app in (" + ",".join(f"web-{number}" for number in range(3000)) + ")"
     path = paths.parse_metric_path(CUSTOM_GROUP, "v1beta2", ["namespaces", "n", "pods", "*", "m"])
-    question = paths.build_question(path, Parameters(text))
+    question = paths.build_question(path, {"labelSelector": text})
     assert isinstance(question, CustomQuestion)
     assert len(question.objects.requirements[0].values) == 3000
 
@@ -436,61 +444,63 @@ def test_a_large_selector_is_read() -> None:
     [
         pytest.param(
             "namespaces/ns/pods/*/m",
-            Parameters("app=web", "verb=GET"),
+            {"labelSelector": "app=web", "metricLabelSelector": "verb=GET"},
             CustomQuestion("pods", "ns", None, "m", WEB, label_selectors.parse_selector("verb=GET")),
             id="wildcard",
         ),
         pytest.param(
             "namespaces/ns/pods/a/m",
-            Parameters("app=web"),
+            {"labelSelector": "app=web"},
             CustomQuestion("pods", "ns", "a", "m", EVERYTHING, EVERYTHING),
             id="label_selector_ignored_with_a_name",
         ),
         pytest.param(
             "nodes/*/m",
-            Parameters("app=web"),
+            {"labelSelector": "app=web"},
             CustomQuestion("nodes", None, None, "m", WEB, EVERYTHING),
             id="root",
         ),
         pytest.param(
             "namespaces/ns/metrics/m",
-            Parameters(),
+            {},
             CustomQuestion("namespaces", None, "ns", "m", EVERYTHING, EVERYTHING),
             id="namespace",
         ),
         pytest.param(
             "namespaces/ns/pods./a/m",
-            Parameters(),
+            {},
             CustomQuestion("pods", "ns", "a", "m", EVERYTHING, EVERYTHING),
             id="dot_without_a_group",
         ),
         pytest.param(
             "namespaces/ns/.apps/a/m",
-            Parameters(),
+            {},
             CustomQuestion(".apps", "ns", "a", "m", EVERYTHING, EVERYTHING),
             id="group_without_a_resource",
         ),
         pytest.param(
             "namespaces/*/metrics/m",
-            Parameters("app=web"),
+            {"labelSelector": "app=web"},
             CustomQuestion("namespaces", None, None, "m", WEB, EVERYTHING),
             id="all_namespaces",
         ),
         pytest.param(
             "nodes/n/m",
-            Parameters(watch=True),
+            {"watch": "true"},
             CustomQuestion("nodes", None, "n", "m", EVERYTHING, EVERYTHING),
             id="watch_means_nothing_here",
         ),
     ],
 )
-def test_custom_question(rest: str, parameters: Parameters, expected: CustomQuestion) -> None:
+def test_custom_question(rest: str, parameters: dict[str, str], expected: CustomQuestion) -> None:
     assert paths.build_question(parse(rest), parameters) == expected
 
 
 def test_external_question() -> None:
     path = parse("namespaces/ns/Depth", EXTERNAL_GROUP, "v1beta1")
-    assert paths.build_question(path, Parameters("app=web", "((")) == ExternalQuestion("ns", "Depth", WEB)
+    assert paths.build_question(
+        path, {"labelSelector": "app=web", "metricLabelSelector": "(("}
+    ) == ExternalQuestion("ns", "Depth", WEB)
 
 
 PARSER_TEXT = "unable to parse requirement: found 'b' expected: '('"
@@ -502,7 +512,7 @@ PARSER_TEXT = "unable to parse requirement: found 'b' expected: '('"
         pytest.param(
             CUSTOM_GROUP,
             "nodes/*/m",
-            Parameters("a in b"),
+            {"labelSelector": "a in b"},
             errors.BadRequestError,
             400,
             "BadRequest",
@@ -511,7 +521,7 @@ PARSER_TEXT = "unable to parse requirement: found 'b' expected: '('"
         pytest.param(
             CUSTOM_GROUP,
             "nodes/n/m",
-            Parameters("a in b"),
+            {"labelSelector": "a in b"},
             errors.BadRequestError,
             400,
             "BadRequest",
@@ -520,7 +530,7 @@ PARSER_TEXT = "unable to parse requirement: found 'b' expected: '('"
         pytest.param(
             CUSTOM_GROUP,
             "nodes/n/m",
-            Parameters("", "a in b"),
+            {"metricLabelSelector": "a in b"},
             errors.PlainError,
             500,
             "",
@@ -529,7 +539,7 @@ PARSER_TEXT = "unable to parse requirement: found 'b' expected: '('"
         pytest.param(
             EXTERNAL_GROUP,
             "namespaces/n/m",
-            Parameters("a in b", watch=True),
+            {"labelSelector": "a in b", "watch": "true"},
             errors.BadRequestError,
             400,
             "BadRequest",
@@ -538,7 +548,7 @@ PARSER_TEXT = "unable to parse requirement: found 'b' expected: '('"
     ],
 )
 def test_bad_selector(
-    group: str, rest: str, parameters: Parameters, kind: type[errors.StatusError], code: int, reason: str
+    group: str, rest: str, parameters: dict[str, str], kind: type[errors.StatusError], code: int, reason: str
 ) -> None:
     path = parse(rest, group, "v1beta1")
     with pytest.raises(kind) as caught:
@@ -549,7 +559,7 @@ def test_bad_selector(
 def test_watching_external_metrics() -> None:
     path = parse("namespaces/ns/m", EXTERNAL_GROUP, "v1beta1")
     with pytest.raises(errors.MethodNotAllowedError) as caught:
-        paths.build_question(path, Parameters(watch=True))
+        paths.build_question(path, {"watch": "true"})
     assert caught.value.message == 'watch is not supported on resources of kind "*.external.metrics.k8s.io"'
     assert caught.value.details == {"group": "external.metrics.k8s.io", "kind": "*"}
 
@@ -572,6 +582,6 @@ def test_any_target_is_a_path_or_a_bad_request(text: str) -> None:
 
 @given(st.text())
 def test_any_query_is_parsed_or_a_bad_request(query: str) -> None:
-    assert isinstance(paths.parse_parameters(query), Parameters)
+    assert isinstance(paths.parse_parameters(query), dict)
     with contextlib.suppress(errors.BadRequestError):
         assert isinstance(paths.read_call_options(query), CallOptions)

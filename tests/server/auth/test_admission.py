@@ -7,8 +7,8 @@ from aiohttp import web
 
 from adapter.errors import UnauthorizedError
 from adapter.server.api.paths import VERSIONS
-from adapter.server.api.routing import Labels, Route, find_route
-from adapter.server.auth.admission import Access
+from adapter.server.api.routing import RequestLabels, Route, find_route
+from adapter.server.auth.admission import Admission
 from adapter.server.auth.authentication import Authenticator
 from adapter.server.auth.authorization import Authorizer
 from adapter.server.auth.client_cert import Peer
@@ -44,7 +44,9 @@ class Request(dict[Any, Any]):
 def admit(request: Request, route: Route) -> object:
     monitoring, clock, reviews = Monitoring(), FakeClock(), Reviews()
     store = TrustStore(ProblemLog(monitoring, clock), lookup=False)
-    access = Access(Authenticator(store, reviews, clock, monitoring), Authorizer(reviews, clock, monitoring))
+    access = Admission(
+        Authenticator(store, reviews, clock, monitoring), Authorizer(reviews, clock, monitoring)
+    )
     return access.admit_now(cast("web.BaseRequest", request), route)
 
 
@@ -52,21 +54,21 @@ LIVEZ = find_route("/livez", VERSIONS)
 
 
 @pytest.mark.parametrize("gone", [True, False], ids=["gone", "no TLS"])
-def test_a_connection_that_cannot_say_who_it_is_is_nobodys(*, gone: bool) -> None:
+def test_a_closed_connection_is_not_authenticated(*, gone: bool) -> None:
     connection = Connection(None)
     with pytest.raises(UnauthorizedError):
         admit(Request(connection, None if gone else connection), LIVEZ)
     assert connection.peer is None
 
 
-def test_what_nobody_could_be_asked_about_is_for_nobody() -> None:
+def test_a_path_without_an_access_is_refused() -> None:
     connection = Connection(Peer(None))
     assert admit(Request(connection, connection), LIVEZ)
     with pytest.raises(UnauthorizedError):
-        admit(Request(connection, connection), Route("unknown", Labels("GET")))
+        admit(Request(connection, connection), Route("unknown", RequestLabels("GET")))
 
 
-def test_a_certificate_that_cannot_be_read_is_nobodys() -> None:
+def test_an_unreadable_certificate_is_refused() -> None:
     connection = Connection(Peer(b"no certificate"))
     with pytest.raises(UnauthorizedError):
         admit(Request(connection, connection), LIVEZ)

@@ -154,7 +154,7 @@ def test_what_is_asked_of_resource_metrics(target: str, fields: dict[str, object
         "metrics",
     ],
 )
-def test_nobody_is_asked_about_what_is_no_path(target: str) -> None:
+def test_an_unknown_path_is_not_reviewed(target: str) -> None:
     route = find_route(target, VERSIONS)
     assert route.attributes is None
     assert route.error is not None

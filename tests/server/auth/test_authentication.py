@@ -18,7 +18,7 @@ from adapter.errors import KubernetesError
 from adapter.model.identity import AccessVerdict, User
 from adapter.server.auth import trust
 from adapter.server.auth.trust_store import TrustStore
-from adapter.server.http.handler import Limits
+from adapter.server.http.handler import HandlerLimits
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from tests.support import waiting
@@ -97,7 +97,10 @@ class World:
         return answer
 
     async def caller(self, shown: Identity | None, headers: Headers) -> dict[str, Any]:
-        """Return whom the server takes this caller for; it is asked for something that nobody has asked for."""
+        """Return whom the server takes this caller for.
+
+        The request is one that was not sent before.
+        """
         before = len(self.served.reviews.specs)
         answer = await self.get(shown, headers, f"/new-{before}")
         assert answer.status == 404, answer
@@ -153,7 +156,7 @@ async def world(start: Start) -> World:
     return made
 
 
-# -- the front proxy -------------------------------------------------------------------------------------------------
+# --- the front proxy
 
 
 async def test_the_aggregators_own_names(world: World) -> None:
@@ -180,7 +183,7 @@ async def test_all_that_a_front_proxy_says(world: World) -> None:
     }
 
 
-async def test_without_a_certificate_nobody_speaks_for_others(world: World) -> None:
+async def test_only_a_certificate_makes_a_front_proxy(world: World) -> None:
     world.served.reviews.verdict = lambda _: AccessVerdict(allowed=False)
     target = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/n/pods/*/m"
     answer = await world.get(None, ADMIN, target)
@@ -233,7 +236,7 @@ async def test_a_name_in_another_case_or_in_a_list_is_another_name(world: World)
 
 async def test_any_name_where_none_is_required(start: Start) -> None:
     world = await start(config_map(PROXY.pem, CLIENTS.pem, requestheader_allowed_names=[]))
-    assert (await world.caller(PROXY.issue("whoever"), BOB))["user"] == "bob"
+    assert (await world.caller(PROXY.issue("any-name"), BOB))["user"] == "bob"
     assert (await world.caller(PROXY.issue(""), BOB))["user"] == "bob"
 
 
@@ -270,12 +273,12 @@ async def test_only_configured_headers_count(start: Start) -> None:
     assert await world.refused(AGGREGATOR, ADMIN) == "401", "the usual names mean nothing"
 
 
-async def test_a_front_proxy_that_names_nobody_is_nobody(world: World) -> None:
+async def test_a_front_proxy_that_names_no_user_is_refused(world: World) -> None:
     assert await world.refused(AGGREGATOR, {"X-Remote-Group": "system:masters"}) == "401"
     assert await world.refused(AGGREGATOR, {"X-Remote-User": "", "X-Remote-Group": "system:masters"}) == "401"
 
 
-# -- client certificates ---------------------------------------------------------------------------------------------
+# --- client certificates
 
 
 async def test_a_client_certificate(world: World) -> None:
@@ -371,7 +374,7 @@ async def test_a_bundle_whose_authority_is_an_intermediate(start: Start) -> None
     assert await world.refused(AGGREGATOR, BOB) == "handshake", "its root is not believed"
 
 
-# -- trust is judged for every request -------------------------------------------------------------------------------
+# --- trust is judged for every request
 
 
 async def test_an_authority_that_is_taken_away_counts_at_once(world: World) -> None:
@@ -487,7 +490,7 @@ async def test_an_emptied_config_map_changes_nothing(world: World) -> None:
         assert (await world.caller(AGGREGATOR, BOB))["user"] == "bob"
 
 
-# -- bearer tokens ---------------------------------------------------------------------------------------------------
+# --- bearer tokens
 
 TOKEN = {"Authorization": "Bearer secret-token"}
 
@@ -513,7 +516,7 @@ async def test_a_token_of_nobody(world: World) -> None:
     assert (answer.status, answer.text) == (401, UNAUTHORIZED)
     assert "www-authenticate" not in answer.headers
     assert (await world.get(None, TOKEN, "/livez")).status == 401, (
-        "as upstream: whoever shows something is judged by it"
+        "as upstream: credentials that are shown are judged"
     )
     assert world.served.reviews.specs == []
 
@@ -627,12 +630,12 @@ async def test_made_up_tokens_of_one_address_leave_room_for_those_of_others(worl
         await waiting.until(lambda: reviews.reviewed[-1] == "secret-token" or owner.done())
         reviews.gate.set()
     assert owner.result().status == 200
-    await waiting.until(lambda: not world.served.access._authenticator._tokens._in_lane)
+    await waiting.until(lambda: not world.served.access._authenticator._tokens._in_review)
     assert not world.served.handler._in_review
 
 
 async def test_one_token_shown_many_times_from_one_address_leaves_room_for_others(start: Start) -> None:
-    world = await start(config_map(PROXY.pem, CLIENTS.pem), limits=Limits(in_flight=8))
+    world = await start(config_map(PROXY.pem, CLIENTS.pem), limits=HandlerLimits(in_flight=8))
     reviews = world.served.reviews
     reviews.tokens["secret-token"] = User("owner")
     reviews.gate.clear()
@@ -680,7 +683,7 @@ async def test_the_key_of_digests_is_random(start: Start) -> None:
     assert one.served.access._authenticator._digest(b"t") != other.served.access._authenticator._digest(b"t")
 
 
-# -- anonymous and the rest ------------------------------------------------------------------------------------------
+# --- anonymous and the rest
 
 
 async def test_nothing_shown(world: World) -> None:

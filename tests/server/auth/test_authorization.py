@@ -10,7 +10,7 @@ import pytest
 from adapter.errors import KubernetesError
 from adapter.model.identity import AccessVerdict, User
 from adapter.server.auth.authorization import AllowedPaths
-from adapter.server.http.handler import Limits
+from adapter.server.http.handler import HandlerLimits
 from tests.support import waiting
 from tests.support.serving import Answer, Served, ServerFactory, pod_value
 
@@ -171,7 +171,7 @@ async def test_a_bad_selector_is_told_to_those_who_may_ask(guarded: Served) -> N
         ("/metrics/../livez", 400),
     ],
 )
-async def test_nobody_is_asked_about_what_is_no_path(guarded: Served, target: str, status: int) -> None:
+async def test_an_unknown_path_is_not_reviewed(guarded: Served, target: str, status: int) -> None:
     assert (await guarded.get(target, headers=BOB)).status == status
     assert guarded.reviews.specs == []
     assert guarded.provider.questions == []
@@ -191,7 +191,7 @@ async def test_a_semicolon_in_a_path_is_part_of_a_name(guarded: Served) -> None:
     ],
     ids=["down", "refused"],
 )
-async def test_without_an_answer_nobody_is_let_in(guarded: Served, error: KubernetesError) -> None:
+async def test_a_failed_review_allows_nothing(guarded: Served, error: KubernetesError) -> None:
     guarded.reviews.tokens["bob"] = User("bob")
     guarded.reviews.verdict = lambda _: AccessVerdict(allowed=True)
     assert (await guarded.get("/readyz/ping", headers=BOB)).status == 200  # the token is known now
@@ -287,7 +287,7 @@ async def test_one_review_for_all_who_ask_the_same(guarded: Served) -> None:
 
 
 async def test_waiting_for_reviews_is_bounded(serve: ServerFactory) -> None:
-    served = await serve(limits=Limits(in_flight=2))
+    served = await serve(limits=HandlerLimits(in_flight=2))
     served.reviews.gate.clear()
     async with asyncio.TaskGroup() as group:
         callers = [group.create_task(served.get(f"/{number}")) for number in range(2)]
@@ -297,7 +297,7 @@ async def test_waiting_for_reviews_is_bounded(serve: ServerFactory) -> None:
         metric = group.create_task(served.get(PODS))
         await waiting.until(lambda: served.handler._in_review.total() == 3)
         served.reviews.gate.set()
-    assert metric.result().status == 200, "who asks for metrics is not kept out by others"
+    assert metric.result().status == 200, "a request for metrics is not kept out by others"
     assert [task.result().status for task in callers] == [404, 404]
 
 
@@ -337,7 +337,7 @@ async def test_one_user_does_not_take_all_reviews(serve: ServerFactory) -> None:
 
 
 async def test_callers_of_one_user_do_not_keep_out_those_of_another(serve: ServerFactory) -> None:
-    served = await serve(limits=Limits(in_flight=8))
+    served = await serve(limits=HandlerLimits(in_flight=8))
     served.reviews.tokens |= {"bob": User("bob"), "alice": User("alice")}
     alice = {"Authorization": "Bearer alice"}
     for headers in (BOB, alice):
@@ -356,7 +356,7 @@ async def test_callers_of_one_user_do_not_keep_out_those_of_another(serve: Serve
 
 @pytest.mark.parametrize("held", ["token", "anonymous"])
 async def test_each_standing_waits_by_itself(serve: ServerFactory, held: str) -> None:
-    served = await serve(limits=Limits(in_flight=1))
+    served = await serve(limits=HandlerLimits(in_flight=1))
     served.reviews.tokens["bob"] = User("bob")
     assert (await served.get("/known", headers=BOB)).status == 404
     served.reviews.gate.clear()
@@ -373,7 +373,7 @@ async def test_each_standing_waits_by_itself(serve: ServerFactory, held: str) ->
 @pytest.mark.parametrize(
     "name", ["Impersonate-User", "impersonate-group", "IMPERSONATE-Extra-Scopes", "Impersonate-Uid"]
 )
-async def test_nobody_becomes_somebody_else(guarded: Served, name: str) -> None:
+async def test_impersonation_is_refused(guarded: Served, name: str) -> None:
     guarded.reviews.tokens["bob"] = User("bob", groups=("system:masters",))
     refused = await guarded.get(PODS, headers={**BOB, name: "admin"})
     assert refused.status == 403

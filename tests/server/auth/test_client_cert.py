@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives import serialization
 
 from adapter.model.identity import User
 from adapter.server.auth.client_cert import Peer, PeerJudge, read_peer
-from adapter.server.auth.trust import Bundle, FrontProxy, Trust
+from adapter.server.auth.trust import Bundle, ClientTrust, FrontProxy
 from tests.support.certificates import Identity, Signer, patched
 from tests.support.clock import ShiftedClock
 
@@ -38,7 +38,9 @@ class Modern:
 
 
 class Old:
-    """A connection that says nothing of what stands between leaf and authority, and perhaps not even where to look."""
+    """A connection that says nothing of what stands between leaf and authority, and perhaps not even where to
+    look.
+    """
 
     def __init__(self, chain: list[bytes], hidden: Any = None) -> None:
         self._first = chain[0]
@@ -50,7 +52,7 @@ class Old:
 
 
 def proxy_verdict(peer: Peer, judge: PeerJudge) -> bool:
-    return judge.judge(peer, Trust(1, FrontProxy(Bundle(ROOT.pem))), NOW).is_proxy
+    return judge.judge(peer, ClientTrust(1, FrontProxy(Bundle(ROOT.pem))), NOW).is_proxy
 
 
 def test_what_stands_between() -> None:
@@ -65,7 +67,7 @@ def test_what_stood_between_is_remembered_for_sessions_that_do_not_show_it() -> 
     assert not proxy_verdict(resumed, judge)
     assert proxy_verdict(read_peer(Modern(der(LEAF))), judge)
     assert proxy_verdict(resumed, judge)
-    assert not PeerJudge().judge(resumed, Trust(1, FrontProxy(Bundle(ROOT.pem))), NOW).is_proxy
+    assert not PeerJudge().judge(resumed, ClientTrust(1, FrontProxy(Bundle(ROOT.pem))), NOW).is_proxy
 
 
 def test_what_never_held_is_not_remembered() -> None:
@@ -78,18 +80,18 @@ def test_what_never_held_is_not_remembered() -> None:
 def test_a_certificate_that_cannot_be_read_was_shown_all_the_same() -> None:
     peer = read_peer(Modern([b"no certificate"]))
     assert peer.shown
-    verdict = PeerJudge().judge(peer, Trust(1, FrontProxy(Bundle(ROOT.pem)), Bundle(ROOT.pem)), NOW)
+    verdict = PeerJudge().judge(peer, ClientTrust(1, FrontProxy(Bundle(ROOT.pem)), Bundle(ROOT.pem)), NOW)
     assert (verdict.is_proxy, verdict.user, verdict.failed) == (False, None, True)
 
 
 def test_with_nothing_to_believe_a_certificate_is_a_failure() -> None:
-    verdict = PeerJudge().judge(Peer(der(LEAF)[0]), Trust(), NOW)
+    verdict = PeerJudge().judge(Peer(der(LEAF)[0]), ClientTrust(), NOW)
     assert (verdict.is_proxy, verdict.user, verdict.failed) == (False, None, True)
 
 
 def test_until_when_a_verdict_holds() -> None:
     end = LEAF.certificate.not_valid_after_utc.timestamp()
-    both = Trust(3, FrontProxy(Bundle(ROOT.pem)), Bundle(ROOT.pem))
+    both = ClientTrust(3, FrontProxy(Bundle(ROOT.pem)), Bundle(ROOT.pem))
     verdict = PeerJudge().judge(Peer(*_split(der(LEAF))), both, NOW)
     assert verdict.generation == 3
     assert NOW < verdict.until <= end
@@ -115,5 +117,5 @@ def test_a_certificate_that_cannot_be_read_in_part_is_not_believed(old: bytes, n
     peer = Peer(broken)
     assert peer.shown
     assert peer.certificate is None
-    verdict = PeerJudge().judge(peer, Trust(1, FrontProxy(Bundle(ROOT.pem)), Bundle(ROOT.pem)), NOW)
+    verdict = PeerJudge().judge(peer, ClientTrust(1, FrontProxy(Bundle(ROOT.pem)), Bundle(ROOT.pem)), NOW)
     assert (verdict.is_proxy, verdict.user, verdict.failed) == (False, None, True)

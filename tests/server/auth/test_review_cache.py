@@ -1,4 +1,4 @@
-"""Answers of reviews: kept as long as told, asked once for all, never kept where there was none."""
+"""Answers of reviews: kept as long as told, asked once for all, never kept after a failure."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from adapter.errors import KubernetesError, TooManyRequestsError
-from adapter.server.auth.review_cache import Lane, ReviewCache
+from adapter.server.auth.review_cache import ReviewCache, ReviewLimit
 from adapter.telemetry.metrics import Monitoring
 from tests.support.clock import FakeClock
 
@@ -105,8 +105,8 @@ async def test_who_goes_away_takes_nothing_from_the_others(cache: Cache) -> None
 
 
 async def test_lanes_do_not_hold_up_each_other(cache: Cache) -> None:
-    """Nor does it help to ask and leave: a review goes on without those who wait for it."""
-    gate, lane = asyncio.Event(), Lane("strangers", 2)
+    """Nor does it help to ask and leave: a review goes on without its callers."""
+    gate, limit = asyncio.Event(), ReviewLimit("strangers", 2)
 
     async def review() -> str:
         await gate.wait()
@@ -115,14 +115,14 @@ async def test_lanes_do_not_hold_up_each_other(cache: Cache) -> None:
     for key in "ab":
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0):
-                await cache.ask(key, review, lanes=(lane,))
+                await cache.ask(key, review, limits=(limit,))
     with pytest.raises(TooManyRequestsError):
-        await cache.ask("c", review, lanes=(lane,))
-    same = asyncio.create_task(cache.ask("a", review, lanes=(lane,)))
-    assert await cache.ask("d", saying("no")) == "no", "others have a lane of their own"
+        await cache.ask("c", review, limits=(limit,))
+    same = asyncio.create_task(cache.ask("a", review, limits=(limit,)))
+    assert await cache.ask("d", saying("no")) == "no", "others have a limit of their own"
     gate.set()
     assert await same == "yes"
-    assert await cache.ask("c", review, lanes=(lane,)) == "yes", "there is room again"
+    assert await cache.ask("c", review, limits=(limit,)) == "yes", "there is room again"
 
 
 async def test_a_failure_is_shared_and_never_kept(cache: Cache) -> None:
@@ -135,7 +135,7 @@ async def test_a_failure_is_shared_and_never_kept(cache: Cache) -> None:
     assert await cache.ask("k", saying("yes")) == "yes"
 
 
-async def test_a_failure_nobody_waits_for_is_no_lost_exception(cache: Cache) -> None:
+async def test_the_exception_of_an_abandoned_review_is_retrieved(cache: Cache) -> None:
     gate = asyncio.Event()
 
     async def review() -> str:

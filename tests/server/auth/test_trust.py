@@ -8,7 +8,7 @@ import pytest
 
 from adapter.errors import UntrustedError
 from adapter.server.auth import trust
-from adapter.server.auth.trust import Bundle, FrontProxy, HeaderNames, Trust
+from adapter.server.auth.trust import Bundle, ClientTrust, FrontProxy, HeaderNames
 from tests.support import certificates
 from tests.support.certificates import ANY_USE, CLIENT_AUTH, DAY, SERVER_AUTH, UNUSUAL, Identity, Signer
 from tests.support.clock import ShiftedClock
@@ -76,7 +76,7 @@ def test_an_authority_with_an_unknown_key_vouches_for_nothing_and_takes_nothing_
         "expired",
         "not yet valid",
         "for servers only",
-        "critical extension nobody knows",
+        "unknown critical extension",
         "another authority",
         "authority of the same name",
         "authority of the same name and key identifier",
@@ -153,7 +153,7 @@ def test_subjects() -> None:
     assert len(trust.fingerprint(issued)) == 64
 
 
-# -- the ConfigMap ---------------------------------------------------------------------------------------------------
+# --- the ConfigMap
 
 
 def test_kubeadms_config_map() -> None:
@@ -236,4 +236,4 @@ def test_a_broken_bundle_for_clients_is_named() -> None:
 def test_one_authority_for_both_purposes(
     clients: Callable[[], Bundle | None], names: tuple[str, ...], *, ambiguous: bool
 ) -> None:
-    assert Trust(1, FrontProxy(Bundle(ROOT.pem), names), clients()).is_ambiguous is ambiguous
+    assert ClientTrust(1, FrontProxy(Bundle(ROOT.pem), names), clients()).is_ambiguous is ambiguous

@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from adapter.server.auth.trust import Bundle, FrontProxy, HeaderNames, Trust
+from adapter.server.auth.trust import Bundle, ClientTrust, FrontProxy, HeaderNames
 from adapter.server.auth.trust_store import ProxySettings, TrustStore
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
@@ -22,14 +22,14 @@ def faults() -> ProblemLog:
 
 def test_nothing_is_believed_before_it_was_read(faults: ProblemLog) -> None:
     store = TrustStore(faults)
-    assert store.current == Trust()
+    assert store.current == ClientTrust()
     assert store.find_fault() == "requestheader-client-ca-file was not read yet"
     assert store.asks_for_certificates
     assert store.needs_lookup
 
 
 def test_each_change_is_a_generation_and_is_told_once(faults: ProblemLog) -> None:
-    store, told = TrustStore(faults), list[Trust]()
+    store, told = TrustStore(faults), list[ClientTrust]()
     store.changed = told.append
     store.adopt_config_map(config_map(PROXY.pem, CLIENTS.pem))
     assert store.find_fault() is None
@@ -97,7 +97,7 @@ def test_without_look_up_only_files_count(faults: ProblemLog) -> None:
     store = TrustStore(faults, lookup=False)
     assert (store.find_fault(), store.asks_for_certificates, store.needs_lookup) == (None, False, False)
     store.adopt_config_map(config_map(PROXY.pem, CLIENTS.pem))
-    assert store.current == Trust()
+    assert store.current == ClientTrust()
 
 
 def test_a_file_wins_over_the_config_map(faults: ProblemLog) -> None:
@@ -113,7 +113,7 @@ def test_a_file_wins_over_the_config_map(faults: ProblemLog) -> None:
     both = TrustStore(faults, proxy_file=True, clients_file=True)
     assert not both.needs_lookup
     both.adopt_clients_file(CLIENTS.pem)
-    assert both.current == Trust(1, None, Bundle(CLIENTS.pem))
+    assert both.current == ClientTrust(1, None, Bundle(CLIENTS.pem))
 
 
 @pytest.mark.parametrize("name", ["adopt_proxy_file", "adopt_clients_file"])
@@ -121,7 +121,7 @@ def test_a_broken_file_is_refused_and_changes_nothing(faults: ProblemLog, name: 
     store = TrustStore(faults, proxy_file=True, clients_file=True)
     with pytest.raises(ValueError, match="PEM"):
         getattr(store, name)("x")
-    assert store.current == Trust()
+    assert store.current == ClientTrust()
 
 
 def test_one_authority_for_both_purposes_is_said_loudly(

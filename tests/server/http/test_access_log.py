@@ -1,4 +1,4 @@
-"""The access log: what a line says and never says, and that nobody waits for it."""
+"""The access log: what a line says and never says, and that no request waits for it."""
 
 import asyncio
 import json
@@ -127,7 +127,7 @@ async def test_verbs_and_codes(
 async def test_who_may_not_is_named_and_who_is_unknown_is_not(served: Served, sink: Memory) -> None:
     served.reviews.verdict = lambda _: AccessVerdict(allowed=False)
     await served.get(PODS, headers=JANE)
-    await served.get(PODS, headers={"Authorization": "Bearer nobody"})
+    await served.get(PODS, headers={"Authorization": "Bearer unknown"})
     lines = await logged(served, sink)
     assert [(line["user"], line["code"]) for line in lines] == [("jane", 403), (None, 401)]
 
@@ -144,7 +144,7 @@ async def test_not_asked_for(serve: ServerFactory) -> None:
     assert served.access_log is None
 
 
-# --- writing -----------------------------------------------------------------------------------------------------------
+# --- writing
 
 
 def running(served: Served) -> asyncio.Task[None]:

@@ -122,7 +122,9 @@ async def test_without_an_idle_one_nobody_comes_in(serve: ServerFactory) -> None
 
 
 class Certified:
-    """A server that believes in certificates, and the contexts of two clients that have one: a front proxy and a user."""
+    """A server that believes in certificates, and the contexts of two clients that have one: a front proxy
+    and a user.
+    """
 
     def __init__(self, serve: ServerFactory, directory: Path) -> None:
         proxies, clients = Signer("front-proxy-ca"), Signer("kubernetes")
@@ -158,7 +160,9 @@ AS_BOB = {"X-Remote-User": "bob"}
 
 
 async def test_busy_strangers_do_not_keep_out_the_front_proxy(certified: Certified) -> None:
-    """Strangers end for it although their requests are under way, and although its own connection is the only idle one."""
+    """Strangers end for it although their requests are under way, and although its own connection is the only
+    idle one.
+    """
     served = await certified.start(most_connections=8)
     pooled = await served.connect(certified.proxy)
     assert (await pooled.request("/version", headers=AS_BOB)).status == 200
@@ -223,7 +227,10 @@ async def _connect_from(served: Served, address: str) -> Connection:
 
 
 async def test_the_address_with_the_most_connections_loses_one(serve: ServerFactory) -> None:
-    """Also one that is busy, so that a probe gets through a flood; and never another's, however long it was idle."""
+    """Also one that is busy, so that a probe gets through a flood.
+
+    And never another's, however long it was idle.
+    """
     served = await serve(most_connections=6)
     probe, scrape = await _connect_from(served, "127.0.0.2"), await _connect_from(served, "127.0.0.3")
     assert [(await each.request("/livez")).status for each in (probe, scrape)] == [200, 200]
@@ -247,7 +254,10 @@ async def test_the_address_with_the_most_connections_loses_one(serve: ServerFact
 
 
 async def test_a_flood_of_requests_takes_turns_with_others(certified: Certified) -> None:
-    """Few requests of strangers begin in one turn of the loop; those of a certified connection do not wait for them."""
+    """Few requests of strangers begin in one turn of the loop.
+
+    Those of a certified connection do not wait for them.
+    """
     served = await certified.start()
     proxy = await served.connect(certified.proxy)
     assert (await proxy.request("/version", headers=AS_BOB)).status == 200
@@ -414,11 +424,13 @@ async def test_a_request_ends_with_its_connection_that_is_cut(serve: ServerFacto
     assert there.heads.weight == 0
 
 
-# -- handshakes -------------------------------------------------------------------------------------------------------
+# --- handshakes
 
 
 async def test_handshakes_are_bounded(serve: ServerFactory) -> None:
-    """The oldest of the address that has the most ends for each further one, and is not one of those connected."""
+    """The oldest of the address that has the most ends for each further one, and is not one of those
+    connected.
+    """
     served = await serve(most_handshakes=3)
     other = await asyncio.open_connection("127.0.0.1", served.server.port, local_addr=("127.0.0.2", 0))
     silent = [await asyncio.open_connection("127.0.0.1", served.server.port) for _ in range(5)]
@@ -468,7 +480,9 @@ async def test_headers_are_bounded_together(serve: ServerFactory) -> None:
 
 
 async def test_who_does_not_take_an_answer_is_given_up(serve: ServerFactory) -> None:
-    """The first that is too much for the buffers of the system stands in memory for as long as idle connections live."""
+    """The first that is too much for the buffers of the system stands in memory for as long as idle
+    connections live.
+    """
     served = await serve(unread_seconds=0.2)
     served.provider.fresh_until = served.clock.monotonic() + 1000.0
     served.provider.items = tuple(pod_value(f"web-{number}", number) for number in range(10_000))
@@ -490,7 +504,7 @@ async def test_who_does_not_take_an_answer_is_given_up(serve: ServerFactory) -> 
     assert "\nfastpath_connections 1.0" in served.monitoring.exposition()
 
 
-# -- the end ----------------------------------------------------------------------------------------------------------
+# --- the end
 
 
 async def test_what_has_arrived_is_answered_at_the_end(serve: ServerFactory) -> None:

@@ -1,8 +1,9 @@
-"""Hostile requests by the thousand against the whole adapter over real TLS: whatever comes, a proper and discreet answer.
+"""Hostile requests by the thousand against the whole adapter over real TLS: whatever comes, a proper and
+discreet answer.
 
-The adapter is complete, with rules, caches and reviews, before a cluster that reviews no more now and then, and a Prometheus
-that fails now and then and then tells all it knows. Each request carries a number that its answer has to repeat, so that one
-that is taken for two, or for part of another, is noticed.
+The adapter is complete, with rules, caches and reviews, before a cluster that reviews no more now and then,
+and a Prometheus that fails now and then and then tells all it knows. Each request carries a number that its
+answer has to repeat, so that one that is taken for two, or for part of another, is noticed.
 
 It sends 3,000 requests. For 100,000, which take about ten minutes:
 
@@ -108,13 +109,13 @@ BARE = b"400 Bad Request\n"
 """What is told who speaks no HTTP; a HEAD that is no HTTP gets it with its body."""
 
 PEERS = {
-    "nobody": None,
+    "no peer": None,
     "proxy": PROXY.issue("front-proxy-client"),
     "another name": PROXY.issue("other"),
     "client": CLIENTS.issue("alice", "devs"),
 }
 
-Peer = Literal["nobody", "proxy", "another name", "client"]
+Peer = Literal["no peer", "proxy", "another name", "client"]
 
 
 def _series() -> SeriesSet:
@@ -194,7 +195,10 @@ class Target:
         self._last: Hostile | None = None
 
     async def ask(self, peer: str, *requests: Hostile) -> None:
-        """Send requests, all at once, and judge their answers. What follows the end of a connection is sent over another."""
+        """Send requests, all at once, and judge their answers.
+
+        What follows the end of a connection is sent over another.
+        """
         connection = await self._connection(peer)
         sent = [(f"{self.sent + number}", request) for number, request in enumerate(requests)]
         connection.writer.write(b"".join(request.numbered(number) for number, request in sent))
@@ -310,7 +314,7 @@ class _Verdicts:
         self._is_open = is_open
 
     def token(self, spec: dict[str, Any]) -> TokenVerdict:
-        return TokenVerdict(spec["token"] == TOKEN, "somebody", ("devs",))
+        return TokenVerdict(spec["token"] == TOKEN, "some-user", ("devs",))
 
     def access(self, spec: dict[str, Any]) -> AccessVerdict:
         if self._is_open:
@@ -409,7 +413,7 @@ def _tasks() -> int:
     suppress_health_check=list(hypothesis.HealthCheck),
 )
 @hypothesis.given(
-    peer=st.sampled_from(["nobody", "proxy", "client", "nobody", "proxy", "client", *PEERS]),
+    peer=st.sampled_from(["no peer", "proxy", "client", "no peer", "proxy", "client", *PEERS]),
     failure=st.sampled_from(["none", "none", *FAILURES]),
     batch=st.lists(hostile.requests(), min_size=BATCH, max_size=BATCH),
     pipelined=st.sampled_from([False, False, True]),

@@ -1,4 +1,5 @@
-"""The whole way of a request over real TLS: answers, failures, negotiation, what is kept, limits, self-metrics."""
+"""The whole way of a request over real TLS: answers, failures, negotiation, what is kept, limits,
+self-metrics."""
 
 import asyncio
 import gzip
@@ -27,7 +28,9 @@ from adapter.server.api import encoding, routing
 from adapter.server.api.paths import CUSTOM_GROUP, EXTERNAL_GROUP, VERSIONS
 from adapter.server.health import Check
 from adapter.server.http import handler
-from adapter.server.http.handler import Limits
+from adapter.server.http.handler import HandlerLimits
+from adapter.server.http.negotiation import Representation
+from adapter.server.http.response_budget import Charge
 from adapter.telemetry import exposition
 from tests.support.serving import Answer, Connection, Served, ServerFactory, pod_value
 
@@ -207,9 +210,7 @@ async def test_failures(
     assert [
         record.levelno for record in caplog.records if record.exc_info and record.levelno == logging.ERROR
     ] == ([logging.ERROR] if is_unexpected else [])
-    assert ("hunter2" in caplog.text) is is_unexpected, (
-        "what nobody expected is in the log with its traceback"
-    )
+    assert ("hunter2" in caplog.text) is is_unexpected, "an unexpected error is in the log with its traceback"
 
 
 async def test_failures_are_not_kept(served: Served) -> None:
@@ -323,7 +324,7 @@ async def test_audit_id(served: Served) -> None:
     assert made != (await served.get(PODS)).headers["audit-id"]
 
 
-# -- what is kept -----------------------------------------------------------------------------------------------------
+# --- what is kept
 
 
 async def asked(served: Served, target: str = PODS, headers: dict[str, str] | None = None) -> int:
@@ -379,7 +380,7 @@ async def test_each_form_and_query_is_kept_apart(served: Served) -> None:
 
 
 async def test_memory_for_bodies_is_bounded(serve: ServerFactory) -> None:
-    served = await serve(limits=Limits(kept_bytes=3 * 4500))  # three small bodies
+    served = await serve(limits=HandlerLimits(kept_bytes=3 * 4500))  # three small bodies
     served.provider.fresh_until = served.clock.monotonic() + 1000.0
     targets = [PODS.replace("default", f"ns{number}") for number in range(4)]
     assert [await asked(served, target) for target in targets] == [1, 2, 3, 4]
@@ -433,7 +434,7 @@ async def test_routes_are_kept_for_callers_with_a_name_only(served: Served) -> N
     assert len(served.handler._routes) == 3
 
 
-# -- other work while a large answer is made ---------------------------------------------------------------------------
+# --- other work while a large answer is made
 
 
 @pytest.mark.parametrize("size", [1, 100, 5_000, 16_383, 40_000], ids=str)
@@ -475,13 +476,14 @@ async def test_other_work_has_turns_while_many_series_are_encoded(served: Served
     )
     working = asyncio.create_task(other_work())
     route = routing.find_route(f"{EXTERNAL}/namespaces/default/m", VERSIONS)
-    question = route.read().question
-    assert question is not None
-    taker: Any = SimpleNamespace(is_certified=True)
-    making = served.handler._answers.open(taker)
-    body, _ = await served.handler._ask(route, question, "", making)
+    question = route.parse_query()
+    assert isinstance(question, ExternalQuestion)
+    connection: Any = SimpleNamespace(is_certified=True)
+    charge = Charge(served.handler._budget, connection)
+    plain = Representation(pretty=False, compressed=False)
+    response = await served.handler._metrics._make("/", route, question, plain, charge)
     working.cancel()
-    assert turns >= len(body) // (2 * TURN) + 20_000 // 1000
+    assert turns >= len(response.body) // (2 * TURN) + 20_000 // 1000
 
 
 async def test_other_work_has_turns_while_many_series_are_exposed(served: Served) -> None:
@@ -505,7 +507,7 @@ async def test_other_work_has_turns_while_many_series_are_exposed(served: Served
     assert answer.text.count("fastpath_scaler_desired_replicas{") == 3_000
 
 
-# -- compression ------------------------------------------------------------------------------------------------------
+# --- compression
 
 
 @pytest.mark.parametrize(("pods", "is_compressed"), [(100, False), (1200, True)], ids=["small", "large"])
@@ -526,11 +528,11 @@ async def test_large_bodies_are_compressed_for_those_who_accept_it(
     assert (await served.get(PODS, headers=HPA)).body == packed.body
 
 
-# -- limits -----------------------------------------------------------------------------------------------------------
+# --- limits
 
 
 async def test_too_many_in_flight(serve: ServerFactory) -> None:
-    served = await serve(limits=Limits(in_flight=2))
+    served = await serve(limits=HandlerLimits(in_flight=2))
     release, waiting = asyncio.Event(), asyncio.Semaphore(0)
 
     async def hold() -> None:
@@ -562,7 +564,7 @@ async def test_too_many_in_flight(serve: ServerFactory) -> None:
 
 @pytest.mark.parametrize(("limit", "query"), [(0.03, ""), (0.03, "?timeout=1h")], ids=["ours", "smaller"])
 async def test_deadline(serve: ServerFactory, limit: float, query: str) -> None:
-    served = await serve(limits=Limits(request_timeout=limit))
+    served = await serve(limits=HandlerLimits(request_timeout=limit))
     cancelled = asyncio.Event()
 
     async def hang() -> None:
@@ -581,8 +583,10 @@ async def test_deadline(serve: ServerFactory, limit: float, query: str) -> None:
 
 
 async def test_who_asks_and_leaves_has_asked_all_the_same(serve: ServerFactory) -> None:
-    """Callers without patience do not pile up questions: each counts until it is answered, and its answer is there for the next."""
-    served = await serve(limits=Limits(in_flight=2))
+    """Callers without patience do not pile up questions: each counts until it is answered, and its answer is
+    there for the next.
+    """
+    served = await serve(limits=HandlerLimits(in_flight=2))
     served.provider.fresh_until = served.clock.monotonic() + 1000.0
     release, answered = asyncio.Event(), asyncio.Semaphore(0)
 
@@ -629,8 +633,8 @@ async def test_a_failure_that_nobody_waits_for_is_noted_by_nobody(serve: ServerF
 
 
 async def test_endless_distinct_questions_are_kept_within_a_bound(serve: ServerFactory) -> None:
-    """And what was dropped is asked anew, with the same answer."""
-    served = await serve(limits=Limits(kept_bytes=100_000))
+    """And what was dropped is asked again, with the same answer."""
+    served = await serve(limits=HandlerLimits(kept_bytes=100_000))
     served.provider.fresh_until = served.clock.monotonic() + 1000.0
     served.provider.items = (pod_value("web-1", 1500),)
     connection = await served.connect()
@@ -638,7 +642,7 @@ async def test_endless_distinct_questions_are_kept_within_a_bound(serve: ServerF
         (await connection.request(f"{PODS}?labelSelector=n%3D{number}")).text for number in range(300)
     }
     assert len(answered) == 1
-    assert len(served.handler._kept) < 25
+    assert len(served.handler._cache) < 25
     found = re.search(r'fastpath_cache_used_ratio\{cache="bodies"\} (\S+)', served.monitoring.exposition())
     assert found is not None
     assert 0.9 < float(found[1]) <= 1.0
@@ -663,7 +667,7 @@ async def test_many_long_headers(served: Served) -> None:
     assert (await served.get(PODS, headers=headers)).status == 200
 
 
-# -- documents --------------------------------------------------------------------------------------------------------
+# --- documents
 
 
 async def test_discovery_manager(served: Served) -> None:
@@ -712,7 +716,7 @@ async def test_bad_timeout_on_a_document(served: Served) -> None:
     assert status(await served.get(f"{CUSTOM}?timeout=5"))[0] == 400
 
 
-# -- health and self-metrics ------------------------------------------------------------------------------------------
+# --- health and self-metrics
 
 
 async def test_health(serve: ServerFactory) -> None:
@@ -756,7 +760,7 @@ async def test_self_metrics(served: Served) -> None:
     assert "apiserver_request_duration_seconds_count{" in answer.text
 
 
-# -- connections ------------------------------------------------------------------------------------------------------
+# --- connections
 
 
 async def test_many_requests_on_one_connection(served: Served) -> None:

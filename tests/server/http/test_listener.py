@@ -63,7 +63,7 @@ async def test_without_files_it_tries_again(
 
 async def test_without_a_host_it_listens_on_all_addresses(served: Served) -> None:
     inner = served.server._listener
-    everywhere = listener.Listener(inner._make_protocol, inner._context, Monitoring())
+    everywhere = listener.TLSListener(inner._make_protocol, inner._context, Monitoring())
     port = everywhere.start("", 0)
     try:
         for host in ("127.0.0.1", *(["::1"] if socket.has_dualstack_ipv6() else [])):

@@ -155,7 +155,11 @@ def test_a_header_that_takes_long_to_read_is_not_read_to_its_end(header: str) ->
     assert negotiation.matches_etag(header + ',"A"', '"A"') is False
     assert all(
         each.cache_info().currsize <= 256
-        for each in (negotiation._accepts_json, negotiation._accepts_gzip, negotiation._choose_table)
+        for each in (
+            negotiation._choose_discovery,
+            negotiation._choose_representation,
+            negotiation._choose_metrics_representation,
+        )
     )
 
 

@@ -1,4 +1,5 @@
-"""Answers under way share one budget: what is large and not read gives way, and small answers are never refused."""
+"""Answers under way share one budget: what is large and not read gives way, and small answers are never
+refused."""
 
 import asyncio
 import re
@@ -16,8 +17,8 @@ from adapter.server.api import encoding
 from adapter.server.api.paths import CUSTOM_GROUP, EXTERNAL_GROUP
 from adapter.server.auth.trust_store import TrustStore
 from adapter.server.http.connections import ClientConnection
-from adapter.server.http.handler import Limits
-from adapter.server.http.response_budget import SMALL_ANSWER, TAKING_SECONDS, AnswerBudget
+from adapter.server.http.handler import HandlerLimits
+from adapter.server.http.response_budget import SMALL_ANSWER, TAKING_SECONDS, Charge, ResponseBudget
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from tests.support import waiting
@@ -33,7 +34,7 @@ BIG = 1.5 * MIB
 """About the bytes of a large answer of these tests. Twice as many are needed for it while it is joined."""
 
 
-# -- the budget alone ---------------------------------------------------------------------------------------------------
+# --- the budget alone
 
 
 @dataclass(eq=False)
@@ -51,12 +52,12 @@ class Caller:
         self.is_open = False
 
 
-def make(most: int) -> tuple[AnswerBudget, FakeClock]:
+def make(most: int) -> tuple[ResponseBudget, FakeClock]:
     clock = FakeClock()
-    return AnswerBudget(most, clock.monotonic), clock
+    return ResponseBudget(most, clock.monotonic), clock
 
 
-def send(budget: AnswerBudget, caller: Caller, size: int, *, is_page: bool = False) -> None:
+def send(budget: ResponseBudget, caller: Caller, size: int, *, is_page: bool = False) -> None:
     budget.send(caller, bytes(size), is_page=is_page)
 
 
@@ -73,15 +74,15 @@ def test_small_answers_are_not_counted() -> None:
 
 async def test_a_small_answer_is_made_where_nothing_is_left() -> None:
     budget, _ = make(0)
-    with budget.open(Caller()) as making:
+    with Charge(budget, Caller()) as making:
         assert len(await encoding.join([bytes(SMALL_ANSWER // 2)] * 2, making)) == SMALL_ANSWER
-    with budget.open(Caller()) as making, pytest.raises(errors.TooManyRequestsError):
+    with Charge(budget, Caller()) as making, pytest.raises(errors.TooManyRequestsError):
         await encoding.join([bytes(SMALL_ANSWER // 2)] * 3, making)
 
 
 def test_what_is_closed_is_given_back_once() -> None:
     budget, _ = make(8 * MIB)
-    with budget.open(Caller(is_certified=True)) as charge:
+    with Charge(budget, Caller(is_certified=True)) as charge:
         charge.grow(MIB)
         charge.grow(MIB)
         assert budget.used == 2 * MIB - SMALL_ANSWER
@@ -136,7 +137,7 @@ def test_a_certified_answer_ends_for_another_and_never_for_one_without() -> None
 
 
 async def test_bodies_that_are_joined_at_a_time_stay_within_the_budget() -> None:
-    budget, most = AnswerBudget(4 * MIB, FakeClock().monotonic), 0
+    budget, most = ResponseBudget(4 * MIB, FakeClock().monotonic), 0
     refused = made = 0
 
     def pieces() -> Any:
@@ -147,7 +148,7 @@ async def test_bodies_that_are_joined_at_a_time_stay_within_the_budget() -> None
 
     async def encode() -> None:
         nonlocal refused, made
-        with budget.open(Caller(is_certified=True)) as making:
+        with Charge(budget, Caller(is_certified=True)) as making:
             try:
                 body = await encoding.join(pieces(), making)
             except errors.TooManyRequestsError:
@@ -163,7 +164,7 @@ async def test_bodies_that_are_joined_at_a_time_stay_within_the_budget() -> None
     assert budget.used == 0
 
 
-# -- over connections ---------------------------------------------------------------------------------------------------
+# --- over connections
 
 
 def behind(served: Served) -> list[ClientConnection]:
@@ -185,7 +186,7 @@ def used(served: Served) -> float:
 
 async def start(serve: ServerFactory, answers: int, **bounds: Any) -> Served:
     """Start a server with large answers to custom questions, and one small external one."""
-    served = await serve(limits=Limits(answers_bytes=answers), **bounds)
+    served = await serve(limits=HandlerLimits(answers_bytes=answers), **bounds)
     served.provider.items = tuple(pod_value(f"web-{number}", number) for number in range(8_000))
     served.provider.external_items = (ExternalValue("queue_length", {}, 1000, 1_700_000_000.0),)
     return served

@@ -46,12 +46,12 @@ async def test_a_body_on_its_way_is_not_waited_for(served: Served) -> None:
     whole = await connection.request("/livez", headers={"Content-Length": "2"}, body=b"{}")
     assert (whole.status, whole.headers.get("connection")) == (200, None)
     answer = await connection.request("/livez", headers={"Content-Length": "100"}, body=b"{")
-    assert (answer.status, answer.headers["connection"]) == (200, "close"), "nobody shall ask again over it"
+    assert (answer.status, answer.headers["connection"]) == (200, "close"), "no request comes over it again"
     assert await connection.closed()
 
 
 async def test_a_body_is_not_unpacked(served: Served) -> None:
-    """Nobody reads it, so nobody is made to unpack a bomb."""
+    """The body is not read, so a bomb is not unpacked."""
     connection = await served.connect()
     packed = {"Content-Length": "9", "Content-Encoding": "gzip"}
     assert (await connection.request("/livez", headers=packed, body=b"no gzip..")).status == 200
@@ -169,11 +169,11 @@ async def test_a_changed_pair_is_followed_while_connections_stay(
         authority.issue("localhost", "127.0.0.1"),
         authority.issue("localhost", "127.0.0.1", "second.test"),
     )
-    served = await serve(pair=serving_certificate.Pair(first.certificate, first.key))
+    served = await serve(pair=serving_certificate.CertificatePair(first.certificate, first.key))
     old = await served.connect()
     assert (await old.request("/livez")).status == 200
     first.key.write_bytes(second.key.read_bytes())
-    assert not served.certificate.reload_if_changed(), "half a change is none"
+    assert not served.certificate.reload_if_changed(), "half a change does not count"
     between = await served.connect()
     first.certificate.write_bytes(second.certificate.read_bytes())
     assert served.certificate.reload_if_changed()
@@ -190,7 +190,7 @@ async def test_a_changed_pair_is_followed_while_connections_stay(
 @pytest.mark.integration
 @pytest.mark.timeout(60)
 async def test_kubectl(served: Served, kubectl: Kubectl, authority: Authority) -> None:
-    served.reviews.tokens[TOKEN] = User("somebody")
+    served.reviews.tokens[TOKEN] = User("some-user")
     served.provider.metrics = [
         CustomMetricInfo(GroupResource("", "pods"), namespaced=True, metric="http_requests")
     ]

@@ -25,7 +25,7 @@ from tests.support.tls import Authority
 DAY = 86_400.0
 
 
-def leaf(pair: serving_certificate.Pair) -> x509.Certificate:
+def leaf(pair: serving_certificate.CertificatePair) -> x509.Certificate:
     return x509.load_pem_x509_certificates(pair.certificate.read_bytes())[0]
 
 
@@ -169,26 +169,30 @@ def test_a_pair_that_is_not_there(tmp_path: Path) -> None:
         errors.InputError, match=r"--tls-cert-file.*expected a certificate and its private key"
     ):
         serving_certificate.ServingCertificate(
-            serving_certificate.Pair(tmp_path / "tls.crt", tmp_path / "tls.key")
+            serving_certificate.CertificatePair(tmp_path / "tls.crt", tmp_path / "tls.key")
         )
 
 
 def test_tls_1_2_or_newer(authority: Authority) -> None:
     issued = authority.issue()
-    context = serving_certificate.build_context(serving_certificate.Pair(issued.certificate, issued.key))
+    context = serving_certificate.build_context(
+        serving_certificate.CertificatePair(issued.certificate, issued.key)
+    )
     assert context.minimum_version is ssl.TLSVersion.TLSv1_2, "whatever OpenSSL's own settings allow"
 
 
 def test_nothing_is_negotiated_twice(authority: Authority) -> None:
     issued = authority.issue()
     assert (
-        serving_certificate.build_context(serving_certificate.Pair(issued.certificate, issued.key)).options
+        serving_certificate.build_context(
+            serving_certificate.CertificatePair(issued.certificate, issued.key)
+        ).options
         & ssl.OP_NO_RENEGOTIATION
     )
 
 
 def test_halves_that_do_not_match(authority: Authority) -> None:
-    pair = serving_certificate.Pair(authority.issue().certificate, authority.issue().key)
+    pair = serving_certificate.CertificatePair(authority.issue().certificate, authority.issue().key)
     with pytest.raises(errors.InputError, match="certificate and key do not belong together"):
         serving_certificate.ServingCertificate(pair)
 
@@ -205,16 +209,18 @@ def test_a_key_with_a_password(tmp_path: Path, authority: Authority) -> None:
         )
     )
     with pytest.raises(errors.InputError, match="the private key is encrypted"):
-        serving_certificate.ServingCertificate(serving_certificate.Pair(issued.certificate, locked))
+        serving_certificate.ServingCertificate(
+            serving_certificate.CertificatePair(issued.certificate, locked)
+        )
 
 
 @pytest.fixture
-def changing(tmp_path: Path, authority: Authority) -> serving_certificate.Pair:
+def changing(tmp_path: Path, authority: Authority) -> serving_certificate.CertificatePair:
     """Return a pair of links that a test points elsewhere, as the kubelet does with a Secret."""
     issued = authority.issue()
     for name, source in (("tls.crt", issued.certificate), ("tls.key", issued.key)):
         (tmp_path / name).symlink_to(source)
-    return serving_certificate.Pair(tmp_path / "tls.crt", tmp_path / "tls.key")
+    return serving_certificate.CertificatePair(tmp_path / "tls.crt", tmp_path / "tls.key")
 
 
 def point(link: Path, target: Path) -> None:
@@ -223,7 +229,7 @@ def point(link: Path, target: Path) -> None:
     draft.replace(link)
 
 
-def test_reload(changing: serving_certificate.Pair, authority: Authority) -> None:
+def test_reload(changing: serving_certificate.CertificatePair, authority: Authority) -> None:
     serving = serving_certificate.ServingCertificate(changing)
     first = shown(serving.context)
     assert first == leaf(changing).serial_number
@@ -239,7 +245,10 @@ def test_reload(changing: serving_certificate.Pair, authority: Authority) -> Non
 
 
 def test_a_bad_pair_is_said_once_and_keeps_the_old_one(
-    changing: serving_certificate.Pair, authority: Authority, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    changing: serving_certificate.CertificatePair,
+    authority: Authority,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     serving = serving_certificate.ServingCertificate(changing)
     first = shown(serving.context)
@@ -257,11 +266,11 @@ def test_a_bad_pair_is_said_once_and_keeps_the_old_one(
 
 
 def test_files_that_change_while_they_are_read_are_read_again(
-    changing: serving_certificate.Pair, authority: Authority
+    changing: serving_certificate.CertificatePair, authority: Authority
 ) -> None:
     fresh, starting = authority.issue(), True
 
-    def build(pair: serving_certificate.Pair) -> ssl.SSLContext:
+    def build(pair: serving_certificate.CertificatePair) -> ssl.SSLContext:
         try:
             return serving_certificate.build_context(pair)
         finally:
@@ -276,7 +285,7 @@ def test_files_that_change_while_they_are_read_are_read_again(
     assert shown(serving.context) == leaf(changing).serial_number
 
 
-async def test_follow(changing: serving_certificate.Pair, authority: Authority) -> None:
+async def test_follow(changing: serving_certificate.CertificatePair, authority: Authority) -> None:
     serving = serving_certificate.ServingCertificate(changing)
     following = asyncio.create_task(serving.follow(ProblemLog(Monitoring(), FakeClock()), period=0.005))
     fresh = authority.issue()
@@ -290,12 +299,12 @@ async def test_follow(changing: serving_certificate.Pair, authority: Authority) 
 
 
 async def test_an_unexpected_error_does_not_end_following(
-    changing: serving_certificate.Pair, authority: Authority, caplog: pytest.LogCaptureFixture
+    changing: serving_certificate.CertificatePair, authority: Authority, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The process goes on with the pair it has, says so, and takes the next good pair."""
     broken = True
 
-    def build(pair: serving_certificate.Pair) -> ssl.SSLContext:
+    def build(pair: serving_certificate.CertificatePair) -> ssl.SSLContext:
         if broken and leaf(pair).serial_number != first:
             raise RuntimeError("a kind of key that is not known")
         return serving_certificate.build_context(pair)
@@ -323,7 +332,9 @@ async def test_an_unexpected_error_does_not_end_following(
 def _handshake(
     certificate: serving_certificate.ServingCertificate, authority: Authority, name: str, **limits: object
 ) -> tuple[str, str]:
-    """Return the first DNS name of the certificate that a client asking for `name` is shown, and the suite agreed on."""
+    """Return the first DNS name of the certificate that a client asking for `name` is shown, and the suite
+    agreed on.
+    """
     client_side, server_side = socket.socketpair()
     client_context = authority.client_context()
     for attribute, value in limits.items():
@@ -358,12 +369,14 @@ def _accept(context: ssl.SSLContext, raw: socket.socket) -> None:
 def test_a_pair_for_the_name_a_client_asks_for(authority: Authority, asked: str, shown: str) -> None:
     pairs = {name: authority.issue(name) for name in ("first.example", "second.example", "*.wild.example")}
     made = {
-        name: serving_certificate.ServingCertificate(serving_certificate.Pair(pair.certificate, pair.key))
+        name: serving_certificate.ServingCertificate(
+            serving_certificate.CertificatePair(pair.certificate, pair.key)
+        )
         for name, pair in pairs.items()
     }
     own = pairs["first.example"]
     certificate = serving_certificate.ServingCertificate(
-        serving_certificate.Pair(own.certificate, own.key),
+        serving_certificate.CertificatePair(own.certificate, own.key),
         named=[([name], made[name]) for name in ("second.example", "*.wild.example")],
     )
     assert _handshake(certificate, authority, asked)[0] == shown
@@ -371,7 +384,7 @@ def test_a_pair_for_the_name_a_client_asks_for(authority: Authority, asked: str,
 
 def test_the_names_a_certificate_is_for(authority: Authority) -> None:
     pair = authority.issue("a.example", "b.example")
-    assert serving_certificate.names_of(serving_certificate.Pair(pair.certificate, pair.key)) == (
+    assert serving_certificate.names_of(serving_certificate.CertificatePair(pair.certificate, pair.key)) == (
         "a.example",
         "b.example",
     )
@@ -379,7 +392,7 @@ def test_the_names_a_certificate_is_for(authority: Authority) -> None:
 
 def test_suites_and_versions_are_those_asked_for(authority: Authority) -> None:
     issued = authority.issue("first.example")
-    pair = serving_certificate.Pair(issued.certificate, issued.key)
+    pair = serving_certificate.CertificatePair(issued.certificate, issued.key)
     wanted = "ECDHE-ECDSA-AES256-GCM-SHA384"
     build = functools.partial(serving_certificate.build_context, ciphers=wanted)
     certificate = serving_certificate.ServingCertificate(pair, build)

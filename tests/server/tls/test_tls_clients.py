@@ -17,10 +17,10 @@ ONE, OTHER = Signer("one"), Signer("other")
 BROKEN = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
 
 
-def pair_of(authority: Authority, directory: Path, *names: str) -> serving_certificate.Pair:
+def pair_of(authority: Authority, directory: Path, *names: str) -> serving_certificate.CertificatePair:
     issued = authority.issue(*(names or ("a.test",)))
     directory.mkdir(exist_ok=True)
-    pair = serving_certificate.Pair(directory / "tls.crt", directory / "tls.key")
+    pair = serving_certificate.CertificatePair(directory / "tls.crt", directory / "tls.key")
     shutil.copy(issued.certificate, pair.certificate)
     shutil.copy(issued.key, pair.key)
     return pair
@@ -56,12 +56,12 @@ def accepts(
 
 
 @pytest.fixture
-def pair(authority: Authority, tmp_path: Path) -> serving_certificate.Pair:
+def pair(authority: Authority, tmp_path: Path) -> serving_certificate.CertificatePair:
     return pair_of(authority, tmp_path / "pair")
 
 
 def test_what_is_believed_is_replaced_and_not_added_to(
-    authority: Authority, pair: serving_certificate.Pair, tmp_path: Path
+    authority: Authority, pair: serving_certificate.CertificatePair, tmp_path: Path
 ) -> None:
     certificate = serving_certificate.ServingCertificate(pair, ask_clients=True)
     one, other = ONE.issue("client"), OTHER.issue("client")
@@ -81,7 +81,7 @@ def test_what_is_believed_is_replaced_and_not_added_to(
 
 
 def test_a_changed_pair_keeps_what_is_believed(
-    authority: Authority, pair: serving_certificate.Pair, tmp_path: Path
+    authority: Authority, pair: serving_certificate.CertificatePair, tmp_path: Path
 ) -> None:
     certificate = serving_certificate.ServingCertificate(pair, ask_clients=True)
     certificate.believe(ONE.pem)
@@ -92,7 +92,7 @@ def test_a_changed_pair_keeps_what_is_believed(
 
 
 def test_every_name_believes_the_same(
-    authority: Authority, pair: serving_certificate.Pair, tmp_path: Path
+    authority: Authority, pair: serving_certificate.CertificatePair, tmp_path: Path
 ) -> None:
     named = serving_certificate.ServingCertificate(
         pair_of(authority, tmp_path / "named", "b.test"), ask_clients=True
@@ -105,7 +105,10 @@ def test_every_name_believes_the_same(
 
 
 def test_new_authorities_while_the_pair_is_being_replaced(
-    authority: Authority, pair: serving_certificate.Pair, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    authority: Authority,
+    pair: serving_certificate.CertificatePair,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The old pair goes on, the new authorities count at once, and the next look ends it all well."""
     certificate = serving_certificate.ServingCertificate(pair, ask_clients=True)
@@ -123,7 +126,7 @@ def test_new_authorities_while_the_pair_is_being_replaced(
 
 
 def test_a_pair_that_was_only_unreadable_for_a_moment(
-    authority: Authority, pair: serving_certificate.Pair, tmp_path: Path
+    authority: Authority, pair: serving_certificate.CertificatePair, tmp_path: Path
 ) -> None:
     certificate = serving_certificate.ServingCertificate(pair, ask_clients=True)
     certificate.believe(ONE.pem)
@@ -135,7 +138,10 @@ def test_a_pair_that_was_only_unreadable_for_a_moment(
 
 
 def test_authorities_that_openssl_does_not_take(
-    authority: Authority, pair: serving_certificate.Pair, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    authority: Authority,
+    pair: serving_certificate.CertificatePair,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     certificate = serving_certificate.ServingCertificate(pair, ask_clients=True)
     certificate.believe(BROKEN)
@@ -146,7 +152,7 @@ def test_authorities_that_openssl_does_not_take(
 
 
 def test_without_need_no_certificate_is_asked_for(
-    authority: Authority, pair: serving_certificate.Pair
+    authority: Authority, pair: serving_certificate.CertificatePair
 ) -> None:
     certificate = serving_certificate.ServingCertificate(pair)
     certificate.believe(ONE.pem)

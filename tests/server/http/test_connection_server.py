@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.server.http.turns import Turnstile
+from adapter.server.http.connection_server import FairQueue
 
 
-async def _enter(turnstile: Turnstile, address: str, number: int, admitted: list[tuple[str, int]]) -> None:
+async def _enter(turnstile: FairQueue, address: str, number: int, admitted: list[tuple[str, int]]) -> None:
     await turnstile.enter(address)
     admitted.append((address, number))
 
@@ -24,7 +24,7 @@ def test_rotation(arrivals: list[str], cancelled: set[int], per_turn: int) -> No
     and in rotation."""
 
     async def play() -> None:
-        turnstile, admitted = Turnstile(asyncio.get_running_loop(), per_turn), list[tuple[str, int]]()
+        turnstile, admitted = FairQueue(asyncio.get_running_loop(), per_turn), list[tuple[str, int]]()
         tasks = [
             asyncio.create_task(_enter(turnstile, address, number, admitted))
             for number, address in enumerate(arrivals)
@@ -52,7 +52,7 @@ def test_rotation(arrivals: list[str], cancelled: set[int], per_turn: int) -> No
 
 
 async def test_one_that_comes_alone_does_not_wait_for_many_of_another_address() -> None:
-    turnstile, admitted = Turnstile(asyncio.get_running_loop(), 2), list[tuple[str, int]]()
+    turnstile, admitted = FairQueue(asyncio.get_running_loop(), 2), list[tuple[str, int]]()
     tasks = [asyncio.create_task(_enter(turnstile, "many", number, admitted)) for number in range(100)]
     await asyncio.sleep(0)
     assert turnstile.waiting == 98
@@ -63,7 +63,7 @@ async def test_one_that_comes_alone_does_not_wait_for_many_of_another_address() 
 
 @pytest.mark.parametrize("turns", [1, 3])
 async def test_an_empty_turn_makes_room(turns: int) -> None:
-    turnstile = Turnstile(asyncio.get_running_loop(), 1)
+    turnstile = FairQueue(asyncio.get_running_loop(), 1)
     for _ in range(5):
         await turnstile.enter("a")
         for _ in range(turns):

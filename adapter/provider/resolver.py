@@ -1,0 +1,153 @@
+"""From a question of the API to what answers it: the rule of the metric, and the objects that it describes.
+
+A name that is not known yet is looked up once before the question fails: the kind in the API server's
+discovery, the metric in Prometheus. Both look-ups are rate-limited by their owners. While rules or discovery
+are not in force the answer is "not known" (500), never "not found" (404): an autoscaler shows the difference
+to its owner.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from adapter.errors import InternalError, KubernetesError, NotFoundError, NotSyncedError
+from adapter.model.metrics import CustomQuestion, ExternalQuestion
+from adapter.model.resources import APIResource, Catalogue
+from adapter.model.selectors.label_selectors import LabelSelector
+from adapter.provider.relist import Relister
+from adapter.rules.compile import Rule
+from adapter.rules.registry import CustomEntry, CustomKey, ExternalEntry
+from adapter.telemetry.problems import UNFETCHED, UNLISTED, SourceProblems
+
+
+class ObjectNames(Protocol):
+    """The names of the objects that match a selector, from the object cache."""
+
+    async def names(
+        self, resource: APIResource, namespace: str | None, selector: LabelSelector
+    ) -> tuple[str, ...]:
+        """Return names in the order the API server lists them; NotSyncedError, KubernetesError."""
+        ...
+
+
+class Resources(Protocol):
+    """The kinds of the cluster, as the API server's discovery lists them."""
+
+    def current(self) -> Catalogue:
+        """Return the catalogue as last read; NotSyncedError before the first read."""
+        ...
+
+    async def refresh(self) -> Catalogue:
+        """Read the catalogue again unless that was done lately; return what is known then."""
+        ...
+
+
+class Resolver:
+    """Finds the rules and objects of questions. Errors are prometheus-adapter's, word for word."""
+
+    def __init__(
+        self, resources: Resources, objects: ObjectNames, relister: Relister, faults: SourceProblems
+    ) -> None:
+        self._resources = resources
+        self._objects = objects
+        self._relister = relister
+        self._faults = faults
+
+    def canonical_resource(self, resource: str) -> str | None:
+        """Return the ``plural.group`` of a resource that is spelled as in a path, None for one not known."""
+        name, _, group = resource.partition(".")
+        try:
+            found = self._resources.current().lookup(name, group or None)
+        except NotSyncedError:
+            return None
+        return str(found.group_resource) if found is not None else None
+
+    async def find_custom(self, question: CustomQuestion) -> CustomEntry | None:
+        """Return what answers a metric of objects; None for a kind or a metric that does not exist."""
+        resource = await self._resource(question)
+        return None if resource is None else await self._entry(resource, question)
+
+    async def find_external(self, metric: str) -> ExternalEntry | None:
+        """Return what answers an external metric, None where no rule does."""
+        entry = self._relister.registry.external.get(metric)
+        if entry is None and await self._look_up(metric, self._relister.ruleset.external):
+            entry = self._relister.registry.external.get(metric)
+        return entry
+
+    async def custom(self, question: CustomQuestion) -> tuple[CustomEntry, tuple[str, ...]]:
+        """Return what answers a question and the names of the objects it is about; a StatusError for neither.
+
+        The order of the checks is upstream's, which lists the objects first. Only the list itself comes after
+        the metric: a kind that no metric describes is not worth a watch.
+        """
+        resource = await self._resource(question)
+        if question.name is None and (resource is None or not _can_be_listed(resource, question.namespace)):
+            raise InternalError(UNLISTED)
+        entry = None if resource is None else await self._entry(resource, question)
+        if entry is None:
+            raise unknown(question)
+        if question.name is not None:
+            return entry, (question.name,)
+        names = await self._list(entry.resource, question)
+        if not names:
+            raise unknown(question)
+        return entry, names
+
+    async def external(self, question: ExternalQuestion) -> ExternalEntry:
+        """Return what answers a question; NotFoundError where no rule does."""
+        entry = await self.find_external(question.metric)
+        if entry is None:
+            # Upstream names the resource only for the namespace called default, and leaves a blank otherwise.
+            resource = "namespaces" if question.namespace == "default" else ""
+            raise NotFoundError(f"the server could not find the metric {question.metric} for {resource}")
+        return entry
+
+    async def _resource(self, question: CustomQuestion) -> APIResource | None:
+        name, _, group = question.resource.partition(".")
+        known = True
+        try:
+            found = self._resources.current().lookup(name, group or None)
+        except NotSyncedError:
+            found, known = None, False
+        if found is not None:
+            return found
+        try:
+            return (await self._resources.refresh()).lookup(name, group or None)
+        except (KubernetesError, NotSyncedError) as error:
+            if known:
+                return None  # the catalogue reports the failure; the last one read does not have the name
+            raise InternalError(UNLISTED if question.name is None else UNFETCHED) from error
+
+    async def _entry(self, resource: APIResource, question: CustomQuestion) -> CustomEntry | None:
+        key = CustomKey(resource.group_resource, question.namespace is not None, question.metric)
+        entry = self._relister.registry.custom.get(key)
+        if entry is None and await self._look_up(question.metric, self._relister.ruleset.custom):
+            entry = self._relister.registry.custom.get(key)
+        return entry
+
+    async def _look_up(self, metric: str, rules: Sequence[Rule]) -> bool:
+        """Return whether the registry may know a metric now that it did not know before."""
+        if rules and await self._relister.look_up(metric, rules):
+            return True
+        if not self._relister.attempted.is_set():
+            raise InternalError(UNFETCHED)
+        return False
+
+    async def _list(self, resource: APIResource, question: CustomQuestion) -> tuple[str, ...]:
+        kind = str(resource.group_resource)
+        try:
+            names = await self._objects.names(resource, question.namespace, question.objects)
+        except (KubernetesError, NotSyncedError) as error:
+            self._faults.report("list", "objects cannot be listed", str(error), kind)
+            raise InternalError(UNLISTED) from error
+        self._faults.expire("list", kind, after=0.0)  # the failure is that of the kind, not of the question
+        return names
+
+
+def unknown(question: CustomQuestion) -> NotFoundError:
+    """Return the answer to a question about a metric that does not exist."""
+    return NotFoundError(f"the server could not find the metric {question.metric} for {question.resource}")
+
+
+def _can_be_listed(resource: APIResource, namespace: str | None) -> bool:
+    """Return whether the API server has such a list: cluster-scoped objects have none in a namespace."""
+    return "list" in resource.verbs and (resource.namespaced or namespace is None)

@@ -1,0 +1,284 @@
+"""From a rule and the objects of a question to samples, and from a sample to the value of a metric.
+
+Values of pods that are scraped come from the scrapes, all others from Prometheus through the query cache. An
+instant query stamps its samples with the time of its evaluation, so where the age of a sample matters a
+companion query asks for the time of the oldest sample of each object. A value that is absent is never taken
+for zero.
+"""
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeVar
+
+from adapter.config.rules_file import OnNaN
+from adapter.errors import (
+    InternalError,
+    NamingError,
+    PrometheusError,
+    StatusError,
+    TemplateError,
+    UnsupportedSelectorError,
+)
+from adapter.model.clock import Clock
+from adapter.model.metrics import Sample
+from adapter.prometheus.answers import Freshness, renewed
+from adapter.prometheus.query_cache import ObjectAnswer, QueryCache, TextAnswer
+from adapter.rules import matchers
+from adapter.rules.compile import Rule
+from adapter.rules.plan.age import AgeQuery
+from adapter.rules.plan.plan import Objects
+from adapter.rules.query import Dropped, MetricQuery, milli_of
+from adapter.rules.registry import CustomEntry
+from adapter.rules.resource import PODS
+from adapter.scrape.cache import ScrapedValues
+from adapter.scrape.interfaces import ScrapedAnswer
+from adapter.telemetry.metrics import Monitoring
+from adapter.telemetry.problems import SourceProblems
+
+QUERY_ERRORS = (NamingError, TemplateError, UnsupportedSelectorError, PrometheusError)
+"""Why a question has no samples: its query cannot be rendered, or Prometheus does not answer it."""
+
+# How long a request waits for Prometheus when scrapes have values already, in seconds.
+_PATIENCE = 0.25
+
+_Answer = TypeVar("_Answer", TextAnswer, ObjectAnswer)
+
+
+class Sampler:
+    """Reads the samples of rules.
+
+    `freshness` is how long answers are used where a rule does not say; `scraped` has the values of scraped
+    pods.
+    """
+
+    def __init__(
+        self,
+        cache: QueryCache,
+        clock: Clock,
+        monitoring: Monitoring,
+        faults: SourceProblems,
+        *,
+        freshness: Freshness,
+        scraped: ScrapedValues | None = None,
+    ) -> None:
+        self._cache = cache
+        self._clock = clock
+        self._monitoring = monitoring
+        self._faults = faults
+        self._freshness = freshness
+        self._scraped = scraped
+
+    def freshness_of(self, rule: Rule) -> Freshness:
+        """Return how long the answers to a rule's queries are used."""
+        config, default = rule.config, self._freshness
+        if config.ttl is None and config.max_age is None:
+            return default
+        ttl = default.ttl if config.ttl is None else config.ttl
+        return renewed(ttl, default.max_age if config.max_age is None else config.max_age)
+
+    async def read_objects(
+        self, entry: CustomEntry, query: MetricQuery, objects: Objects, freshness: Freshness
+    ) -> ObjectAnswer:
+        """Return the samples of objects, from scrapes for scraped pods and from Prometheus for all others.
+
+        A request whose pods have values from scrapes waits for Prometheus only briefly, and its failure takes
+        nothing away. Samples older than the rule allows are left out. Raises the members of `QUERY_ERRORS`.
+        """
+        if (
+            self._scraped is None
+            or objects.namespace is None
+            or entry.rule.pod_query is None
+            or entry.resource.group_resource != PODS
+        ):
+            return await self._query(entry, query, objects, freshness)
+        await self._scraped.prepare(entry, objects.namespace, objects.names, query.selector)
+        scraped = self._scraped.read(entry, objects.namespace, objects.names, query.selector)
+        if not scraped.values and not scraped.absent:
+            return await self._query(entry, query, objects, freshness)
+        return await self._read_scraped(entry, query, objects, freshness, scraped)
+
+    async def _read_scraped(
+        self,
+        entry: CustomEntry,
+        query: MetricQuery,
+        objects: Objects,
+        freshness: Freshness,
+        scraped: ScrapedAnswer,
+    ) -> ObjectAnswer:
+        asked = self._clock.monotonic()
+        rest = tuple(name for name in objects.names if name not in scraped.values)
+        answer = ObjectAnswer({}, asked)
+        if rest:
+            try:
+                async with asyncio.timeout(_PATIENCE if scraped.values else None):
+                    answer = await self._query(
+                        entry, query, Objects(objects.namespace, rest), freshness, scraped.absent
+                    )
+            except TimeoutError:
+                pass  # the query goes on, and its answer is there for the next request
+            except PrometheusError as error:
+                if not scraped.values:
+                    raise
+                self._faults.failed(error, entry.rule.path)
+        self._count_scraped(scraped, answer)
+        samples = {name: (Sample({}, found.value, found.time),) for name, found in scraped.values.items()}
+        overdue = {name for name, found in scraped.values.items() if found.overdue}
+        fallbacks = answer.fallbacks | overdue | (answer.samples.keys() & scraped.absent.keys())
+        return ObjectAnswer({**answer.samples, **samples}, asked, None, fallbacks, scraped=True)
+
+    def _count_scraped(self, scraped: ScrapedAnswer, answer: ObjectAnswer) -> None:
+        overdue = sum(found.overdue for found in scraped.values.values())
+        instead = len(answer.samples.keys() & scraped.absent.keys())
+        counts = {
+            "scrape": len(scraped.values) - overdue,
+            "overdue": overdue,
+            "prometheus": instead,
+            "absent": len(scraped.absent) - instead,
+        }
+        for source, count in counts.items():
+            self._monitoring.scraped_values.labels(source).inc(count)
+
+    async def _query(
+        self,
+        entry: CustomEntry,
+        query: MetricQuery,
+        objects: Objects,
+        freshness: Freshness,
+        later: Mapping[str, float] | None = None,
+    ) -> ObjectAnswer:
+        """Return Prometheus' samples of the objects, without those that are too old.
+
+        Too old is what the rule's `maxSampleAge` says and, by name, what is not younger than `later` (epoch
+        seconds).
+        """
+        rule, later = entry.rule, later or {}
+        oldest = rule.config.max_sample_age
+        asked = self._cache.ask_objects(query, objects, freshness, entry.series_count)
+        if oldest is None and not any(time > -math.inf for time in later.values()):
+            answer = await asked
+        else:
+            asked_ages = self._cache.ask_objects(
+                age_query(rule, query), objects, freshness, entry.series_count
+            )
+            answer, ages = await with_ages(asked, asked_ages, freshness)
+            limit = -math.inf if oldest is None else self._clock.wall() - oldest
+            fresh = {
+                name: samples
+                for name, samples in answer.samples.items()
+                if name in ages.samples
+                and ages.samples[name][-1].value >= limit
+                and ages.samples[name][-1].value > later.get(name, -math.inf)
+            }
+            self._drop("stale", len(answer.samples) - len(fresh))
+            answer = ObjectAnswer(fresh, min(answer.asked, ages.asked), answer.failure or ages.failure)
+        self._faults.answered(rule.path, answer.asked, answer.failure)
+        return answer if answer.failure is None else answer._replace(fallbacks=frozenset(answer.samples))
+
+    async def read_series(
+        self, rule: Rule, promql: str, companion: AgeQuery | None, freshness: Freshness
+    ) -> tuple[TextAnswer, list[Sample]]:
+        """Return the answer to an external metric's query, and its samples without those that are too old.
+
+        `companion` asks for the times of the samples, None where the rule does not bound their age. Raises
+        PrometheusError.
+        """
+        accepts = rule.accepts_warnings
+        asked = self._cache.ask(promql, freshness, accepts_warnings=accepts)
+        oldest = rule.config.max_sample_age
+        if companion is None or oldest is None:
+            answer = await asked
+            samples = answer.result.samples
+        else:
+            asked_ages = self._cache.ask(companion.promql, freshness, accepts_warnings=accepts)
+            answer, ages = await with_ages(asked, asked_ages, freshness)
+            samples = companion.fresh(answer.result.samples, ages.result.samples, self._clock.wall() - oldest)
+            self._drop("stale", len(answer.result.samples) - len(samples))
+            answer = answer._replace(
+                asked=min(answer.asked, ages.asked), failure=answer.failure or ages.failure
+            )
+        self._faults.answered(rule.path, answer.asked, answer.failure)
+        return answer, samples
+
+    async def read_objects_with_times(
+        self, entry: CustomEntry, query: MetricQuery, objects: Objects, freshness: Freshness
+    ) -> tuple[ObjectAnswer, ObjectAnswer]:
+        """Return samples of objects and their times; either may be partial. Errors as `read_objects`."""
+        return await both(
+            *(
+                self._cache.ask_objects(asked, objects, freshness, entry.series_count, takes_partial=True)
+                for asked in (query, age_query(entry.rule, query))
+            )
+        )
+
+    async def read_series_with_times(
+        self, rule: Rule, promql: str, companion: AgeQuery, freshness: Freshness
+    ) -> tuple[TextAnswer, TextAnswer]:
+        """Return an external metric's answer and its times; either may be partial. PrometheusError."""
+        return await both(
+            *(
+                self._cache.ask(asked, freshness, accepts_warnings=rule.accepts_warnings, takes_partial=True)
+                for asked in (promql, companion.promql)
+            )
+        )
+
+    def failure(self, error: Exception, rule: Rule, unrendered: StatusError) -> StatusError:
+        """Report one of `QUERY_ERRORS`; return the answer to it, `unrendered` if there is no query."""
+        if isinstance(error, PrometheusError):
+            return self._faults.unfetched(error, rule.path)
+        self._faults.report("render", "query cannot be made", str(error), rule.config.path)
+        return unrendered
+
+    def milli(self, sample: Sample, rule: Rule, render: Callable[[], str]) -> int | None:
+        """Return thousandths, None for a NaN and the like; a value beyond 64 bits is an error, not a number.
+
+        `render` gives the query, for the report of a value that is left out.
+        """
+        try:
+            milli = milli_of(sample.value, nan_is_zero=rule.config.on_nan is OnNaN.ZERO)
+        except OverflowError as error:
+            self._leave_out("value refused", "overflow", rule, render)
+            raise InternalError(
+                f"a value of {rule.config.path} is beyond 9.2e15, which no quantity holds"
+            ) from error
+        if isinstance(milli, Dropped):
+            self._leave_out("value left out", milli, rule, render)
+            return None
+        return milli
+
+    def _leave_out(self, message: str, reason: str, rule: Rule, render: Callable[[], str]) -> None:
+        self._drop(reason, 1)
+        self._faults.report("value", message, reason, rule.config.path, query=matchers.shorten(render()))
+
+    def _drop(self, reason: str, count: int) -> None:
+        if count:
+            self._monitoring.dropped.labels(reason=reason).inc(count)
+
+
+def age_query(rule: Rule, query: MetricQuery) -> MetricQuery:
+    """Return the query for the times of the oldest samples behind another query of a rule."""
+    return MetricQuery(rule.age, query.series, query.selector, query.namespace_label, query.object_label)
+
+
+async def both(first: Awaitable[_Answer], second: Awaitable[_Answer]) -> tuple[_Answer, _Answer]:
+    """Await two answers side by side; the error of either, after both have ended."""
+    results = await asyncio.gather(first, second, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    one, other = (result for result in results if not isinstance(result, BaseException))
+    return one, other
+
+
+async def with_ages(
+    asked: Awaitable[_Answer], asked_ages: Awaitable[_Answer], freshness: Freshness
+) -> tuple[_Answer, _Answer]:
+    """Await an answer and the times of its samples; errors as `both`.
+
+    Where the answer is an older one that stands in for a failure, times of a later query say nothing about
+    its samples: then the failure is raised.
+    """
+    answer, ages = await both(asked, asked_ages)
+    if answer.failure is not None and ages.asked - answer.asked > freshness.ttl:
+        raise answer.failure
+    return answer, ages
