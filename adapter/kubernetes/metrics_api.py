@@ -11,11 +11,11 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from adapter import errors
-from adapter.autoscaler.decide.document import ExternalMetricValue, MetricValue, PodMetrics
 from adapter.kubernetes.client import KubernetesClient
 from adapter.kubernetes.codec import UNREADABLE
 from adapter.model import go_text
 from adapter.model.autoscaling.hpa import Struct, decode_scalar
+from adapter.model.autoscaling.metrics_api import CustomMetricValue, ExternalMetricValue, PodMetrics
 from adapter.model.quantity import Quantity
 from adapter.model.timestamps import Instant
 
@@ -24,7 +24,7 @@ _EXTERNAL = "/apis/external.metrics.k8s.io/v1beta1"
 _RESOURCE = "/apis/metrics.k8s.io/v1beta1"
 
 
-class CustomValue(MetricValue, frozen=True):
+class CustomValue(CustomMetricValue, frozen=True):
     """A custom metric of one object, when it was taken, and over how many seconds."""
 
     timestamp: Instant | None = None

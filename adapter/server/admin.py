@@ -23,7 +23,7 @@ class LocalPages:
         address: str,
         health: Health,
         own_metrics: metrics.Monitoring,
-        show: Callable[[str, str], debug.Shown],
+        show: Callable[[str, str], debug.DebugResponse],
     ) -> None:
         self._address = address
         self._health = health

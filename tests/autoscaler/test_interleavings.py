@@ -65,16 +65,10 @@ class Watched(Server):
         super().__init__()
         self.world = world
 
-    async def scale(self, key: Key, target: Target, replicas: int, again: Any, current: Any) -> Any:
+    async def put_scale(self, key: Key, target: Target, replicas: int) -> str:
         """Write a scale."""
-
-        def checked() -> int | None:
-            count: int | None = current()
-            if count is not None:
-                self.world.check(count)
-            return count
-
-        return await super().scale(key, target, replicas, again, checked)
+        self.world.check(replicas)
+        return await super().put_scale(key, target, replicas)
 
 
 class World:
@@ -110,7 +104,7 @@ class World:
             and min(self.reading.values) >= 0
         )
         assert is_value or count >= min(before, self.spec["maxReplicas"])
-        assert before != 0 or self.spec["minReplicas"] == 0 or work.memory.writers.own_zero
+        assert before != 0 or self.spec["minReplicas"] == 0 or work.memory.conflicts.own_zero
 
     async def step(self, what: str, *values: Any) -> None:  # noqa: C901, PLR0912 - one branch for each of what may befall
         bench, server = self.bench, self.bench.server

@@ -6,7 +6,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from adapter.autoscaler.scrape_subscriptions import ScrapeWants
+from adapter.autoscaler.interfaces import Key
+from adapter.autoscaler.scrape_subscriptions import ScrapeSubscriptions
 from adapter.errors import NotSyncedError
 from adapter.kubernetes.cache.scale_targets import Target, Unfound
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, FastPathAutoscalerSpec, Metadata
@@ -99,13 +100,13 @@ def autoscaler(*metrics: str, target: CrossVersionObjectReference = WEB) -> Fast
 
 
 @asynccontextmanager
-async def wanting(rules: str = RULES) -> AsyncIterator[tuple[World, Around, ScrapeWants]]:
+async def wanting(rules: str = RULES) -> AsyncIterator[tuple[World, Around, ScrapeSubscriptions]]:
     async with world(rules, lists=LISTS) as here:
         around = Around()
         yield (
             here,
             around,
-            ScrapeWants(here.scraped, _Follow(around.follow_target), _Follow(around.follow_pods)),
+            ScrapeSubscriptions(here.scraped, _Follow(around.follow_target), _Follow(around.follow_pods)),
         )
 
 
@@ -126,8 +127,8 @@ async def test_the_pods_of_the_target_as_they_come_and_go() -> None:
         around.pods_open[0].changed()
         assert scraped(here) == ["b"]
 
-        wants.remove("shop", "x")
-        wants.remove("shop", "x")
+        wants.remove(Key("shop", "x"))
+        wants.remove(Key("shop", "x"))
         assert scraped(here) == []
         assert around.targets_open == around.pods_open == []
 
@@ -197,7 +198,7 @@ async def test_callbacks_after_the_end_do_nothing() -> None:
     async with wanting() as (here, around, wants):
         wants.put(autoscaler("depth"))
         target, pods = around.targets_open[0], around.pods_open[0]
-        wants.remove("shop", "x")
+        wants.remove(Key("shop", "x"))
         target.changed()
         pods.changed()
 

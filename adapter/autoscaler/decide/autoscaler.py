@@ -10,16 +10,18 @@ from typing import NamedTuple
 import msgspec
 
 from adapter.autoscaler.decide import calculator
-from adapter.autoscaler.decide.behavior import Limits, Policy, Rules
+from adapter.autoscaler.decide.behavior import Policy, ReplicaLimits, Rules
 from adapter.autoscaler.decide.calculator import Proposal, Situation
 from adapter.autoscaler.decide.observation import (
+    Band,
     ExternalReading,
     ObjectReading,
     PodsReading,
     Reading,
+    Settings,
     Unavailable,
+    band,
 )
-from adapter.autoscaler.decide.settings import Band, Settings, band
 from adapter.model.autoscaling.hpa import (
     ContainerResourceMetricStatus,
     ExternalMetricStatus,
@@ -42,7 +44,7 @@ Compute = Callable[[Reading, Situation], Proposal | Unavailable]
 Report = Callable[[MetricValueStatus], MetricStatus]
 
 
-class Metric(NamedTuple):
+class PreparedMetric(NamedTuple):
     """One metric of a spec.
 
     `description` is what conditions and events call it. `failure` is the reason of its event; `fetching` stands before the error of a
@@ -80,8 +82,8 @@ class Autoscaler(msgspec.Struct, frozen=True):
     """
 
     target: str
-    limits: Limits
-    metrics: tuple[Metric, ...]
+    limits: ReplicaLimits
+    metrics: tuple[PreparedMetric, ...]
     band: Band
     settings: Settings
     has_outer_metric: bool
@@ -105,7 +107,7 @@ def prepare(autoscaler: HorizontalPodAutoscaler, settings: Settings) -> Autoscal
     metrics = spec.metrics or ()
     return Autoscaler(
         target=f"{target.kind}/{meta.namespace}/{target.name}",
-        limits=Limits(1 if spec.min_replicas is None else spec.min_replicas, spec.max_replicas),
+        limits=ReplicaLimits(1 if spec.min_replicas is None else spec.min_replicas, spec.max_replicas),
         metrics=tuple(_metric(metric, meta.namespace) for metric in metrics),
         band=band(*tolerances),
         settings=settings,
@@ -126,11 +128,11 @@ def _rules(rules: HPAScalingRules, settings: Settings) -> Rules:
     return Rules(window * SECOND, rules.select_policy or "Max", tuple(policies))
 
 
-def _metric(metric: MetricSpec, namespace: str) -> Metric:
+def _metric(metric: MetricSpec, namespace: str) -> PreparedMetric:
     return _BY_TYPE[metric.type](metric, namespace)
 
 
-def _resource(metric: MetricSpec, _: str) -> Metric:
+def _resource(metric: MetricSpec, _: str) -> PreparedMetric:
     source = metric.resource
     assert source is not None
     name = source.name
@@ -142,7 +144,7 @@ def _resource(metric: MetricSpec, _: str) -> Metric:
     return _of_resource(name, "", source.target, "resource", "FailedGetResourceMetric", aggregate, report)
 
 
-def _container_resource(metric: MetricSpec, _: str) -> Metric:
+def _container_resource(metric: MetricSpec, _: str) -> PreparedMetric:
     source = metric.container_resource
     assert source is not None
     name, container = source.name, source.container
@@ -158,7 +160,7 @@ def _container_resource(metric: MetricSpec, _: str) -> Metric:
 
 def _of_resource(
     name: str, container: str, target: MetricTarget, what: str, failure: str, aggregate: str, report: Report
-) -> Metric:
+) -> PreparedMetric:
     """Build a metric of cpu or the like: a raw average where one is set, else utilization; the target's type does not matter."""
     fetching = f"unable to get metrics for resource {name}: "
     raw, share = target.average_value, target.average_utilization
@@ -179,10 +181,10 @@ def _of_resource(
 
     computing = f"failed to get {name} {'usage' if raw is not None else 'utilization'}: "
     memory = name == "memory"
-    return Metric(name, description, failure, fetching, computing, aggregate, compute, report, memory)
+    return PreparedMetric(name, description, failure, fetching, computing, aggregate, compute, report, memory)
 
 
-def _pods(metric: MetricSpec, _: str) -> Metric:
+def _pods(metric: MetricSpec, _: str) -> PreparedMetric:
     source = metric.pods
     assert source is not None
     assert source.target.average_value is not None
@@ -199,12 +201,12 @@ def _pods(metric: MetricSpec, _: str) -> Metric:
     aggregate = "failed to get pods metric value: "
     blank = _selector_fault(source.metric)
     fetching = f"unable to get metric {name}: "
-    return Metric(
+    return PreparedMetric(
         name, description, "FailedGetPodsMetric", fetching, "", aggregate, compute, report, blank=blank
     )
 
 
-def _object(metric: MetricSpec, namespace: str) -> Metric:
+def _object(metric: MetricSpec, namespace: str) -> PreparedMetric:
     source = metric.object
     assert source is not None
     name, target, described = source.metric.name, source.target, source.described_object
@@ -234,12 +236,12 @@ def _object(metric: MetricSpec, namespace: str) -> Metric:
 
     # in this odd order, the error last
     fetching = f"unable to get metric {name}: {described.kind} on {namespace} {described.name}/"
-    return Metric(
+    return PreparedMetric(
         name, description, "FailedGetObjectMetric", fetching, "", aggregate, compute, report, blank=blank
     )
 
 
-def _external(metric: MetricSpec, namespace: str) -> Metric:
+def _external(metric: MetricSpec, namespace: str) -> PreparedMetric:
     source = metric.external
     assert source is not None
     name, target = source.metric.name, source.target
@@ -263,12 +265,12 @@ def _external(metric: MetricSpec, namespace: str) -> Metric:
 
     fetching = f"unable to get external metric {namespace}/{name}/{selector}: "
     blank = _selector_fault(source.metric)
-    return Metric(
+    return PreparedMetric(
         name, description, "FailedGetExternalMetric", fetching, "", aggregate, compute, report, blank=blank
     )
 
 
-_BY_TYPE: dict[str, Callable[[MetricSpec, str], Metric]] = {
+_BY_TYPE: dict[str, Callable[[MetricSpec, str], PreparedMetric]] = {
     "Resource": _resource,
     "ContainerResource": _container_resource,
     "Pods": _pods,

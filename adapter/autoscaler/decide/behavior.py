@@ -40,7 +40,7 @@ class Rules(NamedTuple):
         return max(policy.period for policy in self.policies)
 
 
-class Limits(NamedTuple):
+class ReplicaLimits(NamedTuple):
     """The replicas that an autoscaler may never leave."""
 
     lowest: int
@@ -70,7 +70,7 @@ def _seconds(window: int) -> float:
 
 
 def normalize_legacy(
-    wanted: int, current: int, limits: Limits, window: int, recommendations: Recommendations, now: int
+    wanted: int, current: int, limits: ReplicaLimits, window: int, recommendations: Recommendations, now: int
 ) -> Normalized:
     """Apply the legacy algorithm. `window` is the controller's, in nanoseconds; an entry of exactly its age still counts.
 
@@ -111,7 +111,7 @@ def normalize_legacy(
 
 
 def normalize(
-    wanted: int, current: int, limits: Limits, up: Rules, down: Rules, history: History, now: int
+    wanted: int, current: int, limits: ReplicaLimits, up: Rules, down: Rules, history: History, now: int
 ) -> Normalized:
     """Apply the behavior algorithm: first the windows, then the policies of the direction that is left."""
     recommendations = history.recommendations

@@ -8,11 +8,17 @@ Which metrics there are and what follows from several of them is `decision`'s; r
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from adapter.autoscaler.decide import numbers, requests
+from adapter.autoscaler.decide import numbers
 from adapter.autoscaler.decide import readiness as podgroups
 from adapter.autoscaler.decide.numbers import INT32_MAX, INT64_MAX
-from adapter.autoscaler.decide.observation import ExternalReading, ObjectReading, PodsReading, Unavailable
-from adapter.autoscaler.decide.settings import Band, Settings
+from adapter.autoscaler.decide.observation import (
+    Band,
+    ExternalReading,
+    ObjectReading,
+    PodsReading,
+    Settings,
+    Unavailable,
+)
 from adapter.autoscaler.decide.trace import Step
 from adapter.model.pods import PodFacts
 
@@ -165,7 +171,7 @@ def _requested(pods: Iterable[PodFacts], resource: str, container: str) -> dict[
     """Return the requests of all pods, those that do not count included; one that has none fails the metric."""
     requested: dict[str, int] = {}
     for pod in pods:
-        request = requests.request_of(pod, resource, container)
+        request = podgroups.request_of(pod, resource, container)
         if isinstance(request, Unavailable):
             return request
         requested[pod.name] = request

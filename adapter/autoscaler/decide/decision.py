@@ -1,8 +1,7 @@
-"""The whole judgement for one target: `decide` is one sync of the autoscaler without its reads and writes.
+"""Decides what one sync of an autoscaler does: replicas, conditions, events and metric statuses.
 
-It is the only place where replicas, conditions, events and metric statuses come from; whoever needs one of them calls it. The law is
-``reconcileAutoscaler`` of Kubernetes 1.36. Time, history and all that was seen are arguments, what is to be done is the result;
-doing it is the caller's.
+`decide` mirrors ``reconcileAutoscaler`` of Kubernetes 1.36 without its reads and writes: the observation, the history
+and the time are arguments, and the result says what to write. It is the only place that computes these values.
 """
 
 from collections.abc import Sequence
@@ -11,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from adapter.autoscaler.decide import behavior, sanity
-from adapter.autoscaler.decide.autoscaler import Autoscaler, Metric
+from adapter.autoscaler.decide.autoscaler import Autoscaler, PreparedMetric
 from adapter.autoscaler.decide.behavior import Normalized
 from adapter.autoscaler.decide.calculator import Proposal, Situation
 from adapter.autoscaler.decide.history import History, with_event
@@ -46,24 +45,24 @@ class Event(NamedTuple):
     message: str
 
 
-class Decision(msgspec.Struct, frozen=True):
-    """What one sync comes to.
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of one sync.
 
-    `replicas` is what the scale has afterwards; `rescale` says whether it is to be written, and `reason` why. `status` is the status
-    afterwards, to be written if `status_changed`. `error` is what the sync ends with, "" when all went well: it may go on although
-    some metrics failed. `history` is what the next sync is given, once what was decided is done.
+    `replicas` is the count afterwards; `rescale` says whether to write it, and `reason` why. `status` is the status
+    afterwards, to be written if `status_changed`. `error` is the error that ends the sync, "" without one; some
+    metrics may have failed all the same. `history` is the next sync's, once this decision is carried out.
 
-    `absent` are the descriptions of the metrics without a value, None where no metric was looked at; `wanted` is what the metrics ask
-    for before anything limits it, None where one is absent or none was looked at.
+    `absent` are the descriptions of the metrics without a value, None if no metric was computed. `wanted` is what the
+    metrics ask for before limits, None if one is absent or none was computed.
     """
 
     replicas: int
-    rescale: bool
-    reason: str
+    rescale: bool = False
+    reason: str = ""
     status: HorizontalPodAutoscalerStatus
     status_changed: bool
     events: tuple[Event, ...]
-    error: str
+    error: str = ""
     history: History
     trace: tuple[Step, ...]
     absent: tuple[str, ...] | None = None
@@ -71,7 +70,7 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 class _Sync:
-    """One sync in the making: what it has found so far."""
+    """The state of one sync while it is computed."""
 
     __slots__ = (
         "absent",
@@ -97,7 +96,6 @@ class _Sync:
         self.wanted: int | None = None
 
     def warn(self, reason: str, message: str) -> None:
-        """Add a warning."""
         self.events.append(Event("Warning", reason, message))
 
     def end(
@@ -109,7 +107,7 @@ class _Sync:
         statuses: tuple[MetricStatus, ...] | None = None,
         error: str = "",
     ) -> Decision:
-        """Return the decision. `desired` goes into the status; `replicas`, where given, are written to the scale."""
+        """Return the decision. `desired` goes into the status; `replicas`, if given, is written to the scale."""
         before, current = self.observation.status, self.observation.replicas
         status = HorizontalPodAutoscalerStatus(
             last_scale_time=before.last_scale_time if replicas is None else Instant(self.now),
@@ -121,17 +119,17 @@ class _Sync:
         after = current if replicas is None else replicas
         self.steps.append(Step("result", {"current": current, "replicas": after, "reason": reason}))
         return Decision(
-            after,
-            replicas is not None,
-            reason,
-            status,
-            not conditions.same_status(before, status),
-            tuple(self.events),
-            error,
-            self.history,
-            tuple(self.steps),
-            self.absent,
-            self.wanted,
+            replicas=after,
+            rescale=replicas is not None,
+            reason=reason,
+            status=status,
+            status_changed=not conditions.same_status(before, status),
+            events=tuple(self.events),
+            error=error,
+            history=self.history,
+            trace=tuple(self.steps),
+            absent=self.absent,
+            wanted=self.wanted,
         )
 
 
@@ -281,9 +279,7 @@ def without_scale(
     found.set(ABLE_TO_SCALE, holds=False, reason="FailedGetScale", message=text)
     after = msgspec.structs.replace(status, conditions=found.listed())
     return Decision(
-        status.current_replicas,
-        rescale=False,
-        reason="",
+        replicas=status.current_replicas,
         status=after,
         status_changed=not conditions.same_status(status, after),
         events=(Event("Warning", "FailedGetScale", error),),
@@ -370,7 +366,7 @@ def _compute_metrics(sync: _Sync) -> _Wanted | _Failed:
     )
     best, description = 0, ""
     statuses: list[MetricStatus] = []
-    failures: list[tuple[Metric, str]] = []
+    failures: list[tuple[PreparedMetric, str]] = []
     for metric, reading in zip(autoscaler.metrics, observation.readings, strict=True):
         if metric.blank:
             outcome: Proposal | Unavailable = Unavailable("InvalidSource", metric.blank)
@@ -399,7 +395,7 @@ def _conclude(
     best: int,
     description: str,
     statuses: tuple[MetricStatus, ...],
-    failures: Sequence[tuple[Metric, str]],
+    failures: Sequence[tuple[PreparedMetric, str]],
 ) -> _Wanted | _Failed:
     count, current = len(statuses), sync.observation.replicas
     error = ""

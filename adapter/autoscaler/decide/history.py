@@ -1,18 +1,19 @@
 """What an autoscaler remembers from one sync to the next: recommendations and scale events. Values; each sync makes new ones.
 
-Recommendations have two forms that answer alike while windows do not change. `Listed` is upstream's list, in which the last entry
-that has grown stale is overwritten; it is what `evaluate` reads and shows. `Queued` are two monotonic queues for decisions once a
+Recommendations have two forms that answer alike while windows do not change. `RecommendationList` is upstream's list, in which the last entry
+that has grown stale is overwritten; it is what `evaluate` reads and shows. `RecommendationQueues` are two monotonic queues for decisions once a
 second: they keep only what can still be the highest or the lowest of some window, for an hour, which no window exceeds.
 """
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 import msgspec
 
 from adapter.autoscaler.decide.numbers import w32
-from adapter.model.timestamps import SECOND
+from adapter.model.autoscaling.fastpath_autoscaler import PastChange
+from adapter.model.timestamps import SECOND, FineInstant
 
 KEPT = 3600 * SECOND
 """How far back any window reaches."""
@@ -50,7 +51,7 @@ class Recommendations(Protocol):
         ...
 
 
-class Listed(msgspec.Struct, frozen=True):
+class RecommendationList(msgspec.Struct, frozen=True):
     """The plain list, in the order in which entries took their places: not that of time."""
 
     entries: tuple[Recommendation, ...] = ()
@@ -74,7 +75,7 @@ class Listed(msgspec.Struct, frozen=True):
                 wanted = replicas
         return wanted
 
-    def recorded(self, replicas: int, now: int, stale_before: int) -> "Listed":
+    def recorded(self, replicas: int, now: int, stale_before: int) -> "RecommendationList":
         """Return the list with one more: in the place of its last stale entry, else at its end."""
         entry = Recommendation(replicas, now)
         stale = -1
@@ -82,15 +83,15 @@ class Listed(msgspec.Struct, frozen=True):
             if at < stale_before:
                 stale = place
         if stale < 0:
-            return Listed((*self.entries, entry))
-        return Listed((*self.entries[:stale], entry, *self.entries[stale + 1 :]))
+            return RecommendationList((*self.entries, entry))
+        return RecommendationList((*self.entries[:stale], entry, *self.entries[stale + 1 :]))
 
-    def shifted(self, by: int) -> "Listed":
+    def shifted(self, by: int) -> "RecommendationList":
         """Return them on a clock that was set forward by so many nanoseconds."""
-        return Listed(_shifted(self.entries, by))
+        return RecommendationList(_shifted(self.entries, by))
 
 
-class Queued(msgspec.Struct, frozen=True):
+class RecommendationQueues(msgspec.Struct, frozen=True):
     """Two queues in the order of time: in `high` counts only fall, in `low` they only rise. `now` must not go back."""
 
     high: tuple[Recommendation, ...] = ()
@@ -111,7 +112,7 @@ class Queued(msgspec.Struct, frozen=True):
         place = bisect_right(self.low, after, key=_time)
         return min(wanted, self.low[place].replicas) if place < len(self.low) else wanted
 
-    def recorded(self, replicas: int, now: int, stale_before: int) -> "Queued":  # noqa: ARG002 - kept for all windows alike
+    def recorded(self, replicas: int, now: int, stale_before: int) -> "RecommendationQueues":  # noqa: ARG002 - kept for all windows alike
         """Return the queues with one more, without what it outshines and what is an hour old."""
         entry = Recommendation(replicas, now)
         high, low = len(self.high), len(self.low)
@@ -119,11 +120,13 @@ class Queued(msgspec.Struct, frozen=True):
             high -= 1
         while low and self.low[low - 1].replicas >= replicas:
             low -= 1
-        return Queued((*_fresh(self.high[:high], now), entry), (*_fresh(self.low[:low], now), entry))
+        return RecommendationQueues(
+            (*_fresh(self.high[:high], now), entry), (*_fresh(self.low[:low], now), entry)
+        )
 
-    def shifted(self, by: int) -> "Queued":
+    def shifted(self, by: int) -> "RecommendationQueues":
         """Return them on a clock that was set forward by so many nanoseconds."""
-        return Queued(_shifted(self.high, by), _shifted(self.low, by))
+        return RecommendationQueues(_shifted(self.high, by), _shifted(self.low, by))
 
 
 def _shifted(entries: tuple[Recommendation, ...], by: int) -> tuple[Recommendation, ...]:
@@ -187,7 +190,7 @@ def with_event(
 class History(msgspec.Struct, frozen=True):
     """All that is remembered. Nothing here is ever reset by a change of the spec."""
 
-    recommendations: Recommendations = Listed()
+    recommendations: Recommendations = RecommendationList()
     ups: Events = ()
     downs: Events = ()
 
@@ -220,3 +223,37 @@ def shifted(history: History, by: int) -> History:
         tuple(event._replace(at=event.at + by) for event in history.ups),
         tuple(event._replace(at=event.at + by) for event in history.downs),
     )
+
+
+LONGEST_PERIOD = 1800 * SECOND
+"""Of any policy there can be."""
+
+
+MOST = 64
+"""How many changes travel in a status."""
+
+
+def changes_of(
+    ups: Events, downs: Events, now: int, longest_period: int = LONGEST_PERIOD
+) -> tuple[PastChange, ...]:
+    """Return the events of both directions that a policy may count at `now` nanoseconds or later, oldest first.
+
+    Of more than `MOST` the oldest become one in each direction, as late as the last of them: policies count them for longer, not shorter.
+    """
+    after = now - longest_period
+    found = [(up.at, up.change) for up in ups if up.at > after and not up.assumed]
+    found += [(down.at, -down.change) for down in downs if down.at > after]
+    found.sort()
+    if len(found) > MOST:
+        old, kept = found[: 2 - MOST], found[2 - MOST :]
+        raised, lowered = (sum(change for _, change in old if (change > 0) is up) for up in (True, False))
+        found = [(old[-1][0], change) for change in (lowered, raised) if change] + kept
+    return tuple(PastChange(change, FineInstant(at)) for at, change in found)
+
+
+def events_of(changes: Iterable[PastChange] | None, now: int) -> tuple[Events, Events]:
+    """Return the events upwards and those downwards, as inherited at `now` nanoseconds."""
+    listed = [(each.change, min(int(each.time), now)) for each in changes or ()]
+    ups = tuple(ScaleEvent(change, at, inherited=True) for change, at in listed if change > 0)
+    downs = tuple(ScaleEvent(-change, at, inherited=True) for change, at in listed if change < 0)
+    return ups, downs

@@ -1,25 +1,28 @@
-"""What a decision is made from: the scale, the pods, one reading for each metric. Values only.
+"""What a decision is made from: the controller's settings, the scale, the pods, and a reading for each metric.
 
-Law: absence is a value. A metric that cannot be read is `Unavailable`, never a zero and never an exception; what follows from that is
-decided where decisions are made.
+A metric that cannot be read is `Unavailable`, never a zero and never an exception: `decision` and `sanity` decide what
+follows from that.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
+from adapter.model.autoscaling.metrics_api import PodMetrics
 from adapter.model.pods import PodFacts
+from adapter.model.timestamps import NEVER, SECOND
 
 NO_STATUS = HorizontalPodAutoscalerStatus()
 
 
 NOT_YET = "NotYet"
-"""The reason of what was not answered yet since it was first asked: it is not known whether there is a value."""
+"""The reason before the first answer: it is unknown whether there is a value."""
 
 
 class Unavailable(msgspec.Struct, frozen=True):
-    """Why there is no value: a reason in one word for programs, and a sentence, which for upstream's errors is upstream's."""
+    """Why there is no value: a reason for programs, and a sentence, which for upstream's errors is upstream's."""
 
     reason: str
     message: str
@@ -88,3 +91,59 @@ class Observation(msgspec.Struct, frozen=True):
     selected_by: Sequence[str] = ()
     write_error: str = ""
     fallback: int = 0
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """Lengths are nanoseconds. `scale_to_zero` is the feature gate HPAScaleToZero.
+
+    `strict` is our own: values below zero, and sums and products that 64 or 32 bits do not hold, are no values. Upstream computes with
+    what amd64 makes of them, which may be any count.
+    """
+
+    tolerance: float = 0.1
+    cpu_initialization_period: int = 300 * SECOND
+    initial_readiness_delay: int = 30 * SECOND
+    downscale_stabilization: int = 300 * SECOND
+    scale_to_zero: bool = False
+    strict: bool = False
+
+
+class Band(NamedTuple):
+    """The ratios at which nothing is changed, both ends included."""
+
+    low: float
+    high: float
+
+    def holds(self, ratio: float) -> bool:
+        """Tell whether a ratio is within; NaN never is."""
+        return self.low <= ratio <= self.high
+
+
+def band(down: float, up: float) -> Band:
+    """Return the band of two tolerances, each bound computed once in doubles, as upstream does."""
+    return Band(1.0 - down, 1.0 + up)
+
+
+def read_usage(items: Sequence[PodMetrics], resource: str, container: str) -> Reading:
+    """Return the usage of each pod, or of one container in each.
+
+    A pod is left out if one of its containers lacks the resource, as in ``GetResourceMetric`` upstream.
+    """
+    values: dict[str, int] = {}
+    samples: dict[str, tuple[int, int]] = {}
+    for item in items:
+        used = [
+            each.usage.get(resource) if each.usage else None
+            for each in item.containers or ()
+            if not container or each.name == container
+        ]
+        if container:
+            del used[1:]  # the first of that name
+        known = [quantity.milli for quantity in used if quantity is not None]
+        if known and len(known) == len(used):
+            name = item.metadata.name
+            values[name] = sum(known)
+            samples[name] = (NEVER if item.timestamp is None else item.timestamp, item.window or 0)
+    if not items:
+        return Unavailable("NoMetrics", "no metrics returned from resource metrics API")
+    return PodsReading(values, samples)

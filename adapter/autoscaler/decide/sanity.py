@@ -5,7 +5,7 @@ Law: absent is never zero, and what cannot be trusted is absent. A value below z
 """
 
 from adapter.autoscaler.decide import readiness as podgroups
-from adapter.autoscaler.decide.autoscaler import Metric
+from adapter.autoscaler.decide.autoscaler import PreparedMetric
 from adapter.autoscaler.decide.calculator import Proposal, Situation
 from adapter.autoscaler.decide.numbers import INT32_MAX, INT64_MAX
 from adapter.autoscaler.decide.observation import ExternalReading, ObjectReading, PodsReading, Unavailable
@@ -16,7 +16,7 @@ _OVERFLOW = "a number beyond 64 or 32 bits is not acted on"
 Values = PodsReading | ObjectReading | ExternalReading
 
 
-def compute(metric: Metric, reading: Values, situation: Situation) -> Proposal | Unavailable:
+def compute(metric: PreparedMetric, reading: Values, situation: Situation) -> Proposal | Unavailable:
     """Return the proposal of a metric, or why what was read is not acted on."""
     strict = situation.settings.strict
     if strict and (refusal := _refuse(reading)):

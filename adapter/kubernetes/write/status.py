@@ -20,7 +20,7 @@ import msgspec
 
 from adapter import errors
 from adapter.kubernetes.write.client import Writer
-from adapter.kubernetes.write.rate_limiter import Kind
+from adapter.kubernetes.write.rate_limiter import WriteKind
 from adapter.model.autoscaling import conditions
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
 from adapter.model.clock import Clock
@@ -107,7 +107,7 @@ class StatusWriter:
         """The places that are due."""
         self._places = itertools.count(1)
         self._wake = asyncio.Event()
-        monitoring.write_queue.labels(Kind.STATUS.label).set_function(self._count_due)
+        monitoring.write_queue.labels(WriteKind.STATUS.label).set_function(self._count_due)
 
     def submit(self, update: StatusUpdate, seen: HorizontalPodAutoscalerStatus | None) -> None:
         """Want `update` written; `seen` is the status that the object was read with. Never waits.
@@ -236,7 +236,7 @@ class StatusWriter:
     async def _turn(self) -> bool:
         """Wait for the turn of a status; False where the fence is shut just now."""
         try:
-            await self._writer.turn(Kind.STATUS)
+            await self._writer.acquire(WriteKind.STATUS)
         except errors.NotLeadingError:
             await asyncio.sleep(RETRY / 4)
             return False
@@ -291,14 +291,14 @@ class StatusWriter:
         for left in reversed(range(AGAIN + 1)):
             try:
                 content = msgspec.json.encode(_operations(update, version))
-                await self._writer.send(Kind.STATUS, "PATCH", update.path, content, content_type=_PATCH)
+                await self._writer.send(WriteKind.STATUS, "PATCH", update.path, content, content_type=_PATCH)
             except errors.KubernetesError as error:
                 if error.status != 409 or not left:
                     raise
             else:
                 return
             version = await self._fetch_version(update)
-            await self._writer.turn(Kind.STATUS)
+            await self._writer.acquire(WriteKind.STATUS)
 
     async def _fetch_version(self, update: StatusUpdate) -> str:
         what = f"get {update.path}"

@@ -126,7 +126,7 @@ class Handler:
         limits: Limits = Limits(),
         resource_provider: ResourceMetricsProvider | None = None,
         access_log: AccessLog | None = None,
-        autoscalers: Callable[[str, str], debug.Shown] | None = None,
+        autoscalers: Callable[[str, str], debug.DebugResponse] | None = None,
     ) -> None:
         """`resource_provider` is needed where ``metrics.k8s.io`` is served, `autoscalers` shows one where there is a scaler."""
         self.stopping = False

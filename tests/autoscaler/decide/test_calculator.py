@@ -10,8 +10,13 @@ from hypothesis import strategies as st
 from adapter.autoscaler.decide import calculator
 from adapter.autoscaler.decide.calculator import Average, Proposal, Utilization
 from adapter.autoscaler.decide.numbers import INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN
-from adapter.autoscaler.decide.observation import ExternalReading, ObjectReading, PodsReading, Unavailable
-from adapter.autoscaler.decide.settings import band
+from adapter.autoscaler.decide.observation import (
+    ExternalReading,
+    ObjectReading,
+    PodsReading,
+    Unavailable,
+    band,
+)
 from adapter.autoscaler.decide.trace import Step
 from adapter.model.pods import Container, ResourceRequirements
 from adapter.model.quantity import read

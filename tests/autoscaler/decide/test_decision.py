@@ -9,15 +9,21 @@ from hypothesis import strategies as st
 from adapter.autoscaler.decide import decision as decisions
 from adapter.autoscaler.decide.autoscaler import Autoscaler
 from adapter.autoscaler.decide.decision import Decision, Event, decide, selector_of, without_scale
-from adapter.autoscaler.decide.history import History, Listed, Queued, Recommendation, ScaleEvent
+from adapter.autoscaler.decide.history import (
+    History,
+    Recommendation,
+    RecommendationList,
+    RecommendationQueues,
+    ScaleEvent,
+)
 from adapter.autoscaler.decide.observation import (
     ExternalReading,
     ObjectReading,
     Observation,
     Reading,
+    Settings,
     Unavailable,
 )
-from adapter.autoscaler.decide.settings import Settings
 from adapter.model.autoscaling.hpa import Condition, HorizontalPodAutoscalerStatus, MetricStatus
 from adapter.model.timestamps import SECOND, Instant
 from tests.support.scaling import (
@@ -60,7 +66,7 @@ def _decide(scaler: Autoscaler, seen: Observation, history: History | None = Non
 
 def _entries(decision: Decision) -> list[tuple[int, int]]:
     recommendations = decision.history.recommendations
-    assert isinstance(recommendations, Listed)
+    assert isinstance(recommendations, RecommendationList)
     return [(entry.replicas, (NOW - entry.at) // SECOND) for entry in recommendations.entries]
 
 
@@ -538,8 +544,8 @@ def test_the_first_sync_remembers_the_current_count() -> None:
 
     assert _entries(_decide(autoscaler(QUEUE), seen)) == [(4, 0), (4, 0)]
     assert _entries(_decide(autoscaler(QUEUE), seen, remembered((7, 400)))) == [(4, 0)]
-    queued = _decide(autoscaler(QUEUE), seen, History(Queued())).history.recommendations
-    assert isinstance(queued, Queued)
+    queued = _decide(autoscaler(QUEUE), seen, History(RecommendationQueues())).history.recommendations
+    assert isinstance(queued, RecommendationQueues)
     assert queued.high == (Recommendation(4, NOW),)
 
 

@@ -11,9 +11,8 @@ from adapter.autoscaler.decide import fallback
 from adapter.autoscaler.decide.autoscaler import Autoscaler
 from adapter.autoscaler.decide.decision import Decision, Event, decide
 from adapter.autoscaler.decide.fallback import NOTHING_ABSENT, Absence
-from adapter.autoscaler.decide.history import History, Queued
-from adapter.autoscaler.decide.observation import ExternalReading, Observation, Reading, Unavailable
-from adapter.autoscaler.decide.settings import Settings
+from adapter.autoscaler.decide.history import History, RecommendationQueues
+from adapter.autoscaler.decide.observation import ExternalReading, Observation, Reading, Settings, Unavailable
 from adapter.model.autoscaling.fastpath_autoscaler import Fallback
 from adapter.model.autoscaling.hpa import Condition, HorizontalPodAutoscalerStatus
 from adapter.model.timestamps import SECOND, Span
@@ -37,7 +36,7 @@ class Story:
     def __init__(self, rules: Fallback | None, scaler: Autoscaler, replicas: int) -> None:
         self.rules, self.scaler, self.replicas = rules, scaler, replicas
         self.absence = NOTHING_ABSENT
-        self.history = History(Queued())
+        self.history = History(RecommendationQueues())
         self.told: list[str] = []
 
     def at(self, seconds: float, *readings: Reading, **seen: Any) -> Decision:

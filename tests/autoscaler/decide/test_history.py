@@ -3,12 +3,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.autoscaler.decide import behavior
-from adapter.autoscaler.decide.behavior import Limits, Policy, Rules
+from adapter.autoscaler.decide.behavior import Policy, ReplicaLimits, Rules
 from adapter.autoscaler.decide.history import (
     History,
-    Listed,
-    Queued,
     Recommendation,
+    RecommendationList,
+    RecommendationQueues,
     ScaleEvent,
     changed_within,
     shifted,
@@ -22,7 +22,7 @@ A = Recommendation
 
 
 def test_the_list_is_read_after_an_instant() -> None:
-    listed = Listed((A(9, 10), A(2, 20), A(5, 30)))
+    listed = RecommendationList((A(9, 10), A(2, 20), A(5, 30)))
 
     assert listed.highest(3, 9) == 9
     assert listed.highest(3, 10) == 5
@@ -30,11 +30,11 @@ def test_the_list_is_read_after_an_instant() -> None:
     assert listed.lowest(3, 19) == 2
     assert listed.lowest(3, 20) == 3
     assert not listed.empty
-    assert Listed().empty
+    assert RecommendationList().empty
 
 
 def test_the_last_stale_entry_is_overwritten() -> None:
-    listed = Listed((A(1, 10), A(2, 20), A(3, 30), A(4, 15)))
+    listed = RecommendationList((A(1, 10), A(2, 20), A(3, 30), A(4, 15)))
 
     assert listed.recorded(9, 40, 20).entries == (A(1, 10), A(2, 20), A(3, 30), A(9, 40))
     assert listed.recorded(9, 40, 15).entries == (A(9, 40), A(2, 20), A(3, 30), A(4, 15))
@@ -42,19 +42,19 @@ def test_the_last_stale_entry_is_overwritten() -> None:
 
 
 def test_queues_keep_what_can_still_matter() -> None:
-    queued = Queued()
+    queued = RecommendationQueues()
     for at, replicas in enumerate([5, 3, 4, 4, 9, 1]):
         queued = queued.recorded(replicas, at * SECOND, 0)
 
     assert queued.high == (A(9, 4 * SECOND), A(1, 5 * SECOND))
     assert queued.low == (A(1, 5 * SECOND),)
     assert not queued.empty
-    assert Queued().empty
-    assert Queued().highest(3, 0) == Queued().lowest(3, 0) == 3
+    assert RecommendationQueues().empty
+    assert RecommendationQueues().highest(3, 0) == RecommendationQueues().lowest(3, 0) == 3
 
 
 def test_queues_forget_after_an_hour() -> None:
-    queued = Queued().recorded(9, 0, 0).recorded(5, SECOND, 0).recorded(7, 2 * SECOND, 0)
+    queued = RecommendationQueues().recorded(9, 0, 0).recorded(5, SECOND, 0).recorded(7, 2 * SECOND, 0)
 
     exactly = queued.recorded(1, 3600 * SECOND, 0)
     later = queued.recorded(1, 3601 * SECOND, 0)
@@ -62,7 +62,7 @@ def test_queues_forget_after_an_hour() -> None:
     assert exactly.high[0] == A(9, 0)
     assert later.high[0] == A(7, 2 * SECOND)
     assert later.low == (A(1, 3601 * SECOND),)
-    rising = Queued().recorded(1, 0, 0).recorded(2, SECOND, 0).recorded(3, 3601 * SECOND, 0)
+    rising = RecommendationQueues().recorded(1, 0, 0).recorded(2, SECOND, 0).recorded(3, 3601 * SECOND, 0)
     assert rising.low == (A(2, SECOND), A(3, 3601 * SECOND))
 
 
@@ -81,13 +81,13 @@ _WINDOWS = st.sampled_from([0, 1, 15, 60, 300, 3600]).map(lambda seconds: second
 def test_both_forms_decide_alike(syncs: list[tuple[int, int]], up: int, down: int, first: int) -> None:
     policies = (Policy(percent=False, value=3, period=60 * SECOND),)
     now = int(NOW)
-    plain: History = History(Listed().recorded(first, now, now))
-    queued: History = History(Queued().recorded(first, now, now))
+    plain: History = History(RecommendationList().recorded(first, now, now))
+    queued: History = History(RecommendationQueues().recorded(first, now, now))
     legacy_plain, legacy_queued = plain.recommendations, queued.recommendations
     current = first
     for pause, wanted in syncs:
         now += pause
-        limits = Limits(0, 12)
+        limits = ReplicaLimits(0, 12)
         rules = Rules(up, "Max", policies), Rules(down, "Max", policies)
 
         one = behavior.normalize(wanted, current, limits, *rules, plain, now)
@@ -137,8 +137,10 @@ def test_events_take_the_place_of_outdated_ones(
     assert with_event(events, 9, 100, 60) == kept
 
 
-@pytest.mark.parametrize("kind", [Listed, Queued])
-def test_on_a_clock_that_was_set_ages_stay_what_they_are(kind: type[Listed | Queued]) -> None:
+@pytest.mark.parametrize("kind", [RecommendationList, RecommendationQueues])
+def test_on_a_clock_that_was_set_ages_stay_what_they_are(
+    kind: type[RecommendationList | RecommendationQueues],
+) -> None:
     recommendations = kind().recorded(9, 10, 0).recorded(2, 20, 0)
     before = History(recommendations, (ScaleEvent(1, 15),), (ScaleEvent(2, 25),))
 

@@ -2,8 +2,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.autoscaler.decide.behavior import Policy, Rules, lower_limit, raise_limit
-from adapter.autoscaler.decide.history import ScaleEvent, changed_within
-from adapter.autoscaler.decide.past_changes import LONGEST_PERIOD, MOST, changes_of, events_of
+from adapter.autoscaler.decide.history import (
+    LONGEST_PERIOD,
+    MOST,
+    ScaleEvent,
+    changed_within,
+    changes_of,
+    events_of,
+)
 from adapter.model.autoscaling.fastpath_autoscaler import PastChange
 from adapter.model.timestamps import SECOND, FineInstant
 from tests.support.scaling import NOW

@@ -2,9 +2,8 @@ from typing import Any
 
 import pytest
 
-from adapter.autoscaler.decide.observation import PodsReading
+from adapter.autoscaler.decide.observation import PodsReading, Settings
 from adapter.autoscaler.decide.readiness import count_ready, group_pods
-from adapter.autoscaler.decide.settings import Settings
 from adapter.model.timestamps import NEVER, SECOND
 from tests.support.scaling import NOW, pod
 

@@ -3,7 +3,7 @@ from collections.abc import Mapping
 import pytest
 
 from adapter.autoscaler.decide.observation import Unavailable
-from adapter.autoscaler.decide.requests import request_of
+from adapter.autoscaler.decide.readiness import request_of
 from adapter.model.pods import Container, PodFacts, ResourceRequirements
 from adapter.model.quantity import Quantity, read
 

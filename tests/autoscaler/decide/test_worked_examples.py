@@ -8,20 +8,22 @@ from typing import Any
 import pytest
 
 from adapter.autoscaler.decide import behavior, calculator
-from adapter.autoscaler.decide.behavior import Limits, Policy, Rules
+from adapter.autoscaler.decide.behavior import Policy, ReplicaLimits, Rules
 from adapter.autoscaler.decide.calculator import Proposal
 from adapter.autoscaler.decide.decision import decide
-from adapter.autoscaler.decide.history import History, Listed, Recommendation
+from adapter.autoscaler.decide.history import History, Recommendation, RecommendationList
 from adapter.autoscaler.decide.numbers import INT32_MAX, INT32_MIN, INT64_MIN
 from adapter.autoscaler.decide.observation import (
+    Band,
     ExternalReading,
     ObjectReading,
     Observation,
     PodsReading,
     Reading,
+    Settings,
     Unavailable,
+    band,
 )
-from adapter.autoscaler.decide.settings import Band, Settings, band
 from adapter.model import quantity
 from adapter.model.autoscaling.hpa import Condition, HorizontalPodAutoscalerStatus
 from adapter.model.pods import Container, PodFacts, ResourceRequirements
@@ -283,7 +285,7 @@ def test_28_the_same_numbers_clamp_as_a_value() -> None:
 
 # --- 29 to 35: recommendations ---------------------------------------------------------------------------------------
 
-WIDE = Limits(1, 10**6)
+WIDE = ReplicaLimits(1, 10**6)
 MIN5 = 300 * SECOND
 
 
@@ -385,7 +387,7 @@ ANY = _rules(("Percent", 100, 15))
     ],
 )
 def test_policies(current: int, wanted: int, rules: Rules, replicas: int, limited: str) -> None:
-    limits = Limits(0, 10**6)
+    limits = ReplicaLimits(0, 10**6)
 
     found = behavior.normalize(wanted, current, limits, rules, rules, History(), NOW)
 
@@ -610,7 +612,7 @@ def test_the_classic_experiment() -> None:
         decision = decide(scaler, seen, history, NOW + second * SECOND)
         if second == 0:
             assert [step.facts["replicas"] for step in decision.trace if step.name == "proposal"] == [258]
-            assert decision.history.recommendations == Listed(
+            assert decision.history.recommendations == RecommendationList(
                 (Recommendation(2, NOW), Recommendation(258, NOW))
             )
         history, status, replicas = decision.history, decision.status, decision.replicas

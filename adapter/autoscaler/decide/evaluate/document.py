@@ -1,17 +1,16 @@
 """The document that `fastpath evaluate` reads: one sync's input, decoded and checked.
 
 Here is the shape and what is wrong with a document that has another one, with its JSON path; how metrics are answered from its lists is
-`answers`', what the decision looks like `result`'s. Law: any input ends in a `Document` or in an `InputError`.
+`answers`', what the decision looks like `result`'s. Law: any input ends in a `EvaluateDocument` or in an `InputError`.
 """
 
-from collections.abc import Mapping
 from typing import Annotated
 
 import msgspec
 from msgspec.structs import replace
 
-from adapter.autoscaler.decide.history import History, Listed, Recommendation, ScaleEvent
-from adapter.autoscaler.decide.settings import Settings
+from adapter.autoscaler.decide.history import History, Recommendation, RecommendationList, ScaleEvent
+from adapter.autoscaler.decide.observation import Settings
 from adapter.errors import Fault, InputError
 from adapter.model import timestamps
 from adapter.model.autoscaling import validation, validation_errors
@@ -19,14 +18,13 @@ from adapter.model.autoscaling.defaults import with_defaults
 from adapter.model.autoscaling.hpa import (
     HorizontalPodAutoscaler,
     Int32,
-    ObjectMeta,
     Scale,
     Struct,
     decode_scalar,
 )
+from adapter.model.autoscaling.metrics_api import CustomMetricValue, ExternalMetricValue, PodMetrics
 from adapter.model.pods import Pod
-from adapter.model.quantity import Quantity
-from adapter.model.timestamps import Instant, Span
+from adapter.model.timestamps import Instant
 
 _YEARS = 10**10
 """More seconds than any of these settings and ages has: three hundred years."""
@@ -34,57 +32,11 @@ _YEARS = 10**10
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=_YEARS)]
 
 
-class ContainerMetrics(Struct, frozen=True):
-    """What one container used."""
-
-    name: str = ""
-    usage: Mapping[str, Quantity] | None = None
-
-
-class Named(Struct, frozen=True):
-    """A metric of which only the name counts."""
-
-    name: str = ""
-
-
-class PodMetrics(Struct, frozen=True):
-    """What the containers of one pod used, over a window that ended at a time."""
-
-    metadata: ObjectMeta = ObjectMeta()
-    timestamp: Instant | None = None
-    window: Span | None = None
-    containers: tuple[ContainerMetrics, ...] | None = None
-
-
-class ObjectReference(Struct, frozen=True):
-    """The object that a custom metric describes."""
-
-    kind: str = ""
-    namespace: str = ""
-    name: str = ""
-
-
-class MetricValue(Struct, frozen=True):
-    """A custom metric of one object."""
-
-    value: Quantity
-    described_object: ObjectReference = ObjectReference()
-    metric: Named = Named()
-
-
-class ExternalMetricValue(Struct, frozen=True):
-    """One series of an external metric."""
-
-    value: Quantity
-    metric_name: str = ""
-    metric_labels: Mapping[str, str] | None = None
-
-
 class Metrics(Struct, frozen=True):
     """The answers of the three metrics APIs."""
 
     resource: tuple[PodMetrics, ...] | None = None
-    custom: tuple[MetricValue, ...] | None = None
+    custom: tuple[CustomMetricValue, ...] | None = None
     external: tuple[ExternalMetricValue, ...] | None = None
 
 
@@ -95,7 +47,7 @@ class PastRecommendation(Struct, frozen=True):
     age_seconds: Seconds
 
 
-class PastChange(Struct, frozen=True):
+class PastScale(Struct, frozen=True):
     """A change that an earlier sync made, in the direction of its list."""
 
     change: Annotated[int, msgspec.Meta(gt=0, le=2**31 - 1)]
@@ -106,11 +58,11 @@ class Past(Struct, frozen=True):
     """What earlier syncs left behind."""
 
     recommendations: tuple[PastRecommendation, ...] | None = None
-    scale_up_events: tuple[PastChange, ...] | None = None
-    scale_down_events: tuple[PastChange, ...] | None = None
+    scale_up_events: tuple[PastScale, ...] | None = None
+    scale_down_events: tuple[PastScale, ...] | None = None
 
 
-class Options(Struct, frozen=True):
+class ControllerOptions(Struct, frozen=True):
     """The controller's flags and its feature gate."""
 
     tolerance: Annotated[float, msgspec.Meta(ge=0, le=1e300)] = 0.1
@@ -130,7 +82,7 @@ class Options(Struct, frozen=True):
         )
 
 
-class Document(Struct, frozen=True):
+class EvaluateDocument(Struct, frozen=True):
     """One sync's input."""
 
     now: Instant
@@ -140,7 +92,7 @@ class Document(Struct, frozen=True):
     pods: tuple[Pod, ...] | None = None
     metrics: Metrics | None = None
     history: Past | None = None
-    options: Options | None = None
+    options: ControllerOptions | None = None
 
     def remembered(self) -> History:
         """Return the history with instants in place of ages."""
@@ -157,13 +109,13 @@ class Document(Struct, frozen=True):
             )
             for changes in (past.scale_up_events, past.scale_down_events)
         )
-        return History(Listed(tuple(recommendations)), ups, downs)
+        return History(RecommendationList(tuple(recommendations)), ups, downs)
 
 
-_DECODER = msgspec.json.Decoder(Document, dec_hook=decode_scalar)
+_DECODER = msgspec.json.Decoder(EvaluateDocument, dec_hook=decode_scalar)
 
 
-def read_json(text: bytes, source: str = "") -> Document:
+def read_json(text: bytes, source: str = "") -> EvaluateDocument:
     """Return the document in a JSON text. Raise InputError with all that is wrong with its meaning, or the first thing with its form."""
     try:
         return _checked(_DECODER.decode(text), source)
@@ -197,10 +149,10 @@ def _not_json(error: Exception, source: str) -> InputError:
     return InputError([Fault("", "", f"not JSON: {why}", source)])
 
 
-def read_plain(tree: object, source: str = "") -> Document:
+def read_plain(tree: object, source: str = "") -> EvaluateDocument:
     """Return the document in mappings, lists and scalars, as YAML gives them."""
     try:
-        document = msgspec.convert(tree, Document, dec_hook=decode_scalar)
+        document = msgspec.convert(tree, EvaluateDocument, dec_hook=decode_scalar)
     except msgspec.ValidationError as error:
         raise _misshapen(str(error), tree, source) from None
     return _checked(document, source)
@@ -216,7 +168,7 @@ def name_of(text: bytes) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def _checked(document: Document, source: str) -> Document:
+def _checked(document: EvaluateDocument, source: str) -> EvaluateDocument:
     """Fill in the API's defaults and refuse what the API would."""
     hpa = document.hpa
     meta = hpa.metadata

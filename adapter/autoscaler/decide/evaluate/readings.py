@@ -6,14 +6,7 @@ Errors are those of the metric clients, and only those that an answer from a lis
 from collections.abc import Container, Iterable, Sequence
 
 from adapter.autoscaler.decide.decision import selector_of
-from adapter.autoscaler.decide.document import (
-    ContainerMetrics,
-    Document,
-    ExternalMetricValue,
-    Metrics,
-    MetricValue,
-    PodMetrics,
-)
+from adapter.autoscaler.decide.evaluate.document import EvaluateDocument, Metrics
 from adapter.autoscaler.decide.observation import (
     NO_STATUS,
     ExternalReading,
@@ -22,27 +15,25 @@ from adapter.autoscaler.decide.observation import (
     PodsReading,
     Reading,
     Unavailable,
+    read_usage,
 )
 from adapter.model.autoscaling.hpa import (
     CrossVersionObjectReference,
     ExternalMetricSource,
     MetricSpec,
-    ObjectMeta,
     ObjectMetricSource,
 )
-from adapter.model.metrics import ObjectUsage
+from adapter.model.autoscaling.metrics_api import CustomMetricValue, ExternalMetricValue, PodMetrics
 from adapter.model.pods import PodFacts, facts_of
-from adapter.model.quantity import from_milli
 from adapter.model.resources import BUILTIN
 from adapter.model.selectors import api_selectors
 from adapter.model.selectors.label_selectors import LabelSelector, Operator
-from adapter.model.timestamps import NEVER, Instant, span_of
 
 _PodKeys = Container[tuple[str, str]]
 """Namespace and name of the pods that a selector takes; items may leave the namespace out."""
 
 
-def observe(document: Document) -> Observation:
+def observe(document: EvaluateDocument) -> Observation:
     """Return what the sync of a document sees."""
     hpa, scale = document.hpa, document.scale
     namespace = hpa.metadata.namespace
@@ -86,46 +77,11 @@ def _answer(metric: MetricSpec, metrics: Metrics, pods: _PodKeys, namespace: str
     return _of_external(metrics.external or (), metric.external)
 
 
-def metrics_of(usage: ObjectUsage, window: float) -> PodMetrics:
-    """Return the usage of a pod, sampled over `window` seconds, as the resource metrics API says it."""
-    containers = tuple(
-        ContainerMetrics(
-            each.name, {"cpu": from_milli(each.usage.cpu), "memory": from_milli(each.usage.memory)}
-        )
-        for each in usage.containers
-    )
-    return PodMetrics(
-        ObjectMeta(usage.name, usage.namespace), Instant(span_of(usage.time)), span_of(window), containers
-    )
-
-
 def _of_these(items: Sequence[PodMetrics] | None, pods: _PodKeys) -> list[PodMetrics]:
     return [item for item in items or () if (item.metadata.namespace, item.metadata.name) in pods]
 
 
-def read_usage(items: Sequence[PodMetrics], resource: str, container: str) -> Reading:
-    """Add up the containers of each pod, or take one. A pod is left out where a container that is listed lacks the resource."""
-    values: dict[str, int] = {}
-    samples: dict[str, tuple[int, int]] = {}
-    for item in items:
-        used = [
-            each.usage.get(resource) if each.usage else None
-            for each in item.containers or ()
-            if not container or each.name == container
-        ]
-        if container:
-            del used[1:]  # the first of that name
-        known = [quantity.milli for quantity in used if quantity is not None]
-        if known and len(known) == len(used):
-            name = item.metadata.name
-            values[name] = sum(known)
-            samples[name] = (NEVER if item.timestamp is None else item.timestamp, item.window or 0)
-    if not items:
-        return Unavailable("NoMetrics", "no metrics returned from resource metrics API")
-    return PodsReading(values, samples)
-
-
-def _of_pods(items: Sequence[MetricValue], pods: _PodKeys, name: str) -> Reading:
+def _of_pods(items: Sequence[CustomMetricValue], pods: _PodKeys, name: str) -> Reading:
     values = {
         its.name: item.value.milli
         for item in items
@@ -140,7 +96,7 @@ def _of_pods(items: Sequence[MetricValue], pods: _PodKeys, name: str) -> Reading
     )
 
 
-def _of_object(items: Sequence[MetricValue], source: ObjectMetricSource, namespace: str) -> Reading:
+def _of_object(items: Sequence[CustomMetricValue], source: ObjectMetricSource, namespace: str) -> Reading:
     described, name = source.described_object, source.metric.name
     group = _group(described)
     wanted = namespace if (described.kind, group) == ("Namespace", "") else described.name
