@@ -169,7 +169,7 @@ def _of_resource(
 
         def compute(reading: Reading, situation: Situation) -> Proposal | Unavailable:
             assert isinstance(reading, PodsReading)
-            return calculator.by_average(reading, raw.milli, name, description, situation)
+            return calculator.raw_resource_replicas(reading, raw.milli, name, description, situation)
 
     else:
         assert share is not None
@@ -177,7 +177,7 @@ def _of_resource(
 
         def compute(reading: Reading, situation: Situation) -> Proposal | Unavailable:
             assert isinstance(reading, PodsReading)
-            return calculator.by_utilization(reading, share, name, container, description, situation)
+            return calculator.resource_replicas(reading, share, name, container, description, situation)
 
     computing = f"failed to get {name} {'usage' if raw is not None else 'utilization'}: "
     memory = name == "memory"
@@ -193,7 +193,7 @@ def _pods(metric: MetricSpec, _: str) -> PreparedMetric:
 
     def compute(reading: Reading, situation: Situation) -> Proposal | Unavailable:
         assert isinstance(reading, PodsReading)
-        return calculator.by_average(reading, target, "", description, situation)
+        return calculator.raw_resource_replicas(reading, target, "", description, situation)
 
     def report(current: MetricValueStatus) -> MetricStatus:
         return MetricStatus("Pods", pods=PodsMetricStatus(source.metric, current))
@@ -213,14 +213,14 @@ def _object(metric: MetricSpec, namespace: str) -> PreparedMetric:
     aggregate = "failed to get object metric value: "
     blank = _selector_fault(source.metric)
     description = f"{described.kind} metric {name}"
-    calculate, milli = calculator.by_object_value, 0
+    calculate, milli = calculator.object_metric_replicas, 0
     if target.type == "Value" and target.value is not None:
         milli = target.value.milli
     elif target.type == "AverageValue" and target.average_value is not None:
         # upstream calls it so, and repeats itself in errors
         description = f"external metric {name}({api_selectors.go_text(source.metric.selector)})"
         aggregate += "" if blank else f"failed to get {name} object metric: "
-        calculate, milli = calculator.by_object_average, target.average_value.milli
+        calculate, milli = calculator.object_per_pod_replicas, target.average_value.milli
     else:
         blank = (
             blank
@@ -250,11 +250,11 @@ def _external(metric: MetricSpec, namespace: str) -> PreparedMetric:
     aggregate = f"failed to get {name} external metric value: "
     if target.average_value is not None:
         aggregate += f"failed to get {name} external metric: "
-        calculate, milli = calculator.by_external_average, target.average_value.milli
+        calculate, milli = calculator.external_per_pod_replicas, target.average_value.milli
     else:
         assert target.value is not None
         aggregate += f"failed to get external metric {name}: "
-        calculate, milli = calculator.by_external_value, target.value.milli
+        calculate, milli = calculator.external_metric_replicas, target.value.milli
 
     def compute(reading: Reading, situation: Situation) -> Proposal | Unavailable:
         assert isinstance(reading, ExternalReading)

@@ -127,7 +127,9 @@ def _proposal(outcome: Proposal | Unavailable) -> Proposal:
 def test_cpu_utilization(
     listed: list[PodFacts], measured: PodsReading, target: int, spec: int, replicas: int, utilization: int
 ) -> None:
-    found = _proposal(calculator.by_utilization(measured, target, "cpu", "", "cpu", situation(spec, listed)))
+    found = _proposal(
+        calculator.resource_replicas(measured, target, "cpu", "", "cpu", situation(spec, listed))
+    )
 
     assert (found.replicas, found.utilization) == (replicas, utilization)
 
@@ -136,7 +138,7 @@ def test_7_reports_the_first_average() -> None:
     listed = [*pods(3, cpu="500m"), pod("web-3", cpu="500m", **UNREADY)]
 
     found = _proposal(
-        calculator.by_utilization(reading(450, 450, 450, 500), 50, "cpu", "", "cpu", situation(4, listed))
+        calculator.resource_replicas(reading(450, 450, 450, 500), 50, "cpu", "", "cpu", situation(4, listed))
     )
 
     assert (found.utilization, found.average, found.value) == (90, 450, None)
@@ -157,7 +159,7 @@ def test_pods_metric(
     count: int, values: list[int | None], target: int, spec: int, replicas: int, average: int
 ) -> None:
     found = _proposal(
-        calculator.by_average(reading(*values), target, "", "load", situation(spec, pods(count)))
+        calculator.raw_resource_replicas(reading(*values), target, "", "load", situation(spec, pods(count)))
     )
 
     assert (found.replicas, found.average, found.utilization) == (replicas, average, None)
@@ -166,7 +168,7 @@ def test_pods_metric(
 def test_16_a_value_of_an_unknown_pod_is_averaged() -> None:
     measured = PodsReading({"web-0": 10_000, "web-1": 10_000, "other": 40_000})
 
-    found = _proposal(calculator.by_average(measured, 10_000, "", "load", situation(2, pods(2))))
+    found = _proposal(calculator.raw_resource_replicas(measured, 10_000, "", "load", situation(2, pods(2))))
 
     assert (found.replicas, found.average) == (4, 20_000)
 
@@ -175,7 +177,7 @@ def test_18_a_sum_that_wraps() -> None:
     tebibyte = 2**40 * 1000
 
     found = _proposal(
-        calculator.by_utilization(
+        calculator.resource_replicas(
             reading(*[tebibyte] * 100), 80, "memory", "", "memory", situation(100, pods(100, memory="1Ti"))
         )
     )
@@ -199,7 +201,7 @@ def test_19_sidecars_count() -> None:
     ]
 
     found = _proposal(
-        calculator.by_utilization(reading(150, 150, 150), 80, "cpu", "", "cpu", situation(3, listed))
+        calculator.resource_replicas(reading(150, 150, 150), 80, "cpu", "", "cpu", situation(3, listed))
     )
 
     assert (found.replicas, found.utilization) == (4, 100)
@@ -210,7 +212,7 @@ def test_20_overhead_counts_for_pods_that_ask_as_a_whole() -> None:
     listed = [pod(f"web-{number}", pod_requests=whole, overhead={"cpu": read("200m")}) for number in range(4)]
 
     found = _proposal(
-        calculator.by_utilization(reading(*[600] * 4), 50, "cpu", "", "cpu", situation(4, listed))
+        calculator.resource_replicas(reading(*[600] * 4), 50, "cpu", "", "cpu", situation(4, listed))
     )
 
     assert (found.replicas, found.utilization) == (5, 60)
@@ -221,7 +223,7 @@ def test_20_overhead_counts_for_pods_that_ask_as_a_whole() -> None:
 
 def test_21_a_value_times_the_ready_pods() -> None:
     found = _proposal(
-        calculator.by_object_value(ObjectReading(90_000), 30_000, "hits", situation(3, pods(5)))
+        calculator.object_metric_replicas(ObjectReading(90_000), 30_000, "hits", situation(3, pods(5)))
     )
 
     assert (found.replicas, found.value) == (15, 90_000)
@@ -232,7 +234,7 @@ def test_22_no_pod_is_ready() -> None:
 
     assert (
         _proposal(
-            calculator.by_object_value(ObjectReading(90_000), 10_000, "hits", situation(3, listed))
+            calculator.object_metric_replicas(ObjectReading(90_000), 10_000, "hits", situation(3, listed))
         ).replicas
         == 0
     )
@@ -242,9 +244,9 @@ def test_22_no_pod_is_ready() -> None:
 def test_23_within_tolerance_what_exists_is_adopted(kind: str) -> None:
     seen = situation(10, exist=12)
     if kind == "object":
-        found = calculator.by_object_average(ObjectReading(120_000), 10_000, "hits", seen)
+        found = calculator.object_per_pod_replicas(ObjectReading(120_000), 10_000, "hits", seen)
     else:
-        found = calculator.by_external_average(ExternalReading([120_000]), 10_000, "queue", seen)
+        found = calculator.external_per_pod_replicas(ExternalReading([120_000]), 10_000, "queue", seen)
 
     assert _proposal(found).replicas == 12
 
@@ -262,14 +264,14 @@ def test_23_within_tolerance_what_exists_is_adopted(kind: str) -> None:
 def test_external_average(values: list[int], target: int, exist: int, replicas: int, average: int) -> None:
     seen = situation(3, exist=exist)
 
-    found = _proposal(calculator.by_external_average(ExternalReading(values), target, "queue", seen))
+    found = _proposal(calculator.external_per_pod_replicas(ExternalReading(values), target, "queue", seen))
 
     assert (found.replicas, found.average) == (replicas, average)
 
 
 def test_25_series_are_added_up() -> None:
     found = _proposal(
-        calculator.by_external_value(
+        calculator.external_metric_replicas(
             ExternalReading([1500, 2500, -500]), 1000, "queue", situation(2, pods(2))
         )
     )
@@ -278,7 +280,7 @@ def test_25_series_are_added_up() -> None:
 
 
 def test_28_the_same_numbers_clamp_as_a_value() -> None:
-    found = calculator.by_object_value(ObjectReading(10**15), 1, "hits", situation(3, pods(3)))
+    found = calculator.object_metric_replicas(ObjectReading(10**15), 1, "hits", situation(3, pods(3)))
 
     assert _proposal(found).replicas == INT32_MAX
 
@@ -503,7 +505,9 @@ def test_tolerance_up(tolerated: Band, target: int, usage: int, replicas: int) -
     seen = situation(10, pods(10), tolerated=tolerated)
 
     assert (
-        _proposal(calculator.by_utilization(reading(*[usage] * 10), target, "cpu", "", "cpu", seen)).replicas
+        _proposal(
+            calculator.resource_replicas(reading(*[usage] * 10), target, "cpu", "", "cpu", seen)
+        ).replicas
         == replicas
     )
 
@@ -513,7 +517,7 @@ def test_50_tolerance_down(usage: int, replicas: int) -> None:
     seen = situation(20, pods(20), tolerated=_tolerant(scaleDown={"tolerance": "50m"}))
 
     assert (
-        _proposal(calculator.by_utilization(reading(*[usage] * 20), 100, "cpu", "", "cpu", seen)).replicas
+        _proposal(calculator.resource_replicas(reading(*[usage] * 20), 100, "cpu", "", "cpu", seen)).replicas
         == replicas
     )
 
