@@ -1,7 +1,7 @@
 """Applies decisions through the writers of a term: Scales, statuses and events.
 
-A Scale is written at once; statuses and events are queued. An autoscaler that is read from a file has neither status
-nor events: its important events are logged.
+A Scale is written at once; statuses and events are queued. An autoscaler that is read from a file has neither
+status nor events: its important events are logged.
 """
 
 import functools
@@ -39,7 +39,8 @@ _LOGGED = frozenset(
         "FallbackEnded",
     }
 )
-"""Reasons of the events of autoscalers in files that are logged: those that do not recur at every decision."""
+"""Reasons of the events of autoscalers in files that are logged: those that do not recur at every
+decision."""
 
 
 class _ScaleActuator:

@@ -1,8 +1,9 @@
-"""Where autoscalers are read from: FastPathAutoscaler objects of the cluster, or documents in files (--autoscalers).
+"""Where autoscalers are read from: objects of the cluster, or documents in files (--autoscalers).
 
-Each source keeps the registry up to date while it runs, and puts all of its autoscalers when a term begins. What
-cannot be read stays as it was, and is reported. Files are polled rather than watched, for the reasons in
-`provider.rules_files`: a file with an error keeps its last valid autoscalers; only a deleted file removes them.
+Each source keeps the registry up to date while it runs, and puts all of its autoscalers when a term begins.
+What cannot be read stays as it was, and is reported. Files are polled rather than watched, for the reasons in
+`provider.rules_files`: a file with an error keeps its last valid autoscalers; only a deleted file removes
+them.
 """
 
 import abc
@@ -129,7 +130,7 @@ class AutoscalerFiles:
 
 
 def located(fault: Fault, place: str, document: YAMLDocument, source: str) -> Fault:
-    """Return a fault of an object with file and line; `place` is the object's path with a final dot, or ""."""
+    """Return a fault of an object with file and line; `place` is its path with a final dot, or ""."""
     path = f"{place}{fault.path}"
     return replace(fault, path=path, source=source, line=document.line_of(path))
 

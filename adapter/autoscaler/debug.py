@@ -1,4 +1,4 @@
-"""What the debug endpoint and `fastpath explain` show of one autoscaler: its state, its last decision and its journal."""
+"""What the debug endpoint and `fastpath explain` show of one autoscaler."""
 
 from typing import Any, NamedTuple
 
@@ -96,7 +96,7 @@ def _show(controller: Controller, state: AutoscalerState) -> dict[str, Any]:
             "inputs": [journal.show_input(each, last.at) for each in last.snapshot.inputs]
             if last.snapshot is not None
             else [],
-            "trace": [step.words() for step in last.decision.trace],
+            "trace": [step.text() for step in last.decision.trace],
             "error": last.decision.error,
         }
     return shown

@@ -1,4 +1,4 @@
-"""What the autoscaler needs from the rest of the program: small protocols that tests replace, and their values."""
+"""What the autoscaler needs from the rest of the program: protocols that tests replace, and values."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
@@ -14,7 +14,7 @@ from adapter.model.selectors.label_selectors import LabelSelector
 
 
 class Key(NamedTuple):
-    """Identifies an autoscaler; a HorizontalPodAutoscaler (`is_native`) and a FastPathAutoscaler may share a name."""
+    """Identifies an autoscaler: a FastPathAutoscaler, or a HorizontalPodAutoscaler (`is_native`)."""
 
     namespace: str
     name: str
@@ -106,7 +106,7 @@ class RivalIndex(Protocol):
 
 
 class Outcome(NamedTuple):
-    """The outcome of a write: the resource version after it, or an error; neither if nothing was left to write."""
+    """The outcome of a write: the new resource version or an error; neither if nothing was left to write."""
 
     resource_version: str = ""
     error: str = ""
@@ -122,7 +122,7 @@ class Actuator(Protocol):
         ...
 
     async def put_scale(self, key: Key, target: Target, replicas: int) -> str:
-        """Write a count against the target's resource version, and return the new version; KubernetesError."""
+        """Write a count against the target's version, and return the new version; KubernetesError."""
         ...
 
     async def get_scale(self, target: Target) -> ScaleState:

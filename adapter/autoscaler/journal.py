@@ -1,7 +1,7 @@
 """The journal: the last decisions of each autoscaler that changed something or were kept from it.
 
-It is bounded per autoscaler and as a whole, by number and by bytes. Entries are values; they become text only when
-they are shown. A decision that repeats the last one is not entered.
+It is bounded per autoscaler and as a whole, by number and by bytes. Entries are values; they become text only
+when they are shown. A decision that repeats the last one is not entered.
 """
 
 from collections import deque
@@ -19,13 +19,14 @@ PER_AUTOSCALER = 100
 IN_ALL = 20_000
 
 ROOM = 64 * 1024 * 1024
-"""The bytes of all entries, estimated. An entry has a value for each pod and metric, so a number alone is no bound."""
+"""The bytes of all entries, estimated. An entry has a value for each pod and metric, so a number alone is no
+bound."""
 
 _ENTRY_BYTES, _STEP_BYTES, _VALUE_BYTES = 2000, 1000, 400
 
 
 class MetricInput(NamedTuple):
-    """A metric as a decision saw it: its description, the reading, and the time and the span of its oldest sample.
+    """A metric as a decision saw it: description, reading, and the time and span of its oldest sample.
 
     Both are nanoseconds, None if unknown.
     """
@@ -131,7 +132,7 @@ def show(entry: JournalEntry) -> dict[str, Any]:
         "error": entry.error,
         "pods": entry.pods,
         "inputs": [show_input(each, entry.at) for each in entry.inputs],
-        "trace": [step.words() for step in entry.steps],
+        "trace": [step.text() for step in entry.steps],
         "events": [
             {"type": each.type, "reason": each.reason, "message": each.message} for each in entry.events
         ],

@@ -1,7 +1,8 @@
-"""The control loop: decides every autoscaler when something that it depends on has changed, and once per period.
+"""The control loop: decides each autoscaler when its inputs have changed, and once per period.
 
-A `Controller` runs for one term of leadership. Deciding never waits: a write runs in a task of its own, and its
-autoscaler is not decided again before it has ended. No step holds the event loop for more than a few milliseconds.
+A `Controller` runs for one term of leadership. Deciding never waits: a write runs in a task of its own, and
+its autoscaler is not decided again before it has ended. No step holds the event loop for more than a few
+milliseconds.
 """
 
 import asyncio
@@ -34,11 +35,13 @@ _STEP = 0.004
 """For how long, in seconds, autoscalers are decided in a row before other tasks may run."""
 
 _GAP = 0.05
-"""The least time between two decisions, as a part of the period: the pods of a target are scraped one by one."""
+"""The least time between two decisions, as a part of the period: the pods of a target are scraped one by
+one."""
 
 _CLOCK_PERIOD = 1.0
 _RETRY_LIMIT = 15.0
-"""The longest pause, in seconds, after failed writes; the HPA controller retries once in a period of this length."""
+"""The longest pause, in seconds, after failed writes; the HPA controller retries once in a period of this
+length."""
 
 _DOUBLINGS = 10  # Cap on the exponent of that pause (2.0**n would overflow).
 
@@ -75,7 +78,7 @@ class Controller:
         random: Callable[[], float],
         floors: FloorPublisher | None = None,
     ) -> None:
-        """`random` returns numbers in [0, 1), which spread the first decisions of many autoscalers over a period.
+        """`random` returns numbers in [0, 1), which spread the first decisions over a period.
 
         Without `floors` no HorizontalPodAutoscaler is boosted.
         """
@@ -95,21 +98,22 @@ class Controller:
         self._reporter = Reporter(actuator, monitoring, journal)
         self._reconciler = Reconciler(actuator, self._floors, self._reporter, clock, self._decision_clock)
 
-    # -- which autoscalers ----------------------------------------------------------------------------------------
+    # -- which autoscalers -----------------------------------------------------------------------------------
 
     def put(
         self, autoscaler: FastPathAutoscaler, boost: Boost | None = None, published: FloorEntry | None = None
     ) -> None:
         """Add or update an autoscaler.
 
-        `boost` is for HorizontalPodAutoscalers; `published` is the floor of a new one from the previous leader.
+        `boost` is for HorizontalPodAutoscalers; `published` is the floor of a new one from the previous
+        leader.
         """
         key = Key.of(autoscaler)
         events: tuple[Events, Events] | None = None
         entry = self._entries.get(key)
         if entry is not None and entry.state.object.metadata.uid != autoscaler.metadata.uid:
-            # A new object of the same name starts without a past, but the policies still count recent changes of
-            # the same target.
+            # A new object of the same name starts without a past, but the policies still count recent
+            # changes of the same target.
             former = entry.state
             if former.object.spec.scale_target_ref == autoscaler.spec.scale_target_ref:
                 events = former.memory.history.ups, former.memory.history.downs
@@ -178,13 +182,13 @@ class Controller:
         self._entries.clear()
         self._monitoring.scaler_autoscalers.set(0)
 
-    # -- when -----------------------------------------------------------------------------------------------------
+    # -- when ------------------------------------------------------------------------------------------------
 
     def touch(self, key: Key) -> None:
-        """Note that something an autoscaler depends on has changed: decide it now, or soon if it was just decided.
+        """Note that the inputs of an autoscaler have changed: decide it now, or soon if it was just decided.
 
-        A change does not shorten the pause after a failed write. An autoscaler that may not write its target would
-        otherwise take the write slots of the others.
+        A change does not shorten the pause after a failed write. An autoscaler that may not write its target
+        would otherwise take the write slots of the others.
         """
         entry = self._entries.get(key)
         if entry is None:
@@ -257,7 +261,7 @@ class Controller:
             for entry in self._entries.values():
                 entry.state.set_clock(by)
 
-    # -- one autoscaler -------------------------------------------------------------------------------------------
+    # -- one autoscaler --------------------------------------------------------------------------------------
 
     def _decide(self, entry: _Entry) -> None:
         """Decide one autoscaler, and start its write if there is one."""
@@ -296,7 +300,7 @@ class Controller:
 
 
 def _period(state: AutoscalerState) -> float:
-    """Return after how many seconds an autoscaler is decided again if nothing changes; longer after failed writes."""
+    """Return the seconds to the next decision if nothing changes; longer after failed writes."""
     if not state.failures:
         return state.period
     return max(state.period, min(_RETRY_LIMIT, 2.0 ** min(state.failures - 1, _DOUBLINGS)))

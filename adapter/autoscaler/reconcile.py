@@ -1,18 +1,20 @@
 """Reconciles one autoscaler: decides how many replicas its target should have, and writes that.
 
-`Reconciler.decide` runs in the loop and never waits. It reports a decision that writes nothing, and returns one that
-must be written. That decision is provisional: `Reconciler.write` first waits for a write slot, which may take long
-under load, and then decides again from what is known by then. So what is sent is never older than its slot:
+`Reconciler.decide` runs in the loop and never waits. It reports a decision that writes nothing, and returns
+one that must be written. That decision is provisional: `Reconciler.write` first waits for a write slot, which
+may take long under load, and then decides again from what is known by then. So what is sent is never older
+than its slot:
 
-1. For a boosted HorizontalPodAutoscaler, publish the floor that will hold the raise. Without it nothing is raised.
+1. For a boosted HorizontalPodAutoscaler, publish the floor that will hold the raise. Without it nothing is
+   raised.
 2. Wait for a write slot.
 3. Observe the target and decide, unless that was done a moment ago. If there is nothing left to write, stop.
-4. PUT the count against the resource version that it was decided from. The fence is checked right before the first
-   byte leaves.
+4. PUT the count against the resource version that it was decided from. The fence is checked right before the
+   first byte leaves.
 5. After a conflict, read the scale, and start over at 2, at most `ATTEMPTS` times.
 
-A PUT without a response may have been applied. The scale that is read next then tells: the count that we sent is
-taken for ours.
+A PUT without a response may have been applied. The scale that is read next then tells: the count that we sent
+is taken for ours.
 """
 
 import logging
@@ -99,10 +101,10 @@ class Reconciler:
         self._clock = clock
         self._decision_clock = decision_clock
 
-    # -- deciding -------------------------------------------------------------------------------------------------
+    # -- deciding --------------------------------------------------------------------------------------------
 
     def decide(self, state: AutoscalerState) -> PendingScale | None:
-        """Decide an autoscaler now. Return the decision if it is to be written, else report it and return None."""
+        """Decide an autoscaler: return the decision if it must be written, else report it and return None."""
         now = self._decision_clock.now()
         self._floors.follow(state, now)
         if state.violations:
@@ -132,7 +134,7 @@ class Reconciler:
         change: ForeignChange | None = None,
         most: int | None = None,
     ) -> PendingScale | None:
-        """Observe and decide; None while a cache has nothing yet. `change` was observed before, `most` is a limit."""
+        """Observe and decide, with `most` replicas; None before a cache has synced. `change` came before."""
         now = self._decision_clock.now()
         change = self._observe_scale(state, target, now) or change
         snapshot = state.observe(target, constraints, now, self._clock.monotonic())
@@ -190,7 +192,7 @@ class Reconciler:
         events = state.commit(made, pending.snapshot, now)
         self._reporter.report(state, made, pending.snapshot, events, pending.change, now, outcome)
 
-    # -- writing --------------------------------------------------------------------------------------------------
+    # -- writing ---------------------------------------------------------------------------------------------
 
     async def write(self, state: AutoscalerState, pending: PendingScale) -> None:
         """Write a decision. An unexpected exception passes on, with the state settled."""
@@ -265,7 +267,8 @@ class Reconciler:
     def _decide_again(self, state: AutoscalerState, write: _Write, target: Target) -> PendingScale | None:
         """Decide from what is known now that a write may be sent; None if there is nothing left to write.
 
-        During the wait the spec may have changed, another autoscaler may have come, values may have grown old.
+        During the wait the spec may have changed, another autoscaler may have come, values may have grown
+        old.
         """
         if _is_void(state, write) or state.violations:
             return None
@@ -300,7 +303,7 @@ class Reconciler:
     def _settle_floor(
         self, state: AutoscalerState, write: _Write, outcome: Outcome, first: PendingScale
     ) -> None:
-        """Settle the published floor on the count that was written; on the largest one sent if that is unknown."""
+        """Settle the published floor on the written count, or on the largest one sent if that is unknown."""
         sent = write.sent or [first.decision.replicas]
         replicas = max(sent) if outcome.unknown else write.pending.decision.replicas
         if not (outcome.resource_version or outcome.unknown):

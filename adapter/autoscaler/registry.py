@@ -1,7 +1,7 @@
 """The registry of autoscalers: which ones exist, which share a target, and which component follows each.
 
-The registry lives as long as the process; a `Controller` lives for one term of leadership. Autoscalers of other shards
-are registered as well, but not decided.
+The registry lives as long as the process; a `Controller` lives for one term of leadership. Autoscalers of
+other shards are registered as well, but not decided.
 """
 
 from collections.abc import Hashable, Iterable
@@ -34,7 +34,7 @@ class AutoscalerRegistry:
             controller.put(autoscaler)
 
     def note(self, autoscaler: FastPathAutoscaler) -> Controller | None:
-        """Register an autoscaler, and return the controller that decides it; None if this process does not."""
+        """Register an autoscaler; return the controller that decides it, None if this process does not."""
         key = Key.of(autoscaler)
         target = TargetKey.of(key.namespace, autoscaler.spec.scale_target_ref)
         before = self._targets.get(key)
@@ -46,7 +46,7 @@ class AutoscalerRegistry:
             self._rivals.put(autoscaler)
         is_owned = self._shard.owns(key.namespace, key.name)
         if is_owned or self._answers:
-            # Scrape without leading too: this process serves the values, and has rates at once if it leads later.
+            # Scrape even without leading: this process serves the values, and may lead later.
             self._scrapes.put(autoscaler)
         return self.controller if is_owned else None
 

@@ -1,7 +1,7 @@
 """Reports decisions: statuses and events, the journal, and metrics.
 
-A decision that repeats the last one is not reported again: its status is written only if it has changed, its warnings
-are repeated at the HPA controller's period, and the journal gets one entry.
+A decision that repeats the last one is not reported again: its status is written only if it has changed, its
+warnings are repeated at the HPA controller's period, and the journal gets one entry.
 """
 
 from collections.abc import Iterable
@@ -167,7 +167,7 @@ class Reporter:
         )
 
     def observe_stages(self, snapshot: Snapshot, now: int, seconds: float) -> None:
-        """Measure the stages of a change; `seconds` is the time from the decision to the response to its write.
+        """Measure the stages of a change; `seconds` is the time from the decision to the end of its write.
 
         The time from the load to its sample is at most the span of one sample.
         """

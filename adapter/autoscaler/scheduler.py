@@ -18,9 +18,9 @@ _SLEWED = SECOND
 class DecisionClock:
     """The time of day in nanoseconds, advanced by the monotonic clock.
 
-    Ages of recommendations and scale events must not change when the machine's clock is set. So the time of day is
-    read once and advanced by the monotonic clock. When the two differ, `jump` returns by how much, and the caller
-    shifts everything that it remembers by that.
+    Ages of recommendations and scale events must not change when the machine's clock is set. So the time of
+    day is read once and advanced by the monotonic clock. When the two differ, `jump` returns by how much, and
+    the caller shifts everything that it remembers by that.
     """
 
     __slots__ = ("_clock", "_offset")
@@ -34,7 +34,7 @@ class DecisionClock:
         return self._monotonic() + self._offset
 
     def jump(self) -> int:
-        """Return by how many nanoseconds the machine's clock was set since the last call; `now` follows it."""
+        """Return by how many nanoseconds the system clock was set since the last call; `now` follows it."""
         difference = self._wall() - self.now()
         if abs(difference) <= _SLEWED:
             return 0

@@ -1,7 +1,7 @@
 """Which pods are scraped: those of autoscalers with a metric whose rule has pods scraped.
 
-Every replica scrapes, whether it leads or not: each serves the metrics, and a new leader has the rates at once. A
-target and its pods are followed only while a metric of the autoscaler is scraped.
+Every replica scrapes, whether it leads or not: each serves the metrics, and a new leader has the rates at
+once. A target and its pods are followed only while a metric of the autoscaler is scraped.
 """
 
 import asyncio

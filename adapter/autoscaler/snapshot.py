@@ -1,8 +1,8 @@
-"""What one autoscaler reads: its target, its pods and its metrics, and the snapshot of them that a decision is made from.
+"""What one autoscaler reads (target, pods, metrics), and the snapshot that a decision is made from.
 
-`Subscriptions` keeps what the spec names in the caches, and opens and closes metric sources as spec and pods change.
-`observe` returns a `Snapshot`. While a cache has not had its first list there is no snapshot, rather than an empty one:
-a decision must not take missing pods for none.
+`Subscriptions` keeps what the spec names in the caches, and opens and closes metric sources as spec and pods
+change. `observe` returns a `Snapshot`. While a cache has not had its first list there is no snapshot, rather
+than an empty one: a decision must not take missing pods for none.
 """
 
 from collections.abc import Callable, Sequence
@@ -53,7 +53,7 @@ class AutoscalerContext(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """What a decision is made from. `target` has the resource version that the decision is written against."""
+    """What a decision is made from; it is written against the resource version of `target`."""
 
     observation: Observation
     constraints: Constraints
@@ -105,8 +105,8 @@ class Subscriptions:
     ) -> Snapshot | Unfound:
         """Return what a decision sees at `now`, or why it cannot see yet.
 
-        `metrics` are those of `prepared`. They are read unless the decision has no use for them: while paused, beside
-        another autoscaler, and outside minReplicas and maxReplicas.
+        `metrics` are those of `prepared`. They are read unless the decision has no use for them: while
+        paused, beside another autoscaler, and outside minReplicas and maxReplicas.
         """
         replicas = target.replicas
         lowest, highest = prepared.limits
@@ -208,8 +208,9 @@ class Subscriptions:
 def _least_ready(following: FollowedPods, pods: Sequence[PodFacts], since: int, now: int) -> int:
     """Return the smallest number of ready pods since an instant.
 
-    If the cache has not watched for that long, count the pods that are ready now and were ready then. Pods that were
-    ready then and are gone cannot be known, and are not needed: the count is multiplied, and a smaller one is safe.
+    If the cache has not watched for that long, count the pods that are ready now and were ready then. Pods
+    that were ready then and are gone cannot be known, and are not needed: the count is multiplied, and a
+    smaller one is safe.
     """
     known = following.min_ready(max(0, now - since))
     if known is not None:

@@ -1,11 +1,12 @@
-"""The state of one autoscaler: its spec, what is remembered between decisions, and what is known of its target.
+"""The state of one autoscaler: its spec, its memory, and what is known of its target.
 
-`AutoscalerState` is the only owner of this state: the loop, the reconciler and the reporter call its methods and use
-the effects that these return.
+`AutoscalerState` is the only owner of this state: the loop, the reconciler and the reporter call its methods
+and use the effects that these return.
 
-Two facts about the target are newer here than in the caches. After our own write, or after a read beside the caches
-(`take_scale`), the caches still show the former count for a while; `find_target` then returns the newer one. And when
-a write had no response, `attempted` holds its count: if the target shows it later without a field manager, it is ours.
+Two facts about the target are newer here than in the caches. After our own write, or after a read beside the
+caches (`take_scale`), the caches still show the former count for a while; `find_target` then returns the
+newer one. And when a write had no response, `attempted` holds its count: if the target shows it later without
+a field manager, it is ours.
 """
 
 from collections.abc import Callable, Sequence
@@ -43,7 +44,7 @@ _NO_SPEC = HorizontalPodAutoscalerSpec(metrics=())
 
 
 class NewerTarget(NamedTuple):
-    """A target as we wrote or read it, which counts until the caches catch up; `against` was their version then."""
+    """A target as we wrote or read it; it counts until the caches, which had `against`, catch up."""
 
     target: Target
     against: str
@@ -122,7 +123,7 @@ class AutoscalerState:
         longest = max(up.longest_period if up else 0, down.longest_period if down else 0)
         return histories.changes_of(history.ups, history.downs, now, longest)
 
-    # -- the spec -------------------------------------------------------------------------------------------------
+    # -- the spec --------------------------------------------------------------------------------------------
 
     def adopt(self, autoscaler: FastPathAutoscaler) -> bool:
         """Take the object as it is now, and tell whether its spec has changed. Its status is our own."""
@@ -160,7 +161,7 @@ class AutoscalerState:
         self.metrics = hpa.spec.metrics or ()
         return autoscalers.prepare(hpa, self._context.settings)
 
-    # -- the target -----------------------------------------------------------------------------------------------
+    # -- the target ------------------------------------------------------------------------------------------
 
     def find_target(self) -> Target | Unfound:
         """Return the target from the cache, or as we last wrote or read it if the cache is older."""
@@ -201,10 +202,10 @@ class AutoscalerState:
         return change
 
     def take_scale(self, scale: ScaleState, before: Target, tried: int | None) -> Target | None:
-        """Note a scale that was read beside the caches; return it as a target, None if it cannot be decided on.
+        """Note a scale that was read; return it as a target, None if it cannot be decided on now.
 
-        `before` is the target that the write was for. `tried` is the count of a write without a response. Only the
-        caches know the field manager; here it is inferred: a count that we tried to write is ours.
+        `before` is the target that the write was for. `tried` is the count of a write without a response.
+        Only the caches know the field manager; here it is inferred: a count that we tried to write is ours.
         """
         manager = before.manager
         if scale.replicas != before.replicas:
@@ -236,7 +237,7 @@ class AutoscalerState:
         most = self.object.spec.max_replicas
         return boosting.takes_back(self.memory.boost, replicas, self.prepared.band, most)
 
-    # -- deciding -------------------------------------------------------------------------------------------------
+    # -- deciding --------------------------------------------------------------------------------------------
 
     def constraints(self) -> Constraints | None:
         """Return what limits a decision beside the snapshot; None while the other autoscalers are unknown."""
@@ -277,7 +278,7 @@ class AutoscalerState:
         self.memory = guarded.shifted(self.memory, by)
         self.clock_shift += by
 
-    # -- writing --------------------------------------------------------------------------------------------------
+    # -- writing ---------------------------------------------------------------------------------------------
 
     def begin_write(self) -> None:
         """Note that a write is in progress; until it ends the autoscaler is not decided."""
@@ -296,7 +297,7 @@ class AutoscalerState:
         self.failures += 1
 
     def note_unconfirmed(self, replicas: int | None) -> None:
-        """Note the count of a write that may have been applied although it has no response; None if there is none."""
+        """Note the count of a write without a response, which may have been applied; None for none."""
         self._attempted = replicas
 
     def note_written(self, target: Target, replicas: int, resource_version: str) -> None:
@@ -307,14 +308,14 @@ class AutoscalerState:
         self._newer = NewerTarget(written, target.resource_version)
 
     def find_applied(self, before: Target, sent: Sequence[int]) -> Target | None:
-        """Return the target if a read after a write without a response shows that one of the sent counts was applied."""
+        """Return the target if it was read after a lost response and shows a sent count, else None."""
         newer = self._newer
         if newer is None or newer.target.resource_version == before.resource_version:
             return None
         is_applied = newer.target.manager == conflicts.OWN and newer.target.replicas in sent
         return newer.target if is_applied else None
 
-    # -- floors ---------------------------------------------------------------------------------------------------
+    # -- floors ----------------------------------------------------------------------------------------------
 
     def follow_floor(self, now: int) -> None:
         """End a floor that time or the HorizontalPodAutoscaler has ended."""
@@ -341,7 +342,7 @@ def _remember(
 
 
 def _is_older(version: str, newer: NewerTarget) -> bool:
-    """Tell whether a resource version is older than ours. Where versions are numbers, they are one growing count."""
+    """Tell whether a resource version is older than ours; numeric versions are one growing count."""
     known = newer.target.resource_version
     if not version:
         return False

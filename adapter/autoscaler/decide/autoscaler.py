@@ -1,7 +1,7 @@
-"""An autoscaler made ready for decisions: targets in thousandths, rules in nanoseconds, texts put together once.
+"""Prepares the spec of an autoscaler: targets in thousandths, rules in nanoseconds, texts built once.
 
-`prepare` is called when a spec changes, `decide` at every sync. Metrics know here how they are computed, described and reported; what
-follows from their proposals is `decision`'s.
+`prepare` runs when a spec changes, `decision.decide` at every sync. A `PreparedMetric` knows how its metric
+is computed, described and reported; `decision` combines the proposals.
 """
 
 from collections.abc import Callable
@@ -47,9 +47,10 @@ Report = Callable[[MetricValueStatus], MetricStatus]
 class PreparedMetric(NamedTuple):
     """One metric of a spec.
 
-    `description` is what conditions and events call it. `failure` is the reason of its event; `fetching` stands before the error of a
-    reading that is not there, `computing` before any error in the event, `aggregate` before that in the error of the sync; `blank`
-    is set where nothing can be computed whatever is read.
+    `description` names it in conditions and events. `failure` is the reason of its event. Errors have
+    prefixes: `fetching` that of a missing reading, `computing` that of any error in the event, and before
+    that `aggregate` in the error of the sync. `blank` is the error of a metric that can never be computed, ""
+    for any other.
     """
 
     name: str
@@ -64,7 +65,7 @@ class PreparedMetric(NamedTuple):
     blank: str = ""
 
     def current(self, proposal: Proposal) -> MetricValueStatus:
-        """Return what was measured as a status carries it: memory in powers of 1024 where it is whole."""
+        """Return the value for the status: memory in powers of 1024 if that is exact."""
         form = Form.BINARY_SI if self.memory else Form.DECIMAL_SI
         value, average = proposal.value, proposal.average
         return MetricValueStatus(
@@ -77,8 +78,8 @@ class PreparedMetric(NamedTuple):
 class Autoscaler(msgspec.Struct, frozen=True):
     """What `decide` needs of a spec. `up` and `down` are None for the legacy algorithm.
 
-    `target` is ``Kind/namespace/name``; `has_outer_metric` says whether any metric is of an object or external, which alone can bring
-    a workload back from zero.
+    `target` is ``Kind/namespace/name``. `has_outer_metric` says whether a metric is of type Object or
+    External: only these can scale a workload up from zero.
     """
 
     target: str
@@ -92,7 +93,7 @@ class Autoscaler(msgspec.Struct, frozen=True):
 
 
 def prepare(autoscaler: HorizontalPodAutoscaler, settings: Settings) -> Autoscaler:
-    """Return an autoscaler, whose defaults are filled in and which is valid, ready for decisions."""
+    """Prepare a valid autoscaler with its defaults filled in."""
     spec, meta = autoscaler.spec, autoscaler.metadata
     target = spec.scale_target_ref
     tolerances = [settings.tolerance, settings.tolerance]
@@ -118,7 +119,7 @@ def prepare(autoscaler: HorizontalPodAutoscaler, settings: Settings) -> Autoscal
 
 
 def _rules(rules: HPAScalingRules, settings: Settings) -> Rules:
-    """Return the rules of one direction; an open window is the controller's, cut to whole seconds."""
+    """Return the rules of one direction; a window that is not set is the controller's, in whole seconds."""
     seconds = rules.stabilization_window_seconds
     window = settings.downscale_stabilization // SECOND if seconds is None else seconds
     policies = (
@@ -161,7 +162,7 @@ def _container_resource(metric: MetricSpec, _: str) -> PreparedMetric:
 def _of_resource(
     name: str, container: str, target: MetricTarget, what: str, failure: str, aggregate: str, report: Report
 ) -> PreparedMetric:
-    """Build a metric of cpu or the like: a raw average where one is set, else utilization; the target's type does not matter."""
+    """Build a resource metric: by averageValue if that is set, else by averageUtilization."""
     fetching = f"unable to get metrics for resource {name}: "
     raw, share = target.average_value, target.average_utilization
     if raw is not None:
@@ -217,7 +218,7 @@ def _object(metric: MetricSpec, namespace: str) -> PreparedMetric:
     if target.type == "Value" and target.value is not None:
         milli = target.value.milli
     elif target.type == "AverageValue" and target.average_value is not None:
-        # upstream calls it so, and repeats itself in errors
+        # Upstream uses this name, and this prefix twice in errors.
         description = f"external metric {name}({api_selectors.go_text(source.metric.selector)})"
         aggregate += "" if blank else f"failed to get {name} object metric: "
         calculate, milli = calculator.object_per_pod_replicas, target.average_value.milli
@@ -234,7 +235,7 @@ def _object(metric: MetricSpec, namespace: str) -> PreparedMetric:
     def report(current: MetricValueStatus) -> MetricStatus:
         return MetricStatus("Object", object=ObjectMetricStatus(source.metric, current, described))
 
-    # in this odd order, the error last
+    # Upstream's order, with the error last.
     fetching = f"unable to get metric {name}: {described.kind} on {namespace} {described.name}/"
     return PreparedMetric(
         name, description, "FailedGetObjectMetric", fetching, "", aggregate, compute, report, blank=blank
@@ -280,7 +281,7 @@ _BY_TYPE: dict[str, Callable[[MetricSpec, str], PreparedMetric]] = {
 
 
 def _selector_fault(metric: MetricIdentifier) -> str:
-    """Return why the selector of a metric cannot be used, "" where it can."""
+    """Return why the selector of a metric is invalid, "" if it is valid."""
     try:
         api_selectors.compile_selector(metric.selector)
     except ValueError as error:

@@ -1,8 +1,8 @@
-"""The replica calculator: computes a replica proposal, and the numbers for the status, from one metric's reading.
+"""The replica calculator: from one metric's reading to a replica proposal and the numbers for the status.
 
-It mirrors ``replica_calculator.go`` of Kubernetes 1.36 operation for operation: sums are 64-bit integers that wrap,
-ratios are doubles, results are rounded up, and an overflow gives the number that amd64 gives. `decision` combines the
-proposals of several metrics; `behavior` applies windows and policies.
+It mirrors ``replica_calculator.go`` of Kubernetes 1.36 operation for operation: sums are 64-bit integers that
+wrap, ratios are doubles, results are rounded up, and an overflow gives the number that amd64 gives.
+`decision` combines the proposals of several metrics; `behavior` applies windows and policies.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,7 +28,7 @@ _NO_REQUESTS = Unavailable("NoRequests", "no metrics returned matched known pods
 
 
 class Situation(NamedTuple):
-    """What a calculation depends on beside the reading: `replicas` of the scale's spec, `status_replicas` of its status."""
+    """What a calculation depends on beside the reading; `replicas` is the scale's spec."""
 
     replicas: int
     status_replicas: int
@@ -39,7 +39,7 @@ class Situation(NamedTuple):
 
 
 class Proposal(NamedTuple):
-    """The replicas that one metric asks for, and its values: `utilization` in per cent, the others in thousandths.
+    """The replicas that one metric asks for; `utilization` is in per cent, the other values in thousandths.
 
     `overflowed` says that a sum or a percentage exceeded its integer type, so that `replicas` is meaningless.
     """
@@ -217,8 +217,8 @@ def _replicas_for_pods(
 ) -> Proposal | Unavailable:
     """Compute replicas from an average over pods; mirrors ``calcPlainMetricReplicas``.
 
-    The base is the number of pods with a sample, not the scale's spec. The status reports the first average, before
-    missing and unready pods are added.
+    The base is the number of pods with a sample, not the scale's spec. The status reports the first average,
+    before missing and unready pods are added.
     """
     values, groups = counted
     measured = average.measure(values)
@@ -280,7 +280,7 @@ def _stay(ratio: float, situation: Situation) -> tuple[int, Step]:
 
 
 def _tolerated(ratio: float, band: Band, replicas: int, *, exist: bool) -> Step:
-    """Return the step for a ratio within tolerance; `exist` if the replicas are those of the status, not of the spec."""
+    """Return the step for a ratio within tolerance; `exist` if the replicas are those of the status."""
     facts = {"ratio": ratio, "low": band.low, "high": band.high, "replicas": replicas, "exist": exist}
     return Step("tolerated", facts)
 
@@ -295,9 +295,9 @@ def _count_former_pods(
 ) -> tuple[int, tuple[Step, ...]] | None:
     """Compute a scale-down with the number of pods at the time of the sample; None if that changes nothing.
 
-    Our own addition, because decisions are more frequent than samples. After a scale-down the sample still shows the
-    load per pod from before it. Multiplied by the pods that are left, it would scale down again at every decision
-    until the next sample.
+    Our own addition, because decisions are more frequent than samples. After a scale-down the sample still
+    shows the load per pod from before it. Multiplied by the pods that are left, it would scale down again at
+    every decision until the next sample.
     """
     if replicas >= situation.replicas or most_then <= counted:
         return None
@@ -320,20 +320,20 @@ def _multiply(ratio: float, base: int) -> tuple[int, Step]:
     )
 
 
-# -- a value for the whole target ---------------------------------------------------------------------------------
+# -- a value for the whole target ----------------------------------------------------------------------------
 
 
 def object_metric_replicas(
     reading: ObjectReading, target: int, metric: str, situation: Situation
 ) -> Proposal | Unavailable:
-    """Compute replicas for a target value of an object, in thousandths; mirrors ``GetObjectMetricReplicas``."""
+    """Compute replicas for a target value of an object; mirrors ``GetObjectMetricReplicas``."""
     return _usage_ratio_replicas(reading.value, reading, target, metric, situation)
 
 
 def external_metric_replicas(
     reading: ExternalReading, target: int, metric: str, situation: Situation
 ) -> Proposal | Unavailable:
-    """Compute replicas for a target sum of an external metric, in thousandths; mirrors ``GetExternalMetricReplicas``."""
+    """Compute replicas for a target sum of an external metric; mirrors ``GetExternalMetricReplicas``."""
     return _usage_ratio_replicas(_capped_sum(reading.values), reading, target, metric, situation)
 
 
@@ -352,8 +352,8 @@ def _usage_ratio_replicas(
 ) -> Proposal | Unavailable:
     """Multiply the ready pods by the ratio, from zero one pod; mirrors ``getUsageRatioReplicaCount``.
 
-    Tolerance does not apply at zero. Unlike upstream a scale-up counts at most the pods that were ready at the time
-    of the sample (`ready_then`): a value that lags behind the pods would overshoot.
+    Tolerance does not apply at zero. Unlike upstream a scale-up counts at most the pods that were ready at
+    the time of the sample (`ready_then`): a value that lags behind the pods would overshoot.
     """
     ratio = numbers.ratio(value, target)
     steps: tuple[Step, ...] = (
@@ -383,7 +383,7 @@ def _usage_ratio_replicas(
     return Proposal(replicas, (*steps, last), value=value)
 
 
-# -- a value for each replica -------------------------------------------------------------------------------------
+# -- a value for each replica --------------------------------------------------------------------------------
 
 
 def object_per_pod_replicas(
@@ -396,7 +396,7 @@ def object_per_pod_replicas(
 def external_per_pod_replicas(
     reading: ExternalReading, target: int, metric: str, situation: Situation
 ) -> Proposal | Unavailable:
-    """Compute replicas for a target share of an external metric's sum; mirrors ``GetExternalPerPodMetricReplicas``.
+    """Compute replicas for a target share of the sum; mirrors ``GetExternalPerPodMetricReplicas``.
 
     As there, a running sum below zero counts as an overflow and ends the addition at INT64_MAX.
     """
@@ -410,7 +410,7 @@ def external_per_pod_replicas(
 
 
 def _per_pod_replicas(usage: int, target: int, metric: str, situation: Situation, *, cut: bool) -> Proposal:
-    """Divide a value by the target for each replica; `cut` if upstream caps the result at the integer's maximum."""
+    """Divide a value by the target for each replica; `cut` if upstream caps the result at INT32_MAX."""
     exist = situation.status_replicas
     ratio = numbers.ratio(usage, float(target) * float(exist))
     steps = (_shared(metric, usage, target, exist, ratio),)

@@ -1,12 +1,13 @@
 """Detects that another client scales the same target, and pauses scaling when it keeps reverting our changes.
 
-The detector is a state machine over the replica counts that were observed and the ones that we wrote. Any client
-may scale the target: its change counts in the scaling policies, and the next decision starts from the new count.
-A change that lowers the count right after we raised it is a *reversal*; a raise never is. Two reversals within five
-minutes pause scaling for five minutes. Each further pause is twice as long, up to an hour, until the spec changes.
+The detector is a state machine over the replica counts that were observed and the ones that we wrote. Any
+client may scale the target: its change counts in the scaling policies, and the next decision starts from the
+new count. A change that lowers the count right after we raised it is a *reversal*; a raise never is. Two
+reversals within five minutes pause scaling for five minutes. Each further pause is twice as long, up to an
+hour, until the spec changes.
 
-A count of zero that another client set disables scaling, as in Kubernetes: only a zero that we wrote may be left
-again. The field manager in ``metadata.managedFields`` tells who wrote the count.
+A count of zero that another client set disables scaling, as in Kubernetes: only a zero that we wrote may be
+left again. The field manager in ``metadata.managedFields`` tells who wrote the count.
 """
 
 from typing import NamedTuple
@@ -25,7 +26,7 @@ UNNAMED = "an unnamed writer"
 
 
 class ScaleObservation(NamedTuple):
-    """An observed replica count, the field manager that owns it, and when that wrote it; both "" if unknown."""
+    """An observed replica count, its field manager, and when that wrote it; both "" if unknown."""
 
     replicas: int
     manager: str = ""
@@ -42,10 +43,10 @@ class OwnWrite(NamedTuple):
 class ConflictState(msgspec.Struct, frozen=True):
     """What is known of the clients that scale a target.
 
-    `known` is the count as last observed or written, None before the first observation. `ours` is our last write
-    if nobody has changed the count since. `reversals` are the instants of the latest reversals. `pause` is the
-    length of the last pause, 0 before the first; it ends at `paused_until`, and `paused_by` caused it. `own_zero`
-    says whether a count of zero is ours.
+    `known` is the count as last observed or written, None before the first observation. `ours` is our last
+    write if nobody has changed the count since. `reversals` are the instants of the latest reversals. `pause`
+    is the length of the last pause, 0 before the first; it ends at `paused_until`, and `paused_by` caused it.
+    `own_zero` says whether a count of zero is ours.
     """
 
     known: int | None = None
@@ -62,10 +63,10 @@ class ConflictState(msgspec.Struct, frozen=True):
 
 
 class ForeignChange(NamedTuple):
-    """A change of the count that our decisions did not make: by how many replicas, and which field manager made it.
+    """A change of the count that our decisions did not make, and the field manager that made it.
 
-    `reverses` says that it reverts a raise of ours, `starts_pause` that it starts a pause. `by` is `OWN` where the
-    change carries our name although no response confirmed the write.
+    `reverses` says that it reverts a raise of ours, `starts_pause` that it starts a pause. `by` is `OWN`
+    where the change carries our name although no response confirmed the write.
     """
 
     replicas: int
@@ -88,7 +89,7 @@ def observe(state: ConflictState, replicas: int, manager: str, now: int) -> Obse
         own_zero = replicas == 0 and (state.own_zero if not manager else manager == OWN)
         return Observed(msgspec.structs.replace(state, known=replicas, own_zero=own_zero), None)
     if replicas == known:
-        # The count may have changed and come back between two observations; the manager tells whose zero it is.
+        # The count may have changed and come back between two observations. The manager tells whose zero it is.
         if replicas == 0 and manager and state.own_zero != (manager == OWN):
             return Observed(msgspec.structs.replace(state, ours=None, own_zero=manager == OWN), None)
         return Observed(state, None)
@@ -118,7 +119,7 @@ def commit(state: ConflictState, before: int, after: int) -> ConflictState:
 
 
 def spec_changed(state: ConflictState) -> ConflictState:
-    """Return the state after a change of the spec, which ends a pause and resets the length of the next one."""
+    """Return the state after a change of the spec, which ends a pause and resets its length."""
     return msgspec.structs.replace(state, reversals=(), pause=0, paused_until=0, paused_by="")
 
 

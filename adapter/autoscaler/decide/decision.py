@@ -1,7 +1,8 @@
 """Decides what one sync of an autoscaler does: replicas, conditions, events and metric statuses.
 
-`decide` mirrors ``reconcileAutoscaler`` of Kubernetes 1.36 without its reads and writes: the observation, the history
-and the time are arguments, and the result says what to write. It is the only place that computes these values.
+`decide` mirrors ``reconcileAutoscaler`` of Kubernetes 1.36 without its reads and writes: the observation, the
+history and the time are arguments, and the result says what to write. It is the only place that computes
+these values.
 """
 
 from collections.abc import Sequence
@@ -48,12 +49,13 @@ class Event(NamedTuple):
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """The result of one sync.
 
-    `replicas` is the count afterwards; `rescale` says whether to write it, and `reason` why. `status` is the status
-    afterwards, to be written if `status_changed`. `error` is the error that ends the sync, "" without one; some
-    metrics may have failed all the same. `history` is the next sync's, once this decision is carried out.
+    `replicas` is the count afterwards; `rescale` says whether to write it, and `reason` why. `status` is the
+    status afterwards, to be written if `status_changed`. `error` is the error that ends the sync, "" without
+    one; some metrics may have failed all the same. `history` is the next sync's, once this decision is
+    carried out.
 
-    `absent` are the descriptions of the metrics without a value, None if no metric was computed. `wanted` is what the
-    metrics ask for before limits, None if one is absent or none was computed.
+    `absent` are the descriptions of the metrics without a value, None if no metric was computed. `wanted` is
+    what the metrics ask for before limits, None if one is absent or none was computed.
     """
 
     replicas: int
@@ -107,7 +109,7 @@ class _Sync:
         statuses: tuple[MetricStatus, ...] | None = None,
         error: str = "",
     ) -> Decision:
-        """Return the decision. `desired` goes into the status; `replicas`, if given, is written to the scale."""
+        """Return the decision: `desired` for the status, and `replicas`, if given, for the scale."""
         before, current = self.observation.status, self.observation.replicas
         status = HorizontalPodAutoscalerStatus(
             last_scale_time=before.last_scale_time if replicas is None else Instant(self.now),
@@ -134,7 +136,7 @@ class _Sync:
 
 
 class _Wanted(NamedTuple):
-    """What the metrics ask for, from which of them, and what failed meanwhile."""
+    """What the metrics ask for, the metric that decides, and the error of those that failed."""
 
     replicas: int
     description: str
@@ -143,14 +145,14 @@ class _Wanted(NamedTuple):
 
 
 class _Failed(NamedTuple):
-    """The metrics as a whole failed: the error, and the statuses, None where no metric was looked at."""
+    """The error if the metrics as a whole failed, and their statuses; None if none was computed."""
 
     error: str
     statuses: tuple[MetricStatus, ...] | None
 
 
 def decide(autoscaler: Autoscaler, observation: Observation, history: History, now: int) -> Decision:
-    """Decide what one sync does, at `now` nanoseconds. The same arguments always give the same decision."""
+    """Decide what one sync does at `now` nanoseconds. The same arguments always give the same decision."""
     current, (lowest, highest) = observation.replicas, autoscaler.limits
     sync = _Sync(autoscaler, observation, history, now)
     sync.conditions.set(ABLE_TO_SCALE, holds=True, reason="SucceededGetScale")
@@ -179,7 +181,7 @@ def decide(autoscaler: Autoscaler, observation: Observation, history: History, n
 
 
 def _disabled(sync: _Sync) -> Decision:
-    """Leave a target alone that somebody scaled to zero."""
+    """Do nothing: another client scaled the target to zero."""
     sync.conditions.set(SCALING_ACTIVE, holds=False, reason="ScalingDisabled")
     gate = sync.autoscaler.settings.scale_to_zero
     if not gate:
@@ -202,7 +204,7 @@ def _follow_metrics(sync: _Sync, *, from_zero: bool) -> Decision:
     else:
         error, description = wanted.error, wanted.description
         desired = max(0, wanted.replicas)
-    reason = ""  # fixed before anything is limited: what is raised only by the past has none
+    reason = ""  # Set before limits, as upstream: a raise by past recommendations alone has none.
     if least > max(desired, current):
         desired, reason = least, _FALLBACK
         sync.steps.append(Step("fallback", {"replicas": least}))
@@ -221,7 +223,7 @@ def _follow_metrics(sync: _Sync, *, from_zero: bool) -> Decision:
 
 
 def _normalize(sync: _Sync, desired: int) -> Normalized:
-    """Apply windows and limits, set the two conditions that tell of them, and remember what was wanted."""
+    """Apply windows and limits, set their two conditions, and record the recommendation."""
     autoscaler, now, history = sync.autoscaler, sync.now, sync.history
     current, limits = sync.observation.replicas, autoscaler.limits
     if autoscaler.up is None or autoscaler.down is None:
@@ -241,7 +243,7 @@ def _normalize(sync: _Sync, desired: int) -> Normalized:
 def _rescale(
     sync: _Sync, replicas: int, reason: str, statuses: tuple[MetricStatus, ...] | None, error: str
 ) -> Decision:
-    """Write a new count, or tell that it could not be written."""
+    """Return a decision with a new count, or with the error if it could not be written."""
     autoscaler, observation = sync.autoscaler, sync.observation
     current = observation.replicas
     if problem := observation.write_error:
@@ -273,7 +275,7 @@ def _rescale(
 def without_scale(
     autoscaler: Autoscaler, status: HorizontalPodAutoscalerStatus, error: str, history: History, now: int
 ) -> Decision:
-    """Return what a sync comes to whose scale could not be read: an event and a condition; all else stays as it is."""
+    """Return the decision of a sync whose scale could not be read: an event and a condition."""
     found = Conditions(status.conditions or (), now)
     text = f"the HPA controller was unable to get the target's current scale: {error}"
     found.set(ABLE_TO_SCALE, holds=False, reason="FailedGetScale", message=text)
@@ -289,15 +291,15 @@ def without_scale(
     )
 
 
-# --- the metrics together --------------------------------------------------------------------------------------------
+# -- the metrics together ------------------------------------------------------------------------------------
 
 
 LONGEST_SELECTOR = 16 * 1024
 MOST_COMMAS = 256
-"""What the selector of a scale may have, in characters and commas: parsing takes time, and every sync starts with it."""
+"""Limits of the selector of a scale, in characters and commas: every sync parses it."""
 
 SELECTORS_BYTES = 8 * 1024 * 1024
-"""Room for parsed selectors, which outlive the objects that they come from."""
+"""Memory for parsed selectors."""
 
 
 def _weigh_selector(text: str) -> int:
@@ -306,7 +308,7 @@ def _weigh_selector(text: str) -> int:
 
 @memo.remember(SELECTORS_BYTES, _weigh_selector)
 def _parse(selector: str) -> LabelSelector | str:
-    """Return a selector, or why its text is none."""
+    """Return a selector, or why its text is invalid."""
     if len(selector) > LONGEST_SELECTOR or selector.count(",") > MOST_COMMAS:
         return f"it has more than {LONGEST_SELECTOR} characters or {MOST_COMMAS} commas"
     try:
@@ -316,13 +318,13 @@ def _parse(selector: str) -> LabelSelector | str:
 
 
 def selector_of(text: str) -> LabelSelector | None:
-    """Return the selector of a scale as `decide` understands it; None where it refuses the text, the empty one included."""
+    """Return the selector of a scale, None if `decide` rejects its text, as it does an empty one."""
     parsed = _parse(text) if text else ""
     return None if isinstance(parsed, str) else parsed
 
 
 def _check_selector(sync: _Sync) -> str:
-    """Return why the pods of the target cannot be told, "" where they can."""
+    """Return why the pods of the target cannot be selected, "" if they can."""
     observation = sync.observation
     if not observation.selector:
         error = "selector is required"
@@ -349,9 +351,9 @@ def _check_selector(sync: _Sync) -> str:
 
 
 def _compute_metrics(sync: _Sync) -> _Wanted | _Failed:
-    """Ask every metric, in the order of the spec. The highest proposal counts.
+    """Compute all metrics in the order of the spec; the highest proposal counts.
 
-    One metric without a value blocks a shrink, but neither a raise nor no change.
+    A metric without a value blocks a scale-down only.
     """
     if error := _check_selector(sync):
         return _Failed(error, None)

@@ -1,12 +1,12 @@
 """Decides like `decision.decide`, and withholds a count that must not be written now.
 
-The arithmetic stays upstream's. The guards here only withhold a count, they never compute one: `spec.mode` Paused
-and Advise, another autoscaler of the same target, a pause after reversals (`conflicts`), a zero that another client
-set, and for a HorizontalPodAutoscaler the rules of boosting (`boost`).
+The arithmetic stays upstream's. The guards here only withhold a count, they never compute one: `spec.mode`
+Paused and Advise, another autoscaler of the same target, a pause after reversals (`conflicts`), a zero that
+another client set, and for a HorizontalPodAutoscaler the rules of boosting (`boost`).
 
-`Memory` is everything that is remembered of one autoscaler between two decisions. Each sync observes the scale
-(`observe`), decides (`decide`), and once the decision is done, written or with nothing to write, commits it
-(`commit`). All are pure functions from one `Memory` to the next.
+`Memory` is everything that is remembered of one autoscaler between two decisions. Each sync observes the
+scale (`observe`), decides (`decide`), and once the decision is done, written or with nothing to write,
+commits it (`commit`). All are pure functions from one `Memory` to the next.
 """
 
 from collections.abc import Sequence
@@ -44,7 +44,8 @@ _WITHOUT_COUNT = frozenset({"FailedGetScale", _INVALID_SPEC})
 class Constraints(NamedTuple):
     """What limits a decision beside the observation.
 
-    `rivals` are the other autoscalers of the target by kind and name, `fallback` the rules for absent metrics. `boost` is None for a FastPathAutoscaler, whose target no HorizontalPodAutoscaler scales.
+    `rivals` are the other autoscalers of the target by kind and name, `fallback` the rules for absent
+    metrics. `boost` is None for a FastPathAutoscaler, whose target no HorizontalPodAutoscaler scales.
     """
 
     mode: str = AUTO
@@ -70,14 +71,14 @@ class Memory(msgspec.Struct, frozen=True):
 def remember(status: HorizontalPodAutoscalerStatus, ups: Events = (), downs: Events = ()) -> Memory:
     """Return what the object alone tells, as after a start or a change of leader.
 
-    Recommendations are not stored there, so nothing is scaled down for one stabilization window. Scale events are,
-    so a change of leader exceeds no policy.
+    Recommendations are not stored there, so nothing is scaled down for one stabilization window. Scale events
+    are, so a change of leader exceeds no policy.
     """
     own_zero = statuses.holds(status.conditions, SCALED_TO_ZERO)
     return Memory(status, History(RecommendationQueues(), ups, downs), ConflictState(own_zero=own_zero))
 
 
-# -- observing the scale ------------------------------------------------------------------------------------------
+# -- observing the scale -------------------------------------------------------------------------------------
 
 
 def observe(
@@ -85,12 +86,12 @@ def observe(
 ) -> tuple[Memory, ForeignChange | None]:
     """Return the memory after an observation of the scale, and the change that it shows.
 
-    Every change counts in the policies. At the first observation the count before it comes from the floor that the
-    previous leader published, else from the status. If neither tells, and the count carries our name, it may be a
-    raise from the minimum at the time when it was written.
+    Every change counts in the policies. At the first observation the count before it comes from the floor
+    that the previous leader published, else from the status. If neither tells, and the count carries our
+    name, it may be a raise from the minimum at the time when it was written.
 
-    For a HorizontalPodAutoscaler a change reverts a held raise, not our last write, and leads to advice instead of a
-    pause. At zero no floor is held: an HPA that reads a floor would leave zero because of it.
+    For a HorizontalPodAutoscaler a change reverts a held raise, not our last write, and leads to advice
+    instead of a pause. At zero no floor is held: an HPA that reads a floor would leave zero because of it.
     """
     floor = memory.boost.floor
     if floor is not None and not floor.stands and scale[:2] == (floor.replicas, OWN):
@@ -106,8 +107,8 @@ def observe(
         and floor.stands
         and boosting.takes_back(memory.boost, scale.replicas, autoscaler.band)
     ):
-        # Below the floor only because maxReplicas is lower now. This is no reversal, and must not look like one to
-        # the next leader when maxReplicas is raised again.
+        # Below the floor only because maxReplicas is lower now. This is no reversal, and must not look like
+        # one to the next leader when maxReplicas is raised again.
         memory = memory.with_floor(msgspec.structs.replace(floor, stands=False))
     return memory, change
 
@@ -142,7 +143,7 @@ def _observe_count(
 
 
 def _recall(autoscaler: Autoscaler, memory: Memory, scale: ScaleObservation) -> tuple[Memory, bool]:
-    """Return the memory with the count before the first observation, and whether that count is only assumed."""
+    """Return the memory with the count before the first observation, and whether that is assumed."""
     floor, history, assumed = memory.boost.floor, memory.history, False
     if floor is not None and floor.stands:
         count: int | None = floor.replicas
@@ -205,11 +206,12 @@ def change_event(memory: Memory, change: ForeignChange, replicas: int, boost: Bo
 def foreign_writer_event(state: ConflictState) -> Event:
     """Return the event about the start of a pause."""
     seconds = state.pause // SECOND
-    text = f"scaling suspended for {seconds}s: field manager {state.paused_by} reverted our change twice in 5 minutes"
+    reverted = f"field manager {state.paused_by} reverted our change twice in 5 minutes"
+    text = f"scaling suspended for {seconds}s: {reverted}"
     return Event("Warning", FOREIGN_WRITER, text)
 
 
-# -- committing a decision ----------------------------------------------------------------------------------------
+# -- committing a decision -----------------------------------------------------------------------------------
 
 
 def commit(
@@ -231,7 +233,7 @@ def commit(
 def _commit_boosted(
     memory: Memory, made: Decision, state: ConflictState, observation: Observation, now: int, boost: Boost
 ) -> tuple[Memory, tuple[Event, ...]]:
-    """Return the memory after a decision about a HorizontalPodAutoscaler; events only about writes, and advice."""
+    """Return the memory after a decision about a HorizontalPodAutoscaler, and events on writes and advice."""
     boosted, events = memory.boost, tuple(event for event in made.events if event.reason in _ADVISED_EVENTS)
     if boosting.only_advised(boosted, boost, now):
         # Without values the status repeats the previous recommendation, which is no advice.
@@ -260,7 +262,7 @@ def shifted(memory: Memory, by: int) -> Memory:
     )
 
 
-# -- deciding -----------------------------------------------------------------------------------------------------
+# -- deciding ------------------------------------------------------------------------------------------------
 
 
 def decide(
@@ -348,7 +350,7 @@ def _stand_back(
         status=status,
         status_changed=not statuses.same_status(before, status),
         events=() if is_known else (Event("Warning", reason, message),),
-        # After this there are no recent recommendations, so scale-down stays blocked for one stabilization window.
+        # Without recent recommendations scale-down stays blocked for one stabilization window.
         history=History(RecommendationQueues(), history.ups, history.downs),
         trace=(Step("withheld", {"replicas": current, "current": current, "message": message}),),
     )
@@ -389,7 +391,7 @@ def _withhold(
 def _keeping_times(
     listed: Sequence[Condition], before: Sequence[Condition], now: Instant
 ) -> tuple[Condition, ...]:
-    """Return conditions with their old lastTransitionTime if a condition was toggled and restored within one sync."""
+    """Return conditions; one that was toggled and restored within one sync keeps its lastTransitionTime."""
     old = {each.type: each for each in before}
     kept = []
     for each in listed:

@@ -1,6 +1,8 @@
-"""Which pods count: the groups that upstream sorts them into before it averages, and the ready ones that a single value is for.
+"""Which pods count, and what they request: upstream's groups of pods, and the requests of a pod.
 
-The law is ``groupPods`` of 1.36. Readiness is looked at for cpu alone; the age of a sample never.
+It mirrors ``groupPods`` and ``calculatePodRequests`` of Kubernetes 1.36. Readiness matters for cpu only. A
+request is that of one container, the sum of all containers and sidecars, or for pod-level resources the
+scheduler's sum; it is read from the spec, not from the status of an in-place resize.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,9 +18,10 @@ _NO_SAMPLE = (int(NEVER), 0)
 
 
 class Groups(NamedTuple):
-    """The number of pods that count, and the names of those that do not count as they are.
+    """The number of pods that count, and the names of the others.
 
-    `unready` have no say on the way down and count as 0 on the way up; `missing` have no sample; `ignored` are on their way out.
+    `unready` pods are left out when scaling down and count as 0 when scaling up; `missing` ones have no
+    sample; `ignored` ones terminate or have failed.
     """
 
     ready: int
@@ -30,7 +33,7 @@ class Groups(NamedTuple):
 def group_pods(
     pods: Sequence[PodFacts], reading: PodsReading, settings: Settings, now: int, *, cpu: bool
 ) -> Groups:
-    """Sort pods into groups; for each the first rule that fits decides. Completed pods are not left out: they are missing."""
+    """Group the pods; the first matching rule decides. Completed pods count as missing, as upstream."""
     ready = 0
     unready: list[str] = []
     missing: list[str] = []
@@ -51,10 +54,10 @@ def group_pods(
 
 
 def _starting_or_unready(pod: PodFacts, sample: tuple[int, int], settings: Settings, now: int) -> bool:
-    """Tell whether the cpu of a pod says nothing yet.
+    """Tell whether to ignore the cpu usage of a pod.
 
-    A young pod has to be ready (or not known to be unready) for a whole sample's window; an old one may be unready, if it was ever
-    ready.
+    A pod within the initialization period must have been ready for the whole window of its sample. An older
+    pod may be unready if it was ready once.
     """
     if pod.ready is None or pod.started is None:
         return True
@@ -65,7 +68,7 @@ def _starting_or_unready(pod: PodFacts, sample: tuple[int, int], settings: Setti
 
 
 def count_ready(pods: Sequence[PodFacts]) -> int:
-    """Return how many pods run and are ready, terminating ones included."""
+    """Return the number of running and ready pods, terminating ones included."""
     return sum(pod.running_and_ready for pod in pods)
 
 
@@ -74,7 +77,7 @@ _HUGE_PAGES = "hugepages-"
 
 
 def request_of(pod: PodFacts, resource: str, container: str = "") -> int | Unavailable:
-    """Return the request of a pod, or of the named container in it."""
+    """Return the request of a pod, or of one of its containers, in thousandths."""
     if pod.pod_requests and not container and any(map(_is_pod_level, pod.pod_requests)):
         total = _scheduler_request(pod, resource)
         if total is None:
@@ -106,14 +109,15 @@ def _is_pod_level(resource: str) -> bool:
 
 
 def _stays(container: Container) -> bool:
-    """Tell whether an init container is a sidecar, which goes on running beside the others."""
+    """Tell whether an init container is a sidecar."""
     return container.restart_policy == "Always"
 
 
 def _scheduler_request(pod: PodFacts, resource: str) -> Quantity | None:
-    """Return what the scheduler reserves, overhead included, or None where nothing in the pod names the resource.
+    """Return what the scheduler reserves, overhead included; None if the pod does not request the resource.
 
-    The containers' sum or, where that is more, what the pod needs at some step of its start; the pod's own request replaces both.
+    That is the sum of the containers or, if larger, the need of an init step; a pod-level request replaces
+    both.
     """
     total = _sum_of([*pod.containers, *filter(_stays, pod.init_containers)], resource)
     sidecars: Quantity | None = None

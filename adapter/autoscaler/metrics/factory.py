@@ -1,7 +1,7 @@
-"""Creates the source of each metric of a spec: one of our rules, direct scrapes, or another adapter behind the API server.
+"""Creates metric sources: our own rules, direct scrapes, or another adapter behind the API server.
 
-Autoscalers that use the same metric share its feed. Which source answers is decided at each poll, because rules may
-come and go.
+Autoscalers that use the same metric share its feed. Which source answers is decided at each poll, because
+rules may come and go.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -49,7 +49,8 @@ HPA_PERIOD = 15.0
 """How often, in seconds, another adapter's metrics are polled: as often as the HPA controller does."""
 
 WINDOW_PART = 1 / 8
-"""How often usages by our own rules are polled, as a part of their window, which covers about four samples."""
+"""How often usages by our own rules are polled, as a part of their window, which covers about four
+samples."""
 
 
 class ResourceUsages(Protocol):
@@ -119,7 +120,7 @@ class SourceFactory:
         except ValueError as error:
             return InvalidMetric(Unavailable("InvalidSelector", str(error)))
 
-    # -- pods -----------------------------------------------------------------------------------------------------
+    # -- pods ------------------------------------------------------------------------------------------------
 
     def _open_pods(self, metric: str, narrowed: LabelSelector, subscriber: Subscriber) -> MetricSource:
         def open_feed() -> PodsSource:
@@ -144,7 +145,7 @@ class SourceFactory:
             subscriber.key, subscriber.period, key, lambda: Feed(key, group, ask, shares=True)
         )
 
-    # -- objects and external metrics -----------------------------------------------------------------------------
+    # -- objects and external metrics ------------------------------------------------------------------------
 
     def _object_feed(
         self,
@@ -201,7 +202,7 @@ class SourceFactory:
         key = ("external", namespace, metric, narrowed)
         return self._poller.want(subscriber.key, subscriber.period, key, lambda: Feed(key, key, ask))
 
-    # -- cpu and memory -------------------------------------------------------------------------------------------
+    # -- cpu and memory --------------------------------------------------------------------------------------
 
     def _resource_feed(self, subscriber: Subscriber) -> Feed:
         question = ResourceQuestion("pods", subscriber.namespace, None, subscriber.selector, FieldSelector())
@@ -237,7 +238,7 @@ class SourceFactory:
             return PollResult(None, self._api_period, str(error))
 
 
-# -- answers ------------------------------------------------------------------------------------------------------
+# -- answers -------------------------------------------------------------------------------------------------
 
 
 def _span(seconds: float | None) -> int | None:

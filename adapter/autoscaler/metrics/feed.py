@@ -1,8 +1,8 @@
 """One metric that is polled: its latest answer, when it is polled next, and how late it is.
 
-A feed is state without behavior; `polling` polls it. An answer becomes *late* when the next one is overdue: it may
-still scale up, but not down. After `FORGOTTEN` seconds it is dropped. `DelayReporter` reports polls that are late
-because the query budget is used up.
+A feed is state without behavior; `polling` polls it. An answer becomes *late* when the next one is overdue:
+it may still scale up, but not down. After `FORGOTTEN` seconds it is dropped. `DelayReporter` reports polls
+that are late because the query budget is used up.
 """
 
 import asyncio
@@ -26,8 +26,8 @@ HELD = 300.0
 """An answer is dropped after so many seconds even then: the lookback of an instant query."""
 
 RESIGNED, SELDOM = 10, 15.0
-"""After so many answers without a value a feed is polled every so many seconds: a metric that does not exist must
-not delay the others."""
+"""After so many answers without a value a feed is polled every so many seconds: a metric that does not exist
+must not delay the others."""
 
 LATE_IN_TURN = "its answer is late, it waits for its turn (--prometheus-max-queries-per-second)"
 RETURNING = "it was absent, and not all of its series may be back"
@@ -35,7 +35,7 @@ NEVER_IN_TURN = "no answer yet, it waits for its turn (--prometheus-max-queries-
 
 
 class PollResult(NamedTuple):
-    """An answer. `pause` is the least time in seconds to the next poll; with 0 the samples' interval decides."""
+    """An answer; `pause` is the least seconds to the next poll, 0 if the samples' interval decides."""
 
     answer: SourceAnswer | None
     pause: float = 0.0
@@ -80,7 +80,8 @@ class Feed:
     due: float = 0.0
     """When it is to be polled next, in monotonic seconds."""
     queued: float | None = None
-    """Since when it waits for the query budget, in monotonic seconds, until it is answered; None before it is due."""
+    """Since when it waits for the query budget, in monotonic seconds, until it is answered; None before it is
+    due."""
     empty: int = 0
     """The number of answers in a row without a value."""
     defect: str = ""
@@ -130,7 +131,8 @@ class Feed:
 
 
 DELAYED = 5.0
-"""A feed that waits for the query budget for so many seconds is delayed. Less is normal when several are due at once."""
+"""A feed that waits for the query budget for so many seconds is delayed. Less is normal when several are due
+at once."""
 
 CALM = 60.0
 """A problem is resolved when no feed of the namespace has been delayed for so many seconds."""
@@ -145,15 +147,15 @@ _MESSAGE = "queries wait for --prometheus-max-queries-per-second; late values ma
 class DelayReporter:
     """Collects delays, and reports them each time `report` is called.
 
-    There are three audiences. The gauge shows by how much the longest delay stretches a period. The problem names the
-    namespaces, for the operator of Fastpath, who can raise the rate. `delayed` gets the autoscalers, each of which has
-    an event, for their owners.
+    There are three audiences. The gauge shows by how much the longest delay stretches a period. The problem
+    names the namespaces, for the operator of Fastpath, who can raise the rate. `delayed` gets the
+    autoscalers, each of which has an event, for their owners.
     """
 
     def __init__(
         self, monitoring: Monitoring, problems: ProblemLog, delayed: Callable[[Iterable[Key]], None]
     ) -> None:
-        """`delayed` gets the autoscalers whose feeds are delayed, each at most once in `REPORT_AGAIN` seconds."""
+        """`delayed` gets the autoscalers with delayed feeds, each at most once in `REPORT_AGAIN` seconds."""
         self._stretch = monitoring.scaler_question_stretch
         self._stretch.set(1.0)
         self._problems = problems
@@ -164,7 +166,7 @@ class DelayReporter:
         self._namespaces: dict[str, float] = {}
 
     def note(self, key: Key, period: float, waited: float, now: float) -> None:
-        """Note that a feed of an autoscaler, to be polled every `period` seconds, has waited for `waited` seconds."""
+        """Note that a feed that is due every `period` seconds has waited for `waited` seconds."""
         self._ratio = max(self._ratio, (period + waited) / period)
         if waited >= DELAYED:
             self._keys.add(key)

@@ -1,24 +1,25 @@
-"""Polls the metrics of autoscalers: when each feed is polled, and which one is next when the query budget is short.
+"""Polls the metrics of autoscalers: when each feed is due, and which is next under the query budget.
 
-Each feed has a period: half the interval of its samples, as their timestamps show it, and until that is known the
-shortest `syncPeriod` of its autoscalers. After its period a feed is due and waits for the query budget, which all
-feeds share (`--prometheus-max-queries-per-second`). Most polls send two queries, one for the values and one for the
-age of their samples; cpu and memory by our own rules send four.
+Each feed has a period: half the interval of its samples, as their timestamps show it, and until that is known
+the shortest `syncPeriod` of its autoscalers. After its period a feed is due and waits for the query budget,
+which all feeds share (`--prometheus-max-queries-per-second`). Most polls send two queries, one for the values
+and one for the age of their samples; cpu and memory by our own rules send four.
 
-The budget is shared fairly (`model.fairness`): round-robin over the namespaces that have a due feed, then over the
-autoscalers of the namespace; of an autoscaler's feeds the one goes first whose wait is the longest part of its period.
-So under overload each namespace gets an equal share, and one that needs less than its share is polled in time. Within
-a share all periods are stretched alike. The wait of a feed is subtracted from its next period, down to half of it, so
-that a namespace within its share does not lose a round each time.
+The budget is shared fairly (`model.fairness`): round-robin over the namespaces that have a due feed, then
+over the autoscalers of the namespace; of an autoscaler's feeds the one goes first whose wait is the longest
+part of its period. So under overload each namespace gets an equal share, and one that needs less than its
+share is polled in time. Within a share all periods are stretched alike. The wait of a feed is subtracted from
+its next period, down to half of it, so that a namespace within its share does not lose a round each time.
 
-A feed with several autoscalers is paid for by the one whose turn comes first; it then waits for the others no more.
-Likewise one query may answer several feeds of a group (one metric of the pods of many workloads): they are polled
-together in one turn. They are so only after an answer has shown that the group's queries merge, because a feed that
-does not merge has to be paid for by itself.
+A feed with several autoscalers is paid for by the one whose turn comes first; it then waits for the others no
+more. Likewise one query may answer several feeds of a group (one metric of the pods of many workloads): they
+are polled together in one turn. They are so only after an answer has shown that the group's queries merge,
+because a feed that does not merge has to be paid for by itself.
 
-A feed that waits keeps its answer. Once late it may scale up but not down. It is judged by its age when the feed was
-due, and dropped after `HELD` seconds: else an overload would make every metric absent, and nothing could scale up when
-it must. After a long wait the interval of the samples is learned only if it cannot be that of the waiting.
+A feed that waits keeps its answer. Once late it may scale up but not down. It is judged by its age when the
+feed was due, and dropped after `HELD` seconds: else an overload would make every metric absent, and nothing
+could scale up when it must. After a long wait the interval of the samples is learned only if it cannot be
+that of the waiting.
 
 An unexpected exception in one poll is counted and logged, and delays that feed. It never stops the others.
 """
@@ -96,7 +97,7 @@ class Poller:
         delays: DelayReporter | None = None,
         defect: Callable[[], None] = lambda: None,
     ) -> None:
-        """`answered` is called with the autoscalers of a feed after each poll, `defect` after an unexpected error."""
+        """`answered` gets the autoscalers of a feed after each poll; `defect` is called after a bug."""
         self._clock = clock
         self._budget = QueryBudget(per_second, clock)
         self._answered = answered
@@ -166,7 +167,7 @@ class Poller:
         if not group.feeds:
             del self._groups[feed.group]
 
-    # -- when -----------------------------------------------------------------------------------------------------
+    # -- when ------------------------------------------------------------------------------------------------
 
     def _plan(self, feed: Feed) -> None:
         """Make a feed wait for the query budget from `feed.due` on."""
@@ -201,7 +202,7 @@ class Poller:
         self._wake.clear()
 
     def _step(self) -> float | None:
-        """Start the polls that the budget allows; return after how many seconds to call again, None for no limit."""
+        """Start the polls that the budget allows; return the seconds to the next call, None for no limit."""
         now = self._clock.monotonic()
         while self._calendar and self._calendar[0][0] <= now:
             due, _, feed = heapq.heappop(self._calendar)
@@ -256,7 +257,7 @@ class Poller:
             delays.report(now)
         return self._report_due - now
 
-    # -- polling ---------------------------------------------------------------------------------------------------
+    # -- polling ---------------------------------------------------------------------------------------------
 
     async def _poll(self, feed: Feed) -> None:
         started = self._clock.monotonic()

@@ -1,8 +1,8 @@
 """From answers to readings: how old a value may be, what it may do, and how many pods were ready at its time.
 
-All functions are pure. Three rules keep a decision safe: a value of unknown age, or one that stands in for a better one,
-may scale up but not down; a value that is too old counts as missing; and a value that lags behind the pods is
-multiplied by the pods of its own time.
+All functions are pure. Three rules keep a decision safe: a value of unknown age, or one that stands in for a
+better one, may scale up but not down; a value that is too old counts as missing; and a value that lags behind
+the pods is multiplied by the pods of its own time.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,8 +27,8 @@ ASSUMED_INTERVAL = 60 * SECOND
 
 _INTERVALS = 5
 _SETTLED = 1.5
-"""After so many intervals all series of a metric that was absent count as back: one interval until the last of them
-has two samples, and half of one because the interval is estimated."""
+"""After so many intervals all series of a metric that was absent count as back: one interval until the last
+of them has two samples, and half of one because the interval is estimated."""
 
 UNKNOWN_AGE = "the age of its samples is not known"
 UNKNOWN_INTERVAL = "how often it is sampled is not known yet"
@@ -38,12 +38,12 @@ LeastReady = Callable[[int], int | None]
 
 
 class SourceAnswer(NamedTuple):
-    """The answer of a source: values in thousandths by name or in the order of the answer, and the times of their samples.
+    """The answer of a source: values in thousandths by name or in order, and the times of their samples.
 
-    `times` are those of the oldest samples; a value of unknown time has none. `lookback` is the window of the values
-    before that time, None if unknown. `oldest` is the rule's bound on the age of a sample, None without one. `items`
-    are usages of pods, which several metrics read differently. `overdue` says why the values may be out of date or
-    incomplete, "" if they are not.
+    `times` are those of the oldest samples; a value of unknown time has none. `lookback` is the window of the
+    values before that time, None if unknown. `oldest` is the rule's bound on the age of a sample, None
+    without one. `items` are usages of pods, which several metrics read differently. `overdue` says why the
+    values may be out of date or incomplete, "" if they are not.
     """
 
     values: Mapping[str, int]
@@ -54,7 +54,8 @@ class SourceAnswer(NamedTuple):
     window: int = 0
     items: tuple[PodMetrics, ...] = ()
     trusted: bool = False
-    """Whether the times can be trusted as they are: a metrics API stamps its samples, and has no visible interval."""
+    """Whether the times can be trusted as they are: a metrics API stamps its samples, and has no visible
+    interval."""
     overdue: str = ""
 
     @property
@@ -66,8 +67,8 @@ class SourceAnswer(NamedTuple):
 class SampleInterval:
     """The sample interval of a metric, estimated from the times of its samples.
 
-    The time of an answer is that of the oldest of many series, which are sampled one after the other. So it moves in
-    small steps, and its age before a step tells the interval of each series.
+    The time of an answer is that of the oldest of many series, which are sampled one after the other. So it
+    moves in small steps, and its age before a step tells the interval of each series.
     """
 
     __slots__ = ("_age", "_ages", "_back", "_last", "_name", "_steps", "newest", "returning")
@@ -97,9 +98,9 @@ class SampleInterval:
     def see(self, times: Mapping[str, int], now: int, *, sparse: bool = False) -> None:
         """Learn from the times of an answer at `now`. One series is followed while it exists.
 
-        `sparse` says that the poll was late, so samples may have been missed and a step may be the interval of the
-        polls. Such a step counts only if the former sample was at least half as old as the step when it was last
-        seen: then at most one sample was missed.
+        `sparse` says that the poll was late, so samples may have been missed and a step may be the interval
+        of the polls. Such a step counts only if the former sample was at least half as old as the step when
+        it was last seen: then at most one sample was missed.
         """
         if not times:
             self.lose()
@@ -153,7 +154,7 @@ def age(answer: SourceAnswer, interval: int | None, now: int) -> FreshValues:
 def of_pods(
     answer: SourceAnswer, interval: int | None, now: int, late: str, source: str
 ) -> PodsReading | Unavailable:
-    """Return the reading of a metric of pods; `late` says why the answer is late, `source` is the metrics API."""
+    """Return the reading of a metric of pods; `late` says why the answer is late, `source` names the API."""
     found = age(answer, interval, now)
     if not found.values:
         return _nothing(answer, source)
@@ -181,7 +182,7 @@ def of_object(
 def of_series(
     answer: SourceAnswer, interval: int | None, now: int, late: str, least_ready: LeastReady
 ) -> ExternalReading | Unavailable:
-    """Return the reading of an external metric; it has none if one series is too old, as the sum would lack a part."""
+    """Return the reading of an external metric; if one series is too old, the sum would lack a part."""
     if not answer.series:
         return _nothing(answer, "external")
     found = age(answer._replace(values=dict.fromkeys(answer.times, 0)), interval, now)
@@ -198,7 +199,8 @@ def ready_then(
 ) -> int | None:
     """Return the smallest number of ready pods over the time that a value covers; None if unknown.
 
-    If that time is unknown and pods became ready within the usual one, return 0, with which nothing is scaled up.
+    If that time is unknown and pods became ready within the usual one, return 0, with which nothing is scaled
+    up.
     """
     pause = ASSUMED_INTERVAL if interval is None else interval
     if lookback is not None:

@@ -1,7 +1,7 @@
 """The kinds of metric sources: what one metric of one autoscaler reads at a decision.
 
-A polled source turns the answer of a feed into a reading. A scraped source reads the scrapes of the pods, and falls
-back to Prometheus for pods without one. Before the first answer a metric is unknown, and never zero.
+A polled source turns the answer of a feed into a reading. A scraped source reads the scrapes of the pods, and
+falls back to Prometheus for pods without one. Before the first answer a metric is unknown, and never zero.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -31,7 +31,7 @@ _TOO_LARGE = "beyond 9.2e15, which no quantity holds"
 
 @dataclass(frozen=True, slots=True)
 class Subscriber:
-    """The autoscaler of a source: its period in seconds, its pod selector, and a function for the pods' names."""
+    """The autoscaler of a source: its period in seconds, its pod selector, and its pods' names."""
 
     key: Key
     period: float
@@ -45,7 +45,7 @@ class Subscriber:
 
 
 class ReadContext(NamedTuple):
-    """What a reading depends on beside its source: the pods, and both clocks (nanoseconds, monotonic seconds)."""
+    """What a reading depends on beside its source: pods and clocks (nanoseconds, monotonic seconds)."""
 
     pods: Sequence[PodFacts]
     least_ready: LeastReady
@@ -63,7 +63,7 @@ class MetricSource(Protocol):
 
     @property
     def span(self) -> int | None:
-        """The time in nanoseconds that one sample covers: its window, and the interval to the next; None if unknown."""
+        """The nanoseconds that a sample covers: its window and the interval to the next; None if unknown."""
         ...
 
     def read(self, context: ReadContext) -> Reading:
@@ -108,7 +108,7 @@ class _PolledSource:
                 reason, f"unable to fetch metrics from {self.api} metrics API: {error or _NOT_YET}"
             )
         if late:
-            # A late answer does not scale down anyway; its samples must not count as too old because no poll came.
+            # A late answer does not scale down anyway. Its samples are not too old because no poll came.
             context = context._replace(now=context.now - round(self.feed.overdue(context.monotonic) * SECOND))
         if not answer.trusted:
             # Prometheus evaluates at our clock's time. If that was set back, old samples would look new.
@@ -198,7 +198,7 @@ class InvalidMetric:
 
 @dataclass(slots=True, eq=False)
 class ScrapedPodsSource:
-    """A metric of scraped pods; from Prometheus for pods without a scrape, and for a rule that scrapes nothing."""
+    """A metric of scraped pods; Prometheus answers for pods without a scrape."""
 
     scraped: ScrapedValues
     metric: str

@@ -79,7 +79,7 @@ def show(document: EvaluateDocument, decision: Decision) -> Result:
         status=_shown_status(decision.status) if decision.status_changed else None,
         events=[ShownEvent(*event) for event in decision.events],
         error=decision.error,
-        trace=[ShownStep(step.name, step.words(), dict(step.facts)) for step in decision.trace],
+        trace=[ShownStep(step.name, step.text(), dict(step.facts)) for step in decision.trace],
     )
 
 
@@ -110,7 +110,7 @@ def to_plain(result: Result) -> Any:
 def explain(document: EvaluateDocument, decision: Decision) -> str:
     """Return a decision as lines for people: what it comes to, each step, conditions and events."""
     title = document.name or document.hpa.metadata.name
-    lines = [f"{title}: {_headline(decision)}", "", *(f"  {step.words()}" for step in decision.trace)]
+    lines = [f"{title}: {_headline(decision)}", "", *(f"  {step.text()}" for step in decision.trace)]
     conditions = [
         f"  {condition.type} {condition.status} ({condition.reason}): {condition.message}"
         for condition in decision.status.conditions or ()

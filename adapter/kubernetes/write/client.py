@@ -1,7 +1,8 @@
-"""Sends every write of the scaler: it checks the lease fence, waits for the rate limiter, and counts the outcome.
+"""Sends every write of the scaler: checks the lease fence, waits for the rate limiter, counts outcomes.
 
-All kinds of writes (floors, Scales, statuses, events) go through one `Writer`. It checks the fence three times: when a
-write slot is asked for, when the write is sent, and by `fenced_request` right before the first byte leaves.
+All kinds of writes (floors, Scales, statuses, events) go through one `Writer`. It checks the fence three
+times: when a write slot is asked for, when the write is sent, and by `fenced_request` right before the first
+byte leaves.
 """
 
 import asyncio
@@ -53,8 +54,8 @@ class Writer:
     async def acquire(self, kind: WriteKind, namespace: str = "", name: str = "") -> None:
         """Wait for the slot of one write, to be followed by `send` at once.
 
-        Decide what to send only after this: the wait may be long. Slots are shared fairly between namespaces, and
-        between the objects of one.
+        Decide what to send only after this: the wait may be long. Slots are shared fairly between namespaces,
+        and between the objects of one.
         """
         try:
             self.fence.check()
@@ -109,12 +110,12 @@ class Writer:
 
 
 def is_overloaded(error: errors.KubernetesError) -> bool:
-    """Tell whether the API server rejected a request with 429: it did nothing, and the request may be repeated."""
+    """Tell whether the API server rejected a request with 429, so that it may be repeated."""
     return error.status == _OVERLOADED
 
 
 def may_have_been_applied(error: errors.KubernetesError) -> bool:
-    """Tell whether a failed write may have been applied: it was sent, and no response says that it was not."""
+    """Tell whether a failed write may have been applied: it was sent, and no response denies it."""
     return error.status >= 500 or (error.status == 0 and error.reason not in _NEVER_SENT)
 
 

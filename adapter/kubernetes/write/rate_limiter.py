@@ -1,9 +1,10 @@
-"""Limits the rate of the scaler's writes, and orders them: floors before Scales before statuses before events.
+"""Limits the rate of the scaler's writes, and orders them: floors, Scales, statuses, events.
 
-The limiter is a queue in front of a token bucket. A write waits while one of a higher priority waits. Within a kind
-slots are shared fairly (`model.fairness`): round-robin over namespaces, then over objects, so that the writes of a tenant
-with many autoscalers delay those of another by one slot each. A task that stops waiting gives its token back. The
-lease is not renewed through this queue: a leader that cannot renew in time may not write at all.
+The limiter is a queue in front of a token bucket. A write waits while one of a higher priority waits. Within
+a kind slots are shared fairly (`model.fairness`): round-robin over namespaces, then over objects, so that the
+writes of a tenant with many autoscalers delay those of another by one slot each. A task that stops waiting
+gives its token back. The lease is not renewed through this queue: a leader that cannot renew in time may not
+write at all.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Reads and writes the scale of a target.
 
-A write is one PUT against the resource version that the count was decided from, so that it never overwrites a change
-that the decision did not see. After a conflict the caller reads the scale and decides again.
+A write is one PUT against the resource version that the count was decided from, so that it never overwrites a
+change that the decision did not see. After a conflict the caller reads the scale and decides again.
 """
 
 from typing import NamedTuple
@@ -18,7 +18,7 @@ from adapter.kubernetes.write.rate_limiter import WriteKind
 
 
 class ScaleState(NamedTuple):
-    """A Scale as it was read or written. `selector` is text; `resource_version` and `uid` are the target's own."""
+    """A Scale as it was read or written; `resource_version` and `uid` are the target's own."""
 
     replicas: int
     status_replicas: int
@@ -46,7 +46,7 @@ class ScaleWriter:
         await self._writer.acquire(WriteKind.SCALE, scale.namespace, scale.name)
 
     async def put(self, scale: ScaleReference, replicas: int, resource_version: str) -> ScaleState:
-        """Write a count decided from `resource_version`, and return the scale after it; `errors.NotLeadingError`."""
+        """Write a count decided from `resource_version`; return the scale after it. NotLeadingError."""
         document = {
             "kind": "Scale",
             "apiVersion": "autoscaling/v1",
@@ -68,8 +68,8 @@ class ScaleWriter:
 def is_superseded(error: errors.KubernetesError) -> bool:
     """Tell whether a failed PUT is to be decided again from the current scale.
 
-    So it is after a conflict, when the server asks to come later (429), and when the connection broke: then the scale
-    shows whether the write was applied.
+    So it is after a conflict, when the server asks to come later (429), and when the connection broke: then
+    the scale shows whether the write was applied.
     """
     return error.status == 409 or is_overloaded(error) or error.reason == api_errors.RESET
 

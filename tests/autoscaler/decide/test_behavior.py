@@ -141,7 +141,7 @@ def test_legacy_remembers_what_was_wanted_raw() -> None:
     ],
 )
 def test_legacy_in_words(found: Normalized, words: list[str]) -> None:
-    assert [step.words() for step in found.steps] == words
+    assert [step.text() for step in found.steps] == words
 
 
 # --- with behavior ---------------------------------------------------------------------------------------------------
@@ -397,7 +397,7 @@ def test_a_limit_on_the_wrong_side_is_where_it_stands() -> None:
     ],
 )
 def test_in_words(found: Normalized, words: list[str]) -> None:
-    assert [step.words() for step in found.steps] == words
+    assert [step.text() for step in found.steps] == words
 
 
 def test_counts_are_compared_as_numbers() -> None:
@@ -460,7 +460,7 @@ def test_stays_within_minimum_and_maximum(
         assert modern.replicas >= current
     else:
         assert modern.replicas <= current
-    assert all(step.words() for step in (*modern.steps, *legacy.steps))
+    assert all(step.text() for step in (*modern.steps, *legacy.steps))
 
 
 # --- what Kubernetes' documentation shows ----------------------------------------------------------------------------

@@ -100,7 +100,7 @@ def test_a_raise_that_is_not_done(observation: Observation, boost: Boost, memory
     made = decide(observation, boost, memory)
 
     assert (made.rescale, made.replicas) == (False, observation.replicas)
-    assert why in made.trace[-1].words()
+    assert why in made.trace[-1].text()
     assert made.status.desired_replicas > observation.replicas, "what would be right is told all the same"
     _, events = guarded.commit(
         Memory(boost=memory), made, observation, NOW, Constraints(boost.mode, boost=boost)
@@ -112,7 +112,7 @@ def test_a_shrink_is_the_autoscalers() -> None:
     made = decide(seen(8, 4), behavior=QUICK)
 
     assert (made.rescale, made.replicas, made.status.desired_replicas) == (False, 8, 4)
-    assert "lowers nothing" in made.trace[-1].words()
+    assert "lowers nothing" in made.trace[-1].text()
 
 
 @pytest.mark.parametrize("own", [False, True])
@@ -134,7 +134,7 @@ def test_only_fresh_values_raise() -> None:
     late = decide(seen(4, 8, overdue="its answer is late"))
 
     assert (late.rescale, late.replicas) == (False, 4)
-    assert "its answer is late" in late.trace[-3].words() + late.trace[-2].words() + late.trace[-1].words()
+    assert "its answer is late" in late.trace[-3].text() + late.trace[-2].text() + late.trace[-1].text()
     _, events = guarded.commit(Memory(), late, seen(4, 8), NOW, Constraints(BOOST, boost=ON))
     assert not events, "the native autoscaler tells of its own metrics"
 

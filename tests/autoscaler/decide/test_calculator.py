@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.autoscaler.decide import calculator
-from adapter.autoscaler.decide.calculator import ValueAverage, Proposal, UtilizationAverage
+from adapter.autoscaler.decide.calculator import Proposal, UtilizationAverage, ValueAverage
 from adapter.autoscaler.decide.numbers import INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN
 from adapter.autoscaler.decide.observation import (
     ExternalReading,
@@ -386,7 +386,7 @@ def test_steps_tell_the_numbers() -> None:
     found = _cpu(listed, reading(1600, 1600, None, 5), 50, 4)
 
     assert isinstance(found, Proposal)
-    assert [step.words() for step in found.steps] == [
+    assert [step.text() for step in found.steps] == [
         "cpu: 2 pods ready, 1 unready, 1 missing (no sample), 1 ignored (terminating or failed)",
         "average 160 % of what is requested, target 50 %: ratio 3.2",
         "1 pod without a sample counted as 0 and 1 pod not ready counted as 0: ratio 1.6 over 4 pods",
@@ -419,12 +419,12 @@ def test_steps_tell_the_numbers() -> None:
     ],
 )
 def test_repairs_in_words(outcome: Proposal | Unavailable, words: str) -> None:
-    assert _step(outcome, "repair").words() == words
+    assert _step(outcome, "repair").text() == words
 
 
 def test_what_is_tolerated_in_words() -> None:
     assert (
-        _step(_cpu(pods(4), reading(*[500] * 4), 50, 4), "tolerated").words()
+        _step(_cpu(pods(4), reading(*[500] * 4), 50, 4), "tolerated").text()
         == "ratio 1 is within 0.9 to 1.1: stays 4"
     )
 
@@ -453,8 +453,8 @@ def test_turns_in_words() -> None:
     turned = _step(_cpu(pods(4), reading(800, 800), 50, 4), "turned")
     crowded = _step(_cpu(pods(6), reading(*[100] * 5), 50, 2), "crowded")
 
-    assert turned.words() == "the ratio goes from 1.6 to 0.8, which would turn the direction round: stays 4"
-    assert crowded.words() == "6 pods would make it 3, which would turn the direction round: stays 2"
+    assert turned.text() == "the ratio goes from 1.6 to 0.8, which would turn the direction round: stays 4"
+    assert crowded.text() == "6 pods would make it 3, which would turn the direction round: stays 2"
 
 
 def test_gauges_wrap_and_truncate() -> None:
@@ -562,8 +562,8 @@ def test_a_value_that_lags(ready_then: int | None, value: int, spec: int, replic
 
     assert _replicas(one) == _replicas(other) == replicas
     assert isinstance(one, Proposal)
-    assert one.steps[-1].words() == words
-    lagging = [step.words() for step in one.steps if step.name == "lagging"]
+    assert one.steps[-1].text() == words
+    lagging = [step.text() for step in one.steps if step.name == "lagging"]
     known = ready_then is not None and ready_then < 8 and value > 30_000 and spec
     said = f"the value is from when {ready_then} pods were ready: counted with these, not with 8"
     assert lagging == ([said] if known else [])
@@ -598,7 +598,7 @@ def test_a_shrink_counts_with_the_pods_of_the_sample(
     for made in whole:
         assert isinstance(made, Proposal)
         assert made.replicas == replicas
-        said = [step.words() for step in made.steps if step.name == "lagging"]
+        said = [step.text() for step in made.steps if step.name == "lagging"]
         text = f"the value is from when {most_then} pods were ready: counted with these, not with 4"
         assert said == ([text] if lags else [])
 
@@ -699,15 +699,15 @@ def test_values_in_words() -> None:
     assert isinstance(adopted, Proposal)
     assert isinstance(shared, Proposal)
     assert isinstance(total, Proposal)
-    assert [step.words() for step in adopted.steps] == [
+    assert [step.text() for step in adopted.steps] == [
         "hits: 33, target 10 for each of 3 replicas: ratio 1.1",
         "ratio 1.1 is within 0.9 to 1.1: as many as exist, 3",
     ]
-    assert [step.words() for step in shared.steps] == [
+    assert [step.text() for step in shared.steps] == [
         "queue: 5.001, target 10 for each of 1 replica: ratio 0.5001",
         "5.001 / 10 = 0.5001, up to 1",
     ]
-    assert [step.words() for step in total.steps] == [
+    assert [step.text() for step in total.steps] == [
         "queue: 90.5, target 30: ratio 3.0167",
         "5 pods x 3.0167 = 15.0833, up to 16",
     ]
@@ -742,6 +742,6 @@ def test_any_numbers_give_a_proposal_or_a_reason(
     for outcome in outcomes:
         if isinstance(outcome, Proposal):
             assert INT32_MIN <= outcome.replicas <= INT32_MAX
-            assert all(step.words() for step in outcome.steps)
+            assert all(step.text() for step in outcome.steps)
         else:
             assert outcome.message

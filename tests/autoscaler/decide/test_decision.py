@@ -633,7 +633,7 @@ def test_a_scale_that_cannot_be_written() -> None:
     assert (decision.status.desired_replicas, decision.status.last_scale_time) == (9, BEFORE)
     assert len(decision.status.current_metrics or ()) == 1
     assert (decision.history.ups, _entries(decision)) == ((), [(4, 0), (7, 0)])
-    assert "the scale could not be written: no" in [step.words() for step in decision.trace]
+    assert "the scale could not be written: no" in [step.text() for step in decision.trace]
 
 
 def test_a_scale_that_cannot_be_read() -> None:
@@ -655,14 +655,14 @@ def test_a_scale_that_cannot_be_read() -> None:
     )
     assert (decision.status.desired_replicas, decision.status.current_metrics) == (9, before.current_metrics)
     assert (decision.status_changed, again.status_changed) == (True, False)
-    assert [step.words() for step in decision.trace] == ["the scale could not be read: not found"]
+    assert [step.text() for step in decision.trace] == ["the scale could not be read: not found"]
 
 
 # --- the trace -------------------------------------------------------------------------------------------------------
 
 
 def _words(decision: Decision) -> list[str]:
-    return [step.words() for step in decision.trace]
+    return [step.text() for step in decision.trace]
 
 
 def test_a_raise_in_words() -> None:

@@ -395,7 +395,7 @@ def test_the_documented_traces_are_real() -> None:
     (table,) = re.findall(r"^\| what the trace says .*?\n\n", text, re.DOTALL | re.MULTILINE)
     said = re.findall(r"^\| `([^`]*)`", table, re.MULTILINE)
     read = [document.read_json(json.dumps(json.loads(line)["case"]).encode()) for line in _LINES]
-    steps = {step.words() for each in read for step in result.evaluate(each).trace}
+    steps = {step.text() for each in read for step in result.evaluate(each).trace}
 
     assert len(said) == 8
     for phrase in said:

@@ -1,6 +1,6 @@
-"""Readings from a document's lists: how each metric's question would have been answered by the metrics APIs.
+"""Readings from the lists of an evaluate document, as the metrics APIs would answer each metric.
 
-Errors are those of the metric clients, and only those that an answer from a list can have.
+Errors are those of the metrics clients that can occur for an answer from a list.
 """
 
 from collections.abc import Container, Iterable, Sequence
@@ -30,11 +30,11 @@ from adapter.model.selectors import api_selectors
 from adapter.model.selectors.label_selectors import LabelSelector, Operator
 
 _PodKeys = Container[tuple[str, str]]
-"""Namespace and name of the pods that a selector takes; items may leave the namespace out."""
+"""Namespace and name of the selected pods; the namespace of an item may be empty."""
 
 
 def observe(document: EvaluateDocument) -> Observation:
-    """Return what the sync of a document sees."""
+    """Return the observation of a document's sync."""
     hpa, scale = document.hpa, document.scale
     namespace = hpa.metadata.namespace
     selector = selector_of(scale.status.selector)
@@ -127,13 +127,13 @@ def _of_external(items: Sequence[ExternalMetricValue], source: ExternalMetricSou
 
 
 def _group(reference: CrossVersionObjectReference) -> str:
-    """Return the group of a reference; a version that cannot be read has none, as in the client."""
+    """Return the group of a reference; an invalid version has none, as in the client."""
     group, slash, version = reference.api_version.partition("/")
     return group if slash and "/" not in version else ""
 
 
 def _resource(kind: str, group: str) -> str:
-    """Return ``plural.group`` of a kind; one that is not built in forms its plural as English does."""
+    """Return ``plural.group`` of a kind; the plural of an unknown kind is guessed as kubectl does."""
     plural = next((each.plural for each in BUILTIN if (each.kind, each.group) == (kind, group)), None)
     if plural is None:
         plural = kind.lower()
