@@ -169,7 +169,7 @@ class AutoscalerSource(abc.ABC):
                 await asyncio.sleep(0)
 
 
-class ClusterSource(AutoscalerSource):
+class AutoscalerObjectSource(AutoscalerSource):
     """FastPathAutoscalers of the cluster."""
 
     def __init__(
@@ -215,7 +215,7 @@ class ClusterSource(AutoscalerSource):
             self._registry.put(found.autoscaler)
 
 
-class FileSource(AutoscalerSource):
+class AutoscalerFileSource(AutoscalerSource):
     """Autoscalers in files; `read` is their first contents. Those outside `namespaces` are left out."""
 
     def __init__(

@@ -54,7 +54,7 @@ _METRICS_DELAYED = Event(
 
 
 @dataclass(slots=True, eq=False)
-class _Entry:
+class _Running:
     """An autoscaler in the loop."""
 
     state: AutoscalerState
@@ -89,7 +89,7 @@ class Controller:
         self._decision_clock = DecisionClock(clock)
         self._monitoring = monitoring
         self._random = random
-        self._entries: dict[Key, _Entry] = {}
+        self._entries: dict[Key, _Running] = {}
         self._scheduler = Scheduler()
         self._wake = asyncio.Event()
         self._writes: set[asyncio.Task[None]] = set()
@@ -122,7 +122,7 @@ class Controller:
         if entry is None:
             now = self._decision_clock.now()
             state = AutoscalerState(autoscaler, self._context, lambda: self.touch(key), now, events)
-            self._entries[key] = _Entry(state)
+            self._entries[key] = _Running(state)
             self._monitoring.scaler_autoscalers.set(len(self._entries))
             self._schedule(key, self._clock.monotonic() + self._random() * min(1.0, state.period))
             if published is not None:
@@ -263,7 +263,7 @@ class Controller:
 
     # -- one autoscaler --------------------------------------------------------------------------------------
 
-    def _decide(self, entry: _Entry) -> None:
+    def _decide(self, entry: _Running) -> None:
         """Decide one autoscaler, and start its write if there is one."""
         state = entry.state
         try:
@@ -277,7 +277,7 @@ class Controller:
             self._writes.add(task)
             task.add_done_callback(self._writes.discard)
 
-    async def _write(self, entry: _Entry, pending: PendingScale) -> None:
+    async def _write(self, entry: _Running, pending: PendingScale) -> None:
         state = entry.state
         try:
             await self._reconciler.write(state, pending)

@@ -12,7 +12,12 @@ from typing import Any
 
 from adapter.autoscaler import debug
 from adapter.autoscaler.actuator import ClusterActuator, FileActuator
-from adapter.autoscaler.autoscaler_sources import AutoscalerFiles, AutoscalerSource, ClusterSource, FileSource
+from adapter.autoscaler.autoscaler_sources import (
+    AutoscalerFiles,
+    AutoscalerFileSource,
+    AutoscalerObjectSource,
+    AutoscalerSource,
+)
 from adapter.autoscaler.boosted_hpas import Natives
 from adapter.autoscaler.decide.observation import Settings
 from adapter.autoscaler.interfaces import Actuator, FollowedPods, Key
@@ -110,11 +115,11 @@ class Scaler:
         if self._files is None:
             self.floors = FloorView(client, parts.clock, self._namespace, parts.faults)
             self.rivals.follow(self._natives.changed)
-            self._source: AutoscalerSource = ClusterSource(
+            self._source: AutoscalerSource = AutoscalerObjectSource(
                 self._registry, parts.faults, client, watching, namespaces
             )
         else:
-            self._source = FileSource(self._registry, parts.faults, self._files, read, namespaces)
+            self._source = AutoscalerFileSource(self._registry, parts.faults, self._files, read, namespaces)
         self._elector = self._open_election() if options.leader_elect else None
 
     def _open_election(self) -> Elector:

@@ -57,7 +57,7 @@ _REPORT_PERIOD = 1.0
 
 
 @dataclass(slots=True, eq=False)
-class _Group:
+class _FeedGroup:
     """Feeds that the same queries may answer. `merges` and `crosses` are those of the last `PollResult`."""
 
     feeds: dict[Hashable, Feed] = field(default_factory=dict)
@@ -104,7 +104,7 @@ class Poller:
         self._delays = delays
         self._count_defect = defect
         self._feeds: dict[Hashable, Feed] = {}
-        self._groups: dict[Hashable, _Group] = {}
+        self._groups: dict[Hashable, _FeedGroup] = {}
         self._turns: Turns[Feed] = Turns()
         self._calendar: list[tuple[float, int, Feed]] = []
         self._numbers = itertools.count()
@@ -138,7 +138,7 @@ class Poller:
         feed = self._feeds.get(metric)
         if feed is None:
             feed = self._feeds[metric] = make()
-            self._groups.setdefault(feed.group, _Group()).feeds[metric] = feed
+            self._groups.setdefault(feed.group, _FeedGroup()).feeds[metric] = feed
             feed.due = now
             feed.listeners[key] = period
             self._plan(feed)
