@@ -80,7 +80,7 @@ class Scheduler:
         self._due.pop(key, None)
 
     def next_due(self) -> float | None:
-        """Return when the first key is due, None if there is none."""
+        """Return when the first key is due, None without keys."""
         self._discard_stale()
         return self._heap[0][0] if self._heap else None
 

@@ -7,7 +7,7 @@ reversals within five minutes pause scaling for five minutes. Each further pause
 hour, until the spec changes.
 
 A count of zero that another client set disables scaling, as in Kubernetes: only a zero that we wrote may be
-left again. The field manager in ``metadata.managedFields`` tells who wrote the count.
+left again. The field manager in ``metadata.managedFields`` names the writer of the count.
 """
 
 from typing import NamedTuple
@@ -44,9 +44,9 @@ class ConflictState(msgspec.Struct, frozen=True):
     """What is known of the clients that scale a target.
 
     `known` is the count as last observed or written, None before the first observation. `ours` is our last
-    write if nobody has changed the count since. `reversals` are the instants of the latest reversals. `pause`
-    is the length of the last pause, 0 before the first; it ends at `paused_until`, and `paused_by` caused it.
-    `own_zero` says whether a count of zero is ours.
+    write if no client has changed the count since. `reversals` are the instants of the latest reversals.
+    `pause` is the length of the last pause, 0 before the first; it ends at `paused_until`, and `paused_by`
+    caused it. `own_zero` says whether a count of zero is ours.
     """
 
     known: int | None = None
@@ -76,7 +76,7 @@ class ForeignChange(NamedTuple):
 
 
 class Observed(NamedTuple):
-    """The state after an observation, and the change that it shows, None if there is none."""
+    """The state after an observation, and the change that it shows, if any."""
 
     state: ConflictState
     change: ForeignChange | None
@@ -89,7 +89,7 @@ def observe(state: ConflictState, replicas: int, manager: str, now: int) -> Obse
         own_zero = replicas == 0 and (state.own_zero if not manager else manager == OWN)
         return Observed(msgspec.structs.replace(state, known=replicas, own_zero=own_zero), None)
     if replicas == known:
-        # The count may have changed and come back between two observations. The manager tells whose zero it is.
+        # The count may have gone and come back between two observations: the manager tells whose zero it is.
         if replicas == 0 and manager and state.own_zero != (manager == OWN):
             return Observed(msgspec.structs.replace(state, ours=None, own_zero=manager == OWN), None)
         return Observed(state, None)

@@ -112,7 +112,7 @@ class Feed:
         return max(0.0, now - self.due)
 
     def state(self, now: float) -> tuple[SourceAnswer | None, str, str]:
-        """Return the answer if it counts, why it is late ("" if it is not), and why there is none.
+        """Return the answer if it counts, why it is late ("" if it is not), and why it is missing.
 
         The last is "" before the first answer.
         """

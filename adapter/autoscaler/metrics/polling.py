@@ -279,7 +279,7 @@ class Poller:
             feed.defect = feed.defect if feed.error else ""
 
     async def _fetch(self, feed: Feed, waited: float) -> None:
-        """Take the answer of a source, or note why there is none."""
+        """Take the answer of a source, or note why it is missing."""
         try:
             async with asyncio.timeout(PATIENCE):
                 result = await feed.poll(min(SHARED, feed.period / 2))
