@@ -15,7 +15,7 @@ from adapter.kubernetes.client import KubernetesClient
 from adapter.kubernetes.codec import UNREADABLE
 from adapter.model import go_text
 from adapter.model.autoscaling.hpa import Struct, decode_scalar
-from adapter.model.autoscaling.metrics_api import CustomMetricValue, ExternalMetricValue, PodMetrics
+from adapter.model.autoscaling.metric_lists import CustomMetricValue, ExternalMetricValue, PodMetrics
 from adapter.model.quantity import Quantity
 from adapter.model.timestamps import Instant
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
-from adapter.model.autoscaling.metrics_api import PodMetrics
+from adapter.model.autoscaling.metric_lists import PodMetrics
 from adapter.model.pods import PodFacts
 from adapter.model.timestamps import NEVER, SECOND
 

@@ -25,7 +25,7 @@ from adapter.autoscaler.metrics.sources import (
 from adapter.errors import InternalError, KubernetesError
 from adapter.kubernetes.metrics_api import CustomValue, Described, ExternalValue, MetricsAPI
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference, MetricSpec, ObjectMeta
-from adapter.model.autoscaling.metrics_api import ContainerMetrics, PodMetrics
+from adapter.model.autoscaling.metric_lists import ContainerMetrics, PodMetrics
 from adapter.model.metrics import (
     CustomQuestion,
     ExternalQuestion,

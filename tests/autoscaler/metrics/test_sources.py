@@ -17,7 +17,7 @@ from adapter.autoscaler.metrics.sources import MetricSource, ReadContext, Subscr
 from adapter.errors import KubernetesError, ScrapeError
 from adapter.kubernetes.metrics_api import CustomValue, Described, ExternalValue
 from adapter.model.autoscaling.hpa import MetricSpec, decode_scalar
-from adapter.model.autoscaling.metrics_api import PodMetrics
+from adapter.model.autoscaling.metric_lists import PodMetrics
 from adapter.model.metrics import (
     ContainerUsage,
     CustomQuestion,

@@ -22,7 +22,7 @@ from adapter.model.autoscaling.hpa import (
     Struct,
     decode_scalar,
 )
-from adapter.model.autoscaling.metrics_api import CustomMetricValue, ExternalMetricValue, PodMetrics
+from adapter.model.autoscaling.metric_lists import CustomMetricValue, ExternalMetricValue, PodMetrics
 from adapter.model.pods import Pod
 from adapter.model.timestamps import Instant
 

@@ -23,7 +23,7 @@ from adapter.model.autoscaling.hpa import (
     MetricSpec,
     ObjectMetricSource,
 )
-from adapter.model.autoscaling.metrics_api import CustomMetricValue, ExternalMetricValue, PodMetrics
+from adapter.model.autoscaling.metric_lists import CustomMetricValue, ExternalMetricValue, PodMetrics
 from adapter.model.pods import PodFacts, facts_of
 from adapter.model.resources import BUILTIN
 from adapter.model.selectors import api_selectors

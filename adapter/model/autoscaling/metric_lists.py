@@ -1,4 +1,4 @@
-"""Values as the metrics APIs serve them to an autoscaler."""
+"""The items of the lists that the metrics APIs return, as an autoscaler reads them."""
 
 from collections.abc import Mapping
 
@@ -8,20 +8,14 @@ from adapter.model.timestamps import Instant, Span
 
 
 class ContainerMetrics(Struct, frozen=True):
-    """What one container used."""
+    """The usage of one container."""
 
     name: str = ""
     usage: Mapping[str, Quantity] | None = None
 
 
-class MetricName(Struct, frozen=True):
-    """A metric of which only the name counts."""
-
-    name: str = ""
-
-
 class PodMetrics(Struct, frozen=True):
-    """What the containers of one pod used, over a window that ended at a time."""
+    """The usage of the containers of one pod, over a `window` that ends at `timestamp`."""
 
     metadata: ObjectMeta = ObjectMeta()
     timestamp: Instant | None = None
@@ -34,6 +28,12 @@ class DescribedObject(Struct, frozen=True):
 
     kind: str = ""
     namespace: str = ""
+    name: str = ""
+
+
+class MetricName(Struct, frozen=True):
+    """The identifier of a custom metric; its selector is not read."""
+
     name: str = ""
 
 
