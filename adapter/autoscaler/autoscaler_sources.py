@@ -262,7 +262,7 @@ class AutoscalerFileSource(AutoscalerSource):
         strange = {key for key in found if key.namespace not in self._namespaces}
         for key in strange:
             text = f"{key} is in a namespace that is not watched; restart Fastpath to watch it"
-            self._problems.report("autoscaler-files", "an autoscaler is ignored", text, subject=str(key))
+            self._problems.report("autoscaler-files", "an autoscaler is left out", text, subject=str(key))
             del found[key]
         for key in self._left_out - strange:
             self._problems.resolve("autoscaler-files", subject=str(key))
