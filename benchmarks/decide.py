@@ -13,12 +13,11 @@ from pathlib import Path
 
 import msgspec
 
-from adapter.autoscaler.decide import document
 from adapter.autoscaler.decide.autoscaler import Autoscaler, prepare
 from adapter.autoscaler.decide.decision import decide
-from adapter.autoscaler.decide.history import History, Listed, Queued
-from adapter.autoscaler.decide.observation import ExternalReading, Observation, PodsReading, Reading
-from adapter.autoscaler.decide.settings import Settings
+from adapter.autoscaler.decide.evaluate import document
+from adapter.autoscaler.decide.history import History, RecommendationList, RecommendationQueues
+from adapter.autoscaler.decide.observation import ExternalReading, Observation, PodsReading, Reading, Settings
 from adapter.cli.evaluate import result
 from adapter.model.autoscaling.defaults import with_defaults
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscaler, decode_scalar
@@ -80,7 +79,10 @@ def main() -> None:
     report.add(**common.median_of([{figure: _rate(partial(_evaluate, lines), len(lines))} for _ in runs]))
     for name, metrics in _CASES_OF_DECIDE.items():
         autoscaler, observation = _prepare(metrics)
-        for form, history, calls in (("", Queued(), int(sizes.calls)), ("_listed", Listed(), 1000)):
+        for form, history, calls in (
+            ("", RecommendationQueues(), int(sizes.calls)),
+            ("_listed", RecommendationList(), 1000),
+        ):
             work = partial(_decide, autoscaler, observation, history, calls)
             figure = f"decide_{name}{form}_calls_per_second"
             report.add(**common.median_of([{figure: _rate(work, calls)} for _ in runs]))
@@ -149,7 +151,10 @@ def _prepare(metrics: list[dict[str, object]]) -> tuple[Autoscaler, Observation]
 
 
 def _decide(
-    autoscaler: Autoscaler, observation: Observation, recommendations: Listed | Queued, calls: int
+    autoscaler: Autoscaler,
+    observation: Observation,
+    recommendations: RecommendationList | RecommendationQueues,
+    calls: int,
 ) -> None:
     history = History(recommendations)
     status = observation.status

@@ -19,13 +19,13 @@ from typing import Any
 import msgspec
 
 from adapter.autoscaler.decide.decision import Event
-from adapter.autoscaler.decide.observation import PodsReading, Reading
-from adapter.autoscaler.decide.settings import Settings
-from adapter.autoscaler.interfaces import Again, Current, Key, Outcome
+from adapter.autoscaler.decide.observation import PodsReading, Reading, Settings
+from adapter.autoscaler.interfaces import Key, ScaleState
 from adapter.autoscaler.journal import Journal
 from adapter.autoscaler.loop import Controller
-from adapter.autoscaler.metric_source import Site, View
-from adapter.autoscaler.state import Surroundings
+from adapter.autoscaler.metrics.sources import ReadContext, Subscriber
+from adapter.autoscaler.snapshot import AutoscalerContext
+from adapter.errors import KubernetesError
 from adapter.kubernetes.cache.scale_targets import ScaleTarget
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, PastChange
 from adapter.model.autoscaling.hpa import (
@@ -83,7 +83,7 @@ class _World:
 
     # sources
 
-    def open(self, metric: MetricSpec, site: Site) -> "_Source":
+    def open(self, metric: MetricSpec, site: Subscriber) -> "_Source":
         return _Source(self, site)
 
     # rivals
@@ -91,13 +91,17 @@ class _World:
     def of(self, autoscaler: FastPathAutoscaler) -> tuple[str, ...]:
         return ()
 
-    # hands
+    # actuator
 
-    async def scale(
-        self, key: Key, target: ScaleTarget, replicas: int, again: Again, current: Current
-    ) -> Outcome:
+    async def acquire(self, key: Key, target: ScaleTarget) -> None:
+        pass
+
+    async def put_scale(self, key: Key, target: ScaleTarget, replicas: int) -> str:
         self.writes += 1
-        return Outcome(error="nothing is written here")
+        raise KubernetesError(403, "Forbidden", "nothing is written here")
+
+    async def get_scale(self, target: ScaleTarget) -> ScaleState:
+        raise KubernetesError(403, "Forbidden", "nothing is read here")
 
     def status(
         self,
@@ -172,12 +176,12 @@ class _Source:
 
     span = 1_000_000_000
 
-    def __init__(self, world: _World, site: Site) -> None:
+    def __init__(self, world: _World, site: Subscriber) -> None:
         self._world = world
         self._values = dict.fromkeys(site.names(), world.value)
         self.sampled = 0
 
-    def read(self, view: View) -> Reading:
+    def read(self, view: ReadContext) -> Reading:
         values = self._values
         taken = view.now - round(_SAMPLE_AGE * 1e9)
         self.sampled = taken
@@ -249,14 +253,14 @@ async def _tick(count: int, pods: int, ticks: int, metric: dict[str, object], va
     """Return the seconds of one tick, of those that follow the first."""
     clock = _Clock()
     world = _World(clock, pods, value)
-    around = Surroundings(
+    context = AutoscalerContext(
         _Targets(world),
         _Pods(world),
         world,
         world,  # type: ignore[arg-type]  # sources that are full
         Settings(scale_to_zero=True, strict=True),
     )
-    controller = Controller(around, world, clock, Monitoring(), Journal(), random=lambda: 0.0)
+    controller = Controller(context, world, clock, Monitoring(), Journal(), random=lambda: 0.0)
     for number in range(count):
         controller.put(
             msgspec.convert(_autoscaler(number, pods, metric), FastPathAutoscaler, dec_hook=decode_scalar)
@@ -271,7 +275,9 @@ async def _tick(count: int, pods: int, ticks: int, metric: dict[str, object], va
         await controller.tick()
         seconds += time.process_time() - start
     decided = sum(
-        work.decided == clock.seconds for key in controller.names() if (work := controller.find(key))
+        state.last is not None and state.last.at == controller.now()
+        for key in controller.names()
+        if (state := controller.find(key))
     )
     assert decided == count, f"{decided} of {count} were decided"
     assert not world.writes, "a tick that writes is another measurement"

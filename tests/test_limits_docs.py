@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from adapter.autoscaler import feed, journal, polling
+from adapter.autoscaler import journal
 from adapter.autoscaler.decide import decision
+from adapter.autoscaler.metrics import feed
 from adapter.boost import publisher
 from adapter.config.options import Options
 from adapter.kubernetes import codec
@@ -103,7 +104,7 @@ NUMBERS = {
     "64, each for 5 s and 8 KiB": (probes.MOST_CONNECTIONS, probes.SECONDS, probes.HEAD_BYTES // 1024),
     "8 MiB wait": access_log._ROOM // MIB,
     "20; others wait, 8 s": (PrometheusSettings().max_connections, PrometheusSettings().request_timeout),
-    "(20): 75 distinct External metrics with samples every 15 s": (RATE, RATE * 15 / 2 / polling.QUERIES, 15),
+    "(20): 75 distinct External metrics with samples every 15 s": (RATE, RATE * 15 / 2 / feed.QUERIES, 15),
     "after 300 s they are absent": feed.HELD,
     "at most 128 MiB of memory beside": series_worker.MEMORY_BYTES // MIB,
     "while 10 questions are on their way": query_cache.ASKED_AHEAD,

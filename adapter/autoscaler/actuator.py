@@ -1,7 +1,7 @@
-"""Writing what was decided, through the one door of a term: Scales, statuses, events.
+"""Applies decisions through the writers of a term: Scales, statuses and events.
 
-Here: from an autoscaler and a decision to what the writers take. Not here: the fence, the budget, the wire (`kubernetes.write.client` and those
-on top of it). Law: a Scale is awaited, statuses and events are not; nothing is written about an autoscaler that stands in a file.
+A Scale is written at once; statuses and events are queued. An autoscaler that is read from a file has neither
+status nor events: its important events are logged.
 """
 
 import functools
@@ -9,12 +9,10 @@ import logging
 from collections.abc import Mapping
 
 from adapter.autoscaler.decide.decision import Event
-from adapter.autoscaler.interfaces import Again, Current, Key, Outcome, Target
-from adapter.errors import KubernetesError
-from adapter.kubernetes.write.client import may_have_been_made
+from adapter.autoscaler.interfaces import Key, ScaleTarget
 from adapter.kubernetes.write.event_correlator import Regarding
 from adapter.kubernetes.write.events import EventRecorder
-from adapter.kubernetes.write.scale import ScaleOf, ScaleWriter
+from adapter.kubernetes.write.scale import ScaleReference, ScaleState, ScaleWriter
 from adapter.kubernetes.write.status import StatusUpdate, StatusWriter
 from adapter.model.autoscaling import fastpath_autoscaler, target_column
 from adapter.model.autoscaling.fastpath_autoscaler import (
@@ -31,25 +29,46 @@ from adapter.telemetry.logs import facts
 _log = logging.getLogger(__name__)
 _VERSION = API_VERSION.rpartition("/")[2]
 
+_LOGGED = frozenset(
+    {
+        "SuccessfulRescale",
+        "FailedRescale",
+        "ForeignWriter",
+        "ForeignAutoscaler",
+        "FallbackStarted",
+        "FallbackEnded",
+    }
+)
+"""Reasons of the events of autoscalers in files that are logged: those that do not recur at every
+decision."""
 
-class _ScaleHands:
-    """Writes Scales."""
+
+class _ScaleActuator:
+    """Reads and writes Scales."""
 
     def __init__(self, scales: ScaleWriter) -> None:
         self._scales = scales
 
-    async def scale(self, key: Key, target: Target, replicas: int, again: Again, current: Current) -> Outcome:
-        """Write a count and say what became of it; see `seams.Hands`. NotLeadingError goes through."""
-        scale = ScaleOf(target.path, key.namespace, target.path.split("/")[-2])
-        try:
-            written = await self._scales.write(scale, replicas, target.resource_version, again, current)
-        except KubernetesError as error:
-            return Outcome(error=error.said or str(error), unknown=may_have_been_made(error))
-        return Outcome() if written is None else Outcome(written.resource_version)
+    async def acquire(self, key: Key, target: ScaleTarget) -> None:
+        """Wait until a Scale may be written."""
+        await self._scales.acquire(_reference(key, target))
+
+    async def put_scale(self, key: Key, target: ScaleTarget, replicas: int) -> str:
+        """Write a count against the target's resource version, and return the new version."""
+        scale = await self._scales.put(_reference(key, target), replicas, target.resource_version)
+        return scale.resource_version
+
+    async def get_scale(self, target: ScaleTarget) -> ScaleState:
+        """Return the scale as the API server has it."""
+        return await self._scales.get(target.path)
 
 
-class ClusterHands(_ScaleHands):
-    """Writes about objects of the cluster."""
+def _reference(key: Key, target: ScaleTarget) -> ScaleReference:
+    return ScaleReference(target.path, key.namespace, target.path.split("/")[-2])
+
+
+class ClusterActuator(_ScaleActuator):
+    """Applies decisions about objects of the cluster."""
 
     def __init__(self, scales: ScaleWriter, statuses: StatusWriter, events: EventRecorder) -> None:
         super().__init__(scales)
@@ -62,7 +81,7 @@ class ClusterHands(_ScaleHands):
         status: HorizontalPodAutoscalerStatus,
         changes: tuple[PastChange, ...],
     ) -> None:
-        """Have a status written, with the changes that policies still count; that of a native autoscaler is not ours to write."""
+        """Queue a status; that of a HorizontalPodAutoscaler belongs to its controller."""
         if autoscaler.kind != KIND:
             return
         meta = autoscaler.metadata
@@ -75,7 +94,7 @@ class ClusterHands(_ScaleHands):
         self._statuses.submit(update, None if seen is None else fastpath_autoscaler.plain_status(seen))
 
     def event(self, autoscaler: FastPathAutoscaler, event: Event) -> None:
-        """Have an event written."""
+        """Queue an event."""
         meta = autoscaler.metadata
         regarding = Regarding(
             autoscaler.api_version,
@@ -88,8 +107,8 @@ class ClusterHands(_ScaleHands):
         self._events.record(regarding, event.type, event.reason, event.message)
 
     def forget(self, autoscaler: FastPathAutoscaler) -> None:
-        """Write nothing more about an autoscaler that is gone."""
-        if autoscaler.kind == KIND:  # one of another kind may have the same name
+        """Drop a queued status."""
+        if autoscaler.kind == KIND:  # a HorizontalPodAutoscaler may have the same name
             self._statuses.forget(autoscaler.metadata.namespace, autoscaler.metadata.name)
 
 
@@ -101,8 +120,8 @@ def _render_status(
     return fastpath_autoscaler.status_to_plain(fastpath_autoscaler.full_status(status, changes, targets))
 
 
-class FileHands(_ScaleHands):
-    """Writes Scales alone: autoscalers in files have no status, and their events go to the log."""
+class FileActuator(_ScaleActuator):
+    """Applies decisions about autoscalers in files: Scales only."""
 
     def status(
         self,
@@ -110,11 +129,11 @@ class FileHands(_ScaleHands):
         status: HorizontalPodAutoscalerStatus,
         changes: tuple[PastChange, ...],
     ) -> None:
-        """Write nothing: a file has no status."""
+        """Do nothing: a file has no status."""
 
     def event(self, autoscaler: FastPathAutoscaler, event: Event) -> None:
-        """Say what changed a count; what is said at every decision would drown it."""
-        if event.reason in _SAID:
+        """Log an important event."""
+        if event.reason in _LOGGED:
             meta = autoscaler.metadata
             name = f"{meta.namespace}/{meta.name}"
             _log.info(
@@ -123,16 +142,4 @@ class FileHands(_ScaleHands):
             )
 
     def forget(self, autoscaler: FastPathAutoscaler) -> None:
-        """Nothing is kept."""
-
-
-_SAID = frozenset(
-    {
-        "SuccessfulRescale",
-        "FailedRescale",
-        "ForeignWriter",
-        "ForeignAutoscaler",
-        "FallbackStarted",
-        "FallbackEnded",
-    }
-)
+        """Do nothing: nothing is queued."""

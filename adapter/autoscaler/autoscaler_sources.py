@@ -1,123 +1,231 @@
-"""Where the autoscalers stand that are ours: objects of the cluster, or documents in files.
+"""Where autoscalers are read from: objects of the cluster, or documents in files (--autoscalers).
 
-Here: following what becomes of them, and all there are when a term begins. Not here: reading them (`kubernetes.cache.hpas`,
-`autoscaler.autoscaler_files`), who is told of each (`roster`), HorizontalPodAutoscalers that ask for something (`natives`). Law: what cannot
-be read stays as it was, and is said.
+Each source keeps the registry up to date while it runs, and puts all of its autoscalers when a term begins.
+What cannot be read stays as it was, and is reported. Files are polled rather than watched, for the reasons in
+`provider.rules_files`: a file with an error keeps its last valid autoscalers; only a deleted file removes
+them.
 """
 
 import abc
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
 
-from adapter.autoscaler.autoscaler_files import AutoscalerFiles, Read
 from adapter.autoscaler.interfaces import Key
-from adapter.autoscaler.registry import Roster
+from adapter.autoscaler.registry import AutoscalerRegistry
+from adapter.config.yaml import documents
+from adapter.config.yaml.documents import YAMLDocument
+from adapter.errors import Fault, InputError
 from adapter.kubernetes.cache.hpas import Autoscalers
 from adapter.kubernetes.cache.list_watch import ReflectorContext
 from adapter.kubernetes.cache.store import STEP
+from adapter.model.autoscaling import documents as autoscalerdocuments
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
+from adapter.provider import rules_files
 from adapter.telemetry.logs import facts
 from adapter.telemetry.problems import ProblemLog
 
 _log = logging.getLogger(__name__)
 
+_FLAG = "--autoscalers"
+_EXPECTED = "expected an autoscaler; delete the file to remove its autoscalers"
+
 _FILES_PERIOD = 2.0
-"""How often, in seconds, the files of autoscalers are looked at."""
+"""How often, in seconds, the files are polled."""
 
 
-class Origin(abc.ABC):
-    """The autoscalers of one place, in the roster while `run` runs."""
+class FileContents(NamedTuple):
+    """The autoscalers of all files, in the order of files and documents, and all faults."""
 
-    def __init__(self, roster: Roster, faults: ProblemLog) -> None:
-        self._roster = roster
-        self._faults = faults
+    autoscalers: tuple[FastPathAutoscaler, ...]
+    faults: tuple[Fault, ...]
+
+
+class AutoscalerFiles:
+    """The .yaml, .yml and .json files of a folder. `namespace` is the default of autoscalers without one."""
+
+    def __init__(self, folder: str, namespace: str) -> None:
+        self._folder = Path(folder)
+        self._namespace = namespace
+        self._seen: object = None
+        self._good: dict[Path, tuple[FastPathAutoscaler, ...]] = {}
+        """The autoscalers of each file when it was last valid."""
+
+    def read(self) -> FileContents:
+        """Read all files."""
+        self._seen = self._signature()
+        faults: list[Fault] = []
+        files = self._files(faults)
+        if files is not None:
+            self._good = {path: good for path, good in self._good.items() if path in files}
+            for path in files:
+                try:
+                    self._good[path] = tuple(self._parse(path))
+                except InputError as error:
+                    faults += error.faults
+        return FileContents(tuple(self._distinct(faults)), tuple(faults))
+
+    def poll(self) -> FileContents | None:
+        """Read all files if one has changed since the last read, else return None."""
+        return None if self._signature() == self._seen else self.read()
+
+    def _files(self, faults: list[Fault]) -> list[Path] | None:
+        """Return the files by name; None, and a fault, if the folder cannot be read."""
+        try:
+            entries = list(self._folder.iterdir())
+        except OSError as error:
+            reason = rules_files.reason_of(error)
+            faults.append(Fault(_FLAG, str(self._folder), f"expected a readable folder: {reason}"))
+            return None
+        return sorted(
+            entry
+            for entry in entries
+            if entry.suffix in rules_files.SUFFIXES and not entry.name.startswith(".")
+        )
+
+    def _signature(self) -> object:
+        files = self._files([])
+        return None if files is None else tuple((str(path), rules_files.stamp_of(path)) for path in files)
+
+    def _parse(self, path: Path) -> Iterator[FastPathAutoscaler]:
+        """Yield the autoscalers of a file, and raise InputError with all of its faults at the end."""
+        source = str(path)
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = rules_files.reason_of(error)
+            raise InputError([Fault(_FLAG, source, f"expected a readable file: {reason}")]) from error
+        faults: list[Fault] = []
+        count = 0
+        for document in documents.read_documents(text, source):
+            count += 1
+            if isinstance(document, InputError):
+                faults += document.faults
+                continue
+            for place, tree in autoscalerdocuments.documents_in(document.value):
+                try:
+                    yield autoscalerdocuments.read_document(tree, self._namespace)
+                except InputError as error:
+                    faults += (located(fault, place, document, source) for fault in error.faults)
+        if not count:
+            faults.append(Fault("", "", _EXPECTED, source))
+        if faults:
+            raise InputError(faults)
+
+    def _distinct(self, faults: list[Fault]) -> Iterator[FastPathAutoscaler]:
+        """Yield each autoscaler once; a second one of the same name is a fault."""
+        first: dict[tuple[str, str], Path] = {}
+        for path, autoscalers in sorted(self._good.items()):
+            for autoscaler in autoscalers:
+                name = (autoscaler.metadata.namespace, autoscaler.metadata.name)
+                if name in first:
+                    expected = f"this name is already used in {first[name]}; that autoscaler is used"
+                    faults.append(Fault("metadata.name", "/".join(name), expected, str(path)))
+                else:
+                    first[name] = path
+                    yield autoscaler
+
+
+def located(fault: Fault, place: str, document: YAMLDocument, source: str) -> Fault:
+    """Return a fault of an object with file and line; `place` is its path with a final dot, or ""."""
+    path = f"{place}{fault.path}"
+    return replace(fault, path=path, source=source, line=document.line_of(path))
+
+
+class AutoscalerSource(abc.ABC):
+    """The autoscalers of one place, in the registry while `run` runs."""
+
+    def __init__(self, registry: AutoscalerRegistry, problems: ProblemLog) -> None:
+        self._registry = registry
+        self._problems = problems
 
     @abc.abstractmethod
     async def run(self) -> None:
-        """Follow them until cancelled."""
+        """Follow the autoscalers until cancelled."""
 
     @property
     @abc.abstractmethod
     def synced(self) -> bool:
-        """Whether it is known which there are."""
+        """Whether all autoscalers are known."""
 
     @abc.abstractmethod
     def find(self, key: Key) -> FastPathAutoscaler | None:
-        """Return one, None if it is not there or cannot be read."""
+        """Return an autoscaler, None if it does not exist or cannot be read."""
 
     @abc.abstractmethod
     def _keys(self) -> Iterable[Key]:
-        """Return what can be found."""
+        """Return the keys of the autoscalers that `find` returns."""
 
     async def put_all(self) -> None:
-        """Take all there are, in steps, each as it is by then."""
+        """Put all autoscalers into the registry, in steps."""
         for count, key in enumerate(tuple(self._keys()), 1):
             autoscaler = self.find(key)
             if autoscaler is not None:
-                self._roster.put(autoscaler)
+                self._registry.put(autoscaler)
             if count % STEP == 0:
                 await asyncio.sleep(0)
 
 
-class InCluster(Origin):
+class AutoscalerObjectSource(AutoscalerSource):
     """FastPathAutoscalers of the cluster."""
 
     def __init__(
         self,
-        roster: Roster,
-        faults: ProblemLog,
+        registry: AutoscalerRegistry,
+        problems: ProblemLog,
         watching: ReflectorContext,
         namespaces: Sequence[str],
     ) -> None:
-        super().__init__(roster, faults)
+        super().__init__(registry, problems)
         self._objects = Autoscalers(watching, self._changed, namespaces)
 
     async def run(self) -> None:
-        """Watch them until cancelled."""
         await self._objects.run()
 
     @property
     def synced(self) -> bool:
-        """Whether the first list is in."""
+        """Whether the first list has arrived."""
         return self._objects.synced
 
     def find(self, key: Key) -> FastPathAutoscaler | None:
-        """Return one, None if it is not there or cannot be read."""
-        found = self._objects.find(*key)
+        """Return an autoscaler, None if it does not exist or cannot be read."""
+        found = self._objects.find(key.namespace, key.name)
         return None if found is None else found.autoscaler
 
     def _keys(self) -> Iterable[Key]:
         return (Key(each.namespace, each.name) for each in self._objects if each.autoscaler is not None)
 
     def _changed(self, namespace: str, name: str) -> None:
-        """Follow an object of the cluster; one that cannot be read is left as it was and said."""
+        """Follow a change; an object that cannot be read stays as it was."""
         found = self._objects.find(namespace, name)
         subject = f"{namespace}/{name}"
         if found is not None and found.faults:
-            self._faults.report(
+            self._problems.report(
                 "autoscaler", "an autoscaler cannot be read", str(found.faults[0]), subject=subject
             )
             return
-        self._faults.resolve("autoscaler", subject=subject)
+        self._problems.resolve("autoscaler", subject=subject)
         if found is None or found.autoscaler is None:
-            self._roster.remove(Key(namespace, name))
+            self._registry.remove(Key(namespace, name))
         else:
-            self._roster.put(found.autoscaler)
+            self._registry.put(found.autoscaler)
 
 
-class InFiles(Origin):
-    """Autoscalers in files, of which `read` was read first; those outside `namespaces` are left out."""
+class AutoscalerFileSource(AutoscalerSource):
+    """Autoscalers in files; `read` is their first contents. Those outside `namespaces` are left out."""
 
     def __init__(
         self,
-        roster: Roster,
-        faults: ProblemLog,
+        registry: AutoscalerRegistry,
+        problems: ProblemLog,
         files: AutoscalerFiles,
-        read: Read,
+        read: FileContents,
         namespaces: Sequence[str],
     ) -> None:
-        super().__init__(roster, faults)
+        super().__init__(registry, problems)
         self._files = files
         self._namespaces = namespaces
         self._found: dict[Key, FastPathAutoscaler] = {}
@@ -125,7 +233,6 @@ class InFiles(Origin):
         self._adopt(read)
 
     async def run(self) -> None:
-        """Look at the files until cancelled."""
         while True:
             await asyncio.sleep(_FILES_PERIOD)
             read = self._files.poll()
@@ -134,35 +241,34 @@ class InFiles(Origin):
 
     @property
     def synced(self) -> bool:
-        """Always: they are read before anything runs."""
+        """Always true: files are read before anything runs."""
         return True
 
     def find(self, key: Key) -> FastPathAutoscaler | None:
-        """Return one, None if it is not there."""
         return self._found.get(key)
 
     def _keys(self) -> Iterable[Key]:
         return self._found
 
-    def _adopt(self, read: Read) -> None:
-        """Take what files say; a fault in one leaves its autoscalers as they were."""
+    def _adopt(self, read: FileContents) -> None:
+        """Put the autoscalers of the files into the registry."""
         if read.faults:
             text = "; ".join(map(str, read.faults))
-            self._faults.report("autoscaler-files", "a file of autoscalers cannot be used", text)
+            self._problems.report("autoscaler-files", "a file of autoscalers cannot be used", text)
         else:
-            self._faults.resolve("autoscaler-files")
+            self._problems.resolve("autoscaler-files")
         found = {Key(each.metadata.namespace, each.metadata.name): each for each in read.autoscalers}
         strange = {key for key in found if key.namespace not in self._namespaces}
         for key in strange:
-            text = f"{key} is in a namespace that is not watched: it is after a restart"
-            self._faults.report("autoscaler-files", "an autoscaler is left out", text, subject=str(key))
+            text = f"{key} is in a namespace that is not watched; restart Fastpath to watch it"
+            self._problems.report("autoscaler-files", "an autoscaler is left out", text, subject=str(key))
             del found[key]
         for key in self._left_out - strange:
-            self._faults.resolve("autoscaler-files", subject=str(key))
+            self._problems.resolve("autoscaler-files", subject=str(key))
         self._left_out = strange
         for key in self._found.keys() - found.keys():
-            self._roster.remove(key)
+            self._registry.remove(key)
         self._found = found
         for autoscaler in found.values():
-            self._roster.put(autoscaler)
+            self._registry.put(autoscaler)
         _log.info("autoscalers in files", extra=facts(count=len(found)))

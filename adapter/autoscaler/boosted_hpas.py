@@ -11,7 +11,7 @@ import itertools
 from adapter.autoscaler.decide import boost as boosting
 from adapter.autoscaler.decide.boost import Boost
 from adapter.autoscaler.interfaces import Key
-from adapter.autoscaler.registry import Roster
+from adapter.autoscaler.registry import AutoscalerRegistry
 from adapter.boost.floor import FloorEntry
 from adapter.boost.publisher import FloorWriter
 from adapter.errors import KubernetesError, NotLeadingError
@@ -28,7 +28,9 @@ _PAUSES = (0.5, 1.0, 2.0, 5.0)
 class Natives:
     """The HorizontalPodAutoscalers among `rivals` whose annotations speak of us. `period` is the native controller's, in nanoseconds."""
 
-    def __init__(self, roster: Roster, rivals: Rivals, clock: Clock, faults: ProblemLog, period: int) -> None:
+    def __init__(
+        self, roster: AutoscalerRegistry, rivals: Rivals, clock: Clock, faults: ProblemLog, period: int
+    ) -> None:
         self._roster = roster
         self._rivals = rivals
         self._clock = clock

@@ -1,4 +1,4 @@
-"""What the debug endpoint and `fastpath explain` show of one autoscaler: a value made of what is remembered. Nothing is computed here."""
+"""What the debug endpoint and `fastpath explain` show of one autoscaler."""
 
 from typing import Any, NamedTuple
 
@@ -7,38 +7,40 @@ import msgspec
 from adapter.autoscaler import journal
 from adapter.autoscaler.decide import boost as boosting
 from adapter.autoscaler.decide.boost import Boost
-from adapter.autoscaler.decide.history import Queued
+from adapter.autoscaler.decide.history import RecommendationQueues
 from adapter.autoscaler.interfaces import Key, Unfound
 from adapter.autoscaler.loop import Controller
-from adapter.autoscaler.state import Work
+from adapter.autoscaler.state import AutoscalerState
 from adapter.model.autoscaling.fastpath_autoscaler import full_status, status_to_plain
 from adapter.model.autoscaling.hpa import encode_scalar
 
 
-class Shown(NamedTuple):
+class DebugResponse(NamedTuple):
     """An HTTP status and a document."""
 
     status: int
     document: dict[str, Any]
 
 
-def show(controller: Controller | None, namespace: str, name: str, leader: str) -> Shown:
-    """Return what is known of an autoscaler; of a process that does not lead, who does (the name of its Pod)."""
+def show(controller: Controller | None, namespace: str, name: str, leader: str) -> DebugResponse:
+    """Return the state of an autoscaler; `leader` is the Pod that leads, for a process that does not."""
     if controller is None:
-        return Shown(
+        return DebugResponse(
             503,
             _status(
                 503,
                 "ServiceUnavailable",
-                f"this process does not lead: ask the Pod {leader or 'that does'}",
+                f"this process is not the leader; ask Pod {leader}"
+                if leader
+                else "this process is not the leader",
                 {"leader": leader},
             ),
         )
-    work = controller.find(Key(namespace, name)) or controller.find(Key.native(namespace, name))
-    if work is None:
+    state = controller.find(Key(namespace, name)) or controller.find(Key.native(namespace, name))
+    if state is None:
         text = f'fastpathautoscalers.fastpath.io "{name}" not found in namespace "{namespace}"'
-        return Shown(404, _status(404, "NotFound", text, {"name": name}))
-    return Shown(200, _show(controller, work))
+        return DebugResponse(404, _status(404, "NotFound", text, {"name": name}))
+    return DebugResponse(200, _show(controller, state))
 
 
 def _status(code: int, reason: str, message: str, details: dict[str, Any]) -> dict[str, Any]:
@@ -54,20 +56,20 @@ def _status(code: int, reason: str, message: str, details: dict[str, Any]) -> di
     }
 
 
-def _show(controller: Controller, work: Work) -> dict[str, Any]:
-    memory, last = work.memory, work.last
+def _show(controller: Controller, state: AutoscalerState) -> dict[str, Any]:
+    memory, last = state.memory, state.last
     recommendations = memory.history.recommendations
-    assert isinstance(recommendations, Queued)  # the only form that the scaler keeps
+    assert isinstance(recommendations, RecommendationQueues)  # the only kind that the scaler keeps
     now = controller.now()
     shown: dict[str, Any] = {
-        "kind": work.object.kind,
-        "namespace": work.key.namespace,
-        "name": work.object.metadata.name,
+        "kind": state.object.kind,
+        "namespace": state.key.namespace,
+        "name": state.object.metadata.name,
         "time": journal.moment(now),
-        "mode": work.object.spec.mode,
-        "writing": work.busy,
-        "target": _target(work),
-        "status": status_to_plain(full_status(memory.status, work.recent_changes(now))),
+        "mode": state.object.spec.mode,
+        "writing": state.is_writing,
+        "target": _target(state),
+        "status": status_to_plain(full_status(memory.status, state.recent_changes(now))),
         "recommendations": {
             "highest": [
                 {"replicas": each.replicas, "time": journal.moment(each.at)} for each in recommendations.high
@@ -77,37 +79,37 @@ def _show(controller: Controller, work: Work) -> dict[str, Any]:
             ],
         },
         "writers": {
-            "pausedUntil": journal.moment(memory.writers.paused_until)
-            if memory.writers.is_paused(now)
+            "pausedUntil": journal.moment(memory.conflicts.paused_until)
+            if memory.conflicts.is_paused(now)
             else None,
-            "pausedBy": memory.writers.paused_by,
-            "reversals": [journal.moment(at) for at in memory.writers.reversals],
+            "pausedBy": memory.conflicts.paused_by,
+            "reversals": [journal.moment(at) for at in memory.conflicts.reversals],
         },
         "last": None,
-        "journal": [journal.show(entry) for entry in controller.journal.of(work.key)],
+        "journal": [journal.show(entry) for entry in controller.journal.of(state.key)],
     }
-    if work.boost is not None:
-        shown["boost"] = _boost(work, work.boost, now)
+    if state.boost is not None:
+        shown["boost"] = _boost(state, state.boost, now)
     if last is not None:
         shown["last"] = {
             "time": journal.moment(last.at),
-            "inputs": [journal.show_input(each, last.at) for each in last.seen.inputs]
-            if last.seen is not None
+            "inputs": [journal.show_input(each, last.at) for each in last.snapshot.inputs]
+            if last.snapshot is not None
             else [],
-            "trace": [step.words() for step in last.made.trace],
-            "error": last.made.error,
+            "trace": [step.text() for step in last.decision.trace],
+            "error": last.decision.error,
         }
     return shown
 
 
-def _boost(work: Work, boost: Boost, now: int) -> dict[str, Any]:
-    floor, demotion = work.memory.boost.floor, boosting.active_demotion(work.memory.boost, boost, now)
+def _boost(state: AutoscalerState, boost: Boost, now: int) -> dict[str, Any]:
+    floor, demotion = state.memory.boost.floor, boosting.active_demotion(state.memory.boost, boost, now)
     shown: dict[str, Any] = {
         "fault": boost.fault,
         "floor": None,
         "demotedUntil": None if demotion is None else journal.moment(demotion.until),
         "demotedBy": "" if demotion is None else demotion.by,
-        "reversals": [journal.moment(at) for at in work.memory.boost.reversals],
+        "reversals": [journal.moment(at) for at in state.memory.boost.reversals],
     }
     if floor is not None:
         shown["floor"] = {
@@ -120,9 +122,9 @@ def _boost(work: Work, boost: Boost, now: int) -> dict[str, Any]:
     return shown
 
 
-def _target(work: Work) -> dict[str, Any]:
-    reference = work.object.spec.scale_target_ref
-    found = work.find_target()
+def _target(state: AutoscalerState) -> dict[str, Any]:
+    reference = state.object.spec.scale_target_ref
+    found = state.find_target()
     shown: dict[str, Any] = {"kind": reference.kind, "name": reference.name}
     if isinstance(found, Unfound):
         return shown | {"error": found.message}

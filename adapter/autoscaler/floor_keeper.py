@@ -11,34 +11,41 @@ from adapter.autoscaler.decide import boost as boosting
 from adapter.autoscaler.decide import history as histories
 from adapter.autoscaler.decide.boost import Floor
 from adapter.autoscaler.decide.decision import Decision
-from adapter.autoscaler.interfaces import Floors, Outcome
-from adapter.autoscaler.state import Seen, Work
+from adapter.autoscaler.interfaces import FloorPublisher, Outcome
+from adapter.autoscaler.snapshot import Snapshot
+from adapter.autoscaler.state import AutoscalerState
 from adapter.boost.floor import FloorEntry
 
 
 class FloorKeeper:
     """Keeps what is published in step with what is remembered. Without `floors` nothing is raised."""
 
-    def __init__(self, floors: Floors | None) -> None:
+    def __init__(self, floors: FloorPublisher | None) -> None:
         self._floors = floors
 
-    def adopt(self, work: Work, published: FloorEntry, now: int) -> None:
+    def adopt(self, work: AutoscalerState, published: FloorEntry, now: int) -> None:
         """Take over what a leader before has published."""
         work.published = published
-        work.remember_boost(boosting.adopt(published, now))
+        work.set_boosting(boosting.adopt(published, now))
 
-    def follow(self, work: Work, now: int) -> None:
+    def follow(self, work: AutoscalerState, now: int) -> None:
         """Take notice of what time and the native autoscaler have made of a floor."""
         if work.boost is not None:
             work.follow_floor(now)
             self.show(work)
 
-    def forget(self, work: Work) -> None:
+    def forget(self, work: AutoscalerState) -> None:
         """Publish nothing of an autoscaler that is gone, or asks for nothing any more."""
-        if self._floors is not None and work.boost is not None and (work.busy or work.published is not None):
+        if (
+            self._floors is not None
+            and work.boost is not None
+            and (work.is_writing or work.published is not None)
+        ):
             self._floors.want(work.object.metadata.uid, None)  # one that is just being published included
 
-    async def publish(self, work: Work, seen: Seen, made: Decision, now: int) -> tuple[Floor | None, str]:
+    async def publish(
+        self, work: AutoscalerState, seen: Snapshot, made: Decision, now: int
+    ) -> tuple[Floor | None, str]:
         """Publish the floor of a raise before it is written, and return it, to be settled; or why that failed."""
         assert work.boost is not None
         if self._floors is None:
@@ -58,19 +65,21 @@ class FloorKeeper:
         try:
             await self._floors.publish(entry)
         except errors.KubernetesError as error:
-            if not work.closed:  # else somebody else has said what is wanted
+            if not work.is_closed:  # else somebody else has said what is wanted
                 self._floors.want(meta.uid, work.published)  # it may have been taken all the same
             return None, f"the floor of the raise cannot be published: {error.said or error}"
-        if not work.closed:
+        if not work.is_closed:
             work.published = entry
         return floor, ""
 
-    def settle(self, work: Work, floor: Floor | None, by: int, replicas: int, outcome: Outcome) -> None:
+    def settle(
+        self, work: AutoscalerState, floor: Floor | None, by: int, replicas: int, outcome: Outcome
+    ) -> None:
         """Hold the `replicas` that were written, or may have been; else it stays what it was.
 
         `floor` is None where nothing was published, `by` is how the clock was set since.
         """
-        if floor is None or work.closed:
+        if floor is None or work.is_closed:
             return
         held = work.memory.boost
         if outcome.resource_version or outcome.unknown:
@@ -84,10 +93,10 @@ class FloorKeeper:
                 excused=excused,
                 stands=bool(outcome.resource_version),
             )
-            work.remember_boost(msgspec.structs.replace(held, floor=floor))
+            work.set_boosting(msgspec.structs.replace(held, floor=floor))
         self.show(work)
 
-    def show(self, work: Work) -> None:
+    def show(self, work: AutoscalerState) -> None:
         """Have everybody read what has become of a floor."""
         meta, published = work.object.metadata, work.published
         entry = boosting.entry_of(

@@ -1,96 +1,132 @@
-"""What the controller needs of the world, each as small as can be: targets, and somebody who writes.
+"""What the autoscaler needs from the rest of the program: protocols that tests replace, and values."""
 
-Protocols and the values that cross them. Law: what is not known yet says so; it is never nothing.
-"""
-
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from adapter.autoscaler.decide.decision import Event
 from adapter.boost.floor import FloorEntry
-from adapter.kubernetes.cache.scale_targets import ScaleTarget as Target
-from adapter.kubernetes.cache.scale_targets import Unfound
-from adapter.kubernetes.write.scale import Again, Current, ScaleSeen
+from adapter.kubernetes.cache.scale_targets import ScaleTarget, Unfound
+from adapter.kubernetes.write.scale import ScaleState
 from adapter.model.autoscaling.fastpath_autoscaler import HPA_KIND, FastPathAutoscaler, PastChange
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference, HorizontalPodAutoscalerStatus
-
-_NATIVE = "hpa/"
+from adapter.model.pods import PodFacts
+from adapter.model.selectors.label_selectors import LabelSelector
 
 
 class Key(NamedTuple):
-    """Which autoscaler."""
+    """Identifies an autoscaler: a FastPathAutoscaler, or a HorizontalPodAutoscaler (`is_native`)."""
 
     namespace: str
     name: str
+    is_native: bool = False
 
     def __str__(self) -> str:
-        return f"{self.namespace}/{self.name}"
+        return f"{self.namespace}/hpa/{self.name}" if self.is_native else f"{self.namespace}/{self.name}"
 
     @classmethod
     def of(cls, autoscaler: FastPathAutoscaler) -> "Key":
-        """Return the key of an autoscaler: that of a HorizontalPodAutoscaler is no name of any other."""
+        """Return the key of an autoscaler."""
         meta = autoscaler.metadata
-        return (
-            cls.native(meta.namespace, meta.name)
-            if autoscaler.kind == HPA_KIND
-            else cls(meta.namespace, meta.name)
-        )
-
-    @property
-    def is_native(self) -> bool:
-        """Whether it is that of a HorizontalPodAutoscaler."""
-        return self.name.startswith(_NATIVE)
-
-    @property
-    def plain(self) -> tuple[str, str]:
-        """The namespace and the name of the object itself."""
-        return self.namespace, self.name.removeprefix(_NATIVE)
+        return cls(meta.namespace, meta.name, autoscaler.kind == HPA_KIND)
 
     @classmethod
     def native(cls, namespace: str, name: str) -> "Key":
         """Return the key of a HorizontalPodAutoscaler."""
-        return cls(namespace, _NATIVE + name)
+        return cls(namespace, name, is_native=True)
 
 
-class Followed(Protocol):
-    """A target that somebody keeps an eye on; met by `kubernetes.cache.scale_targets.Followed`."""
+class FollowedTarget(Protocol):
+    """A scale target that is kept in a cache; met by `kubernetes.cache.scale_targets.Followed`."""
 
-    def find(self) -> Target | Unfound:
+    def find(self) -> ScaleTarget | Unfound:
         """Return the target as last seen."""
         ...
 
     def close(self) -> None:
-        """Stop."""
+        """Stop following."""
         ...
 
 
-class Targets(Protocol):
-    """The scales of targets, from caches; met by `kubernetes.cache.scale_targets.Targets`."""
+class TargetCache(Protocol):
+    """The scale targets; met by `kubernetes.cache.scale_targets.Targets`."""
 
     def follow(
         self, namespace: str, reference: CrossVersionObjectReference, changed: Callable[[], None]
-    ) -> Followed:
-        """Keep a target at hand; `changed` is called when its counts or its selector may be others than before."""
+    ) -> FollowedTarget:
+        """Keep a target in the cache; call `changed` when its counts or its selector may have changed."""
+        ...
+
+
+class FollowedPods(Protocol):
+    """The pods that an autoscaler selects; met by `kubernetes.cache.pods.Following`."""
+
+    @property
+    def pods(self) -> Sequence[PodFacts]:
+        """Return the pods, the same sequence object while nothing has changed; NotSyncedError."""
+        ...
+
+    @property
+    def selected_by(self) -> Sequence[str]:
+        """Return the autoscalers that follow any of these pods."""
+        ...
+
+    def min_ready(self, age: int) -> int | None:
+        """Return the smallest number of ready pods in the last `age` nanoseconds; None if unknown."""
+        ...
+
+    def max_ready(self, age: int) -> int:
+        """Return the largest known number of ready pods in the last `age` nanoseconds."""
+        ...
+
+    def close(self) -> None:
+        """Stop following."""
+        ...
+
+
+class PodCache(Protocol):
+    """The pods of the cluster."""
+
+    def follow(
+        self, namespace: str, selector: LabelSelector, autoscaler: str, changed: Callable[[], None]
+    ) -> FollowedPods:
+        """Keep the pods that match in the cache; call `changed` when they have changed."""
+        ...
+
+    def stale(self) -> str:
+        """Return why the cache may be out of date, "" if it is not."""
+        ...
+
+
+class RivalIndex(Protocol):
+    """The autoscalers by target; met by `kubernetes.cache.hpas.Rivals`."""
+
+    def of(self, autoscaler: FastPathAutoscaler) -> tuple[str, ...] | None:
+        """Return the other autoscalers of its target by kind and name; None while that is unknown."""
         ...
 
 
 class Outcome(NamedTuple):
-    """What became of a write of a count: the version after it, or why it failed; nothing of both where none was left to write."""
+    """The outcome of a write: the new resource version or an error; neither if nothing was left to write."""
 
     resource_version: str = ""
     error: str = ""
     unknown: bool = False
-    """Whether the write may have been made all the same."""
+    """Whether the write may have been applied in spite of the error."""
 
 
-class Hands(Protocol):
-    """Writes what was decided. Raises `errors.NotLeadingError` when nothing may be written any more."""
+class Actuator(Protocol):
+    """Applies decisions. Calls raise `errors.NotLeadingError` when the lease may have been lost."""
 
-    async def scale(self, key: Key, target: Target, replicas: int, again: Again, current: Current) -> Outcome:
-        """Write a count; where somebody has written since, ask `again` what is to be written then.
+    async def acquire(self, key: Key, target: ScaleTarget) -> None:
+        """Wait until a Scale may be written, to be followed by `put_scale` at once."""
+        ...
 
-        `current` is asked whenever the turn of a write has come, for it may have waited: what is to be written by now, None for nothing.
-        """
+    async def put_scale(self, key: Key, target: ScaleTarget, replicas: int) -> str:
+        """Write a count against the target's version, and return the new version; KubernetesError."""
+        ...
+
+    async def get_scale(self, target: ScaleTarget) -> ScaleState:
+        """Return the scale as the API server has it; KubernetesError."""
         ...
 
     def status(
@@ -99,40 +135,41 @@ class Hands(Protocol):
         status: HorizontalPodAutoscalerStatus,
         changes: tuple[PastChange, ...],
     ) -> None:
-        """Have a status written, with the changes that policies still count. Returns at once."""
+        """Queue a status with the changes that policies still count."""
         ...
 
     def event(self, autoscaler: FastPathAutoscaler, event: Event) -> None:
-        """Have an event written. Returns at once."""
+        """Queue an event."""
         ...
 
     def forget(self, autoscaler: FastPathAutoscaler) -> None:
-        """Write nothing more about an autoscaler that is gone."""
+        """Drop what is queued about an autoscaler that is gone."""
         ...
 
 
-class Floors(Protocol):
-    """Publishes floors, for one term; met by `boost.view.FloorWriter`."""
+class FloorPublisher(Protocol):
+    """Publishes floors, for one term; met by `boost.publisher.FloorWriter`."""
 
     async def publish(self, entry: FloorEntry) -> None:
-        """Return when everybody can read it. KubernetesError where it cannot be published, NotLeadingError."""
+        """Return when every replica can read the floor; KubernetesError, NotLeadingError."""
         ...
 
     def want(self, uid: str, entry: FloorEntry | None) -> None:
-        """Have an entry, or its end, published. Returns at once."""
+        """Queue a floor, or the end of one."""
         ...
 
 
 __all__ = [
-    "Again",
-    "Current",
-    "Floors",
-    "Followed",
-    "Hands",
+    "Actuator",
+    "FloorPublisher",
+    "FollowedPods",
+    "FollowedTarget",
     "Key",
     "Outcome",
-    "ScaleSeen",
-    "Target",
-    "Targets",
+    "PodCache",
+    "RivalIndex",
+    "ScaleState",
+    "ScaleTarget",
+    "TargetCache",
     "Unfound",
 ]

@@ -1,14 +1,14 @@
-"""What was decided and why: a bounded memory of the decisions that changed something or were kept from it.
+"""The journal: the last decisions of each autoscaler that changed something or were kept from it.
 
-Values only; words are made when somebody reads. Law: bounded as a whole and for each autoscaler, and a decision that says the same as
-the one before is not told again.
+It is bounded per autoscaler and as a whole, by number and by bytes. Entries are values; they become text only
+when they are shown. A decision that repeats the last one is not entered.
 """
 
 from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from adapter.autoscaler.decide.conflicts import Change
+from adapter.autoscaler.decide.conflicts import ForeignChange
 from adapter.autoscaler.decide.decision import Decision, Event
 from adapter.autoscaler.decide.observation import ExternalReading, ObjectReading, PodsReading, Reading
 from adapter.autoscaler.decide.trace import Step
@@ -19,15 +19,16 @@ PER_AUTOSCALER = 100
 IN_ALL = 20_000
 
 ROOM = 64 * 1024 * 1024
-"""About how many bytes all entries may take: one has a value for each pod of each metric, so their number alone bounds nothing."""
+"""The bytes of all entries, estimated. An entry has a value for each pod and metric, so a number alone is no
+bound."""
 
 _ENTRY_BYTES, _STEP_BYTES, _VALUE_BYTES = 2000, 1000, 400
 
 
-class Input(NamedTuple):
-    """A metric as a decision saw it: its description, the reading, the time of its oldest sample, and the nanoseconds that this speaks of.
+class MetricInput(NamedTuple):
+    """A metric as a decision saw it: description, reading, and the time and span of its oldest sample.
 
-    Both are None where nobody knows.
+    Both are nanoseconds, None if unknown.
     """
 
     metric: str
@@ -36,8 +37,8 @@ class Input(NamedTuple):
     span: int | None = None
 
 
-class Entry(NamedTuple):
-    """One decision. `outcome` is what became of its write: ``written``, ``failed``, ``none`` where there was none to make."""
+class JournalEntry(NamedTuple):
+    """One decision. `outcome` is that of its write: ``written``, ``failed``, or ``none`` without a write."""
 
     key: Key
     at: int
@@ -47,15 +48,15 @@ class Entry(NamedTuple):
     reason: str
     error: str
     pods: int
-    inputs: tuple[Input, ...]
+    inputs: tuple[MetricInput, ...]
     steps: tuple[Step, ...]
     events: tuple[Event, ...]
-    change: Change | None
+    change: ForeignChange | None
     mark: tuple[object, ...]
 
     @property
     def weight(self) -> int:
-        """About how many bytes it takes."""
+        """Its estimated size in bytes."""
         read = (each.reading for each in self.inputs)
         values = sum(len(each.values) for each in read if isinstance(each, PodsReading | ExternalReading))
         return _ENTRY_BYTES + _STEP_BYTES * len(self.steps) + _VALUE_BYTES * values
@@ -69,19 +70,19 @@ class Journal:
         self._in_all = in_all
         self._room = room
         self._weight = 0
-        self._all: dict[int, Entry] = {}
-        """All that are kept, by identity, oldest first."""
-        self._own: dict[Key, deque[Entry]] = {}
+        self._all: dict[int, JournalEntry] = {}
+        """All entries by identity, oldest first."""
+        self._own: dict[Key, deque[JournalEntry]] = {}
         self._marks: dict[Key, tuple[object, ...]] = {}
 
     def __len__(self) -> int:
         return sum(map(len, self._own.values()))
 
-    def tells(self, key: Key, mark: tuple[object, ...]) -> bool:
-        """Tell whether a decision of that mark says anything that the last one of its autoscaler did not say."""
+    def is_news(self, key: Key, mark: tuple[object, ...]) -> bool:
+        """Tell whether a decision of that mark differs from the last one of its autoscaler."""
         return self._marks.get(key) != mark
 
-    def note(self, entry: Entry) -> None:
+    def note(self, entry: JournalEntry) -> None:
         """Add an entry."""
         self._marks[entry.key] = entry.mark
         own = self._own.setdefault(entry.key, deque())
@@ -94,24 +95,24 @@ class Journal:
             self._evict(self._drop(next(iter(self._all.values()))))
 
     def quiet(self, key: Key) -> None:
-        """Note that a decision had nothing to tell: what comes after it is news again."""
+        """Note an uneventful decision: the next eventful one is news again."""
         self._marks.pop(key, None)
 
     def forget(self, key: Key) -> None:
-        """Forget an autoscaler that is gone."""
+        """Drop the entries of an autoscaler."""
         for entry in self._own.pop(key, ()):
             self._drop(entry)
         self._marks.pop(key, None)
 
-    def of(self, key: Key) -> Sequence[Entry]:
+    def of(self, key: Key) -> Sequence[JournalEntry]:
         """Return the entries of one autoscaler, oldest first."""
         return tuple(self._own.get(key, ()))
 
-    def _drop(self, entry: Entry) -> Entry:
+    def _drop(self, entry: JournalEntry) -> JournalEntry:
         self._weight -= entry.weight
         return self._all.pop(id(entry))
 
-    def _evict(self, entry: Entry) -> None:
+    def _evict(self, entry: JournalEntry) -> None:
         own = self._own.get(entry.key)
         if own and own[0] is entry:
             own.popleft()
@@ -120,8 +121,8 @@ class Journal:
                 self._marks.pop(entry.key, None)
 
 
-def show(entry: Entry) -> dict[str, Any]:
-    """Return an entry as JSON would have it, its steps in words."""
+def show(entry: JournalEntry) -> dict[str, Any]:
+    """Return an entry as JSON, its steps as text."""
     shown: dict[str, Any] = {
         "time": moment(entry.at),
         "currentReplicas": entry.current,
@@ -131,7 +132,7 @@ def show(entry: Entry) -> dict[str, Any]:
         "error": entry.error,
         "pods": entry.pods,
         "inputs": [show_input(each, entry.at) for each in entry.inputs],
-        "trace": [step.words() for step in entry.steps],
+        "trace": [step.text() for step in entry.steps],
         "events": [
             {"type": each.type, "reason": each.reason, "message": each.message} for each in entry.events
         ],
@@ -147,8 +148,8 @@ def moment(instant: int) -> str:
     return write_instant(instant).replace("Z", f".{instant // 1_000_000 % 1000:03d}Z")
 
 
-def show_input(given: Input, now: int) -> dict[str, Any]:
-    """Return a metric as JSON would have it: its value and how old it is in seconds, null where that is not known."""
+def show_input(given: MetricInput, now: int) -> dict[str, Any]:
+    """Return a metric as JSON: its value, and its age in seconds, null if unknown."""
     age = None if given.sampled is None else round((now - given.sampled) / SECOND, 3)
     return {"metric": given.metric, **_value(given.reading), "ageSeconds": age}
 
@@ -164,6 +165,6 @@ def _value(reading: Reading) -> Mapping[str, Any]:
 
 
 def mark_of(made: Decision) -> tuple[object, ...]:
-    """Return what tells one decision from another that says the same: everything but numbers that move by themselves."""
+    """Return what must change for a decision to be news: all but the values of metrics."""
     conditions = tuple((each.type, each.status, each.reason) for each in made.status.conditions or ())
     return made.replicas, made.status.desired_replicas, conditions, bool(made.error)

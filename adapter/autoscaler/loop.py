@@ -1,27 +1,27 @@
-"""The loop: every autoscaler is decided as soon as something it depends on has changed, and at the latest after its period.
+"""The control loop: decides each autoscaler when its inputs have changed, and once per period.
 
-Here: which there are, when, and in which order. Not here: one decision (`deciding`) and its write (`writing`). Law: deciding never waits;
-a write is awaited beside the loop, and until it has ended its autoscaler is not decided again. No step holds the event loop for long.
+A `Controller` runs for one term of leadership. Deciding never waits: a write runs in a task of its own, and
+its autoscaler is not decided again before it has ended. No step holds the event loop for more than a few
+milliseconds.
 """
 
 import asyncio
-import heapq
-import itertools
 import logging
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
-from adapter.autoscaler.clock import Timeline
 from adapter.autoscaler.decide import boost as boosting
 from adapter.autoscaler.decide.boost import Boost
 from adapter.autoscaler.decide.decision import Event
 from adapter.autoscaler.decide.history import Events
-from adapter.autoscaler.deciding import Attempt, Decider
 from adapter.autoscaler.floor_keeper import FloorKeeper
-from adapter.autoscaler.interfaces import Floors, Hands, Key
+from adapter.autoscaler.interfaces import Actuator, FloorPublisher, Key
 from adapter.autoscaler.journal import Journal
-from adapter.autoscaler.reconcile import Writing
-from adapter.autoscaler.reporter import Teller
-from adapter.autoscaler.state import Surroundings, Work
+from adapter.autoscaler.reconcile import PendingScale, Reconciler
+from adapter.autoscaler.reporter import Reporter
+from adapter.autoscaler.scheduler import DecisionClock, Scheduler
+from adapter.autoscaler.snapshot import AutoscalerContext
+from adapter.autoscaler.state import AutoscalerState
 from adapter.boost.floor import FloorEntry
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST, FastPathAutoscaler
 from adapter.model.clock import Clock
@@ -32,172 +32,184 @@ from adapter.telemetry.metrics import Monitoring
 _log = logging.getLogger(__name__)
 
 _STEP = 0.004
-"""For how long, in seconds, autoscalers are decided one after the other before other work may run."""
+"""For how long, in seconds, autoscalers are decided in a row before other tasks may run."""
 
 _GAP = 0.05
-"""An autoscaler is not decided again within this part of its period: pods of one target are scraped one after the other."""
+"""The least time between two decisions, as a part of the period: the pods of a target are scraped one by
+one."""
 
 _CLOCK_PERIOD = 1.0
 _RETRY_LIMIT = 15.0
-"""The longest pause, in seconds, after writes that failed; the native controller tries again once in a period."""
+"""The longest pause, in seconds, after failed writes; the HPA controller retries once in a period of this
+length."""
+
+_DOUBLINGS = 10  # Cap on the exponent of that pause (2.0**n would overflow).
 
 _METRICS_DELAYED = Event(
     "Warning",
     "MetricsDelayed",
-    "metrics are asked for less often than their period says: all queries of the namespace together exceed its share of "
-    "--prometheus-max-queries-per-second; until a late value is asked for again it may raise, not shrink",
+    "metrics are queried less often than their period: the queries of this namespace exceed its share of "
+    "--prometheus-max-queries-per-second; a late value may scale up but not down",
 )
 
-_DOUBLINGS = 10  # of that pause; after hours of failures it would be no number any more
+
+@dataclass(slots=True, eq=False)
+class _Running:
+    """An autoscaler in the loop."""
+
+    state: AutoscalerState
+    decided: float = float("-inf")
+    """When it was last decided, in monotonic seconds."""
+    changed: bool = False
+    """Whether something has changed during the write in progress."""
 
 
 class Controller:
-    """All autoscalers that this process answers for, while it leads."""
+    """The autoscalers that this process decides."""
 
     def __init__(
         self,
-        around: Surroundings,
-        hands: Hands,
+        context: AutoscalerContext,
+        actuator: Actuator,
         clock: Clock,
         monitoring: Monitoring,
         journal: Journal,
         *,
         random: Callable[[], float],
-        floors: Floors | None = None,
+        floors: FloorPublisher | None = None,
     ) -> None:
-        """`random` gives numbers in [0, 1): the first decisions of many autoscalers are spread over their period.
+        """`random` returns numbers in [0, 1), which spread the first decisions over a period.
 
         Without `floors` no HorizontalPodAutoscaler is boosted.
         """
         self.journal = journal
-        self._floors = FloorKeeper(floors)
-        self._around = around
-        self._hands = hands
+        self._context = context
+        self._actuator = actuator
         self._clock = clock
-        self._timeline = Timeline(clock)
+        self._decision_clock = DecisionClock(clock)
         self._monitoring = monitoring
         self._random = random
-        self._works: dict[Key, Work] = {}
-        self._queue: list[tuple[float, int, Key]] = []
-        self._numbers = itertools.count()
+        self._entries: dict[Key, _Running] = {}
+        self._scheduler = Scheduler()
         self._wake = asyncio.Event()
         self._writes: set[asyncio.Task[None]] = set()
         self._lag = monitoring.scaler_lag
-        self._teller = Teller(hands, monitoring, journal)
-        self._decider = Decider(hands, self._floors, self._teller, clock, self._timeline)
-        self._writing = Writing(
-            self._decider, hands, self._floors, self._teller, clock, self._timeline, self._note_defect
-        )
+        self._floors = FloorKeeper(floors)
+        self._reporter = Reporter(actuator, monitoring, journal)
+        self._reconciler = Reconciler(actuator, self._floors, self._reporter, clock, self._decision_clock)
 
-    # -- which autoscalers ---------------------------------------------------------------------------------------------
+    # -- which autoscalers -----------------------------------------------------------------------------------
 
     def put(
         self, autoscaler: FastPathAutoscaler, boost: Boost | None = None, published: FloorEntry | None = None
     ) -> None:
-        """Take an autoscaler, or what has become of it.
+        """Add or update an autoscaler.
 
-        `boost` is for HorizontalPodAutoscalers, `published` what a leader before has published of a new one.
+        `boost` is for HorizontalPodAutoscalers; `published` is the floor of a new one from the previous
+        leader.
         """
         key = Key.of(autoscaler)
         events: tuple[Events, Events] | None = None
-        work = self._works.get(key)
-        if work is not None and work.object.metadata.uid != autoscaler.metadata.uid:
-            # another object under the same name starts anew; what was done to the target lately counts all the same
-            if work.object.spec.scale_target_ref == autoscaler.spec.scale_target_ref:
-                events = work.memory.history.ups, work.memory.history.downs
+        entry = self._entries.get(key)
+        if entry is not None and entry.state.object.metadata.uid != autoscaler.metadata.uid:
+            # A new object of the same name starts without a past, but the policies still count recent
+            # changes of the same target.
+            former = entry.state
+            if former.object.spec.scale_target_ref == autoscaler.spec.scale_target_ref:
+                events = former.memory.history.ups, former.memory.history.downs
             self.remove(key)
-            work = None
-        if work is None:
-            work = self._works[key] = Work(
-                autoscaler, self._around, lambda: self.touch(key), self._timeline.now(), events
-            )
-            self._monitoring.scaler_autoscalers.set(len(self._works))
-            self._schedule(work, self._clock.monotonic() + self._random() * min(1.0, work.period))
+            entry = None
+        if entry is None:
+            now = self._decision_clock.now()
+            state = AutoscalerState(autoscaler, self._context, lambda: self.touch(key), now, events)
+            self._entries[key] = _Running(state)
+            self._monitoring.scaler_autoscalers.set(len(self._entries))
+            self._schedule(key, self._clock.monotonic() + self._random() * min(1.0, state.period))
             if published is not None:
-                self._floors.adopt(work, published, self._timeline.now())
-        elif work.adopt(autoscaler):
-            self.touch(key)
+                self._floors.adopt(state, published, self._decision_clock.now())
+        else:
+            state = entry.state
+            if state.adopt(autoscaler):
+                self.touch(key)
         if boost is not None:
-            before = work.boost
-            work.boost = boost
-            is_new = before is None or (before.mode, before.fault) != (boost.mode, boost.fault)
-            if boost.mode == BOOST and boost.fault and is_new:
-                self._hands.event(autoscaler, Event("Warning", boosting.NOT_BOOSTED, boost.fault))
-            if before is not None and before.shown != boost.shown:
-                self.touch(key)  # the floor may have been shown
+            change = state.set_boost(boost)
+            if boost.mode == BOOST and boost.fault and change.fault:
+                self._actuator.event(autoscaler, Event("Warning", boosting.NOT_BOOSTED, boost.fault))
+            if change.shown:
+                self.touch(key)  # the status may show the floor
 
     def tell(self, autoscaler: FastPathAutoscaler, kind: str, reason: str, message: str) -> None:
-        """Have an event written that no decision made."""
-        self._hands.event(autoscaler, Event(kind, reason, message))
+        """Write an event that no decision made."""
+        self._actuator.event(autoscaler, Event(kind, reason, message))
 
     def report_delays(self, keys: Iterable[Key]) -> None:
-        """Write an event for each autoscaler whose metrics are asked for later than they are due."""
+        """Write an event for each autoscaler whose metrics are queried late."""
         for key in keys:
-            if (work := self._works.get(key)) is not None:
-                self._hands.event(work.object, _METRICS_DELAYED)
+            if (entry := self._entries.get(key)) is not None:
+                self._actuator.event(entry.state.object, _METRICS_DELAYED)
 
     def remove(self, key: Key) -> None:
-        """Let an autoscaler go."""
-        work = self._works.pop(key, None)
-        if work is None:
+        """Remove an autoscaler."""
+        entry = self._entries.pop(key, None)
+        if entry is None:
             return
-        work.close()
-        self._floors.forget(work)
-        self._hands.forget(work.object)
-        self._teller.forget(key)
-        self._monitoring.scaler_autoscalers.set(len(self._works))
+        state = entry.state
+        self._scheduler.remove(key)
+        state.close()
+        self._floors.forget(state)
+        self._actuator.forget(state.object)
+        self._reporter.forget(key)
+        self._monitoring.scaler_autoscalers.set(len(self._entries))
 
     def now(self) -> int:
         """Return the time of decisions."""
-        return self._timeline.now()
+        return self._decision_clock.now()
 
-    def find(self, key: Key) -> Work | None:
-        """Return an autoscaler at work."""
-        return self._works.get(key)
+    def find(self, key: Key) -> AutoscalerState | None:
+        """Return the state of an autoscaler."""
+        entry = self._entries.get(key)
+        return None if entry is None else entry.state
 
     def names(self) -> Iterable[Key]:
-        """Return all that are at work."""
-        return self._works.keys()
+        """Return the keys of all autoscalers."""
+        return self._entries.keys()
 
     def close(self) -> None:
-        """Let all go; nothing is written about them any more, and what they wanted is no longer shown."""
-        for work in self._works.values():
-            work.close()
-            self._teller.hide(work.key)
-        self._works.clear()
+        """Drop all autoscalers, and remove their metrics; nothing more is written about them."""
+        for key, entry in self._entries.items():
+            entry.state.close()
+            self._reporter.hide(key)
+        self._entries.clear()
         self._monitoring.scaler_autoscalers.set(0)
 
-    # -- when ----------------------------------------------------------------------------------------------------------
+    # -- when ------------------------------------------------------------------------------------------------
 
     def touch(self, key: Key) -> None:
-        """Note that something an autoscaler depends on has changed: it is decided at once, or after a short while if it just was.
+        """Note that the inputs of an autoscaler have changed: decide it now, or soon if it was just decided.
 
-        Changes do not cut the pause after a failed write short: whoever may not write would take the turns of those who may.
+        A change does not shorten the pause after a failed write. An autoscaler that may not write its target
+        would otherwise take the write slots of the others.
         """
-        work = self._works.get(key)
-        if work is None:
+        entry = self._entries.get(key)
+        if entry is None:
             return
-        if work.busy:
-            work.again = True
+        if entry.state.is_writing:
+            entry.changed = True
             return
-        gap = self._period(work) if work.failures else _GAP * work.period
-        self._schedule(work, max(self._clock.monotonic(), work.decided + gap))
+        gap = _period(entry.state) if entry.state.failures else _GAP * entry.state.period
+        self._schedule(key, max(self._clock.monotonic(), entry.decided + gap))
 
     def touch_all(self, keys: Iterable[Key]) -> None:
-        """Note the same of several."""
+        """Call `touch` for each key."""
         for key in keys:
             self.touch(key)
 
-    def _schedule(self, work: Work, due: float) -> None:
-        """Have an autoscaler decided at `due`, unless that is to be done sooner anyway."""
-        if work.due and work.due <= due:
-            return
-        work.due = due
-        heapq.heappush(self._queue, (due, next(self._numbers), work.key))
+    def _schedule(self, key: Key, due: float) -> None:
+        self._scheduler.schedule(key, due)
         self._wake.set()
 
     async def run(self) -> None:
-        """Decide for ever."""
+        """Run the loop until cancelled; writes in progress are cancelled with it."""
         try:
             while True:
                 self._wake.clear()
@@ -209,14 +221,12 @@ class Controller:
             await asyncio.gather(*self._writes, return_exceptions=True)
 
     async def _wait(self) -> None:
-        """Wait until somebody is due."""
-        if self._queue:
-            wait = self._queue[0][0] - self._clock.monotonic()
-            if wait <= 0:
-                await asyncio.sleep(0)
-                return
-        else:
-            wait = _CLOCK_PERIOD
+        """Wait until an autoscaler is due, or the clock is to be looked at."""
+        due = self._scheduler.next_due()
+        wait = _CLOCK_PERIOD if due is None else due - self._clock.monotonic()
+        if wait <= 0:
+            await asyncio.sleep(0)
+            return
         try:
             async with asyncio.timeout(min(wait, _CLOCK_PERIOD)):
                 await self._wake.wait()
@@ -224,76 +234,73 @@ class Controller:
             pass
 
     async def tick(self) -> None:
-        """Decide all that are due now."""
+        """Decide all autoscalers that are due now."""
         self._follow_clock()
         started = now = self._clock.monotonic()
-        while self._queue and self._queue[0][0] <= now:
-            due, _, key = heapq.heappop(self._queue)
-            work = self._works.get(key)
-            if work is None or work.due != due or work.busy:
+        while (due := self._scheduler.pop(now)) is not None:
+            entry = self._entries.get(due.key)
+            if entry is None or entry.state.is_writing:
                 continue
-            work.due = 0.0
-            self._lag.observe(now - due)
-            work.decided = now
-            try:
-                self.decide(work)
-            except Exception:  # noqa: BLE001 - logged with its traceback
-                # a defect met by one autoscaler: nothing is written for it, and all others go on
-                self._note_defect(work)
+            self._lag.observe(now - due.at)
+            entry.decided = now
+            self._decide(entry)
             now = self._clock.monotonic()
-            self._schedule_next(work, now)
+            self._schedule_next(entry.state, now)
             if now - started > _STEP:
                 await asyncio.sleep(0)
                 started = now = self._clock.monotonic()
 
-    def _note_defect(self, work: Work) -> None:
-        self._monitoring.scaler_defects.inc()
-        work.failures += 1
-        _log.exception(
-            "unexpected error while an autoscaler was decided", extra=facts(autoscaler=str(work.key))
-        )
-
-    def _schedule_next(self, work: Work, now: float) -> None:
-        if not work.busy and not work.closed:
-            self._schedule(work, now + self._period(work))
-
-    def _period(self, work: Work) -> float:
-        """Return after how many seconds an autoscaler is decided again if nothing happens; after failed writes with a pause."""
-        if work.failures:
-            return max(work.period, min(_RETRY_LIMIT, 2.0 ** min(work.failures - 1, _DOUBLINGS)))
-        return work.period
+    def _schedule_next(self, state: AutoscalerState, now: float) -> None:
+        if not state.is_writing and not state.is_closed:
+            self._schedule(state.key, now + _period(state))
 
     def _follow_clock(self) -> None:
-        if by := self._timeline.jump():
-            _log.warning(
-                "the clock was set; ages stay what they are", extra=facts(seconds=round(by / SECOND, 3))
-            )
-            for work in self._works.values():
-                work.set_clock(by)
+        if by := self._decision_clock.jump():
+            told = facts(seconds=round(by / SECOND, 3))
+            _log.warning("the system clock was set; remembered ages are kept", extra=told)
+            for entry in self._entries.values():
+                entry.state.set_clock(by)
 
-    # -- one autoscaler ------------------------------------------------------------------------------------------------
+    # -- one autoscaler --------------------------------------------------------------------------------------
 
-    def decide(self, work: Work) -> None:
-        """Decide one autoscaler now, and begin what follows."""
-        attempt = self._decider.decide(work)
-        if attempt is not None:
-            work.busy = True
-            task = asyncio.create_task(self._write(work, attempt), name=f"write {work.key}")
+    def _decide(self, entry: _Running) -> None:
+        """Decide one autoscaler, and start its write if there is one."""
+        state = entry.state
+        try:
+            pending = self._reconciler.decide(state)
+        except Exception:  # noqa: BLE001 - one autoscaler's defect writes nothing for it and leaves the others alone
+            self._note_defect(state)
+            return
+        if pending is not None:
+            state.begin_write()
+            task = asyncio.create_task(self._write(entry, pending), name=f"write {state.key}")
             self._writes.add(task)
             task.add_done_callback(self._writes.discard)
 
-    async def _write(self, work: Work, attempt: Attempt) -> None:
+    async def _write(self, entry: _Running, pending: PendingScale) -> None:
+        state = entry.state
         try:
-            await self._writing.write(work, attempt)
+            await self._reconciler.write(state, pending)
+        except Exception:  # noqa: BLE001 - as above
+            self._note_defect(state)
         finally:
-            work.busy = False
-            if not work.closed:
-                self._go_on(work)
+            state.end_write()
+            if not state.is_closed:
+                self._scheduler.reschedule(state.key, self._clock.monotonic() + _period(state))
+                self._wake.set()
+                if entry.changed:
+                    entry.changed = False
+                    self.touch(state.key)
 
-    def _go_on(self, work: Work) -> None:
-        """Have an autoscaler decided again after a write."""
-        work.due = 0.0
-        self._schedule(work, self._clock.monotonic() + self._period(work))
-        if work.again:
-            work.again = False
-            self.touch(work.key)
+    def _note_defect(self, state: AutoscalerState) -> None:
+        self._monitoring.scaler_defects.inc()
+        state.note_failure()
+        told = facts(autoscaler=str(state.key))
+        _log.exception("unexpected error while deciding an autoscaler", extra=told)
+
+
+def _period(state: AutoscalerState) -> float:
+    """Return the seconds to the next decision if nothing changes; longer after failed writes."""
+    if not state.failures:
+        return state.period
+    return max(state.period, min(_RETRY_LIMIT, 2.0 ** min(state.failures - 1, _DOUBLINGS)))

@@ -1,189 +1,353 @@
-"""A decision written: published first where a floor is to hold it, decided again where time or somebody else came between.
+"""Reconciles one autoscaler: decides how many replicas its target should have, and writes that.
 
-Here: from a decision to what became of its write. Not here: when an autoscaler is decided (`loop`), the wire (`seams.Hands`). Law: what is
-written is right when its turn has come, and for the state that it is written onto.
+`Reconciler.decide` runs in the loop and never waits. It reports a decision that writes nothing, and returns
+one that must be written. That decision is provisional: `Reconciler.write` first waits for a write slot, which
+may take long under load, and then decides again from what is known by then. So what is sent is never older
+than its slot:
+
+1. For a boosted HorizontalPodAutoscaler, publish the floor that will hold the raise. Without it nothing is
+   raised.
+2. Wait for a write slot.
+3. Observe the target and decide, unless that was done a moment ago. If there is nothing left to write, stop.
+4. PUT the count against the resource version that it was decided from. The fence is checked right before the
+   first byte leaves.
+5. After a conflict, read the scale, and start over at 2, at most `ATTEMPTS` times.
+
+A PUT without a response may have been applied. The scale that is read next then tells: the count that we sent
+is taken for ours.
 """
 
-from collections.abc import Callable
+import logging
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import msgspec
 
-from adapter import errors
-from adapter.autoscaler.clock import Timeline
 from adapter.autoscaler.decide import boost as boosting
-from adapter.autoscaler.decide import conflicts, guarded
+from adapter.autoscaler.decide import conflicts, decision, guarded
 from adapter.autoscaler.decide import history as histories
-from adapter.autoscaler.deciding import Attempt, Decider
+from adapter.autoscaler.decide.autoscaler import Autoscaler
+from adapter.autoscaler.decide.boost import Floor
+from adapter.autoscaler.decide.conflicts import ForeignChange
+from adapter.autoscaler.decide.decision import Decision
+from adapter.autoscaler.decide.guarded import Constraints
 from adapter.autoscaler.floor_keeper import FloorKeeper
-from adapter.autoscaler.interfaces import Hands, Outcome, ScaleSeen, Target, Unfound
-from adapter.autoscaler.reporter import Teller
-from adapter.autoscaler.state import Seen, Work, Written
+from adapter.autoscaler.interfaces import Actuator, Outcome, ScaleTarget, Unfound
+from adapter.autoscaler.reporter import Reporter
+from adapter.autoscaler.scheduler import DecisionClock
+from adapter.autoscaler.snapshot import Snapshot
+from adapter.autoscaler.state import AutoscalerState
+from adapter.errors import KubernetesError, NotLeadingError
+from adapter.kubernetes.api_errors import RESET
+from adapter.kubernetes.write.client import may_have_been_applied
+from adapter.kubernetes.write.scale import ScaleState, is_superseded, may_be_ours
 from adapter.model.clock import Clock
 from adapter.model.timestamps import SECOND
+from adapter.telemetry.logs import facts
+
+_log = logging.getLogger(__name__)
 
 _FRESH = SECOND // 20
-"""A decision whose write has waited for longer is made again when its turn has come."""
+"""A decision that is no older, of the same target and spec, need not be made again for its write."""
+
+ATTEMPTS = 6
+"""The number of PUTs before a write is given up."""
 
 
-class Writing:
-    """Writes decisions. `note_defect` is told of an autoscaler whose write ended in an error that nobody expected."""
+class PendingScale(NamedTuple):
+    """A decision that is to be written: with what it was made, and when."""
+
+    snapshot: Snapshot
+    decision: Decision
+    at: int
+    autoscaler: Autoscaler
+    clock_shift: int
+    change: ForeignChange | None
+    """A change by another client that was observed on the way to this decision."""
+
+
+@dataclass(slots=True)
+class _Write:
+    """A write in progress."""
+
+    pending: PendingScale
+    """The newest decision."""
+    epoch: int
+    clock_shift: int
+    started: float
+    floor: Floor | None = None
+    most: int | None = None
+    """The largest count that the published floor covers; None without a floor."""
+    sent: list[int] = field(default_factory=list)
+    """The counts of all PUTs so far."""
+    is_unconfirmed: bool = False
+    """Whether one of these may have been applied although no response said so."""
+
+
+class Reconciler:
+    """Decides and writes autoscalers, each by itself."""
 
     def __init__(
         self,
-        decider: Decider,
-        hands: Hands,
+        actuator: Actuator,
         floors: FloorKeeper,
-        teller: Teller,
+        reporter: Reporter,
         clock: Clock,
-        timeline: Timeline,
-        note_defect: Callable[[Work], None],
+        decision_clock: DecisionClock,
     ) -> None:
-        self._decider = decider
-        self._hands = hands
+        self._actuator = actuator
         self._floors = floors
-        self._teller = teller
+        self._reporter = reporter
         self._clock = clock
-        self._timeline = timeline
-        self._note_defect = note_defect
+        self._decision_clock = decision_clock
 
-    async def write(self, work: Work, attempt: Attempt) -> None:
-        """Write the count that was decided; where it had to wait, or somebody has written since, decide again first."""
-        seen, made, now = attempt.seen, attempt.made, attempt.at
-        latest = [attempt]
-        started, aim, moved = self._clock.monotonic(), work.aim, work.moved
-        floor, failure = None, ""
-        sent: list[int] = []
+    # -- deciding --------------------------------------------------------------------------------------------
 
-        def again(look: ScaleSeen) -> int | None:
-            return self._decide_again(work, aim, look, latest)
+    def decide(self, state: AutoscalerState) -> PendingScale | None:
+        """Decide an autoscaler: return the decision if it must be written, else report it and return None."""
+        now = self._decision_clock.now()
+        self._floors.follow(state, now)
+        if state.violations:
+            self._conclude(state, guarded.refuse(state.memory, str(state.violations[0]), now), now)
+            return None
+        target = state.find_target()
+        if isinstance(target, Unfound):
+            self._report_unfound(state, target, now)
+            return None
+        constraints = state.constraints()
+        if constraints is None:
+            return None
+        state.recognize(target.uid)
+        pending = self._decide_on(state, target, constraints)
+        if pending is None or pending.decision.rescale:
+            return pending
+        state.note_success()
+        self._commit_unwritten(state, pending, pending.decision, now)
+        return None
 
-        def current() -> int | None:
-            count = self._decide_late(work, aim, latest)
-            if count is not None:
-                sent.append(count)
-            return count
+    def _decide_on(
+        self,
+        state: AutoscalerState,
+        target: ScaleTarget,
+        constraints: Constraints,
+        *,
+        change: ForeignChange | None = None,
+        most: int | None = None,
+    ) -> PendingScale | None:
+        """Observe and decide, with `most` replicas; None before a cache has synced. `change` came before."""
+        now = self._decision_clock.now()
+        change = self._observe_scale(state, target, now) or change
+        snapshot = state.observe(target, constraints, now, self._clock.monotonic())
+        if isinstance(snapshot, Unfound):
+            return None
+        prepared, observation, memory = state.prepared, snapshot.observation, state.memory
+        made = guarded.decide(prepared, observation, memory, now, constraints)
+        if most is not None and made.replicas > most:
+            capped = boosting.capped(prepared, most)
+            made = guarded.decide(capped, observation, memory, now, constraints)
+        return PendingScale(snapshot, made, now, prepared, state.clock_shift, change)
 
+    def _observe_scale(self, state: AutoscalerState, target: ScaleTarget, now: int) -> ForeignChange | None:
+        """Note the count of a target, and report a change by another client."""
+        change = state.observe_scale(target, now)
+        if change is None:
+            return None
+        if change.by != conflicts.OWN:
+            told = facts(autoscaler=str(state.key), replicas=target.replicas, manager=change.by)
+            _log.info("another client has scaled the target", extra=told)
+        if event := guarded.change_event(state.memory, change, target.replicas, state.boost):
+            self._actuator.event(state.object, event)
+        if state.boost is not None and not state.is_writing:  # else the end of the write settles the floor
+            self._floors.show(state)
+        return change
+
+    def _report_unfound(self, state: AutoscalerState, why: Unfound, now: int) -> None:
+        """Report a target that cannot be read; one that is not in the cache yet is not reported."""
+        if why.known:
+            memory = state.memory
+            made = decision.without_scale(state.prepared, memory.status, why.message, memory.history, now)
+            if state.boost is not None:
+                made = msgspec.structs.replace(made, events=())  # the HPA controller writes this event itself
+            self._conclude(state, made, now)
+
+    def _conclude(self, state: AutoscalerState, made: Decision, now: int) -> None:
+        """Remember and report a decision that looked at nothing."""
+        state.conclude(made, now)
+        self._reporter.report(state, made, None, made.events, None, now, "none")
+
+    def _commit_unwritten(
+        self, state: AutoscalerState, pending: PendingScale, made: Decision, now: int
+    ) -> None:
+        """Remember and report a decision that writes nothing.
+
+        One that failed only because the first value of a metric is still being fetched is not reported.
+        """
+        if pending.change is not None or not (made.error and pending.snapshot.is_waiting):
+            self._commit(state, pending, made, now, "none")
+
+    def _commit(
+        self, state: AutoscalerState, pending: PendingScale, made: Decision, now: int, outcome: str
+    ) -> None:
+        """Remember and report a decision that was carried out."""
+        events = state.commit(made, pending.snapshot, now)
+        self._reporter.report(state, made, pending.snapshot, events, pending.change, now, outcome)
+
+    # -- writing ---------------------------------------------------------------------------------------------
+
+    async def write(self, state: AutoscalerState, pending: PendingScale) -> None:
+        """Write a decision. An unexpected exception passes on, with the state settled."""
+        write = _Write(pending, state.epoch, state.clock_shift, self._clock.monotonic())
         try:
-            if work.boost is not None:
-                floor, failure = await self._floors.publish(work, seen, made, now)
-            if failure:
-                outcome = Outcome(error=failure)
-            else:
-                latest[0] = latest[0]._replace(most=None if work.boost is None else made.replicas)
-                outcome = await self._hands.scale(work.key, seen.target, made.replicas, again, current)
-            if not work.closed and work.aim == aim:
-                sent = sent or [made.replicas]
-                is_last = (
-                    bool(outcome.resource_version) or outcome.unknown
-                )  # of several writes the last is held
-                unsaid = None if is_last else _found_made(work, seen, sent)
-                held = outcome if unsaid is None else Outcome(unsaid.resource_version)
-                replicas = latest[-1].made.replicas if unsaid is None else unsaid.replicas
-                self._floors.settle(
-                    work, floor, work.moved - moved, max(sent) if held.unknown else replicas, held
-                )
-                self._end(work, latest[-1], outcome, started)
-        except errors.NotLeadingError:
-            pass  # whoever leads now decides, and that may be this process again
-        except Exception:  # noqa: BLE001 - logged with its traceback
-            self._note_defect(work)
-            work.attempted = latest[-1].made.replicas
-            if work.aim == aim:
-                count = max(sent, default=made.replicas)
-                self._floors.settle(work, floor, work.moved - moved, count, Outcome(unknown=True))
+            outcome = await self._publish_floor(state, write) or await self._write_scale(state, write)
+            if not _is_void(state, write):
+                self._settle_floor(state, write, outcome, pending)
+                self._finish(state, write, outcome)
+        except NotLeadingError:
+            pass  # the leader decides again; that may be this process in its next term
+        except Exception:
+            state.note_unconfirmed(write.pending.decision.replicas)
+            if state.epoch == write.epoch:
+                self._settle_floor(state, write, Outcome(unknown=True), pending)
+            raise
 
-    def _end(self, work: Work, attempt: Attempt, outcome: Outcome, started: float) -> None:
-        """Remember and tell what became of a write."""
-        seen, made, now = attempt.seen, attempt.made, attempt.at
-        if by := work.moved - attempt.moved:  # the clock was set meanwhile
+    async def _publish_floor(self, state: AutoscalerState, write: _Write) -> Outcome | None:
+        """Publish the floor of a boosted raise; return the outcome of the write if that fails."""
+        if state.boost is None:
+            return None
+        snapshot, made, at = write.pending.snapshot, write.pending.decision, write.pending.at
+        write.floor, failure = await self._floors.publish(state, snapshot, made, at)
+        write.most = made.replicas
+        return Outcome(error=failure) if failure else None
+
+    async def _write_scale(self, state: AutoscalerState, write: _Write) -> Outcome:
+        """Wait for a write slot, observe, decide, PUT; after a conflict read the scale and start over."""
+        target = write.pending.snapshot.target
+        superseded: KubernetesError | None = None
+        reset: KubernetesError | None = None
+        for _ in range(ATTEMPTS):
+            if superseded is not None or not target.resource_version:
+                try:
+                    scale = await self._actuator.get_scale(target)
+                except KubernetesError as error:
+                    return _failed(reset or error)
+                looked = self._take_scale(state, write, scale, target)
+                if looked is None:
+                    return Outcome()
+                target = looked
+            await self._actuator.acquire(state.key, target)
+            pending = self._decide_again(state, write, target)
+            if pending is None:
+                return Outcome()
+            target, replicas = pending.snapshot.target, pending.decision.replicas
+            write.sent.append(replicas)
+            try:
+                return Outcome(await self._actuator.put_scale(state.key, target, replicas))
+            except KubernetesError as error:
+                if not is_superseded(error):
+                    return _failed(error)
+                superseded = error
+                write.is_unconfirmed = write.is_unconfirmed or may_be_ours(error)
+                reset = error if error.reason == RESET else reset
+        assert superseded is not None
+        return _failed(superseded)
+
+    def _take_scale(
+        self, state: AutoscalerState, write: _Write, scale: ScaleState, before: ScaleTarget
+    ) -> ScaleTarget | None:
+        """Note a scale that was read; None if the write is to be given up."""
+        if _is_void(state, write):
+            return None
+        tried = write.pending.decision.replicas if write.is_unconfirmed else None
+        target = state.take_scale(scale, before, tried)
+        if target is not None:
+            change = self._observe_scale(state, target, self._decision_clock.now())
+            write.pending = write.pending._replace(change=change or write.pending.change)
+        return target
+
+    def _decide_again(
+        self, state: AutoscalerState, write: _Write, target: ScaleTarget
+    ) -> PendingScale | None:
+        """Decide from what is known now that a write may be sent; None if there is nothing left to write.
+
+        During the wait the spec may have changed, another autoscaler may have come, values may have grown
+        old.
+        """
+        if _is_void(state, write) or state.violations:
+            return None
+        found = state.find_target()
+        if isinstance(found, Unfound):
+            return None
+        if found.resource_version:  # else the cache cannot tell what is newer than what was read
+            target = found
+        state.recognize(target.uid)
+        if _is_void(state, write):
+            return None
+        constraints = state.constraints() or write.pending.snapshot.constraints
+        if self._is_fresh(state, write.pending, target, constraints):
+            return write.pending
+        pending = self._decide_on(state, target, constraints, change=write.pending.change, most=write.most)
+        if pending is None:
+            return None
+        write.pending = pending
+        made = pending.decision
+        is_covered = write.most is None or made.replicas <= write.most
+        return pending if made.rescale and is_covered else None
+
+    def _is_fresh(
+        self, state: AutoscalerState, pending: PendingScale, target: ScaleTarget, constraints: Constraints
+    ) -> bool:
+        """Tell whether a decision would be the same if it were made now."""
+        age = abs(self._decision_clock.now() - pending.at)
+        is_recent = age < _FRESH and state.clock_shift == pending.clock_shift
+        is_same = pending.autoscaler is state.prepared and pending.snapshot.constraints == constraints
+        return is_recent and is_same and pending.snapshot.target == target
+
+    def _settle_floor(
+        self, state: AutoscalerState, write: _Write, outcome: Outcome, first: PendingScale
+    ) -> None:
+        """Settle the published floor on the written count, or on the largest one sent if that is unknown."""
+        sent = write.sent or [first.decision.replicas]
+        replicas = max(sent) if outcome.unknown else write.pending.decision.replicas
+        if not (outcome.resource_version or outcome.unknown):
+            # An earlier PUT of this write, without a response, may have been applied.
+            applied = state.find_applied(first.snapshot.target, sent)
+            if applied is not None:
+                replicas, outcome = applied.replicas, Outcome(applied.resource_version)
+        self._floors.settle(state, write.floor, state.clock_shift - write.clock_shift, replicas, outcome)
+
+    def _finish(self, state: AutoscalerState, write: _Write, outcome: Outcome) -> None:
+        """Remember and report what became of a write."""
+        pending = write.pending
+        snapshot, made, now = pending.snapshot, pending.decision, pending.at
+        if by := state.clock_shift - pending.clock_shift:
             made = msgspec.structs.replace(made, history=histories.shifted(made.history, by))
             now += by
-        work.attempted = made.replicas if outcome.unknown else None
+        state.note_unconfirmed(made.replicas if outcome.unknown else None)
         if outcome.error:
-            work.failures += 1
-            told = guarded.failed(
-                attempt.prepared, seen.observation, work.memory, now, seen.circumstances, outcome.error
+            state.note_failure()
+            made = guarded.failed(
+                pending.autoscaler,
+                snapshot.observation,
+                state.memory,
+                now,
+                snapshot.constraints,
+                outcome.error,
             )
-            self._decider.keep(work, attempt, told, now, "failed")
+            self._commit(state, pending, made, now, "failed")
             return
-        work.failures = 0
+        state.note_success()
         if not made.rescale:
-            self._decider.keep_unwritten(work, attempt._replace(made=made), now)
+            self._commit_unwritten(state, pending, made, now)
         elif outcome.resource_version:
-            work.written = Written(made.replicas, outcome.resource_version, seen.target.resource_version)
-            self._teller.observe_stages(seen, now, self._clock.monotonic() - started)
-            self._decider.keep(work, attempt, made, now, "written")
-
-    def _decide_again(self, work: Work, aim: int, look: ScaleSeen, latest: list[Attempt]) -> int | None:
-        """Return what is to be written onto a scale that was read anew, None where nothing is."""
-        if work.closed or work.aim != aim:
-            return None
-        before, tried = latest[-1].seen, latest[-1].made
-        manager = before.target.manager
-        if look.replicas != before.target.replicas:
-            # what we tried to write was written by us, though nobody said so; any other count has another writer
-            ours = {work.attempted, tried.replicas} if look.unsure else {work.attempted}
-            manager = conflicts.OWN if look.replicas in ours else ""
-            cached = work.find_target()
-            if not isinstance(cached, Unfound) and cached.resource_version == look.resource_version:
-                manager = cached.manager
-            if work.boost is not None and not manager and look.replicas < before.target.replicas:
-                most = work.object.spec.max_replicas
-                if boosting.takes_back(work.memory.boost, look.replicas, work.prepared.band, most):
-                    return None  # the caches will tell who it was: before that nobody is judged, or answered
-        target = before.target._replace(
-            replicas=look.replicas,
-            status_replicas=look.status_replicas,
-            selector=look.selector,
-            resource_version=look.resource_version,
-            manager=manager,
-            uid=look.uid or before.target.uid,
-        )
-        work.recognize(target.uid)
-        if work.aim != aim:
-            return None  # another object has its name: it is decided from the beginning
-        work.written = Written(look.replicas, look.resource_version, before.target.resource_version, manager)
-        return self._decide_on(work, target, latest)
-
-    def _decide_late(self, work: Work, aim: int, latest: list[Attempt]) -> int | None:
-        """Return what is to be written now that the turn of a write has come, None where nothing is.
-
-        While it waited the spec may have changed, another autoscaler may have come, and values may have grown old.
-        """
-        if work.closed or work.aim != aim:
-            return None
-        attempt = latest[-1]
-        is_fresh = abs(self._timeline.now() - attempt.at) < _FRESH and work.moved == attempt.moved
-        if (
-            is_fresh
-            and work.prepared is attempt.prepared
-            and work.circumstances() == attempt.seen.circumstances
-        ):
-            return attempt.made.replicas
-        return self._decide_on(work, attempt.seen.target, latest)
-
-    def _decide_on(self, work: Work, target: Target, latest: list[Attempt]) -> int | None:
-        """Decide once more, from a scale that is known, all else as it is now."""
-        if work.violations:
-            return None
-        circumstances, most = work.circumstances() or latest[-1].seen.circumstances, latest[-1].most
-        attempt = self._decider.attempt(
-            work, target, circumstances, self._timeline.now(), before=latest[-1].change, most=most
-        )
-        if attempt is None:
-            return None
-        latest.append(attempt)
-        made = attempt.made
-        return made.replicas if made.rescale and (most is None or made.replicas <= most) else None
+            state.note_written(snapshot.target, made.replicas, outcome.resource_version)
+            self._reporter.observe_stages(snapshot, now, self._clock.monotonic() - write.started)
+            self._commit(state, pending, made, now, "written")
 
 
-def _found_made(work: Work, seen: Seen, sent: list[int]) -> Written | None:
-    """Return what the look after a write without an answer has found by our name, where that was sent: then it was made."""
-    found = work.written
-    if (
-        found is None
-        or found.resource_version == seen.target.resource_version
-        or found.manager != conflicts.OWN
-    ):
-        return None  # nobody has looked, or somebody else has written
-    return found if found.replicas in sent else None
+def _is_void(state: AutoscalerState, write: _Write) -> bool:
+    """Tell whether the autoscaler has gone, or scales another target, since the write began."""
+    return state.is_closed or state.epoch != write.epoch
+
+
+def _failed(error: KubernetesError) -> Outcome:
+    return Outcome(error=error.said or str(error), unknown=may_have_been_applied(error))

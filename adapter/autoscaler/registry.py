@@ -1,88 +1,87 @@
-"""The roster: which autoscalers there are, by the targets they have in common, and who is told of each.
+"""The registry of autoscalers: which ones exist, which share a target, and which component follows each.
 
-Here: what becomes of an autoscaler, wherever it was read, and which of them something else concerns that changed. Not here: where they
-stand (`origins`, `natives`), when they are decided (`loop`). Law: the roster lives as long as the process, a controller for one term;
-autoscalers of other shards are known here, and not decided.
+The registry lives as long as the process; a `Controller` lives for one term of leadership. Autoscalers of
+other shards are registered as well, but not decided.
 """
 
 from collections.abc import Hashable, Iterable
 
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.loop import Controller
-from adapter.autoscaler.scrape_subscriptions import ScrapeWants
+from adapter.autoscaler.scrape_subscriptions import ScrapeSubscriptions
 from adapter.kubernetes.cache.hpas import Rivals, TargetKey
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.shards import Shard
 
 
-class Roster:
-    """All autoscalers that were read. `answers` says that this process answers for metrics, whosever shard it is."""
+class AutoscalerRegistry:
+    """All autoscalers. `answers` says that this process serves metrics, of the autoscalers of all shards."""
 
-    def __init__(self, rivals: Rivals, wants: ScrapeWants, shard: Shard, *, answers: bool) -> None:
+    def __init__(self, rivals: Rivals, scrapes: ScrapeSubscriptions, shard: Shard, *, answers: bool) -> None:
         self.controller: Controller | None = None
-        """Who decides here; None while this process does not lead."""
+        """The controller of this term; None while this process does not lead."""
         self._rivals = rivals
-        self._wants = wants
+        self._scrapes = scrapes
         self._shard = shard
         self._answers = answers
         self._by_target: dict[TargetKey, set[Key]] = {}
-        self._targets_of: dict[Key, TargetKey] = {}
+        self._targets: dict[Key, TargetKey] = {}
 
     def put(self, autoscaler: FastPathAutoscaler) -> None:
-        """Take an autoscaler of ours, or what has become of it."""
+        """Add or update a FastPathAutoscaler."""
         controller = self.note(autoscaler)
         if controller is not None:
             controller.put(autoscaler)
 
     def note(self, autoscaler: FastPathAutoscaler) -> Controller | None:
-        """Have an autoscaler known to all but who decides it, which is returned; None where nobody does here now."""
+        """Register an autoscaler; return the controller that decides it, None if this process does not."""
         key = Key.of(autoscaler)
         target = TargetKey.of(key.namespace, autoscaler.spec.scale_target_ref)
-        before = self._targets_of.get(key)
+        before = self._targets.get(key)
         if before != target:
-            self._unplace(key)
-            self._targets_of[key] = target
+            self._unregister(key)
+            self._targets[key] = target
             self._by_target.setdefault(target, set()).add(key)
         if not key.is_native:
             self._rivals.put(autoscaler)
-        owned = self._shard.owns(*key.plain)
-        if owned or self._answers:
-            # whoever leads, and whosever shard it is: this process answers for these pods, or will lead with what they have shown
-            self._wants.put(autoscaler, key.name)
-        return self.controller if owned else None
+        is_owned = self._shard.owns(key.namespace, key.name)
+        if is_owned or self._answers:
+            # Scrape even without leading: this process serves the values, and may lead later.
+            self._scrapes.put(autoscaler)
+        return self.controller if is_owned else None
 
     def remove(self, key: Key) -> None:
-        """Let an autoscaler go."""
-        self._unplace(key)
+        """Remove an autoscaler."""
+        self._unregister(key)
         if not key.is_native:
-            self._rivals.remove(*key)
-        self._wants.remove(*key)
+            self._rivals.remove(key.namespace, key.name)
+        self._scrapes.remove(key)
         if self.controller is not None:
             self.controller.remove(key)
 
-    def _unplace(self, key: Key) -> None:
-        target = self._targets_of.pop(key, None)
+    def _unregister(self, key: Key) -> None:
+        target = self._targets.pop(key, None)
         if target is not None:
             self._by_target[target].discard(key)
             if not self._by_target[target]:
                 del self._by_target[target]
 
     def rivals_changed(self, target: TargetKey) -> None:
-        """Note that a target has other autoscalers than before."""
+        """Note that the autoscalers of a target have changed."""
         if self.controller is not None:
             self.controller.touch_all(tuple(self._by_target.get(target, ())))
 
-    def answered(self, owners: Iterable[Hashable]) -> None:
-        """Note that questions of autoscalers, each as ``namespace/name``, were answered."""
+    def answered(self, keys: Iterable[Key]) -> None:
+        """Note that metrics of these autoscalers were fetched, or could not be."""
         if self.controller is not None:
-            self.controller.touch_all(Key(*str(owner).split("/", 1)) for owner in owners)
+            self.controller.touch_all(keys)
 
-    def delayed(self, owners: Iterable[Hashable]) -> None:
-        """Note that questions of autoscalers, each as ``namespace/name``, wait for the query budget."""
+    def delayed(self, keys: Iterable[Key]) -> None:
+        """Note that metrics of these autoscalers wait for the query budget."""
         if self.controller is not None:
-            self.controller.report_delays(Key(*str(owner).split("/", 1)) for owner in owners)
+            self.controller.report_delays(keys)
 
-    def scraped(self, owner: str) -> None:
-        """Note that a pod of an autoscaler, as ``namespace/name``, was scraped."""
-        if self.controller is not None:
-            self.controller.touch(Key(*owner.split("/", 1)))
+    def scraped(self, owner: Hashable) -> None:
+        """Note that a pod of an autoscaler was scraped; `owner` is the autoscaler's `Key`."""
+        if self.controller is not None and isinstance(owner, Key):
+            self.controller.touch(owner)

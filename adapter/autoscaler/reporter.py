@@ -1,123 +1,180 @@
-"""What is said of decisions: statuses and events, the journal, and the metrics about ourselves.
+"""Reports decisions: statuses and events, the journal, and metrics.
 
-Here: what is told of a decision, and where. Not here: when it is made (`loop`), what it is (`autoscaler.decide.guarded`). Law: what says the same as
-before is not said again.
+A decision that repeats the last one is not reported again: its status is written only if it has changed, its
+warnings are repeated at the HPA controller's period, and the journal gets one entry.
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 from prometheus_client import Gauge
 
 from adapter.autoscaler import journal as journals
-from adapter.autoscaler.decide.conflicts import Change
+from adapter.autoscaler.decide.conflicts import ForeignChange
 from adapter.autoscaler.decide.decision import Decision, Event
-from adapter.autoscaler.interfaces import Hands, Key
-from adapter.autoscaler.journal import Entry, Input, Journal
-from adapter.autoscaler.state import Last, Seen, Work
+from adapter.autoscaler.interfaces import Actuator, Key
+from adapter.autoscaler.journal import Journal, JournalEntry, MetricInput
+from adapter.autoscaler.snapshot import Snapshot
+from adapter.autoscaler.state import AutoscalerState
 from adapter.model.autoscaling.conditions import SCALING_LIMITED
 from adapter.model.timestamps import SECOND
 from adapter.telemetry.metrics import Monitoring
 
+_REPEAT = 15 * SECOND
+"""How often a warning is repeated: the HPA controller's period."""
 
-class Teller:
-    """Tells of decisions."""
 
-    def __init__(self, hands: Hands, monitoring: Monitoring, journal: Journal) -> None:
-        self._hands = hands
+@dataclass(slots=True)
+class _Reported:
+    """What was reported of one autoscaler."""
+
+    gauges: tuple[Gauge, ...]
+    counts: tuple[int, ...] = ()
+    warned: dict[tuple[str, str], int] = field(default_factory=dict)
+    """When each warning, by reason and message, was last reported."""
+
+    def is_news(self, event: Event, now: int) -> bool:
+        """Tell whether a warning is to be reported, and note that it is."""
+        warning = event.reason, event.message
+        last = self.warned.get(warning)
+        if last is not None and 0 <= now - last < _REPEAT:
+            return False
+        self.warned = {each: at for each, at in self.warned.items() if 0 <= now - at < _REPEAT}
+        self.warned[warning] = now
+        return True
+
+
+class Reporter:
+    """Reports decisions."""
+
+    def __init__(self, actuator: Actuator, monitoring: Monitoring, journal: Journal) -> None:
+        self._actuator = actuator
         self._monitoring = monitoring
         self._journal = journal
+        self._reported: dict[Key, _Reported] = {}
         self._decisions = {each: monitoring.scaler_decisions.labels(each) for each in ("up", "down", "none")}
 
     def forget(self, key: Key) -> None:
-        """Show an autoscaler no more, and forget what was decided."""
+        """Remove an autoscaler from metrics and journal."""
         self._journal.forget(key)
         self.hide(key)
 
     def hide(self, key: Key) -> None:
-        """Show an autoscaler no more."""
+        """Remove an autoscaler from the metrics."""
+        self._reported.pop(key, None)
         for gauge in self._gauges_of(key):
-            gauge.remove(*key.plain)
+            gauge.remove(key.namespace, key.name)
+
+    def report(
+        self,
+        state: AutoscalerState,
+        made: Decision,
+        snapshot: Snapshot | None,
+        events: tuple[Event, ...],
+        change: ForeignChange | None,
+        now: int,
+        outcome: str,
+    ) -> None:
+        """Report a decision that `state` has committed; `outcome` is that of its write, for the journal."""
+        reported = self._reported.get(state.key)
+        if reported is None:
+            key = state.key
+            gauges = tuple(gauge.labels(key.namespace, key.name) for gauge in self._gauges_of(key))
+            reported = self._reported[key] = _Reported(gauges)
+        self._write(state, made, events, reported, now)
+        self._show_counts(state, made, reported)
+        self._note(state, made, snapshot, events, change, now, outcome)
+
+    def _write(
+        self,
+        state: AutoscalerState,
+        made: Decision,
+        events: Iterable[Event],
+        reported: _Reported,
+        now: int,
+    ) -> None:
+        if made.status_changed:
+            self._actuator.status(state.object, state.memory.status, state.recent_changes(now))
+        for event in events:
+            if event.type == "Normal" or reported.is_news(event, now):
+                self._actuator.event(state.object, event)
 
     def _gauges_of(self, key: Key) -> tuple[Gauge, ...]:
-        """Return the gauges that show an autoscaler: what it wants, what there is; of a native one what we would, by how much it differs."""
+        """Return the gauges of an autoscaler: its desired and its current replicas.
+
+        For a HorizontalPodAutoscaler: what is recommended, the difference to what it has, and the floor.
+        """
         monitoring = self._monitoring
         if key.is_native:
             return monitoring.recommended, monitoring.recommended_difference, monitoring.floor
         return monitoring.scaler_desired, monitoring.scaler_current
 
-    def tell(self, work: Work, made: Decision, events: Iterable[Event], now: int) -> None:
-        """Have the status and the events of a decision written, and show its counts."""
-        memory, status = work.memory, made.status
-        if made.status_changed:
-            self._hands.status(work.object, memory.status, work.recent_changes(now))
-        for event in events:
-            if event.type == "Normal" or work.is_news(event, now):
-                self._hands.event(work.object, event)
-        if work.gauges is None:
-            work.gauges = tuple(gauge.labels(*work.key.plain) for gauge in self._gauges_of(work.key))
-        desired, current = status.desired_replicas, status.current_replicas
-        if work.boost is None:
-            shown: tuple[int, ...] = (desired, current)
+    def _show_counts(self, state: AutoscalerState, made: Decision, reported: _Reported) -> None:
+        desired, current = made.status.desired_replicas, made.status.current_replicas
+        if state.boost is None:
+            counts: tuple[int, ...] = (desired, current)
         else:
-            floor = memory.boost.floor
-            shown = (desired, desired - current, 0 if floor is None else floor.replicas)
-        if work.shown != shown:
-            work.shown = shown
-            for gauge, value in zip(work.gauges, shown, strict=True):
+            floor = state.memory.boost.floor
+            counts = (desired, desired - current, 0 if floor is None else floor.replicas)
+        if reported.counts != counts:
+            reported.counts = counts
+            for gauge, value in zip(reported.gauges, counts, strict=True):
                 gauge.set(value)
 
-    def note(
+    def _note(
         self,
-        work: Work,
-        seen: Seen | None,
+        state: AutoscalerState,
         made: Decision,
+        snapshot: Snapshot | None,
         events: tuple[Event, ...],
-        change: Change | None,
+        change: ForeignChange | None,
         now: int,
         outcome: str,
     ) -> None:
-        """Enter a decision into the journal if it changed something or was kept from it."""
-        after = made.status.desired_replicas
-        current = made.status.current_replicas
+        """Add a decision to the journal if it changed something or was kept from that."""
+        desired, current = made.status.desired_replicas, made.status.current_replicas
         self._decisions["none" if not made.rescale else "up" if made.replicas > current else "down"].inc()
-        limited = False
+        is_limited = False
         for each in made.status.conditions or ():
             if each.type == SCALING_LIMITED and each.status == "True":
-                limited = True
+                is_limited = True
                 self._monitoring.scaler_limited.inc()
-        work.last = Last(now, seen, made)
-        if not (made.rescale or made.error or limited or change or events or after != current):
-            self._journal.quiet(work.key)
+        if not (made.rescale or made.error or is_limited or change or events or desired != current):
+            self._journal.quiet(state.key)
             return
         mark = journals.mark_of(made)
-        if outcome == "none" and change is None and not self._journal.tells(work.key, mark):
+        if outcome == "none" and change is None and not self._journal.is_news(state.key, mark):
             return
-        if seen is not None and (
-            sampled := [each.sampled for each in seen.inputs if each.sampled is not None]
-        ):
+        inputs = () if snapshot is None else snapshot.inputs
+        if sampled := [each.sampled for each in inputs if each.sampled is not None]:
             self._monitoring.scaler_sample_age.observe(max(0.0, (now - min(sampled)) / SECOND))
         self._journal.note(
-            Entry(
-                work.key,
-                now,
-                current,
-                after,
-                outcome,
-                made.reason,
-                made.error,
-                len(seen.observation.pods) if seen is not None else 0,
-                seen.inputs if seen is not None else (),
-                made.trace,
-                events,
-                change,
-                mark,
+            JournalEntry(
+                key=state.key,
+                at=now,
+                current=current,
+                replicas=desired,
+                outcome=outcome,
+                reason=made.reason,
+                error=made.error,
+                pods=0 if snapshot is None else len(snapshot.observation.pods),
+                inputs=inputs,
+                steps=made.trace,
+                events=events,
+                change=change,
+                mark=mark,
             )
         )
 
-    def observe_stages(self, seen: Seen, now: int, seconds: float) -> None:
-        """Measure how long the stages of a change took; from the load to its sample it is at most what one sample speaks of."""
+    def observe_stages(self, snapshot: Snapshot, now: int, seconds: float) -> None:
+        """Measure the stages of a change; `seconds` is the time from the decision to the end of its write.
+
+        The time from the load to its sample is at most the span of one sample.
+        """
         stages = {"decision-to-write": seconds}
-        newest = max((each for each in seen.inputs if each.sampled is not None), key=_sampled, default=None)
+        newest = max(
+            (each for each in snapshot.inputs if each.sampled is not None), key=_sampled, default=None
+        )
         if newest is not None:
             stages["sample-to-decision"] = max(0.0, (now - _sampled(newest)) / SECOND)
             if newest.span is not None:
@@ -126,5 +183,5 @@ class Teller:
             self._monitoring.scaler_stages.labels(stage).observe(length)
 
 
-def _sampled(given: Input) -> int:
+def _sampled(given: MetricInput) -> int:
     return given.sampled or 0

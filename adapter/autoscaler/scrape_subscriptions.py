@@ -1,8 +1,7 @@
-"""Which pods are scraped: those behind the targets of autoscalers that use a metric whose rule has pods scraped.
+"""Which pods are scraped: those of autoscalers with a metric whose rule has pods scraped.
 
-Every replica of us scrapes for itself, whoever leads: each answers for the metrics, and who takes over has its rates at once. Not here: which
-of the pods can be scraped at all, and how (`scraped`). The law: a target or its pods are followed only while a metric of the autoscaler is
-scraped, and what is not known changes nothing.
+Every replica scrapes, whether it leads or not: each serves the metrics, and a new leader has the rates at
+once. A target and its pods are followed only while a metric of the autoscaler is scraped.
 """
 
 import asyncio
@@ -10,144 +9,116 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from adapter.autoscaler.decide import decision
+from adapter.autoscaler.interfaces import FollowedTarget, Key, TargetCache, Unfound
 from adapter.errors import NotSyncedError
-from adapter.kubernetes.cache.scale_targets import ScaleTarget as Target
-from adapter.kubernetes.cache.scale_targets import Unfound
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference
 from adapter.model.selectors.label_selectors import LabelSelector
 from adapter.scrape.cache import ScrapedValues
 from adapter.scrape.interfaces import ScrapedPod
 
-# How often it is looked whether the rules are others, in seconds.
 _PERIOD = 1.0
+"""How often, in seconds, the rules are checked for changes."""
 
 
-class FollowedTarget(Protocol):
-    """A target at hand."""
-
-    def find(self) -> Target | Unfound:
-        """Return it as last seen."""
-        ...
-
-    def close(self) -> None:
-        """Follow it no more."""
-        ...
-
-
-class FollowedPods(Protocol):
-    """The pods of a selector at hand."""
+class FollowedScrapedPods(Protocol):
+    """The pods of a selector; met by `kubernetes.cache.pods.Following`."""
 
     @property
     def pods(self) -> Iterable[ScrapedPod]:
-        """Return them; NotSyncedError before the first list."""
+        """Return the pods; NotSyncedError before the first list."""
         ...
 
     def close(self) -> None:
-        """Follow them no more."""
+        """Stop following."""
         ...
 
 
-class Targets(Protocol):
-    """What autoscalers scale; met by `kubernetes.cache.scale_targets`."""
-
-    def follow(
-        self, namespace: str, reference: CrossVersionObjectReference, changed: Callable[[], None]
-    ) -> FollowedTarget:
-        """Keep a target at hand; `changed` is called when it may be another."""
-        ...
-
-
-class Pods(Protocol):
-    """The pods of the cluster; met by `kubernetes.cache.pods`."""
+class ScrapedPodCache(Protocol):
+    """The pods of the cluster; met by `kubernetes.cache.pods.PodWatch`."""
 
     def follow(
         self, namespace: str, selector: LabelSelector, autoscaler: str, changed: Callable[[], None]
-    ) -> FollowedPods:
-        """Keep the pods that match at hand; `changed` is called when they are others."""
+    ) -> FollowedScrapedPods:
+        """Keep the pods that match in the cache; call `changed` when they have changed."""
         ...
 
 
-class ScrapeWants:
-    """The autoscalers of which pods are scraped. `run` follows changes of the rules."""
+class ScrapeSubscriptions:
+    """The autoscalers whose pods are scraped. `run` follows changes of the rules."""
 
-    def __init__(self, scraped: ScrapedValues, targets: Targets, pods: Pods) -> None:
+    def __init__(self, scraped: ScrapedValues, targets: TargetCache, pods: ScrapedPodCache) -> None:
         self.scraped = scraped
         self.targets = targets
         self.pods = pods
-        self._watched: dict[tuple[str, str], _Watched] = {}
+        self._subscriptions: dict[Key, _Subscription] = {}
 
-    def put(self, autoscaler: FastPathAutoscaler, name: str = "") -> None:
-        """Scrape the pods of a new or changed autoscaler, for as long as a metric of its pods is scraped.
-
-        `name` is by which it is known where that is not its own.
-        """
-        meta, spec = autoscaler.metadata, autoscaler.spec
-        key = meta.namespace, name or meta.name
+    def put(self, autoscaler: FastPathAutoscaler) -> None:
+        """Scrape the pods of a new or changed autoscaler while one of its pod metrics is scraped."""
+        key, spec = Key.of(autoscaler), autoscaler.spec
         metrics = frozenset(each.pods.metric.name for each in spec.metrics or () if each.pods is not None)
-        known = self._watched.get(key)
+        known = self._subscriptions.get(key)
         if known is not None and (known.reference, known.metrics) == (spec.scale_target_ref, metrics):
             return
-        self.remove(*key)
+        self.remove(key)
         if metrics:
-            watched = self._watched[key] = _Watched(self, *key, spec.scale_target_ref, metrics)
-            watched.settle()
+            subscription = _Subscription(self, key, spec.scale_target_ref, metrics)
+            self._subscriptions[key] = subscription
+            subscription.settle()
 
-    def remove(self, namespace: str, name: str) -> None:
-        """Scrape nothing for an autoscaler any more."""
-        gone = self._watched.pop((namespace, name), None)
+    def remove(self, key: Key) -> None:
+        """Stop scraping for an autoscaler."""
+        gone = self._subscriptions.pop(key, None)
         if gone is not None:
             gone.close()
 
     async def run(self) -> None:
-        """Follow the rules for ever: metrics come to be scraped, or cease to be."""
+        """Follow the rules until cancelled: metrics may start or stop being scraped."""
         generation = self.scraped.generation
         while True:
             await asyncio.sleep(_PERIOD)
             if self.scraped.generation != generation:
                 generation = self.scraped.generation
-                for watched in list(self._watched.values()):
-                    watched.settle()
+                for subscription in list(self._subscriptions.values()):
+                    subscription.settle()
 
 
-class _Watched:
+class _Subscription:
     """One autoscaler: its target, and with that its pods."""
 
     def __init__(
         self,
-        around: ScrapeWants,
-        namespace: str,
-        name: str,
+        parent: ScrapeSubscriptions,
+        key: Key,
         reference: CrossVersionObjectReference,
         metrics: frozenset[str],
     ) -> None:
         self.reference = reference
         self.metrics = metrics
-        self._around = around
-        self._namespace = namespace
-        self._owner = f"{namespace}/{name}"
+        self._parent = parent
+        self._key = key
         self._target: FollowedTarget | None = None
         self._selector = ""
-        self._pods: FollowedPods | None = None
+        self._pods: FollowedScrapedPods | None = None
 
     def settle(self) -> None:
-        """Follow the target if a metric is scraped, else nothing."""
-        if not any(map(self._around.scraped.is_scraped, self.metrics)):
+        """Follow the target if one of the metrics is scraped."""
+        if not any(map(self._parent.scraped.is_scraped, self.metrics)):
             self.close()
             return
         if self._target is None:
-            self._target = self._around.targets.follow(self._namespace, self.reference, self._look)
+            self._target = self._parent.targets.follow(self._key.namespace, self.reference, self._look)
         self._look()
 
     def close(self) -> None:
-        """Follow and want nothing."""
+        """Stop following and scraping."""
         if self._target is not None:
             self._target.close()
             self._target = None
         self._close_pods()
 
     def _look(self) -> None:
-        """Follow the pods of the target as it is now; a target that is not there has none."""
+        """Follow the pods of the target as it is now; a target that does not exist has none."""
         if self._target is None:
             return
         found = self._target.find()
@@ -160,14 +131,16 @@ class _Watched:
             self._selector = found.selector
             selector = decision.selector_of(found.selector)
             if selector is not None:
-                self._pods = self._around.pods.follow(self._namespace, selector, self._owner, self._want)
+                self._pods = self._parent.pods.follow(
+                    self._key.namespace, selector, str(self._key), self._want
+                )
         self._want()
 
     def _close_pods(self) -> None:
         if self._pods is not None:
             self._pods.close()
             self._pods = None
-            self._around.scraped.forget(self._owner)
+            self._parent.scraped.forget(self._key)
 
     def _want(self) -> None:
         if self._pods is None:
@@ -176,4 +149,4 @@ class _Watched:
             pods = self._pods.pods
         except NotSyncedError:
             return
-        self._around.scraped.want(self._owner, self._namespace, self.metrics, pods)
+        self._parent.scraped.want(self._key, self._key.namespace, self.metrics, pods)

@@ -16,7 +16,7 @@ import msgspec
 from adapter import errors
 from adapter.boost.view import FloorView
 from adapter.kubernetes.write.client import Writer
-from adapter.kubernetes.write.rate_limiter import Kind
+from adapter.kubernetes.write.rate_limiter import WriteKind
 from adapter.model.shards import Shard
 from adapter.telemetry.problems import ProblemLog
 
@@ -66,9 +66,9 @@ class FloorCleaner:
         """Delete a ConfigMap in that version; return why that failed, "" where it did not, or does not matter."""
         options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"resourceVersion": version}}
         path = f"/api/v1/namespaces/{self._view.namespace}/configmaps/{name}"
-        await self._writer.turn(Kind.FLOOR)
+        await self._writer.acquire(WriteKind.FLOOR)
         try:
-            await self._writer.send(Kind.FLOOR, "DELETE", path, msgspec.json.encode(options))
+            await self._writer.send(WriteKind.FLOOR, "DELETE", path, msgspec.json.encode(options))
         except errors.KubernetesError as error:
             if error.status in _NO_MATTER:
                 return ""

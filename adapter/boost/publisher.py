@@ -21,8 +21,8 @@ from adapter.boost.floor import LABEL, FloorEntry, config_map_name, decode_entri
 from adapter.boost.floor_maps import FORM
 from adapter.boost.view import FloorView
 from adapter.kubernetes import api_errors, client
-from adapter.kubernetes.write.client import Writer, is_overloaded, may_have_been_made
-from adapter.kubernetes.write.rate_limiter import Kind
+from adapter.kubernetes.write.client import Writer, is_overloaded, may_have_been_applied
+from adapter.kubernetes.write.rate_limiter import WriteKind
 from adapter.model.shards import Shard
 from adapter.telemetry.problems import ProblemLog
 
@@ -293,7 +293,7 @@ class FloorWriter:
         left = AGAIN
         while True:
             stored = self._stored or await self._fetch()
-            await self._writer.turn(Kind.FLOOR)
+            await self._writer.acquire(WriteKind.FLOOR)
             texts = make(stored)
             if texts is None:
                 self._stored = stored
@@ -302,7 +302,7 @@ class FloorWriter:
                 self._stored = await self._send(stored, texts)
             except errors.KubernetesError as error:
                 self._stored = None
-                if may_have_been_made(error):
+                if may_have_been_applied(error):
                     self._unsure = stored.version
                 if not left or not _may_help(error, stored):
                     raise
@@ -343,9 +343,9 @@ class FloorWriter:
         content = msgspec.json.encode(document)
         if stored.version:
             return self._decode(
-                await self._writer.send(Kind.FLOOR, "PUT", f"{self._path}/{self._name}", content)
+                await self._writer.send(WriteKind.FLOOR, "PUT", f"{self._path}/{self._name}", content)
             )
-        return self._decode(await self._writer.send(Kind.FLOOR, "POST", self._path, content))
+        return self._decode(await self._writer.send(WriteKind.FLOOR, "POST", self._path, content))
 
     def _decode(self, answer: client.ResponseBody) -> _Stored:
         """Return what was read or written; the view of this process takes it over at once."""

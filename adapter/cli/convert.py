@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from adapter.autoscaler.autoscaler_files import located
+from adapter.autoscaler.autoscaler_sources import located
 from adapter.cli import files
 from adapter.config.yaml import documents
 from adapter.errors import Fault, InputError

@@ -11,20 +11,24 @@ from dataclasses import dataclass
 from typing import Any
 
 from adapter.autoscaler import debug
-from adapter.autoscaler.actuator import ClusterHands, FileHands
-from adapter.autoscaler.autoscaler_files import AutoscalerFiles
-from adapter.autoscaler.autoscaler_sources import InCluster, InFiles, Origin
+from adapter.autoscaler.actuator import ClusterActuator, FileActuator
+from adapter.autoscaler.autoscaler_sources import (
+    AutoscalerFiles,
+    AutoscalerFileSource,
+    AutoscalerObjectSource,
+    AutoscalerSource,
+)
 from adapter.autoscaler.boosted_hpas import Natives
-from adapter.autoscaler.decide.settings import Settings
-from adapter.autoscaler.delays import Delays
-from adapter.autoscaler.interfaces import Hands, Key
+from adapter.autoscaler.decide.observation import Settings
+from adapter.autoscaler.interfaces import Actuator, FollowedPods, Key
 from adapter.autoscaler.journal import Journal
 from adapter.autoscaler.loop import Controller
-from adapter.autoscaler.metric_sources import Sources
-from adapter.autoscaler.polling import Feeds
-from adapter.autoscaler.registry import Roster
-from adapter.autoscaler.scrape_subscriptions import ScrapeWants
-from adapter.autoscaler.state import Following, Surroundings
+from adapter.autoscaler.metrics.factory import SourceFactory
+from adapter.autoscaler.metrics.feed import DelayReporter
+from adapter.autoscaler.metrics.polling import Poller
+from adapter.autoscaler.registry import AutoscalerRegistry
+from adapter.autoscaler.scrape_subscriptions import ScrapeSubscriptions
+from adapter.autoscaler.snapshot import AutoscalerContext
 from adapter.boost.cleaner import FloorCleaner
 from adapter.boost.publisher import FloorWriter
 from adapter.boost.view import FloorView
@@ -45,7 +49,7 @@ from adapter.kubernetes.leader.verdict import Election
 from adapter.kubernetes.metrics_api import MetricsAPI
 from adapter.kubernetes.write.client import Writer
 from adapter.kubernetes.write.events import EventRecorder
-from adapter.kubernetes.write.rate_limiter import WriteBudget
+from adapter.kubernetes.write.rate_limiter import WriteRateLimiter
 from adapter.kubernetes.write.scale import ScaleWriter
 from adapter.kubernetes.write.status import StatusWriter
 from adapter.model import shards, timestamps
@@ -104,19 +108,21 @@ class Scaler:
         self._usages = parts.usages_of(self.pods)
         self.targets = ScaleTargets(client, watching, parts.kinds, namespaces)
         self.rivals = Rivals(watching, namespaces=namespaces, objects=self._files is not None)
-        self._wants = ScrapeWants(parts.scraped, self.targets, self.pods)
-        self._roster = Roster(self.rivals, self._wants, self._shard, answers=options.scaler)
-        self.rivals.changed = self._roster.rivals_changed
-        parts.scraped.subscribe_owners(self._roster.scraped)
+        self._scrapes = ScrapeSubscriptions(parts.scraped, self.targets, self.pods)
+        self._registry = AutoscalerRegistry(self.rivals, self._scrapes, self._shard, answers=options.scaler)
+        self.rivals.changed = self._registry.rivals_changed
+        parts.scraped.subscribe_owners(self._registry.scraped)
         period = timestamps.span_of(options.horizontal_pod_autoscaler_sync_period)
-        self._natives = Natives(self._roster, self.rivals, parts.clock, parts.faults, period)
+        self._natives = Natives(self._registry, self.rivals, parts.clock, parts.faults, period)
         self.floors: FloorView | None = None
         if self._files is None:
             self.floors = FloorView(client, parts.clock, self._namespace, parts.faults)
             self.rivals.follow(self._natives.changed)
-            self._origin: Origin = InCluster(self._roster, parts.faults, watching, namespaces)
+            self._source: AutoscalerSource = AutoscalerObjectSource(
+                self._registry, parts.faults, watching, namespaces
+            )
         else:
-            self._origin = InFiles(self._roster, parts.faults, self._files, read, namespaces)
+            self._source = AutoscalerFileSource(self._registry, parts.faults, self._files, read, namespaces)
         self._elector = self._open_election() if options.leader_elect else None
 
     def _open_election(self) -> Elector:
@@ -139,19 +145,19 @@ class Scaler:
             "scaler: pods": self.pods.run(),
             "scaler: targets": self.targets.run(),
             "scaler: rivals": self.rivals.run(),
-            "scaler: scraped pods": self._wants.run(),
+            "scaler: scraped pods": self._scrapes.run(),
         }
-        found["scaler: autoscalers" if self._files is None else "scaler: files"] = self._origin.run()
+        found["scaler: autoscalers" if self._files is None else "scaler: files"] = self._source.run()
         if self.floors is not None:
             found["scaler: floors"] = self.floors.run()
         return found, self._elector.run(self._lead) if self._elector is not None else self._lead(Unfenced())
 
     def find_unsynced(self) -> str | None:
         """Return which cache has no first list yet, None where all have."""
-        caches: dict[str, PodCache | Rivals | Origin] = {
+        caches: dict[str, PodCache | Rivals | AutoscalerSource] = {
             "pods": self.pods,
             "other autoscalers": self.rivals,
-            "fastpathautoscalers": self._origin,
+            "fastpathautoscalers": self._source,
         }
         waiting = [name for name, cache in caches.items() if not cache.synced]
         return f"first list of {', '.join(waiting)} is not in" if waiting else None
@@ -161,32 +167,32 @@ class Scaler:
     def show(self, namespace: str, name: str) -> tuple[int, bytes]:
         """Return what is known of an autoscaler, or which process leads: an HTTP status and JSON."""
         leader = verdict.pod_of(self._elector.holder) if self._elector is not None else ""
-        shown = debug.show(self._roster.controller, namespace, name, leader)
+        shown = debug.show(self._registry.controller, namespace, name, leader)
         return shown.status, debug.encode(shown.document)
 
     async def _lead(self, fence: Fence | LeaseFence) -> None:
         """Decide and write for one term."""
         parts, clock, monitoring = self._parts, self._parts.clock, self._parts.monitoring
-        budget = WriteBudget(self._options.kube_api_write_qps, clock, monitoring)
-        writer = Writer(parts.client, fence, budget, clock, monitoring)
+        limiter = WriteRateLimiter(self._options.kube_api_write_qps, clock, monitoring)
+        writer = Writer(parts.client, fence, limiter, clock, monitoring)
         scales = ScaleWriter(writer)
         statuses = StatusWriter(writer, clock, monitoring, parts.faults, self._status_failed)
         events = EventRecorder(writer, clock, parts.random, monitoring, parts.faults)
-        hands: Hands = (
-            FileHands(scales) if self._files is not None else ClusterHands(scales, statuses, events)
+        actuator: Actuator = (
+            FileActuator(scales) if self._files is not None else ClusterActuator(scales, statuses, events)
         )
-        async with Feeds(
+        async with Poller(
             clock,
             per_second=self._options.prometheus_max_queries_per_second,
-            answered=self._roster.answered,
-            delays=Delays(monitoring, parts.faults, self._roster.delayed),
+            answered=self._registry.answered,
+            delays=DelayReporter(monitoring, parts.faults, self._registry.delayed),
             defect=monitoring.scaler_defects.inc,
-        ) as feeds:
+        ) as poller:
             floors = self._open_floors(writer)
-            controller = self._build_controller(hands, feeds, floors)
-            self._roster.controller = controller
+            controller = self._build_controller(actuator, poller, floors)
+            self._registry.controller = controller
             try:
-                await self._origin.put_all()
+                await self._source.put_all()
                 work = {"decisions": controller.run()}
                 if self._files is None:
                     work |= {"statuses": statuses.run(), "events": events.run()}
@@ -199,7 +205,7 @@ class Scaler:
                     for name, coroutine in work.items():
                         group.create_task(coroutine, name=name)
             finally:
-                self._roster.controller = None
+                self._registry.controller = None
                 self._natives.end()
                 controller.close()
                 if self._files is None:
@@ -211,18 +217,18 @@ class Scaler:
             return None
         return FloorWriter(writer, self.floors, self._shard, self._parts.faults)
 
-    def _build_controller(self, hands: Hands, feeds: Feeds, floors: FloorWriter | None) -> Controller:
+    def _build_controller(self, actuator: Actuator, poller: Poller, floors: FloorWriter | None) -> Controller:
         parts = self._parts
-        sources = Sources(
+        sources = SourceFactory(
             parts.provider,
             self._usages,
             MetricsAPI(parts.client),
             parts.kinds.current,
             parts.scraped,
-            feeds,
+            poller,
             api_period=self._options.horizontal_pod_autoscaler_sync_period,
         )
-        around = Surroundings(
+        context = AutoscalerContext(
             self.targets,
             _WatchedPods(self.pods, parts.clock),
             self.rivals,
@@ -230,14 +236,14 @@ class Scaler:
             self._settings,
         )
         return Controller(
-            around, hands, parts.clock, parts.monitoring, self.journal, random=parts.random, floors=floors
+            context, actuator, parts.clock, parts.monitoring, self.journal, random=parts.random, floors=floors
         )
 
     def _status_failed(self, update: Any, error: Exception) -> None:
         """Tell of a status that was not taken, as an HPA is told."""
-        found = self._origin.find(Key(update.namespace, update.name))
-        if found is not None and self._roster.controller is not None:
-            self._roster.controller.tell(found, "Warning", "FailedUpdateStatus", str(error))
+        found = self._source.find(Key(update.namespace, update.name))
+        if found is not None and self._registry.controller is not None:
+            self._registry.controller.tell(found, "Warning", "FailedUpdateStatus", str(error))
 
 
 class _WatchedPods:
@@ -251,7 +257,7 @@ class _WatchedPods:
 
     def follow(
         self, namespace: str, selector: LabelSelector, autoscaler: str, changed: Callable[[], None]
-    ) -> Following:
+    ) -> FollowedPods:
         """Keep the pods that match at hand."""
         return self._watch.follow(namespace, selector, autoscaler, changed)
 

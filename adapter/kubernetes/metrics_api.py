@@ -27,7 +27,7 @@ _RESOURCE = "/apis/metrics.k8s.io/v1beta1"
 
 
 class TimedCustomValue(CustomMetricValue, frozen=True):
-    """A custom metric of one object, with its timestamp and window."""
+    """A custom metric of one object, when it was taken, and over how many seconds."""
 
     timestamp: Instant | None = None
     window_seconds: int | None = None

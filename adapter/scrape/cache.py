@@ -9,7 +9,7 @@ timeout old; from the first failure on the value is marked overdue, and after th
 """
 
 import math
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from typing import NamedTuple
 
 from adapter.config.scrape_keys import Access
@@ -64,12 +64,12 @@ class ScrapedValues:
         self._work = ScrapeWork(clock, monitoring, faults, lost=self._note, slowed=self._plan)
         self._targets: dict[Key, Target] = {}
         self._accesses: dict[Access, int] = {}
-        self._wants: dict[str, _Want] = {}
-        self._placed: dict[str, set[tuple[Key, str]]] = {}  # owner -> its targets, by metric
+        self._wants: dict[Hashable, _Want] = {}
+        self._placed: dict[Hashable, set[tuple[Key, str]]] = {}  # owner -> its targets, by metric
         self._generation = -1
-        self._sources: dict[str, dict[str, Source | None]] = {}  # of the metrics of each owner
+        self._sources: dict[Hashable, dict[str, Source | None]] = {}  # of the metrics of each owner
         self._listeners: list[Finished] = []
-        self._owner_listeners: list[Callable[[str], None]] = []
+        self._owner_listeners: list[Callable[[Hashable], None]] = []
 
     @property
     def generation(self) -> int:
@@ -84,7 +84,7 @@ class ScrapedValues:
         """Have `finished` called after every scrape, once for each metric that is wanted of the pod. It must be quick and not raise."""
         self._listeners.append(finished)
 
-    def subscribe_owners(self, finished: Callable[[str], None]) -> None:
+    def subscribe_owners(self, finished: Callable[[Hashable], None]) -> None:
         """Have `finished` called after every scrape of a pod with each owner that wants it. It must be quick and not raise."""
         self._owner_listeners.append(finished)
 
@@ -105,7 +105,9 @@ class ScrapedValues:
             return None
         return entry.rule.config.scrape.window * self._rounds.stretch if entry.rule.pod_query.counts else 0.0
 
-    def want(self, owner: str, namespace: str, metrics: Collection[str], pods: Iterable[ScrapedPod]) -> None:
+    def want(
+        self, owner: Hashable, namespace: str, metrics: Collection[str], pods: Iterable[ScrapedPod]
+    ) -> None:
         """Have the pods scraped for those of the metrics that are scraped; what the owner wanted before is forgotten.
 
         Pods that do not run, are being deleted, have no address, lack the rule's port, or use their node's network where the rule does
@@ -117,7 +119,7 @@ class ScrapedValues:
             self._wants[owner] = wanted
             self._place(owner, wanted)
 
-    def forget(self, owner: str) -> None:
+    def forget(self, owner: Hashable) -> None:
         """Scrape nothing for this owner any more."""
         if self._wants.pop(owner, None) is not None:
             self._place(owner, _Want("", frozenset(), ()))
@@ -217,7 +219,7 @@ class ScrapedValues:
         entry = self._entry(metric)
         return None if entry is None else Source(entry.rule, entry.series)
 
-    def _place(self, owner: str, wanted: _Want) -> None:
+    def _place(self, owner: Hashable, wanted: _Want) -> None:
         """Make the targets what an owner wants of them."""
         before = self._placed.pop(owner, set())
         now: set[tuple[Key, str]] = set()

@@ -4,7 +4,7 @@ A body is processed in steps (`Target.steps`). The answers of the scrape before 
 step puts the new ones in their place, so a reader never sees a part of a scrape.
 """
 
-from collections.abc import Generator
+from collections.abc import Generator, Hashable
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
@@ -75,7 +75,7 @@ class Target:
 
     key: Key
     endpoint: Endpoint
-    wanted: dict[str, set[str]] = field(default_factory=dict)  # metric -> owners
+    wanted: dict[str, set[Hashable]] = field(default_factory=dict)  # metric -> owners
     series: PodSeries = field(default_factory=PodSeries)
     names: frozenset[str] = frozenset()
     selections: Selections | None = None

@@ -11,10 +11,10 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
-from adapter.autoscaler.actuator import ClusterHands, FileHands
+from adapter.autoscaler.actuator import ClusterActuator, FileActuator
 from adapter.autoscaler.decide.decision import Event
-from adapter.autoscaler.interfaces import Key, ScaleSeen, Target
-from adapter.errors import NotLeadingError
+from adapter.autoscaler.interfaces import Key, ScaleTarget
+from adapter.errors import KubernetesError, NotLeadingError
 from adapter.kubernetes.write import status as statuswriter
 from adapter.kubernetes.write.events import EventRecorder
 from adapter.kubernetes.write.scale import ScaleWriter
@@ -34,12 +34,8 @@ PATH = "/apis/apps/v1/namespaces/default/deployments/web/scale"
 RAISED = Event("Normal", "SuccessfulRescale", "New size: 5; reason: queue above target")
 
 
-def never(_: ScaleSeen) -> int | None:
-    pytest.fail("nobody has to decide again")
-
-
 class World:
-    """A cluster with an autoscaler and its target, and the hands that write about it."""
+    """A cluster with an autoscaler and its target, and the actuator that write about it."""
 
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
@@ -47,7 +43,7 @@ class World:
         self.scales = ScaleWriter(desk.writer)
         self.statuses = StatusWriter(desk.writer, desk.clock, desk.monitoring, desk.faults)
         self.events = EventRecorder(desk.writer, desk.clock, lambda: 0.0, desk.monitoring, desk.faults)
-        self.hands = ClusterHands(self.scales, self.statuses, self.events)
+        self.actuator = ClusterActuator(self.scales, self.statuses, self.events)
         for document in yaml.safe_load_all(CRD.read_text()):
             self.cluster.create(document)
         self.cluster.create(deployment("web", "default", 2))
@@ -67,9 +63,9 @@ class World:
         assert isinstance(found, FastPathAutoscaler)
         return found
 
-    def target(self, version: str = "") -> Target:
+    def target(self, version: str = "") -> ScaleTarget:
         version = version or self.cluster.get("Deployment", "web", "default")["metadata"]["resourceVersion"]
-        return Target(2, 2, "app=web", version, "", PATH)
+        return ScaleTarget(2, 2, "app=web", version, "", PATH)
 
     def replicas(self) -> int:
         found: int = self.cluster.get("Deployment", "web", "default")["spec"]["replicas"]
@@ -103,57 +99,37 @@ def status(desired: int) -> HorizontalPodAutoscalerStatus:
 
 
 async def test_a_scale(world: World) -> None:
-    outcome = await world.hands.scale(KEY, world.target(), 5, never, lambda: 5)
+    target = world.target()
+    await world.actuator.acquire(KEY, target)
+    version = await world.actuator.put_scale(KEY, target, 5)
 
-    assert (world.replicas(), outcome.error) == (5, "")
-    assert outcome.resource_version == world.target().resource_version
+    assert (world.replicas(), version) == (5, world.target().resource_version)
+    scale = await world.actuator.get_scale(target)
+    assert (scale.replicas, scale.selector, scale.resource_version) == (5, "app=web", version)
 
 
 async def test_a_scale_that_is_another_by_now(world: World) -> None:
-    asked: list[ScaleSeen] = []
-
-    def again(look: ScaleSeen) -> int | None:
-        asked.append(look)
-        return 6
-
     target = world.target()
-    await world.hands.scale(KEY, target, 3, never, lambda: 3)
-    outcome = await world.hands.scale(KEY, target, 5, again, lambda: (asked and 6) or 5)
+    await world.actuator.put_scale(KEY, target, 3)
+    with pytest.raises(KubernetesError) as caught:
+        await world.actuator.put_scale(KEY, target, 5)
 
-    assert [(look.replicas, look.selector) for look in asked] == [(3, "app=web")]
-    assert (world.replicas(), outcome.error) == (6, "")
-
-
-async def test_a_scale_that_nobody_wants_any_more(world: World) -> None:
-    outcome = await world.hands.scale(KEY, world.target(), 5, never, lambda: None)
-
-    assert (outcome.resource_version, outcome.error, world.replicas()) == ("", "", 2)
-
-
-@pytest.mark.parametrize(("code", "unknown"), [(403, False), (500, True)])
-async def test_a_scale_that_fails(world: World, code: int, *, unknown: bool) -> None:
-    if code == 403:
-        world.cluster.faults.forbid("update", "deployments/scale")
-    else:
-        world.cluster.faults.fail(code, "update", "deployments/scale")
-    outcome = await world.hands.scale(KEY, world.target(), 5, never, lambda: 5)
-
-    assert outcome.error
-    assert not outcome.error.startswith("cannot update"), "what the API server said, not how it was asked"
-    assert outcome.unknown is unknown
+    assert (caught.value.status, world.replicas()) == (409, 3)
 
 
 async def test_a_shut_fence_goes_through(world: World) -> None:
     world.desk.gate.passes = 0
-    for hands in (world.hands, FileHands(world.scales)):
+    for actuator in (world.actuator, FileActuator(world.scales)):
         with pytest.raises(NotLeadingError):
-            await hands.scale(KEY, world.target(), 5, never, lambda: 5)
+            await actuator.acquire(KEY, world.target())
+        with pytest.raises(NotLeadingError):
+            await actuator.put_scale(KEY, world.target(), 5)
     assert world.replicas() == 2
 
 
 async def test_a_status_with_what_policies_count(world: World) -> None:
     at = FineInstant(read_instant("2026-11-20T12:00:00Z") + 5_000_000)
-    world.hands.status(world.autoscaler, status(5), (PastChange(3, at),))
+    world.actuator.status(world.autoscaler, status(5), (PastChange(3, at),))
     await until(world.status)
 
     written = world.status()
@@ -167,7 +143,7 @@ async def test_a_status_with_what_policies_count(world: World) -> None:
     assert seen.recent_changes == (PastChange(3, at),), "who leads next reads what was written"
 
     requests = len(world.cluster.requests)
-    world.hands.status(world.autoscaler, status(5), ())
+    world.actuator.status(world.autoscaler, status(5), ())
     await asyncio.sleep(0.05)
     assert len(world.cluster.requests) == requests, "what is there already is not written again"
 
@@ -181,7 +157,7 @@ def measured(utilization: int) -> HorizontalPodAutoscalerStatus:
 async def test_the_targets_column_is_written_with_the_status_and_is_no_reason_to_write(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world.hands.status(world.autoscaler, status(5), ())
+    world.actuator.status(world.autoscaler, status(5), ())
     await until(world.status)
     assert world.status()["targets"] == "cpu: <unknown>/80%", (
         "the default metric, which the sandbox does not fill in"
@@ -189,20 +165,20 @@ async def test_the_targets_column_is_written_with_the_status_and_is_no_reason_to
 
     patches = world.desk.asked("patch", "fastpathautoscalers/status")
     for utilization in range(60, 65):
-        world.hands.status(world.autoscaler, measured(utilization), ())
+        world.actuator.status(world.autoscaler, measured(utilization), ())
         await asyncio.sleep(0.01)
     assert world.desk.asked("patch", "fastpathautoscalers/status") == patches, (
         "numbers wait for the period of a status"
     )
 
     monkeypatch.setattr(statuswriter, "PERIOD", 0.0)
-    world.hands.status(world.autoscaler, measured(66), ())
+    world.actuator.status(world.autoscaler, measured(66), ())
     await until(lambda: world.status().get("targets") == "cpu: 66%/80%")
     assert world.desk.asked("patch", "fastpathautoscalers/status") == patches + 1
 
 
 async def test_events_are_about_the_object(world: World) -> None:
-    world.hands.event(world.autoscaler, RAISED)
+    world.actuator.event(world.autoscaler, RAISED)
     await until(lambda: world.cluster.list("events"))
 
     (event,) = world.cluster.list("events")
@@ -218,8 +194,8 @@ async def test_events_are_about_the_object(world: World) -> None:
 async def test_of_what_is_gone_nothing_is_written(world: World) -> None:
     world.desk.gate.passes = 0
     autoscaler = world.autoscaler
-    world.hands.status(autoscaler, status(5), ())
-    world.hands.forget(autoscaler)
+    world.actuator.status(autoscaler, status(5), ())
+    world.actuator.forget(autoscaler)
     world.desk.gate.passes = None
     await asyncio.sleep(0.4)
 
@@ -229,17 +205,17 @@ async def test_of_what_is_gone_nothing_is_written(world: World) -> None:
 async def test_autoscalers_in_files_have_neither_status_nor_events(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    hands, autoscaler = FileHands(world.scales), world.autoscaler
+    actuator, autoscaler = FileActuator(world.scales), world.autoscaler
     caplog.set_level("INFO")
-    outcome = await hands.scale(KEY, world.target(), 5, never, lambda: 5)
-    hands.status(autoscaler, status(5), ())
-    hands.event(autoscaler, RAISED)
-    hands.event(autoscaler, Event("Warning", "FailedGetPodsMetric", "no metrics"))
-    hands.forget(autoscaler)
+    await actuator.put_scale(KEY, world.target(), 5)
+    actuator.status(autoscaler, status(5), ())
+    actuator.event(autoscaler, RAISED)
+    actuator.event(autoscaler, Event("Warning", "FailedGetPodsMetric", "no metrics"))
+    actuator.forget(autoscaler)
     with contextlib.suppress(TimeoutError):
         await until(lambda: world.status() or world.cluster.list("events"), 0.05)
 
-    assert (world.replicas(), outcome.error) == (5, "")
+    assert world.replicas() == 5
     assert (world.status(), world.cluster.list("events")) == ({}, [])
     assert [record.message for record in caplog.records if record.name == "adapter.autoscaler.actuator"] == [
         "event"

@@ -8,7 +8,7 @@ import pytest
 
 from adapter.autoscaler.decide.observation import ExternalReading, PodsReading, Unavailable
 from adapter.autoscaler.interfaces import Key
-from adapter.autoscaler.state import Work
+from adapter.autoscaler.state import AutoscalerState
 from adapter.errors import NotLeadingError, NotSyncedError
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from tests.support.controller import Bench, fpa
@@ -30,7 +30,7 @@ def bench() -> Iterator[Bench]:
     made.controller.close()
 
 
-def work_of(bench: Bench) -> Work:
+def work_of(bench: Bench) -> AutoscalerState:
     work = bench.controller.find(KEY)
     assert work is not None
     return work
@@ -323,7 +323,7 @@ async def test_a_cache_behind_what_a_conflict_showed_is_no_change(bench: Bench) 
         await bench.step(1)
     memory = work_of(bench).memory
     assert bench.server.writes == [("web", 8)]
-    assert memory.writers.reversals == ()
+    assert memory.conflicts.reversals == ()
     assert [(each.change) for each in memory.history.ups] == [4]
     assert memory.history.downs == ()
 
@@ -433,7 +433,7 @@ async def test_a_conflict_after_which_the_pods_are_not_known_is_no_write(bench: 
         def close(self) -> None:
             """Nothing."""
 
-    work_of(bench)._following = Unsynced()  # type: ignore[assignment]  # pods whose cache begins anew
+    work_of(bench)._subscriptions._pods = Unsynced()  # type: ignore[assignment]  # pods whose cache begins anew
     await go_on(bench, turn)
     assert bench.server.writes == []
     assert bench.server.events == []

@@ -8,9 +8,10 @@ import pytest
 
 from adapter.autoscaler.decide.boost import LONGEST
 from adapter.autoscaler.decide.observation import Unavailable
-from adapter.autoscaler.interfaces import Again, Current, Key, Outcome, ScaleSeen, Target, Unfound
+from adapter.autoscaler.interfaces import Key, ScaleTarget, Unfound
 from adapter.boost.floor import Demotion, FloorEntry
 from adapter.errors import KubernetesError, NotLeadingError
+from adapter.kubernetes.api_errors import RESET
 from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, BOOST
 from adapter.model.timestamps import SECOND, FineInstant, Span
 from tests.autoscaler.test_boost import KEY, NATIVE, ON, BoostBench, hpa
@@ -336,27 +337,14 @@ async def test_a_raise_that_was_made_without_an_answer_is_held() -> None:
     bench = BoostBench()
     server = bench.server
 
-    async def scale(key: Key, target: Target, replicas: int, again: Again, current: Current) -> Outcome:
+    async def put_scale(key: Key, target: ScaleTarget, replicas: int) -> str:
+        assert server.scales["web"].replicas == 4, "after the look there is nothing left to write"
         server.set("web", replicas, "fastpath", told=False)
-        now = server.scales["web"]
-        assert (
-            again(
-                ScaleSeen(
-                    now.replicas,
-                    now.status_replicas,
-                    now.selector,
-                    now.resource_version,
-                    now.uid,
-                    unsure=True,
-                )
-            )
-            is None
-        )
-        return Outcome()
+        raise KubernetesError(0, RESET, "cut")
 
     bench.want(8)
     bench.boost(ON._replace(shown=4), replicas=4)
-    server.scale = scale  # type: ignore[method-assign]  # the answer to a write is lost
+    server.put_scale = put_scale  # type: ignore[method-assign]  # the answer to a write is lost
     await bench.step()
     assert bench.floors.replicas() == 8
     server.tell("web")
@@ -392,22 +380,19 @@ async def test_a_lesser_raise_that_was_made_without_an_answer_is_held() -> None:
     bench = BoostBench()
     server = bench.server
 
-    async def scale(key: Key, target: Target, replicas: int, again: Again, current: Current) -> Outcome:
+    async def acquire(key: Key, target: ScaleTarget) -> None:
         bench.want(6)
         bench.clock.seconds += 1
-        lesser = current()
-        assert lesser == 6
-        server.set("web", lesser, "fastpath", told=False)
-        now = server.scales["web"]
-        seen = ScaleSeen(
-            now.replicas, now.status_replicas, now.selector, now.resource_version, now.uid, unsure=True
-        )
-        assert again(seen) is None
-        return Outcome()
+
+    async def put_scale(key: Key, target: ScaleTarget, replicas: int) -> str:
+        assert (server.scales["web"].replicas, replicas) == (4, 6)
+        server.set("web", replicas, "fastpath", told=False)
+        raise KubernetesError(0, RESET, "cut")
 
     bench.want(8)
     bench.boost(ON._replace(shown=4), replicas=4)
-    server.scale = scale  # type: ignore[method-assign]  # the answer to a write is lost
+    server.acquire = acquire  # type: ignore[method-assign]  # the wait for a write slot
+    server.put_scale = put_scale  # type: ignore[method-assign]  # the answer to a write is lost
     await bench.step()
     assert bench.floors.replicas() == 6
 
@@ -553,26 +538,28 @@ async def test_the_later_of_two_writes_is_held(answered: bool) -> None:  # noqa:
     bench = BoostBench()
     server = bench.server
 
-    async def scale(key: Key, target: Target, replicas: int, again: Again, current: Current) -> Outcome:
-        bench.want(6)
-        bench.clock.seconds += 1
-        assert current() == 6
-        server.set("web", 6, "fastpath", told=False)
-        now = server.scales["web"]
-        bench.want(8)
-        seen = ScaleSeen(
-            now.replicas, now.status_replicas, now.selector, now.resource_version, now.uid, unsure=True
-        )
-        assert again(seen) == 8
-        assert current() == 8
-        server.set("web", 8, "fastpath", told=False)
+    sent: list[int] = []
+
+    async def acquire(key: Key, target: ScaleTarget) -> None:
+        if not sent:
+            bench.want(6)
+            bench.clock.seconds += 1
+
+    async def put_scale(key: Key, target: ScaleTarget, replicas: int) -> str:
+        sent.append(replicas)
+        server.set("web", replicas, "fastpath", told=False)
+        if replicas == 6:
+            bench.want(8)
+            raise KubernetesError(0, RESET, "cut")
+        assert sent == [6, 8]
         if answered:
-            return Outcome(server.scales["web"].resource_version)
-        return Outcome(error="no answer", unknown=True)
+            return server.scales["web"].resource_version
+        raise KubernetesError(0, "Timeout", "no answer")
 
     bench.want(8)
     bench.boost(ON._replace(shown=4), replicas=4)
-    server.scale = scale  # type: ignore[method-assign]  # the answer to the first write is lost
+    server.acquire = acquire  # type: ignore[method-assign]  # the wait for a write slot
+    server.put_scale = put_scale  # type: ignore[method-assign]  # the answer to the first write is lost
     await bench.step()
     assert bench.floors.replicas() == 8
     assert bench.floors.entries["uid-1"].stands is answered

@@ -63,7 +63,7 @@ async def test_a_decision_that_ends_in_a_defect_is_nobody_elses(
     assert (defects(bench), broken.left) == (2, 0)
     assert bench.server.writes == [("web", 7)]
     assert [record.message for record in caplog.records] == [
-        "unexpected error while an autoscaler was decided"
+        "unexpected error while deciding an autoscaler"
     ] * 2
     assert all(record.exc_info is not None for record in caplog.records)
 
@@ -88,7 +88,7 @@ async def test_the_loop_outlives_defects(bench: Bench) -> None:
 
 
 async def test_a_write_that_ends_in_a_defect_is_made_again(bench: Bench) -> None:
-    Broken(bench.server, "scale", TypeError("'dict' object is not callable"))
+    Broken(bench.server, "put_scale", TypeError("'dict' object is not callable"))
     bench.put(fpa(QUEUE), replicas=4)
     await bench.step()
 
@@ -136,7 +136,7 @@ async def test_a_defect_in_what_follows_a_write_does_not_end_its_autoscaler(
 
 async def test_where_the_fence_was_shut_it_is_decided_again(bench: Bench) -> None:
     """A fence that a jump of the clock has shut opens again in the same term."""
-    Broken(bench.server, "scale", NotLeadingError("the clock has jumped since the lease was last renewed"))
+    Broken(bench.server, "acquire", NotLeadingError("the clock has jumped since the lease was last renewed"))
     bench.put(fpa(QUEUE), replicas=4)
     await bench.step()
     assert (defects(bench), bench.server.writes, bench.server.events) == (0, [], [])

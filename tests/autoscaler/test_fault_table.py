@@ -17,14 +17,13 @@ import pytest
 from adapter.autoscaler.decide import decision
 from adapter.autoscaler.decide.autoscaler import prepare
 from adapter.autoscaler.decide.history import History
-from adapter.autoscaler.decide.observation import Observation, PodsReading
-from adapter.autoscaler.decide.settings import Settings
+from adapter.autoscaler.decide.observation import Observation, PodsReading, Settings
 from adapter.autoscaler.interfaces import Key
 from adapter.autoscaler.journal import Journal
 from adapter.autoscaler.loop import Controller
-from adapter.autoscaler.metric_sources import Sources
-from adapter.autoscaler.polling import Feeds
-from adapter.autoscaler.state import Surroundings
+from adapter.autoscaler.metrics.factory import SourceFactory
+from adapter.autoscaler.metrics.polling import Poller
+from adapter.autoscaler.snapshot import AutoscalerContext
 from adapter.config.rules_file import OnNaN
 from adapter.errors import InternalError, NotFoundError
 from adapter.model.metrics import (
@@ -287,15 +286,15 @@ async def running(world: World, **spec: Any) -> AsyncIterator[Controller]:
     world.settle()
     controllers: list[Controller] = []
 
-    def answered(owners: Iterable[object]) -> None:
-        controllers[0].touch_all(Key(*str(owner).split("/")) for owner in owners)
+    def answered(keys: Iterable[Key]) -> None:
+        controllers[0].touch_all(keys)
 
-    async with Feeds(world.clock, per_second=20.0, answered=answered) as feeds:
+    async with Poller(world.clock, per_second=20.0, answered=answered) as feeds:
         scraped: Any = world if world.kind.scraped else None
         provider: Any = world
         api: Any = None
-        sources = Sources(provider, provider, api, lambda: BUILTIN, scraped, feeds)
-        around = Surroundings(world.server, world.pods, world.rivals, sources, LIVE)
+        sources = SourceFactory(provider, provider, api, lambda: BUILTIN, scraped, feeds)
+        around = AutoscalerContext(world.server, world.pods, world.rivals, sources, LIVE)
         controller = Controller(
             around, world.server, world.clock, Monitoring(), Journal(), random=lambda: 0.0
         )

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapter.autoscaler.decide.observation import ExternalReading, Reading, Unavailable
-from adapter.autoscaler.interfaces import Key, Target
+from adapter.autoscaler.interfaces import Key, ScaleTarget
 from adapter.errors import NotLeadingError
 from tests.support.controller import Bench, Server, fpa
 from tests.support.scaling import external_metric, pods
@@ -65,16 +65,10 @@ class Watched(Server):
         super().__init__()
         self.world = world
 
-    async def scale(self, key: Key, target: Target, replicas: int, again: Any, current: Any) -> Any:
+    async def put_scale(self, key: Key, target: ScaleTarget, replicas: int) -> str:
         """Write a scale."""
-
-        def checked() -> int | None:
-            count: int | None = current()
-            if count is not None:
-                self.world.check(count)
-            return count
-
-        return await super().scale(key, target, replicas, again, checked)
+        self.world.check(replicas)
+        return await super().put_scale(key, target, replicas)
 
 
 class World:
@@ -102,7 +96,7 @@ class World:
         assert self.bench.rivals.names == ()
         assert self.spec["minReplicas"] <= count <= self.spec["maxReplicas"]
         seen = work.find_target()
-        assert isinstance(seen, Target)
+        assert isinstance(seen, ScaleTarget)
         before = seen.replicas
         is_value = (
             isinstance(self.reading, ExternalReading)
@@ -110,7 +104,7 @@ class World:
             and min(self.reading.values) >= 0
         )
         assert is_value or count >= min(before, self.spec["maxReplicas"])
-        assert before != 0 or self.spec["minReplicas"] == 0 or work.memory.writers.own_zero
+        assert before != 0 or self.spec["minReplicas"] == 0 or work.memory.conflicts.own_zero
 
     async def step(self, what: str, *values: Any) -> None:  # noqa: C901, PLR0912 - one branch for each of what may befall
         bench, server = self.bench, self.bench.server

@@ -6,7 +6,7 @@ import pytest
 
 from adapter.autoscaler.debug import encode
 from adapter.autoscaler.debug import show as show_all
-from adapter.autoscaler.decide.conflicts import Change
+from adapter.autoscaler.decide.conflicts import ForeignChange
 from adapter.autoscaler.decide.decision import Event
 from adapter.autoscaler.decide.observation import (
     ExternalReading,
@@ -16,7 +16,7 @@ from adapter.autoscaler.decide.observation import (
     Unavailable,
 )
 from adapter.autoscaler.interfaces import Key, Unfound
-from adapter.autoscaler.journal import Entry, Input, Journal, moment, show
+from adapter.autoscaler.journal import Journal, JournalEntry, MetricInput, moment, show
 from adapter.model.timestamps import SECOND
 from tests.support.controller import Bench, fpa
 from tests.support.scaling import NOW, external_metric
@@ -24,9 +24,9 @@ from tests.support.scaling import NOW, external_metric
 A, B = Key("shop", "a"), Key("shop", "b")
 
 
-def entry(key: Key, at: int, *inputs: Input, change: Change | None = None) -> Entry:
+def entry(key: Key, at: int, *inputs: MetricInput, change: ForeignChange | None = None) -> JournalEntry:
     events = (Event("Normal", "SuccessfulRescale", "New size: 3"),)
-    return Entry(key, at, 2, 3, "written", "load", "", 2, inputs, (), events, change, (at,))
+    return JournalEntry(key, at, 2, 3, "written", "load", "", 2, inputs, (), events, change, (at,))
 
 
 def times(journal: Journal, key: Key) -> list[int]:
@@ -59,12 +59,12 @@ def test_of_all_together_the_newest_are_kept() -> None:
 
     journal.note(entry(Key("shop", "c"), 7))
     assert (times(journal, A), times(journal, B)) == ([], [4, 5, 6])
-    assert journal.tells(A, (2,)), "what was evicted may be told again"
+    assert journal.is_news(A, (2,)), "what was evicted may be told again"
 
 
 def test_entries_about_many_pods_count_for_more() -> None:
     """Of one autoscaler with thousands of pods a hundred entries would be hundreds of megabytes."""
-    many = Input("load", PodsReading({f"web-{number}": 1 for number in range(1000)}, {}), None)
+    many = MetricInput("load", PodsReading({f"web-{number}": 1 for number in range(1000)}, {}), None)
     journal = Journal(room=1_000_000)
     for at in range(5):
         journal.note(entry(A, at, many))
@@ -95,12 +95,12 @@ def test_what_was_forgotten_takes_nothing_of_its_successor() -> None:
 
 def test_the_same_is_told_once_until_there_was_silence() -> None:
     journal = Journal()
-    assert journal.tells(A, (1,))
+    assert journal.is_news(A, (1,))
     journal.note(entry(A, 1))
-    assert not journal.tells(A, (1,))
-    assert journal.tells(A, (2,))
+    assert not journal.is_news(A, (1,))
+    assert journal.is_news(A, (2,))
     journal.quiet(A)
-    assert journal.tells(A, (1,))
+    assert journal.is_news(A, (1,))
 
 
 @pytest.mark.parametrize(
@@ -113,8 +113,8 @@ def test_the_same_is_told_once_until_there_was_silence() -> None:
     ],
 )
 def test_an_entry_as_json(reading: Reading, shown: dict[str, Any]) -> None:
-    given = (Input("queue", reading, NOW - 1_500_000_000), Input("other", reading, None))
-    found = show(entry(A, NOW, *given, change=Change(-2, "kubectl", reverses=True)))
+    given = (MetricInput("queue", reading, NOW - 1_500_000_000), MetricInput("other", reading, None))
+    found = show(entry(A, NOW, *given, change=ForeignChange(-2, "kubectl", reverses=True)))
 
     assert found["inputs"] == [
         {"metric": "queue", **shown, "ageSeconds": 1.5},

@@ -9,11 +9,12 @@ from functools import partial
 
 import pytest
 
-from adapter.autoscaler import readings
 from adapter.autoscaler.decide import guarded
-from adapter.autoscaler.decide.guarded import Circumstances, Look, Memory
+from adapter.autoscaler.decide.conflicts import ScaleObservation
+from adapter.autoscaler.decide.guarded import Constraints, Memory
 from adapter.autoscaler.decide.observation import ExternalReading, Observation
-from adapter.autoscaler.readings import Answer
+from adapter.autoscaler.metrics import readings
+from adapter.autoscaler.metrics.readings import SourceAnswer
 from adapter.model.pods import PodFacts
 from adapter.model.timestamps import SECOND
 from tests.support.controller import LIVE
@@ -67,21 +68,21 @@ def simulate(startup: int, window: int, *, known: bool, aware: bool = True) -> t
     """Return the most replicas there ever were, and those at the end."""
     scaler = autoscaler([external_metric(value="1")], LIVE, minReplicas=1, maxReplicas=1000, behavior={})
     workload, memory, replicas, most = Workload(startup, window), Memory(), BEFORE, 0
-    circumstances = Circumstances()
+    circumstances = Constraints()
     for second in range(LENGTH):
         workload.step(second)
         now = NOW + second * SECOND
         taken, value = workload.samples[-1]
         milli = round(value * 1000)
-        answer = Answer({}, {"": NOW + taken * SECOND}, (milli,), window * SECOND if known else None)
+        answer = SourceAnswer({}, {"": NOW + taken * SECOND}, (milli,), window * SECOND if known else None)
         reading = readings.of_series(answer, SCRAPE * SECOND, now, "", partial(workload.least_ready, now=now))
         assert isinstance(reading, ExternalReading)
         if not aware:
             reading = ExternalReading(reading.values)
-        memory, _ = guarded.notice(scaler, memory, Look(replicas, "fastpath"), now)
+        memory, _ = guarded.observe(scaler, memory, ScaleObservation(replicas, "fastpath"), now)
         seen = Observation(replicas, replicas, "app=web", workload.pods(second), [reading])
         made = guarded.decide(scaler, seen, memory, now, circumstances)
-        memory, _ = guarded.keep(memory, made, seen, now, circumstances)
+        memory, _ = guarded.commit(memory, made, seen, now, circumstances)
         if made.rescale:
             replicas = made.replicas
             workload.scale(replicas, second)

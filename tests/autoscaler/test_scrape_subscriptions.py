@@ -6,10 +6,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from adapter.autoscaler.scrape_subscriptions import ScrapeWants
+from adapter.autoscaler.interfaces import Key
+from adapter.autoscaler.scrape_subscriptions import ScrapeSubscriptions
 from adapter.errors import NotSyncedError
-from adapter.kubernetes.cache.scale_targets import ScaleTarget as Target
-from adapter.kubernetes.cache.scale_targets import Unfound
+from adapter.kubernetes.cache.scale_targets import ScaleTarget, Unfound
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, FastPathAutoscalerSpec, Metadata
 from adapter.model.autoscaling.hpa import (
     CrossVersionObjectReference,
@@ -44,9 +44,9 @@ class Kept:
         self._find = find
         open_ones.append(self)
 
-    def find(self) -> Target | Unfound:
+    def find(self) -> ScaleTarget | Unfound:
         found = self._find()
-        assert isinstance(found, Target | Unfound)
+        assert isinstance(found, ScaleTarget | Unfound)
         return found
 
     @property
@@ -65,7 +65,7 @@ class Around:
     """Targets and pods."""
 
     def __init__(self) -> None:
-        self.target: Target | Unfound = at("app=web")
+        self.target: ScaleTarget | Unfound = at("app=web")
         self.pods: tuple[FakePod, ...] | Exception = (A,)
         self.targets_open: list[Kept] = []
         self.pods_open: list[Kept] = []
@@ -89,8 +89,8 @@ class _Follow:
         self.follow = follow
 
 
-def at(selector: str) -> Target:
-    return Target(1, 1, selector, "1", "", "/scale")
+def at(selector: str) -> ScaleTarget:
+    return ScaleTarget(1, 1, selector, "1", "", "/scale")
 
 
 def autoscaler(*metrics: str, target: CrossVersionObjectReference = WEB) -> FastPathAutoscaler:
@@ -100,13 +100,13 @@ def autoscaler(*metrics: str, target: CrossVersionObjectReference = WEB) -> Fast
 
 
 @asynccontextmanager
-async def wanting(rules: str = RULES) -> AsyncIterator[tuple[World, Around, ScrapeWants]]:
+async def wanting(rules: str = RULES) -> AsyncIterator[tuple[World, Around, ScrapeSubscriptions]]:
     async with world(rules, lists=LISTS) as here:
         around = Around()
         yield (
             here,
             around,
-            ScrapeWants(here.scraped, _Follow(around.follow_target), _Follow(around.follow_pods)),
+            ScrapeSubscriptions(here.scraped, _Follow(around.follow_target), _Follow(around.follow_pods)),
         )
 
 
@@ -127,8 +127,8 @@ async def test_the_pods_of_the_target_as_they_come_and_go() -> None:
         around.pods_open[0].changed()
         assert scraped(here) == ["b"]
 
-        wants.remove("shop", "x")
-        wants.remove("shop", "x")
+        wants.remove(Key("shop", "x"))
+        wants.remove(Key("shop", "x"))
         assert scraped(here) == []
         assert around.targets_open == around.pods_open == []
 
@@ -198,7 +198,7 @@ async def test_callbacks_after_the_end_do_nothing() -> None:
     async with wanting() as (here, around, wants):
         wants.put(autoscaler("depth"))
         target, pods = around.targets_open[0], around.pods_open[0]
-        wants.remove("shop", "x")
+        wants.remove(Key("shop", "x"))
         target.changed()
         pods.changed()
 

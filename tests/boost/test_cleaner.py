@@ -11,7 +11,7 @@ from adapter.boost import cleaner
 from adapter.boost.cleaner import FAULT, FloorCleaner
 from adapter.boost.floor import LABEL, Demotion, FloorEntry, encode_entry
 from adapter.kubernetes.write.client import Writer
-from adapter.kubernetes.write.rate_limiter import WriteBudget
+from adapter.kubernetes.write.rate_limiter import WriteRateLimiter
 from adapter.model.shards import Shard
 from adapter.model.timestamps import SECOND, FineInstant
 from tests.support.configmaps import Store
@@ -31,7 +31,7 @@ class Place:
         self.gate = Gate()
         clock, monitoring = self.process.clock, self.process.monitoring
         client: Any = self.process.line  # all it calls
-        writer = Writer(client, self.gate, WriteBudget(1000.0, clock, monitoring), clock, monitoring)
+        writer = Writer(client, self.gate, WriteRateLimiter(1000.0, clock, monitoring), clock, monitoring)
         self.cleaner = FloorCleaner(writer, self.process.view, TWO, self.process.faults)
 
     def entry(self, replicas: int = 0, seconds: float = 0.0, **fields: object) -> FloorEntry:

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from adapter.autoscaler.autoscaler_files import Read
-from adapter.autoscaler.autoscaler_sources import InFiles
+from adapter.autoscaler.autoscaler_sources import AutoscalerFileSource, FileContents
 from adapter.autoscaler.interfaces import Key
 from adapter.compose.scaler import Parts, Scaler
 from adapter.config.options import Options
@@ -111,10 +110,10 @@ async def test_a_term_begins_in_steps_and_ends_with_nothing(bench: Bench) -> Non
 async def test_what_goes_while_a_term_begins_does_not_come_back(bench: Bench) -> None:
     last = Key("default", f"web-{COUNT - 1}")
     async with leading(bench):
-        origin = bench.scaler._origin
-        assert isinstance(origin, InFiles)
+        origin = bench.scaler._source
+        assert isinstance(origin, AutoscalerFileSource)
         kept = tuple(each for key, each in origin._found.items() if key != last)
-        origin._adopt(Read(kept, ()))
+        origin._adopt(FileContents(kept, ()))
         for _ in range(COUNT // STEP + 1):
             await asyncio.sleep(0)
 

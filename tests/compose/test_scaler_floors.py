@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from adapter.autoscaler.actuator import ClusterHands
+from adapter.autoscaler.actuator import ClusterActuator
 from adapter.autoscaler.interfaces import Key
 from adapter.boost import model as boosting
 from adapter.boost.floor import Demotion, FloorEntry
@@ -98,7 +98,7 @@ def scaler() -> Any:
         nothing, watching, kinds, nothing, lambda _: nothing, scraped, clock, monitoring, faults, lambda: 0.5
     )
     made = Scaler(Options(leader_elect=False), parts)
-    made._roster.controller = Controller()  # type: ignore[assignment]
+    made._registry.controller = Controller()  # type: ignore[assignment]
     return made
 
 
@@ -116,10 +116,10 @@ async def test_what_was_adopted_is_adopted_once(scaler: Any) -> None:
     """The annotation goes and comes back: neither floor nor demotion of the beginning of the term comes with it."""
     scaler.rivals._hpas.put(hpa("10"))
     await scaler._natives.adopt_floors(Floors({"uid-web": entry(scaler, "web", 500)}))
-    assert [each[1] is not None for each in scaler._roster.controller.put_with] == [True]
+    assert [each[1] is not None for each in scaler._registry.controller.put_with] == [True]
     scaler.rivals._hpas.put(hpa("11", boosted=False))
     scaler.rivals._hpas.put(hpa("12"))
-    assert [each[1] is not None for each in scaler._roster.controller.put_with] == [True, False]
+    assert [each[1] is not None for each in scaler._registry.controller.put_with] == [True, False]
 
 
 async def test_entries_of_who_is_gone_do_not_stay(scaler: Any) -> None:
@@ -146,7 +146,7 @@ async def test_a_fence_that_is_shut_for_a_moment_at_the_start(scaler: Any) -> No
     async with asyncio.timeout(3):
         await scaler._natives.adopt_floors(Floors({}, NotLeadingError()))
     assert scaler._natives._adopted
-    assert len(scaler._roster.controller.put_with) == 1
+    assert len(scaler._registry.controller.put_with) == 1
 
 
 def test_a_status_from_before_its_own_shrink_shows_nothing() -> None:
@@ -182,5 +182,5 @@ def test_a_status_of_ours_is_not_forgotten_with_an_hpa_of_its_name() -> None:
 
     nothing: Any = None
     statuses: Any = Statuses()
-    ClusterHands(nothing, statuses, nothing).forget(native("Boost"))
+    ClusterActuator(nothing, statuses, nothing).forget(native("Boost"))
     assert forgotten == []

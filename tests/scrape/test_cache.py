@@ -280,7 +280,7 @@ async def test_openmetrics() -> None:
 async def test_finished_scrapes_are_told_good_or_bad() -> None:
     async with scraping() as here:
         told: list[tuple[str, str]] = []
-        owners: list[str] = []
+        owners: list[object] = []
         here.scraped.subscribe(lambda namespace, metric: told.append((namespace, metric)))
         here.scraped.subscribe_owners(owners.append)
         here.scraped.want("x", "shop", ["depth", "hits"], [A])
@@ -288,7 +288,7 @@ async def test_finished_scrapes_are_told_good_or_bad() -> None:
         here.scraped.want("y", "shop", ["depth"], [A])
         await here.scrape()
         assert sorted(told) == [("shop", "depth"), ("shop", "hits")]
-        assert sorted(owners) == ["x", "y"]
+        assert sorted(map(str, owners)) == ["x", "y"]
         here.reader.bodies["10.0.0.1"] = "depth 3"
         await here.scrape()
         assert len(told) == 4

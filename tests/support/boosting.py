@@ -19,7 +19,7 @@ import msgspec
 import yaml
 from aiohttp import web
 
-from adapter.autoscaler.decide.settings import Settings
+from adapter.autoscaler.decide.observation import Settings
 from adapter.boost import model
 from adapter.compose.app import SystemClock
 from adapter.model.autoscaling.hpa import encode_scalar

@@ -10,13 +10,13 @@ from typing import Any
 import msgspec
 
 from adapter.autoscaler.decide.decision import Event
-from adapter.autoscaler.decide.observation import Observation, Reading, Unavailable
-from adapter.autoscaler.decide.settings import Settings
-from adapter.autoscaler.interfaces import Again, Current, Key, Outcome, ScaleSeen, Target, Unfound
+from adapter.autoscaler.decide.observation import Observation, Reading, Settings, Unavailable
+from adapter.autoscaler.interfaces import Key, ScaleState, ScaleTarget, Unfound
 from adapter.autoscaler.journal import Journal
 from adapter.autoscaler.loop import Controller
-from adapter.autoscaler.metric_source import Site, View
-from adapter.autoscaler.state import Surroundings
+from adapter.autoscaler.metrics.sources import ReadContext, Subscriber
+from adapter.autoscaler.snapshot import AutoscalerContext
+from adapter.errors import KubernetesError
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler, PastChange
 from adapter.model.autoscaling.hpa import (
     CrossVersionObjectReference,
@@ -52,8 +52,8 @@ class Server:
     """Scales as an API server has them, and as the caches show them."""
 
     def __init__(self) -> None:
-        self.scales: dict[str, Target] = {}
-        self.cached: dict[str, Target | Unfound] = {}
+        self.scales: dict[str, ScaleTarget] = {}
+        self.cached: dict[str, ScaleTarget | Unfound] = {}
         self.writes: list[tuple[str, int]] = []
         self.statuses: list[tuple[str, HorizontalPodAutoscalerStatus, tuple[PastChange, ...]]] = []
         self.events: list[Event] = []
@@ -76,7 +76,7 @@ class Server:
         owner = manager if is_new or before is None else before.manager
         path = f"/apis/apps/v1/namespaces/default/deployments/{name}/scale"
         uid = uid or (before.uid if before is not None else "uid-of-target")
-        self.scales[name] = Target(replicas, replicas, selector, str(self._version), owner, path, uid)
+        self.scales[name] = ScaleTarget(replicas, replicas, selector, str(self._version), owner, path, uid)
         if told:
             self.tell(name)
 
@@ -93,40 +93,38 @@ class Server:
         """Follow a scale."""
         return HandFollowed(self, reference.name)
 
-    # Hands
+    # Actuator
 
-    async def scale(self, key: Key, target: Target, replicas: int, again: Again, current: Current) -> Outcome:
+    async def acquire(self, key: Key, target: ScaleTarget) -> None:
+        """Wait for a write slot."""
+        if self.turn is not None:
+            await self.turn.wait()
+
+    async def put_scale(self, key: Key, target: ScaleTarget, replicas: int) -> str:
         """Write a scale."""
         name = target.path.split("/")[-2]
-        wanted: int | None = replicas
-        version = target.resource_version
-        for _ in range(6):
-            if self.turn is not None:
-                await self.turn.wait()
-            wanted = current()
-            if wanted is None:
-                return Outcome()
-            if self.gate is not None:
-                await self.gate.wait()
-            if self.refusal is not None:
-                raise self.refusal
-            if self.fail:
-                return Outcome(error=self.fail)
-            now = self.scales[name]
-            if version == now.resource_version:
-                self._version += 1
-                self.scales[name] = now._replace(
-                    replicas=wanted, resource_version=str(self._version), manager="fastpath"
-                )
-                self.writes.append((name, wanted))
-                return Outcome(error="no answer", unknown=True) if self.lose else Outcome(str(self._version))
-            wanted = again(
-                ScaleSeen(now.replicas, now.status_replicas, now.selector, now.resource_version, now.uid)
-            )
-            version = now.resource_version
-            if wanted is None:
-                return Outcome()
-        return Outcome(error="conflict")
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.refusal is not None:
+            raise self.refusal
+        if self.fail:
+            raise KubernetesError(403, "Forbidden", self.fail)
+        now = self.scales[name]
+        if target.resource_version != now.resource_version:
+            raise KubernetesError(409, "Conflict", "conflict")
+        self._version += 1
+        self.scales[name] = now._replace(
+            replicas=replicas, resource_version=str(self._version), manager="fastpath"
+        )
+        self.writes.append((name, replicas))
+        if self.lose:
+            raise KubernetesError(0, "Timeout", "no answer")
+        return str(self._version)
+
+    async def get_scale(self, target: ScaleTarget) -> ScaleState:
+        """Return a scale, which does not tell who wrote its count."""
+        now = self.scales[target.path.split("/")[-2]]
+        return ScaleState(now.replicas, now.status_replicas, now.selector, now.resource_version, now.uid)
 
     def status(
         self,
@@ -152,7 +150,7 @@ class HandFollowed:
         self._server = server
         self._name = name
 
-    def find(self) -> Target | Unfound:
+    def find(self) -> ScaleTarget | Unfound:
         """Return it."""
         return self._server.cached.get(self._name, Unfound("deployments is not listed yet", known=False))
 
@@ -219,15 +217,15 @@ class HandPods:
 class HandSource:
     """A metric whose reading is set by hand."""
 
-    def __init__(self, site: Site) -> None:
-        self.site = site
+    def __init__(self, subscriber: Subscriber) -> None:
+        self.subscriber = subscriber
         self.reading: Reading = Unavailable("NotAnswered", "no answer yet")
         self.sampled: int | None = None
         self.span: int | None = None
         self.closed = False
         self.reads = 0
 
-    def read(self, view: View) -> Reading:
+    def read(self, view: ReadContext) -> Reading:
         """Return it."""
         self.reads += 1
         return self.reading
@@ -244,9 +242,9 @@ class HandSources:
         self.opened: list[HandSource] = []
         self.readings: dict[str, Reading] = {}
 
-    def open(self, metric: MetricSpec, site: Site) -> HandSource:
+    def open(self, metric: MetricSpec, subscriber: Subscriber) -> HandSource:
         """Open a source."""
-        source = HandSource(site)
+        source = HandSource(subscriber)
         named = metric.pods or metric.object or metric.external
         name = named.metric.name if named is not None else "resource"
         source.reading = self.readings.get(name, source.reading)
@@ -280,9 +278,9 @@ class Bench:
 
     def start(self) -> Controller:
         """Return a controller as after a start."""
-        around = Surroundings(self.server, self.pods, self.rivals, self.sources, LIVE)  # type: ignore[arg-type]  # sources by hand
+        context = AutoscalerContext(self.server, self.pods, self.rivals, self.sources, LIVE)  # type: ignore[arg-type]  # sources by hand
         self.controller = Controller(
-            around, self.server, self.clock, self.monitoring, self.journal, random=lambda: 0.0
+            context, self.server, self.clock, self.monitoring, self.journal, random=lambda: 0.0
         )
         return self.controller
 
@@ -307,7 +305,7 @@ class Bench:
         work = self.controller.find(key)
         assert work is not None
         assert work.last is not None
-        return work.last.made
+        return work.last.decision
 
 
 def fpa(

@@ -9,7 +9,7 @@ from adapter.boost.publisher import FloorWriter
 from adapter.boost.view import FloorView
 from adapter.errors import NotSyncedError
 from adapter.kubernetes.write.client import Writer
-from adapter.kubernetes.write.rate_limiter import WriteBudget
+from adapter.kubernetes.write.rate_limiter import WriteRateLimiter
 from adapter.model.shards import WHOLE, Shard
 from adapter.model.timestamps import SECOND
 from adapter.telemetry.metrics import Monitoring
@@ -43,7 +43,7 @@ class Process:
         await end(self._task)
 
     def open_term(self, gate: Gate, shard: Shard = WHOLE) -> FloorWriter:
-        budget = WriteBudget(1000.0, self.clock, self.monitoring)
+        budget = WriteRateLimiter(1000.0, self.clock, self.monitoring)
         writer = Writer(self.line, gate, budget, self.clock, self.monitoring)  # type: ignore[arg-type]  # all it calls
         return FloorWriter(writer, self.view, shard, self.faults)
 

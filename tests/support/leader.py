@@ -22,8 +22,8 @@ from adapter.kubernetes.leader.verdict import Election
 from adapter.kubernetes.write.client import Writer
 from adapter.kubernetes.write.event_correlator import Regarding
 from adapter.kubernetes.write.events import EventRecorder
-from adapter.kubernetes.write.rate_limiter import WriteBudget
-from adapter.kubernetes.write.scale import ScaleOf, ScaleWriter
+from adapter.kubernetes.write.rate_limiter import WriteRateLimiter
+from adapter.kubernetes.write.scale import ScaleReference, ScaleWriter
 from adapter.kubernetes.write.status import StatusUpdate, StatusWriter
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
 from adapter.model.clock import Clock
@@ -78,7 +78,7 @@ class Scaler:
             await self.elector.run(self._lead)
 
     async def _lead(self, fence: LeaseFence) -> None:
-        budget = WriteBudget(100.0, self._clock, self._monitoring)
+        budget = WriteRateLimiter(100.0, self._clock, self._monitoring)
         writer = Writer(self._client, fence, budget, self._clock, self._monitoring)
         statuses = StatusWriter(writer, self._clock, self._monitoring, self._faults)
         events = EventRecorder(writer, self._clock, random.random, self._monitoring, self._faults)
@@ -94,15 +94,21 @@ class Scaler:
     async def _scale(self, scales: ScaleWriter, statuses: StatusWriter, events: EventRecorder) -> None:
         """Follow the load as a scaler does: at once, without end, from the state that was last seen."""
         path = f"/apis/apps/v1/namespaces/{self.namespace}/deployments/web/scale"
-        target = ScaleOf(path, self.namespace, "web")
+        target = ScaleReference(path, self.namespace, "web")
         about = Regarding("autoscaling/v2", "HorizontalPodAutoscaler", self.namespace, "web", self._uid)
         version, current = "", -1
         while True:
             wanted = self._load()
             if wanted != current:
                 with contextlib.suppress(KubernetesError, NotLeadingError):
-                    seen = await scales.write(target, wanted, version, lambda _: self._load())
-                    assert seen is not None
+                    await scales.acquire(target)
+                    if not version:
+                        version = (await scales.get(path)).resource_version
+                    try:
+                        seen = await scales.put(target, self._load(), version)
+                    except KubernetesError:
+                        version = ""
+                        raise
                     version, current = seen.resource_version, seen.replicas
                     status = HorizontalPodAutoscalerStatus(desired_replicas=current)
                     document = functools.partial(_document, current)

@@ -8,15 +8,17 @@ import msgspec
 from adapter.autoscaler.decide.autoscaler import Autoscaler, prepare
 from adapter.autoscaler.decide.calculator import Situation
 from adapter.autoscaler.decide.decision import Decision, decide
-from adapter.autoscaler.decide.history import History, Listed, Recommendation, ScaleEvent
+from adapter.autoscaler.decide.history import History, Recommendation, RecommendationList, ScaleEvent
 from adapter.autoscaler.decide.observation import (
+    Band,
     ExternalReading,
     Observation,
     PodsReading,
     Reading,
+    Settings,
     Unavailable,
+    band,
 )
-from adapter.autoscaler.decide.settings import Band, Settings, band
 from adapter.model.autoscaling.defaults import with_defaults
 from adapter.model.autoscaling.hpa import (
     HorizontalPodAutoscaler,
@@ -136,7 +138,7 @@ def remembered(
         return NOW - round(age * SECOND)
 
     return History(
-        Listed(tuple(Recommendation(count, at(age)) for count, age in entries)),
+        RecommendationList(tuple(Recommendation(count, at(age)) for count, age in entries)),
         tuple(ScaleEvent(change, at(age)) for change, age in ups),
         tuple(ScaleEvent(change, at(age)) for change, age in downs),
     )

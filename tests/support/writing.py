@@ -8,7 +8,7 @@ from adapter.errors import NotLeadingError
 from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes import credentials
 from adapter.kubernetes.write.client import Writer
-from adapter.kubernetes.write.rate_limiter import WriteBudget
+from adapter.kubernetes.write.rate_limiter import WriteRateLimiter
 from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
@@ -48,7 +48,7 @@ class Desk:
         self.clock = SystemClock()
         self.monitoring = Monitoring()
         self.faults = ProblemLog(self.monitoring, self.clock)
-        self.budget = WriteBudget(rate, self.clock, self.monitoring)
+        self.budget = WriteRateLimiter(rate, self.clock, self.monitoring)
         self.writer = Writer(client, self.gate, self.budget, self.clock, self.monitoring)
 
     def writes(self, kind: str, outcome: str) -> float:

@@ -1,7 +1,7 @@
-"""An autoscaler made ready for decisions: targets in thousandths, rules in nanoseconds, texts put together once.
+"""Prepares the spec of an autoscaler: targets in thousandths, rules in nanoseconds, texts built once.
 
-`prepare` is called when a spec changes, `decide` at every sync. Metrics know here how they are computed, described and reported; what
-follows from their proposals is `decision`'s.
+`prepare` runs when a spec changes, `decision.decide` at every sync. A `PreparedMetric` knows how its metric
+is computed, described and reported; `decision` combines the proposals.
 """
 
 from collections.abc import Callable
@@ -10,16 +10,18 @@ from typing import NamedTuple
 import msgspec
 
 from adapter.autoscaler.decide import calculator
-from adapter.autoscaler.decide.behavior import Limits, Policy, Rules
+from adapter.autoscaler.decide.behavior import Policy, ReplicaLimits, Rules
 from adapter.autoscaler.decide.calculator import Proposal, Situation
 from adapter.autoscaler.decide.observation import (
+    Band,
     ExternalReading,
     ObjectReading,
     PodsReading,
     Reading,
+    Settings,
     Unavailable,
+    band,
 )
-from adapter.autoscaler.decide.settings import Band, Settings, band
 from adapter.model.autoscaling.hpa import (
     ContainerResourceMetricStatus,
     ExternalMetricStatus,
@@ -42,12 +44,13 @@ Compute = Callable[[Reading, Situation], Proposal | Unavailable]
 Report = Callable[[MetricValueStatus], MetricStatus]
 
 
-class Metric(NamedTuple):
+class PreparedMetric(NamedTuple):
     """One metric of a spec.
 
-    `description` is what conditions and events call it. `failure` is the reason of its event; `fetching` stands before the error of a
-    reading that is not there, `computing` before any error in the event, `aggregate` before that in the error of the sync; `blank`
-    is set where nothing can be computed whatever is read.
+    `description` names it in conditions and events. `failure` is the reason of its event. Errors have
+    prefixes: `fetching` that of a missing reading, `computing` that of any error in the event, and before
+    that `aggregate` in the error of the sync. `blank` is the error of a metric that can never be computed, ""
+    for any other.
     """
 
     name: str
@@ -62,7 +65,7 @@ class Metric(NamedTuple):
     blank: str = ""
 
     def current(self, proposal: Proposal) -> MetricValueStatus:
-        """Return what was measured as a status carries it: memory in powers of 1024 where it is whole."""
+        """Return the value for the status: memory in powers of 1024 if that is exact."""
         form = Form.BINARY_SI if self.memory else Form.DECIMAL_SI
         value, average = proposal.value, proposal.average
         return MetricValueStatus(
@@ -75,13 +78,13 @@ class Metric(NamedTuple):
 class Autoscaler(msgspec.Struct, frozen=True):
     """What `decide` needs of a spec. `up` and `down` are None for the legacy algorithm.
 
-    `target` is ``Kind/namespace/name``; `has_outer_metric` says whether any metric is of an object or external, which alone can bring
-    a workload back from zero.
+    `target` is ``Kind/namespace/name``. `has_outer_metric` says whether a metric is of type Object or
+    External: only these can scale a workload up from zero.
     """
 
     target: str
-    limits: Limits
-    metrics: tuple[Metric, ...]
+    limits: ReplicaLimits
+    metrics: tuple[PreparedMetric, ...]
     band: Band
     settings: Settings
     has_outer_metric: bool
@@ -90,7 +93,7 @@ class Autoscaler(msgspec.Struct, frozen=True):
 
 
 def prepare(autoscaler: HorizontalPodAutoscaler, settings: Settings) -> Autoscaler:
-    """Return an autoscaler, whose defaults are filled in and which is valid, ready for decisions."""
+    """Prepare a valid autoscaler with its defaults filled in."""
     spec, meta = autoscaler.spec, autoscaler.metadata
     target = spec.scale_target_ref
     tolerances = [settings.tolerance, settings.tolerance]
@@ -105,7 +108,7 @@ def prepare(autoscaler: HorizontalPodAutoscaler, settings: Settings) -> Autoscal
     metrics = spec.metrics or ()
     return Autoscaler(
         target=f"{target.kind}/{meta.namespace}/{target.name}",
-        limits=Limits(1 if spec.min_replicas is None else spec.min_replicas, spec.max_replicas),
+        limits=ReplicaLimits(1 if spec.min_replicas is None else spec.min_replicas, spec.max_replicas),
         metrics=tuple(_metric(metric, meta.namespace) for metric in metrics),
         band=band(*tolerances),
         settings=settings,
@@ -116,7 +119,7 @@ def prepare(autoscaler: HorizontalPodAutoscaler, settings: Settings) -> Autoscal
 
 
 def _rules(rules: HPAScalingRules, settings: Settings) -> Rules:
-    """Return the rules of one direction; an open window is the controller's, cut to whole seconds."""
+    """Return the rules of one direction; a window that is not set is the controller's, in whole seconds."""
     seconds = rules.stabilization_window_seconds
     window = settings.downscale_stabilization // SECOND if seconds is None else seconds
     policies = (
@@ -126,11 +129,11 @@ def _rules(rules: HPAScalingRules, settings: Settings) -> Rules:
     return Rules(window * SECOND, rules.select_policy or "Max", tuple(policies))
 
 
-def _metric(metric: MetricSpec, namespace: str) -> Metric:
+def _metric(metric: MetricSpec, namespace: str) -> PreparedMetric:
     return _BY_TYPE[metric.type](metric, namespace)
 
 
-def _resource(metric: MetricSpec, _: str) -> Metric:
+def _resource(metric: MetricSpec, _: str) -> PreparedMetric:
     source = metric.resource
     assert source is not None
     name = source.name
@@ -142,7 +145,7 @@ def _resource(metric: MetricSpec, _: str) -> Metric:
     return _of_resource(name, "", source.target, "resource", "FailedGetResourceMetric", aggregate, report)
 
 
-def _container_resource(metric: MetricSpec, _: str) -> Metric:
+def _container_resource(metric: MetricSpec, _: str) -> PreparedMetric:
     source = metric.container_resource
     assert source is not None
     name, container = source.name, source.container
@@ -158,8 +161,8 @@ def _container_resource(metric: MetricSpec, _: str) -> Metric:
 
 def _of_resource(
     name: str, container: str, target: MetricTarget, what: str, failure: str, aggregate: str, report: Report
-) -> Metric:
-    """Build a metric of cpu or the like: a raw average where one is set, else utilization; the target's type does not matter."""
+) -> PreparedMetric:
+    """Build a resource metric: by averageValue if that is set, else by averageUtilization."""
     fetching = f"unable to get metrics for resource {name}: "
     raw, share = target.average_value, target.average_utilization
     if raw is not None:
@@ -167,7 +170,7 @@ def _of_resource(
 
         def compute(reading: Reading, situation: Situation) -> Proposal | Unavailable:
             assert isinstance(reading, PodsReading)
-            return calculator.by_average(reading, raw.milli, name, description, situation)
+            return calculator.raw_resource_replicas(reading, raw.milli, name, description, situation)
 
     else:
         assert share is not None
@@ -175,14 +178,14 @@ def _of_resource(
 
         def compute(reading: Reading, situation: Situation) -> Proposal | Unavailable:
             assert isinstance(reading, PodsReading)
-            return calculator.by_utilization(reading, share, name, container, description, situation)
+            return calculator.resource_replicas(reading, share, name, container, description, situation)
 
     computing = f"failed to get {name} {'usage' if raw is not None else 'utilization'}: "
     memory = name == "memory"
-    return Metric(name, description, failure, fetching, computing, aggregate, compute, report, memory)
+    return PreparedMetric(name, description, failure, fetching, computing, aggregate, compute, report, memory)
 
 
-def _pods(metric: MetricSpec, _: str) -> Metric:
+def _pods(metric: MetricSpec, _: str) -> PreparedMetric:
     source = metric.pods
     assert source is not None
     assert source.target.average_value is not None
@@ -191,7 +194,7 @@ def _pods(metric: MetricSpec, _: str) -> Metric:
 
     def compute(reading: Reading, situation: Situation) -> Proposal | Unavailable:
         assert isinstance(reading, PodsReading)
-        return calculator.by_average(reading, target, "", description, situation)
+        return calculator.raw_resource_replicas(reading, target, "", description, situation)
 
     def report(current: MetricValueStatus) -> MetricStatus:
         return MetricStatus("Pods", pods=PodsMetricStatus(source.metric, current))
@@ -199,26 +202,26 @@ def _pods(metric: MetricSpec, _: str) -> Metric:
     aggregate = "failed to get pods metric value: "
     blank = _selector_fault(source.metric)
     fetching = f"unable to get metric {name}: "
-    return Metric(
+    return PreparedMetric(
         name, description, "FailedGetPodsMetric", fetching, "", aggregate, compute, report, blank=blank
     )
 
 
-def _object(metric: MetricSpec, namespace: str) -> Metric:
+def _object(metric: MetricSpec, namespace: str) -> PreparedMetric:
     source = metric.object
     assert source is not None
     name, target, described = source.metric.name, source.target, source.described_object
     aggregate = "failed to get object metric value: "
     blank = _selector_fault(source.metric)
     description = f"{described.kind} metric {name}"
-    calculate, milli = calculator.by_object_value, 0
+    calculate, milli = calculator.object_metric_replicas, 0
     if target.type == "Value" and target.value is not None:
         milli = target.value.milli
     elif target.type == "AverageValue" and target.average_value is not None:
-        # upstream calls it so, and repeats itself in errors
+        # Upstream uses this name, and this prefix twice in errors.
         description = f"external metric {name}({api_selectors.go_text(source.metric.selector)})"
         aggregate += "" if blank else f"failed to get {name} object metric: "
-        calculate, milli = calculator.by_object_average, target.average_value.milli
+        calculate, milli = calculator.object_per_pod_replicas, target.average_value.milli
     else:
         blank = (
             blank
@@ -232,14 +235,14 @@ def _object(metric: MetricSpec, namespace: str) -> Metric:
     def report(current: MetricValueStatus) -> MetricStatus:
         return MetricStatus("Object", object=ObjectMetricStatus(source.metric, current, described))
 
-    # in this odd order, the error last
+    # Upstream's order, with the error last.
     fetching = f"unable to get metric {name}: {described.kind} on {namespace} {described.name}/"
-    return Metric(
+    return PreparedMetric(
         name, description, "FailedGetObjectMetric", fetching, "", aggregate, compute, report, blank=blank
     )
 
 
-def _external(metric: MetricSpec, namespace: str) -> Metric:
+def _external(metric: MetricSpec, namespace: str) -> PreparedMetric:
     source = metric.external
     assert source is not None
     name, target = source.metric.name, source.target
@@ -248,11 +251,11 @@ def _external(metric: MetricSpec, namespace: str) -> Metric:
     aggregate = f"failed to get {name} external metric value: "
     if target.average_value is not None:
         aggregate += f"failed to get {name} external metric: "
-        calculate, milli = calculator.by_external_average, target.average_value.milli
+        calculate, milli = calculator.external_per_pod_replicas, target.average_value.milli
     else:
         assert target.value is not None
         aggregate += f"failed to get external metric {name}: "
-        calculate, milli = calculator.by_external_value, target.value.milli
+        calculate, milli = calculator.external_metric_replicas, target.value.milli
 
     def compute(reading: Reading, situation: Situation) -> Proposal | Unavailable:
         assert isinstance(reading, ExternalReading)
@@ -263,12 +266,12 @@ def _external(metric: MetricSpec, namespace: str) -> Metric:
 
     fetching = f"unable to get external metric {namespace}/{name}/{selector}: "
     blank = _selector_fault(source.metric)
-    return Metric(
+    return PreparedMetric(
         name, description, "FailedGetExternalMetric", fetching, "", aggregate, compute, report, blank=blank
     )
 
 
-_BY_TYPE: dict[str, Callable[[MetricSpec, str], Metric]] = {
+_BY_TYPE: dict[str, Callable[[MetricSpec, str], PreparedMetric]] = {
     "Resource": _resource,
     "ContainerResource": _container_resource,
     "Pods": _pods,
@@ -278,7 +281,7 @@ _BY_TYPE: dict[str, Callable[[MetricSpec, str], Metric]] = {
 
 
 def _selector_fault(metric: MetricIdentifier) -> str:
-    """Return why the selector of a metric cannot be used, "" where it can."""
+    """Return why the selector of a metric is invalid, "" if it is valid."""
     try:
         api_selectors.compile_selector(metric.selector)
     except ValueError as error:

@@ -1,8 +1,9 @@
-"""From what is wanted to what may be done: stabilization windows, scaling policies, the minimum and the maximum.
+"""Normalizes a desired count: stabilization windows, scaling policies, minReplicas and maxReplicas.
 
-Two algorithms, and whether the spec has a `behavior` chooses. Without one (legacy): the highest recent recommendation, at most twice
-the replicas or four in one sync, down at once. With one: the count moves only as far as all recent recommendations agree, and no
-faster than the policies allow. The law is ``horizontal.go`` of 1.36. Condition texts are `conditions`'.
+There are two algorithms, and a spec without `behavior` uses the legacy one: the highest recent
+recommendation, at most twice the replicas or four in one sync, and down at once. With `behavior` the count
+moves only as far as all recent recommendations agree, and no faster than the policies allow. Both mirror
+``horizontal.go`` of Kubernetes 1.36.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,19 +17,19 @@ from adapter.model.timestamps import SECOND
 
 
 class Policy(NamedTuple):
-    """At most `value` pods, or `value` per cent where `percent`, within `period` nanoseconds."""
+    """At most `value` pods, or per cent if `percent`, within `period` nanoseconds."""
 
     percent: bool
     value: int
     period: int
 
     def __str__(self) -> str:
-        """Return it as people say it: ``Percent 20 per 60 s``."""
+        """Return it as text: ``Percent 20 per 60 s``."""
         return f"{'Percent' if self.percent else 'Pods'} {self.value} per {self.period // SECOND} s"
 
 
 class Rules(NamedTuple):
-    """One direction: the stabilization window in nanoseconds, which policy counts (Max, Min, Disabled), the policies, at least one."""
+    """The rules of one direction: the window in nanoseconds, selectPolicy, and at least one policy."""
 
     window: int
     select: str
@@ -36,22 +37,22 @@ class Rules(NamedTuple):
 
     @property
     def longest_period(self) -> int:
-        """The longest period of a policy; for how long a scale event of this direction matters to it."""
+        """The longest period of a policy: how long a scale event of this direction counts."""
         return max(policy.period for policy in self.policies)
 
 
-class Limits(NamedTuple):
-    """The replicas that an autoscaler may never leave."""
+class ReplicaLimits(NamedTuple):
+    """minReplicas and maxReplicas."""
 
     lowest: int
     highest: int
 
 
 class Normalized(NamedTuple):
-    """What may be done now, why not more, and what is remembered of what was wanted.
+    """The count that is allowed now, and the recommendations for the next sync.
 
-    `stabilized` names the reason of the condition AbleToScale, `limited` that of ScalingLimited, which is true where `replicas` are not
-    what stabilization left.
+    `stabilized` is the reason of the condition AbleToScale, `limited` that of ScalingLimited, which is True
+    if `is_limited`: a policy or a bound changed the stabilized count.
     """
 
     replicas: int
@@ -66,18 +67,18 @@ def _seconds(window: int) -> float:
     return window / SECOND
 
 
-# --- without behavior ------------------------------------------------------------------------------------------------
+# -- without behavior ----------------------------------------------------------------------------------------
 
 
 def normalize_legacy(
-    wanted: int, current: int, limits: Limits, window: int, recommendations: Recommendations, now: int
+    wanted: int, current: int, limits: ReplicaLimits, window: int, recommendations: Recommendations, now: int
 ) -> Normalized:
-    """Apply the legacy algorithm. `window` is the controller's, in nanoseconds; an entry of exactly its age still counts.
+    """Apply the legacy algorithm; `window` is in nanoseconds, and an entry of exactly that age counts.
 
-    The highest recommendation may be above `current`: this raises it although less is wanted.
+    The highest recommendation may be above `current`, and then scales up although less is wanted.
     """
     cutoff = now - window
-    # what is remembered is older than this instant by some microseconds at least: a window of nothing has nothing in it
+    # Recommendations are at least some microseconds old upstream, so an empty window contains none.
     stable = recommendations.highest(wanted, cutoff - 1 if window else now)
     cap = numbers.trunc32(max(2.0 * current, 4.0))
     reason = "ScaleUpLimit" if limits.highest > cap else "TooManyReplicas"
@@ -107,13 +108,13 @@ def normalize_legacy(
     )
 
 
-# --- with behavior ---------------------------------------------------------------------------------------------------
+# -- with behavior -------------------------------------------------------------------------------------------
 
 
 def normalize(
-    wanted: int, current: int, limits: Limits, up: Rules, down: Rules, history: History, now: int
+    wanted: int, current: int, limits: ReplicaLimits, up: Rules, down: Rules, history: History, now: int
 ) -> Normalized:
-    """Apply the behavior algorithm: first the windows, then the policies of the direction that is left."""
+    """Apply the behavior algorithm: first the windows, then the policies of the resulting direction."""
     recommendations = history.recommendations
     up_cut, down_cut = now - up.window, now - down.window
     lowest = recommendations.lowest(wanted, up_cut)
@@ -147,7 +148,7 @@ def normalize(
             )
     if by:
         steps += (Step("limited", {"from": stable, "replicas": replicas, "by": by}),)
-    # strictly before both cuts: what stands on a cut counts in no window and is not overwritten either
+    # Strictly before both cuts: an entry on a cut counts in no window, and is not overwritten either.
     recorded = recommendations.recorded(wanted, now, min(up_cut, down_cut))
     return Normalized(replicas, stabilized, reason, replicas != stable, recorded, steps)
 
@@ -156,7 +157,7 @@ _DISABLED = "a policy that is disabled"
 
 
 def raise_limit(current: int, rules: Rules, ups: Events, downs: Events, now: int) -> tuple[int, str]:
-    """Return the most replicas that the policies allow, and the policy that says so. It may be less than there are."""
+    """Return the most replicas that the policies allow, maybe below `current`, and the deciding policy."""
     if rules.select == "Disabled":
         return current, _DISABLED
     choose = min if rules.select == "Min" else max
@@ -166,7 +167,7 @@ def raise_limit(current: int, rules: Rules, ups: Events, downs: Events, now: int
 
 
 def lower_limit(current: int, rules: Rules, ups: Events, downs: Events, now: int) -> tuple[int, str]:
-    """Return the fewest replicas that the policies allow, and the policy that says so. It may be more than there are, or negative."""
+    """Return the fewest replicas that the policies allow, maybe negative, and the deciding policy."""
     if rules.select == "Disabled":
         return current, _DISABLED
     choose = max if rules.select == "Min" else min
@@ -183,7 +184,7 @@ def _select(
 
 
 def _base(policy: Policy, current: int, ups: Events, downs: Events, now: int) -> int:
-    """Return the replicas at the start of a policy's period: what was changed since, in either direction, undone."""
+    """Return the replicas at the start of a policy's period, by undoing the changes since."""
     after = now - policy.period
     return w32(current - changed_within(ups, after) + changed_within(downs, after))
 

@@ -13,10 +13,9 @@ from typing import NamedTuple
 import msgspec
 
 from adapter.autoscaler.decide.autoscaler import Autoscaler
-from adapter.autoscaler.decide.behavior import Limits
+from adapter.autoscaler.decide.behavior import ReplicaLimits
 from adapter.autoscaler.decide.decision import Decision, Event
-from adapter.autoscaler.decide.observation import Observation, Reading, Unavailable
-from adapter.autoscaler.decide.settings import Band
+from adapter.autoscaler.decide.observation import Band, Observation, Reading, Unavailable
 from adapter.boost import floor as floors
 from adapter.boost.floor import Demotion, FloorEntry
 from adapter.model.autoscaling.fastpath_autoscaler import BOOST
@@ -142,7 +141,7 @@ def only_advised(memory: Boosting, boost: Boost, now: int) -> bool:
 def capped(autoscaler: Autoscaler, most: int) -> Autoscaler:
     """Return an autoscaler that allows no more than the floor that was published for it."""
     lowest, highest = autoscaler.limits
-    return msgspec.structs.replace(autoscaler, limits=Limits(lowest, max(lowest, min(highest, most))))
+    return msgspec.structs.replace(autoscaler, limits=ReplicaLimits(lowest, max(lowest, min(highest, most))))
 
 
 # -- the floor ---------------------------------------------------------------------------------------------------------------

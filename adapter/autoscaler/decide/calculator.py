@@ -1,18 +1,24 @@
-"""The replica calculator: one metric's reading to a replica proposal and the numbers for the status.
+"""The replica calculator: from one metric's reading to a replica proposal and the numbers for the status.
 
-The law is ``replica_calculator.go`` of Kubernetes 1.36, operation for operation: sums are 64-bit integers that wrap, ratios are
-doubles, what becomes an integer does so by rounding up, and where upstream overflows the result is what amd64 makes of it.
-Which metrics there are and what follows from several of them is `decision`'s; rates and windows are `behavior`'s.
+It mirrors ``replica_calculator.go`` of Kubernetes 1.36 operation for operation: sums are 64-bit integers that
+wrap, ratios are doubles, results are rounded up, and an overflow gives the number that amd64 gives.
+`decision` combines the proposals of several metrics; `behavior` applies windows and policies.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from adapter.autoscaler.decide import numbers, requests
+from adapter.autoscaler.decide import numbers
 from adapter.autoscaler.decide import readiness as podgroups
 from adapter.autoscaler.decide.numbers import INT32_MAX, INT64_MAX
-from adapter.autoscaler.decide.observation import ExternalReading, ObjectReading, PodsReading, Unavailable
-from adapter.autoscaler.decide.settings import Band, Settings
+from adapter.autoscaler.decide.observation import (
+    Band,
+    ExternalReading,
+    ObjectReading,
+    PodsReading,
+    Settings,
+    Unavailable,
+)
 from adapter.autoscaler.decide.trace import Step
 from adapter.model.pods import PodFacts
 
@@ -22,7 +28,7 @@ _NO_REQUESTS = Unavailable("NoRequests", "no metrics returned matched known pods
 
 
 class Situation(NamedTuple):
-    """What all calculators look at beside the reading: `replicas` is what the scale asks for, `status_replicas` what it has."""
+    """What a calculation depends on beside the reading; `replicas` is the scale's spec."""
 
     replicas: int
     status_replicas: int
@@ -33,9 +39,9 @@ class Situation(NamedTuple):
 
 
 class Proposal(NamedTuple):
-    """The replicas that one metric asks for, and what it measured: `utilization` in per cent, the others in thousandths.
+    """The replicas that one metric asks for; `utilization` is in per cent, the other values in thousandths.
 
-    `overflowed` says that a sum or a percentage had no place in its bits, so that the replicas mean nothing.
+    `overflowed` says that a sum or a percentage exceeded its integer type, so that `replicas` is meaningless.
     """
 
     replicas: int
@@ -46,7 +52,7 @@ class Proposal(NamedTuple):
     overflowed: bool = False
 
 
-class Measured(NamedTuple):
+class Measurement(NamedTuple):
     """An average over pods and its ratio to the target."""
 
     ratio: float
@@ -55,40 +61,41 @@ class Measured(NamedTuple):
     overflowed: bool = False
 
 
-class Gauge(Protocol):
-    """How an average over pods is taken and what a pod without a sample counts on the way down."""
+class PodsAverage(Protocol):
+    """How the values of pods are averaged, and what a pod without a sample counts when scaling down."""
 
     @property
-    def stand_in(self) -> str:
-        """Say in words what a missing pod counts on the way down."""
+    def missing_as(self) -> str:
+        """What a missing pod counts when scaling down, as text."""
         ...
 
-    def measure(self, values: Mapping[str, int]) -> Measured | Unavailable:
-        """Average values of pods."""
+    def measure(self, values: Mapping[str, int]) -> Measurement | Unavailable:
+        """Return the average of the values."""
         ...
 
     def absent(self, pod: str) -> int:
-        """Return what a pod without a sample counts on the way down."""
+        """Return what a pod without a sample counts when scaling down."""
         ...
 
-    def step(self, measured: Measured) -> Step:
-        """Return the step that tells of the average."""
+    def step(self, measured: Measurement) -> Step:
+        """Return the trace step for an average."""
         ...
 
 
-class Utilization(NamedTuple):
-    """Average in per cent of the requests. The percentage is truncated before the ratio is formed; unknown pods are left out."""
+class UtilizationAverage(NamedTuple):
+    """The average in per cent of the requests; mirrors ``GetResourceUtilizationRatio``.
+
+    The percentage is truncated before the ratio is formed. Pods without a known request are left out.
+    """
 
     requested: Mapping[str, int]
     target: int
 
     @property
-    def stand_in(self) -> str:
-        """Say in words what a missing pod counts on the way down."""
+    def missing_as(self) -> str:
         return f"as {max(100, self.target)} % of its request"
 
-    def measure(self, values: Mapping[str, int]) -> Measured | Unavailable:
-        """Average values of pods."""
+    def measure(self, values: Mapping[str, int]) -> Measurement | Unavailable:
         requested = self.requested
         total = asked = count = 0
         for name, value in values.items():
@@ -103,42 +110,36 @@ class Utilization(NamedTuple):
         quotient = numbers.quot(numbers.w64(total * 100), asked)
         share = numbers.w32(quotient)
         overflowed = share != quotient or hundredfold > INT64_MAX
-        return Measured(numbers.ratio(share, self.target), numbers.quot(total, count), share, overflowed)
+        return Measurement(numbers.ratio(share, self.target), numbers.quot(total, count), share, overflowed)
 
     def absent(self, pod: str) -> int:
-        """Return what a pod without a sample counts on the way down."""
         return numbers.quot(numbers.w64(self.requested[pod] * max(100, self.target)), 100)
 
-    def step(self, measured: Measured) -> Step:
-        """Return the step that tells of the average."""
+    def step(self, measured: Measurement) -> Step:
         return Step(
             "utilization", {"measured": measured.utilization, "target": self.target, "ratio": measured.ratio}
         )
 
 
-class Average(NamedTuple):
-    """Plain average over all values, unknown pods included; `memory` is said in bytes."""
+class ValueAverage(NamedTuple):
+    """The average of all values, those of unknown pods included; mirrors ``GetMetricUsageRatio``."""
 
     target: int
     memory: bool
 
     @property
-    def stand_in(self) -> str:
-        """Say in words what a missing pod counts on the way down."""
+    def missing_as(self) -> str:
         return "as the target"
 
-    def measure(self, values: Mapping[str, int]) -> Measured | Unavailable:
-        """Average values of pods."""
+    def measure(self, values: Mapping[str, int]) -> Measurement | Unavailable:
         total = sum(values.values())
         average = numbers.quot(numbers.w64(total), len(values))
-        return Measured(numbers.ratio(average, self.target), average, None, total > INT64_MAX)
+        return Measurement(numbers.ratio(average, self.target), average, None, total > INT64_MAX)
 
-    def absent(self, pod: str) -> int:  # noqa: ARG002 - every pod counts the same here
-        """Return what a pod without a sample counts on the way down."""
+    def absent(self, pod: str) -> int:  # noqa: ARG002 - every pod counts the same
         return self.target
 
-    def step(self, measured: Measured) -> Step:
-        """Return the step that tells of the average."""
+    def step(self, measured: Measurement) -> Step:
         facts = {
             "measured": measured.average,
             "target": self.target,
@@ -148,49 +149,59 @@ class Average(NamedTuple):
         return Step("average", facts)
 
 
-def by_utilization(
+def resource_replicas(
     reading: PodsReading, target: int, resource: str, container: str, metric: str, situation: Situation
 ) -> Proposal | Unavailable:
-    """Propose replicas for a resource held at `target` per cent of what the pods, or one container in each, request."""
-    counted = _counted(reading, situation, cpu=resource == "cpu")
+    """Compute replicas for a target utilization of a resource, in per cent; mirrors ``GetResourceReplicas``.
+
+    `container` is "" for all containers of a pod.
+    """
+    counted = _count_pods(reading, situation, cpu=resource == "cpu")
     if isinstance(counted, Unavailable):
         return counted
     requested = _requested(situation.pods, resource, container)
     if isinstance(requested, Unavailable):
         return requested
-    return _by_pods(counted, Utilization(requested, target), reading.most_then, metric, situation)
+    return _replicas_for_pods(
+        counted, UtilizationAverage(requested, target), reading.most_then, metric, situation
+    )
 
 
 def _requested(pods: Iterable[PodFacts], resource: str, container: str) -> dict[str, int] | Unavailable:
-    """Return the requests of all pods, those that do not count included; one that has none fails the metric."""
+    """Return the requests of all pods, ignored ones included; a pod without one fails the metric."""
     requested: dict[str, int] = {}
     for pod in pods:
-        request = requests.request_of(pod, resource, container)
+        request = podgroups.request_of(pod, resource, container)
         if isinstance(request, Unavailable):
             return request
         requested[pod.name] = request
     return requested
 
 
-def by_average(
+def raw_resource_replicas(
     reading: PodsReading, target: int, resource: str, metric: str, situation: Situation
 ) -> Proposal | Unavailable:
-    """Propose replicas for a value held at `target` thousandths for each pod; `resource` is empty for a custom metric."""
-    counted = _counted(reading, situation, cpu=resource == "cpu")
+    """Compute replicas for a target value for each pod, in thousandths; `resource` is "" for a custom metric.
+
+    Mirrors ``GetRawResourceReplicas`` and ``GetMetricReplicas``.
+    """
+    counted = _count_pods(reading, situation, cpu=resource == "cpu")
     if isinstance(counted, Unavailable):
         return counted
-    return _by_pods(counted, Average(target, resource == "memory"), reading.most_then, metric, situation)
+    return _replicas_for_pods(
+        counted, ValueAverage(target, resource == "memory"), reading.most_then, metric, situation
+    )
 
 
 class _Counted(NamedTuple):
-    """The values that count, and the groups of the pods."""
+    """The values to average, and the groups of the pods."""
 
     values: Mapping[str, int]
     groups: podgroups.Groups
 
 
-def _counted(reading: PodsReading, situation: Situation, *, cpu: bool) -> _Counted | Unavailable:
-    """Leave out the values of pods that are going or not ready."""
+def _count_pods(reading: PodsReading, situation: Situation, *, cpu: bool) -> _Counted | Unavailable:
+    """Group the pods, and drop the values of those that terminate or are not ready."""
     if not situation.pods:
         return _NO_PODS
     groups = podgroups.group_pods(situation.pods, reading, situation.settings, situation.now, cpu=cpu)
@@ -201,48 +212,49 @@ def _counted(reading: PodsReading, situation: Situation, *, cpu: bool) -> _Count
     return _Counted(values, groups) if values else _NO_SAMPLES
 
 
-def _by_pods(
-    counted: _Counted, gauge: Gauge, most_then: int, metric: str, situation: Situation
+def _replicas_for_pods(
+    counted: _Counted, average: PodsAverage, most_then: int, metric: str, situation: Situation
 ) -> Proposal | Unavailable:
-    """Propose replicas from an average over pods, whose number is the base: never what the scale asks for.
+    """Compute replicas from an average over pods; mirrors ``calcPlainMetricReplicas``.
 
-    What the first average says is what is reported, whatever the repair does to it.
+    The base is the number of pods with a sample, not the scale's spec. The status reports the first average,
+    before missing and unready pods are added.
     """
     values, groups = counted
-    measured = gauge.measure(values)
+    measured = average.measure(values)
     if isinstance(measured, Unavailable):
         return measured
     ratio, overflowed = measured.ratio, measured.overflowed
     told = {"metric": metric, "ready": groups.ready}
     told |= {"unready": len(groups.unready), "missing": len(groups.missing), "ignored": len(groups.ignored)}
-    steps: tuple[Step, ...] = (Step("pods", told), gauge.step(measured))
+    steps: tuple[Step, ...] = (Step("pods", told), average.step(measured))
     up_unready = bool(groups.unready) and ratio > 1.0
     if not up_unready and not groups.missing:
         if situation.band.holds(ratio):
             replicas, last = _stay(ratio, situation)
         else:
-            replicas, last = _grow(ratio, groups.ready)
-        lessened = _lessen(ratio, groups.ready, most_then, replicas, situation)
+            replicas, last = _multiply(ratio, groups.ready)
+        lessened = _count_former_pods(ratio, groups.ready, most_then, replicas, situation)
     else:
         repaired = dict(values)
         if ratio < 1.0:
-            repaired.update({name: gauge.absent(name) for name in groups.missing})
+            repaired.update({name: average.absent(name) for name in groups.missing})
         elif ratio > 1.0:
             repaired.update(dict.fromkeys(groups.missing, 0))
         if up_unready:
             repaired.update(dict.fromkeys(groups.unready, 0))
-        again = gauge.measure(repaired)
+        again = average.measure(repaired)
         if isinstance(again, Unavailable):
             return again
         overflowed = overflowed or again.overflowed
         counts = {
             "missing": len(groups.missing) if ratio < 1.0 or ratio > 1.0 else 0,
-            "missingAs": gauge.stand_in if ratio < 1.0 else "as 0",
+            "missingAs": average.missing_as if ratio < 1.0 else "as 0",
             "unready": len(groups.unready) if up_unready else 0,
         }
         steps += (Step("repair", {**counts, "ratio": again.ratio, "pods": len(repaired)}),)
         replicas, last = _repaired(ratio, again.ratio, len(repaired), situation)
-        lessened = _lessen(again.ratio, len(repaired), most_then, replicas, situation)
+        lessened = _count_former_pods(again.ratio, len(repaired), most_then, replicas, situation)
     if lessened is not None:
         replicas, (*before, last) = lessened
         steps = (*steps, *before)
@@ -250,16 +262,16 @@ def _by_pods(
 
 
 def _repaired(first: float, ratio: float, pods: int, situation: Situation) -> tuple[int, Step]:
-    """Decide from a repaired average: neither it nor the number of pods may turn the direction round."""
+    """Compute replicas after the repair, which may not reverse the direction of the first average."""
     if situation.band.holds(ratio):
         return _stay(ratio, situation)
     if (first < 1.0 < ratio) or (first > 1.0 > ratio):
         return situation.replicas, Step(
             "turned", {"first": first, "ratio": ratio, "replicas": situation.replicas}
         )
-    replicas, step = _grow(ratio, pods)
+    replicas, step = _multiply(ratio, pods)
     if (ratio < 1.0 and replicas > situation.replicas) or (ratio > 1.0 and replicas < situation.replicas):
-        return _crowd(pods, replicas, situation)
+        return _stay_for_direction(pods, replicas, situation)
     return replicas, step
 
 
@@ -268,35 +280,39 @@ def _stay(ratio: float, situation: Situation) -> tuple[int, Step]:
 
 
 def _tolerated(ratio: float, band: Band, replicas: int, *, exist: bool) -> Step:
-    """Return the step that tells why nothing changes; `exist` where the replicas are those that exist, not those asked for."""
+    """Return the step for a ratio within tolerance; `exist` if the replicas are those of the status."""
     facts = {"ratio": ratio, "low": band.low, "high": band.high, "replicas": replicas, "exist": exist}
     return Step("tolerated", facts)
 
 
-def _crowd(pods: int, proposed: int, situation: Situation) -> tuple[int, Step]:
+def _stay_for_direction(pods: int, proposed: int, situation: Situation) -> tuple[int, Step]:
     facts = {"pods": pods, "proposed": proposed, "replicas": situation.replicas}
     return situation.replicas, Step("crowded", facts)
 
 
-def _lessen(
+def _count_former_pods(
     ratio: float, counted: int, most_then: int, replicas: int, situation: Situation
 ) -> tuple[int, tuple[Step, ...]] | None:
-    """Return a shrink as it is with the pods that there were when the metric was sampled; None where that changes nothing.
+    """Compute a scale-down with the number of pods at the time of the sample; None if that changes nothing.
 
-    The pods that a shrink has left still show the load of before it. Multiplied by their own number it would ask for
-    fewer pods at every decision, until there is a sample of now.
+    Our own addition, because decisions are more frequent than samples. After a scale-down the sample still
+    shows the load per pod from before it. Multiplied by the pods that are left, it would scale down again at
+    every decision until the next sample.
     """
     if replicas >= situation.replicas or most_then <= counted:
         return None
     lagging = Step("lagging", {"readyThen": most_then, "ready": counted})
-    replicas, last = _grow(ratio, most_then)
+    replicas, last = _multiply(ratio, most_then)
     if replicas > situation.replicas:
-        replicas, last = _crowd(most_then, replicas, situation)
+        replicas, last = _stay_for_direction(most_then, replicas, situation)
     return replicas, (lagging, last)
 
 
-def _grow(ratio: float, base: int) -> tuple[int, Step]:
-    """Multiply pods by a ratio; what has no place in 32 bits becomes the lowest number there is, which the minimum then raises."""
+def _multiply(ratio: float, base: int) -> tuple[int, Step]:
+    """Multiply pods by a ratio, and round up.
+
+    Values outside int32 become INT32_MIN, as in Go; minReplicas then raises them.
+    """
     product = ratio * base
     replicas = numbers.ceil32(product)
     return replicas, Step(
@@ -304,25 +320,25 @@ def _grow(ratio: float, base: int) -> tuple[int, Step]:
     )
 
 
-# --- a value for the whole target ------------------------------------------------------------------------------------
+# -- a value for the whole target ----------------------------------------------------------------------------
 
 
-def by_object_value(
+def object_metric_replicas(
     reading: ObjectReading, target: int, metric: str, situation: Situation
 ) -> Proposal | Unavailable:
-    """Propose replicas for the value of an object held at `target` thousandths: the ready pods times the ratio."""
-    return _by_value(reading.value, reading, target, metric, situation)
+    """Compute replicas for a target value of an object; mirrors ``GetObjectMetricReplicas``."""
+    return _usage_ratio_replicas(reading.value, reading, target, metric, situation)
 
 
-def by_external_value(
+def external_metric_replicas(
     reading: ExternalReading, target: int, metric: str, situation: Situation
 ) -> Proposal | Unavailable:
-    """Propose replicas for the sum of an external metric held at `target` thousandths: the ready pods times the ratio."""
-    return _by_value(_capped_sum(reading.values), reading, target, metric, situation)
+    """Compute replicas for a target sum of an external metric; mirrors ``GetExternalMetricReplicas``."""
+    return _usage_ratio_replicas(_capped_sum(reading.values), reading, target, metric, situation)
 
 
 def _capped_sum(values: Iterable[int]) -> int:
-    """Return the sum, cut at the highest 64-bit number, from which nothing is added any more; a negative one wraps."""
+    """Return the sum, capped at INT64_MAX; a negative one wraps."""
     total = 0
     for value in values:
         if value > 0 and total > INT64_MAX - value:
@@ -331,10 +347,14 @@ def _capped_sum(values: Iterable[int]) -> int:
     return total
 
 
-def _by_value(
+def _usage_ratio_replicas(
     value: int, reading: ObjectReading | ExternalReading, target: int, metric: str, situation: Situation
 ) -> Proposal | Unavailable:
-    """Multiply the ready pods by the ratio; from zero, the ratio alone. Tolerance applies unless the scale asks for zero."""
+    """Multiply the ready pods by the ratio, from zero one pod; mirrors ``getUsageRatioReplicaCount``.
+
+    Tolerance does not apply at zero. Unlike upstream a scale-up counts at most the pods that were ready at
+    the time of the sample (`ready_then`): a value that lags behind the pods would overshoot.
+    """
     ratio = numbers.ratio(value, target)
     steps: tuple[Step, ...] = (
         Step(
@@ -342,7 +362,7 @@ def _by_value(
         ),
     )
     if situation.replicas == 0:
-        replicas, last = _grow(ratio, 1)
+        replicas, last = _multiply(ratio, 1)
     elif situation.band.holds(ratio):
         replicas, last = _stay(ratio, situation)
     elif not situation.pods:
@@ -356,29 +376,29 @@ def _by_value(
         if base < ready:
             steps += (Step("lagging", {"readyThen": base, "ready": ready}),)
             if replicas < situation.replicas:
-                replicas, last = _crowd(base, replicas, situation)
-        if lessened := _lessen(ratio, ready, reading.most_then, replicas, situation):
+                replicas, last = _stay_for_direction(base, replicas, situation)
+        if lessened := _count_former_pods(ratio, ready, reading.most_then, replicas, situation):
             replicas, (*before, last) = lessened
             steps = (*steps, *before)
     return Proposal(replicas, (*steps, last), value=value)
 
 
-# --- a value for each replica ----------------------------------------------------------------------------------------
+# -- a value for each replica --------------------------------------------------------------------------------
 
 
-def by_object_average(
+def object_per_pod_replicas(
     reading: ObjectReading, target: int, metric: str, situation: Situation
 ) -> Proposal | Unavailable:
-    """Propose replicas so that each has `target` thousandths of an object's value. Within tolerance: as many as there are."""
-    return _by_share(reading.value, target, metric, situation, cut=False)
+    """Compute replicas for a target share of an object's value; mirrors ``GetObjectPerPodMetricReplicas``."""
+    return _per_pod_replicas(reading.value, target, metric, situation, cut=False)
 
 
-def by_external_average(
+def external_per_pod_replicas(
     reading: ExternalReading, target: int, metric: str, situation: Situation
 ) -> Proposal | Unavailable:
-    """Propose replicas so that each has `target` thousandths of an external metric's sum.
+    """Compute replicas for a target share of the sum; mirrors ``GetExternalPerPodMetricReplicas``.
 
-    A running sum below zero is taken for an overflow: it counts as the highest number and nothing is added any more.
+    As there, a running sum below zero counts as an overflow and ends the addition at INT64_MAX.
     """
     usage = 0
     for value in reading.values:
@@ -386,11 +406,11 @@ def by_external_average(
         if usage < 0:
             usage = INT64_MAX
             break
-    return _by_share(usage, target, metric, situation, cut=True)
+    return _per_pod_replicas(usage, target, metric, situation, cut=True)
 
 
-def _by_share(usage: int, target: int, metric: str, situation: Situation, *, cut: bool) -> Proposal:
-    """Divide a value by the target for each replica; `cut` where upstream cuts off what integers do not hold."""
+def _per_pod_replicas(usage: int, target: int, metric: str, situation: Situation, *, cut: bool) -> Proposal:
+    """Divide a value by the target for each replica; `cut` if upstream caps the result at INT32_MAX."""
     exist = situation.status_replicas
     ratio = numbers.ratio(usage, float(target) * float(exist))
     steps = (_shared(metric, usage, target, exist, ratio),)

@@ -1,9 +1,13 @@
-"""Who writes the count of a target beside us, and when we stand back: a state machine over what was seen and what was written.
+"""Detects that another client scales the same target, and pauses scaling when it keeps reverting our changes.
 
-Law: a value goes in, a value comes out. Any other writer is decided from anew, as the native autoscaler would, and its changes count
-in the policies. A change of theirs that takes back a raise of ours is a reversal; a raise never is one. Two reversals within five
-minutes and we write nothing for five minutes, then twice as long each time, up to an hour, until the spec changes. Zero that anybody
-else set is a pause: only what we scaled to zero ourselves may leave it again.
+The detector is a state machine over the replica counts that were observed and the ones that we wrote. Any
+client may scale the target: its change counts in the scaling policies, and the next decision starts from the
+new count. A change that lowers the count right after we raised it is a *reversal*; a raise never is. Two
+reversals within five minutes pause scaling for five minutes. Each further pause is twice as long, up to an
+hour, until the spec changes.
+
+A count of zero that another client set disables scaling, as in Kubernetes: only a zero that we wrote may be
+left again. The field manager in ``metadata.managedFields`` names the writer of the count.
 """
 
 from typing import NamedTuple
@@ -21,23 +25,32 @@ LONGEST_PAUSE = 3600 * SECOND
 UNNAMED = "an unnamed writer"
 
 
-class Written(NamedTuple):
+class ScaleObservation(NamedTuple):
+    """An observed replica count, its field manager, and when that wrote it; both "" if unknown."""
+
+    replicas: int
+    manager: str = ""
+    since: str = ""
+
+
+class OwnWrite(NamedTuple):
     """A count that we wrote, and the one before it."""
 
     before: int
     after: int
 
 
-class Writers(msgspec.Struct, frozen=True):
-    """What is known of those who write a target.
+class ConflictState(msgspec.Struct, frozen=True):
+    """What is known of the clients that scale a target.
 
-    `known` is the count as last seen or written, None before the first look. `ours` is our own write if nobody has written since.
-    `reversals` are the instants of the latest ones. `pause` is how long the last pause was, 0 before the first; it ends at
-    `paused_until`, and `paused_by` caused it. `own_zero` says whether a count of zero is ours.
+    `known` is the count as last observed or written, None before the first observation. `ours` is our last
+    write if no client has changed the count since. `reversals` are the instants of the latest reversals.
+    `pause` is the length of the last pause, 0 before the first; it ends at `paused_until`, and `paused_by`
+    caused it. `own_zero` says whether a count of zero is ours.
     """
 
     known: int | None = None
-    ours: Written | None = None
+    ours: OwnWrite | None = None
     reversals: tuple[int, ...] = ()
     pause: int = 0
     paused_until: int = 0
@@ -45,14 +58,15 @@ class Writers(msgspec.Struct, frozen=True):
     own_zero: bool = False
 
     def is_paused(self, now: int) -> bool:
-        """Tell whether we write nothing now."""
+        """Tell whether scaling is paused."""
         return now < self.paused_until
 
 
-class Change(NamedTuple):
-    """A change of the count that was seen and that our decisions did not make: by how many replicas, and who made it.
+class ForeignChange(NamedTuple):
+    """A change of the count that our decisions did not make, and the field manager that made it.
 
-    `reverses` says that it takes back a raise of ours, `starts_pause` that from now on we write nothing for a while.
+    `reverses` says that it reverts a raise of ours, `starts_pause` that it starts a pause. `by` is `OWN`
+    where the change carries our name although no response confirmed the write.
     """
 
     replicas: int
@@ -61,58 +75,56 @@ class Change(NamedTuple):
     starts_pause: bool = False
 
 
-class Seen(NamedTuple):
-    """The state after a look, and the change that it showed, None where there was none."""
+class Observed(NamedTuple):
+    """The state after an observation, and the change that it shows, if any."""
 
-    writers: Writers
-    change: Change | None
+    state: ConflictState
+    change: ForeignChange | None
 
 
-def seen(writers: Writers, replicas: int, manager: str, now: int) -> Seen:
-    """Return what a look at the count shows; `manager` is the field manager that owns it, "" where that is not known.
-
-    A count that carries our own name, though no answer told us that it was written, is ours all the same.
-    """
-    known = writers.known
+def observe(state: ConflictState, replicas: int, manager: str, now: int) -> Observed:
+    """Return what an observed count shows; `manager` is the field manager that owns it, "" if unknown."""
+    known = state.known
     if known is None:
-        own_zero = replicas == 0 and (writers.own_zero if not manager else manager == OWN)
-        return Seen(msgspec.structs.replace(writers, known=replicas, own_zero=own_zero), None)
+        own_zero = replicas == 0 and (state.own_zero if not manager else manager == OWN)
+        return Observed(msgspec.structs.replace(state, known=replicas, own_zero=own_zero), None)
     if replicas == known:
-        # it may have gone and come back between two looks: a zero is whose name it carries
-        if replicas == 0 and manager and writers.own_zero != (manager == OWN):
-            return Seen(msgspec.structs.replace(writers, ours=None, own_zero=manager == OWN), None)
-        return Seen(writers, None)
+        # The count may have gone and come back between two observations: the manager tells whose zero it is.
+        if replicas == 0 and manager and state.own_zero != (manager == OWN):
+            return Observed(msgspec.structs.replace(state, ours=None, own_zero=manager == OWN), None)
+        return Observed(state, None)
     delta = replicas - known
     if manager == OWN:
         after = msgspec.structs.replace(
-            writers, known=replicas, ours=Written(known, replicas), own_zero=replicas == 0
+            state, known=replicas, ours=OwnWrite(known, replicas), own_zero=replicas == 0
         )
-        return Seen(after, Change(delta, OWN))
+        return Observed(after, ForeignChange(delta, OWN))
     by = manager or UNNAMED
-    reverses = delta < 0 and writers.ours is not None and writers.ours.after > writers.ours.before
-    after = msgspec.structs.replace(writers, known=replicas, ours=None, own_zero=False)
+    reverses = delta < 0 and state.ours is not None and state.ours.after > state.ours.before
+    after = msgspec.structs.replace(state, known=replicas, ours=None, own_zero=False)
     if not reverses:
-        return Seen(after, Change(delta, by))
-    reversals = (*(at for at in writers.reversals if at > now - REVERSALS_WITHIN), now)
+        return Observed(after, ForeignChange(delta, by))
+    reversals = (*(at for at in state.reversals if at > now - REVERSALS_WITHIN), now)
     if len(reversals) < 2:
-        return Seen(msgspec.structs.replace(after, reversals=reversals), Change(delta, by, reverses=True))
-    pause = min(writers.pause * 2, LONGEST_PAUSE) or FIRST_PAUSE
+        after = msgspec.structs.replace(after, reversals=reversals)
+        return Observed(after, ForeignChange(delta, by, reverses=True))
+    pause = min(state.pause * 2, LONGEST_PAUSE) or FIRST_PAUSE
     after = msgspec.structs.replace(after, reversals=(), pause=pause, paused_until=now + pause, paused_by=by)
-    return Seen(after, Change(delta, by, reverses=True, starts_pause=True))
+    return Observed(after, ForeignChange(delta, by, reverses=True, starts_pause=True))
 
 
-def wrote(writers: Writers, before: int, after: int) -> Writers:
+def commit(state: ConflictState, before: int, after: int) -> ConflictState:
     """Return the state after a write of ours that the API server has accepted."""
-    return msgspec.structs.replace(writers, known=after, ours=Written(before, after), own_zero=after == 0)
+    return msgspec.structs.replace(state, known=after, ours=OwnWrite(before, after), own_zero=after == 0)
 
 
-def spec_changed(writers: Writers) -> Writers:
-    """Return the state after a change of the spec: whoever changed it has looked at it, so pauses begin anew."""
-    return msgspec.structs.replace(writers, reversals=(), pause=0, paused_until=0, paused_by="")
+def spec_changed(state: ConflictState) -> ConflictState:
+    """Return the state after a change of the spec, which ends a pause and resets its length."""
+    return msgspec.structs.replace(state, reversals=(), pause=0, paused_until=0, paused_by="")
 
 
-def shifted(writers: Writers, by: int) -> Writers:
+def shifted(state: ConflictState, by: int) -> ConflictState:
     """Return the state on a clock that was set forward by so many nanoseconds (back where negative)."""
     return msgspec.structs.replace(
-        writers, reversals=tuple(at + by for at in writers.reversals), paused_until=writers.paused_until + by
+        state, reversals=tuple(at + by for at in state.reversals), paused_until=state.paused_until + by
     )

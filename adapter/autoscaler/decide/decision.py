@@ -1,8 +1,8 @@
-"""The whole judgement for one target: `decide` is one sync of the autoscaler without its reads and writes.
+"""Decides what one sync of an autoscaler does: replicas, conditions, events and metric statuses.
 
-It is the only place where replicas, conditions, events and metric statuses come from; whoever needs one of them calls it. The law is
-``reconcileAutoscaler`` of Kubernetes 1.36. Time, history and all that was seen are arguments, what is to be done is the result;
-doing it is the caller's.
+`decide` mirrors ``reconcileAutoscaler`` of Kubernetes 1.36 without its reads and writes: the observation, the
+history and the time are arguments, and the result says what to write. It is the only place that computes
+these values.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from adapter.autoscaler.decide import behavior, sanity
-from adapter.autoscaler.decide.autoscaler import Autoscaler, Metric
+from adapter.autoscaler.decide.autoscaler import Autoscaler, PreparedMetric
 from adapter.autoscaler.decide.behavior import Normalized
 from adapter.autoscaler.decide.calculator import Proposal, Situation
 from adapter.autoscaler.decide.history import History, with_event
@@ -46,24 +46,25 @@ class Event(NamedTuple):
     message: str
 
 
-class Decision(msgspec.Struct, frozen=True):
-    """What one sync comes to.
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of one sync.
 
-    `replicas` is what the scale has afterwards; `rescale` says whether it is to be written, and `reason` why. `status` is the status
-    afterwards, to be written if `status_changed`. `error` is what the sync ends with, "" when all went well: it may go on although
-    some metrics failed. `history` is what the next sync is given, once what was decided is done.
+    `replicas` is the count afterwards; `rescale` says whether to write it, and `reason` why. `status` is the
+    status afterwards, to be written if `status_changed`. `error` is the error that ends the sync, "" without
+    one; some metrics may have failed all the same. `history` is the next sync's, once this decision is
+    carried out.
 
-    `absent` are the descriptions of the metrics without a value, None where no metric was looked at; `wanted` is what the metrics ask
-    for before anything limits it, None where one is absent or none was looked at.
+    `absent` are the descriptions of the metrics without a value, None if no metric was computed. `wanted` is
+    what the metrics ask for before limits, None if one is absent or none was computed.
     """
 
     replicas: int
-    rescale: bool
-    reason: str
+    rescale: bool = False
+    reason: str = ""
     status: HorizontalPodAutoscalerStatus
     status_changed: bool
     events: tuple[Event, ...]
-    error: str
+    error: str = ""
     history: History
     trace: tuple[Step, ...]
     absent: tuple[str, ...] | None = None
@@ -71,7 +72,7 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 class _Sync:
-    """One sync in the making: what it has found so far."""
+    """The state of one sync while it is computed."""
 
     __slots__ = (
         "absent",
@@ -97,7 +98,6 @@ class _Sync:
         self.wanted: int | None = None
 
     def warn(self, reason: str, message: str) -> None:
-        """Add a warning."""
         self.events.append(Event("Warning", reason, message))
 
     def end(
@@ -109,7 +109,7 @@ class _Sync:
         statuses: tuple[MetricStatus, ...] | None = None,
         error: str = "",
     ) -> Decision:
-        """Return the decision. `desired` goes into the status; `replicas`, where given, are written to the scale."""
+        """Return the decision: `desired` for the status, and `replicas`, if given, for the scale."""
         before, current = self.observation.status, self.observation.replicas
         status = HorizontalPodAutoscalerStatus(
             last_scale_time=before.last_scale_time if replicas is None else Instant(self.now),
@@ -121,22 +121,22 @@ class _Sync:
         after = current if replicas is None else replicas
         self.steps.append(Step("result", {"current": current, "replicas": after, "reason": reason}))
         return Decision(
-            after,
-            replicas is not None,
-            reason,
-            status,
-            not conditions.same_status(before, status),
-            tuple(self.events),
-            error,
-            self.history,
-            tuple(self.steps),
-            self.absent,
-            self.wanted,
+            replicas=after,
+            rescale=replicas is not None,
+            reason=reason,
+            status=status,
+            status_changed=not conditions.same_status(before, status),
+            events=tuple(self.events),
+            error=error,
+            history=self.history,
+            trace=tuple(self.steps),
+            absent=self.absent,
+            wanted=self.wanted,
         )
 
 
 class _Wanted(NamedTuple):
-    """What the metrics ask for, from which of them, and what failed meanwhile."""
+    """What the metrics ask for, the metric that decides, and the error of those that failed."""
 
     replicas: int
     description: str
@@ -145,14 +145,14 @@ class _Wanted(NamedTuple):
 
 
 class _Failed(NamedTuple):
-    """The metrics as a whole failed: the error, and the statuses, None where no metric was looked at."""
+    """The error if the metrics as a whole failed, and their statuses; None if none was computed."""
 
     error: str
     statuses: tuple[MetricStatus, ...] | None
 
 
 def decide(autoscaler: Autoscaler, observation: Observation, history: History, now: int) -> Decision:
-    """Decide what one sync does, at `now` nanoseconds. The same arguments always give the same decision."""
+    """Decide what one sync does at `now` nanoseconds. The same arguments always give the same decision."""
     current, (lowest, highest) = observation.replicas, autoscaler.limits
     sync = _Sync(autoscaler, observation, history, now)
     sync.conditions.set(ABLE_TO_SCALE, holds=True, reason="SucceededGetScale")
@@ -181,7 +181,7 @@ def decide(autoscaler: Autoscaler, observation: Observation, history: History, n
 
 
 def _disabled(sync: _Sync) -> Decision:
-    """Leave a target alone that somebody scaled to zero."""
+    """Do nothing: another client scaled the target to zero."""
     sync.conditions.set(SCALING_ACTIVE, holds=False, reason="ScalingDisabled")
     gate = sync.autoscaler.settings.scale_to_zero
     if not gate:
@@ -204,7 +204,7 @@ def _follow_metrics(sync: _Sync, *, from_zero: bool) -> Decision:
     else:
         error, description = wanted.error, wanted.description
         desired = max(0, wanted.replicas)
-    reason = ""  # fixed before anything is limited: what is raised only by the past has none
+    reason = ""  # Set before limits, as upstream: a raise by past recommendations alone has none.
     if least > max(desired, current):
         desired, reason = least, _FALLBACK
         sync.steps.append(Step("fallback", {"replicas": least}))
@@ -223,7 +223,7 @@ def _follow_metrics(sync: _Sync, *, from_zero: bool) -> Decision:
 
 
 def _normalize(sync: _Sync, desired: int) -> Normalized:
-    """Apply windows and limits, set the two conditions that tell of them, and remember what was wanted."""
+    """Apply windows and limits, set their two conditions, and record the recommendation."""
     autoscaler, now, history = sync.autoscaler, sync.now, sync.history
     current, limits = sync.observation.replicas, autoscaler.limits
     if autoscaler.up is None or autoscaler.down is None:
@@ -243,7 +243,7 @@ def _normalize(sync: _Sync, desired: int) -> Normalized:
 def _rescale(
     sync: _Sync, replicas: int, reason: str, statuses: tuple[MetricStatus, ...] | None, error: str
 ) -> Decision:
-    """Write a new count, or tell that it could not be written."""
+    """Return a decision with a new count, or with the error if it could not be written."""
     autoscaler, observation = sync.autoscaler, sync.observation
     current = observation.replicas
     if problem := observation.write_error:
@@ -275,15 +275,13 @@ def _rescale(
 def without_scale(
     autoscaler: Autoscaler, status: HorizontalPodAutoscalerStatus, error: str, history: History, now: int
 ) -> Decision:
-    """Return what a sync comes to whose scale could not be read: an event and a condition; all else stays as it is."""
+    """Return the decision of a sync whose scale could not be read: an event and a condition."""
     found = Conditions(status.conditions or (), now)
     text = f"the HPA controller was unable to get the target's current scale: {error}"
     found.set(ABLE_TO_SCALE, holds=False, reason="FailedGetScale", message=text)
     after = msgspec.structs.replace(status, conditions=found.listed())
     return Decision(
-        status.current_replicas,
-        rescale=False,
-        reason="",
+        replicas=status.current_replicas,
         status=after,
         status_changed=not conditions.same_status(status, after),
         events=(Event("Warning", "FailedGetScale", error),),
@@ -293,15 +291,15 @@ def without_scale(
     )
 
 
-# --- the metrics together --------------------------------------------------------------------------------------------
+# -- the metrics together ------------------------------------------------------------------------------------
 
 
 LONGEST_SELECTOR = 16 * 1024
 MOST_COMMAS = 256
-"""What the selector of a scale may have, in characters and commas: parsing takes time, and every sync starts with it."""
+"""Limits of the selector of a scale, in characters and commas: every sync parses it."""
 
 SELECTORS_BYTES = 8 * 1024 * 1024
-"""Room for parsed selectors, which outlive the objects that they come from."""
+"""Memory for parsed selectors."""
 
 
 def _weigh_selector(text: str) -> int:
@@ -310,7 +308,7 @@ def _weigh_selector(text: str) -> int:
 
 @memo.remember(SELECTORS_BYTES, _weigh_selector)
 def _parse(selector: str) -> LabelSelector | str:
-    """Return a selector, or why its text is none."""
+    """Return a selector, or why its text is invalid."""
     if len(selector) > LONGEST_SELECTOR or selector.count(",") > MOST_COMMAS:
         return f"it has more than {LONGEST_SELECTOR} characters or {MOST_COMMAS} commas"
     try:
@@ -320,13 +318,13 @@ def _parse(selector: str) -> LabelSelector | str:
 
 
 def selector_of(text: str) -> LabelSelector | None:
-    """Return the selector of a scale as `decide` understands it; None where it refuses the text, the empty one included."""
+    """Return the selector of a scale, None if `decide` rejects its text, as it does an empty one."""
     parsed = _parse(text) if text else ""
     return None if isinstance(parsed, str) else parsed
 
 
 def _check_selector(sync: _Sync) -> str:
-    """Return why the pods of the target cannot be told, "" where they can."""
+    """Return why the pods of the target cannot be selected, "" if they can."""
     observation = sync.observation
     if not observation.selector:
         error = "selector is required"
@@ -353,9 +351,9 @@ def _check_selector(sync: _Sync) -> str:
 
 
 def _compute_metrics(sync: _Sync) -> _Wanted | _Failed:
-    """Ask every metric, in the order of the spec. The highest proposal counts.
+    """Compute all metrics in the order of the spec; the highest proposal counts.
 
-    One metric without a value blocks a shrink, but neither a raise nor no change.
+    A metric without a value blocks a scale-down only.
     """
     if error := _check_selector(sync):
         return _Failed(error, None)
@@ -370,7 +368,7 @@ def _compute_metrics(sync: _Sync) -> _Wanted | _Failed:
     )
     best, description = 0, ""
     statuses: list[MetricStatus] = []
-    failures: list[tuple[Metric, str]] = []
+    failures: list[tuple[PreparedMetric, str]] = []
     for metric, reading in zip(autoscaler.metrics, observation.readings, strict=True):
         if metric.blank:
             outcome: Proposal | Unavailable = Unavailable("InvalidSource", metric.blank)
@@ -399,7 +397,7 @@ def _conclude(
     best: int,
     description: str,
     statuses: tuple[MetricStatus, ...],
-    failures: Sequence[tuple[Metric, str]],
+    failures: Sequence[tuple[PreparedMetric, str]],
 ) -> _Wanted | _Failed:
     count, current = len(statuses), sync.observation.replicas
     error = ""

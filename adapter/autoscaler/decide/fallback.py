@@ -1,14 +1,11 @@
-"""What holds while metrics are absent: since when they are, what they asked for last, and how many replicas that is worth.
+"""The fallback for absent metrics (spec.fallback): when it starts and ends, and what it asks for.
 
-Here: when a fallback begins and ends, and the count it asks for. Not here: what is made of that count; `decide` takes it as
-`Observation.fallback` and lets windows, policies and the maximum limit it like any other. Law: a fallback holds or raises, it never
-shrinks; the metrics that are there may always ask for more. Times are nanoseconds on the clock of the decisions.
+The caller sets that count as `Observation.fallback`; `decision.decide` applies windows, policies and
+maxReplicas to it. A fallback keeps or raises the replicas and never lowers them, and the metrics that have
+values may ask for more. Around one decision:
 
-Around one decision:
-
-    observation = replace(observation, fallback=fallback.replicas(rules, absence, now))
-    made = decide(autoscaler, observation, history, now)
-    absence, events = fallback.follow(rules, absence, made, now)
+observation = replace(observation, fallback=fallback.replicas(rules, absence, now)) made = decide(autoscaler,
+observation, history, now) absence, events = fallback.follow(rules, absence, made, now)
 """
 
 from typing import NamedTuple
@@ -24,11 +21,11 @@ _SECOND = 1_000_000_000
 
 
 class Absence(NamedTuple):
-    """What is remembered of the metrics of one autoscaler from one decision to the next.
+    """What is remembered of absent metrics from one decision to the next.
 
-    `since` is when a decision first missed a metric that is missed ever since, None while none is. `last_good` is what the metrics
-    asked for, before anything limited it, when last all of them had a value; None where that never was. `active` says that the
-    beginning of the fallback was told and its end was not.
+    `since` is the first decision without a metric, None while none is absent. `last_good` is what the metrics
+    asked for, before limits, when all of them last had a value; None if they never had. `active` says that
+    the start of the fallback was reported, and its end was not.
     """
 
     since: int | None = None
@@ -40,7 +37,7 @@ NOTHING_ABSENT = Absence()
 
 
 def replicas(rules: Fallback | None, absence: Absence, now: int) -> int:
-    """Return how many replicas the fallback asks for at least, should a metric be absent now; 0 where it asks for none."""
+    """Return the least replicas if a metric is absent now; 0 while no fallback is in force."""
     if rules is None or not _in_force(rules, absence, now):
         return 0
     if rules.type == FLOOR:
@@ -53,10 +50,10 @@ def replicas(rules: Fallback | None, absence: Absence, now: int) -> int:
 def follow(
     rules: Fallback | None, absence: Absence, made: Decision, now: int
 ) -> tuple[Absence, tuple[Event, ...]]:
-    """Return what is remembered after a decision, and the events of a beginning or an end.
+    """Return what is remembered after a decision, and an event if the fallback has started or ended.
 
-    A decision that failed or was made before any metric was looked at says nothing about them; one that had no use for them (paused,
-    at a zero of somebody else) ends the absence: it begins anew when they are looked at again.
+    A decision that failed before it computed a metric changes nothing. One that needs no metric (paused, or
+    at a zero that another client set) ends the absence, which starts over when metrics are computed again.
     """
     since, last_good = absence.since, absence.last_good
     if made.absent is None:
@@ -76,12 +73,12 @@ def follow(
 
 
 def shifted(absence: Absence, by: int) -> Absence:
-    """Return what is remembered on a clock that was set forward by so many nanoseconds: ages stay what they are."""
+    """Return what is remembered on a clock that was set forward by so many nanoseconds."""
     return absence if absence.since is None else absence._replace(since=absence.since + by)
 
 
 def _in_force(rules: Fallback, absence: Absence, now: int) -> bool:
-    """Tell whether metrics have been absent for long enough, and not for longer than the last good count is kept."""
+    """Tell whether metrics have been absent for `after`, and a LastGood count has not expired."""
     if absence.since is None:
         return False
     age = now - absence.since - rules.after
@@ -91,13 +88,14 @@ def _in_force(rules: Fallback, absence: Absence, now: int) -> bool:
 
 
 def _start(rules: Fallback, absence: Absence, made: Decision, now: int) -> Event:
+    kept = write_span(rules.last_good_for or 0)
     what = {
-        FLOOR: f"at least {rules.replicas} replicas are kept",
-        LAST_GOOD: f"at least {absence.last_good} replicas, asked for last, are kept for {write_span(rules.last_good_for or 0)}",
-    }.get(rules.type, "the replicas are kept as they are")
+        FLOOR: f"keeping at least {rules.replicas} replicas",
+        LAST_GOOD: f"keeping at least the last good {absence.last_good} replicas for {kept}",
+    }.get(rules.type, "keeping the current replicas")
     names = ", ".join(made.absent or ())
     return Event(
-        "Warning", STARTED, f"no value for {_age(absence, now)}: {names}; {what} or raised, never lowered"
+        "Warning", STARTED, f"no value for {_age(absence, now)}: {names}; {what}; scale-down is blocked"
     )
 
 
@@ -107,11 +105,11 @@ def _end(rules: Fallback | None, before: Absence, made: Decision, now: int) -> E
     if made.absent:
         kept = write_span(rules.last_good_for or 0)
         return Event(
-            "Warning", ENDED, f"the last good count was kept for {kept}: the replicas stay as they are"
+            "Warning", ENDED, f"the last good count expired after {kept}; keeping the current replicas"
         )
     if made.absent is None:
-        return Event("Normal", ENDED, "metrics are not looked at now")
-    return Event("Normal", ENDED, f"metrics have values again after {_age(before, now)}")
+        return Event("Normal", ENDED, "metrics are not in use now")
+    return Event("Normal", ENDED, f"all metrics have values again after {_age(before, now)}")
 
 
 def _age(absence: Absence, now: int) -> str:

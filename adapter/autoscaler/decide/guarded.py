@@ -1,7 +1,12 @@
-"""A decision as it is made beside others: `decide`, and when what it says is not to be done.
+"""Decides like `decision.decide`, and withholds a count that must not be written now.
 
-Here: pauses, advice, other autoscalers and other writers of the same target, zero that is not ours. Not here: the arithmetic, which is
-`decide`'s and stays upstream's, and who does what was decided. Law: nothing here makes a count; it only withholds one.
+The arithmetic stays upstream's. The guards here only withhold a count, they never compute one: `spec.mode`
+Paused and Advise, another autoscaler of the same target, a pause after reversals (`conflicts`), a zero that
+another client set, and for a HorizontalPodAutoscaler the rules of boosting (`boost`).
+
+`Memory` is everything that is remembered of one autoscaler between two decisions. Each sync observes the
+scale (`observe`), decides (`decide`), and once the decision is done, written or with nothing to write,
+commits it (`commit`). All are pure functions from one `Memory` to the next.
 """
 
 from collections.abc import Sequence
@@ -10,18 +15,17 @@ from typing import NamedTuple
 import msgspec
 
 from adapter.autoscaler.decide import boost as boosting
-from adapter.autoscaler.decide import conflicts as writing
-from adapter.autoscaler.decide import decision, fallback
+from adapter.autoscaler.decide import conflicts, decision, fallback
 from adapter.autoscaler.decide import history as histories
 from adapter.autoscaler.decide.autoscaler import Autoscaler
-from adapter.autoscaler.decide.boost import Boost, Boosting
-from adapter.autoscaler.decide.conflicts import OWN, Change, Writers
+from adapter.autoscaler.decide.boost import Boost, Boosting, Floor
+from adapter.autoscaler.decide.conflicts import OWN, ConflictState, ForeignChange, ScaleObservation
 from adapter.autoscaler.decide.decision import Decision, Event
 from adapter.autoscaler.decide.fallback import NOTHING_ABSENT, Absence
-from adapter.autoscaler.decide.history import Events, History, Queued
+from adapter.autoscaler.decide.history import Events, History, RecommendationQueues
 from adapter.autoscaler.decide.observation import NO_STATUS, Observation
 from adapter.autoscaler.decide.trace import Step
-from adapter.model.autoscaling import conditions
+from adapter.model.autoscaling import conditions as statuses
 from adapter.model.autoscaling.conditions import ABLE_TO_SCALE, SCALED_TO_ZERO, SCALING_ACTIVE, Conditions
 from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, AUTO, BOOST, PAUSED, Fallback
 from adapter.model.autoscaling.hpa import Condition, HorizontalPodAutoscalerStatus
@@ -29,18 +33,19 @@ from adapter.model.timestamps import SECOND, Instant, read_instant
 
 FOREIGN_AUTOSCALER, FOREIGN_WRITER = "ForeignAutoscaler", "ForeignWriter"
 
-_DONE = frozenset({"SuccessfulRescale", "FailedRescale", FOREIGN_AUTOSCALER})
-"""Reasons of events that are told beside a native autoscaler, which tells of all else itself."""
+_ADVISED_EVENTS = frozenset({"SuccessfulRescale", "FailedRescale", FOREIGN_AUTOSCALER})
+"""Reasons of the events about a HorizontalPodAutoscaler; its own controller writes all others."""
 
 _INVALID_SPEC = "InvalidSpec"
-_UNSEEN = frozenset({"FailedGetScale", _INVALID_SPEC})
-"""Reasons of syncs that do not look at the count."""
+_WITHOUT_COUNT = frozenset({"FailedGetScale", _INVALID_SPEC})
+"""Reasons of syncs that did not see the count."""
 
 
-class Circumstances(NamedTuple):
-    """What stands beside the observation: the mode, other autoscalers of the target by kind and name, the rules for absent metrics.
+class Constraints(NamedTuple):
+    """What limits a decision beside the observation.
 
-    `boost` is None for autoscalers of our own, whose targets nobody else scales.
+    `rivals` are the other autoscalers of the target by kind and name, `fallback` the rules for absent
+    metrics. `boost` is None for a FastPathAutoscaler, whose target no HorizontalPodAutoscaler scales.
     """
 
     mode: str = AUTO
@@ -49,83 +54,86 @@ class Circumstances(NamedTuple):
     boost: Boost | None = None
 
 
-class Look(NamedTuple):
-    """A count as it is seen, the field manager that owns it, and when that wrote it; both "" where they are not known."""
-
-    replicas: int
-    manager: str = ""
-    since: str = ""
-
-
 class Memory(msgspec.Struct, frozen=True):
-    """All that is remembered of one autoscaler from one sync to the next, its status included."""
+    """What is remembered of one autoscaler from one sync to the next, its status included."""
 
     status: HorizontalPodAutoscalerStatus = NO_STATUS
-    history: History = History(Queued())
-    writers: Writers = Writers()
+    history: History = History(RecommendationQueues())
+    conflicts: ConflictState = ConflictState()
     absence: Absence = NOTHING_ABSENT
     boost: Boosting = boosting.NOTHING
 
+    def with_floor(self, floor: Floor | None) -> "Memory":
+        """Return the memory with another floor."""
+        return msgspec.structs.replace(self, boost=msgspec.structs.replace(self.boost, floor=floor))
+
 
 def remember(status: HorizontalPodAutoscalerStatus, ups: Events = (), downs: Events = ()) -> Memory:
-    """Return what is known of an autoscaler from its object alone, as after a start or a change of leader.
+    """Return what the object alone tells, as after a start or a change of leader.
 
-    Recommendations are not kept: nothing shrinks for one window. Scale events are: no policy is exceeded by a change of leader.
+    Recommendations are not stored there, so nothing is scaled down for one stabilization window. Scale events
+    are, so a change of leader exceeds no policy.
     """
-    own_zero = conditions.holds(status.conditions, SCALED_TO_ZERO)
-    return Memory(status, History(Queued(), ups, downs), Writers(own_zero=own_zero))
+    own_zero = statuses.holds(status.conditions, SCALED_TO_ZERO)
+    return Memory(status, History(RecommendationQueues(), ups, downs), ConflictState(own_zero=own_zero))
 
 
-def notice(
-    autoscaler: Autoscaler, memory: Memory, look: Look, now: int, boost: Boost | None = None
-) -> tuple[Memory, Change | None]:
-    """Return the memory after a look at the count, and the change that it shows; every change counts in the policies.
+# -- observing the scale -------------------------------------------------------------------------------------
 
-    At the first look the floor that a leader before has published, else the status, tells what the count was. Where there is neither and
-    the count is ours, it may be a raise from the minimum, made when the count was written.
-    Beside a native autoscaler a change takes back what is held and not what was written last, and ends in advice, not in a pause. At zero
-    nothing is held: whoever reads a floor there would leave zero by it.
+
+def observe(
+    autoscaler: Autoscaler, memory: Memory, scale: ScaleObservation, now: int, boost: Boost | None = None
+) -> tuple[Memory, ForeignChange | None]:
+    """Return the memory after an observation of the scale, and the change that it shows.
+
+    Every change counts in the policies. At the first observation the count before it comes from the floor
+    that the previous leader published, else from the status. If neither tells, and the count carries our
+    name, it may be a raise from the minimum at the time when it was written.
+
+    For a HorizontalPodAutoscaler a change reverts a held raise, not our last write, and leads to advice
+    instead of a pause. At zero no floor is held: an HPA that reads a floor would leave zero because of it.
     """
     floor = memory.boost.floor
-    if floor is not None and not floor.stands and (look.replicas, look.manager) == (floor.replicas, OWN):
-        floor = msgspec.structs.replace(floor, stands=True)  # nobody said so, but there it is
-        memory = msgspec.structs.replace(memory, boost=msgspec.structs.replace(memory.boost, floor=floor))
-    memory, change = _see(autoscaler, memory, look, now, boost)
+    if floor is not None and not floor.stands and scale[:2] == (floor.replicas, OWN):
+        # The write had no response, but here is its count.
+        floor = msgspec.structs.replace(floor, stands=True)
+        memory = memory.with_floor(floor)
+    memory, change = _observe_count(autoscaler, memory, scale, now, boost)
     floor = memory.boost.floor
-    if floor is not None and look.replicas == 0:
-        memory = msgspec.structs.replace(memory, boost=msgspec.structs.replace(memory.boost, floor=None))
+    if floor is not None and scale.replicas == 0:
+        memory = memory.with_floor(None)
     elif (
         floor is not None
         and floor.stands
-        and boosting.takes_back(memory.boost, look.replicas, autoscaler.band)
+        and boosting.takes_back(memory.boost, scale.replicas, autoscaler.band)
     ):
-        # taken back by nobody, for the maximum is lower: nor is it for whoever leads next, when that is as it was
-        floor = msgspec.structs.replace(floor, stands=False)
-        memory = msgspec.structs.replace(memory, boost=msgspec.structs.replace(memory.boost, floor=floor))
+        # Below the floor only because maxReplicas is lower now. This is no reversal, and must not look like
+        # one to the next leader when maxReplicas is raised again.
+        memory = memory.with_floor(msgspec.structs.replace(floor, stands=False))
     return memory, change
 
 
-def _see(
-    autoscaler: Autoscaler, memory: Memory, look: Look, now: int, boost: Boost | None
-) -> tuple[Memory, Change | None]:
-    replicas, manager = look.replicas, look.manager
+def _observe_count(
+    autoscaler: Autoscaler, memory: Memory, scale: ScaleObservation, now: int, boost: Boost | None
+) -> tuple[Memory, ForeignChange | None]:
+    replicas, manager = scale.replicas, scale.manager
     at, assumed = now, False
-    if memory.writers.known is None and replicas:
-        memory, assumed = _recall(autoscaler, memory, look)
-        at = _written_at(look.since, now) if assumed else now
-    seen = writing.seen(memory.writers, replicas, manager, now)
-    if seen.change is None:
-        if seen.writers is memory.writers:
+    if memory.conflicts.known is None and replicas:
+        memory, assumed = _recall(autoscaler, memory, scale)
+        at = _written_at(scale.since, now) if assumed else now
+    state, change = conflicts.observe(memory.conflicts, replicas, manager, now)
+    if change is None:
+        if state is memory.conflicts:
             return memory, None
-        return msgspec.structs.replace(memory, writers=seen.writers), None
+        return msgspec.structs.replace(memory, conflicts=state), None
     history = histories.with_change(
-        memory.history, seen.change.replicas, at, _periods(autoscaler), assumed=assumed
+        memory.history, change.replicas, at, _periods(autoscaler), assumed=assumed
     )
-    memory, change = msgspec.structs.replace(memory, history=history, writers=seen.writers), seen.change
+    memory = msgspec.structs.replace(memory, history=history, conflicts=state)
     if boost is None or change.by == OWN:
         return memory, change
     if change.replicas > 0:
-        return memory, change  # a raise takes nothing back, though it be to less than the floor
+        return memory, change  # A raise reverts nothing, even if it stays below the floor.
     most = autoscaler.limits.highest
     boosted, reversal = boosting.judge(
         memory.boost, replicas, change.by, boost, autoscaler.band, now, most=most
@@ -134,8 +142,8 @@ def _see(
     return msgspec.structs.replace(memory, boost=boosted), change
 
 
-def _recall(autoscaler: Autoscaler, memory: Memory, look: Look) -> tuple[Memory, bool]:
-    """Return the memory with the count that there was before the first look, and whether that is only assumed."""
+def _recall(autoscaler: Autoscaler, memory: Memory, scale: ScaleObservation) -> tuple[Memory, bool]:
+    """Return the memory with the count before the first observation, and whether that is assumed."""
     floor, history, assumed = memory.boost.floor, memory.history, False
     if floor is not None and floor.stands:
         count: int | None = floor.replicas
@@ -144,10 +152,10 @@ def _recall(autoscaler: Autoscaler, memory: Memory, look: Look) -> tuple[Memory,
         )
     else:
         count = _count_after(memory.status)
-        assumed = count is None and look.manager == OWN
-        count = min(look.replicas, autoscaler.limits.lowest) if assumed else count
-    writers = msgspec.structs.replace(memory.writers, known=count)
-    return msgspec.structs.replace(memory, history=history, writers=writers), assumed
+        assumed = count is None and scale.manager == OWN
+        count = min(scale.replicas, autoscaler.limits.lowest) if assumed else count
+    state = msgspec.structs.replace(memory.conflicts, known=count)
+    return msgspec.structs.replace(memory, history=history, conflicts=state), assumed
 
 
 def _periods(autoscaler: Autoscaler) -> tuple[int, int]:
@@ -157,17 +165,37 @@ def _periods(autoscaler: Autoscaler) -> tuple[int, int]:
 
 
 def _written_at(since: str, now: int) -> int:
-    """Return when a count was written at the latest, as its object tells to the second; `now` where it does not."""
+    """Return the latest time at which a count may have been written; `now` if `since` does not tell.
+
+    managedFields have whole seconds, so the write may be up to a second later.
+    """
     try:
         return min(now, read_instant(since) + SECOND)
     except ValueError:
         return now
 
 
-def change_event(memory: Memory, change: Change, replicas: int, boost: Boost | None) -> Event | None:
-    """Return the event that tells of a change of the count to `replicas`, None where there is nothing to tell."""
+def _count_after(status: HorizontalPodAutoscalerStatus) -> int | None:
+    """Return the count after the sync that wrote a status: the desired one, unless the sync did not apply it.
+
+    None if no sync has seen a count yet.
+    """
+    if not status.conditions:
+        return None
+    if status.current_replicas == 0 and any(each.reason in _WITHOUT_COUNT for each in status.conditions):
+        return None
+    if any(each.type == ABLE_TO_SCALE and each.reason == "SucceededRescale" for each in status.conditions):
+        # Even if no metric had a value: bounds and fallbacks need none.
+        return status.desired_replicas
+    is_true = {each.type: each.status == "True" for each in status.conditions}
+    is_applied = is_true.get(ABLE_TO_SCALE, False) and is_true.get(SCALING_ACTIVE, True)
+    return status.desired_replicas if is_applied else status.current_replicas
+
+
+def change_event(memory: Memory, change: ForeignChange, replicas: int, boost: Boost | None) -> Event | None:
+    """Return the event about a change of the count to `replicas`, None if it needs none."""
     if boost is None:
-        return foreign_writer_event(memory.writers) if change.starts_pause else None
+        return foreign_writer_event(memory.conflicts) if change.starts_pause else None
     if not change.reverses:
         return None
     return boosting.reversal_event(
@@ -175,42 +203,52 @@ def change_event(memory: Memory, change: Change, replicas: int, boost: Boost | N
     )
 
 
-def keep(
-    memory: Memory, made: Decision, observation: Observation, now: int, circumstances: Circumstances
+def foreign_writer_event(state: ConflictState) -> Event:
+    """Return the event about the start of a pause."""
+    seconds = state.pause // SECOND
+    reverted = f"field manager {state.paused_by} reverted our change twice in 5 minutes"
+    text = f"scaling suspended for {seconds}s: {reverted}"
+    return Event("Warning", FOREIGN_WRITER, text)
+
+
+# -- committing a decision -----------------------------------------------------------------------------------
+
+
+def commit(
+    memory: Memory, made: Decision, observation: Observation, now: int, constraints: Constraints
 ) -> tuple[Memory, tuple[Event, ...]]:
-    """Return the memory after a decision whose count, if it has one to write, was written; and the events of it all."""
-    writers, boost = memory.writers, circumstances.boost
+    """Return the memory after a decision whose count, if it has one to write, was written; and the events."""
+    state, boost = memory.conflicts, constraints.boost
     if made.rescale:
-        writers = writing.wrote(writers, observation.replicas, made.replicas)
+        state = conflicts.commit(state, observation.replicas, made.replicas)
     if boost is not None:
-        return _keep_beside(
-            memory, made, msgspec.structs.replace(writers, ours=None), observation, now, boost
-        )
-    if circumstances.fallback is None and not memory.absence.active:
-        return Memory(made.status, made.history, writers), made.events
-    absence, told = fallback.follow(circumstances.fallback, memory.absence, made, now)
-    return Memory(made.status, made.history, writers, absence), (*made.events, *told)
+        state = msgspec.structs.replace(state, ours=None)
+        return _commit_boosted(memory, made, state, observation, now, boost)
+    if constraints.fallback is None and not memory.absence.active:
+        return Memory(made.status, made.history, state), made.events
+    absence, events = fallback.follow(constraints.fallback, memory.absence, made, now)
+    return Memory(made.status, made.history, state, absence), (*made.events, *events)
 
 
-def _keep_beside(
-    memory: Memory, made: Decision, writers: Writers, observation: Observation, now: int, boost: Boost
+def _commit_boosted(
+    memory: Memory, made: Decision, state: ConflictState, observation: Observation, now: int, boost: Boost
 ) -> tuple[Memory, tuple[Event, ...]]:
-    """Return the memory after a decision beside a native autoscaler, and its events: only what was done, and advice."""
-    boosted, events = memory.boost, tuple(event for event in made.events if event.reason in _DONE)
+    """Return the memory after a decision about a HorizontalPodAutoscaler, and events on writes and advice."""
+    boosted, events = memory.boost, tuple(event for event in made.events if event.reason in _ADVISED_EVENTS)
     if boosting.only_advised(boosted, boost, now):
-        # without values there is no advice: the status keeps what was wanted before
+        # Without values the status repeats the previous recommendation, which is no advice.
         has_values = not any(
             each.type == SCALING_ACTIVE and each.status == "False" for each in made.status.conditions or ()
         )
         recommended = made.status.desired_replicas if has_values else observation.replicas
         boosted, advice = boosting.advise(boosted, recommended, observation.replicas, boost, now)
         events = events if advice is None else (*events, advice)
-    return Memory(made.status, made.history, writers, boost=boosted), events
+    return Memory(made.status, made.history, state, boost=boosted), events
 
 
 def spec_changed(memory: Memory) -> Memory:
-    """Return the memory after a change of the spec: pauses begin anew, nothing else is forgotten."""
-    return msgspec.structs.replace(memory, writers=writing.spec_changed(memory.writers))
+    """Return the memory after a change of the spec, which ends a pause."""
+    return msgspec.structs.replace(memory, conflicts=conflicts.spec_changed(memory.conflicts))
 
 
 def shifted(memory: Memory, by: int) -> Memory:
@@ -218,18 +256,21 @@ def shifted(memory: Memory, by: int) -> Memory:
     return Memory(
         memory.status,
         histories.shifted(memory.history, by),
-        writing.shifted(memory.writers, by),
+        conflicts.shifted(memory.conflicts, by),
         fallback.shifted(memory.absence, by),
         boosting.shifted(memory.boost, by),
     )
 
 
+# -- deciding ------------------------------------------------------------------------------------------------
+
+
 def decide(
-    autoscaler: Autoscaler, observation: Observation, memory: Memory, now: int, circumstances: Circumstances
+    autoscaler: Autoscaler, observation: Observation, memory: Memory, now: int, constraints: Constraints
 ) -> Decision:
-    """Decide what one sync does and may do, at `now` nanoseconds; the status of the observation is that of the memory."""
-    mode, rivals, rules, boost = circumstances
-    history, writers = memory.history, memory.writers
+    """Decide what one sync does at `now` nanoseconds; the status of the observation is that of the memory."""
+    mode, rivals, rules, boost = constraints
+    history, state = memory.history, memory.conflicts
     least = fallback.replicas(rules, memory.absence, now) if rules is not None else 0
     if least or observation.status is not memory.status:
         observation = msgspec.structs.replace(observation, status=memory.status, fallback=least)
@@ -237,24 +278,25 @@ def decide(
         text = "scaling is paused by spec.mode"
         return _stand_back(observation, history, now, SCALING_ACTIVE, "ScalingPaused", text)
     if rivals:
-        text = f"the target is scaled by {', '.join(rivals)} too: nothing is written while that is so"
+        text = f"target is also scaled by {', '.join(rivals)}; not scaling"
         return _stand_back(observation, history, now, ABLE_TO_SCALE, FOREIGN_AUTOSCALER, text)
-    seen = _with_true_zero(observation, writers, now)
+    seen = _with_true_zero(observation, state, now)
     if mode == BOOST:
         seen = msgspec.structs.replace(seen, readings=boosting.fresh(seen.readings))
     made = decision.decide(autoscaler, seen, history, now)
     if observation.replicas == 0 and made.absent is None:
-        # at a zero of somebody else nothing is looked at either
-        made = msgspec.structs.replace(made, history=History(Queued(), history.ups, history.downs))
-    if writers.is_paused(now):
-        seconds = writers.pause // SECOND
-        text = f"{writers.paused_by} takes back what is scaled here: nothing is written for {seconds} s"
+        # At a zero of another client no metric was computed, so there are no recent recommendations either.
+        nothing = History(RecommendationQueues(), history.ups, history.downs)
+        made = msgspec.structs.replace(made, history=nothing)
+    if state.is_paused(now):
+        seconds = state.pause // SECOND
+        text = f"scaling suspended for {seconds}s: field manager {state.paused_by} reverted our change"
         return _withhold(made, seen, history, now, FOREIGN_WRITER, text)
     if boost is not None:
         why = boosting.refusal(made, seen, memory.boost, boost, autoscaler.band, now) if made.rescale else ""
         return _withhold(made, seen, history, now, boosting.NOT_BOOSTED, why) if why else made
     if mode == ADVISE and made.rescale:
-        text = f"the size would become {made.replicas}: spec.mode is Advise"
+        text = f"would scale to {made.replicas}, but spec.mode is Advise"
         return _withhold(made, seen, history, now, "AdviseOnly", text)
     return made
 
@@ -264,63 +306,35 @@ def failed(
     observation: Observation,
     memory: Memory,
     now: int,
-    circumstances: Circumstances,
+    constraints: Constraints,
     why: str,
 ) -> Decision:
     """Return what the same sync comes to when its count could not be written."""
-    return decide(
-        autoscaler, msgspec.structs.replace(observation, write_error=why), memory, now, circumstances
-    )
-
-
-def foreign_writer_event(writers: Writers) -> Event:
-    """Return the event that tells of the beginning of a pause."""
-    seconds = writers.pause // SECOND
-    text = f"{writers.paused_by} took back the replicas set here twice in 5 minutes: nothing is written for {seconds} s"
-    return Event("Warning", FOREIGN_WRITER, text)
+    observation = msgspec.structs.replace(observation, write_error=why)
+    return decide(autoscaler, observation, memory, now, constraints)
 
 
 def refuse(memory: Memory, why: str, now: int) -> Decision:
-    """Return what a sync comes to whose autoscaler cannot be valid: nothing is looked at."""
-    observation = Observation(memory.status.current_replicas, 0, "", (), ())
-    observation = msgspec.structs.replace(observation, status=memory.status)
+    """Return what a sync comes to whose spec is not valid."""
+    observation = Observation(memory.status.current_replicas, 0, "", (), (), status=memory.status)
     return _stand_back(observation, memory.history, now, ABLE_TO_SCALE, _INVALID_SPEC, why)
 
 
-def _count_after(status: HorizontalPodAutoscalerStatus) -> int | None:
-    """Return the count that a target had after the sync that wrote a status: what was wanted, unless that was not done.
-
-    None where no sync has seen a count yet.
-    """
-    if not status.conditions:
-        return None
-    if status.current_replicas == 0 and any(each.reason in _UNSEEN for each in status.conditions):
-        return None
-    if any(each.type == ABLE_TO_SCALE and each.reason == "SucceededRescale" for each in status.conditions):
-        return (
-            status.desired_replicas
-        )  # though no metric may have had a value: bounds and fallbacks need none
-    done = {each.type: each.status == "True" for each in status.conditions}
-    is_done = done.get(ABLE_TO_SCALE, False) and done.get(SCALING_ACTIVE, True)
-    return status.desired_replicas if is_done else status.current_replicas
-
-
-def _with_true_zero(observation: Observation, writers: Writers, now: int) -> Observation:
-    """Return the observation with the condition ScaledToZero as it is true: only a zero of our own is one."""
-    status, is_own = observation.status, writers.own_zero
-    if conditions.holds(status.conditions, SCALED_TO_ZERO) == is_own:
+def _with_true_zero(observation: Observation, state: ConflictState, now: int) -> Observation:
+    """Return the observation with a condition ScaledToZero that holds only for a zero that we wrote."""
+    status, is_own = observation.status, state.own_zero
+    if statuses.holds(status.conditions, SCALED_TO_ZERO) == is_own:
         return observation
     found = Conditions(status.conditions or (), now)
     found.set(SCALED_TO_ZERO, holds=is_own, reason="ScaledToZero" if is_own else "NotScaledToZero")
-    return msgspec.structs.replace(
-        observation, status=msgspec.structs.replace(status, conditions=found.listed())
-    )
+    status = msgspec.structs.replace(status, conditions=found.listed())
+    return msgspec.structs.replace(observation, status=status)
 
 
 def _stand_back(
     observation: Observation, history: History, now: int, kind: str, reason: str, message: str
 ) -> Decision:
-    """Return a decision that changes nothing and says why. It is told as an event when it begins."""
+    """Return a decision that looks at no metric and says why, with an event when that begins."""
     before, current = observation.status, observation.replicas
     found = Conditions(before.conditions or (), now)
     found.set(kind, holds=False, reason=reason, message=message)
@@ -330,17 +344,14 @@ def _stand_back(
         desired_replicas=current,
         conditions=found.listed(),
     )
-    # whoever stood back knows no more of the past than after a start: when it goes on, nothing shrinks for one window
-    history = History(Queued(), history.ups, history.downs)
+    is_known = any(each.type == kind and each.reason == reason for each in before.conditions or ())
     return Decision(
-        current,
-        rescale=False,
-        reason="",
+        replicas=current,
         status=status,
-        status_changed=not conditions.same_status(before, status),
-        events=() if _says(before.conditions or (), kind, reason) else (Event("Warning", reason, message),),
-        error="",
-        history=history,
+        status_changed=not statuses.same_status(before, status),
+        events=() if is_known else (Event("Warning", reason, message),),
+        # Without recent recommendations scale-down stays blocked for one stabilization window.
+        history=History(RecommendationQueues(), history.ups, history.downs),
         trace=(Step("withheld", {"replicas": current, "current": current, "message": message}),),
     )
 
@@ -348,7 +359,7 @@ def _stand_back(
 def _withhold(
     made: Decision, observation: Observation, history: History, now: int, reason: str, message: str
 ) -> Decision:
-    """Return a decision as it stands when its count is not written: the past has no new scale event, the target its old count."""
+    """Return a decision without its write: no new scale event, and the target keeps its count."""
     before, current = observation.status, observation.replicas
     found = Conditions(made.status.conditions or (), now)
     found.set(ABLE_TO_SCALE, holds=False, reason=reason, message=message)
@@ -362,31 +373,25 @@ def _withhold(
         last_scale_time=before.last_scale_time,
         conditions=_keeping_times(found.listed(), before.conditions or (), Instant(now)),
     )
-    events = tuple(
-        event for event in made.events if event.reason not in {"SuccessfulRescale", "FailedRescale"}
-    )
-    return Decision(
-        current,
+    withheld = {"replicas": made.replicas, "current": current, "message": message}
+    return msgspec.structs.replace(
+        made,
+        replicas=current,
         rescale=False,
-        reason=made.reason,
         status=status,
-        status_changed=not conditions.same_status(before, status),
-        events=events,
-        error=made.error,
-        history=History(made.history.recommendations, history.ups, history.downs),
-        trace=(
-            *made.trace,
-            Step("withheld", {"replicas": made.replicas, "current": current, "message": message}),
+        status_changed=not statuses.same_status(before, status),
+        events=tuple(
+            event for event in made.events if event.reason not in {"SuccessfulRescale", "FailedRescale"}
         ),
-        absent=made.absent,
-        wanted=made.wanted,
+        history=History(made.history.recommendations, history.ups, history.downs),
+        trace=(*made.trace, Step("withheld", withheld)),
     )
 
 
 def _keeping_times(
     listed: Sequence[Condition], before: Sequence[Condition], now: Instant
 ) -> tuple[Condition, ...]:
-    """Return conditions with the times of those before where the status is the same: one set twice in a sync went there and back."""
+    """Return conditions; one that was toggled and restored within one sync keeps its lastTransitionTime."""
     old = {each.type: each for each in before}
     kept = []
     for each in listed:
@@ -394,7 +399,3 @@ def _keeping_times(
         since = earlier.last_transition_time if earlier is not None and earlier.status == each.status else now
         kept.append(msgspec.structs.replace(each, last_transition_time=since))
     return tuple(kept)
-
-
-def _says(listed: Sequence[Condition], kind: str, reason: str) -> bool:
-    return any(each.type == kind and each.reason == reason for each in listed)

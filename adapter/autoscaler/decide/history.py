@@ -1,32 +1,46 @@
-"""What an autoscaler remembers from one sync to the next: recommendations and scale events. Values; each sync makes new ones.
+"""What an autoscaler remembers from one sync to the next: recommendations and scale events.
 
-Recommendations have two forms that answer alike while windows do not change. `Listed` is upstream's list, in which the last entry
-that has grown stale is overwritten; it is what `evaluate` reads and shows. `Queued` are two monotonic queues for decisions once a
-second: they keep only what can still be the highest or the lowest of some window, for an hour, which no window exceeds.
+Recommendations have two forms that give the same results while windows do not change. `RecommendationList` is
+upstream's list, in which the last stale entry is overwritten; `evaluate` uses it. `RecommendationQueues` are
+two monotonic queues for decisions once a second: they keep only entries that can still be the highest or the
+lowest of a window, for an hour, which no window exceeds.
+
+Recent scale events also travel in the status (`changes_of`, `events_of`), so that a new leader exceeds no
+policy. They carry the time of the leader that made them, whose clock may have been ahead by an unknown
+amount. Two rules keep this safe whatever the skew:
+
+- A time in the future counts as now. Else a raise would block all raises until that time, maybe for hours.
+- Inherited changes only limit. A raise counts against further raises, for one period from now at most, and
+  does not allow a deeper scale-down; a scale-down does not allow a higher raise.
+
+So after a change of leader nothing grows faster, and nothing shrinks sooner, than with clocks that agree. The
+price is that for one period a change makes no room for its opposite; neither does it after a restart of the
+HPA controller. A clock that was behind makes changes look older, so they are forgotten sooner by as much.
 """
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 import msgspec
 
 from adapter.autoscaler.decide.numbers import w32
-from adapter.model.timestamps import SECOND
+from adapter.model.autoscaling.fastpath_autoscaler import PastChange
+from adapter.model.timestamps import SECOND, FineInstant
 
 KEPT = 3600 * SECOND
-"""How far back any window reaches."""
+"""The longest window."""
 
 
 class Recommendation(NamedTuple):
-    """A replica count that was wanted, before anything was made of it, and when."""
+    """A replica count that was wanted, before windows and limits, and when."""
 
     replicas: int
     at: int
 
 
 class Recommendations(Protocol):
-    """What was wanted in the past. `after` is exclusive: an entry at that very nanosecond does not count."""
+    """The past recommendations. `after` is exclusive: an entry at that nanosecond does not count."""
 
     @property
     def empty(self) -> bool:
@@ -34,15 +48,15 @@ class Recommendations(Protocol):
         ...
 
     def highest(self, wanted: int, after: int) -> int:
-        """Return the highest of `wanted` and of what was recorded after an instant."""
+        """Return the highest of `wanted` and of the entries after an instant."""
         ...
 
     def lowest(self, wanted: int, after: int) -> int:
-        """Return the lowest of `wanted` and of what was recorded after an instant."""
+        """Return the lowest of `wanted` and of the entries after an instant."""
         ...
 
     def recorded(self, replicas: int, now: int, stale_before: int) -> "Recommendations":
-        """Return the recommendations with one more; entries before `stale_before` count in no window of now."""
+        """Return the recommendations with one more; entries before `stale_before` count in no window."""
         ...
 
     def shifted(self, by: int) -> "Recommendations":
@@ -50,8 +64,8 @@ class Recommendations(Protocol):
         ...
 
 
-class Listed(msgspec.Struct, frozen=True):
-    """The plain list, in the order in which entries took their places: not that of time."""
+class RecommendationList(msgspec.Struct, frozen=True):
+    """A list in upstream's order, which is not that of time."""
 
     entries: tuple[Recommendation, ...] = ()
 
@@ -61,37 +75,37 @@ class Listed(msgspec.Struct, frozen=True):
         return not self.entries
 
     def highest(self, wanted: int, after: int) -> int:
-        """Return the highest of `wanted` and of what was recorded after an instant."""
+        """Return the highest of `wanted` and of the entries after an instant."""
         for replicas, at in self.entries:
             if at > after and replicas > wanted:
                 wanted = replicas
         return wanted
 
     def lowest(self, wanted: int, after: int) -> int:
-        """Return the lowest of `wanted` and of what was recorded after an instant."""
+        """Return the lowest of `wanted` and of the entries after an instant."""
         for replicas, at in self.entries:
             if at > after and replicas < wanted:
                 wanted = replicas
         return wanted
 
-    def recorded(self, replicas: int, now: int, stale_before: int) -> "Listed":
-        """Return the list with one more: in the place of its last stale entry, else at its end."""
+    def recorded(self, replicas: int, now: int, stale_before: int) -> "RecommendationList":
+        """Return the list with one more entry: in place of the last stale one, else at the end."""
         entry = Recommendation(replicas, now)
         stale = -1
         for place, (_, at) in enumerate(self.entries):
             if at < stale_before:
                 stale = place
         if stale < 0:
-            return Listed((*self.entries, entry))
-        return Listed((*self.entries[:stale], entry, *self.entries[stale + 1 :]))
+            return RecommendationList((*self.entries, entry))
+        return RecommendationList((*self.entries[:stale], entry, *self.entries[stale + 1 :]))
 
-    def shifted(self, by: int) -> "Listed":
+    def shifted(self, by: int) -> "RecommendationList":
         """Return them on a clock that was set forward by so many nanoseconds."""
-        return Listed(_shifted(self.entries, by))
+        return RecommendationList(_shifted(self.entries, by))
 
 
-class Queued(msgspec.Struct, frozen=True):
-    """Two queues in the order of time: in `high` counts only fall, in `low` they only rise. `now` must not go back."""
+class RecommendationQueues(msgspec.Struct, frozen=True):
+    """Two queues in the order of time: counts fall in `high` and rise in `low`. `now` must not go back."""
 
     high: tuple[Recommendation, ...] = ()
     low: tuple[Recommendation, ...] = ()
@@ -102,28 +116,30 @@ class Queued(msgspec.Struct, frozen=True):
         return not self.high
 
     def highest(self, wanted: int, after: int) -> int:
-        """Return the highest of `wanted` and of what was recorded after an instant."""
+        """Return the highest of `wanted` and of the entries after an instant."""
         place = bisect_right(self.high, after, key=_time)
         return max(wanted, self.high[place].replicas) if place < len(self.high) else wanted
 
     def lowest(self, wanted: int, after: int) -> int:
-        """Return the lowest of `wanted` and of what was recorded after an instant."""
+        """Return the lowest of `wanted` and of the entries after an instant."""
         place = bisect_right(self.low, after, key=_time)
         return min(wanted, self.low[place].replicas) if place < len(self.low) else wanted
 
-    def recorded(self, replicas: int, now: int, stale_before: int) -> "Queued":  # noqa: ARG002 - kept for all windows alike
-        """Return the queues with one more, without what it outshines and what is an hour old."""
+    def recorded(self, replicas: int, now: int, stale_before: int) -> "RecommendationQueues":  # noqa: ARG002 - kept for all windows alike
+        """Return the queues with one more entry, without those that it replaces or that are an hour old."""
         entry = Recommendation(replicas, now)
         high, low = len(self.high), len(self.low)
         while high and self.high[high - 1].replicas <= replicas:
             high -= 1
         while low and self.low[low - 1].replicas >= replicas:
             low -= 1
-        return Queued((*_fresh(self.high[:high], now), entry), (*_fresh(self.low[:low], now), entry))
+        return RecommendationQueues(
+            (*_fresh(self.high[:high], now), entry), (*_fresh(self.low[:low], now), entry)
+        )
 
-    def shifted(self, by: int) -> "Queued":
+    def shifted(self, by: int) -> "RecommendationQueues":
         """Return them on a clock that was set forward by so many nanoseconds."""
-        return Queued(_shifted(self.high, by), _shifted(self.low, by))
+        return RecommendationQueues(_shifted(self.high, by), _shifted(self.low, by))
 
 
 def _shifted(entries: tuple[Recommendation, ...], by: int) -> tuple[Recommendation, ...]:
@@ -139,12 +155,11 @@ def _fresh(entries: tuple[Recommendation, ...], now: int) -> tuple[Recommendatio
 
 
 class ScaleEvent(NamedTuple):
-    """A change that was written: how many replicas, always positive, and when. `outdated` once no policy counts it; that stays.
+    """A written change: how many replicas, always positive, and when; `outdated` once no policy counts it.
 
     Policies count a change in both directions: it limits further changes of its own direction, and allows
-    more of the other. An `assumed` or `inherited` one only limits, because its time is not certain. An
-    assumed one was concluded from what was found at the first look, and may not have been made so lately.
-    An inherited one was recorded by a former leader, by that process' clock.
+    more of the other. An `assumed` or `inherited` one only limits, because its time is uncertain: an assumed
+    one was inferred at the first observation, an inherited one was recorded by the clock of a former leader.
     """
 
     change: int
@@ -155,7 +170,7 @@ class ScaleEvent(NamedTuple):
 
     @property
     def only_limits(self) -> bool:
-        """Whether it allows no change of the other direction."""
+        """Whether it does not count for the other direction."""
         return self.assumed or self.inherited
 
 
@@ -163,17 +178,17 @@ Events = tuple[ScaleEvent, ...]
 
 
 def changed_within(events: Sequence[ScaleEvent], after: int) -> int:
-    """Return the sum of the changes after an instant, in 32 bits; whether an event is outdated does not matter."""
+    """Return the sum of the changes after an instant as int32, outdated ones included."""
     return w32(sum(event.change for event in events if event.at > after))
 
 
 def with_event(
     events: Events, change: int, now: int, longest_period: int, *, assumed: bool = False
 ) -> Events:
-    """Return the events of one direction with one more: in the place of the last outdated one, else at the end.
+    """Return the events of one direction with one more: in place of the last outdated one, else at the end.
 
-    Outdated is what is older than the longest period of that direction's policies, though the other direction may have a longer one:
-    upstream forgets it all the same.
+    As upstream, an event is outdated after the longest period of its own direction, even if the other has a
+    longer one.
     """
     kept = [
         event if event.outdated or event.at >= now - longest_period else event._replace(outdated=True)
@@ -185,24 +200,24 @@ def with_event(
 
 
 class History(msgspec.Struct, frozen=True):
-    """All that is remembered. Nothing here is ever reset by a change of the spec."""
+    """Recommendations and scale events. A change of the spec resets nothing."""
 
-    recommendations: Recommendations = Listed()
+    recommendations: Recommendations = RecommendationList()
     ups: Events = ()
     downs: Events = ()
 
 
 def growth(history: History, after: int) -> int:
-    """Return by how many replicas the count has grown after an instant, 0 where it has not."""
+    """Return by how many replicas the count has grown since an instant, 0 if it has not."""
     return max(0, changed_within(history.ups, after) - changed_within(history.downs, after))
 
 
 def with_change(
     history: History, change: int, now: int, periods: tuple[int, int], *, assumed: bool = False
 ) -> History:
-    """Return the history after somebody changed the count by so many replicas; 0 changes nothing.
+    """Return the history after a change by any client; 0 changes nothing.
 
-    `periods` are the longest periods of the policies up and down: whoever wrote, policies count it.
+    `periods` are the longest periods of the policies up and down.
     """
     if change > 0:
         return msgspec.structs.replace(
@@ -214,9 +229,44 @@ def with_change(
 
 
 def shifted(history: History, by: int) -> History:
-    """Return the history on a clock that was set forward by so many nanoseconds (back where negative): ages stay what they are."""
+    """Return the history on a clock that was set forward by so many nanoseconds (back where negative)."""
     return History(
         history.recommendations.shifted(by),
         tuple(event._replace(at=event.at + by) for event in history.ups),
         tuple(event._replace(at=event.at + by) for event in history.downs),
     )
+
+
+LONGEST_PERIOD = 1800 * SECOND
+"""The longest period of a policy."""
+
+
+MOST = 64
+"""The largest number of changes in a status."""
+
+
+def changes_of(
+    ups: Events, downs: Events, now: int, longest_period: int = LONGEST_PERIOD
+) -> tuple[PastChange, ...]:
+    """Return the events that a policy may count at `now` nanoseconds or later, oldest first.
+
+    Of more than `MOST` events the oldest become one in each direction at the time of the last of them, so
+    that policies count them for longer, not shorter.
+    """
+    after = now - longest_period
+    found = [(up.at, up.change) for up in ups if up.at > after and not up.assumed]
+    found += [(down.at, -down.change) for down in downs if down.at > after]
+    found.sort()
+    if len(found) > MOST:
+        old, kept = found[: 2 - MOST], found[2 - MOST :]
+        raised, lowered = (sum(change for _, change in old if (change > 0) is up) for up in (True, False))
+        found = [(old[-1][0], change) for change in (lowered, raised) if change] + kept
+    return tuple(PastChange(change, FineInstant(at)) for at, change in found)
+
+
+def events_of(changes: Iterable[PastChange] | None, now: int) -> tuple[Events, Events]:
+    """Return the inherited events up and down at `now` nanoseconds."""
+    listed = [(each.change, min(int(each.time), now)) for each in changes or ()]
+    ups = tuple(ScaleEvent(change, at, inherited=True) for change, at in listed if change > 0)
+    downs = tuple(ScaleEvent(-change, at, inherited=True) for change, at in listed if change < 0)
+    return ups, downs

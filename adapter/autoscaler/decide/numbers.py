@@ -1,7 +1,7 @@
-"""Go's arithmetic where Python's differs: integers that wrap, division toward zero, doubles that become integers.
+"""Go's arithmetic where Python's differs: wrapping integers, division toward zero, doubles to integers.
 
-The law is what Go compiles to on amd64. Ratio code uses these and never ``//``, `Decimal` or `Fraction`, nor adds an epsilon: most
-ports of the autoscaler differ from it exactly there.
+Results are those of amd64. The calculator uses these functions and never ``//``, `Decimal` or `Fraction`, and
+adds no epsilon: most ports of the autoscaler differ from it exactly there.
 """
 
 import math
@@ -29,7 +29,7 @@ def quot(dividend: int, divisor: int) -> int:
 
 
 def ratio(dividend: float, divisor: float) -> float:
-    """Return the quotient of two doubles (integers are converted first); a zero divisor gives an infinity or NaN, never an error."""
+    """Return the quotient of two doubles; a zero divisor gives an infinity or NaN, never an error."""
     if divisor:
         return float(dividend) / float(divisor)
     if not dividend or math.isnan(dividend):
@@ -38,15 +38,15 @@ def ratio(dividend: float, divisor: float) -> float:
 
 
 def ceil32(number: float) -> int:
-    """Return ``int32(math.Ceil(number))``; the lowest 32-bit integer for what has no place there, NaN and infinities included."""
+    """Return ``int32(math.Ceil(number))``; INT32_MIN for NaN and values outside int32."""
     return math.ceil(number) if INT32_MIN - 1 < number <= INT32_MAX else INT32_MIN
 
 
 def trunc32(number: float) -> int:
-    """Return ``int32(number)``: toward zero; the lowest 32-bit integer for what has no place there."""
+    """Return ``int32(number)``: toward zero; INT32_MIN for values outside int32."""
     return math.trunc(number) if INT32_MIN - 1 < number < INT32_MAX + 1 else INT32_MIN
 
 
 def ceil64(number: float) -> int:
-    """Return ``int64(math.Ceil(number))``; the lowest 64-bit integer for what has no place there."""
+    """Return ``int64(math.Ceil(number))``; INT64_MIN for values outside int64."""
     return math.ceil(number) if INT64_MIN <= number < 2.0**63 else INT64_MIN

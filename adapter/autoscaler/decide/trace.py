@@ -1,7 +1,7 @@
-"""The steps of a decision, each with its numbers, and the words for them.
+"""The trace of a decision: its steps with their numbers, and the text of each.
 
-A step is cheap to make and is put into words only when somebody reads it: a scaler makes ten thousand decisions for each that is
-looked at. Law: every number that moved the result stands in a step.
+A step is cheap to create and becomes text only when it is shown, because a scaler makes thousands of
+decisions for each that is read. Every number that influenced the result is in a step.
 """
 
 import math
@@ -12,18 +12,18 @@ Facts = Mapping[str, Any]
 
 
 class Step(NamedTuple):
-    """One step: its name, which is one of those below, and the numbers that go with it."""
+    """One step: its name, a key of `_TEXTS`, and its numbers."""
 
     name: str
     facts: Facts
 
-    def words(self) -> str:
-        """Return the step as a sentence without its end."""
-        return _WORDS[self.name](self.facts)
+    def text(self) -> str:
+        """Return the step as a sentence without a full stop."""
+        return _TEXTS[self.name](self.facts)
 
 
 def number(value: float) -> str:
-    """Return a number as people write it: at most four digits after the point, none that says nothing."""
+    """Return a number with at most four digits after the point, without trailing zeros."""
     if isinstance(value, int) or not math.isfinite(value):
         return str(value)
     return f"{value:.4f}".rstrip("0").rstrip(".") if abs(value) < 1e15 else f"{value:.6g}"
@@ -37,7 +37,7 @@ def milli(thousandths: int) -> str:
 
 
 def binary(thousandths: int) -> str:
-    """Return thousandths of bytes in powers of 1024 as people read them, rounded to a tenth: ``47.7Mi``."""
+    """Return thousandths of bytes in powers of 1024, rounded to a tenth: ``47.7Mi``."""
     size = thousandths / 1000
     for unit in ("", "Ki", "Mi", "Gi"):
         if abs(size) < 1024:
@@ -48,7 +48,8 @@ def binary(thousandths: int) -> str:
 
 def _start(facts: Facts) -> str:
     allowed = f"{facts['min']} to {facts['max']} allowed"
-    return f"{facts['target']}: {_count(facts['replicas'])} asked for, {facts['statusReplicas']} exist, {allowed}"
+    asked = f"{_count(facts['replicas'])} asked for, {facts['statusReplicas']} exist"
+    return f"{facts['target']}: {asked}, {allowed}"
 
 
 def _first(facts: Facts) -> str:
@@ -92,7 +93,8 @@ def _repair(facts: Facts) -> str:
         parts.append(f"{_pods_count(facts['missing'])} without a sample counted {facts['missingAs']}")
     if facts["unready"]:
         parts.append(f"{_pods_count(facts['unready'])} not ready counted as 0")
-    return f"{' and '.join(parts) or 'nothing to add'}: ratio {number(facts['ratio'])} over {_pods_count(facts['pods'])}"
+    added = " and ".join(parts) or "nothing to add"
+    return f"{added}: ratio {number(facts['ratio'])} over {_pods_count(facts['pods'])}"
 
 
 def _tolerated(facts: Facts) -> str:
@@ -122,7 +124,7 @@ def _quotient(facts: Facts) -> str:
 
 
 def _rounded(facts: Facts) -> str:
-    """Return a product and what it is rounded to, if that is another number."""
+    """Return a product, and what it is rounded to if that differs."""
     product, replicas = facts["product"], facts["replicas"]
     if product == replicas:
         return str(replicas)
@@ -133,8 +135,10 @@ def _rounded(facts: Facts) -> str:
 
 def _lagging(facts: Facts) -> str:
     if not facts["readyThen"]:
-        return f"pods became ready of late, and the value may be from before: not raised until it has seen all {facts['ready']}"
-    return f"the value is from when {_pods_count(facts['readyThen'])} were ready: counted with these, not with {facts['ready']}"
+        late = "pods became ready of late, and the value may be from before"
+        return f"{late}: not raised until it has seen all {facts['ready']}"
+    then = f"the value is from when {_pods_count(facts['readyThen'])} were ready"
+    return f"{then}: counted with these, not with {facts['ready']}"
 
 
 def _unavailable(facts: Facts) -> str:
@@ -150,8 +154,8 @@ def _blocked(facts: Facts) -> str:
     if facts["failed"] == facts["metrics"]:
         return "no metric has a value: nothing is changed"
     return (
-        f"{facts['failed']} of {facts['metrics']} metrics have no value and the others ask for {facts['replicas']}, fewer than "
-        f"{facts['current']}: nothing is changed"
+        f"{facts['failed']} of {facts['metrics']} metrics have no value and the others ask for "
+        f"{facts['replicas']}, fewer than {facts['current']}: nothing is changed"
     )
 
 
@@ -210,7 +214,7 @@ def _failed(facts: Facts) -> str:
 
 
 def _called(metric: str) -> str:
-    """Return a metric's name without what Kubernetes prints for a selector that is not there."""
+    """Return a metric's name without Kubernetes' text for a missing selector."""
     return metric.removesuffix("(nil)")
 
 
@@ -222,7 +226,7 @@ def _pods_count(pods: int) -> str:
     return f"{pods} pod" if pods == 1 else f"{pods} pods"
 
 
-_WORDS: dict[str, Callable[[Facts], str]] = {
+_TEXTS: dict[str, Callable[[Facts], str]] = {
     "start": _start,
     "first": _first,
     "bounds": _bounds,

@@ -7,7 +7,7 @@ import msgspec
 
 from adapter.autoscaler.decide import autoscaler, behavior, history
 from adapter.autoscaler.decide.behavior import Rules
-from adapter.autoscaler.decide.settings import Settings
+from adapter.autoscaler.decide.observation import Settings
 from adapter.boost import model
 from adapter.boost.model import EXTERNAL, METRIC, OBJECT
 from adapter.cli.doctor.facts import Boost, Facts, Leader, MetricFacts, Unread

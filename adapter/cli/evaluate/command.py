@@ -14,8 +14,8 @@ from typing import IO
 import msgspec
 import yaml
 
-from adapter.autoscaler.decide import document
-from adapter.autoscaler.decide.document import Document
+from adapter.autoscaler.decide.evaluate import document
+from adapter.autoscaler.decide.evaluate.document import EvaluateDocument
 from adapter.cli import files
 from adapter.cli.evaluate import result
 from adapter.config.yaml import documents
@@ -123,7 +123,7 @@ def _evaluate_documents(paths: Iterable[str], output: str, *, explain: bool) -> 
     return status
 
 
-def _read(text: bytes, source: str) -> Iterator[Document | InputError]:
+def _read(text: bytes, source: str) -> Iterator[EvaluateDocument | InputError]:
     """Yield the documents of a text, which is JSON if it begins with a brace and can be read as such, else YAML."""
     if text.lstrip().startswith(b"{"):
         try:
@@ -142,7 +142,9 @@ def _read(text: bytes, source: str) -> Iterator[Document | InputError]:
     yield from _read_yaml(text, source, None)
 
 
-def _read_yaml(text: bytes, source: str, not_json: InputError | None) -> Iterator[Document | InputError]:
+def _read_yaml(
+    text: bytes, source: str, not_json: InputError | None
+) -> Iterator[EvaluateDocument | InputError]:
     try:
         decoded = text.decode()
     except UnicodeDecodeError as error:
@@ -159,7 +161,7 @@ def _read_yaml(text: bytes, source: str, not_json: InputError | None) -> Iterato
         yield InputError([Fault("", "", "expected a document; there is none", source)])
 
 
-def _read_document(read: YAMLDocument, source: str) -> Document | InputError:
+def _read_document(read: YAMLDocument, source: str) -> EvaluateDocument | InputError:
     try:
         return document.read_plain(read.value, source)
     except InputError as error:

@@ -4,10 +4,10 @@ from typing import Any
 
 import msgspec
 
-from adapter.autoscaler.decide import readings
 from adapter.autoscaler.decide.autoscaler import prepare
 from adapter.autoscaler.decide.decision import Decision, decide
-from adapter.autoscaler.decide.document import Document, Options
+from adapter.autoscaler.decide.evaluate import readings
+from adapter.autoscaler.decide.evaluate.document import ControllerOptions, EvaluateDocument
 from adapter.autoscaler.decide.trace import Step
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus, MetricStatus, encode_scalar
 
@@ -61,16 +61,16 @@ class Result(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw
 _ENCODER = msgspec.json.Encoder(enc_hook=encode_scalar)
 
 
-def evaluate(document: Document) -> Decision:
+def evaluate(document: EvaluateDocument) -> Decision:
     """Decide what the autoscaler does with exactly this input."""
     autoscaler = prepare(document.hpa, (document.options or _OPTIONS).settings())
     return decide(autoscaler, readings.observe(document), document.remembered(), document.now)
 
 
-_OPTIONS = Options()
+_OPTIONS = ControllerOptions()
 
 
-def show(document: Document, decision: Decision) -> Result:
+def show(document: EvaluateDocument, decision: Decision) -> Result:
     """Return the result of a document."""
     return Result(
         name=document.name,
@@ -79,7 +79,7 @@ def show(document: Document, decision: Decision) -> Result:
         status=_shown_status(decision.status) if decision.status_changed else None,
         events=[ShownEvent(*event) for event in decision.events],
         error=decision.error,
-        trace=[ShownStep(step.name, step.words(), dict(step.facts)) for step in decision.trace],
+        trace=[ShownStep(step.name, step.text(), dict(step.facts)) for step in decision.trace],
     )
 
 
@@ -107,10 +107,10 @@ def to_plain(result: Result) -> Any:
     return msgspec.to_builtins(result, enc_hook=encode_scalar)
 
 
-def explain(document: Document, decision: Decision) -> str:
+def explain(document: EvaluateDocument, decision: Decision) -> str:
     """Return a decision as lines for people: what it comes to, each step, conditions and events."""
     title = document.name or document.hpa.metadata.name
-    lines = [f"{title}: {_headline(decision)}", "", *(f"  {step.words()}" for step in decision.trace)]
+    lines = [f"{title}: {_headline(decision)}", "", *(f"  {step.text()}" for step in decision.trace)]
     conditions = [
         f"  {condition.type} {condition.status} ({condition.reason}): {condition.message}"
         for condition in decision.status.conditions or ()

@@ -1,8 +1,8 @@
-"""The one door through which the scaler writes: the fence, the budget, the wire, and the count of what came of it.
+"""Sends every write of the scaler: checks the lease fence, waits for the rate limiter, counts outcomes.
 
-What lives here: what every write has in common. Not here: floors (`floorwriter`), Scales (`scalewriter`), statuses (`statuswriter`), events (`events`). The
-law: a write that does not come through here does not exist; the fence is asked three times, when the write is asked for, when its
-turn has come, and when its first byte is about to leave.
+All kinds of writes (floors, Scales, statuses, events) go through one `Writer`. It checks the fence three
+times: when a write slot is asked for, when the write is sent, and by `fenced_request` right before the first
+byte leaves.
 """
 
 import asyncio
@@ -13,18 +13,18 @@ from adapter.kubernetes import client as kubernetes
 from adapter.kubernetes.client import KubernetesClient, ResponseBody
 from adapter.kubernetes.leader.fence import Fence
 from adapter.kubernetes.transport import Parameters
-from adapter.kubernetes.write.rate_limiter import Kind, WriteBudget
+from adapter.kubernetes.write.rate_limiter import WriteKind, WriteRateLimiter
 from adapter.model.clock import Clock
 from adapter.telemetry.metrics import Monitoring
 
 FIELD_MANAGER = "fastpath"
-"""Under which name our writes stand in ``metadata.managedFields``."""
+"""Our name in ``metadata.managedFields``."""
 
 WRITE_SECONDS = 5.0
-"""How long a write may take, if the fence leaves that much."""
+"""The time limit of a write; the fence may allow less."""
 
 PAUSE_LIMIT = 10.0
-"""The longest pause that is made because the API server asks for one."""
+"""Cap on the Retry-After of the API server."""
 
 _REFUSED = frozenset({400, 401, 403, 404, 405, 410, 413, 415, 422})
 _OVERLOADED = 429
@@ -32,37 +32,41 @@ _NEVER_SENT = frozenset({"Closed", "Unreachable"})
 
 
 class Writer:
-    """Writes as the leader of one term. Its calls raise `errors.NotLeadingError` when nothing was, or may have been, sent by right."""
+    """Writes as the leader of one term.
+
+    Calls raise `errors.NotLeadingError` if the lease may have been lost before the request was sent.
+    """
 
     def __init__(
         self,
         client: KubernetesClient,
         fence: Fence,
-        budget: WriteBudget,
+        limiter: WriteRateLimiter,
         clock: Clock,
         monitoring: Monitoring,
     ) -> None:
         self.client = client
         self.fence = fence
-        self._budget = budget
+        self._limiter = limiter
         self._clock = clock
         self._monitoring = monitoring
 
-    async def turn(self, kind: Kind, namespace: str = "", name: str = "") -> None:
-        """Return when a write of that kind may be made, to be followed by `send` at once.
+    async def acquire(self, kind: WriteKind, namespace: str = "", name: str = "") -> None:
+        """Wait for the slot of one write, to be followed by `send` at once.
 
-        What is sent has to be right by then. Turns are divided fairly between namespaces, and between the objects of one.
+        Decide what to send only after this: the wait may be long. Slots are shared fairly between namespaces,
+        and between the objects of one.
         """
         try:
             self.fence.check()
-            await self._budget.turn(kind, namespace, name)
+            await self._limiter.acquire(kind, namespace, name)
         except errors.NotLeadingError:
             self._count(kind, "fenced")
             raise
 
     async def send(
         self,
-        kind: Kind,
+        kind: WriteKind,
         method: Literal["POST", "PUT", "PATCH", "DELETE"],
         path: str,
         content: bytes,
@@ -70,9 +74,9 @@ class Writer:
         content_type: str = "application/json",
         parameters: Parameters = kubernetes.NOTHING,
     ) -> ResponseBody:
-        """Write, as `KubernetesClient.write`; `errors.KubernetesError` as that.
+        """Write as `KubernetesClient.write` does; `errors.KubernetesError` as there.
 
-        A pause that the server asks for is made by all writes of that kind, and by those behind it.
+        A Retry-After of the server delays all writes of this kind and of the kinds with a lower priority.
         """
         start = self._clock.monotonic()
         try:
@@ -91,7 +95,7 @@ class Writer:
             raise
         except errors.KubernetesError as error:
             if error.retry_after is not None:
-                self._budget.pause(min(error.retry_after, PAUSE_LIMIT), kind)
+                self._limiter.pause(min(error.retry_after, PAUSE_LIMIT), kind)
             self._count(kind, _outcome(error))
             raise
         except asyncio.CancelledError:
@@ -101,17 +105,17 @@ class Writer:
         self._monitoring.write_duration.labels(kind.label).observe(self._clock.monotonic() - start)
         return answer
 
-    def _count(self, kind: Kind, outcome: str) -> None:
+    def _count(self, kind: WriteKind, outcome: str) -> None:
         self._monitoring.writes.labels(kind.label, outcome).inc()
 
 
 def is_overloaded(error: errors.KubernetesError) -> bool:
-    """Tell whether the API server has put a request off: it did nothing, and may be asked again later."""
+    """Tell whether the API server rejected a request with 429, so that it may be repeated."""
     return error.status == _OVERLOADED
 
 
-def may_have_been_made(error: errors.KubernetesError) -> bool:
-    """Tell whether a write may have been made although it failed: it was sent, and nobody said that it was not."""
+def may_have_been_applied(error: errors.KubernetesError) -> bool:
+    """Tell whether a failed write may have been applied: it was sent, and no response denies it."""
     return error.status >= 500 or (error.status == 0 and error.reason not in _NEVER_SENT)
 
 

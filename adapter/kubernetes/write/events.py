@@ -24,7 +24,7 @@ from adapter.kubernetes.write.event_correlator import (
     first_record,
     timestamp,
 )
-from adapter.kubernetes.write.rate_limiter import Kind
+from adapter.kubernetes.write.rate_limiter import WriteKind
 from adapter.model.clock import Clock
 from adapter.model.fairness import Turns
 from adapter.telemetry.metrics import Monitoring
@@ -63,7 +63,7 @@ class EventRecorder:
         self._next: Correlated | None = None
         self._stamp = 0
         self._wake = asyncio.Event()
-        monitoring.write_queue.labels(Kind.EVENT.label).set_function(self._waiting)
+        monitoring.write_queue.labels(WriteKind.EVENT.label).set_function(self._waiting)
 
     def record(self, regarding: Regarding, kind: str, reason: str, message: str) -> None:
         """Record an event of `kind` Normal or Warning. A message longer than the API allows is cut."""
@@ -135,7 +135,7 @@ class EventRecorder:
             if tries:
                 await asyncio.sleep(RETRY * (self._random() if tries == 1 else 1))
             try:
-                await self._writer.turn(Kind.EVENT)
+                await self._writer.acquire(WriteKind.EVENT)
                 await self._write(event, repeated=repeated)
             except errors.NotLeadingError:
                 self._drop("fenced")
@@ -157,15 +157,15 @@ class EventRecorder:
             content = msgspec.json.encode(changed)
             try:
                 await self._writer.send(
-                    Kind.EVENT, "PATCH", f"{events}/{event.name}", content, content_type=_MERGE
+                    WriteKind.EVENT, "PATCH", f"{events}/{event.name}", content, content_type=_MERGE
                 )
             except errors.KubernetesError as error:
                 if error.status != 404:  # 404: the event expired; create it again
                     raise
-                await self._writer.turn(Kind.EVENT)
+                await self._writer.acquire(WriteKind.EVENT)
             else:
                 return
-        await self._writer.send(Kind.EVENT, "POST", events, msgspec.json.encode(_document(event)))
+        await self._writer.send(WriteKind.EVENT, "POST", events, msgspec.json.encode(_document(event)))
 
     def _give_up(self, error: errors.KubernetesError) -> None:
         """Drop an event that the API server refuses.

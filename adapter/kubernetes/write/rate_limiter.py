@@ -1,9 +1,10 @@
-"""How often the scaler writes, and which write goes first: one budget for all kinds of writes.
+"""Limits the rate of the scaler's writes, and orders them: floors, Scales, statuses, events.
 
-A queue in front of a token bucket. No write goes while one of a higher class waits. Within a class turns
-are fair (`model.fairness`): round-robin over namespaces, then over objects, so the writes of a tenant with
-many autoscalers delay those of another by one turn each. A task that stops waiting takes nothing. The lease
-has no place in the queue: a leader that cannot renew in time may not write at all.
+The limiter is a queue in front of a token bucket. A write waits while one of a higher priority waits. Within
+a kind slots are shared fairly (`model.fairness`): round-robin over namespaces, then over objects, so that the
+writes of a tenant with many autoscalers delay those of another by one slot each. A task that stops waiting
+gives its token back. The lease is not renewed through this queue: a leader that cannot renew in time may not
+write at all.
 """
 
 import asyncio
@@ -15,8 +16,8 @@ from adapter.model.fairness import Turns
 from adapter.telemetry.metrics import WRITE_KINDS, Monitoring
 
 
-class Kind(enum.IntEnum):
-    """What is written; the lower goes first."""
+class WriteKind(enum.IntEnum):
+    """A kind of write; a lower number has priority."""
 
     FLOOR = 0
     SCALE = 1
@@ -25,40 +26,40 @@ class Kind(enum.IntEnum):
 
     @property
     def label(self) -> str:
-        """Return the word of metrics."""
+        """The label value in metrics."""
         return WRITE_KINDS[self]
 
 
-class WriteBudget:
-    """`rate` writes a second (``--kube-api-write-qps``); after a pause a second's worth at once."""
+class WriteRateLimiter:
+    """Allows `rate` writes a second (``--kube-api-write-qps``), and a burst of one second's worth."""
 
     def __init__(self, rate: float, clock: Clock, monitoring: Monitoring) -> None:
-        for kind in (Kind.FLOOR, Kind.SCALE):
+        for kind in (WriteKind.FLOOR, WriteKind.SCALE):
             monitoring.write_queue.labels(kind.label).set_function(functools.partial(self.waiting, kind))
         self._rate = rate
         self._depth = max(1.0, rate)
         self._clock = clock
         self._tokens = self._depth
         self._counted = clock.monotonic()
-        self._paused_until = [self._counted] * len(Kind)
-        self._waiting: tuple[Turns[asyncio.Future[None]], ...] = tuple(Turns() for _ in Kind)
+        self._paused_until = [self._counted] * len(WriteKind)
+        self._waiting: tuple[Turns[asyncio.Future[None]], ...] = tuple(Turns() for _ in WriteKind)
         self._timer: asyncio.TimerHandle | None = None
 
-    def pause(self, seconds: float, kind: Kind = Kind.SCALE) -> None:
-        """Let nobody of that kind, and of those behind it, go for so long: the API server has asked for it.
+    def pause(self, seconds: float, kind: WriteKind = WriteKind.SCALE) -> None:
+        """Delay writes of a kind and of the kinds with a lower priority, because the API server asked for it.
 
-        What the server does not want to hear of events must not keep a Scale waiting.
+        A 429 for an event must not delay a Scale.
         """
         until = self._clock.monotonic() + seconds
-        for each in range(kind, len(Kind)):
+        for each in range(kind, len(WriteKind)):
             self._paused_until[each] = max(self._paused_until[each], until)
 
-    def waiting(self, kind: Kind) -> int:
-        """Return how many wait for their turn."""
+    def waiting(self, kind: WriteKind) -> int:
+        """Return how many writes of a kind wait."""
         return len(self._waiting[kind])
 
-    async def turn(self, kind: Kind, namespace: str = "", name: str = "") -> None:
-        """Return when it is the caller's turn to make one write of that kind, about the object of that name."""
+    async def acquire(self, kind: WriteKind, namespace: str = "", name: str = "") -> None:
+        """Wait until the caller may make one write of that kind, about the object of that name."""
         queue = self._waiting[kind]
         place = asyncio.get_running_loop().create_future()
         queue.add(namespace, name, place)
@@ -75,7 +76,7 @@ class WriteBudget:
             raise
 
     def _serve(self) -> None:
-        """Let go whoever may, and wake up when the next one may."""
+        """Grant the slots that are free, and set a timer for the next one."""
         now = self._clock.monotonic()
         self._tokens = min(self._depth, self._tokens + (now - self._counted) * self._rate)
         self._counted = now

@@ -18,7 +18,7 @@ import msgspec
 
 from adapter import errors
 from adapter.kubernetes.write.client import Writer
-from adapter.kubernetes.write.rate_limiter import Kind
+from adapter.kubernetes.write.rate_limiter import WriteKind
 from adapter.model.autoscaling import conditions
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
 from adapter.model.clock import Clock
@@ -112,7 +112,7 @@ class StatusWriter:
         """The entries that are due."""
         self._places = itertools.count(1)
         self._wake = asyncio.Event()
-        monitoring.write_queue.labels(Kind.STATUS.label).set_function(self._count_due)
+        monitoring.write_queue.labels(WriteKind.STATUS.label).set_function(self._count_due)
 
     def submit(self, update: StatusUpdate, seen: HorizontalPodAutoscalerStatus | None) -> None:
         """Queue a status; `seen` is the status that the object was read with. Never waits.
@@ -242,7 +242,7 @@ class StatusWriter:
     async def _turn(self) -> bool:
         """Wait for the turn of a status; False if the fence is closed now."""
         try:
-            await self._writer.turn(Kind.STATUS)
+            await self._writer.acquire(WriteKind.STATUS)
         except errors.NotLeadingError:
             await asyncio.sleep(RETRY / 4)
             return False
@@ -297,14 +297,14 @@ class StatusWriter:
         for left in reversed(range(AGAIN + 1)):
             try:
                 content = msgspec.json.encode(_operations(update, version))
-                await self._writer.send(Kind.STATUS, "PATCH", update.path, content, content_type=_PATCH)
+                await self._writer.send(WriteKind.STATUS, "PATCH", update.path, content, content_type=_PATCH)
             except errors.KubernetesError as error:
                 if error.status != 409 or not left:
                     raise
             else:
                 return
             version = await self._fetch_version(update)
-            await self._writer.turn(Kind.STATUS)
+            await self._writer.acquire(WriteKind.STATUS)
 
     async def _fetch_version(self, update: StatusUpdate) -> str:
         what = f"get {update.path}"

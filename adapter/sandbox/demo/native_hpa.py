@@ -18,12 +18,11 @@ import msgspec
 from msgspec.structs import replace
 
 from adapter.autoscaler.decide import autoscaler, decision
-from adapter.autoscaler.decide import readings as answers
 from adapter.autoscaler.decide.decision import Decision
-from adapter.autoscaler.decide.document import Document, Metrics
+from adapter.autoscaler.decide.evaluate import readings as answers
+from adapter.autoscaler.decide.evaluate.document import EvaluateDocument, Metrics
 from adapter.autoscaler.decide.history import History
-from adapter.autoscaler.decide.observation import NO_STATUS, Reading, Unavailable
-from adapter.autoscaler.decide.settings import Settings
+from adapter.autoscaler.decide.observation import NO_STATUS, Reading, Settings, Unavailable
 from adapter.errors import KubernetesError
 from adapter.kubernetes import client, credentials
 from adapter.kubernetes.client import KubernetesClient
@@ -190,7 +189,9 @@ class NativeController:
             return decision.without_scale(ready, hpa.status or NO_STATUS, str(error), history, now)
         scale = msgspec.convert(written, Scale, dec_hook=decode_scalar)
         pods = await self._pods(key.namespace, scale.status.selector)
-        document = Document(Instant(now), replace(hpa, spec=replace(hpa.spec, metrics=())), scale, pods=pods)
+        document = EvaluateDocument(
+            Instant(now), replace(hpa, spec=replace(hpa.spec, metrics=())), scale, pods=pods
+        )
         readings = [await self._read(document, metric, key.namespace) for metric in hpa.spec.metrics or ()]
         if scale.spec.replicas and ready.limits.lowest <= scale.spec.replicas <= ready.limits.highest:
             self._note_selector(key, scale.status.selector)
@@ -264,7 +265,7 @@ class NativeController:
             return ()
         return msgspec.json.decode(body.content, type=_PodList, dec_hook=decode_scalar).items or ()
 
-    async def _read(self, document: Document, metric: MetricSpec, namespace: str) -> Reading:
+    async def _read(self, document: EvaluateDocument, metric: MetricSpec, namespace: str) -> Reading:
         """Return the reading of one metric, made from its own answer alone, as `fastpath evaluate` makes it."""
         api = _APIS[metric.type]
         try:

@@ -3,10 +3,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from adapter.autoscaler.decide.autoscaler import Metric, prepare
-from adapter.autoscaler.decide.behavior import Limits, Policy, Rules
+from adapter.autoscaler.decide.autoscaler import PreparedMetric, prepare
+from adapter.autoscaler.decide.behavior import Policy, ReplicaLimits, Rules
 from adapter.autoscaler.decide.calculator import Proposal
-from adapter.autoscaler.decide.settings import Settings, band
+from adapter.autoscaler.decide.observation import Settings, band
 from adapter.model.autoscaling.hpa import MetricStatus, encode_scalar
 from adapter.model.timestamps import SECOND
 from tests.support.scaling import autoscaler, cpu_metric, external_metric, hpa, object_metric, pods_metric
@@ -33,7 +33,7 @@ _SELECTED = {
 _Q = "&LabelSelector{MatchLabels:map[string]string{q: jobs,},MatchExpressions:[]LabelSelectorRequirement{},}"
 
 
-def _metric(document: dict[str, Any]) -> Metric:
+def _metric(document: dict[str, Any]) -> PreparedMetric:
     return autoscaler([document]).metrics[0]
 
 
@@ -231,7 +231,7 @@ def test_limits_target_and_metrics_that_can_come_back_from_zero() -> None:
 
     assert (plain.target, plain.limits, plain.has_outer_metric) == (
         "Deployment/default/web",
-        Limits(2, 9),
+        ReplicaLimits(2, 9),
         False,
     )
     assert autoscaler([external_metric(value="1")]).has_outer_metric

@@ -5,14 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.autoscaler.decide import behavior
-from adapter.autoscaler.decide.behavior import Limits, Normalized, Policy, Rules
-from adapter.autoscaler.decide.history import History, Listed
+from adapter.autoscaler.decide.behavior import Normalized, Policy, ReplicaLimits, Rules
+from adapter.autoscaler.decide.history import History, RecommendationList
 from adapter.autoscaler.decide.numbers import INT32_MAX, INT32_MIN
 from adapter.model.timestamps import SECOND
 from tests.support.scaling import NOW, Story, remembered
 
-WIDE = Limits(1, 10**6)
-NOTHING = Listed()
+WIDE = ReplicaLimits(1, 10**6)
+NOTHING = RecommendationList()
 
 
 def _rules(*policies: tuple[str, int, int], select: str = "Max", window: float = 0) -> Rules:
@@ -24,7 +24,7 @@ FREE = _rules(("Percent", 10**6, 1))
 
 
 def _legacy(
-    wanted: int, current: int, limits: Limits = WIDE, window: float = 300, past: History | None = None
+    wanted: int, current: int, limits: ReplicaLimits = WIDE, window: float = 300, past: History | None = None
 ) -> Normalized:
     recommendations = (past or History()).recommendations
     return behavior.normalize_legacy(wanted, current, limits, int(window * SECOND), recommendations, NOW)
@@ -33,7 +33,7 @@ def _legacy(
 def _modern(
     wanted: int,
     current: int,
-    limits: Limits = WIDE,
+    limits: ReplicaLimits = WIDE,
     up: Rules = FREE,
     down: Rules = FREE,
     past: History | None = None,
@@ -53,16 +53,18 @@ def _modern(
         pytest.param(11, 5, WIDE, 10, "ScaleUpLimit", id="no more than twice"),
         pytest.param(9, 1, WIDE, 4, "ScaleUpLimit", id="four at least"),
         pytest.param(9, 2, WIDE, 4, "ScaleUpLimit", id="four are twice two"),
-        pytest.param(9, 5, Limits(1, 8), 8, "TooManyReplicas", id="the maximum"),
-        pytest.param(99, 5, Limits(1, 10), 10, "TooManyReplicas", id="the maximum where both are the same"),
-        pytest.param(99, 5, Limits(1, 11), 10, "ScaleUpLimit", id="the rate just below the maximum"),
-        pytest.param(0, 5, Limits(2, 8), 2, "TooFewReplicas", id="the minimum"),
-        pytest.param(2, 5, Limits(2, 8), 2, "DesiredWithinRange", id="the minimum itself"),
-        pytest.param(0, 0, Limits(0, 8), 0, "DesiredWithinRange", id="nothing"),
+        pytest.param(9, 5, ReplicaLimits(1, 8), 8, "TooManyReplicas", id="the maximum"),
+        pytest.param(
+            99, 5, ReplicaLimits(1, 10), 10, "TooManyReplicas", id="the maximum where both are the same"
+        ),
+        pytest.param(99, 5, ReplicaLimits(1, 11), 10, "ScaleUpLimit", id="the rate just below the maximum"),
+        pytest.param(0, 5, ReplicaLimits(2, 8), 2, "TooFewReplicas", id="the minimum"),
+        pytest.param(2, 5, ReplicaLimits(2, 8), 2, "DesiredWithinRange", id="the minimum itself"),
+        pytest.param(0, 0, ReplicaLimits(0, 8), 0, "DesiredWithinRange", id="nothing"),
         pytest.param(5, 2**30, WIDE, INT32_MIN, "ScaleUpLimit", id="twice is out of 32 bits"),
     ],
 )
-def test_legacy_limits(wanted: int, current: int, limits: Limits, replicas: int, limited: str) -> None:
+def test_legacy_limits(wanted: int, current: int, limits: ReplicaLimits, replicas: int, limited: str) -> None:
     found = _legacy(wanted, current, limits)
 
     assert (found.replicas, found.limited, found.is_limited) == (
@@ -94,9 +96,9 @@ def test_legacy_windows(wanted: int, window: float, past: History, replicas: int
 
 
 def test_legacy_remembers_what_was_wanted_raw() -> None:
-    found = _legacy(99, 5, Limits(1, 8), past=remembered((5, 300), (6, 301), (7, 400), (8, 200)))
+    found = _legacy(99, 5, ReplicaLimits(1, 8), past=remembered((5, 300), (6, 301), (7, 400), (8, 200)))
 
-    assert isinstance(found.recommendations, Listed)
+    assert isinstance(found.recommendations, RecommendationList)
     assert [(entry.replicas, entry.at - NOW) for entry in found.recommendations.entries] == [
         (5, -300 * SECOND),
         (6, -301 * SECOND),
@@ -129,17 +131,17 @@ def test_legacy_remembers_what_was_wanted_raw() -> None:
             ],
         ),
         (
-            _legacy(9, 5, Limits(1, 8)),
+            _legacy(9, 5, ReplicaLimits(1, 8)),
             ["no recent recommendation holds 9 back", "9 limited to 8 by the maximum"],
         ),
         (
-            _legacy(0, 5, Limits(1, 8)),
+            _legacy(0, 5, ReplicaLimits(1, 8)),
             ["no recent recommendation holds 0 back", "0 limited to 1 by the minimum"],
         ),
     ],
 )
 def test_legacy_in_words(found: Normalized, words: list[str]) -> None:
-    assert [step.words() for step in found.steps] == words
+    assert [step.text() for step in found.steps] == words
 
 
 # --- with behavior ---------------------------------------------------------------------------------------------------
@@ -201,53 +203,79 @@ def test_what_no_window_counts_is_overwritten(up: float, down: float, stale: flo
 
     found = _modern(9, 5, up=rules[0], down=rules[1], past=past)
 
-    assert isinstance(found.recommendations, Listed)
+    assert isinstance(found.recommendations, RecommendationList)
     assert [entry.replicas for entry in found.recommendations.entries] == [9, 2]
 
 
 @pytest.mark.parametrize(
     ("wanted", "current", "limits", "rules", "replicas", "limited"),
     [
-        pytest.param(9, 5, Limits(1, 8), FREE, 8, "TooManyReplicas", id="the maximum"),
-        pytest.param(8, 5, Limits(1, 8), FREE, 8, "DesiredWithinRange", id="the maximum itself"),
+        pytest.param(9, 5, ReplicaLimits(1, 8), FREE, 8, "TooManyReplicas", id="the maximum"),
+        pytest.param(8, 5, ReplicaLimits(1, 8), FREE, 8, "DesiredWithinRange", id="the maximum itself"),
         pytest.param(
             9,
             5,
-            Limits(1, 8),
+            ReplicaLimits(1, 8),
             _rules(("Pods", 3, 60)),
             8,
             "TooManyReplicas",
             id="the policy's limit is the maximum",
         ),
         pytest.param(
-            9, 5, Limits(1, 9), _rules(("Pods", 3, 60)), 8, "ScaleUpLimit", id="the policy's limit is below"
+            9,
+            5,
+            ReplicaLimits(1, 9),
+            _rules(("Pods", 3, 60)),
+            8,
+            "ScaleUpLimit",
+            id="the policy's limit is below",
         ),
-        pytest.param(1, 5, Limits(2, 8), FREE, 2, "TooFewReplicas", id="the minimum"),
-        pytest.param(2, 5, Limits(2, 8), FREE, 2, "DesiredWithinRange", id="the minimum itself"),
+        pytest.param(1, 5, ReplicaLimits(2, 8), FREE, 2, "TooFewReplicas", id="the minimum"),
+        pytest.param(2, 5, ReplicaLimits(2, 8), FREE, 2, "DesiredWithinRange", id="the minimum itself"),
         pytest.param(
             1,
             5,
-            Limits(2, 8),
+            ReplicaLimits(2, 8),
             _rules(("Pods", 3, 60)),
             2,
             "TooFewReplicas",
             id="the policy's limit is the minimum",
         ),
         pytest.param(
-            0, 5, Limits(1, 8), _rules(("Pods", 3, 60)), 2, "ScaleDownLimit", id="the policy's limit is above"
+            0,
+            5,
+            ReplicaLimits(1, 8),
+            _rules(("Pods", 3, 60)),
+            2,
+            "ScaleDownLimit",
+            id="the policy's limit is above",
         ),
         pytest.param(
             1, 5, WIDE, _rules(("Pods", 3, 60), select="Disabled"), 5, "ScaleDownLimit", id="disabled down"
         ),
         pytest.param(
-            1, 5, Limits(0, 8), _rules(("Percent", 300, 60)), 1, "DesiredWithinRange", id="more than all"
+            1,
+            5,
+            ReplicaLimits(0, 8),
+            _rules(("Percent", 300, 60)),
+            1,
+            "DesiredWithinRange",
+            id="more than all",
         ),
         pytest.param(
-            5, 5, Limits(6, 8), FREE, 5, "DesiredWithinRange", id="limits do not matter without a change"
+            5,
+            5,
+            ReplicaLimits(6, 8),
+            FREE,
+            5,
+            "DesiredWithinRange",
+            id="limits do not matter without a change",
         ),
     ],
 )
-def test_limits(wanted: int, current: int, limits: Limits, rules: Rules, replicas: int, limited: str) -> None:
+def test_limits(
+    wanted: int, current: int, limits: ReplicaLimits, rules: Rules, replicas: int, limited: str
+) -> None:
     found = _modern(wanted, current, limits, rules, rules)
 
     assert (found.replicas, found.limited, found.is_limited) == (
@@ -351,7 +379,7 @@ def test_a_limit_on_the_wrong_side_is_where_it_stands() -> None:
             ["no recent recommendation holds 99 back", "99 limited to 12 by Percent 20 per 60 s"],
         ),
         (
-            _modern(99, 10, Limits(1, 11)),
+            _modern(99, 10, ReplicaLimits(1, 11)),
             ["no recent recommendation holds 99 back", "99 limited to 11 by the maximum"],
         ),
         (
@@ -359,7 +387,7 @@ def test_a_limit_on_the_wrong_side_is_where_it_stands() -> None:
             ["no recent recommendation holds 1 back", "1 limited to 7 by Pods 3 per 15 s"],
         ),
         (
-            _modern(1, 10, Limits(2, 11)),
+            _modern(1, 10, ReplicaLimits(2, 11)),
             ["no recent recommendation holds 1 back", "1 limited to 2 by the minimum"],
         ),
         (
@@ -369,7 +397,7 @@ def test_a_limit_on_the_wrong_side_is_where_it_stands() -> None:
     ],
 )
 def test_in_words(found: Normalized, words: list[str]) -> None:
-    assert [step.words() for step in found.steps] == words
+    assert [step.text() for step in found.steps] == words
 
 
 def test_counts_are_compared_as_numbers() -> None:
@@ -416,7 +444,7 @@ def test_stays_within_minimum_and_maximum(
     downs: list[tuple[int, float]],
     window: int,
 ) -> None:
-    limits = Limits(1, 50)
+    limits = ReplicaLimits(1, 50)
     past = remembered(*entries, ups=ups, downs=downs)
 
     modern = _modern(wanted, current, limits, up, down, past)
@@ -432,7 +460,7 @@ def test_stays_within_minimum_and_maximum(
         assert modern.replicas >= current
     else:
         assert modern.replicas <= current
-    assert all(step.words() for step in (*modern.steps, *legacy.steps))
+    assert all(step.text() for step in (*modern.steps, *legacy.steps))
 
 
 # --- what Kubernetes' documentation shows ----------------------------------------------------------------------------

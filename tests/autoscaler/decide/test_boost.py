@@ -11,18 +11,19 @@ from hypothesis import strategies as st
 from adapter.autoscaler.decide import boost as boosting
 from adapter.autoscaler.decide import decision, guarded
 from adapter.autoscaler.decide.boost import DEMOTED_FOR, LONGEST, NOTHING, Boost, Boosting, Floor, Reversal
-from adapter.autoscaler.decide.conflicts import OWN, Writers
+from adapter.autoscaler.decide.conflicts import OWN, ConflictState, ScaleObservation
 from adapter.autoscaler.decide.decision import Decision, Event
-from adapter.autoscaler.decide.guarded import Circumstances, Look, Memory
-from adapter.autoscaler.decide.history import History, Queued
+from adapter.autoscaler.decide.guarded import Constraints, Memory
+from adapter.autoscaler.decide.history import History, RecommendationQueues
 from adapter.autoscaler.decide.observation import (
+    Band,
     ExternalReading,
     ObjectReading,
     Observation,
     Reading,
+    Settings,
     Unavailable,
 )
-from adapter.autoscaler.decide.settings import Band, Settings
 from adapter.boost import model as handshaking
 from adapter.boost.floor import Demotion, FloorEntry
 from adapter.model.autoscaling.fastpath_autoscaler import ADVISE, BOOST
@@ -65,7 +66,7 @@ def decide(
 ) -> Decision:
     prepared = autoscaler(METRICS, maxReplicas=40, behavior=behavior or {})
     return guarded.decide(
-        prepared, observation, Memory(boost=memory), NOW, Circumstances(boost.mode, boost=boost)
+        prepared, observation, Memory(boost=memory), NOW, Constraints(boost.mode, boost=boost)
     )
 
 
@@ -99,10 +100,10 @@ def test_a_raise_that_is_not_done(observation: Observation, boost: Boost, memory
     made = decide(observation, boost, memory)
 
     assert (made.rescale, made.replicas) == (False, observation.replicas)
-    assert why in made.trace[-1].words()
+    assert why in made.trace[-1].text()
     assert made.status.desired_replicas > observation.replicas, "what would be right is told all the same"
-    _, events = guarded.keep(
-        Memory(boost=memory), made, observation, NOW, Circumstances(boost.mode, boost=boost)
+    _, events = guarded.commit(
+        Memory(boost=memory), made, observation, NOW, Constraints(boost.mode, boost=boost)
     )
     assert not events
 
@@ -111,14 +112,14 @@ def test_a_shrink_is_the_autoscalers() -> None:
     made = decide(seen(8, 4), behavior=QUICK)
 
     assert (made.rescale, made.replicas, made.status.desired_replicas) == (False, 8, 4)
-    assert "lowers nothing" in made.trace[-1].words()
+    assert "lowers nothing" in made.trace[-1].text()
 
 
 @pytest.mark.parametrize("own", [False, True])
 def test_zero_is_the_autoscalers(*, own: bool) -> None:
     prepared = autoscaler(METRICS, maxReplicas=40, minReplicas=1, behavior={})
-    memory = Memory(writers=Writers(own_zero=own))
-    made = guarded.decide(prepared, seen(0, 8), memory, NOW, Circumstances(BOOST, boost=ON))
+    memory = Memory(conflicts=ConflictState(own_zero=own))
+    made = guarded.decide(prepared, seen(0, 8), memory, NOW, Constraints(BOOST, boost=ON))
 
     assert (made.rescale, made.replicas) == (False, 0)
 
@@ -133,8 +134,8 @@ def test_only_fresh_values_raise() -> None:
     late = decide(seen(4, 8, overdue="its answer is late"))
 
     assert (late.rescale, late.replicas) == (False, 4)
-    assert "its answer is late" in late.trace[-3].words() + late.trace[-2].words() + late.trace[-1].words()
-    _, events = guarded.keep(Memory(), late, seen(4, 8), NOW, Circumstances(BOOST, boost=ON))
+    assert "its answer is late" in late.trace[-3].text() + late.trace[-2].text() + late.trace[-1].text()
+    _, events = guarded.commit(Memory(), late, seen(4, 8), NOW, Constraints(BOOST, boost=ON))
     assert not events, "the native autoscaler tells of its own metrics"
 
 
@@ -143,7 +144,7 @@ def test_a_failed_metric_blocks_no_raise() -> None:
     observation = msgspec.structs.replace(
         seen(4, 8), readings=[Unavailable("Gone", "gone"), ExternalReading([8000])]
     )
-    made = guarded.decide(prepared, observation, Memory(), NOW, Circumstances(BOOST, boost=ON))
+    made = guarded.decide(prepared, observation, Memory(), NOW, Constraints(BOOST, boost=ON))
 
     assert (made.rescale, made.replicas) == (True, 8)
 
@@ -155,8 +156,10 @@ def test_policies_count_what_others_raised() -> None:
         maxReplicas=40,
         behavior={"scaleUp": {"policies": [{"type": "Pods", "value": 4, "periodSeconds": 15}]}},
     )
-    memory, _ = guarded.notice(prepared, Memory(writers=Writers(known=4)), Look(7, NATIVE), NOW, ON)
-    made = guarded.decide(prepared, seen(7, 20), memory, NOW + SECOND, Circumstances(BOOST, boost=ON))
+    memory, _ = guarded.observe(
+        prepared, Memory(conflicts=ConflictState(known=4)), ScaleObservation(7, NATIVE), NOW, ON
+    )
+    made = guarded.decide(prepared, seen(7, 20), memory, NOW + SECOND, Constraints(BOOST, boost=ON))
 
     assert made.replicas == 8
 
@@ -171,7 +174,7 @@ def test_no_more_than_was_published() -> None:
 
 def test_others_on_the_target_end_it() -> None:
     prepared = autoscaler(METRICS, maxReplicas=40, behavior={})
-    circumstances = Circumstances(BOOST, ("HorizontalPodAutoscaler/other",), boost=ON)
+    circumstances = Constraints(BOOST, ("HorizontalPodAutoscaler/other",), boost=ON)
     made = guarded.decide(prepared, seen(4, 8), Memory(), NOW, circumstances)
 
     assert (made.rescale, [event.reason for event in made.events]) == (False, ["ForeignAutoscaler"])
@@ -334,20 +337,20 @@ def test_the_event_names_writer_and_remedy(by: str, words: str, *, demotes: bool
 
 def test_a_change_is_judged_where_it_is_noticed() -> None:
     prepared = autoscaler(METRICS, maxReplicas=40, behavior={})
-    memory = Memory(writers=Writers(known=8), boost=HELD)
-    memory, change = guarded.notice(prepared, memory, Look(4, "argocd"), NOW, ON)
+    memory = Memory(conflicts=ConflictState(known=8), boost=HELD)
+    memory, change = guarded.observe(prepared, memory, ScaleObservation(4, "argocd"), NOW, ON)
 
     assert change is not None
     assert (change.reverses, change.starts_pause) == (True, False)
     event = guarded.change_event(memory, change, 4, ON)
     assert event is not None
     assert event.message.startswith("argocd set the replicas from 8 to 4")
-    assert not memory.writers.is_paused(NOW)
+    assert not memory.conflicts.is_paused(NOW)
 
-    memory, change = guarded.notice(prepared, memory, Look(8, OWN), NOW, ON)
+    memory, change = guarded.observe(prepared, memory, ScaleObservation(8, OWN), NOW, ON)
     assert change is not None
     assert guarded.change_event(memory, change, 8, ON) is None
-    memory, change = guarded.notice(prepared, memory, Look(4, "argocd"), NOW, ON)
+    memory, change = guarded.observe(prepared, memory, ScaleObservation(4, "argocd"), NOW, ON)
     assert change is not None
     assert change.starts_pause
     assert memory.boost.demotion is not None
@@ -385,23 +388,23 @@ def test_advice_that_is_followed_begins_anew() -> None:
 
 @pytest.mark.parametrize(("boost", "told"), [(ADVISED, True), (ON, False)])
 def test_only_who_is_advised_is_told(boost: Boost, *, told: bool) -> None:
-    circumstances, memory = Circumstances(boost.mode, boost=boost), Memory()
+    circumstances, memory = Constraints(boost.mode, boost=boost), Memory()
     events: tuple[Event, ...] = ()
     prepared = autoscaler(METRICS, maxReplicas=40, behavior=QUICK)
     for second in (0, 16):
         now = NOW + second * SECOND
         made = guarded.decide(prepared, seen(8, 4), memory, now, circumstances)
-        memory, events = guarded.keep(memory, made, seen(8, 4), now, circumstances)
+        memory, events = guarded.commit(memory, made, seen(8, 4), now, circumstances)
 
     assert [event.reason for event in events] == (["ScalingAdvice"] if told else [])
 
 
 def test_a_raise_of_ours_is_no_writer_to_be_reversed() -> None:
-    circumstances = Circumstances(BOOST, boost=ON)
+    circumstances = Constraints(BOOST, boost=ON)
     made = decide(seen(4, 8))
-    memory, events = guarded.keep(Memory(boost=HELD), made, seen(4, 8), NOW, circumstances)
+    memory, events = guarded.commit(Memory(boost=HELD), made, seen(4, 8), NOW, circumstances)
 
-    assert (memory.writers.known, memory.writers.ours, memory.boost) == (8, None, HELD)
+    assert (memory.conflicts.known, memory.conflicts.ours, memory.boost) == (8, None, HELD)
     assert [event.reason for event in events] == ["SuccessfulRescale"]
 
 
@@ -447,7 +450,7 @@ def test_a_floor_that_is_over_is_not_adopted() -> None:
 @given(MEMORIES, st.integers(-3600 * SECOND, 3600 * SECOND))
 def test_a_clock_that_is_set_changes_no_age(memory: Boosting, by: int) -> None:
     memory = msgspec.structs.replace(memory, differs=NOW, told=NOW + 1)
-    there = guarded.shifted(Memory(history=History(Queued()), boost=memory), by).boost
+    there = guarded.shifted(Memory(history=History(RecommendationQueues()), boost=memory), by).boost
 
     assert boosting.shifted(there, -by) == memory
     assert there.differs == NOW + by
@@ -609,8 +612,8 @@ def test_what_is_within_tolerance_has_shown_it() -> None:
 
 def test_a_raise_to_less_than_the_floor_takes_nothing_back() -> None:
     prepared = autoscaler(METRICS, maxReplicas=40, behavior={})
-    memory = Memory(writers=Writers(known=2), boost=HELD)
-    memory, change = guarded.notice(prepared, memory, Look(5, NATIVE), NOW, ON)
+    memory = Memory(conflicts=ConflictState(known=2), boost=HELD)
+    memory, change = guarded.observe(prepared, memory, ScaleObservation(5, NATIVE), NOW, ON)
 
     assert change is not None
     assert not change.reverses
@@ -621,8 +624,8 @@ def test_without_values_there_is_no_advice() -> None:
     prepared = autoscaler(METRICS, maxReplicas=40, behavior={})
     observation = msgspec.structs.replace(seen(4, 8), readings=[Unavailable("Gone", "gone")])
     memory = Memory(boost=Boosting(differs=NOW - 600 * SECOND))
-    circumstances = Circumstances(ADVISE, boost=ADVISED)
+    circumstances = Constraints(ADVISE, boost=ADVISED)
     made = guarded.decide(prepared, observation, memory, NOW, circumstances)
-    memory, events = guarded.keep(memory, made, observation, NOW, circumstances)
+    memory, events = guarded.commit(memory, made, observation, NOW, circumstances)
 
     assert (events, memory.boost.differs) == ((), None)

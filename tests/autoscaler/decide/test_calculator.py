@@ -8,10 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapter.autoscaler.decide import calculator
-from adapter.autoscaler.decide.calculator import Average, Proposal, Utilization
+from adapter.autoscaler.decide.calculator import Proposal, UtilizationAverage, ValueAverage
 from adapter.autoscaler.decide.numbers import INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN
-from adapter.autoscaler.decide.observation import ExternalReading, ObjectReading, PodsReading, Unavailable
-from adapter.autoscaler.decide.settings import band
+from adapter.autoscaler.decide.observation import (
+    ExternalReading,
+    ObjectReading,
+    PodsReading,
+    Unavailable,
+    band,
+)
 from adapter.autoscaler.decide.trace import Step
 from adapter.model.pods import Container, ResourceRequirements
 from adapter.model.quantity import read
@@ -28,13 +33,13 @@ def _unready(first: int, count: int) -> list[Any]:
 def _cpu(
     listed: list[Any], measured: PodsReading, target: int, spec: int, **seen: Any
 ) -> Proposal | Unavailable:
-    return calculator.by_utilization(measured, target, "cpu", "", "cpu", situation(spec, listed, **seen))
+    return calculator.resource_replicas(measured, target, "cpu", "", "cpu", situation(spec, listed, **seen))
 
 
 def _load(
     listed: list[Any], measured: PodsReading, target: int, spec: int, **seen: Any
 ) -> Proposal | Unavailable:
-    return calculator.by_average(measured, target, "", "load", situation(spec, listed, **seen))
+    return calculator.raw_resource_replicas(measured, target, "", "load", situation(spec, listed, **seen))
 
 
 def _replicas(outcome: Proposal | Unavailable) -> int:
@@ -348,9 +353,9 @@ def test_readiness_counts_for_cpu_alone(resource: str) -> None:
     ]
     measured, seen = reading(2000, 9000), situation(2, listed)
 
-    cpu = calculator.by_average(measured, 500, "cpu", "cpu", seen)
-    other = calculator.by_average(measured, 500, resource, resource, seen)
-    share = calculator.by_utilization(measured, 500, resource, "", resource, seen)
+    cpu = calculator.raw_resource_replicas(measured, 500, "cpu", "cpu", seen)
+    other = calculator.raw_resource_replicas(measured, 500, resource, resource, seen)
+    share = calculator.resource_replicas(measured, 500, resource, "", resource, seen)
 
     assert isinstance(cpu, Proposal)
     assert isinstance(other, Proposal)
@@ -368,8 +373,8 @@ def test_requests_below_zero_are_divided_by() -> None:
 
 
 def test_requests_of_one_container() -> None:
-    found = calculator.by_utilization(reading(500, 500), 50, "cpu", "app", "cpu", situation(2, pods(2)))
-    missing = calculator.by_utilization(reading(500, 500), 50, "cpu", "log", "cpu", situation(2, pods(2)))
+    found = calculator.resource_replicas(reading(500, 500), 50, "cpu", "app", "cpu", situation(2, pods(2)))
+    missing = calculator.resource_replicas(reading(500, 500), 50, "cpu", "log", "cpu", situation(2, pods(2)))
 
     assert _replicas(found) == 2
     assert missing == Unavailable("MissingRequest", "container log not found in Pod web-0")
@@ -381,7 +386,7 @@ def test_steps_tell_the_numbers() -> None:
     found = _cpu(listed, reading(1600, 1600, None, 5), 50, 4)
 
     assert isinstance(found, Proposal)
-    assert [step.words() for step in found.steps] == [
+    assert [step.text() for step in found.steps] == [
         "cpu: 2 pods ready, 1 unready, 1 missing (no sample), 1 ignored (terminating or failed)",
         "average 160 % of what is requested, target 50 %: ratio 3.2",
         "1 pod without a sample counted as 0 and 1 pod not ready counted as 0: ratio 1.6 over 4 pods",
@@ -414,29 +419,29 @@ def test_steps_tell_the_numbers() -> None:
     ],
 )
 def test_repairs_in_words(outcome: Proposal | Unavailable, words: str) -> None:
-    assert _step(outcome, "repair").words() == words
+    assert _step(outcome, "repair").text() == words
 
 
 def test_what_is_tolerated_in_words() -> None:
     assert (
-        _step(_cpu(pods(4), reading(*[500] * 4), 50, 4), "tolerated").words()
+        _step(_cpu(pods(4), reading(*[500] * 4), 50, 4), "tolerated").text()
         == "ratio 1 is within 0.9 to 1.1: stays 4"
     )
 
 
 def test_a_missing_pod_counts_at_its_request_or_at_the_target_above() -> None:
-    assert Utilization({"a": 1000}, 50).absent("a") == 1000
-    assert Utilization({"a": 1000}, 150).absent("a") == 1500
+    assert UtilizationAverage({"a": 1000}, 50).absent("a") == 1000
+    assert UtilizationAverage({"a": 1000}, 150).absent("a") == 1500
 
 
 def test_sums_of_values_and_of_requests_wrap() -> None:
-    assert Utilization({"a": 1000, "b": 1000}, 50).measure({"a": INT64_MAX, "b": INT64_MAX}) == (
+    assert UtilizationAverage({"a": 1000, "b": 1000}, 50).measure({"a": INT64_MAX, "b": INT64_MAX}) == (
         0.0,
         -1,
         0,
         True,
     )
-    assert Utilization({"a": INT64_MAX, "b": INT64_MAX}, 50).measure({"a": 3, "b": 4}) == (
+    assert UtilizationAverage({"a": INT64_MAX, "b": INT64_MAX}, 50).measure({"a": 3, "b": 4}) == (
         -7.0,
         3,
         -350,
@@ -448,24 +453,24 @@ def test_turns_in_words() -> None:
     turned = _step(_cpu(pods(4), reading(800, 800), 50, 4), "turned")
     crowded = _step(_cpu(pods(6), reading(*[100] * 5), 50, 2), "crowded")
 
-    assert turned.words() == "the ratio goes from 1.6 to 0.8, which would turn the direction round: stays 4"
-    assert crowded.words() == "6 pods would make it 3, which would turn the direction round: stays 2"
+    assert turned.text() == "the ratio goes from 1.6 to 0.8, which would turn the direction round: stays 4"
+    assert crowded.text() == "6 pods would make it 3, which would turn the direction round: stays 2"
 
 
 def test_gauges_wrap_and_truncate() -> None:
-    whole = Utilization({"a": 3, "b": 3}, 60)
+    whole = UtilizationAverage({"a": 3, "b": 3}, 60)
 
     assert whole.measure({"a": 2, "b": 1, "c": 99}) == (50 / 60, 1, 50, False)
     assert whole.measure({"c": 99}) == Unavailable("NoRequests", "no metrics returned matched known pods")
     assert whole.absent("a") == 3
-    assert Utilization({"a": 7}, 150).absent("a") == 10
-    assert Utilization({"a": 2**62}, 100).absent("a") == 0
-    assert Average(500, memory=False).measure({"a": -3, "b": -4}) == (-3 / 500, -3, None, False)
-    assert Average(500, memory=False).absent("anything") == 500
+    assert UtilizationAverage({"a": 7}, 150).absent("a") == 10
+    assert UtilizationAverage({"a": 2**62}, 100).absent("a") == 0
+    assert ValueAverage(500, memory=False).measure({"a": -3, "b": -4}) == (-3 / 500, -3, None, False)
+    assert ValueAverage(500, memory=False).absent("anything") == 500
 
 
 def test_the_percentage_wraps_to_32_bits() -> None:
-    measured = Utilization({"a": 1}, 1).measure({"a": 21_474_837})
+    measured = UtilizationAverage({"a": 1}, 1).measure({"a": 21_474_837})
 
     assert measured == (-2_147_483_596.0, 21_474_837, -2_147_483_596, True)
 
@@ -494,8 +499,8 @@ def test_the_percentage_wraps_to_32_bits() -> None:
 def test_values(value: int, target: int, spec: int, listed: list[Any], replicas: int) -> None:
     seen = situation(spec, listed)
 
-    one = calculator.by_object_value(ObjectReading(value), target, "hits", seen)
-    other = calculator.by_external_value(ExternalReading([value]), target, "queue", seen)
+    one = calculator.object_metric_replicas(ObjectReading(value), target, "hits", seen)
+    other = calculator.external_metric_replicas(ExternalReading([value]), target, "queue", seen)
 
     assert (_replicas(one), _replicas(other)) == (replicas, replicas)
     assert isinstance(one, Proposal)
@@ -503,7 +508,7 @@ def test_values(value: int, target: int, spec: int, listed: list[Any], replicas:
 
 
 def test_a_value_needs_pods() -> None:
-    assert calculator.by_object_value(ObjectReading(90), 30, "hits", situation(3)) == Unavailable(
+    assert calculator.object_metric_replicas(ObjectReading(90), 30, "hits", situation(3)) == Unavailable(
         "NoPods",
         "unable to calculate ready pods: no pods returned by selector while calculating replica count",
     )
@@ -523,7 +528,7 @@ def test_a_value_needs_pods() -> None:
     ],
 )
 def test_sums_end_at_the_highest_number(values: list[int], total: int) -> None:
-    found = calculator.by_external_value(ExternalReading(values), 1000, "queue", situation(2, pods(1)))
+    found = calculator.external_metric_replicas(ExternalReading(values), 1000, "queue", situation(2, pods(1)))
 
     assert isinstance(found, Proposal)
     assert found.value == total
@@ -552,13 +557,13 @@ def test_sums_end_at_the_highest_number(values: list[int], total: int) -> None:
 def test_a_value_that_lags(ready_then: int | None, value: int, spec: int, replicas: int, words: str) -> None:
     seen = situation(spec, pods(8))
 
-    one = calculator.by_object_value(ObjectReading(value, ready_then), 30_000, "hits", seen)
-    other = calculator.by_external_value(ExternalReading([value], ready_then), 30_000, "queue", seen)
+    one = calculator.object_metric_replicas(ObjectReading(value, ready_then), 30_000, "hits", seen)
+    other = calculator.external_metric_replicas(ExternalReading([value], ready_then), 30_000, "queue", seen)
 
     assert _replicas(one) == _replicas(other) == replicas
     assert isinstance(one, Proposal)
-    assert one.steps[-1].words() == words
-    lagging = [step.words() for step in one.steps if step.name == "lagging"]
+    assert one.steps[-1].text() == words
+    lagging = [step.text() for step in one.steps if step.name == "lagging"]
     known = ready_then is not None and ready_then < 8 and value > 30_000 and spec
     said = f"the value is from when {ready_then} pods were ready: counted with these, not with 8"
     assert lagging == ([said] if known else [])
@@ -583,15 +588,17 @@ def test_a_shrink_counts_with_the_pods_of_the_sample(
     seen = situation(spec, pods(4))
     values = {f"web-{number}": value for number in range(4)}
     whole = [
-        calculator.by_object_value(ObjectReading(value, most_then=most_then), 30_000, "hits", seen),
-        calculator.by_external_value(ExternalReading([value], most_then=most_then), 30_000, "queue", seen),
-        calculator.by_average(PodsReading(values, most_then=most_then), 30_000, "", "load", seen),
+        calculator.object_metric_replicas(ObjectReading(value, most_then=most_then), 30_000, "hits", seen),
+        calculator.external_metric_replicas(
+            ExternalReading([value], most_then=most_then), 30_000, "queue", seen
+        ),
+        calculator.raw_resource_replicas(PodsReading(values, most_then=most_then), 30_000, "", "load", seen),
     ]
 
     for made in whole:
         assert isinstance(made, Proposal)
         assert made.replicas == replicas
-        said = [step.words() for step in made.steps if step.name == "lagging"]
+        said = [step.text() for step in made.steps if step.name == "lagging"]
         text = f"the value is from when {most_then} pods were ready: counted with these, not with 4"
         assert said == ([text] if lags else [])
 
@@ -599,7 +606,7 @@ def test_a_shrink_counts_with_the_pods_of_the_sample(
 def test_missing_pods_and_a_sample_of_more_pods() -> None:
     measured = PodsReading({"web-0": 10_000, "web-1": 10_000}, most_then=8)
 
-    made = calculator.by_average(measured, 30_000, "", "load", situation(6, pods(4)))
+    made = calculator.raw_resource_replicas(measured, 30_000, "", "load", situation(6, pods(4)))
 
     assert _replicas(made) == 6, "8 pods at two thirds of the target"
 
@@ -619,8 +626,8 @@ def test_missing_pods_and_a_sample_of_more_pods() -> None:
 def test_values_for_each_replica(usage: int, target: int, exist: int, replicas: int, average: int) -> None:
     seen = situation(9, exist=exist)
 
-    one = calculator.by_object_average(ObjectReading(usage), target, "hits", seen)
-    other = calculator.by_external_average(ExternalReading([usage]), target, "queue", seen)
+    one = calculator.object_per_pod_replicas(ObjectReading(usage), target, "hits", seen)
+    other = calculator.external_per_pod_replicas(ExternalReading([usage]), target, "queue", seen)
 
     for found in (one, other):
         assert isinstance(found, Proposal)
@@ -638,7 +645,7 @@ def test_values_for_each_replica(usage: int, target: int, exist: int, replicas: 
 )
 def test_an_object_is_not_cut(usage: int, target: int, replicas: int) -> None:
     assert (
-        _replicas(calculator.by_object_average(ObjectReading(usage), target, "hits", situation(3)))
+        _replicas(calculator.object_per_pod_replicas(ObjectReading(usage), target, "hits", situation(3)))
         == replicas
     )
 
@@ -657,7 +664,7 @@ def test_an_object_is_not_cut(usage: int, target: int, replicas: int) -> None:
     ],
 )
 def test_external_averages_at_the_edge(values: list[int], target: int, replicas: int, average: int) -> None:
-    found = calculator.by_external_average(ExternalReading(values), target, "queue", situation(3))
+    found = calculator.external_per_pod_replicas(ExternalReading(values), target, "queue", situation(3))
 
     assert isinstance(found, Proposal)
     assert found.replicas == replicas
@@ -668,9 +675,11 @@ def test_external_averages_at_the_edge(values: list[int], target: int, replicas:
 def test_memory_is_said_in_bytes() -> None:
     listed = pods(2, memory="1Gi")
 
-    memory = calculator.by_average(reading(300, 300), 200, "memory", "memory", situation(2, listed))
+    memory = calculator.raw_resource_replicas(
+        reading(300, 300), 200, "memory", "memory", situation(2, listed)
+    )
     others = [
-        calculator.by_average(reading(300, 300), 200, resource, resource, situation(2, listed))
+        calculator.raw_resource_replicas(reading(300, 300), 200, resource, resource, situation(2, listed))
         for resource in ("cpu", "storage")
     ]
 
@@ -679,22 +688,26 @@ def test_memory_is_said_in_bytes() -> None:
 
 
 def test_values_in_words() -> None:
-    adopted = calculator.by_object_average(ObjectReading(33_000), 10_000, "hits", situation(9, exist=3))
-    shared = calculator.by_external_average(ExternalReading([5_001]), 10_000, "queue", situation(9, exist=1))
-    total = calculator.by_external_value(ExternalReading([90_500]), 30_000, "queue", situation(3, pods(5)))
+    adopted = calculator.object_per_pod_replicas(ObjectReading(33_000), 10_000, "hits", situation(9, exist=3))
+    shared = calculator.external_per_pod_replicas(
+        ExternalReading([5_001]), 10_000, "queue", situation(9, exist=1)
+    )
+    total = calculator.external_metric_replicas(
+        ExternalReading([90_500]), 30_000, "queue", situation(3, pods(5))
+    )
 
     assert isinstance(adopted, Proposal)
     assert isinstance(shared, Proposal)
     assert isinstance(total, Proposal)
-    assert [step.words() for step in adopted.steps] == [
+    assert [step.text() for step in adopted.steps] == [
         "hits: 33, target 10 for each of 3 replicas: ratio 1.1",
         "ratio 1.1 is within 0.9 to 1.1: as many as exist, 3",
     ]
-    assert [step.words() for step in shared.steps] == [
+    assert [step.text() for step in shared.steps] == [
         "queue: 5.001, target 10 for each of 1 replica: ratio 0.5001",
         "5.001 / 10 = 0.5001, up to 1",
     ]
-    assert [step.words() for step in total.steps] == [
+    assert [step.text() for step in total.steps] == [
         "queue: 90.5, target 30: ratio 3.0167",
         "5 pods x 3.0167 = 15.0833, up to 16",
     ]
@@ -718,17 +731,17 @@ def test_any_numbers_give_a_proposal_or_a_reason(
     known = [value for value in values if value is not None] or [0]
 
     outcomes = [
-        calculator.by_utilization(reading(*values), min(target, 2**31 - 1) or 1, "cpu", "", "cpu", seen),
-        calculator.by_average(reading(*values), target, "cpu", "cpu", seen),
-        calculator.by_object_value(ObjectReading(known[0], exist), target, "hits", seen),
-        calculator.by_object_average(ObjectReading(known[0]), target, "hits", seen),
-        calculator.by_external_value(ExternalReading(known, exist), target, "queue", seen),
-        calculator.by_external_average(ExternalReading(known), target, "queue", seen),
+        calculator.resource_replicas(reading(*values), min(target, 2**31 - 1) or 1, "cpu", "", "cpu", seen),
+        calculator.raw_resource_replicas(reading(*values), target, "cpu", "cpu", seen),
+        calculator.object_metric_replicas(ObjectReading(known[0], exist), target, "hits", seen),
+        calculator.object_per_pod_replicas(ObjectReading(known[0]), target, "hits", seen),
+        calculator.external_metric_replicas(ExternalReading(known, exist), target, "queue", seen),
+        calculator.external_per_pod_replicas(ExternalReading(known), target, "queue", seen),
     ]
 
     for outcome in outcomes:
         if isinstance(outcome, Proposal):
             assert INT32_MIN <= outcome.replicas <= INT32_MAX
-            assert all(step.words() for step in outcome.steps)
+            assert all(step.text() for step in outcome.steps)
         else:
             assert outcome.message

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from adapter.autoscaler.decide import document
+from adapter.autoscaler.decide.evaluate import document
 from adapter.cli.evaluate import result
 
 _FOLDER = Path(__file__).parents[2] / "data" / "hpa-evaluate"

@@ -9,15 +9,21 @@ from hypothesis import strategies as st
 from adapter.autoscaler.decide import decision as decisions
 from adapter.autoscaler.decide.autoscaler import Autoscaler
 from adapter.autoscaler.decide.decision import Decision, Event, decide, selector_of, without_scale
-from adapter.autoscaler.decide.history import History, Listed, Queued, Recommendation, ScaleEvent
+from adapter.autoscaler.decide.history import (
+    History,
+    Recommendation,
+    RecommendationList,
+    RecommendationQueues,
+    ScaleEvent,
+)
 from adapter.autoscaler.decide.observation import (
     ExternalReading,
     ObjectReading,
     Observation,
     Reading,
+    Settings,
     Unavailable,
 )
-from adapter.autoscaler.decide.settings import Settings
 from adapter.model.autoscaling.hpa import Condition, HorizontalPodAutoscalerStatus, MetricStatus
 from adapter.model.timestamps import SECOND, Instant
 from tests.support.scaling import (
@@ -60,7 +66,7 @@ def _decide(scaler: Autoscaler, seen: Observation, history: History | None = Non
 
 def _entries(decision: Decision) -> list[tuple[int, int]]:
     recommendations = decision.history.recommendations
-    assert isinstance(recommendations, Listed)
+    assert isinstance(recommendations, RecommendationList)
     return [(entry.replicas, (NOW - entry.at) // SECOND) for entry in recommendations.entries]
 
 
@@ -538,8 +544,8 @@ def test_the_first_sync_remembers_the_current_count() -> None:
 
     assert _entries(_decide(autoscaler(QUEUE), seen)) == [(4, 0), (4, 0)]
     assert _entries(_decide(autoscaler(QUEUE), seen, remembered((7, 400)))) == [(4, 0)]
-    queued = _decide(autoscaler(QUEUE), seen, History(Queued())).history.recommendations
-    assert isinstance(queued, Queued)
+    queued = _decide(autoscaler(QUEUE), seen, History(RecommendationQueues())).history.recommendations
+    assert isinstance(queued, RecommendationQueues)
     assert queued.high == (Recommendation(4, NOW),)
 
 
@@ -627,7 +633,7 @@ def test_a_scale_that_cannot_be_written() -> None:
     assert (decision.status.desired_replicas, decision.status.last_scale_time) == (9, BEFORE)
     assert len(decision.status.current_metrics or ()) == 1
     assert (decision.history.ups, _entries(decision)) == ((), [(4, 0), (7, 0)])
-    assert "the scale could not be written: no" in [step.words() for step in decision.trace]
+    assert "the scale could not be written: no" in [step.text() for step in decision.trace]
 
 
 def test_a_scale_that_cannot_be_read() -> None:
@@ -649,14 +655,14 @@ def test_a_scale_that_cannot_be_read() -> None:
     )
     assert (decision.status.desired_replicas, decision.status.current_metrics) == (9, before.current_metrics)
     assert (decision.status_changed, again.status_changed) == (True, False)
-    assert [step.words() for step in decision.trace] == ["the scale could not be read: not found"]
+    assert [step.text() for step in decision.trace] == ["the scale could not be read: not found"]
 
 
 # --- the trace -------------------------------------------------------------------------------------------------------
 
 
 def _words(decision: Decision) -> list[str]:
-    return [step.words() for step in decision.trace]
+    return [step.text() for step in decision.trace]
 
 
 def test_a_raise_in_words() -> None:

@@ -11,9 +11,8 @@ from adapter.autoscaler.decide import fallback
 from adapter.autoscaler.decide.autoscaler import Autoscaler
 from adapter.autoscaler.decide.decision import Decision, Event, decide
 from adapter.autoscaler.decide.fallback import NOTHING_ABSENT, Absence
-from adapter.autoscaler.decide.history import History, Queued
-from adapter.autoscaler.decide.observation import ExternalReading, Observation, Reading, Unavailable
-from adapter.autoscaler.decide.settings import Settings
+from adapter.autoscaler.decide.history import History, RecommendationQueues
+from adapter.autoscaler.decide.observation import ExternalReading, Observation, Reading, Settings, Unavailable
 from adapter.model.autoscaling.fastpath_autoscaler import Fallback
 from adapter.model.autoscaling.hpa import Condition, HorizontalPodAutoscalerStatus
 from adapter.model.timestamps import SECOND, Span
@@ -37,7 +36,7 @@ class Story:
     def __init__(self, rules: Fallback | None, scaler: Autoscaler, replicas: int) -> None:
         self.rules, self.scaler, self.replicas = rules, scaler, replicas
         self.absence = NOTHING_ABSENT
-        self.history = History(Queued())
+        self.history = History(RecommendationQueues())
         self.told: list[str] = []
 
     def at(self, seconds: float, *readings: Reading, **seen: Any) -> Decision:
@@ -72,19 +71,19 @@ def test_a_floor() -> None:
     made = story.at(61, GONE)
     name = "external metric queue(nil)"
     assert story.told == [
-        f"Warning FallbackStarted: no value for 1m0s: {name}; at least 6 replicas are kept or raised, never lowered"
+        f"Warning FallbackStarted: no value for 1m0s: {name}; keeping at least 6 replicas; scale-down is blocked"
     ]
     assert (made.replicas, made.rescale, made.reason) == (6, True, "fallback while metrics are absent")
     assert made.events[-1] == Event("Normal", "SuccessfulRescale", f"New size: 6; reason: {made.reason}")
     assert conditions_of(made)["ScalingActive"] == ("False", "FailedGetExternalMetric")
     assert conditions_of(made)["AbleToScale"] == ("True", "SucceededRescale")
     assert (made.status.desired_replicas, made.absent, made.wanted) == (6, (name,), None)
-    assert [step.words() for step in made.trace if step.name == "fallback"] == [
+    assert [step.text() for step in made.trace if step.name == "fallback"] == [
         "metrics are absent: the fallback asks for 6"
     ]
     assert story.at(63, GONE).rescale is False
     assert story.at(100, _wants(6)).replicas == 6
-    assert story.told[1:] == ["Normal FallbackEnded: metrics have values again after 1m39s"]
+    assert story.told[1:] == ["Normal FallbackEnded: all metrics have values again after 1m39s"]
     assert story.absence == Absence(None, 6, active=False)
 
 
@@ -124,10 +123,10 @@ def test_the_last_good_count() -> None:
     story.at(182, GONE)
     assert story.told == [
         (
-            "Warning FallbackStarted: no value for 1m0s: external metric queue(nil); at least 9 replicas, asked for last, "
-            "are kept for 2m0s or raised, never lowered"
+            "Warning FallbackStarted: no value for 1m0s: external metric queue(nil); "
+            "keeping at least the last good 9 replicas for 2m0s; scale-down is blocked"
         ),
-        "Warning FallbackEnded: the last good count was kept for 2m0s: the replicas stay as they are",
+        "Warning FallbackEnded: the last good count expired after 2m0s; keeping the current replicas",
     ]
     assert story.at(183, GONE).replicas == 9
     assert len(story.told) == 2
@@ -144,8 +143,8 @@ def test_holding_says_so() -> None:
     assert [story.at(second, GONE).replicas for second in (0, 60, 61)] == [3, 3, 3]
     assert story.told == [
         (
-            "Warning FallbackStarted: no value for 1m0s: external metric queue(nil); the replicas are kept as they are or "
-            "raised, never lowered"
+            "Warning FallbackStarted: no value for 1m0s: external metric queue(nil); "
+            "keeping the current replicas; scale-down is blocked"
         )
     ]
 
@@ -189,7 +188,7 @@ def test_at_zero_of_somebody_else_there_is_no_fallback() -> None:
     story.absence = Absence(NOW - 100 * SECOND, None, active=True)
     made = story.at(0, GONE)
     assert (made.replicas, made.absent) == (0, None)
-    assert story.told == ["Normal FallbackEnded: metrics are not looked at now"]
+    assert story.told == ["Normal FallbackEnded: metrics are not in use now"]
     assert story.absence == NOTHING_ABSENT
 
 

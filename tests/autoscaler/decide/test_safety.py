@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 
 from adapter.autoscaler.decide import guarded
 from adapter.autoscaler.decide.autoscaler import Autoscaler
-from adapter.autoscaler.decide.conflicts import OWN, UNNAMED
+from adapter.autoscaler.decide.conflicts import OWN, UNNAMED, ScaleObservation
 from adapter.autoscaler.decide.decision import Decision
-from adapter.autoscaler.decide.guarded import Circumstances, Look, Memory
-from adapter.autoscaler.decide.observation import ExternalReading, Observation, Reading, Unavailable
-from adapter.autoscaler.decide.settings import Settings
+from adapter.autoscaler.decide.guarded import Constraints, Memory
+from adapter.autoscaler.decide.observation import ExternalReading, Observation, Reading, Settings, Unavailable
 from adapter.model.autoscaling.hpa import HorizontalPodAutoscalerStatus
 from adapter.model.timestamps import SECOND
 from tests.support.scaling import NOW, autoscaler, external_metric, pods
@@ -30,7 +29,7 @@ LIVE = Settings(scale_to_zero=True, strict=True)
 GONE = Unavailable("NoMetrics", "nothing")
 
 
-class Target:
+class ScaleTarget:
     """What is scaled: its counts over real time, who set the last one, its version, and what a watch has told of it."""
 
     def __init__(self, replicas: int, now: int) -> None:
@@ -66,7 +65,7 @@ class World:
         self.scaler = scaler
         self.time: int = NOW
         self.skew = 0
-        self.target = Target(replicas, NOW)
+        self.target = ScaleTarget(replicas, NOW)
         self.memory = Memory()
         self.stored: tuple[HorizontalPodAutoscalerStatus, Any, Any] = (
             HorizontalPodAutoscalerStatus(),
@@ -87,8 +86,8 @@ class World:
         target = self.target
         target.told = (target.replicas, target.manager, target.version)
         target.told_at = self.time
-        self.memory, _ = guarded.notice(
-            self.scaler, self.memory, Look(target.replicas, target.manager), self.now
+        self.memory, _ = guarded.observe(
+            self.scaler, self.memory, ScaleObservation(target.replicas, target.manager), self.now
         )
 
     def set_clock(self, by: int) -> None:
@@ -106,14 +105,16 @@ class World:
         self, wanted: Reading, outcome: str, *, rivals: tuple[str, ...] = (), mode: str = "Auto"
     ) -> Decision:
         """One sync as the loop makes it; `outcome` is what becomes of a write."""
-        circumstances = Circumstances(mode, rivals)
+        circumstances = Constraints(mode, rivals)
         for _ in range(5):
             replicas, manager, version = self.target.told
-            self.memory, _ = guarded.notice(self.scaler, self.memory, Look(replicas, manager), self.now)
+            self.memory, _ = guarded.observe(
+                self.scaler, self.memory, ScaleObservation(replicas, manager), self.now
+            )
             seen = Observation(replicas, replicas, "app=web", pods(replicas), [wanted])
             made = guarded.decide(self.scaler, seen, self.memory, self.now, circumstances)
             if not made.rescale:
-                self.memory, _ = guarded.keep(self.memory, made, seen, self.now, circumstances)
+                self.memory, _ = guarded.commit(self.memory, made, seen, self.now, circumstances)
                 self.store()
                 return made
             if version != self.target.version:
@@ -125,14 +126,14 @@ class World:
             self.target.set(made.replicas, OWN, self.time)
             if outcome == "lost":
                 break  # it was done, and nobody told us
-            self.memory, _ = guarded.keep(self.memory, made, seen, self.now, circumstances)
+            self.memory, _ = guarded.commit(self.memory, made, seen, self.now, circumstances)
             if outcome != "status lost":
                 self.store()
             self.watch()
             return made
         told = guarded.failed(self.scaler, seen, self.memory, self.now, circumstances, "it failed")
         assert not told.rescale
-        self.memory, _ = guarded.keep(self.memory, told, seen, self.now, circumstances)
+        self.memory, _ = guarded.commit(self.memory, told, seen, self.now, circumstances)
         return told
 
     def store(self) -> None:
@@ -273,7 +274,7 @@ def test_nothing_is_written_in_a_pause(first: int, steps: list[tuple[Any, ...]])
     world = World(autoscaler([external_metric(averageValue="1")], LIVE, maxReplicas=30, behavior={}), first)
     world.watch()
     for step in steps:
-        paused = world.memory.writers.is_paused(world.now)
+        paused = world.memory.conflicts.is_paused(world.now)
         writes = len(world.writes)
         run(world, step)
         assert not paused or len(world.writes) == writes
@@ -289,5 +290,5 @@ def test_names_of_unknown_writers_are_said_so() -> None:
     made = world.sync(ExternalReading([9000]), "done")
 
     assert not made.rescale
-    assert UNNAMED in guarded.foreign_writer_event(world.memory.writers).message
+    assert UNNAMED in guarded.foreign_writer_event(world.memory.conflicts).message
     assert msgspec.structs.asdict(made.status)["desired_replicas"] == 8

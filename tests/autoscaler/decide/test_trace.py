@@ -63,7 +63,7 @@ def test_bytes(milli: int, text: str) -> None:
 def test_an_average_of_memory() -> None:
     facts = {"measured": 50_000_000_000, "target": 2**26 * 1000, "ratio": 0.745, "bytes": True}
 
-    assert Step("average", facts).words() == "average 47.7Mi, target 64Mi: ratio 0.745"
+    assert Step("average", facts).text() == "average 47.7Mi, target 64Mi: ratio 0.745"
 
 
 @pytest.mark.parametrize(
@@ -80,13 +80,13 @@ def test_an_average_of_memory() -> None:
 def test_products(product: float, replicas: int, words: str) -> None:
     facts = {"base": 5, "ratio": 2.0, "product": product, "replicas": replicas}
 
-    assert Step("proposal", facts).words() == words
+    assert Step("proposal", facts).text() == words
 
 
 def test_groups_of_pods_that_are_not_there_are_not_told() -> None:
     facts = {"metric": "cpu", "ready": 1, "unready": 0, "missing": 2, "ignored": 0}
 
-    assert Step("pods", facts).words() == "cpu: 1 pod ready, 2 missing (no sample)"
+    assert Step("pods", facts).text() == "cpu: 1 pod ready, 2 missing (no sample)"
 
 
 @pytest.mark.parametrize(
@@ -105,4 +105,4 @@ def test_groups_of_pods_that_are_not_there_are_not_told() -> None:
     ],
 )
 def test_what_the_scaler_adds_in_words(step: Step, words: str) -> None:
-    assert step.words() == words
+    assert step.text() == words

@@ -8,20 +8,22 @@ from typing import Any
 import pytest
 
 from adapter.autoscaler.decide import behavior, calculator
-from adapter.autoscaler.decide.behavior import Limits, Policy, Rules
+from adapter.autoscaler.decide.behavior import Policy, ReplicaLimits, Rules
 from adapter.autoscaler.decide.calculator import Proposal
 from adapter.autoscaler.decide.decision import decide
-from adapter.autoscaler.decide.history import History, Listed, Recommendation
+from adapter.autoscaler.decide.history import History, Recommendation, RecommendationList
 from adapter.autoscaler.decide.numbers import INT32_MAX, INT32_MIN, INT64_MIN
 from adapter.autoscaler.decide.observation import (
+    Band,
     ExternalReading,
     ObjectReading,
     Observation,
     PodsReading,
     Reading,
+    Settings,
     Unavailable,
+    band,
 )
-from adapter.autoscaler.decide.settings import Band, Settings, band
 from adapter.model import quantity
 from adapter.model.autoscaling.hpa import Condition, HorizontalPodAutoscalerStatus
 from adapter.model.pods import Container, PodFacts, ResourceRequirements
@@ -125,7 +127,9 @@ def _proposal(outcome: Proposal | Unavailable) -> Proposal:
 def test_cpu_utilization(
     listed: list[PodFacts], measured: PodsReading, target: int, spec: int, replicas: int, utilization: int
 ) -> None:
-    found = _proposal(calculator.by_utilization(measured, target, "cpu", "", "cpu", situation(spec, listed)))
+    found = _proposal(
+        calculator.resource_replicas(measured, target, "cpu", "", "cpu", situation(spec, listed))
+    )
 
     assert (found.replicas, found.utilization) == (replicas, utilization)
 
@@ -134,7 +138,7 @@ def test_7_reports_the_first_average() -> None:
     listed = [*pods(3, cpu="500m"), pod("web-3", cpu="500m", **UNREADY)]
 
     found = _proposal(
-        calculator.by_utilization(reading(450, 450, 450, 500), 50, "cpu", "", "cpu", situation(4, listed))
+        calculator.resource_replicas(reading(450, 450, 450, 500), 50, "cpu", "", "cpu", situation(4, listed))
     )
 
     assert (found.utilization, found.average, found.value) == (90, 450, None)
@@ -155,7 +159,7 @@ def test_pods_metric(
     count: int, values: list[int | None], target: int, spec: int, replicas: int, average: int
 ) -> None:
     found = _proposal(
-        calculator.by_average(reading(*values), target, "", "load", situation(spec, pods(count)))
+        calculator.raw_resource_replicas(reading(*values), target, "", "load", situation(spec, pods(count)))
     )
 
     assert (found.replicas, found.average, found.utilization) == (replicas, average, None)
@@ -164,7 +168,7 @@ def test_pods_metric(
 def test_16_a_value_of_an_unknown_pod_is_averaged() -> None:
     measured = PodsReading({"web-0": 10_000, "web-1": 10_000, "other": 40_000})
 
-    found = _proposal(calculator.by_average(measured, 10_000, "", "load", situation(2, pods(2))))
+    found = _proposal(calculator.raw_resource_replicas(measured, 10_000, "", "load", situation(2, pods(2))))
 
     assert (found.replicas, found.average) == (4, 20_000)
 
@@ -173,7 +177,7 @@ def test_18_a_sum_that_wraps() -> None:
     tebibyte = 2**40 * 1000
 
     found = _proposal(
-        calculator.by_utilization(
+        calculator.resource_replicas(
             reading(*[tebibyte] * 100), 80, "memory", "", "memory", situation(100, pods(100, memory="1Ti"))
         )
     )
@@ -197,7 +201,7 @@ def test_19_sidecars_count() -> None:
     ]
 
     found = _proposal(
-        calculator.by_utilization(reading(150, 150, 150), 80, "cpu", "", "cpu", situation(3, listed))
+        calculator.resource_replicas(reading(150, 150, 150), 80, "cpu", "", "cpu", situation(3, listed))
     )
 
     assert (found.replicas, found.utilization) == (4, 100)
@@ -208,7 +212,7 @@ def test_20_overhead_counts_for_pods_that_ask_as_a_whole() -> None:
     listed = [pod(f"web-{number}", pod_requests=whole, overhead={"cpu": read("200m")}) for number in range(4)]
 
     found = _proposal(
-        calculator.by_utilization(reading(*[600] * 4), 50, "cpu", "", "cpu", situation(4, listed))
+        calculator.resource_replicas(reading(*[600] * 4), 50, "cpu", "", "cpu", situation(4, listed))
     )
 
     assert (found.replicas, found.utilization) == (5, 60)
@@ -219,7 +223,7 @@ def test_20_overhead_counts_for_pods_that_ask_as_a_whole() -> None:
 
 def test_21_a_value_times_the_ready_pods() -> None:
     found = _proposal(
-        calculator.by_object_value(ObjectReading(90_000), 30_000, "hits", situation(3, pods(5)))
+        calculator.object_metric_replicas(ObjectReading(90_000), 30_000, "hits", situation(3, pods(5)))
     )
 
     assert (found.replicas, found.value) == (15, 90_000)
@@ -230,7 +234,7 @@ def test_22_no_pod_is_ready() -> None:
 
     assert (
         _proposal(
-            calculator.by_object_value(ObjectReading(90_000), 10_000, "hits", situation(3, listed))
+            calculator.object_metric_replicas(ObjectReading(90_000), 10_000, "hits", situation(3, listed))
         ).replicas
         == 0
     )
@@ -240,9 +244,9 @@ def test_22_no_pod_is_ready() -> None:
 def test_23_within_tolerance_what_exists_is_adopted(kind: str) -> None:
     seen = situation(10, exist=12)
     if kind == "object":
-        found = calculator.by_object_average(ObjectReading(120_000), 10_000, "hits", seen)
+        found = calculator.object_per_pod_replicas(ObjectReading(120_000), 10_000, "hits", seen)
     else:
-        found = calculator.by_external_average(ExternalReading([120_000]), 10_000, "queue", seen)
+        found = calculator.external_per_pod_replicas(ExternalReading([120_000]), 10_000, "queue", seen)
 
     assert _proposal(found).replicas == 12
 
@@ -260,14 +264,14 @@ def test_23_within_tolerance_what_exists_is_adopted(kind: str) -> None:
 def test_external_average(values: list[int], target: int, exist: int, replicas: int, average: int) -> None:
     seen = situation(3, exist=exist)
 
-    found = _proposal(calculator.by_external_average(ExternalReading(values), target, "queue", seen))
+    found = _proposal(calculator.external_per_pod_replicas(ExternalReading(values), target, "queue", seen))
 
     assert (found.replicas, found.average) == (replicas, average)
 
 
 def test_25_series_are_added_up() -> None:
     found = _proposal(
-        calculator.by_external_value(
+        calculator.external_metric_replicas(
             ExternalReading([1500, 2500, -500]), 1000, "queue", situation(2, pods(2))
         )
     )
@@ -276,14 +280,14 @@ def test_25_series_are_added_up() -> None:
 
 
 def test_28_the_same_numbers_clamp_as_a_value() -> None:
-    found = calculator.by_object_value(ObjectReading(10**15), 1, "hits", situation(3, pods(3)))
+    found = calculator.object_metric_replicas(ObjectReading(10**15), 1, "hits", situation(3, pods(3)))
 
     assert _proposal(found).replicas == INT32_MAX
 
 
 # --- 29 to 35: recommendations ---------------------------------------------------------------------------------------
 
-WIDE = Limits(1, 10**6)
+WIDE = ReplicaLimits(1, 10**6)
 MIN5 = 300 * SECOND
 
 
@@ -385,7 +389,7 @@ ANY = _rules(("Percent", 100, 15))
     ],
 )
 def test_policies(current: int, wanted: int, rules: Rules, replicas: int, limited: str) -> None:
-    limits = Limits(0, 10**6)
+    limits = ReplicaLimits(0, 10**6)
 
     found = behavior.normalize(wanted, current, limits, rules, rules, History(), NOW)
 
@@ -501,7 +505,9 @@ def test_tolerance_up(tolerated: Band, target: int, usage: int, replicas: int) -
     seen = situation(10, pods(10), tolerated=tolerated)
 
     assert (
-        _proposal(calculator.by_utilization(reading(*[usage] * 10), target, "cpu", "", "cpu", seen)).replicas
+        _proposal(
+            calculator.resource_replicas(reading(*[usage] * 10), target, "cpu", "", "cpu", seen)
+        ).replicas
         == replicas
     )
 
@@ -511,7 +517,7 @@ def test_50_tolerance_down(usage: int, replicas: int) -> None:
     seen = situation(20, pods(20), tolerated=_tolerant(scaleDown={"tolerance": "50m"}))
 
     assert (
-        _proposal(calculator.by_utilization(reading(*[usage] * 20), 100, "cpu", "", "cpu", seen)).replicas
+        _proposal(calculator.resource_replicas(reading(*[usage] * 20), 100, "cpu", "", "cpu", seen)).replicas
         == replicas
     )
 
@@ -610,7 +616,7 @@ def test_the_classic_experiment() -> None:
         decision = decide(scaler, seen, history, NOW + second * SECOND)
         if second == 0:
             assert [step.facts["replicas"] for step in decision.trace if step.name == "proposal"] == [258]
-            assert decision.history.recommendations == Listed(
+            assert decision.history.recommendations == RecommendationList(
                 (Recommendation(2, NOW), Recommendation(258, NOW))
             )
         history, status, replicas = decision.history, decision.status, decision.replicas

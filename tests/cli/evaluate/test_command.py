@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from adapter.autoscaler.decide import document
-from adapter.autoscaler.decide.document import Document, Options
+from adapter.autoscaler.decide.evaluate import document
+from adapter.autoscaler.decide.evaluate.document import ControllerOptions, EvaluateDocument
 from adapter.cli import main as cli
 from adapter.cli.evaluate import result
 from adapter.cli.evaluate.result import Result
@@ -395,7 +395,7 @@ def test_the_documented_traces_are_real() -> None:
     (table,) = re.findall(r"^\| what the trace says .*?\n\n", text, re.DOTALL | re.MULTILINE)
     said = re.findall(r"^\| `([^`]*)`", table, re.MULTILINE)
     read = [document.read_json(json.dumps(json.loads(line)["case"]).encode()) for line in _LINES]
-    steps = {step.words() for each in read for step in result.evaluate(each).trace}
+    steps = {step.text() for each in read for step in result.evaluate(each).trace}
 
     assert len(said) == 8
     for phrase in said:
@@ -406,8 +406,8 @@ def test_the_documented_traces_are_real() -> None:
 def test_every_field_is_documented() -> None:
     text = (_ROOT / "docs" / "guides" / "evaluate.md").read_text("utf-8")
     fields = [
-        *Document.__struct_encode_fields__,
-        *Options.__struct_encode_fields__,
+        *EvaluateDocument.__struct_encode_fields__,
+        *ControllerOptions.__struct_encode_fields__,
         *Result.__struct_encode_fields__,
     ]
 

@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
-from adapter.autoscaler.decide import document
-from adapter.autoscaler.decide.document import Document
+from adapter.autoscaler.decide.evaluate import document
+from adapter.autoscaler.decide.evaluate.document import EvaluateDocument
 from adapter.cli.evaluate import result
 
 _TEXT: dict[str, Any] = {
@@ -31,7 +31,7 @@ _TEXT: dict[str, Any] = {
 }
 
 
-def _read(**changes: object) -> Document:
+def _read(**changes: object) -> EvaluateDocument:
     return document.read_json(json.dumps({**_TEXT, **changes}).encode())
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from adapter.errors import KubernetesError
 from adapter.kubernetes.write import client
-from adapter.kubernetes.write.rate_limiter import Kind
+from adapter.kubernetes.write.rate_limiter import WriteKind
 from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.sandbox.apiserver.workloads import deployment
 from tests.support.writing import Desk, desk_on
@@ -24,7 +24,7 @@ async def desk() -> AsyncIterator[Desk]:
 
 
 async def test_the_field_manager_and_the_time_limit_are_told(desk: Desk) -> None:
-    await desk.writer.send(Kind.SCALE, "PUT", PATH, BODY, parameters={"dryRun": "All"})
+    await desk.writer.send(WriteKind.SCALE, "PUT", PATH, BODY, parameters={"dryRun": "All"})
     assert desk.cluster.requests[-1].query == {
         "fieldManager": "fastpath",
         "timeout": "5000ms",
@@ -36,9 +36,9 @@ async def test_a_write_takes_no_longer_than_the_fence_leaves(desk: Desk) -> None
     desk.gate.left = 0.05
     desk.cluster.delay(10, "update")
     with pytest.raises(KubernetesError) as caught:
-        await desk.writer.send(Kind.SCALE, "PUT", PATH, BODY)
+        await desk.writer.send(WriteKind.SCALE, "PUT", PATH, BODY)
     assert caught.value.reason == "Timeout"
-    assert client.may_have_been_made(caught.value)
+    assert client.may_have_been_applied(caught.value)
     assert desk.cluster.requests[-1].query["timeout"] == "50ms"
 
 
@@ -64,7 +64,7 @@ async def test_every_outcome_is_counted(desk: Desk, code: int, outcome: str) -> 
     body = BODY.replace(b"3", b"-3") if code == 422 else BODY
     with pytest.raises(KubernetesError) as caught:
         await desk.writer.send(
-            Kind.SCALE, "PUT", path, body.replace(b"web", b"gone") if code == 404 else body
+            WriteKind.SCALE, "PUT", path, body.replace(b"web", b"gone") if code == 404 else body
         )
     assert caught.value.status == code
     assert desk.writes("scale", outcome) == 1
@@ -72,7 +72,7 @@ async def test_every_outcome_is_counted(desk: Desk, code: int, outcome: str) -> 
 
 async def test_a_cancelled_write_is_counted_as_failed(desk: Desk) -> None:
     desk.cluster.delay(10, "update")
-    write = asyncio.create_task(desk.writer.send(Kind.SCALE, "PUT", PATH, BODY))
+    write = asyncio.create_task(desk.writer.send(WriteKind.SCALE, "PUT", PATH, BODY))
     await asyncio.sleep(0.05)
     write.cancel()
     await asyncio.wait([write])
@@ -88,10 +88,10 @@ async def test_a_pause_the_server_asks_for_events_is_made_by_events() -> None:
 
         desk.writer.client = Busy()  # type: ignore[assignment]  # an API server that limits events
         with pytest.raises(KubernetesError):
-            await desk.writer.send(Kind.EVENT, "POST", PATH, BODY)
+            await desk.writer.send(WriteKind.EVENT, "POST", PATH, BODY)
         async with asyncio.timeout(0.5):
-            await desk.writer.turn(Kind.SCALE)
-            await desk.writer.turn(Kind.STATUS)
+            await desk.writer.acquire(WriteKind.SCALE)
+            await desk.writer.acquire(WriteKind.STATUS)
 
 
 async def test_a_pause_the_server_asks_for_is_made_by_all() -> None:
@@ -105,9 +105,9 @@ async def test_a_pause_the_server_asks_for_is_made_by_all() -> None:
         # a server with a sub-second Retry-After, which HTTP has not
         desk.writer.client = Busy()  # type: ignore[assignment]
         with pytest.raises(KubernetesError):
-            await desk.writer.send(Kind.SCALE, "PUT", PATH, BODY)
+            await desk.writer.send(WriteKind.SCALE, "PUT", PATH, BODY)
         start = asyncio.get_running_loop().time()
-        await desk.writer.turn(Kind.EVENT)
+        await desk.writer.acquire(WriteKind.EVENT)
         assert asyncio.get_running_loop().time() - start >= 0.09
 
 
@@ -126,5 +126,5 @@ async def test_a_pause_the_server_asks_for_is_made_by_all() -> None:
         (504, "Timeout", True),
     ],
 )
-def test_whether_a_failed_write_may_have_been_made(status: int, reason: str, *, made: bool) -> None:
-    assert client.may_have_been_made(KubernetesError(status, reason, "")) is made
+def test_whether_a_failed_write_may_have_been_applied(status: int, reason: str, *, made: bool) -> None:
+    assert client.may_have_been_applied(KubernetesError(status, reason, "")) is made

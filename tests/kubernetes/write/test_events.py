@@ -10,7 +10,7 @@ import pytest
 from adapter.kubernetes.write import events
 from adapter.kubernetes.write.event_correlator import Regarding
 from adapter.kubernetes.write.events import EventRecorder
-from adapter.kubernetes.write.rate_limiter import Kind
+from adapter.kubernetes.write.rate_limiter import WriteKind
 from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
@@ -213,10 +213,10 @@ async def test_a_full_queue_of_one_tenant_displaces_and_delays_no_event_of_anoth
         def __init__(self) -> None:
             self.paths: list[str] = []
 
-        async def turn(self, _: Kind) -> None:
+        async def acquire(self, _: WriteKind) -> None:
             await asyncio.sleep(1)
 
-        async def send(self, _kind: Kind, _method: str, path: str, _content: bytes, **_: object) -> None:
+        async def send(self, _kind: WriteKind, _method: str, path: str, _content: bytes, **_: object) -> None:
             self.paths.append(path)
 
     writer, clock, monitoring = Writer(), LoopClock(), Monitoring()

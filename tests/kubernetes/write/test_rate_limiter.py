@@ -4,16 +4,16 @@ import asyncio
 
 import pytest
 
-from adapter.kubernetes.write.rate_limiter import Kind, WriteBudget
+from adapter.kubernetes.write.rate_limiter import WriteKind, WriteRateLimiter
 from adapter.telemetry.metrics import Monitoring
 from tests.support.election import LoopClock
 
 pytestmark = pytest.mark.looptime
 
 
-def build(rate: float = 10.0) -> tuple[WriteBudget, Monitoring]:
+def build(rate: float = 10.0) -> tuple[WriteRateLimiter, Monitoring]:
     monitoring = Monitoring()
-    return WriteBudget(rate, LoopClock(), monitoring), monitoring
+    return WriteRateLimiter(rate, LoopClock(), monitoring), monitoring
 
 
 def now() -> float:
@@ -23,12 +23,12 @@ def now() -> float:
 class Asked:
     """Turns asked for together, and in which order and when they came."""
 
-    def __init__(self, budget: WriteBudget, *kinds: Kind) -> None:
+    def __init__(self, budget: WriteRateLimiter, *kinds: WriteKind) -> None:
         self.came: list[tuple[str, float]] = []
         self.tasks = [asyncio.create_task(self._take(budget, kind)) for kind in kinds]
 
-    async def _take(self, budget: WriteBudget, kind: Kind) -> None:
-        await budget.turn(kind)
+    async def _take(self, budget: WriteRateLimiter, kind: WriteKind) -> None:
+        await budget.acquire(kind)
         self.came.append((kind.label, round(now(), 3)))
 
     async def all(self) -> list[tuple[str, float]]:
@@ -36,14 +36,14 @@ class Asked:
         return self.came
 
 
-async def spend(budget: WriteBudget, count: int) -> None:
+async def spend(budget: WriteRateLimiter, count: int) -> None:
     for _ in range(count):
-        await budget.turn(Kind.EVENT)
+        await budget.acquire(WriteKind.EVENT)
 
 
 async def test_a_seconds_worth_goes_at_once_then_it_is_the_rate() -> None:
     budget, _ = build()
-    came = await Asked(budget, *[Kind.SCALE] * 25).all()
+    came = await Asked(budget, *[WriteKind.SCALE] * 25).all()
     assert [at for _, at in came[:10]] == [0.0] * 10
     assert [at for _, at in came[10:]] == pytest.approx([0.1 * n for n in range(1, 16)], abs=0.01)
 
@@ -51,7 +51,15 @@ async def test_a_seconds_worth_goes_at_once_then_it_is_the_rate() -> None:
 async def test_floor_before_scale_before_status_before_event() -> None:
     budget, _ = build()
     await spend(budget, 10)
-    kinds = (Kind.EVENT, Kind.STATUS, Kind.EVENT, Kind.SCALE, Kind.STATUS, Kind.SCALE, Kind.FLOOR)
+    kinds = (
+        WriteKind.EVENT,
+        WriteKind.STATUS,
+        WriteKind.EVENT,
+        WriteKind.SCALE,
+        WriteKind.STATUS,
+        WriteKind.SCALE,
+        WriteKind.FLOOR,
+    )
     came = await Asked(budget, *kinds).all()
     assert [kind for kind, _ in came] == ["floor", "scale", "scale", "status", "status", "event", "event"]
 
@@ -59,9 +67,9 @@ async def test_floor_before_scale_before_status_before_event() -> None:
 async def test_a_scale_that_comes_later_goes_before_those_who_wait() -> None:
     budget, _ = build()
     await spend(budget, 10)
-    waiting = Asked(budget, *[Kind.EVENT] * 5)
+    waiting = Asked(budget, *[WriteKind.EVENT] * 5)
     await asyncio.sleep(0.25)
-    scale = Asked(budget, Kind.SCALE)
+    scale = Asked(budget, WriteKind.SCALE)
     assert (await scale.all())[0][1] == pytest.approx(0.3, abs=0.01)
     assert [at for _, at in await waiting.all()] == pytest.approx([0.1, 0.2, 0.4, 0.5, 0.6], abs=0.01)
 
@@ -69,7 +77,7 @@ async def test_a_scale_that_comes_later_goes_before_those_who_wait() -> None:
 async def test_who_stops_waiting_takes_nothing() -> None:
     budget, _ = build()
     await spend(budget, 10)
-    asked = Asked(budget, Kind.SCALE, Kind.STATUS)
+    asked = Asked(budget, WriteKind.SCALE, WriteKind.STATUS)
     await asyncio.sleep(0.05)
     asked.tasks[0].cancel()
     await asked.tasks[1]
@@ -81,9 +89,9 @@ async def test_a_turn_given_to_who_stopped_waiting_goes_to_the_next() -> None:
     """It was given in the same turn of the loop in which the waiting ended."""
     budget, _ = build(1.0)
     await spend(budget, 1)
-    asked = Asked(budget, Kind.SCALE, Kind.STATUS)
+    asked = Asked(budget, WriteKind.SCALE, WriteKind.STATUS)
     await asyncio.sleep(0)
-    ((_, _, place),) = budget._waiting[Kind.SCALE]
+    ((_, _, place),) = budget._waiting[WriteKind.SCALE]
     place.add_done_callback(lambda _: asked.tasks[0].cancel())
     await asyncio.wait(asked.tasks)
     assert [kind for kind, _ in asked.came] in (["status"], ["scale", "status"])
@@ -93,7 +101,7 @@ async def test_a_turn_given_to_who_stopped_waiting_goes_to_the_next() -> None:
 async def test_who_is_cancelled_when_the_time_comes_is_passed_over() -> None:
     budget, _ = build(1.0)
     await spend(budget, 1)
-    asked = Asked(budget, Kind.SCALE, Kind.STATUS)
+    asked = Asked(budget, WriteKind.SCALE, WriteKind.STATUS)
     await asyncio.sleep(0.5)
     asked.tasks[0].cancel()
     await asyncio.sleep(0)
@@ -107,34 +115,34 @@ async def test_who_is_cancelled_when_the_time_comes_is_passed_over() -> None:
 async def test_all_wait_while_the_server_wants_a_pause() -> None:
     budget, _ = build()
     budget.pause(3.0)
-    assert await Asked(budget, Kind.SCALE, Kind.EVENT).all() == [("scale", 3.0), ("event", 3.0)]
+    assert await Asked(budget, WriteKind.SCALE, WriteKind.EVENT).all() == [("scale", 3.0), ("event", 3.0)]
 
 
 async def test_a_pause_for_events_keeps_no_scale_waiting() -> None:
     budget, _ = build()
-    budget.pause(3.0, Kind.STATUS)
-    came = await Asked(budget, Kind.EVENT, Kind.STATUS, Kind.SCALE).all()
+    budget.pause(3.0, WriteKind.STATUS)
+    came = await Asked(budget, WriteKind.EVENT, WriteKind.STATUS, WriteKind.SCALE).all()
     assert came == [("scale", 0.0), ("status", 3.0), ("event", 3.0)]
 
 
 async def test_who_is_paused_does_not_hold_up_who_comes_before() -> None:
     budget, _ = build()
     await spend(budget, 10)
-    budget.pause(3.0, Kind.EVENT)
-    came = await Asked(budget, Kind.EVENT, *[Kind.SCALE] * 3).all()
+    budget.pause(3.0, WriteKind.EVENT)
+    came = await Asked(budget, WriteKind.EVENT, *[WriteKind.SCALE] * 3).all()
     assert [kind for kind, _ in came] == ["scale", "scale", "scale", "event"]
     assert [at for _, at in came] == pytest.approx([0.1, 0.2, 0.3, 3.0], abs=0.01)
 
 
 async def test_a_rate_below_one() -> None:
     budget, _ = build(0.5)
-    came = await Asked(budget, *[Kind.SCALE] * 3).all()
+    came = await Asked(budget, *[WriteKind.SCALE] * 3).all()
     assert [at for _, at in came] == pytest.approx([0.0, 2.0, 4.0], abs=0.01)
 
 
 async def test_the_queue_is_a_metric() -> None:
     budget, monitoring = build()
-    asked = Asked(budget, *[Kind.SCALE] * 14)
+    asked = Asked(budget, *[WriteKind.SCALE] * 14)
     await asyncio.sleep(0)
 
     def waiting() -> float | None:
@@ -149,26 +157,27 @@ async def test_a_namespace_with_a_thousand_writes_delays_one_of_another_by_one_t
     budget, _ = build()
     await spend(budget, 10)
     greedy = [
-        asyncio.create_task(budget.turn(Kind.SCALE, "greedy", f"web{number}")) for number in range(1000)
+        asyncio.create_task(budget.acquire(WriteKind.SCALE, "greedy", f"web{number}"))
+        for number in range(1000)
     ]
     await asyncio.sleep(1.05)
     start = now()
-    await asyncio.gather(*(budget.turn(Kind.SCALE, "victim", "web") for _ in range(3)))
+    await asyncio.gather(*(budget.acquire(WriteKind.SCALE, "victim", "web") for _ in range(3)))
 
     assert now() - start <= 0.7
     for each in greedy:
         each.cancel()
     await asyncio.gather(*greedy, return_exceptions=True)
-    assert budget.waiting(Kind.SCALE) == 0
+    assert budget.waiting(WriteKind.SCALE) == 0
 
 
 async def test_an_object_that_is_written_often_delays_another_of_its_namespace_by_one_turn() -> None:
     budget, _ = build()
     await spend(budget, 10)
-    often = [asyncio.create_task(budget.turn(Kind.STATUS, "shop", "often")) for _ in range(100)]
+    often = [asyncio.create_task(budget.acquire(WriteKind.STATUS, "shop", "often")) for _ in range(100)]
     await asyncio.sleep(0.05)
     start = now()
-    await budget.turn(Kind.STATUS, "shop", "seldom")
+    await budget.acquire(WriteKind.STATUS, "shop", "seldom")
 
     assert now() - start <= 0.3
     for each in often:

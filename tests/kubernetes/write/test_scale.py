@@ -1,4 +1,4 @@
-"""Writing scales: onto the state that was decided from, and decided again for any other."""
+"""Scales are read, and written onto the version that the count was decided from."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -7,17 +7,24 @@ import msgspec
 import pytest
 
 from adapter.errors import KubernetesError, NotLeadingError
+from adapter.kubernetes.api_errors import RESET
 from adapter.kubernetes.client import ResponseBody
 from adapter.kubernetes.write.client import Writer
-from adapter.kubernetes.write.rate_limiter import WriteBudget
-from adapter.kubernetes.write.scale import AGAIN, ScaleOf, ScaleSeen, ScaleWriter
+from adapter.kubernetes.write.rate_limiter import WriteRateLimiter
+from adapter.kubernetes.write.scale import (
+    ScaleReference,
+    ScaleState,
+    ScaleWriter,
+    is_superseded,
+    may_be_ours,
+)
 from adapter.sandbox.apiserver.cluster import Cluster
 from adapter.sandbox.apiserver.workloads import deployment
 from adapter.telemetry.metrics import Monitoring
 from tests.support.election import LoopClock
 from tests.support.writing import Desk, Gate, desk_on
 
-WEB = ScaleOf("/apis/apps/v1/namespaces/default/deployments/web/scale", "default", "web")
+WEB = ScaleReference("/apis/apps/v1/namespaces/default/deployments/web/scale", "default", "web")
 
 
 @pytest.fixture
@@ -37,15 +44,17 @@ def replicas(desk: Desk) -> int:
     return found
 
 
-def never(_: ScaleSeen) -> int | None:
-    pytest.fail("nobody has to decide again")
+async def write(desk: Desk, replicas: int, resource_version: str) -> ScaleState:
+    scales = ScaleWriter(desk.writer)
+    await scales.acquire(WEB)
+    return await scales.put(WEB, replicas, resource_version)
 
 
 async def test_one_put_and_no_get(desk: Desk) -> None:
-    seen = await ScaleWriter(desk.writer).write(WEB, 5, version(desk), never)
+    seen = await write(desk, 5, version(desk))
     assert replicas(desk) == 5
     uid = desk.cluster.get("deployments", "web")["metadata"]["uid"]
-    assert seen == ScaleSeen(5, 0, "app=web", version(desk), uid)
+    assert seen == ScaleState(5, 0, "app=web", version(desk), uid)
     assert (desk.asked("update", "deployments/scale"), desk.asked("get", "deployments/scale")) == (1, 0)
     assert desk.cluster.requests[-1].query["fieldManager"] == "fastpath"
     (entry,) = desk.cluster.get("deployments", "web")["metadata"]["managedFields"]
@@ -54,172 +63,81 @@ async def test_one_put_and_no_get(desk: Desk) -> None:
     assert desk.sample("fastpath_write_duration_seconds_count", kind="scale") == 1
 
 
+async def test_a_scale_is_read(desk: Desk) -> None:
+    scale = await ScaleWriter(desk.writer).get(WEB.path)
+    assert (scale.replicas, scale.selector, scale.resource_version) == (2, "app=web", version(desk))
+
+
 async def test_the_version_after_a_write_serves_the_next(desk: Desk) -> None:
-    writer = ScaleWriter(desk.writer)
-    seen = await writer.write(WEB, 5, version(desk), never)
-    assert seen is not None
-    assert await writer.write(WEB, 6, seen.resource_version, never) is not None
+    seen = await write(desk, 5, version(desk))
+    await write(desk, 6, seen.resource_version)
     assert replicas(desk) == 6
 
 
 async def test_scaling_to_zero(desk: Desk) -> None:
-    seen = await ScaleWriter(desk.writer).write(WEB, 0, version(desk), never)
-    assert seen is not None
+    seen = await write(desk, 0, version(desk))
     assert (seen.replicas, replicas(desk)) == (0, 0)
 
 
-async def test_after_a_conflict_it_is_decided_again_from_what_is_there(desk: Desk) -> None:
+async def test_a_former_version_is_a_conflict(desk: Desk) -> None:
     stale = version(desk)
     desk.cluster.scale("deployments", "web", 7, manager="kubectl")
-    asked: list[ScaleSeen] = []
-
-    def again(seen: ScaleSeen) -> int | None:
-        asked.append(seen)
-        return seen.replicas + 1
-
-    seen = await ScaleWriter(desk.writer).write(WEB, 5, stale, again)
-    assert seen is not None
-    assert replicas(desk) == 8
-    assert [each.replicas for each in asked] == [7]
+    with pytest.raises(KubernetesError) as caught:
+        await write(desk, 5, stale)
+    assert is_superseded(caught.value)
+    assert not may_be_ours(caught.value)
+    assert replicas(desk) == 7
     assert desk.writes("scale", "conflict") == 1
 
 
-async def test_what_is_written_is_what_is_right_when_its_turn_has_come(desk: Desk) -> None:
-    desk.budget.pause(0.05)
-    wanted = [9]
-    write = asyncio.create_task(
-        ScaleWriter(desk.writer).write(WEB, 5, version(desk), never, lambda: wanted[-1])
-    )
-    await asyncio.sleep(0.01)
-    wanted.append(4)
-    assert (await write) is not None
-    assert replicas(desk) == 4
-
-
-async def test_nothing_is_written_if_nothing_is_right_any_more(desk: Desk) -> None:
-    assert await ScaleWriter(desk.writer).write(WEB, 5, version(desk), never, lambda: None) is None
-    assert replicas(desk) == 2
-
-
-async def test_a_reading_after_a_write_without_an_answer_says_so(desk: Desk) -> None:
-    asked: list[ScaleSeen] = []
-    stale = version(desk)
-    desk.cluster.scale("deployments", "web", 7, manager="kubectl")
-
-    def again(seen: ScaleSeen) -> int | None:
-        asked.append(seen)
-        return None
-
-    await ScaleWriter(desk.writer).write(WEB, 5, stale, again)
-    answers = [KubernetesError(0, "Reset", "cut"), KubernetesError(409, "Conflict", "another")]
-
-    class Cut:
-        get = desk.writer.client.get
-
-        async def write(self, *_: object, **__: object) -> None:
-            raise answers.pop(0)
-
-    desk.writer.client = Cut()  # type: ignore[assignment]  # a connection that is cut on demand
-    await ScaleWriter(desk.writer).write(WEB, 5, stale, again)
-    assert [each.unsure for each in asked] == [False, True]
-
-
-async def test_a_write_without_an_answer_is_told_of_though_the_reading_after_it_fails_too(desk: Desk) -> None:
-    class Gone:
-        async def write(self, *_: object, **__: object) -> None:
-            raise KubernetesError(0, "Reset", "cut")
-
-        async def get(self, _: str) -> None:
-            raise KubernetesError(0, "Unreachable", "gone")
-
-    desk.writer.client = Gone()  # type: ignore[assignment]  # an API server that goes away
-    with pytest.raises(KubernetesError) as caught:
-        await ScaleWriter(desk.writer).write(WEB, 5, "1", never)
-    assert caught.value.reason == "Reset"
-
-
-async def test_a_conflict_after_which_the_scale_cannot_be_read(desk: Desk) -> None:
-    stale = version(desk)
-    desk.cluster.scale("deployments", "web", 7, manager="kubectl")
-    desk.cluster.forbid("get", "deployments/scale")
-    with pytest.raises(KubernetesError) as caught:
-        await ScaleWriter(desk.writer).write(WEB, 5, stale, never)
-    assert caught.value.status == 403
-
-
-async def test_after_a_conflict_there_may_be_nothing_left_to_write(desk: Desk) -> None:
-    stale = version(desk)
-    desk.cluster.scale("deployments", "web", 7, manager="kubectl")
-    assert await ScaleWriter(desk.writer).write(WEB, 5, stale, lambda _: None) is None
-    assert replicas(desk) == 7
-
-
-async def test_it_is_decided_again_five_times_and_no_more(desk: Desk) -> None:
-    asked = 0
-
-    def again(_: ScaleSeen) -> int | None:
-        nonlocal asked
-        asked += 1
-        return 5
-
-    desk.cluster.fail(409, "update", "deployments/scale", 100)
-    with pytest.raises(KubernetesError) as caught:
-        await ScaleWriter(desk.writer).write(WEB, 5, version(desk), again)
-    assert caught.value.status == 409
-    assert asked == AGAIN == 5
-    assert replicas(desk) == 2
-
-
 async def test_an_overloaded_server_is_asked_again_with_a_new_decision(desk: Desk) -> None:
-    desk.cluster.fail(429, "update", "deployments/scale", 2)
-    seen = await ScaleWriter(desk.writer).write(WEB, 5, version(desk), lambda seen: seen.replicas + 2)
-    assert seen is not None
-    assert replicas(desk) == 4
+    desk.cluster.fail(429, "update", "deployments/scale")
+    with pytest.raises(KubernetesError) as caught:
+        await write(desk, 5, version(desk))
+    assert is_superseded(caught.value)
+    assert not may_be_ours(caught.value)
 
 
 @pytest.mark.parametrize("code", [500, 503, 504])
 async def test_a_server_error_is_the_callers_affair(desk: Desk, code: int) -> None:
     desk.cluster.fail(code, "update", "deployments/scale")
     with pytest.raises(KubernetesError) as caught:
-        await ScaleWriter(desk.writer).write(WEB, 5, version(desk), never)
+        await write(desk, 5, version(desk))
     assert caught.value.status == code
+    assert not is_superseded(caught.value)
     assert desk.writes("scale", "failed") == 1
 
 
-async def test_a_lost_answer_is_looked_after(desk: Desk) -> None:
-    """The write was made; the retry of the HTTP client meets a conflict, and the look shows what is there."""
+async def test_a_lost_answer_may_be_ours(desk: Desk) -> None:
+    """The write was made; the retry of the HTTP client meets a conflict, and the scale shows what is there."""
     desk.cluster.lose_answers("update", "deployments/scale", 1)
-    asked: list[tuple[int, bool]] = []
-
-    def again(seen: ScaleSeen) -> int | None:
-        asked.append((seen.replicas, seen.unsure))
-        return None
-
-    await desk.writer.client.get(WEB.path)  # over the connection that will break
-    assert await ScaleWriter(desk.writer).write(WEB, 5, version(desk), again) is None
-    assert asked == [(5, True)]
-    assert replicas(desk) == 5
+    scales = ScaleWriter(desk.writer)
+    await scales.get(WEB.path)  # over the connection that will break
+    with pytest.raises(KubernetesError) as caught:
+        await write(desk, 5, version(desk))
+    assert is_superseded(caught.value)
+    assert may_be_ours(caught.value)
+    assert (await scales.get(WEB.path)).replicas == replicas(desk) == 5
 
 
-async def test_without_a_version_the_scale_is_read_first(desk: Desk) -> None:
-    seen = await ScaleWriter(desk.writer).write(WEB, 9, "", lambda seen: seen.replicas * 2)
-    assert seen is not None
-    assert replicas(desk) == 4
+async def test_a_connection_that_breaks_is_looked_after() -> None:
+    error = KubernetesError(0, RESET, "cut")
+    assert is_superseded(error)
+    assert may_be_ours(error)
 
 
 async def test_a_target_that_is_gone(desk: Desk) -> None:
     stale = version(desk)
     desk.cluster.delete("deployments", "web")
     with pytest.raises(KubernetesError) as caught:
-        await ScaleWriter(desk.writer).write(WEB, 5, stale, never)
+        await write(desk, 5, stale)
     assert caught.value.status == 404
     assert desk.writes("scale", "refused") == 1
 
 
 async def test_an_answer_that_is_no_scale(desk: Desk) -> None:
-    elsewhere = WEB._replace(path="/version")
-    with pytest.raises(KubernetesError, match="the answer is no Scale"):
-        await ScaleWriter(desk.writer).fetch(elsewhere)
+    with pytest.raises(KubernetesError, match="response is not a Scale object"):
+        await ScaleWriter(desk.writer).get("/version")
 
 
 # --- the fence ----------------------------------------------------------------------------------------------
@@ -230,39 +148,26 @@ async def test_a_shut_fence_lets_nothing_through(desk: Desk, passes: int) -> Non
     desk.gate.passes = passes
     before = version(desk)
     with pytest.raises(NotLeadingError):
-        await ScaleWriter(desk.writer).write(WEB, 5, before, never)
+        await write(desk, 5, before)
     assert version(desk) == before
     assert desk.asked("update", "deployments/scale") == 0
     assert desk.writes("scale", "fenced") == 1
 
 
-async def test_the_fence_is_asked_again_after_a_conflict(desk: Desk) -> None:
-    stale = version(desk)
-    desk.cluster.scale("deployments", "web", 7, manager="kubectl")
-
-    def again(_: ScaleSeen) -> int | None:
-        desk.gate.passes = 0
-        return 5
-
-    with pytest.raises(NotLeadingError):
-        await ScaleWriter(desk.writer).write(WEB, 5, stale, again)
-    assert replicas(desk) == 7
-
-
 async def test_a_write_in_the_queue_is_fenced_when_its_turn_comes(desk: Desk) -> None:
     desk.budget.pause(0.05)
-    write = asyncio.create_task(ScaleWriter(desk.writer).write(WEB, 5, version(desk), never))
+    task = asyncio.create_task(write(desk, 5, version(desk)))
     await asyncio.sleep(0)
     desk.gate.passes = 0
     with pytest.raises(NotLeadingError):
-        await write
+        await task
     assert replicas(desk) == 2
 
 
 async def test_a_delayed_write_of_a_former_leader_cannot_undo_its_successors(desk: Desk) -> None:
     """Whatever a network holds back: it was made against a version that is no more."""
     stale = version(desk)
-    await ScaleWriter(desk.writer).write(WEB, 6, stale, never)
+    await write(desk, 6, stale)
     late = msgspec.json.encode(
         {"metadata": {"name": "web", "resourceVersion": stale}, "spec": {"replicas": 3}}
     )
@@ -286,17 +191,17 @@ class Scales:
 @pytest.mark.looptime
 async def test_a_tenant_with_a_thousand_scales_to_write_delays_another_by_one_turn() -> None:
     scales, monitoring = Scales(), Monitoring()
-    budget = WriteBudget(10.0, LoopClock(), monitoring)
-    # all it calls
-    writer = ScaleWriter(Writer(scales, Gate(), budget, LoopClock(), monitoring))  # type: ignore[arg-type]
-    tasks = [
-        asyncio.create_task(
-            writer.write(ScaleOf(f"greedy/web{number}", "greedy", f"web{number}"), 5, "1", never)
-        )
-        for number in range(1000)
-    ]
+    budget = WriteRateLimiter(10.0, LoopClock(), monitoring)
+    writer = ScaleWriter(Writer(scales, Gate(), budget, LoopClock(), monitoring))  # type: ignore[arg-type]  # all it calls
+
+    async def scale(namespace: str, name: str) -> None:
+        reference = ScaleReference(f"{namespace}/{name}", namespace, name)
+        await writer.acquire(reference)
+        await writer.put(reference, 5, "1")
+
+    tasks = [asyncio.create_task(scale("greedy", f"web{number}")) for number in range(1000)]
     await asyncio.sleep(1.05)
-    tasks.append(asyncio.create_task(writer.write(ScaleOf("victim/web", "victim", "web"), 5, "1", never)))
+    tasks.append(asyncio.create_task(scale("victim", "web")))
     await asyncio.sleep(0.25)
     assert "victim/web" in scales.paths
     for task in tasks:

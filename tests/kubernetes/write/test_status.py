@@ -10,7 +10,7 @@ import pytest
 
 from adapter.errors import KubernetesError
 from adapter.kubernetes.write import status as statuswriter
-from adapter.kubernetes.write.rate_limiter import Kind
+from adapter.kubernetes.write.rate_limiter import WriteKind
 from adapter.kubernetes.write.status import StatusUpdate, StatusWriter, is_urgent
 from adapter.model.autoscaling.hpa import Condition, HorizontalPodAutoscalerStatus, MetricStatus
 from adapter.model.timestamps import Instant
@@ -291,15 +291,14 @@ async def test_one_that_goes_just_when_its_turn_has_come_stops_nobody() -> None:
     async with Cluster() as cluster, desk_on(cluster) as desk:
         office = Office(desk)
         office.make("web", "api")
-        turn = desk.writer.turn
+        acquire = desk.writer.acquire
 
-        async def turn_and_go(kind: Kind) -> None:
-            await turn(kind)
+        async def acquire_and_go(kind: WriteKind) -> None:
+            await acquire(kind)
             # before the task that writes has taken its first step
             asyncio.get_running_loop().call_soon(office.writer.forget, "default", "web")
 
-        # the moment is what matters
-        desk.writer.turn = turn_and_go  # type: ignore[method-assign, assignment]
+        desk.writer.acquire = acquire_and_go  # type: ignore[method-assign, assignment]  # the moment is what matters
         async with running(office):
             office.submit(change(desired_replicas=3))
             await asyncio.sleep(0.02)
@@ -321,7 +320,7 @@ async def test_urgent_ones_pass_a_backlog(monkeypatch: pytest.MonkeyPatch) -> No
         async with running(office):
             await asyncio.sleep(0.02)
             office.submit(change(desired_replicas=3), "urgent")
-            desk.budget._paused_until = [0.0] * len(Kind)
+            desk.budget._paused_until = [0.0] * len(WriteKind)
             desk.budget._serve()
             await until(lambda: len(office.patches) == 13)
         assert office.patches[0] == "urgent"
@@ -333,10 +332,10 @@ class Counter:
     def __init__(self) -> None:
         self.paths: list[str] = []
 
-    async def turn(self, _: Kind) -> None:
+    async def acquire(self, _: WriteKind) -> None:
         await asyncio.sleep(0.1)
 
-    async def send(self, _kind: Kind, _method: str, path: str, _content: bytes, **_: object) -> None:
+    async def send(self, _kind: WriteKind, _method: str, path: str, _content: bytes, **_: object) -> None:
         self.paths.append(path)
 
 

@@ -15,7 +15,7 @@ from msgspec import inspect
 from msgspec.structs import replace
 
 from adapter.autoscaler.decide.autoscaler import prepare
-from adapter.autoscaler.decide.settings import Settings
+from adapter.autoscaler.decide.observation import Settings
 from adapter.errors import InputError
 from adapter.model.autoscaling import documents, fastpath_autoscaler
 from adapter.model.autoscaling.fastpath_autoscaler import (

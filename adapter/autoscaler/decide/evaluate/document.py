@@ -1,7 +1,7 @@
-"""The document that `fastpath evaluate` reads: one sync's input, decoded and checked.
+"""The document that `fastpath evaluate` reads: the input of one sync, decoded and checked.
 
-Here is the shape and what is wrong with a document that has another one, with its JSON path; how metrics are answered from its lists is
-`answers`', what the decision looks like `result`'s. Law: any input ends in a `Document` or in an `InputError`.
+Any input ends in an `EvaluateDocument` or in an `InputError` with the JSON path of each fault. `readings`
+answers the metrics from the lists of a document.
 """
 
 from typing import Annotated
@@ -9,8 +9,8 @@ from typing import Annotated
 import msgspec
 from msgspec.structs import replace
 
-from adapter.autoscaler.decide.history import History, Listed, Recommendation, ScaleEvent
-from adapter.autoscaler.decide.settings import Settings
+from adapter.autoscaler.decide.history import History, Recommendation, RecommendationList, ScaleEvent
+from adapter.autoscaler.decide.observation import Settings
 from adapter.errors import Fault, InputError
 from adapter.model import timestamps
 from adapter.model.autoscaling import validation, validation_errors
@@ -27,7 +27,7 @@ from adapter.model.pods import Pod
 from adapter.model.timestamps import Instant
 
 _YEARS = 10**10
-"""More seconds than any of these settings and ages has: three hundred years."""
+"""An upper bound for all settings and ages in seconds: three hundred years."""
 
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=_YEARS)]
 
@@ -47,22 +47,22 @@ class PastRecommendation(Struct, frozen=True):
     age_seconds: Seconds
 
 
-class PastChange(Struct, frozen=True):
-    """A change that an earlier sync made, in the direction of its list."""
+class PastScale(Struct, frozen=True):
+    """A change by an earlier sync, in the direction of its list."""
 
     change: Annotated[int, msgspec.Meta(gt=0, le=2**31 - 1)]
     age_seconds: Seconds
 
 
 class Past(Struct, frozen=True):
-    """What earlier syncs left behind."""
+    """What earlier syncs remember."""
 
     recommendations: tuple[PastRecommendation, ...] | None = None
-    scale_up_events: tuple[PastChange, ...] | None = None
-    scale_down_events: tuple[PastChange, ...] | None = None
+    scale_up_events: tuple[PastScale, ...] | None = None
+    scale_down_events: tuple[PastScale, ...] | None = None
 
 
-class Options(Struct, frozen=True):
+class ControllerOptions(Struct, frozen=True):
     """The controller's flags and its feature gate."""
 
     tolerance: Annotated[float, msgspec.Meta(ge=0, le=1e300)] = 0.1
@@ -72,7 +72,7 @@ class Options(Struct, frozen=True):
     scale_to_zero: bool = False
 
     def settings(self) -> Settings:
-        """Return them as the controller's settings."""
+        """Return the options as settings."""
         return Settings(
             self.tolerance,
             timestamps.span_of(self.cpu_initialization_period_seconds),
@@ -82,7 +82,7 @@ class Options(Struct, frozen=True):
         )
 
 
-class Document(Struct, frozen=True):
+class EvaluateDocument(Struct, frozen=True):
     """One sync's input."""
 
     now: Instant
@@ -92,7 +92,7 @@ class Document(Struct, frozen=True):
     pods: tuple[Pod, ...] | None = None
     metrics: Metrics | None = None
     history: Past | None = None
-    options: Options | None = None
+    options: ControllerOptions | None = None
 
     def remembered(self) -> History:
         """Return the history with instants in place of ages."""
@@ -109,14 +109,14 @@ class Document(Struct, frozen=True):
             )
             for changes in (past.scale_up_events, past.scale_down_events)
         )
-        return History(Listed(tuple(recommendations)), ups, downs)
+        return History(RecommendationList(tuple(recommendations)), ups, downs)
 
 
-_DECODER = msgspec.json.Decoder(Document, dec_hook=decode_scalar)
+_DECODER = msgspec.json.Decoder(EvaluateDocument, dec_hook=decode_scalar)
 
 
-def read_json(text: bytes, source: str = "") -> Document:
-    """Return the document in a JSON text. Raise InputError with all that is wrong with its meaning, or the first thing with its form."""
+def read_json(text: bytes, source: str = "") -> EvaluateDocument:
+    """Return the document in a JSON text; InputError with all faults, or with the first fault of its form."""
     try:
         return _checked(_DECODER.decode(text), source)
     except msgspec.ValidationError as error:
@@ -131,7 +131,7 @@ def read_json(text: bytes, source: str = "") -> Document:
 
 
 def _misshapen(wrong: str, tree: object, source: str) -> InputError:
-    """Return what is wrong with the form of a document; an object of the cluster in its place is named as such."""
+    """Return the fault of a document's form; name a cluster object that stands in its place."""
     kind = tree.get("kind") if isinstance(tree, dict) and "hpa" not in tree else None
     if not isinstance(kind, str):
         return validation_errors.explain(wrong, tree, source)
@@ -151,17 +151,17 @@ def _not_json(error: Exception, source: str) -> InputError:
     return InputError([Fault("", "", f"not JSON: {why}", source)])
 
 
-def read_plain(tree: object, source: str = "") -> Document:
-    """Return the document in mappings, lists and scalars, as YAML gives them."""
+def read_plain(tree: object, source: str = "") -> EvaluateDocument:
+    """Return the document in mappings, lists and scalars, as from YAML; InputError."""
     try:
-        document = msgspec.convert(tree, Document, dec_hook=decode_scalar)
+        document = msgspec.convert(tree, EvaluateDocument, dec_hook=decode_scalar)
     except msgspec.ValidationError as error:
         raise _misshapen(str(error), tree, source) from None
     return _checked(document, source)
 
 
 def name_of(text: bytes) -> str | None:
-    """Return the name of a document that may be wrong in all else; None where none can be read."""
+    """Return the name of a document that may be invalid, None if it has none."""
     try:
         tree = msgspec.json.decode(text)
     except (msgspec.DecodeError, ValueError, RecursionError):
@@ -170,8 +170,8 @@ def name_of(text: bytes) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def _checked(document: Document, source: str) -> Document:
-    """Fill in the API's defaults and refuse what the API would."""
+def _checked(document: EvaluateDocument, source: str) -> EvaluateDocument:
+    """Fill in the API's defaults, and reject what the API rejects."""
     hpa = document.hpa
     meta = hpa.metadata
     faults = []

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 import yaml
 
-from adapter.autoscaler.autoscaler_files import AutoscalerFiles, Read
+from adapter.autoscaler.autoscaler_sources import AutoscalerFiles, FileContents
 
 
 def _document(name: str, kind: str = "FastPathAutoscaler", **spec: Any) -> dict[str, Any]:
@@ -25,7 +25,7 @@ def _write(path: Path, *documents: Any) -> None:
     beside.rename(path)
 
 
-def _names(read: Read | None) -> list[str]:
+def _names(read: FileContents | None) -> list[str]:
     assert read is not None
     return [f"{each.metadata.namespace}/{each.metadata.name}" for each in read.autoscalers]
 
@@ -66,7 +66,7 @@ def test_files_come_and_go(folder: Path) -> None:
     assert _names(files.poll()) == ["shop/three", "shop/four"]
     for path in folder.iterdir():
         path.unlink()
-    assert files.poll() == Read((), ())
+    assert files.poll() == FileContents((), ())
 
 
 def test_a_wrong_file_stays_as_it_was_and_the_others_change(folder: Path) -> None:
@@ -109,7 +109,7 @@ def test_an_empty_file_is_half_written(folder: Path, text: str) -> None:
     assert _names(read) == ["shop/one", "shop/two", "shop/three"]
     assert read is not None
     assert [fault.expected for fault in read.faults] == [
-        "expected an autoscaler in it; to remove its autoscalers remove the file"
+        "expected an autoscaler; delete the file to remove its autoscalers"
     ]
 
 
@@ -153,7 +153,7 @@ def test_a_folder_that_is_gone_takes_nothing_away(folder: Path) -> None:
     ]
     assert files.poll() is None
     (folder / "out").rename(folder / "in")
-    assert files.poll() == Read(read.autoscalers, ())
+    assert files.poll() == FileContents(read.autoscalers, ())
 
 
 def test_of_two_with_one_name_the_first_counts(folder: Path) -> None:
@@ -162,7 +162,7 @@ def test_of_two_with_one_name_the_first_counts(folder: Path) -> None:
     assert _names(read) == ["shop/one", "shop/two", "shop/three", "shop/four"]
     assert read.autoscalers[0].spec.max_replicas == 5
     assert [str(fault) for fault in read.faults] == [
-        f"{folder}/c.yaml: metadata.name: shop/one: an autoscaler of this name is in {folder}/a.yaml already, and that one counts"
+        f"{folder}/c.yaml: metadata.name: shop/one: this name is already used in {folder}/a.yaml; that autoscaler is used"
     ]
 
 

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from adapter.autoscaler.decide import document, readings
+from adapter.autoscaler.decide.evaluate import document, readings
 from adapter.autoscaler.decide.observation import (
     NO_STATUS,
     ExternalReading,

@@ -1,12 +1,12 @@
-"""Readings from a document's lists: how each metric's question would have been answered by the metrics APIs.
+"""Readings from the lists of an evaluate document, as the metrics APIs would answer each metric.
 
-Errors are those of the metric clients, and only those that an answer from a list can have.
+Errors are those of the metrics clients that can occur for an answer from a list.
 """
 
 from collections.abc import Container, Iterable, Sequence
 
 from adapter.autoscaler.decide.decision import selector_of
-from adapter.autoscaler.decide.document import Document, Metrics
+from adapter.autoscaler.decide.evaluate.document import EvaluateDocument, Metrics
 from adapter.autoscaler.decide.observation import (
     NO_STATUS,
     ExternalReading,
@@ -15,34 +15,26 @@ from adapter.autoscaler.decide.observation import (
     PodsReading,
     Reading,
     Unavailable,
+    read_usage,
 )
 from adapter.model.autoscaling.hpa import (
     CrossVersionObjectReference,
     ExternalMetricSource,
     MetricSpec,
-    ObjectMeta,
     ObjectMetricSource,
 )
-from adapter.model.autoscaling.metric_lists import (
-    ContainerMetrics,
-    CustomMetricValue,
-    ExternalMetricValue,
-    PodMetrics,
-)
-from adapter.model.metrics import ObjectUsage
+from adapter.model.autoscaling.metric_lists import CustomMetricValue, ExternalMetricValue, PodMetrics
 from adapter.model.pods import PodFacts, facts_of
-from adapter.model.quantity import from_milli
 from adapter.model.resources import BUILTIN
 from adapter.model.selectors import api_selectors
 from adapter.model.selectors.label_selectors import LabelSelector, Operator
-from adapter.model.timestamps import NEVER, Instant, span_of
 
 _PodKeys = Container[tuple[str, str]]
-"""Namespace and name of the pods that a selector takes; items may leave the namespace out."""
+"""Namespace and name of the selected pods; the namespace of an item may be empty."""
 
 
-def observe(document: Document) -> Observation:
-    """Return what the sync of a document sees."""
+def observe(document: EvaluateDocument) -> Observation:
+    """Return the observation of a document's sync."""
     hpa, scale = document.hpa, document.scale
     namespace = hpa.metadata.namespace
     selector = selector_of(scale.status.selector)
@@ -85,43 +77,8 @@ def _answer(metric: MetricSpec, metrics: Metrics, pods: _PodKeys, namespace: str
     return _of_external(metrics.external or (), metric.external)
 
 
-def metrics_of(usage: ObjectUsage, window: float) -> PodMetrics:
-    """Return the usage of a pod, sampled over `window` seconds, as the resource metrics API says it."""
-    containers = tuple(
-        ContainerMetrics(
-            each.name, {"cpu": from_milli(each.usage.cpu), "memory": from_milli(each.usage.memory)}
-        )
-        for each in usage.containers
-    )
-    return PodMetrics(
-        ObjectMeta(usage.name, usage.namespace), Instant(span_of(usage.time)), span_of(window), containers
-    )
-
-
 def _of_these(items: Sequence[PodMetrics] | None, pods: _PodKeys) -> list[PodMetrics]:
     return [item for item in items or () if (item.metadata.namespace, item.metadata.name) in pods]
-
-
-def read_usage(items: Sequence[PodMetrics], resource: str, container: str) -> Reading:
-    """Add up the containers of each pod, or take one. A pod is left out where a container that is listed lacks the resource."""
-    values: dict[str, int] = {}
-    samples: dict[str, tuple[int, int]] = {}
-    for item in items:
-        used = [
-            each.usage.get(resource) if each.usage else None
-            for each in item.containers or ()
-            if not container or each.name == container
-        ]
-        if container:
-            del used[1:]  # the first of that name
-        known = [quantity.milli for quantity in used if quantity is not None]
-        if known and len(known) == len(used):
-            name = item.metadata.name
-            values[name] = sum(known)
-            samples[name] = (NEVER if item.timestamp is None else item.timestamp, item.window or 0)
-    if not items:
-        return Unavailable("NoMetrics", "no metrics returned from resource metrics API")
-    return PodsReading(values, samples)
 
 
 def _of_pods(items: Sequence[CustomMetricValue], pods: _PodKeys, name: str) -> Reading:
@@ -170,13 +127,13 @@ def _of_external(items: Sequence[ExternalMetricValue], source: ExternalMetricSou
 
 
 def _group(reference: CrossVersionObjectReference) -> str:
-    """Return the group of a reference; a version that cannot be read has none, as in the client."""
+    """Return the group of a reference; an invalid version has none, as in the client."""
     group, slash, version = reference.api_version.partition("/")
     return group if slash and "/" not in version else ""
 
 
 def _resource(kind: str, group: str) -> str:
-    """Return ``plural.group`` of a kind; one that is not built in forms its plural as English does."""
+    """Return ``plural.group`` of a kind; the plural of an unknown kind is guessed as kubectl does."""
     plural = next((each.plural for each in BUILTIN if (each.kind, each.group) == (kind, group)), None)
     if plural is None:
         plural = kind.lower()

@@ -2,18 +2,25 @@
 
 import pytest
 
-from adapter.autoscaler import readings
 from adapter.autoscaler.decide.observation import ExternalReading, ObjectReading, PodsReading, Unavailable
-from adapter.autoscaler.readings import OLDEST, SLACK, UNKNOWN_AGE, UNKNOWN_INTERVAL, Answer, Interval
+from adapter.autoscaler.metrics import readings
+from adapter.autoscaler.metrics.readings import (
+    OLDEST,
+    SLACK,
+    UNKNOWN_AGE,
+    UNKNOWN_INTERVAL,
+    SampleInterval,
+    SourceAnswer,
+)
 from adapter.model.timestamps import SECOND
 
 NOW = 1_000_000 * SECOND
 FIVE = 5 * SECOND
 
 
-def answer(age: float = 1, **fields: object) -> Answer:
+def answer(age: float = 1, **fields: object) -> SourceAnswer:
     times = {"a": NOW - round(age * SECOND), "b": NOW}
-    return Answer({"a": 1000, "b": 2000}, times)._replace(**fields)  # type: ignore[arg-type]  # fields by name
+    return SourceAnswer({"a": 1000, "b": 2000}, times)._replace(**fields)  # type: ignore[arg-type]  # fields by name
 
 
 def test_fresh_values() -> None:
@@ -68,26 +75,28 @@ def test_an_api_that_stamps_its_samples_is_believed() -> None:
 
 
 def test_nothing_is_nothing() -> None:
-    found = readings.of_pods(Answer({}, {}), FIVE, NOW, "", "custom")
+    found = readings.of_pods(SourceAnswer({}, {}), FIVE, NOW, "", "custom")
 
     assert found == Unavailable("NoMetrics", "no metrics returned from custom metrics API")
 
 
 def test_late_answers() -> None:
-    found = readings.of_object(Answer({"a": 1}, {"a": NOW}, lookback=0), FIVE, NOW, "it is late", lambda _: 3)
+    found = readings.of_object(
+        SourceAnswer({"a": 1}, {"a": NOW}, lookback=0), FIVE, NOW, "it is late", lambda _: 3
+    )
 
     assert found == ObjectReading(1, 3, "it is late")
 
 
 def test_of_a_sum_with_an_old_part_nothing_is_known() -> None:
-    old = Answer({}, {"": NOW - 21 * SECOND}, (1000, 2000))
+    old = SourceAnswer({}, {"": NOW - 21 * SECOND}, (1000, 2000))
 
     assert isinstance(readings.of_series(old, FIVE, NOW, "", lambda _: 3), Unavailable)
     assert isinstance(
-        readings.of_series(Answer({}, {}, (1000,), oldest=1), FIVE, NOW, "", lambda _: 3), Unavailable
+        readings.of_series(SourceAnswer({}, {}, (1000,), oldest=1), FIVE, NOW, "", lambda _: 3), Unavailable
     )
     assert readings.of_series(
-        Answer({}, {"": NOW}, (1, 2), 0), FIVE, NOW, "", lambda _: 3
+        SourceAnswer({}, {"": NOW}, (1, 2), 0), FIVE, NOW, "", lambda _: 3
     ) == ExternalReading((1, 2), 3)
 
 
@@ -110,7 +119,7 @@ def test_an_unknown_window_waits_for_pods_that_became_ready() -> None:
 
 
 def test_intervals_are_seen_from_times() -> None:
-    interval = Interval()
+    interval = SampleInterval()
     for at in (0, 0, 5, 5, 10, 25, 30):
         interval.see({"a": at, "b": at + 3}, at + 2)
 
@@ -118,7 +127,7 @@ def test_intervals_are_seen_from_times() -> None:
 
 
 def test_the_oldest_of_many_series_moves_in_small_steps_and_is_an_interval_old() -> None:
-    interval = Interval()
+    interval = SampleInterval()
     for now in range(100, 130):
         interval.see({"": now // 3 * 3 - 12}, now)  # of five series, each sampled every 15, one every 3
 
@@ -126,7 +135,7 @@ def test_the_oldest_of_many_series_moves_in_small_steps_and_is_an_interval_old()
 
 
 def test_an_interval_follows_another_series_when_its_own_is_gone() -> None:
-    interval = Interval()
+    interval = SampleInterval()
     interval.see({"a": 5}, 6)
     interval.see({"b": 100}, 101)
     interval.see({"b": 110}, 111)
@@ -136,7 +145,7 @@ def test_an_interval_follows_another_series_when_its_own_is_gone() -> None:
 
 @pytest.mark.parametrize("empty", [True, False])
 def test_between_samples_without_an_answer_in_between_lies_no_interval(*, empty: bool) -> None:
-    interval = Interval()
+    interval = SampleInterval()
     interval.see({"a": 5}, 6)
     if empty:
         interval.see({}, 50)
@@ -161,7 +170,7 @@ def test_between_samples_without_an_answer_in_between_lies_no_interval(*, empty:
 def test_what_is_asked_for_late_has_only_intervals_that_cannot_be_those_of_asking(
     every: int, asked_every: int, known: int | None
 ) -> None:
-    interval = Interval()
+    interval = SampleInterval()
     for at in range(3, 400, asked_every):
         interval.see({"a": at // every * every * SECOND}, at * SECOND, sparse=True)
 

@@ -13,19 +13,24 @@ from typing import Any
 
 import pytest
 
-from adapter.autoscaler import delays
 from adapter.autoscaler.decide.observation import NOT_YET, ExternalReading, Unavailable
-from adapter.autoscaler.delays import Delays
-from adapter.autoscaler.feed import LATE_IN_TURN, NEVER_IN_TURN, Asked, Feed
-from adapter.autoscaler.metric_source import FedSeries, View
-from adapter.autoscaler.polling import Feeds
-from adapter.autoscaler.readings import Answer
+from adapter.autoscaler.interfaces import Key
+from adapter.autoscaler.metrics import feed as polled
+from adapter.autoscaler.metrics.feed import LATE_IN_TURN, NEVER_IN_TURN, DelayReporter, Feed, PollResult
+from adapter.autoscaler.metrics.polling import Poller
+from adapter.autoscaler.metrics.readings import SourceAnswer
+from adapter.autoscaler.metrics.sources import ExternalSource, ReadContext
 from adapter.model.timestamps import SECOND
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog
 from tests.support.election import LoopClock
 
 pytestmark = [pytest.mark.looptime]
+
+
+def _key(text: str) -> Key:
+    namespace, name = text.split("/")
+    return Key(namespace, name)
 
 
 class Prometheus:
@@ -41,22 +46,22 @@ class Prometheus:
         self.error: Exception | None = None
 
     def feed(self, key: Hashable, group: Hashable | None = None) -> Feed:
-        async def ask(_: float) -> Asked:
+        async def ask(_: float) -> PollResult:
             self.asked.setdefault(key, []).append(self.clock.monotonic())
             if self.seconds:
                 await asyncio.sleep(self.seconds)
             if self.error is not None:
                 raise self.error
             taken = round(self.clock.wall() // self.interval * self.interval * SECOND)
-            answer = Answer({}, {"": taken}, (1000,), 0)
-            return Asked(answer, merges=self.merges, crosses=self.crosses)
+            answer = SourceAnswer({}, {"": taken}, (1000,), 0)
+            return PollResult(answer, merges=self.merges, crosses=self.crosses)
 
         return Feed(key, key if group is None else group, ask, shares=group is not None)
 
     def want(
-        self, feeds: Feeds, owner: str, key: Hashable, period: float = 1.0, group: Hashable | None = None
+        self, feeds: Poller, owner: str, key: Hashable, period: float = 1.0, group: Hashable | None = None
     ) -> Feed:
-        return feeds.want(owner, period, key, lambda: self.feed(key, group))
+        return feeds.want(_key(owner), period, key, lambda: self.feed(key, group))
 
     def rate(self, key: Hashable, since: float) -> float:
         """Return how often a second a question was asked."""
@@ -74,11 +79,11 @@ class Watch:
     def __init__(self, clock: LoopClock) -> None:
         self.monitoring = Monitoring()
         self.faults = ProblemLog(self.monitoring, clock)
-        self.owners: list[Hashable] = []
-        self.delays = Delays(self.monitoring, self.faults, self._tell)
+        self.owners: list[Key] = []
+        self.delays = DelayReporter(self.monitoring, self.faults, self._tell)
         self.defects = 0
 
-    def _tell(self, owners: Iterable[Hashable]) -> None:
+    def _tell(self, owners: Iterable[Key]) -> None:
         self.owners += owners
 
     def note_defect(self) -> None:
@@ -90,20 +95,20 @@ class Watch:
 
     @property
     def namespaces(self) -> list[str]:
-        return [subject for fault, subject in self.faults.active() if fault == delays.FAULT]
+        return [subject for fault, subject in self.faults.active() if fault == polled.PROBLEM]
 
 
 @asynccontextmanager
-async def opened(per_second: float = 20.0) -> AsyncIterator[tuple[Feeds, Prometheus, Watch]]:
+async def opened(per_second: float = 20.0) -> AsyncIterator[tuple[Poller, Prometheus, Watch]]:
     clock = LoopClock()
     watch = Watch(clock)
-    async with Feeds(
+    async with Poller(
         clock, per_second=per_second, answered=lambda _: None, delays=watch.delays, defect=watch.note_defect
     ) as feeds:
         yield feeds, Prometheus(clock), watch
 
 
-def flood(feeds: Feeds, prometheus: Prometheus, autoscalers: int = 8, metrics: int = 50) -> None:
+def flood(feeds: Poller, prometheus: Prometheus, autoscalers: int = 8, metrics: int = 50) -> None:
     """Have one tenant ask for many distinct external metrics."""
     for autoscaler, metric in itertools.product(range(autoscalers), range(metrics)):
         prometheus.want(feeds, f"greedy/a{autoscaler}", f"greedy-{autoscaler}-{metric}")
@@ -192,7 +197,7 @@ async def test_a_question_of_two_owners_is_asked_once_and_delays_neither() -> No
         assert prometheus.rate("shared", 10) == pytest.approx(1.0, abs=0.1), (
             "as often as its period says, not twice"
         )
-        feeds.drop("victim/web", feed)
+        feeds.drop(Key("victim", "web"), feed)
         left = prometheus.clock.monotonic()
         await asyncio.sleep(50)
         assert prometheus.rate("shared", left) < 0.1
@@ -247,9 +252,9 @@ async def test_where_namespaces_share_no_query_only_those_of_one_leave_together(
 # -- what a late answer may do -------------------------------------------------------------------------------------------------
 
 
-def _read(source: FedSeries, clock: LoopClock) -> ExternalReading | Unavailable:
+def _read(source: ExternalSource, clock: LoopClock) -> ExternalReading | Unavailable:
     now = round(clock.wall() * SECOND)
-    reading = source.read(View((), lambda _: 1, now, clock.monotonic()))
+    reading = source.read(ReadContext((), lambda _: 1, now, clock.monotonic()))
     assert isinstance(reading, ExternalReading | Unavailable)
     return reading
 
@@ -262,7 +267,7 @@ async def test_what_waits_for_its_turn_is_late_and_never_absent() -> None:
         await asyncio.sleep(10)  # its interval is learned before the others come
         flood(feeds, prometheus)
         await asyncio.sleep(5)
-        source = FedSeries(feed, feeds, "greedy/a0")
+        source = ExternalSource(feed, feeds, Key("greedy", "a0"))
         found = []
         for _ in range(120):
             await asyncio.sleep(1)
@@ -292,10 +297,10 @@ async def test_a_first_answer_that_does_not_come_is_told_of_after_some_seconds()
     """Until then nothing is said, as there is none while an answer is on its way."""
     async with opened() as (feeds, prometheus, _):
         flood(feeds, prometheus)
-        source = FedSeries(prometheus.want(feeds, "greedy/a0", "last"), feeds, "greedy/a0")
+        source = ExternalSource(prometheus.want(feeds, "greedy/a0", "last"), feeds, Key("greedy", "a0"))
         await asyncio.sleep(1)
         early = _read(source, prometheus.clock)
-        await asyncio.sleep(delays.DELAYED)
+        await asyncio.sleep(polled.DELAYED)
         late = _read(source, prometheus.clock)
 
         assert isinstance(early, Unavailable)
@@ -333,13 +338,13 @@ async def test_delays_have_a_gauge_a_fault_and_an_event_for_each_autoscaler() ->
         assert watch.stretch > 10
         assert watch.namespaces == ["greedy"]
         assert sorted(map(str, watch.owners)) == [f"greedy/a{number}" for number in range(4)]
-        await asyncio.sleep(delays.REPORT_AGAIN)
+        await asyncio.sleep(polled.REPORT_AGAIN)
         assert sorted(map(str, watch.owners)) == sorted([f"greedy/a{number}" for number in range(4)] * 2)
 
         for other in list(feeds._feeds.values()):
             if other is not feed:
                 feeds.drop(next(iter(other.listeners)), other)
-        await asyncio.sleep(delays.CALM + 5)
+        await asyncio.sleep(polled.CALM + 5)
         assert watch.stretch < 2
         assert watch.namespaces == []
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapter.autoscaler.decide import document
-from adapter.autoscaler.decide.document import Document
-from adapter.autoscaler.decide.history import Listed, ScaleEvent
-from adapter.autoscaler.decide.settings import Settings
+from adapter.autoscaler.decide.evaluate import document
+from adapter.autoscaler.decide.evaluate.document import EvaluateDocument
+from adapter.autoscaler.decide.history import RecommendationList, ScaleEvent
+from adapter.autoscaler.decide.observation import Settings
 from adapter.cli.evaluate import result
 from adapter.errors import InputError
 from adapter.model.timestamps import SECOND
@@ -24,13 +24,13 @@ _LEAST: dict[str, Any] = {
     "scale": {"spec": {"replicas": 3}, "status": {"replicas": 3, "selector": "app=web"}},
 }
 _CASE: dict[str, Any] = json.loads(
-    (Path(__file__).parents[2] / "data" / "hpa-evaluate" / "hpa-evaluate-hard.jsonl")
+    (Path(__file__).parents[3] / "data" / "hpa-evaluate" / "hpa-evaluate-hard.jsonl")
     .read_text("utf-8")
     .splitlines()[0]
 )["case"]
 
 
-def _read(value: Any) -> Document:
+def _read(value: Any) -> EvaluateDocument:
     return document.read_json(json.dumps(value).encode())
 
 
@@ -61,7 +61,7 @@ def test_the_least_document() -> None:
     assert found.hpa.metadata.namespace == "default"
     assert found.hpa.spec.min_replicas == 1
     assert found.hpa.spec.metrics is not None
-    assert found.remembered().recommendations == Listed()
+    assert found.remembered().recommendations == RecommendationList()
     assert (found.pods, found.metrics, found.options) == (None, None, None)
 
 
@@ -89,7 +89,7 @@ def test_ages_become_instants() -> None:
 
     history = _read({**_LEAST, "history": past}).remembered()
 
-    assert isinstance(history.recommendations, Listed)
+    assert isinstance(history.recommendations, RecommendationList)
     assert history.recommendations.entries == ((3, NOW - 300 * SECOND), (4, NOW - 370_000_000))
     assert history.ups == (ScaleEvent(2, NOW - 15 * SECOND),)
     assert history.downs == (ScaleEvent(1, NOW),)
@@ -309,7 +309,7 @@ def test_anything_anywhere_is_evaluated_or_refused_with_a_place(
         assert result.explain(read, decision)
 
 
-def _outcome(read: Callable[[], Document]) -> Document | InputError:
+def _outcome(read: Callable[[], EvaluateDocument]) -> EvaluateDocument | InputError:
     try:
         return read()
     except InputError as error:

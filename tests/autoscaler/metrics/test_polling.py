@@ -1,14 +1,17 @@
 """Questions and their answers over time, on a loop whose time nobody waits for."""
 
 import asyncio
-from collections.abc import AsyncIterator, Hashable, Iterable
+import functools
+from collections.abc import AsyncIterator, Iterable
 
 import pytest
 
-from adapter.autoscaler import readings
 from adapter.autoscaler.decide.observation import ExternalReading
-from adapter.autoscaler.polling import Asked, Budget, Feed, Feeds
-from adapter.autoscaler.readings import Answer
+from adapter.autoscaler.interfaces import Key
+from adapter.autoscaler.metrics import readings
+from adapter.autoscaler.metrics.feed import Feed, PollResult
+from adapter.autoscaler.metrics.polling import Poller, QueryBudget
+from adapter.autoscaler.metrics.readings import SourceAnswer
 from adapter.errors import InternalError, KubernetesError
 from adapter.model.timestamps import SECOND
 from tests.support.election import LoopClock
@@ -16,7 +19,7 @@ from tests.support.election import LoopClock
 pytestmark = [pytest.mark.looptime]
 
 
-class Source:
+class PolledMetric:
     """A source with a sample every `interval` seconds; what it is asked is counted."""
 
     def __init__(self, clock: LoopClock, interval: float = 5.0) -> None:
@@ -32,16 +35,16 @@ class Source:
         self.gate = asyncio.Event()
         self.gate.set()
 
-    async def ask(self, ttl: float) -> Asked:
+    async def ask(self, ttl: float) -> PollResult:
         self.taken.append(ttl)
         self.asked.append(self.clock.monotonic())
         await self.gate.wait()
         if self.error is not None:
             raise self.error
         if self.empty:
-            return Asked(Answer({}, {}), self.pause)
+            return PollResult(SourceAnswer({}, {}), self.pause)
         taken = round(self.clock.wall() // self.interval * self.interval * SECOND)
-        return Asked(Answer({"a": 1}, {"a": taken}), self.pause, merges=self.merges)
+        return PollResult(SourceAnswer({"a": 1}, {"a": taken}), self.pause, merges=self.merges)
 
     def feed(self, key: str = "a", *, shares: bool = False) -> Feed:
         return Feed(key, "group" if shares else key, self.ask, shares)
@@ -51,9 +54,9 @@ class Told:
     """Who was told of answers."""
 
     def __init__(self) -> None:
-        self.owners: list[Hashable] = []
+        self.owners: list[Key] = []
 
-    def __call__(self, owners: Iterable[Hashable]) -> None:
+    def __call__(self, owners: Iterable[Key]) -> None:
         self.owners += owners
 
 
@@ -63,23 +66,23 @@ async def told() -> Told:
 
 
 @pytest.fixture
-async def feeds(told: Told) -> AsyncIterator[Feeds]:
-    async with Feeds(LoopClock(), per_second=20.0, answered=told) as opened:
+async def feeds(told: Told) -> AsyncIterator[Poller]:
+    async with Poller(LoopClock(), per_second=20.0, answered=told) as opened:
         yield opened
 
 
-async def test_asked_at_once_and_told(feeds: Feeds, told: Told) -> None:
-    source = Source(LoopClock())
-    feed = feeds.want("web", 1.0, "a", source.feed)
+async def test_asked_at_once_and_told(feeds: Poller, told: Told) -> None:
+    source = PolledMetric(LoopClock())
+    feed = feeds.want(Key("default", "web"), 1.0, "a", source.feed)
     await asyncio.sleep(0.01)
 
-    assert told.owners == ["web"]
+    assert told.owners == [Key("default", "web")]
     assert feed.state(source.clock.monotonic())[0] is not None
 
 
-async def test_asked_no_more_often_than_half_the_sample_interval(feeds: Feeds) -> None:
-    source = Source(LoopClock(), interval=10.0)
-    feeds.want("web", 1.0, "a", source.feed)
+async def test_asked_no_more_often_than_half_the_sample_interval(feeds: Poller) -> None:
+    source = PolledMetric(LoopClock(), interval=10.0)
+    feeds.want(Key("default", "web"), 1.0, "a", source.feed)
     await asyncio.sleep(40)
     early = len(source.asked)
     await asyncio.sleep(100)
@@ -90,63 +93,63 @@ async def test_asked_no_more_often_than_half_the_sample_interval(feeds: Feeds) -
     )
 
 
-async def test_an_answer_is_shared_only_by_what_is_asked_at_about_the_same_time(feeds: Feeds) -> None:
+async def test_an_answer_is_shared_only_by_what_is_asked_at_about_the_same_time(feeds: Poller) -> None:
     """However seldom there is anything new: an answer from before a sample would hide it until the next question."""
-    source = Source(LoopClock(), interval=60.0)
-    feeds.want("web", 1.0, "a", source.feed)
+    source = PolledMetric(LoopClock(), interval=60.0)
+    feeds.want(Key("default", "web"), 1.0, "a", source.feed)
     await asyncio.sleep(300)
 
     assert 0 < max(source.taken) <= 0.25
 
 
-async def test_another_adapters_metrics_have_their_own_pace(feeds: Feeds) -> None:
-    source = Source(LoopClock(), interval=1.0)
+async def test_another_adapters_metrics_have_their_own_pace(feeds: Poller) -> None:
+    source = PolledMetric(LoopClock(), interval=1.0)
     source.pause = 15.0
-    feeds.want("web", 1.0, "a", source.feed)
+    feeds.want(Key("default", "web"), 1.0, "a", source.feed)
     await asyncio.sleep(61)
 
     assert len(source.asked) == 5
 
 
-async def test_they_keep_it_while_they_fail(feeds: Feeds) -> None:
+async def test_they_keep_it_while_they_fail(feeds: Poller) -> None:
     asked = []
 
-    async def ask(_: float) -> Asked:
+    async def ask(_: float) -> PollResult:
         asked.append(1)
-        return Asked(None, 15.0, "no such metric")
+        return PollResult(None, 15.0, "no such metric")
 
-    feed = feeds.want("web", 1.0, "a", lambda: Feed("a", "a", ask))
+    feed = feeds.want(Key("default", "web"), 1.0, "a", lambda: Feed("a", "a", ask))
     await asyncio.sleep(61)
 
     assert feed.state(LoopClock().monotonic()) == (None, "", "no such metric")
     assert len(asked) == 5
 
 
-async def test_one_question_for_all_who_ask_it(feeds: Feeds, told: Told) -> None:
-    source = Source(LoopClock())
-    first = feeds.want("web", 1.0, "a", source.feed)
-    assert feeds.want("api", 0.5, "a", source.feed) is first
+async def test_one_question_for_all_who_ask_it(feeds: Poller, told: Told) -> None:
+    source = PolledMetric(LoopClock())
+    first = feeds.want(Key("default", "web"), 1.0, "a", source.feed)
+    assert feeds.want(Key("default", "api"), 0.5, "a", source.feed) is first
     await asyncio.sleep(0.01)
 
     assert len(source.asked) == 1
-    assert sorted(map(str, told.owners)) == ["api", "web"]
+    assert sorted(map(str, told.owners)) == ["default/api", "default/web"]
 
 
-async def test_a_question_that_is_not_answered_delays_no_other(feeds: Feeds) -> None:
-    slow, quick = Source(LoopClock()), Source(LoopClock())
+async def test_a_question_that_is_not_answered_delays_no_other(feeds: Poller) -> None:
+    slow, quick = PolledMetric(LoopClock()), PolledMetric(LoopClock())
     slow.gate.clear()
-    feeds.want("web", 1.0, "slow", lambda: slow.feed("slow"))
-    feeds.want("api", 1.0, "quick", lambda: quick.feed("quick"))
+    feeds.want(Key("default", "web"), 1.0, "slow", lambda: slow.feed("slow"))
+    feeds.want(Key("default", "api"), 1.0, "quick", lambda: quick.feed("quick"))
     await asyncio.sleep(9)
 
     assert len(slow.asked) == 1
     assert len(quick.asked) > 2
 
 
-async def test_a_question_that_is_never_answered_fails_and_is_asked_again(feeds: Feeds) -> None:
-    source = Source(LoopClock())
+async def test_a_question_that_is_never_answered_fails_and_is_asked_again(feeds: Poller) -> None:
+    source = PolledMetric(LoopClock())
     source.gate.clear()
-    feed = feeds.want("web", 1.0, "a", source.feed)
+    feed = feeds.want(Key("default", "web"), 1.0, "a", source.feed)
     await asyncio.sleep(10.5)
     assert feed.state(source.clock.monotonic()) == (None, "", "no answer in time")
 
@@ -163,9 +166,9 @@ async def test_a_question_that_is_never_answered_fails_and_is_asked_again(feeds:
         ZeroDivisionError(),
     ],
 )
-async def test_failures_are_no_answers(feeds: Feeds, told: Told, error: Exception) -> None:
-    source = Source(LoopClock())
-    feed = feeds.want("web", 1.0, "a", source.feed)
+async def test_failures_are_no_answers(feeds: Poller, told: Told, error: Exception) -> None:
+    source = PolledMetric(LoopClock())
+    feed = feeds.want(Key("default", "web"), 1.0, "a", source.feed)
     await asyncio.sleep(0.01)
     source.error = error
     await asyncio.sleep(3)
@@ -176,11 +179,11 @@ async def test_failures_are_no_answers(feeds: Feeds, told: Told, error: Exceptio
     assert len(told.owners) >= 2
 
 
-async def test_an_answer_grows_late_and_is_forgotten(feeds: Feeds) -> None:
-    source = Source(LoopClock())
-    feed = feeds.want("web", 1.0, "a", source.feed)
+async def test_an_answer_grows_late_and_is_forgotten(feeds: Poller) -> None:
+    source = PolledMetric(LoopClock())
+    feed = feeds.want(Key("default", "web"), 1.0, "a", source.feed)
     await asyncio.sleep(0.01)
-    asked = feed.asked
+    asked = feed.polled
     assert asked is not None
 
     assert feed.state(asked + 4.0)[1] == ""
@@ -188,46 +191,47 @@ async def test_an_answer_grows_late_and_is_forgotten(feeds: Feeds) -> None:
     assert feed.state(asked + 30.1) == (None, "", "")
 
 
-async def test_what_nobody_wants_is_not_asked(feeds: Feeds) -> None:
-    source = Source(LoopClock())
-    feed = feeds.want("web", 1.0, "a", source.feed)
-    feeds.want("api", 1.0, "a", source.feed)
+async def test_what_nobody_wants_is_not_asked(feeds: Poller) -> None:
+    source = PolledMetric(LoopClock())
+    feed = feeds.want(Key("default", "web"), 1.0, "a", source.feed)
+    feeds.want(Key("default", "api"), 1.0, "a", source.feed)
     await asyncio.sleep(0.01)
-    feeds.drop("web", feed)
+    feeds.drop(Key("default", "web"), feed)
     assert len(feeds) == 1
-    feeds.drop("api", feed)
+    feeds.drop(Key("default", "api"), feed)
     await asyncio.sleep(20)
 
     assert (len(feeds), len(source.asked)) == (0, 1)
 
 
-async def test_so_many_queries_a_second(feeds: Feeds) -> None:
+async def test_so_many_queries_a_second(feeds: Poller) -> None:
     """Each question of its own costs two queries, its own and that for its age."""
-    source = Source(LoopClock(), interval=0.1)
+    source = PolledMetric(LoopClock(), interval=0.1)
     for number in range(40):
-        feeds.want("web", 0.1, f"q{number}", lambda number=number: source.feed(f"q{number}"))  # type: ignore[misc]  # a closure
+        feeds.want(Key("default", "web"), 0.1, f"q{number}", lambda number=number: source.feed(f"q{number}"))  # type: ignore[misc]  # a closure
     await asyncio.sleep(30)
 
     assert 20 * 30 - 100 <= 2 * len(source.asked) <= 20 * 30 + 100
 
 
-async def test_a_question_costs_as_many_queries_as_it_sends(feeds: Feeds) -> None:
-    source = Source(LoopClock(), interval=0.1)
+async def test_a_question_costs_as_many_queries_as_it_sends(feeds: Poller) -> None:
+    source = PolledMetric(LoopClock(), interval=0.1)
     for number in range(40):
         key = f"q{number}"
-        feeds.want("web", 0.1, key, lambda key=key: Feed(key, key, source.ask, queries=4))  # type: ignore[misc]  # a closure
+        feeds.want(Key("default", "web"), 0.1, key, lambda key=key: Feed(key, key, source.ask, queries=4))  # type: ignore[misc]  # a closure
     await asyncio.sleep(30)
 
     assert 20 * 30 - 100 <= 4 * len(source.asked) <= 20 * 30 + 100
 
 
-async def test_questions_that_ought_to_share_and_do_not_cost_as_their_own(feeds: Feeds) -> None:
+async def test_questions_that_ought_to_share_and_do_not_cost_as_their_own(feeds: Poller) -> None:
     """A query that cannot be merged is known by its first answer."""
-    source = Source(LoopClock(), interval=0.1)
+    source = PolledMetric(LoopClock(), interval=0.1)
     source.merges = False
     for number in range(40):
         key = f"q{number}"
-        feeds.want("web", 0.1, key, lambda key=key: Feed(key, "group", source.ask, shares=True))  # type: ignore[misc]  # a closure
+        make = functools.partial(Feed, key, "group", source.ask, shares=True)
+        feeds.want(Key("default", "web"), 0.1, key, make)
     await asyncio.sleep(1)
     source.asked.clear()
     await asyncio.sleep(30)
@@ -235,20 +239,20 @@ async def test_questions_that_ought_to_share_and_do_not_cost_as_their_own(feeds:
     assert 0 < 2 * len(source.asked) <= 20 * 30 + 100
 
 
-async def test_what_has_no_value_at_all_delays_nobody_else(feeds: Feeds) -> None:
-    nothing, good = Source(LoopClock()), Source(LoopClock(), interval=2.0)
+async def test_what_has_no_value_at_all_delays_nobody_else(feeds: Poller) -> None:
+    nothing, good = PolledMetric(LoopClock()), PolledMetric(LoopClock(), interval=2.0)
     nothing.empty = True
     for number in range(40):
-        feeds.want("api", 1.0, f"q{number}", lambda number=number: nothing.feed(f"q{number}"))  # type: ignore[misc]  # a closure
-    feeds.want("web", 1.0, "good", lambda: good.feed("good"))
+        feeds.want(Key("default", "api"), 1.0, f"q{number}", lambda number=number: nothing.feed(f"q{number}"))  # type: ignore[misc]  # a closure
+    feeds.want(Key("default", "web"), 1.0, "good", lambda: good.feed("good"))
     await asyncio.sleep(240)
 
     assert max(later - sooner for sooner, later in zip(good.asked[-10:], good.asked[-9:], strict=False)) < 2.0
 
 
-async def test_what_has_no_value_now_is_asked_for_as_before(feeds: Feeds) -> None:
-    source = Source(LoopClock(), interval=2.0)
-    feeds.want("web", 1.0, "a", source.feed)
+async def test_what_has_no_value_now_is_asked_for_as_before(feeds: Poller) -> None:
+    source = PolledMetric(LoopClock(), interval=2.0)
+    feeds.want(Key("default", "web"), 1.0, "a", source.feed)
     await asyncio.sleep(20)
     source.empty = True
     await asyncio.sleep(60)
@@ -259,9 +263,9 @@ async def test_what_has_no_value_now_is_asked_for_as_before(feeds: Feeds) -> Non
 
 
 @pytest.mark.parametrize("empty", [True, False])
-async def test_an_outage_is_no_sample_interval(feeds: Feeds, *, empty: bool) -> None:
-    source = Source(LoopClock(), interval=15.0)
-    feed = feeds.want("web", 1.0, "a", source.feed)
+async def test_an_outage_is_no_sample_interval(feeds: Poller, *, empty: bool) -> None:
+    source = PolledMetric(LoopClock(), interval=15.0)
+    feed = feeds.want(Key("default", "web"), 1.0, "a", source.feed)
     await asyncio.sleep(3)
     source.empty, source.error = empty, None if empty else InternalError("down")
     await asyncio.sleep(600)
@@ -271,14 +275,14 @@ async def test_an_outage_is_no_sample_interval(feeds: Feeds, *, empty: bool) -> 
     assert feed.interval.known == 15 * SECOND
 
 
-async def test_who_asks_more_often_than_the_others_does_not_wait_for_them(feeds: Feeds) -> None:
-    source = Source(LoopClock())
+async def test_who_asks_more_often_than_the_others_does_not_wait_for_them(feeds: Poller) -> None:
+    source = PolledMetric(LoopClock())
     source.empty = True  # so that no interval is known
-    feed = feeds.want("web", 60.0, "a", source.feed)
+    feed = feeds.want(Key("default", "web"), 60.0, "a", source.feed)
     await asyncio.sleep(40)
-    assert feeds.want("api", 1.0, "a", source.feed) is feed
+    assert feeds.want(Key("default", "api"), 1.0, "a", source.feed) is feed
     answer, late, _ = feed.state(source.clock.monotonic())
-    assert (answer, late) == (Answer({}, {}), ""), (
+    assert (answer, late) == (SourceAnswer({}, {}), ""), (
         "it is not late because somebody else would have asked before"
     )
     await asyncio.sleep(2.5)
@@ -289,16 +293,16 @@ async def test_who_asks_more_often_than_the_others_does_not_wait_for_them(feeds:
 @pytest.mark.parametrize("targets", [1, 4, 20])
 @pytest.mark.parametrize("every", [15, 60])
 async def test_a_sum_over_targets_that_are_scraped_one_after_the_other_is_never_too_old(
-    feeds: Feeds, targets: int, every: int
+    feeds: Poller, targets: int, every: int
 ) -> None:
     clock = LoopClock()
 
-    async def ask(_: float) -> Asked:
+    async def ask(_: float) -> PollResult:
         offsets = [number * every / targets for number in range(targets)]
         oldest = min((clock.wall() - offset) // every * every + offset for offset in offsets)
-        return Asked(Answer({}, {"": round(oldest * SECOND)}, (1000,) * targets, 0))
+        return PollResult(SourceAnswer({}, {"": round(oldest * SECOND)}, (1000,) * targets, 0))
 
-    feed = feeds.want("web", 1.0, "a", lambda: Feed("a", "a", ask))
+    feed = feeds.want(Key("default", "web"), 1.0, "a", lambda: Feed("a", "a", ask))
     await asyncio.sleep(200)
     for _ in range(100):
         await asyncio.sleep(1)
@@ -310,17 +314,17 @@ async def test_a_sum_over_targets_that_are_scraped_one_after_the_other_is_never_
         assert found.overdue == ""
 
 
-def flood(feeds: Feeds, source: Source) -> list[Feed]:
+def flood(feeds: Poller, source: PolledMetric) -> list[Feed]:
     """Have one tenant ask for 400 distinct external metrics: 8 autoscalers with 50 each."""
-    keys = [(f"greedy/a{number % 8}", f"q{number}") for number in range(400)]
+    keys = [(Key("greedy", f"a{number % 8}"), f"q{number}") for number in range(400)]
     return [feeds.want(owner, 1.0, key, lambda key=key: source.feed(key)) for owner, key in keys]  # type: ignore[misc]  # a closure
 
 
-async def test_a_tenant_that_asks_for_400_external_metrics_delays_no_other(feeds: Feeds) -> None:
-    many, one = Source(LoopClock(), interval=2.0), Source(LoopClock(), interval=2.0)
+async def test_a_tenant_that_asks_for_400_external_metrics_delays_no_other(feeds: Poller) -> None:
+    many, one = PolledMetric(LoopClock(), interval=2.0), PolledMetric(LoopClock(), interval=2.0)
     flood(feeds, many)
     await asyncio.sleep(5)
-    victim = feeds.want("victim/web", 1.0, "victim", lambda: one.feed("victim"))
+    victim = feeds.want(Key("victim", "web"), 1.0, "victim", lambda: one.feed("victim"))
     await asyncio.sleep(15)
     one.asked.clear()
     many.asked.clear()
@@ -336,9 +340,9 @@ async def test_a_tenant_that_asks_for_400_external_metrics_delays_no_other(feeds
     )
 
 
-async def test_an_overload_makes_nothing_absent(feeds: Feeds) -> None:
+async def test_an_overload_makes_nothing_absent(feeds: Poller) -> None:
     """Each of 400 questions has a turn in 40 seconds: its answer is late most of that time, and always there."""
-    source = Source(LoopClock(), interval=2.0)
+    source = PolledMetric(LoopClock(), interval=2.0)
     first, *_ = flood(feeds, source)
     await asyncio.sleep(45)
     states = []
@@ -351,12 +355,12 @@ async def test_an_overload_makes_nothing_absent(feeds: Feeds) -> None:
 
 
 async def test_a_defect_in_who_is_told_ends_no_question(caplog: pytest.LogCaptureFixture) -> None:
-    def answered(_: Iterable[Hashable]) -> None:
+    def answered(_: Iterable[Key]) -> None:
         raise ZeroDivisionError
 
-    async with Feeds(LoopClock(), per_second=20.0, answered=answered) as opened:
-        source = Source(LoopClock(), interval=2.0)
-        opened.want("shop/web", 1.0, "a", source.feed)
+    async with Poller(LoopClock(), per_second=20.0, answered=answered) as opened:
+        source = PolledMetric(LoopClock(), interval=2.0)
+        opened.want(Key("shop", "web"), 1.0, "a", source.feed)
         await asyncio.sleep(9.5)
 
     assert len(source.asked) == 10
@@ -364,16 +368,16 @@ async def test_a_defect_in_who_is_told_ends_no_question(caplog: pytest.LogCaptur
 
 
 async def test_a_defect_after_the_answer_pauses_its_question_and_no_other(
-    feeds: Feeds, caplog: pytest.LogCaptureFixture
+    feeds: Poller, caplog: pytest.LogCaptureFixture
 ) -> None:
-    asked, good, times = [], Source(LoopClock(), interval=2.0), {"": "no time"}
+    asked, good, times = [], PolledMetric(LoopClock(), interval=2.0), {"": "no time"}
 
-    async def ask(_: float) -> Asked:
+    async def ask(_: float) -> PollResult:
         asked.append(1)
-        return Asked(Answer({}, times, (1000,), 0))  # type: ignore[arg-type]  # a defect
+        return PollResult(SourceAnswer({}, times, (1000,), 0))  # type: ignore[arg-type]  # a defect
 
-    broken = feeds.want("shop/web", 1.0, "broken", lambda: Feed("broken", "broken", ask))
-    feeds.want("shop/web", 1.0, "good", lambda: good.feed("good"))
+    broken = feeds.want(Key("shop", "web"), 1.0, "broken", lambda: Feed("broken", "broken", ask))
+    feeds.want(Key("shop", "web"), 1.0, "good", lambda: good.feed("good"))
     await asyncio.sleep(61)
 
     assert len(asked) == 3
@@ -384,7 +388,7 @@ async def test_a_defect_after_the_answer_pauses_its_question_and_no_other(
 
 async def test_questions_that_share_cost_as_one() -> None:
     clock = LoopClock()
-    budget = Budget(20.0, clock)
+    budget = QueryBudget(20.0, clock)
 
     assert budget.take(20) == 0
     assert budget.take(4) == pytest.approx(0.2)

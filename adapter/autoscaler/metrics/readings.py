@@ -1,7 +1,8 @@
-"""From what sources answered to readings: how old a value may be, what it may do, how many pods were ready at its time.
+"""From answers to readings: how old a value may be, what it may do, and how many pods were ready at its time.
 
-Values in, values out; nothing is asked here. Law: a value whose age is not known, or that stands in for a better one, may raise and not
-shrink; one that is too old is none; one that lags behind the pods is multiplied by those that were there.
+All functions are pure. Three rules keep a decision safe: a value of unknown age, or one that stands in for a
+better one, may scale up but not down; a value that is too old counts as missing; and a value that lags behind
+the pods is multiplied by the pods of its own time.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,35 +14,36 @@ from adapter.model.autoscaling.metric_lists import PodMetrics
 from adapter.model.timestamps import SECOND, span_of
 
 SLACK = 10 * SECOND
-"""How much later than two sample intervals a sample may be: scraping and evaluating rules take their time."""
+"""How much older than two sample intervals a sample may be: scrapes and rule evaluations take time."""
 
 OLDEST = 300 * SECOND
-"""How old a sample may be where its interval is not known: how far an instant query looks back."""
+"""How old a sample may be if its interval is unknown: the lookback of an instant query."""
 
 ASSUMED_WINDOW = 60 * SECOND
-"""The window of a value that does not say its own: upstream's default for custom metrics."""
+"""The window of a value without one: upstream's default for custom metrics."""
 
 ASSUMED_INTERVAL = 60 * SECOND
-"""The sample interval where it is not known yet."""
+"""The sample interval before it is known."""
 
 _INTERVALS = 5
 _SETTLED = 1.5
-"""For so many intervals a metric that was absent has to be sampled before all of its series are taken to be back: one interval until the
-last of them has two samples, and half of one because intervals are estimated from what is seen of them."""
+"""After so many intervals all series of a metric that was absent count as back: one interval until the last
+of them has two samples, and half of one because the interval is estimated."""
 
 UNKNOWN_AGE = "the age of its samples is not known"
 UNKNOWN_INTERVAL = "how often it is sampled is not known yet"
 
 LeastReady = Callable[[int], int | None]
-"""The smallest number of ready pods since an instant, None where that is not known."""
+"""Returns the smallest number of ready pods since an instant, None if unknown."""
 
 
-class Answer(NamedTuple):
-    """What a source said: values in thousandths by name, or in the order of the answer; instants of the oldest samples behind them.
+class SourceAnswer(NamedTuple):
+    """The answer of a source: values in thousandths by name or in order, and the times of their samples.
 
-    `times` has no entry for what has no known time. `lookback` is how far before that time the values speak, None where that is not
-    known. `oldest` is the bound on the age of a sample, None where the rule has none. `items` are usages, which several metrics read
-    differently. `overdue` says why the values may be out of date or lack a part, "" where they are not.
+    `times` are those of the oldest samples; a value of unknown time has none. `lookback` is the window of the
+    values before that time, None if unknown. `oldest` is the rule's bound on the age of a sample, None
+    without one. `items` are usages of pods, which several metrics read differently. `overdue` says why the
+    values may be out of date or incomplete, "" if they are not.
     """
 
     values: Mapping[str, int]
@@ -52,20 +54,21 @@ class Answer(NamedTuple):
     window: int = 0
     items: tuple[PodMetrics, ...] = ()
     trusted: bool = False
-    """Whether the times are all there is to know: a metrics API stamps its own samples, and has no interval that we could see."""
+    """Whether the times can be trusted as they are: a metrics API stamps its samples, and has no visible
+    interval."""
     overdue: str = ""
 
     @property
     def has_value(self) -> bool:
-        """Whether there is any value in it."""
+        """Whether it has any value."""
         return bool(self.values or self.series or self.items)
 
 
-class Interval:
-    """How often a metric is sampled, as seen from the times of its samples.
+class SampleInterval:
+    """The sample interval of a metric, estimated from the times of its samples.
 
-    A time is that of the oldest of what may be many series, and those are sampled one after the other: the time moves in small steps
-    then, and how old it was before it moved says how often each is sampled.
+    The time of an answer is that of the oldest of many series, which are sampled one after the other. So it
+    moves in small steps, and its age before a step tells the interval of each series.
     """
 
     __slots__ = ("_age", "_ages", "_back", "_last", "_name", "_steps", "newest", "returning")
@@ -77,10 +80,10 @@ class Interval:
         self._steps: tuple[int, ...] = ()
         self._ages: tuple[int, ...] = ()
         self.returning = False
-        """Whether there was no answer lately, so that some of its series may not be back yet."""
+        """Whether the metric was absent lately, so that some of its series may still be missing."""
         self._back: int | None = None
         self.newest = 0
-        """The time of the newest sample ever seen. Where the clock is before it, the clock was set back."""
+        """The time of the newest sample ever seen. If the clock is earlier, it was set back."""
 
     @property
     def known(self) -> int | None:
@@ -89,15 +92,15 @@ class Interval:
 
     @property
     def lasts(self) -> int | None:
-        """The usual time for which a sample is the newest of its series, of the slowest series; None before two were seen."""
+        """How long a sample of the slowest series is usually the newest; None before two were seen."""
         return round(median(self._ages)) if self._ages else None
 
     def see(self, times: Mapping[str, int], now: int, *, sparse: bool = False) -> None:
-        """Look at the times of an answer that is of `now`. One series is followed for as long as it is there.
+        """Learn from the times of an answer at `now`. One series is followed while it exists.
 
-        `sparse` says that it was asked for late, so that samples may have been missed and a step may be the
-        interval of asking. It counts only if the sample before was at least half as old as the step is long
-        when it was last seen: then no more than one was missed.
+        `sparse` says that the poll was late, so samples may have been missed and a step may be the interval
+        of the polls. Such a step counts only if the former sample was at least half as old as the step when
+        it was last seen: then at most one sample was missed.
         """
         if not times:
             self.lose()
@@ -118,40 +121,40 @@ class Interval:
         self._age = now - self._last
 
     def lose(self) -> None:
-        """Note that there was no answer: what lies between the samples before and after that is no interval."""
+        """Note a missing answer: the time between the samples before and after it is no interval."""
         self._name = self._back = None
         self.returning = bool(self._last)
 
 
-class Aged(NamedTuple):
-    """Values that are not too old, the time of the oldest sample behind them, and why they may be out of date, "" where they are not."""
+class FreshValues(NamedTuple):
+    """The values that are not too old, the time of their oldest sample, and why they may be out of date."""
 
     values: Mapping[str, int]
     time: int | None
     overdue: str
 
 
-def age(answer: Answer, interval: int | None, now: int) -> Aged:
-    """Return what of an answer is still a value at `now`."""
+def age(answer: SourceAnswer, interval: int | None, now: int) -> FreshValues:
+    """Return the values of an answer that are not too old at `now`."""
     bound = answer.oldest
     if bound is None:
         bound = OLDEST if interval is None or answer.trusted else 2 * interval + SLACK
     times = answer.times
     if not times:
         if answer.oldest is not None:
-            return Aged({}, None, "")  # what cannot be shown to be fresh is too old where a rule says how old
-        return Aged(answer.values, None, UNKNOWN_AGE)
+            return FreshValues({}, None, "")  # the rule bounds the age, and it is unknown
+        return FreshValues(answer.values, None, UNKNOWN_AGE)
     limit = now - bound
     values = {name: value for name, value in answer.values.items() if times.get(name, limit - 1) >= limit}
     kept = [times[name] for name in values]
     overdue = UNKNOWN_INTERVAL if interval is None and answer.oldest is None and not answer.trusted else ""
-    return Aged(values, min(kept) if kept else None, overdue)
+    return FreshValues(values, min(kept) if kept else None, overdue)
 
 
 def of_pods(
-    answer: Answer, interval: int | None, now: int, late: str, source: str
+    answer: SourceAnswer, interval: int | None, now: int, late: str, source: str
 ) -> PodsReading | Unavailable:
-    """Return the reading of a metric of pods; `late` says why the answer as a whole is late, `source` which API would have it."""
+    """Return the reading of a metric of pods; `late` says why the answer is late, `source` names the API."""
     found = age(answer, interval, now)
     if not found.values:
         return _nothing(answer, source)
@@ -162,7 +165,7 @@ def of_pods(
 
 
 def of_object(
-    answer: Answer, interval: int | None, now: int, late: str, least_ready: LeastReady
+    answer: SourceAnswer, interval: int | None, now: int, late: str, least_ready: LeastReady
 ) -> ObjectReading | Unavailable:
     """Return the reading of a metric of one object."""
     found = age(answer, interval, now)
@@ -177,9 +180,9 @@ def of_object(
 
 
 def of_series(
-    answer: Answer, interval: int | None, now: int, late: str, least_ready: LeastReady
+    answer: SourceAnswer, interval: int | None, now: int, late: str, least_ready: LeastReady
 ) -> ExternalReading | Unavailable:
-    """Return the reading of an external metric. Its series have one age together: of a sum without a part nobody knows the rest."""
+    """Return the reading of an external metric; if one series is too old, the sum would lack a part."""
     if not answer.series:
         return _nothing(answer, "external")
     found = age(answer._replace(values=dict.fromkeys(answer.times, 0)), interval, now)
@@ -194,9 +197,10 @@ def of_series(
 def ready_then(
     time: int | None, lookback: int | None, interval: int | None, now: int, least_ready: LeastReady
 ) -> int | None:
-    """Return how many pods were ready at least over the time that a value speaks of; None where nobody knows.
+    """Return the smallest number of ready pods over the time that a value covers; None if unknown.
 
-    Where that time is not known, a change of the ready count within the usual one is waited out: with 0 nothing is raised.
+    If that time is unknown and pods became ready within the usual one, return 0, with which nothing is scaled
+    up.
     """
     pause = ASSUMED_INTERVAL if interval is None else interval
     if lookback is not None:
@@ -209,16 +213,16 @@ def ready_then(
 
 
 def nanoseconds(seconds: float) -> int:
-    """Return epoch seconds as an instant."""
+    """Return epoch seconds in nanoseconds."""
     return span_of(seconds)
 
 
-def _nothing(answer: Answer, source: str) -> Unavailable:
+def _nothing(answer: SourceAnswer, source: str) -> Unavailable:
     if answer.values or answer.series:
         return stale(source)
     return Unavailable("NoMetrics", f"no metrics returned from {source} metrics API")
 
 
 def stale(source: str) -> Unavailable:
-    """Return why there is no reading where every sample is too old."""
+    """Return the reading of a metric whose samples are all too old."""
     return Unavailable("Stale", f"no metrics returned from {source} metrics API: all samples are too old")

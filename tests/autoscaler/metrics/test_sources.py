@@ -8,11 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from adapter.autoscaler import readings
 from adapter.autoscaler.decide.observation import ExternalReading, ObjectReading, PodsReading, Unavailable
-from adapter.autoscaler.metric_source import Site, Source, View
-from adapter.autoscaler.metric_sources import Sources
-from adapter.autoscaler.polling import Feeds
+from adapter.autoscaler.interfaces import Key
+from adapter.autoscaler.metrics import readings
+from adapter.autoscaler.metrics.factory import SourceFactory
+from adapter.autoscaler.metrics.polling import Poller
+from adapter.autoscaler.metrics.sources import MetricSource, ReadContext, Subscriber
 from adapter.errors import KubernetesError, ScrapeError
 from adapter.kubernetes.metrics_api import Described, TimedCustomValue, TimedExternalValue
 from adapter.model.autoscaling.hpa import MetricSpec, decode_scalar
@@ -133,7 +134,7 @@ class Other:
 class Bench:
     """Sources of one autoscaler of the pods a, b and c, and all they read from."""
 
-    def __init__(self, here: World, feeds: Feeds, *, scrapes: bool) -> None:
+    def __init__(self, here: World, feeds: Poller, *, scrapes: bool) -> None:
         self.here = here
         self.feeds = feeds
         self.provided = Provided()
@@ -141,7 +142,7 @@ class Bench:
         provided: Any = self.provided
         other: Any = self.other
         self.pods = [pod(name) for name in "abc"]
-        self.sources = Sources(
+        self.sources = SourceFactory(
             provided, provided, other, lambda: BUILTIN, here.scraped if scrapes else None, feeds
         )
 
@@ -149,21 +150,21 @@ class Bench:
     def clock(self) -> FakeClock:
         return self.here.clock
 
-    def open(self, metric: Mapping[str, Any]) -> Source:
+    def open(self, metric: Mapping[str, Any]) -> MetricSource:
         names = tuple(each.name for each in self.pods)
-        site = Site("shop/web", "shop", 1.0, parse_selector("app=web"), lambda: names)
+        site = Subscriber(Key("shop", "web"), 1.0, parse_selector("app=web"), lambda: names)
         return self.sources.open(msgspec.convert(metric, MetricSpec, dec_hook=decode_scalar), site)
 
-    def view(self) -> View:
-        return View(self.pods, lambda _: 3, round(self.clock.wall() * SECOND), self.clock.monotonic())
+    def view(self) -> ReadContext:
+        return ReadContext(self.pods, lambda _: 3, round(self.clock.wall() * SECOND), self.clock.monotonic())
 
-    def read(self, source: Source) -> Any:
+    def read(self, source: MetricSource) -> Any:
         return source.read(self.view())
 
-    async def answered(self, source: Source) -> Any:
+    async def answered(self, source: MetricSource) -> Any:
         """Return what a source says once it was asked."""
         self.read(source)
-        await until(lambda: all(feed.asked is not None for feed in self.feeds._feeds.values()))
+        await until(lambda: all(feed.polled is not None for feed in self.feeds._feeds.values()))
         return self.read(source)
 
 
@@ -171,7 +172,7 @@ class Bench:
 async def bench(rules: str = RULES, more: str = "", *, scrapes: bool = True) -> AsyncIterator[Bench]:
     async with (
         world(rules.format(more=more), lists=LISTS) as here,
-        Feeds(here.clock, per_second=1000.0, answered=lambda _: None) as feeds,
+        Poller(here.clock, per_second=1000.0, answered=lambda _: None) as feeds,
     ):
         yield Bench(here, feeds, scrapes=scrapes)
 
@@ -257,7 +258,7 @@ async def test_pods_whose_scrape_failed_or_is_late_may_raise_and_not_shrink(*, l
         reading = here.read(source)
         assert reading.values == {"a": 1000, "b": 9000, "c": 3000}
         why = "" if late else ": no answer in 1 s"
-        assert reading.overdue == f"b is not scraped now: Prometheus stands in{why}"
+        assert reading.overdue == f"b is not scraped now, using Prometheus{why}"
 
 
 async def test_a_pod_that_was_scraped_and_shows_nothing_leaves_it_to_newer_samples() -> None:
@@ -286,7 +287,7 @@ async def test_a_pod_that_was_not_scraped_yet_is_overdue_and_one_that_has_no_rat
         here.here.scraped.want("shop/web", "shop", ["load"], [A])
         here.provided.objects = samples(10, a=5000)
         source = here.open(pods_metric(name="load"))
-        assert (await here.answered(source)).overdue == "a is not scraped now: Prometheus stands in"
+        assert (await here.answered(source)).overdue == "a is not scraped now, using Prometheus"
         assert source.span == 6 * SECOND
 
         await here.here.scrape()

@@ -1,0 +1,312 @@
+"""Creates metric sources: our own rules, direct scrapes, or another adapter behind the API server.
+
+Autoscalers that use the same metric share its feed. Which source answers is decided at each poll, because
+rules may come and go.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Protocol, TypeVar
+
+from adapter.autoscaler.decide.observation import Unavailable
+from adapter.autoscaler.metrics import readings
+from adapter.autoscaler.metrics.feed import QUERIES, Feed, PollResult
+from adapter.autoscaler.metrics.polling import Poller
+from adapter.autoscaler.metrics.readings import SourceAnswer
+from adapter.autoscaler.metrics.sources import (
+    ExternalSource,
+    InvalidMetric,
+    MetricSource,
+    ObjectSource,
+    PodsSource,
+    ResourceSource,
+    ScrapedPodsSource,
+    Subscriber,
+)
+from adapter.errors import InternalError, KubernetesError
+from adapter.kubernetes.metrics_api import Described, MetricsAPI, TimedCustomValue, TimedExternalValue
+from adapter.model.autoscaling.hpa import CrossVersionObjectReference, MetricSpec, ObjectMeta
+from adapter.model.autoscaling.metric_lists import ContainerMetrics, PodMetrics
+from adapter.model.metrics import (
+    CustomQuestion,
+    ExternalQuestion,
+    ObjectUsage,
+    ResourceAnswer,
+    ResourceQuestion,
+)
+from adapter.model.quantity import from_milli
+from adapter.model.resources import Catalogue
+from adapter.model.selectors import api_selectors
+from adapter.model.selectors.field_selectors import FieldSelector
+from adapter.model.selectors.label_selectors import EVERYTHING, LabelSelector
+from adapter.model.timestamps import SECOND, Instant, span_of
+from adapter.provider.scaler import PARTIAL, ObjectSamples, ScalerProvider
+from adapter.scrape.cache import ScrapedValues
+from adapter.telemetry.problems import UNFETCHED
+
+_T = TypeVar("_T")
+
+HPA_PERIOD = 15.0
+"""How often, in seconds, another adapter's metrics are polled: as often as the HPA controller does."""
+
+WINDOW_PART = 1 / 8
+"""How often usages by our own rules are polled, as a part of their window, which covers about four
+samples."""
+
+
+class ResourceUsages(Protocol):
+    """Cpu and memory of pods by our rules; met by `ResourceProvider`."""
+
+    @property
+    def answers(self) -> bool:
+        """Whether there are such rules."""
+        ...
+
+    async def resource(self, question: ResourceQuestion, *, sampled: bool = False) -> ResourceAnswer:
+        """Return usages; with `sampled` partial ones too, and the times of their samples; StatusError."""
+        ...
+
+
+class SourceFactory:
+    """Creates metric sources."""
+
+    def __init__(
+        self,
+        provider: ScalerProvider,
+        usages: ResourceUsages,
+        api: MetricsAPI,
+        catalogue: Callable[[], Catalogue],
+        scraped: ScrapedValues | None,
+        poller: Poller,
+        *,
+        api_period: float = HPA_PERIOD,
+    ) -> None:
+        """`scraped` is None if no rule scrapes."""
+        self._provider = provider
+        self._usages = usages
+        self._api = api
+        self._catalogue = catalogue
+        self._scraped = scraped
+        self._poller = poller
+        self._api_period = api_period
+
+    def open(self, metric: MetricSpec, subscriber: Subscriber) -> MetricSource:
+        """Return the source of a metric."""
+        if metric.resource is not None and metric.type == "Resource":
+            return ResourceSource(
+                self._resource_feed(subscriber), self._poller, subscriber.key, metric.resource.name, ""
+            )
+        if metric.container_resource is not None and metric.type == "ContainerResource":
+            source = metric.container_resource
+            return ResourceSource(
+                self._resource_feed(subscriber), self._poller, subscriber.key, source.name, source.container
+            )
+        try:
+            if metric.pods is not None and metric.type == "Pods":
+                narrowed = api_selectors.compile_selector(metric.pods.metric.selector)
+                return self._open_pods(metric.pods.metric.name, narrowed, subscriber)
+            if metric.object is not None and metric.type == "Object":
+                narrowed = api_selectors.compile_selector(metric.object.metric.selector)
+                feed = self._object_feed(
+                    metric.object.metric.name, metric.object.described_object, narrowed, subscriber
+                )
+                return ObjectSource(feed, self._poller, subscriber.key)
+            assert metric.external is not None
+            narrowed = api_selectors.compile_selector(metric.external.metric.selector)
+            return ExternalSource(
+                self._external_feed(metric.external.metric.name, narrowed, subscriber),
+                self._poller,
+                subscriber.key,
+            )
+        except ValueError as error:
+            return InvalidMetric(Unavailable("InvalidSelector", str(error)))
+
+    # -- pods ------------------------------------------------------------------------------------------------
+
+    def _open_pods(self, metric: str, narrowed: LabelSelector, subscriber: Subscriber) -> MetricSource:
+        def open_feed() -> PodsSource:
+            return PodsSource(self._pods_feed(metric, narrowed, subscriber), self._poller, subscriber.key)
+
+        if self._scraped is None:
+            return open_feed()
+        return ScrapedPodsSource(self._scraped, metric, narrowed, subscriber, open_feed)
+
+    def _pods_feed(self, metric: str, narrowed: LabelSelector, subscriber: Subscriber) -> Feed:
+        question = CustomQuestion("pods", subscriber.namespace, None, metric, subscriber.selector, narrowed)
+
+        async def ask(ttl: float) -> PollResult:
+            if await self._provider.knows_custom(question):
+                return _asked(await self._provider.sample_objects(question, subscriber.names(), ttl))
+            asking = self._api.pods(subscriber.namespace, metric, str(subscriber.selector), str(narrowed))
+            return await self._ask_api(asking, _of_custom)
+
+        key = ("pods", subscriber.key, question)  # each autoscaler has pods of its own
+        group = ("pods", metric, narrowed)
+        return self._poller.want(
+            subscriber.key, subscriber.period, key, lambda: Feed(key, group, ask, shares=True)
+        )
+
+    # -- objects and external metrics ------------------------------------------------------------------------
+
+    def _object_feed(
+        self,
+        metric: str,
+        described: CrossVersionObjectReference,
+        narrowed: LabelSelector,
+        subscriber: Subscriber,
+    ) -> Feed:
+        namespace = subscriber.namespace
+
+        async def ask(ttl: float) -> PollResult:
+            resource = self._resource_of(described)
+            is_namespace = resource == "namespaces"
+            name = namespace if is_namespace else described.name
+            within = None if is_namespace else namespace
+            question = CustomQuestion(resource, within, name, metric, EVERYTHING, narrowed)
+            if await self._provider.knows_custom(question):
+                return _asked(await self._provider.sample_objects(question, (name,), ttl))
+            asking = self._api.described(Described(resource, namespace, name), metric, str(narrowed))
+            return await self._ask_api(asking, _of_one)
+
+        key = ("object", namespace, described, metric, narrowed)
+        group = ("object", described.kind, metric, narrowed)
+        return self._poller.want(
+            subscriber.key, subscriber.period, key, lambda: Feed(key, group, ask, shares=True)
+        )
+
+    def _resource_of(self, described: CrossVersionObjectReference) -> str:
+        """Return ``plural.group`` of a kind from discovery; NotSyncedError, KubernetesError."""
+        group, slash, version = described.api_version.partition("/")
+        group = group if slash and "/" not in version else ""
+        kind = described.kind
+        for resource in self._catalogue():
+            if resource.kind == kind and resource.group == group:
+                return str(resource.group_resource)
+        shown = f"{kind}.{group}" if group else kind
+        raise KubernetesError(
+            404, "NotFound", f'unable to map kind {shown} to resource: no matches for kind "{kind}"'
+        )
+
+    def _external_feed(self, metric: str, narrowed: LabelSelector, subscriber: Subscriber) -> Feed:
+        namespace = subscriber.namespace
+
+        async def ask(ttl: float) -> PollResult:
+            if await self._provider.knows_external(metric):
+                samples = await self._provider.sample_series(
+                    ExternalQuestion(namespace, metric, narrowed), ttl
+                )
+                times = {} if samples.time is None else {"": readings.nanoseconds(samples.time)}
+                bounds = _span(samples.lookback), _span(samples.oldest)
+                return PollResult(SourceAnswer({}, times, samples.values, *bounds, overdue=samples.overdue))
+            return await self._ask_api(self._api.external(namespace, metric, str(narrowed)), _of_external)
+
+        key = ("external", namespace, metric, narrowed)
+        return self._poller.want(subscriber.key, subscriber.period, key, lambda: Feed(key, key, ask))
+
+    # -- cpu and memory --------------------------------------------------------------------------------------
+
+    def _resource_feed(self, subscriber: Subscriber) -> Feed:
+        question = ResourceQuestion("pods", subscriber.namespace, None, subscriber.selector, FieldSelector())
+
+        async def ask(_: float) -> PollResult:
+            if self._usages.answers:
+                usages = await self._usages.resource(question, sampled=True)
+                if usages.stands_in:
+                    raise InternalError(UNFETCHED)
+                return PollResult(_of_usages(usages), min(self._api_period, usages.window * WINDOW_PART))
+            return await self._ask_api(
+                self._api.resource(subscriber.namespace, str(subscriber.selector)), _of_items
+            )
+
+        key = ("resource", subscriber.namespace, subscriber.selector)
+        group, queries = ("resource", subscriber.namespace), QUERIES
+        if self._usages.answers:
+            queries *= 2  # cpu and memory by our rules
+        return self._poller.want(
+            subscriber.key,
+            subscriber.period,
+            key,
+            lambda: Feed(key, group, ask, shares=True, queries=queries),
+        )
+
+    async def _ask_api(
+        self, asking: Awaitable[Sequence[_T]], answer_of: Callable[[Sequence[_T]], SourceAnswer]
+    ) -> PollResult:
+        """Ask another adapter; at the same period while it fails."""
+        try:
+            return PollResult(answer_of(await asking), self._api_period)
+        except KubernetesError as error:
+            return PollResult(None, self._api_period, str(error))
+
+
+# -- answers -------------------------------------------------------------------------------------------------
+
+
+def _span(seconds: float | None) -> int | None:
+    return None if seconds is None else round(seconds * SECOND)
+
+
+def _asked(samples: ObjectSamples) -> PollResult:
+    times = {name: readings.nanoseconds(time) for name, time in samples.times.items()}
+    bounds = _span(samples.lookback), _span(samples.oldest)
+    answer = SourceAnswer(samples.values, times, (), *bounds, overdue=samples.overdue)
+    return PollResult(answer, merges=samples.merges, crosses=samples.crosses)
+
+
+def _of_custom(values: Sequence[TimedCustomValue]) -> SourceAnswer:
+    found = {value.described_object.name: value.value.milli for value in values}
+    times = {value.described_object.name: value.timestamp for value in values if value.timestamp is not None}
+    return SourceAnswer(found, times, (), _longest(value.window_seconds for value in values), trusted=True)
+
+
+def _of_one(values: Sequence[TimedCustomValue]) -> SourceAnswer:
+    if len(values) != 1:
+        count = f"returned {len(values)} results when we asked for exactly one"
+        raise KubernetesError(0, "Count", f"the custom metrics API server {count}")
+    return _of_custom(values)
+
+
+def _of_external(values: Sequence[TimedExternalValue]) -> SourceAnswer:
+    series = tuple(value.value.milli for value in values)
+    times = {
+        str(number): value.timestamp for number, value in enumerate(values) if value.timestamp is not None
+    }
+    return SourceAnswer({}, times, series, _longest(value.window for value in values), trusted=True)
+
+
+def _longest(windows: Iterable[int | None]) -> int | None:
+    """Return the longest window, None if one is unknown."""
+    found = [*windows]
+    if not found or None in found:
+        return None
+    return max(window for window in found if window is not None) * SECOND
+
+
+def _of_items(items: Sequence[PodMetrics]) -> SourceAnswer:
+    times = {item.metadata.name: item.timestamp for item in items if item.timestamp is not None}
+    windows = [item.window for item in items if item.window is not None]
+    lookback = max(windows) if windows and len(windows) == len(items) else None
+    return SourceAnswer({}, times, lookback=lookback, items=tuple(items), trusted=True)
+
+
+def _of_usages(usages: ResourceAnswer) -> SourceAnswer:
+    """Return an answer of our rules. Without times of samples the time of the query counts."""
+    answer = _of_items([_metrics_of(item, usages.window) for item in usages.items])
+    answer = answer._replace(overdue=PARTIAL if usages.partial else "")
+    if usages.times is None:
+        return answer
+    return answer._replace(
+        times={name: readings.nanoseconds(time) for name, time in usages.times.items()}, trusted=False
+    )
+
+
+def _metrics_of(usage: ObjectUsage, window: float) -> PodMetrics:
+    """Return the usage of a pod over `window` seconds as the resource metrics API has it."""
+    containers = tuple(
+        ContainerMetrics(
+            each.name, {"cpu": from_milli(each.usage.cpu), "memory": from_milli(each.usage.memory)}
+        )
+        for each in usage.containers
+    )
+    return PodMetrics(
+        ObjectMeta(usage.name, usage.namespace), Instant(span_of(usage.time)), span_of(window), containers
+    )

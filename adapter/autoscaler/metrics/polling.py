@@ -1,0 +1,319 @@
+"""Polls the metrics of autoscalers: when each feed is due, and which is next under the query budget.
+
+Each feed has a period: half the interval of its samples, as their timestamps show it, and until that is known
+the shortest `syncPeriod` of its autoscalers. After its period a feed is due and waits for the query budget,
+which all feeds share (`--prometheus-max-queries-per-second`). Most polls send two queries, one for the values
+and one for the age of their samples; cpu and memory by our own rules send four.
+
+The budget is shared fairly (`model.fairness`): round-robin over the namespaces that have a due feed, then
+over the autoscalers of the namespace; of an autoscaler's feeds the one goes first whose wait is the longest
+part of its period. So under overload each namespace gets an equal share, and one that needs less than its
+share is polled in time. Within a share all periods are stretched alike. The wait of a feed is subtracted from
+its next period, down to half of it, so that a namespace within its share does not lose a round each time.
+
+A feed with several autoscalers is paid for by the one whose turn comes first; it then waits for the others no
+more. Likewise one query may answer several feeds of a group (one metric of the pods of many workloads): they
+are polled together in one turn. They are so only after an answer has shown that the group's queries merge,
+because a feed that does not merge has to be paid for by itself.
+
+A feed that waits keeps its answer. Once late it may scale up but not down. It is judged by its age when the
+feed was due, and dropped after `HELD` seconds: else an overload would make every metric absent, and nothing
+could scale up when it must. After a long wait the interval of the samples is learned only if it cannot be
+that of the waiting.
+
+An unexpected exception in one poll is counted and logged, and delays that feed. It never stops the others.
+"""
+
+import asyncio
+import heapq
+import itertools
+import logging
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass, field
+from typing import Self
+
+from adapter.autoscaler.interfaces import Key
+from adapter.autoscaler.metrics.feed import LATE, DelayReporter, Feed
+from adapter.errors import SourceError, StatusError
+from adapter.model.clock import Clock
+from adapter.model.fairness import Turns
+from adapter.model.timestamps import SECOND
+from adapter.telemetry.logs import facts
+
+_log = logging.getLogger(__name__)
+
+PATIENCE = 10.0
+"""The time limit of a poll; sources have shorter limits of their own."""
+
+SHARED = 0.25
+"""How old, in seconds, a shared answer may be: an older one may be from before the newest sample."""
+
+DEFECT_PAUSE = 30.0
+"""The pause of a feed after an unexpected error."""
+
+
+_LEAST_WAIT = 0.001
+_REPORT_PERIOD = 1.0
+
+
+@dataclass(slots=True, eq=False)
+class _FeedGroup:
+    """Feeds that the same queries may answer. `merges` and `crosses` are those of the last `PollResult`."""
+
+    feeds: dict[Hashable, Feed] = field(default_factory=dict)
+    waiting: dict[Hashable, Feed] = field(default_factory=dict)
+    merges: bool = False
+    crosses: bool = False
+
+
+class QueryBudget:
+    """A token bucket: `rate` queries a second, and a burst of one second's worth."""
+
+    def __init__(self, rate: float, clock: Clock) -> None:
+        self._rate = rate
+        self._clock = clock
+        self._tokens = max(rate, 1.0)
+        self._counted: float | None = None
+
+    def take(self, cost: float) -> float:
+        """Take the cost of a poll; return how many seconds to wait before the next one."""
+        now = self._clock.monotonic()
+        since = now if self._counted is None else self._counted
+        self._tokens = min(max(self._rate, 1.0), self._tokens + (now - since) * self._rate)
+        self._counted = now
+        self._tokens -= cost
+        return max(0.0, -self._tokens / self._rate)
+
+
+class Poller:
+    """All feeds. Use it as an async context manager, which owns the polling tasks."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        per_second: float,
+        answered: Callable[[Iterable[Key]], None],
+        delays: DelayReporter | None = None,
+        defect: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`answered` gets the autoscalers of a feed after each poll; `defect` is called after a bug."""
+        self._clock = clock
+        self._budget = QueryBudget(per_second, clock)
+        self._answered = answered
+        self._delays = delays
+        self._count_defect = defect
+        self._feeds: dict[Hashable, Feed] = {}
+        self._groups: dict[Hashable, _FeedGroup] = {}
+        self._turns: Turns[Feed] = Turns()
+        self._calendar: list[tuple[float, int, Feed]] = []
+        self._numbers = itertools.count()
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._report_due = 0.0
+        self._defect = ""
+
+    async def __aenter__(self) -> Self:
+        self._task = asyncio.create_task(self._run(), name="polling")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        polls = [feed.task for feed in self._feeds.values() if feed.task is not None]
+        tasks = [*polls, *([self._task] if self._task is not None else ())]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._delays is not None:
+            self._delays.close()
+
+    def __len__(self) -> int:
+        return len(self._feeds)
+
+    def want(self, key: Key, period: float, metric: Hashable, make: Callable[[], Feed]) -> Feed:
+        """Return the feed of a metric that an autoscaler wants polled every `period` seconds.
+
+        `metric` identifies the feed, and `make` creates it if it is new.
+        """
+        now = self._clock.monotonic()
+        feed = self._feeds.get(metric)
+        if feed is None:
+            feed = self._feeds[metric] = make()
+            self._groups.setdefault(feed.group, _FeedGroup()).feeds[metric] = feed
+            feed.due = now
+            feed.listeners[key] = period
+            self._plan(feed)
+            return feed
+        feed.listeners[key] = period
+        if feed.queued is not None and feed.task is None:
+            self._turns.add(key.namespace, key, feed)
+        elif feed.polled is not None and feed.polled + feed.period < feed.due:
+            # The new listener does not wait for as long as the others.
+            feed.due = max(now, feed.polled + feed.period)
+            self._plan(feed)
+        return feed
+
+    def drop(self, key: Key, feed: Feed) -> None:
+        """Note that an autoscaler does not use a feed any more; a feed without listeners is not polled."""
+        feed.listeners.pop(key, None)
+        self._turns.discard(key.namespace, key, feed)
+        if feed.listeners or self._feeds.get(feed.key) is not feed:
+            return
+        del self._feeds[feed.key]
+        group = self._groups[feed.group]
+        del group.feeds[feed.key]
+        group.waiting.pop(feed.key, None)
+        if feed.task is not None:
+            feed.task.cancel()
+        if not group.feeds:
+            del self._groups[feed.group]
+
+    # -- when ------------------------------------------------------------------------------------------------
+
+    def _plan(self, feed: Feed) -> None:
+        """Make a feed wait for the query budget from `feed.due` on."""
+        heapq.heappush(self._calendar, (feed.due, next(self._numbers), feed))
+        self._wake.set()
+
+    async def _run(self) -> None:
+        """Poll the feeds that are due, until cancelled."""
+        while True:
+            self._wake.clear()
+            try:
+                pause = self._step()
+                self._defect = ""
+            except Exception as error:  # noqa: BLE001 - a defect must not stop all polling
+                if self._defect != repr(error):
+                    _log.exception("unexpected error while polling metrics")
+                self._defect = repr(error)
+                self._count_defect()
+                self._replan()
+                pause = _REPORT_PERIOD
+            await _wait(self._wake, pause)
+
+    def _replan(self) -> None:
+        """Plan all feeds that are not being polled, whatever state a defect has left them in."""
+        self._turns, self._calendar = Turns(), []
+        for group in self._groups.values():
+            group.waiting.clear()
+        for feed in self._feeds.values():
+            if feed.task is None:
+                feed.queued = None
+                self._plan(feed)
+        self._wake.clear()
+
+    def _step(self) -> float | None:
+        """Start the polls that the budget allows; return the seconds to the next call, None for no limit."""
+        now = self._clock.monotonic()
+        while self._calendar and self._calendar[0][0] <= now:
+            due, _, feed = heapq.heappop(self._calendar)
+            if feed.due == due and feed.queued is None and self._feeds.get(feed.key) is feed:
+                self._enqueue(feed, now)
+        pauses = [self._calendar[0][0] - now] if self._calendar else []
+        while self._turns:
+            if pause := self._budget.take(0):
+                pauses.append(pause)
+                break
+            self._take_turn(now)
+        if self._delays is not None:
+            pauses.append(self._report(self._delays, now))
+        return min(pauses, default=None)
+
+    def _enqueue(self, feed: Feed, now: float) -> None:
+        feed.queued = now
+        self._groups[feed.group].waiting[feed.key] = feed
+        for key in feed.listeners:
+            self._turns.add(key.namespace, key, feed)
+
+    def _take_turn(self, now: float) -> None:
+        """Poll the next feed, and with it those of its group that the same queries answer."""
+        _, _, chosen = self._turns.next(lambda each: each.waited(now) / each.period)
+        group = self._groups[chosen.group]
+        leaving = [chosen]
+        if chosen.shares and group.merges:
+            leaving += [
+                each
+                for each in group.waiting.values()
+                if each is not chosen and (group.crosses or each.namespace == chosen.namespace)
+            ]
+        # The first poll of a group has queries of its own; those that come meanwhile share theirs.
+        self._budget.take(chosen.queries * min(len(leaving), 2))
+        for feed in leaving:
+            del group.waiting[feed.key]
+            waited = feed.waited(now)
+            for key in feed.listeners:
+                self._turns.discard(key.namespace, key, feed)
+                if self._delays is not None:
+                    self._delays.note(key, feed.period, waited, now)
+            feed.task = asyncio.create_task(self._poll(feed), name="poll")
+
+    def _report(self, delays: DelayReporter, now: float) -> float:
+        """Report delays once a second; return after how many seconds the next report is due."""
+        if now >= self._report_due:
+            self._report_due = now + _REPORT_PERIOD
+            for group in self._groups.values():
+                for feed in group.waiting.values():
+                    for key in feed.listeners:
+                        delays.note(key, feed.period, feed.waited(now), now)
+            delays.report(now)
+        return self._report_due - now
+
+    # -- polling ---------------------------------------------------------------------------------------------
+
+    async def _poll(self, feed: Feed) -> None:
+        started = self._clock.monotonic()
+        try:
+            await self._fetch(feed, feed.waited(started))
+        finally:
+            feed.task = feed.queued = None
+        if feed.error:
+            feed.interval.lose()
+        feed.polled = started
+        feed.due = max(feed.due + feed.period, started + feed.period / 2)
+        if self._feeds.get(feed.key) is feed:
+            self._plan(feed)
+        try:
+            self._answered(tuple(feed.listeners))
+        except Exception as error:  # noqa: BLE001 - the feed is polled again all the same
+            self._note_defect(feed, error)
+        else:
+            feed.defect = feed.defect if feed.error else ""
+
+    async def _fetch(self, feed: Feed, waited: float) -> None:
+        """Take the answer of a source, or note why it is missing."""
+        try:
+            async with asyncio.timeout(PATIENCE):
+                result = await feed.poll(min(SHARED, feed.period / 2))
+            feed.error, feed.pause = result.error, result.pause
+            if result.merges is not None:
+                group = self._groups[feed.group]
+                group.merges, group.crosses = result.merges, result.crosses
+            if result.answer is not None:
+                now = round(self._clock.wall() * SECOND)
+                feed.interval.see(result.answer.times, now, sparse=waited > LATE)
+                feed.answer = result.answer
+                feed.empty = 0 if result.answer.has_value else feed.empty + 1
+        except TimeoutError:
+            feed.error = "no answer in time"
+        except StatusError as error:
+            feed.error = error.message
+        except SourceError as error:
+            feed.error = str(error)
+        except Exception as error:  # noqa: BLE001 - a defect in one feed must not stop the others
+            feed.error, feed.pause = "unexpected error", DEFECT_PAUSE
+            self._note_defect(feed, error)
+
+    def _note_defect(self, feed: Feed, error: Exception) -> None:
+        """Count a defect, and log it unless it repeats."""
+        self._count_defect()
+        if feed.defect != repr(error):
+            feed.defect = repr(error)
+            told = facts(feed=str(feed.key)[:200])
+            _log.error("unexpected error while polling a metric", exc_info=error, extra=told)
+
+
+async def _wait(wake: asyncio.Event, seconds: float | None) -> None:
+    try:
+        async with asyncio.timeout(None if seconds is None else max(_LEAST_WAIT, seconds)):
+            await wake.wait()
+    except TimeoutError:
+        pass

@@ -1,0 +1,311 @@
+"""The kinds of metric sources: what one metric of one autoscaler reads at a decision.
+
+A polled source turns the answer of a feed into a reading. A scraped source reads the scrapes of the pods, and
+falls back to Prometheus for pods without one. Before the first answer a metric is unknown, and never zero.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple, Protocol
+
+from adapter.autoscaler.decide.observation import NOT_YET, PodsReading, Reading, Unavailable, read_usage
+from adapter.autoscaler.interfaces import Key
+from adapter.autoscaler.metrics import readings
+from adapter.autoscaler.metrics.feed import Feed
+from adapter.autoscaler.metrics.polling import Poller
+from adapter.autoscaler.metrics.readings import LeastReady, SourceAnswer
+from adapter.config.rules_file import OnNaN
+from adapter.model.pods import PodFacts
+from adapter.model.selectors.label_selectors import LabelSelector
+from adapter.model.timestamps import SECOND
+from adapter.rules import matchers
+from adapter.rules.query import Dropped, milli_of
+from adapter.rules.registry import CustomEntry
+from adapter.scrape.cache import ScrapedValues
+from adapter.scrape.interfaces import ScrapedAnswer
+
+_NOT_YET = "no answer yet"
+_FETCHING = "unable to fetch metrics from custom metrics API"
+_TOO_LARGE = "beyond 9.2e15, which no quantity holds"
+
+
+@dataclass(frozen=True, slots=True)
+class Subscriber:
+    """The autoscaler of a source: its period in seconds, its pod selector, and its pods' names."""
+
+    key: Key
+    period: float
+    selector: LabelSelector
+    names: Callable[[], tuple[str, ...]]
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of the autoscaler."""
+        return self.key.namespace
+
+
+class ReadContext(NamedTuple):
+    """What a reading depends on beside its source: pods and clocks (nanoseconds, monotonic seconds)."""
+
+    pods: Sequence[PodFacts]
+    least_ready: LeastReady
+    now: int
+    monotonic: float
+
+
+class MetricSource(Protocol):
+    """One metric of one autoscaler."""
+
+    @property
+    def sampled(self) -> int | None:
+        """The time of the oldest sample of the last reading; None if unknown."""
+        ...
+
+    @property
+    def span(self) -> int | None:
+        """The nanoseconds that a sample covers: its window and the interval to the next; None if unknown."""
+        ...
+
+    def read(self, context: ReadContext) -> Reading:
+        """Return the reading at a decision."""
+        ...
+
+    def close(self) -> None:
+        """Stop polling."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class _PolledSource:
+    """Base of the sources with a feed; `api` is the metrics API that error messages name."""
+
+    api: ClassVar[str]
+
+    feed: Feed
+    poller: Poller
+    key: Key
+
+    @property
+    def sampled(self) -> int | None:
+        answer = self.feed.answer
+        return min(answer.times.values()) if answer is not None and answer.times else None
+
+    @property
+    def span(self) -> int | None:
+        answer, interval = self.feed.answer, self.feed.interval.known
+        if answer is None or interval is None or answer.lookback is None:
+            return None
+        return interval + answer.lookback
+
+    def close(self) -> None:
+        self.poller.drop(self.key, self.feed)
+
+    def read(self, context: ReadContext) -> Reading:
+        answer, late, error = self.feed.state(context.monotonic)
+        if answer is None:
+            reason = NOT_YET if self.feed.polled is None and not error else "NotAnswered"
+            return Unavailable(
+                reason, f"unable to fetch metrics from {self.api} metrics API: {error or _NOT_YET}"
+            )
+        if late:
+            # A late answer does not scale down anyway. Its samples are not too old because no poll came.
+            context = context._replace(now=context.now - round(self.feed.overdue(context.monotonic) * SECOND))
+        if not answer.trusted:
+            # Prometheus evaluates at our clock's time. If that was set back, old samples would look new.
+            context = context._replace(now=max(context.now, self.feed.interval.newest))
+        return self.read_answer(answer, late, context)
+
+    def read_answer(self, answer: SourceAnswer, late: str, context: ReadContext) -> Reading:
+        """Return the reading of an answer; `late` says why it may be out of date, "" if it is not."""
+        raise NotImplementedError
+
+
+class PodsSource(_PolledSource):
+    """A metric of pods."""
+
+    __slots__ = ()
+    api: ClassVar[str] = "custom"
+
+    def read_answer(self, answer: SourceAnswer, late: str, context: ReadContext) -> Reading:
+        return readings.of_pods(answer, self.feed.interval.lasts, context.now, late, self.api)
+
+
+class ObjectSource(_PolledSource):
+    """A metric of one object."""
+
+    __slots__ = ()
+    api: ClassVar[str] = "custom"
+
+    def read_answer(self, answer: SourceAnswer, late: str, context: ReadContext) -> Reading:
+        return readings.of_object(answer, self.feed.interval.lasts, context.now, late, context.least_ready)
+
+
+class ExternalSource(_PolledSource):
+    """An external metric."""
+
+    __slots__ = ()
+    api: ClassVar[str] = "external"
+
+    def read_answer(self, answer: SourceAnswer, late: str, context: ReadContext) -> Reading:
+        return readings.of_series(answer, self.feed.interval.lasts, context.now, late, context.least_ready)
+
+
+@dataclass(slots=True, eq=False)
+class ResourceSource(_PolledSource):
+    """A resource metric of pods, or of one container in each."""
+
+    resource: str
+    container: str
+
+    api: ClassVar[str] = "resource"
+
+    def read_answer(self, answer: SourceAnswer, late: str, context: ReadContext) -> Reading:
+        names = {pod.name for pod in context.pods}
+        overdue = late or answer.overdue
+        if not answer.trusted:
+            usages = answer._replace(values={item.metadata.name: 0 for item in answer.items})
+            found = readings.age(usages, self.feed.interval.lasts, context.now)
+            if usages.values and not found.values:
+                return readings.stale(self.api)
+            names &= found.values.keys()
+            overdue = overdue or found.overdue
+        oldest = context.now - readings.OLDEST
+        recent = [
+            item
+            for item in answer.items
+            if item.metadata.name in names and (item.timestamp is None or item.timestamp >= oldest)
+        ]
+        reading = read_usage(recent, self.resource, self.container)
+        if isinstance(reading, PodsReading) and overdue:
+            return PodsReading(reading.values, reading.samples, overdue)
+        return reading
+
+
+@dataclass(slots=True, eq=False)
+class InvalidMetric:
+    """A metric with an invalid selector, which has no value."""
+
+    why: Unavailable
+    sampled: int | None = None
+    span: int | None = None
+
+    def read(self, _: ReadContext) -> Reading:
+        return self.why
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+@dataclass(slots=True, eq=False)
+class ScrapedPodsSource:
+    """A metric of scraped pods; Prometheus answers for pods without a scrape."""
+
+    scraped: ScrapedValues
+    metric: str
+    narrowed: LabelSelector
+    subscriber: Subscriber
+    open_feed: Callable[[], PodsSource]
+    fallback: PodsSource | None = None
+    sampled: int | None = None
+
+    @property
+    def span(self) -> int | None:
+        """The time in nanoseconds that one scrape covers."""
+        window = self.scraped.window_of(self.metric)
+        entry = self.scraped.entry_of(self.metric)
+        if window is None or entry is None or entry.rule.config.scrape is None:
+            return None
+        return round((window + entry.rule.config.scrape.access.interval) * SECOND)
+
+    def read(self, context: ReadContext) -> Reading:
+        """Return the scraped values, and Prometheus' for pods without one."""
+        self.scraped.follow()  # the rules may have changed
+        entry = self.scraped.entry_of(self.metric)
+        if entry is None:
+            return self._polled().read(context)
+        parts = matchers.from_selector(self.narrowed)
+        look = self.scraped.read(entry, self.subscriber.namespace, [pod.name for pod in context.pods], parts)
+        read = self._read_values(entry, look)
+        if isinstance(read, Unavailable):
+            return read
+        values, overdue = read
+        times = [time for _, time, _ in look.values.values()]
+        self.sampled = readings.nanoseconds(min(times)) if times else None
+        if missing := [
+            pod.name
+            for pod in context.pods
+            if pod.name not in look.values and pod.phase == "Running" and not pod.deleting
+        ]:
+            found, late = self._fill(missing, look.absent, context)
+            values |= found
+            # Such a pod has no better value, and Prometheus' is older than a scrape.
+            unseen = next((name for name in found if name in look.unseen), None)
+            if unseen is not None:
+                late = f"{unseen} is not scraped now, using Prometheus{self._why(entry, unseen)}"
+            overdue = overdue or late
+        elif self.fallback is not None:
+            self.fallback.close()
+            self.fallback = None
+        if not values:
+            if self.fallback is not None and self.fallback.feed.polled is None:
+                return self.fallback.read(context)  # neither scraped nor answered yet
+            unseen = next((name for name in missing if name in look.unseen and self._why(entry, name)), None)
+            why = "" if unseen is None else f"; {unseen} is not scraped now{self._why(entry, unseen)}"
+            return Unavailable("NoMetrics", f"no metrics returned from custom metrics API{why}")
+        return PodsReading(values, {}, overdue)
+
+    def _read_values(
+        self, entry: CustomEntry, look: ScrapedAnswer
+    ) -> tuple[dict[str, int], str] | Unavailable:
+        """Return the scraped values in thousandths by pod, and why one may be out of date, "" if none is."""
+        values: dict[str, int] = {}
+        overdue = ""
+        nan_is_zero = entry.rule.config.on_nan is OnNaN.ZERO
+        for name, (value, _, is_overdue) in look.values.items():
+            try:
+                milli = milli_of(value, nan_is_zero=nan_is_zero)
+            except OverflowError:
+                # An error, as through Prometheus and the API: the metric scales neither up nor down.
+                which = f"the value of {entry.rule.config.path} for {name}"
+                return Unavailable("InvalidValue", f"{_FETCHING}: {which} is {_TOO_LARGE}")
+            if not isinstance(milli, Dropped):
+                values[name] = milli
+                if is_overdue:
+                    overdue = f"the scrape of {name} is overdue{self._why(entry, name)}"
+        return values, overdue
+
+    def _why(self, entry: CustomEntry, name: str) -> str:
+        """Return why a pod is not scraped, as the end of a sentence, "" if unknown."""
+        reason = self.scraped.reason_of(entry, self.subscriber.namespace, name)
+        return f": {reason}" if reason else ""
+
+    def _fill(
+        self, missing: Sequence[str], absent: Mapping[str, float], context: ReadContext
+    ) -> tuple[dict[str, int], str]:
+        """Return Prometheus' values for pods without a scraped one, and why these may be out of date.
+
+        A sample counts only if it is newer than the last scrape of its pod.
+        """
+        polled = self._polled()
+        reading = polled.read(context)
+        answer = polled.feed.answer
+        if not isinstance(reading, PodsReading) or answer is None:
+            return {}, ""
+        found = {
+            name: reading.values[name]
+            for name in missing
+            if name in reading.values
+            and (name not in absent or answer.times.get(name, 0) > absent[name] * SECOND)
+        }
+        return found, reading.overdue if found else ""
+
+    def _polled(self) -> PodsSource:
+        if self.fallback is None:
+            self.fallback = self.open_feed()
+        return self.fallback
+
+    def close(self) -> None:
+        """Stop polling; `ScrapeSubscriptions` ends the scrapes."""
+        if self.fallback is not None:
+            self.fallback.close()
+            self.fallback = None

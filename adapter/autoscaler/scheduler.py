@@ -1,0 +1,98 @@
+"""When each autoscaler is decided: the clock of decisions, and the queue of keys by the time they are due.
+
+Both are pure: the clocks they use are arguments.
+"""
+
+import heapq
+import itertools
+from typing import NamedTuple
+
+from adapter.autoscaler.interfaces import Key
+from adapter.model.clock import Clock
+from adapter.model.timestamps import SECOND
+
+_SLEWED = SECOND
+"""A difference between the clocks that a time daemon may cause, which is not a jump."""
+
+
+class DecisionClock:
+    """The time of day in nanoseconds, advanced by the monotonic clock.
+
+    Ages of recommendations and scale events must not change when the machine's clock is set. So the time of
+    day is read once and advanced by the monotonic clock. When the two differ, `jump` returns by how much, and
+    the caller shifts everything that it remembers by that.
+    """
+
+    __slots__ = ("_clock", "_offset")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._offset = self._wall() - self._monotonic()
+
+    def now(self) -> int:
+        """Return the time, which never goes back except by what `jump` returned."""
+        return self._monotonic() + self._offset
+
+    def jump(self) -> int:
+        """Return by how many nanoseconds the system clock was set since the last call; `now` follows it."""
+        difference = self._wall() - self.now()
+        if abs(difference) <= _SLEWED:
+            return 0
+        self._offset += difference
+        return difference
+
+    def _wall(self) -> int:
+        return round(self._clock.wall() * SECOND)
+
+    def _monotonic(self) -> int:
+        return round(self._clock.monotonic() * SECOND)
+
+
+class Due(NamedTuple):
+    """A key, and when it was due."""
+
+    key: Key
+    at: float
+
+
+class Scheduler:
+    """Keys with the times at which they are due, in monotonic seconds; each key is due once."""
+
+    def __init__(self) -> None:
+        self._due: dict[Key, float] = {}
+        self._heap: list[tuple[float, int, Key]] = []
+        self._numbers = itertools.count()
+
+    def schedule(self, key: Key, due: float) -> None:
+        """Make a key due at a time, unless it is due sooner anyway."""
+        known = self._due.get(key)
+        if known is None or due < known:
+            self.reschedule(key, due)
+
+    def reschedule(self, key: Key, due: float) -> None:
+        """Make a key due at a time and no sooner."""
+        self._due[key] = due
+        # A former entry of the key stays in the heap; `_discard_stale` drops it when it comes up.
+        heapq.heappush(self._heap, (due, next(self._numbers), key))
+
+    def remove(self, key: Key) -> None:
+        """Drop a key."""
+        self._due.pop(key, None)
+
+    def next_due(self) -> float | None:
+        """Return when the first key is due, None without keys."""
+        self._discard_stale()
+        return self._heap[0][0] if self._heap else None
+
+    def pop(self, now: float) -> Due | None:
+        """Remove and return the key that has been due for the longest time, None if none is due at `now`."""
+        self._discard_stale()
+        if not self._heap or self._heap[0][0] > now:
+            return None
+        due, _, key = heapq.heappop(self._heap)
+        del self._due[key]
+        return Due(key, due)
+
+    def _discard_stale(self) -> None:
+        while self._heap and self._due.get(self._heap[0][2]) != self._heap[0][0]:
+            heapq.heappop(self._heap)

@@ -1,0 +1,231 @@
+"""What one autoscaler reads (target, pods, metrics), and the snapshot that a decision is made from.
+
+`Subscriptions` keeps what the spec names in the caches, and opens and closes metric sources as spec and pods
+change. `observe` returns a `Snapshot`. While a cache has not had its first list there is no snapshot, rather
+than an empty one: a decision must not take missing pods for none.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from adapter.autoscaler.decide import decision
+from adapter.autoscaler.decide.autoscaler import Autoscaler
+from adapter.autoscaler.decide.guarded import Constraints
+from adapter.autoscaler.decide.observation import NOT_YET, Observation, Settings, Unavailable
+from adapter.autoscaler.interfaces import (
+    FollowedPods,
+    FollowedTarget,
+    Key,
+    PodCache,
+    RivalIndex,
+    ScaleTarget,
+    TargetCache,
+    Unfound,
+)
+from adapter.autoscaler.journal import MetricInput
+from adapter.autoscaler.metrics.factory import SourceFactory
+from adapter.autoscaler.metrics.readings import ASSUMED_INTERVAL, ASSUMED_WINDOW
+from adapter.autoscaler.metrics.sources import MetricSource, ReadContext, Subscriber
+from adapter.errors import NotSyncedError
+from adapter.model.autoscaling.fastpath_autoscaler import PAUSED
+from adapter.model.autoscaling.hpa import (
+    CrossVersionObjectReference,
+    HorizontalPodAutoscalerStatus,
+    MetricSpec,
+)
+from adapter.model.pods import PodFacts
+from adapter.model.selectors.label_selectors import LabelSelector
+
+_NOT_READ = Unavailable("NotRead", "nothing was read")
+_FEWER_PODS = "fewer pods are known than the target has"
+
+
+class AutoscalerContext(NamedTuple):
+    """The caches and settings that all autoscalers share."""
+
+    targets: TargetCache
+    pods: PodCache
+    rivals: RivalIndex
+    sources: SourceFactory
+    settings: Settings
+
+
+class Snapshot(NamedTuple):
+    """What a decision is made from; it is written against the resource version of `target`."""
+
+    observation: Observation
+    constraints: Constraints
+    target: ScaleTarget
+    inputs: tuple[MetricInput, ...]
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the first value of a metric is still being fetched."""
+        return any(
+            isinstance(each.reading, Unavailable) and each.reading.reason == NOT_YET for each in self.inputs
+        )
+
+
+class Subscriptions:
+    """What one autoscaler follows. `changed` is called when any of it may have changed."""
+
+    def __init__(self, context: AutoscalerContext, key: Key, changed: Callable[[], None]) -> None:
+        self._context = context
+        self._key = key
+        self._changed = changed
+        self._target: FollowedTarget | None = None
+        self._selector_text = ""
+        self._selector: LabelSelector | None = None
+        self._pods: FollowedPods | None = None
+        self._sources: tuple[MetricSource, ...] = ()
+
+    @property
+    def sources(self) -> Sequence[MetricSource]:
+        """The metric sources in the order of the spec; none before the pods are known."""
+        return self._sources
+
+    def find_target(self, reference: CrossVersionObjectReference) -> ScaleTarget | Unfound:
+        """Return the target from the cache."""
+        if self._target is None:
+            self._target = self._context.targets.follow(self._key.namespace, reference, self._changed)
+        return self._target.find()
+
+    def observe(
+        self,
+        prepared: Autoscaler,
+        metrics: Sequence[MetricSpec],
+        period: float,
+        status: HorizontalPodAutoscalerStatus,
+        target: ScaleTarget,
+        constraints: Constraints,
+        now: int,
+        monotonic: float,
+    ) -> Snapshot | Unfound:
+        """Return what a decision sees at `now`, or why it cannot see yet.
+
+        `metrics` are those of `prepared`. They are read unless the decision has no use for them: while
+        paused, beside another autoscaler, and outside minReplicas and maxReplicas.
+        """
+        replicas = target.replicas
+        lowest, highest = prepared.limits
+        is_active = constraints.mode != PAUSED and not constraints.rivals
+        self._follow_pods(target.selector)
+        pods: Sequence[PodFacts] = ()
+        selected_by: Sequence[str] = ()
+        if self._pods is not None:
+            try:
+                pods, selected_by = self._pods.pods, self._pods.selected_by
+            except NotSyncedError as error:
+                return Unfound(str(error), known=False)
+            if is_active:
+                self._open_sources(metrics, period)
+            else:
+                self._close_sources()
+        inputs: tuple[MetricInput, ...] = ()
+        if is_active and (replicas == 0 or lowest <= replicas <= highest) and self._pods is not None:
+            inputs = self._read(prepared, metrics, self._pods, pods, target, now, monotonic)
+        readings = [each.reading for each in inputs] or [_NOT_READ] * len(prepared.metrics)
+        observation = Observation(
+            replicas, target.status_replicas, target.selector, pods, readings, status, selected_by
+        )
+        return Snapshot(observation, constraints, target, inputs)
+
+    def close_metrics(self) -> None:
+        """Close the metric sources and the pods: the spec has changed."""
+        self._close_sources()
+        if self._pods is not None:
+            self._pods.close()
+            self._pods = None
+
+    def close_target(self) -> None:
+        """Stop following the target."""
+        if self._target is not None:
+            self._target.close()
+            self._target = None
+
+    def close(self) -> None:
+        """Stop following everything."""
+        self.close_metrics()
+        self.close_target()
+
+    def _follow_pods(self, selector: str) -> None:
+        if selector == self._selector_text and (self._pods is not None or self._selector is None):
+            return
+        self.close_metrics()
+        self._selector_text = selector
+        self._selector = decision.selector_of(selector)
+        if self._selector is not None:
+            self._pods = self._context.pods.follow(
+                self._key.namespace, self._selector, str(self._key), self._changed
+            )
+
+    def _open_sources(self, metrics: Sequence[MetricSpec], period: float) -> None:
+        following = self._pods
+        if self._sources or self._selector is None or following is None:
+            return
+
+        def names() -> tuple[str, ...]:
+            return tuple(pod.name for pod in following.pods if pod.phase != "Pending")
+
+        subscriber = Subscriber(self._key, period, self._selector, names)
+        self._sources = tuple(self._context.sources.open(each, subscriber) for each in metrics)
+
+    def _close_sources(self) -> None:
+        for source in self._sources:
+            source.close()
+        self._sources = ()
+
+    def _read(
+        self,
+        prepared: Autoscaler,
+        metrics: Sequence[MetricSpec],
+        following: FollowedPods,
+        pods: Sequence[PodFacts],
+        target: ScaleTarget,
+        now: int,
+        monotonic: float,
+    ) -> tuple[MetricInput, ...]:
+        context = ReadContext(pods, lambda since: _least_ready(following, pods, since, now), now, monotonic)
+        stale = self._context.pods.stale()
+        # A target never has more replicas than pods, so the watch of pods lags behind that of targets.
+        behind = _FEWER_PODS if target.status_replicas > len(pods) else ""
+        read = [source.read(context) for source in self._sources]
+        inputs = []
+        for metric, spec, source, reading in zip(prepared.metrics, metrics, self._sources, read, strict=True):
+            if not isinstance(reading, Unavailable):
+                by_pods = _depends_on_pods(spec)
+                if why := stale or (behind if by_pods else ""):
+                    reading = msgspec.structs.replace(reading, overdue=why)  # noqa: PLW2901 - as it counts here
+                if by_pods:
+                    most = _most_ready(following, source, now)
+                    reading = msgspec.structs.replace(reading, most_then=most)  # noqa: PLW2901 - as it counts here
+            inputs.append(MetricInput(metric.description, reading, source.sampled, source.span))
+        return tuple(inputs)
+
+
+def _least_ready(following: FollowedPods, pods: Sequence[PodFacts], since: int, now: int) -> int:
+    """Return the smallest number of ready pods since an instant.
+
+    If the cache has not watched for that long, count the pods that are ready now and were ready then. Pods
+    that were ready then and are gone cannot be known, and are not needed: the count is multiplied, and a
+    smaller one is safe.
+    """
+    known = following.min_ready(max(0, now - since))
+    if known is not None:
+        return known
+    return sum(pod.running_and_ready and pod.ready_since <= since for pod in pods)
+
+
+def _most_ready(following: FollowedPods, source: MetricSource, now: int) -> int:
+    """Return the largest number of ready pods over the time that a reading covers."""
+    span = ASSUMED_WINDOW + ASSUMED_INTERVAL if source.span is None else source.span
+    age = span if source.sampled is None else span + max(0, now - source.sampled)
+    return following.max_ready(age)
+
+
+def _depends_on_pods(metric: MetricSpec) -> bool:
+    """Tell whether the known pods are part of the calculation of a metric."""
+    outer = metric.object or metric.external
+    return outer is None or outer.target.type == "Value"

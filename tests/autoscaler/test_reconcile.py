@@ -1,0 +1,236 @@
+"""Writing a decision: wait for the slot, observe, decide, PUT; after a conflict read the scale and start over."""
+
+import asyncio
+import itertools
+from collections.abc import Callable
+
+import pytest
+
+from adapter.autoscaler.decide.observation import ExternalReading
+from adapter.autoscaler.interfaces import Key, ScaleState, ScaleTarget
+from adapter.autoscaler.reconcile import ATTEMPTS
+from adapter.errors import KubernetesError, NotLeadingError
+from adapter.kubernetes.api_errors import RESET
+from tests.support.controller import Bench, fpa
+from tests.support.scaling import external_metric
+
+KEY = Key("default", "web")
+QUEUE = [external_metric(averageValue="1")]
+CONFLICT = KubernetesError(409, "Conflict", "the object has been modified")
+LATER = KubernetesError(429, "TooManyRequests", "later")
+CUT = KubernetesError(0, RESET, "cut")
+GONE = KubernetesError(0, "Unreachable", "gone")
+
+
+class Writes:
+    """The calls of one write, in order; `fail` and `fail_reads` are what the next ones raise."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.bench = bench
+        self.calls: list[str] = []
+        self.fail: list[KubernetesError] = []
+        self.fail_reads: list[KubernetesError] = []
+        self.acquired: Callable[[], None] = lambda: None
+        self.read: Callable[[], None] = lambda: None
+        server = bench.server
+        self._acquire, self._put, self._get = server.acquire, server.put_scale, server.get_scale
+        server.acquire = self.acquire  # type: ignore[method-assign]
+        server.put_scale = self.put_scale  # type: ignore[method-assign]
+        server.get_scale = self.get_scale  # type: ignore[method-assign]
+
+    async def acquire(self, key: Key, target: ScaleTarget) -> None:
+        self.calls.append("slot")
+        await self._acquire(key, target)
+        self.acquired()
+
+    async def put_scale(self, key: Key, target: ScaleTarget, replicas: int) -> str:
+        self.calls.append(f"put {replicas}")
+        if self.fail:
+            raise self.fail.pop(0)
+        return await self._put(key, target, replicas)
+
+    async def get_scale(self, target: ScaleTarget) -> ScaleState:
+        self.calls.append("get")
+        if self.fail_reads:
+            raise self.fail_reads.pop(0)
+        self.read()
+        return await self._get(target)
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+@pytest.fixture
+def writes(bench: Bench) -> Writes:
+    want(bench, 7)
+    return Writes(bench)
+
+
+def want(bench: Bench, replicas: int) -> None:
+    """Have the metric ask for a count."""
+    bench.sources.readings["queue"] = ExternalReading([replicas * 1000])
+    for source in bench.sources.opened:
+        source.reading = bench.sources.readings["queue"]
+
+
+async def write(bench: Bench) -> None:
+    """Decide a target of 4, and let its write end."""
+    bench.put(fpa(QUEUE), replicas=4)
+    await bench.step()
+    for _ in range(5 * ATTEMPTS):
+        await asyncio.sleep(0)
+
+
+def error(bench: Bench) -> str:
+    return str(bench.last().error)
+
+
+async def test_one_slot_and_one_put(bench: Bench, writes: Writes) -> None:
+    await write(bench)
+    assert writes.calls == ["slot", "put 7"]
+    assert bench.server.writes == [("web", 7)]
+
+
+async def test_what_is_written_is_what_is_decided_when_the_slot_has_come(
+    bench: Bench, writes: Writes
+) -> None:
+    def later() -> None:
+        bench.clock.seconds += 1
+        want(bench, 5)
+
+    writes.acquired = later
+    await write(bench)
+    assert writes.calls == ["slot", "put 5"]
+
+
+async def test_a_change_that_the_caches_show_by_then_is_decided_from(bench: Bench, writes: Writes) -> None:
+    writes.acquired = lambda: bench.server.set("web", 6)
+    await write(bench)
+    assert writes.calls == ["slot", "put 7"], "onto the newest version, without a conflict"
+    assert bench.server.writes == [("web", 7)]
+    assert bench.journal.of(KEY)[-1].change is not None
+
+
+async def test_nothing_is_written_if_nothing_is_wanted_by_then(bench: Bench, writes: Writes) -> None:
+    writes.acquired = lambda: bench.server.set("web", 7)
+    await write(bench)
+    assert writes.calls == ["slot"]
+    assert bench.last().error == ""
+
+
+async def test_nothing_is_written_if_the_target_is_gone_by_then(bench: Bench, writes: Writes) -> None:
+    writes.acquired = bench.server.cached.clear
+    await write(bench)
+    assert writes.calls == ["slot"]
+
+
+async def test_after_a_conflict_it_is_decided_again_from_what_is_there(bench: Bench, writes: Writes) -> None:
+    writes.acquired = lambda: bench.server.set("web", 6, told=False) if len(writes.calls) == 1 else None
+    await write(bench)
+    assert writes.calls == ["slot", "put 7", "get", "slot", "put 7"]
+    assert bench.server.writes == [("web", 7)]
+
+
+async def test_after_a_conflict_there_may_be_nothing_left_to_write(bench: Bench, writes: Writes) -> None:
+    writes.acquired = lambda: bench.server.set("web", 7, told=False)
+    await write(bench)
+    assert writes.calls == ["slot", "put 7", "get", "slot"]
+    assert (bench.server.writes, error(bench)) == ([], "")
+
+
+async def test_another_object_of_the_name_is_decided_from_the_beginning(bench: Bench, writes: Writes) -> None:
+    writes.acquired = lambda: bench.server.set("web", 4, uid="another", told=False)
+    await write(bench)
+    assert writes.calls == ["slot", "put 7", "get"]
+    assert bench.server.writes == []
+
+
+async def test_a_conflict_after_which_the_scale_cannot_be_read(bench: Bench, writes: Writes) -> None:
+    writes.fail = [CONFLICT]
+    writes.fail_reads = [KubernetesError(403, "Forbidden", "forbidden to look")]
+    await write(bench)
+    assert "forbidden to look" in error(bench)
+    assert writes.calls == ["slot", "put 7", "get"]
+
+
+async def test_it_is_given_up_after_so_many_attempts(bench: Bench, writes: Writes) -> None:
+    writes.fail = [CONFLICT] * 100
+    await write(bench)
+    assert writes.calls.count("put 7") == ATTEMPTS == 6
+    assert writes.calls.count("get") == ATTEMPTS - 1
+    assert "modified" in error(bench)
+
+
+async def test_an_overloaded_server_is_asked_again(bench: Bench, writes: Writes) -> None:
+    writes.fail = [LATER, LATER]
+    await write(bench)
+    assert writes.calls == ["slot", "put 7", "get", "slot", "put 7", "get", "slot", "put 7"]
+    assert bench.server.writes == [("web", 7)]
+
+
+@pytest.mark.parametrize("code", [403, 404, 500, 503])
+async def test_any_other_error_ends_the_write(bench: Bench, writes: Writes, code: int) -> None:
+    writes.fail = [KubernetesError(code, "", "no")]
+    await write(bench)
+    assert writes.calls == ["slot", "put 7"]
+    assert error(bench).endswith("no")
+
+
+async def test_a_count_that_was_applied_without_a_response_is_ours(bench: Bench, writes: Writes) -> None:
+    writes.fail = [CUT]
+    writes.read = lambda: bench.server.set("web", 7, told=False)
+    await write(bench)
+    assert writes.calls == ["slot", "put 7", "get", "slot"]
+    state = bench.controller.find(KEY)
+    assert state is not None
+    (change,) = state.memory.history.ups
+    assert change.change == 3
+    assert state.memory.conflicts.ours == (4, 7)
+
+
+async def test_the_same_count_after_a_conflict_is_another_clients(bench: Bench, writes: Writes) -> None:
+    writes.fail = [CONFLICT]
+    writes.read = lambda: bench.server.set("web", 7, told=False)
+    await write(bench)
+    state = bench.controller.find(KEY)
+    assert state is not None
+    assert state.memory.conflicts.ours is None
+
+
+async def test_a_write_without_a_response_is_reported_if_the_scale_cannot_be_read_either(
+    bench: Bench, writes: Writes
+) -> None:
+    writes.fail, writes.fail_reads = [CUT], [GONE]
+    await write(bench)
+    assert error(bench).endswith("cut")
+
+
+async def test_without_a_version_the_scale_is_read_first(bench: Bench, writes: Writes) -> None:
+    bench.server.set("web", 4)
+    bench.server.cached["web"] = bench.server.scales["web"]._replace(resource_version="")
+    want(bench, 7)
+    bench.pods.pods["app=web"] = []
+    bench.controller.put(fpa(QUEUE))
+    await bench.step()
+    assert writes.calls == ["get", "slot", "put 7"]
+    assert bench.server.writes == [("web", 7)]
+
+
+@pytest.mark.parametrize("shut", range(2))
+async def test_a_shut_fence_ends_the_write_without_a_trace(bench: Bench, writes: Writes, shut: int) -> None:
+    number = itertools.count()
+
+    def fence() -> None:
+        if next(number) == shut:
+            raise NotLeadingError("shut")
+
+    writes.fail = [CONFLICT] * shut
+    writes.acquired = fence
+    await write(bench)
+    assert writes.calls.count("put 7") == shut
+    assert (bench.server.writes, bench.server.events) == ([], [])
+    state = bench.controller.find(KEY)
+    assert state is not None
+    assert (state.failures, state.is_writing) == (0, False)

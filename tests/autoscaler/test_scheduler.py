@@ -1,0 +1,79 @@
+"""When autoscalers are due: the heap of keys, and the clock that never jumps."""
+
+from adapter.autoscaler.interfaces import Key
+from adapter.autoscaler.scheduler import DecisionClock, Due, Scheduler
+from adapter.model.timestamps import SECOND
+from tests.support.controller import HandClock
+
+A, B, C = (Key("default", name) for name in "abc")
+
+
+def popped(scheduler: Scheduler, now: float) -> list[Due]:
+    found = []
+    while (due := scheduler.pop(now)) is not None:
+        found.append(due)
+    return found
+
+
+def test_nothing_is_due_at_first() -> None:
+    scheduler = Scheduler()
+    assert (scheduler.next_due(), scheduler.pop(1e9)) == (None, None)
+
+
+def test_what_was_due_first_comes_first_and_once() -> None:
+    scheduler = Scheduler()
+    for key, due in ((A, 3.0), (B, 1.0), (C, 2.0)):
+        scheduler.schedule(key, due)
+    assert scheduler.next_due() == 1.0
+    assert scheduler.pop(0.9) is None
+    assert popped(scheduler, 2.0) == [(B, 1.0), (C, 2.0)]
+    assert popped(scheduler, 3.0) == [(A, 3.0)]
+    assert scheduler.next_due() is None
+
+
+def test_of_the_same_time_the_first_scheduled_comes_first() -> None:
+    scheduler = Scheduler()
+    for key in (B, A, C):
+        scheduler.schedule(key, 1.0)
+    assert [due.key for due in popped(scheduler, 1.0)] == [B, A, C]
+
+
+def test_a_sooner_time_counts_and_a_later_one_does_not() -> None:
+    scheduler = Scheduler()
+    scheduler.schedule(A, 5.0)
+    scheduler.schedule(A, 3.0)
+    scheduler.schedule(A, 4.0)
+    assert popped(scheduler, 10.0) == [(A, 3.0)]
+
+
+def test_a_later_time_counts_if_it_is_to() -> None:
+    scheduler = Scheduler()
+    scheduler.schedule(A, 3.0)
+    scheduler.reschedule(A, 5.0)
+    assert scheduler.next_due() == 5.0
+    assert scheduler.pop(4.0) is None
+    assert popped(scheduler, 5.0) == [(A, 5.0)]
+
+
+def test_a_removed_key_is_not_due_and_may_come_back() -> None:
+    scheduler = Scheduler()
+    scheduler.schedule(A, 1.0)
+    scheduler.remove(A)
+    scheduler.remove(B)
+    assert (scheduler.next_due(), scheduler.pop(9.0)) == (None, None)
+    scheduler.schedule(A, 2.0)
+    assert popped(scheduler, 9.0) == [(A, 2.0)]
+
+
+def test_the_clock_of_decisions_follows_a_jump_when_it_is_asked() -> None:
+    clock = HandClock()
+    decisions = DecisionClock(clock)
+    start = decisions.now()
+    clock.seconds += 2
+    assert decisions.now() == start + 2 * SECOND
+    clock.skew += 0.9
+    assert (decisions.jump(), decisions.now()) == (0, start + 2 * SECOND)
+    clock.skew += 9.1
+    assert decisions.now() == start + 2 * SECOND
+    assert decisions.jump() == 10 * SECOND
+    assert (decisions.jump(), decisions.now()) == (0, start + 12 * SECOND)
