@@ -79,7 +79,7 @@ NUMBERS = {
     "32 KiB, 4,000 commas": (paths.LONGEST_SELECTOR // 1024, paths.MOST_SYMBOLS),
     "a query has more than 4 KiB; without credentials 1 KiB": (paths.LONG_QUERY // 1024, paths.ANONYMOUS_QUERY // 1024),
     "400; a question counts": Limits().in_flight,
-    "| 64 MiB | the last answer": query_cache.WAITING_BYTES // MIB,
+    "| 64 MiB | the last answer": query_cache.INFLIGHT_BYTES // MIB,
     "100 of one user, 100 with unknown tokens from one address, 400 anonymous ones": (
         Limits().in_flight // handler._SHARES, Limits().in_flight // handler._SHARES, Limits().in_flight,
     ),
@@ -94,7 +94,7 @@ NUMBERS = {
     "48 MiB of paths": handler._ROUTES_WEIGHT // MIB,
     "64 MiB of answers ready": Limits().kept_bytes // MIB,
     "10,000 questions, 32 MiB a metric; 10,000 metrics and metric selectors, 64 MiB": (
-        batching.STANDING_QUESTIONS, batching.LANE_BYTES // MIB, batching.LANES, batching.LANES_BYTES // MIB,
+        batching.RECENT_REQUESTS, batching.BATCH_BYTES // MIB, batching.BATCHES, batching.BATCHES_BYTES // MIB,
     ),
     "16 MiB for each kind": store._REMEMBERED_BYTES // MIB,
     "20,000 of each API": discovery.MOST_LISTED,
@@ -106,13 +106,13 @@ NUMBERS = {
     "(20): 75 distinct External metrics with samples every 15 s": (RATE, RATE * 15 / 2 / polling.QUERIES, 15),
     "after 300 s they are absent": feed.HELD,
     "at most 128 MiB of memory beside": series_worker.MEMORY_BYTES // MIB,
-    "while 10 questions are on their way": query_cache.ASKED_AHEAD,
+    "while 10 questions are on their way": query_cache.REFRESH_LIMIT,
     "| one answer | 64 MiB": Options().prometheus_max_answer_bytes // MIB,
     "the same 64 MiB together; answers of up to 1 MiB": (
         PrometheusSettings().max_answer_bytes // MIB, client.SMALL_ANSWER // MIB,
     ),
     "counts 16 times": response.WHOLE_GROWTH,
-    "had 20,000 objects; not read beyond 100,000 samples": (batching.SWEEP_LIMIT, query_cache.SWEPT_SAMPLES),
+    "had 20,000 objects; not read beyond 100,000 samples": (batching.SWEEP_LIMIT, batching.SWEEP_SAMPLES),
     "128 MiB for objects, 64 MiB for queries of external metrics, 64 MiB for sweeps": (
         answers.KEPT_BYTES // MIB, answers.KEPT_TEXTS_BYTES // MIB, answers.KEPT_SWEEPS_BYTES // MIB,
     ),

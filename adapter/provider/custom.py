@@ -36,8 +36,8 @@ from adapter.model.metrics import (
 )
 from adapter.model.resources import APIResource, Catalogue
 from adapter.model.selectors.label_selectors import LabelSelector
-from adapter.prometheus.answers import Freshness, renewed
-from adapter.prometheus.query_cache import ObjectAnswer, QueryCache, TextAnswer
+from adapter.prometheus.answers import Freshness, ObjectAnswer, TextAnswer, refresh_ahead
+from adapter.prometheus.query_cache import QueryCache
 from adapter.provider.relist import Relister
 from adapter.rules import matchers
 from adapter.rules.compile import Rule
@@ -168,7 +168,9 @@ class Provider:
             )
         # what is scraped is as new as the last scrape whenever it is asked for
         fresh_until = (
-            self._clock.monotonic() if answer.scraped else answer.asked + self._freshness_of(entry.rule).young
+            self._clock.monotonic()
+            if answer.scraped
+            else answer.asked + self._freshness_of(entry.rule).refresh_after
         )
         return CustomAnswer(items, fresh_until, answer.fallbacks)
 
@@ -226,7 +228,7 @@ class Provider:
                 continue
             labels = None if scalar else sample.labels
             values.append(ExternalValue(question.metric, labels, milli, sample.time))
-        return ExternalAnswer(tuple(values), answer.asked + freshness.young)
+        return ExternalAnswer(tuple(values), answer.asked + freshness.refresh_after)
 
     # From the question to the entry.
 
@@ -428,7 +430,7 @@ class Provider:
     def _freshness_of(self, rule: Rule) -> Freshness:
         config = rule.config
         ttl = self._freshness.ttl if config.ttl is None else config.ttl
-        return renewed(ttl, self._freshness.max_age if config.max_age is None else config.max_age)
+        return refresh_ahead(ttl, self._freshness.max_age if config.max_age is None else config.max_age)
 
 
 def _can_be_listed(resource: APIResource, namespace: str | None) -> bool:

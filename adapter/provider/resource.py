@@ -27,7 +27,8 @@ from adapter.model.resources import APIResource
 from adapter.model.selectors import field_selectors
 from adapter.model.selectors.field_selectors import FieldSelector
 from adapter.model.selectors.label_selectors import LabelSelector
-from adapter.prometheus.query_cache import Freshness, ObjectAnswer, QueryCache
+from adapter.prometheus.answers import Freshness, ObjectAnswer
+from adapter.prometheus.query_cache import QueryCache
 from adapter.provider.custom import Resources
 from adapter.provider.relist import Relister
 from adapter.rules import resource as usages
@@ -148,7 +149,7 @@ class ResourceProvider:
         given = [answer for answered in answers if answered is not None for answer in answered.each]
         whole = bool(answers) and None not in answers
         fresh_until = (
-            min(answer.asked for answer in given) + self._freshness.young if whole else float("-inf")
+            min(answer.asked for answer in given) + self._freshness.refresh_after if whole else float("-inf")
         )
         stands_in = any(answer.failure is not None for answer in given)
         partial = any(answer.partial is not None for answer in given)

@@ -15,8 +15,15 @@ from adapter.errors import PrometheusError
 from adapter.model.metrics import QueryResult, Sample
 from adapter.model.selectors.label_selectors import parse_selector
 from adapter.prometheus import batching, query_cache
-from adapter.prometheus.answers import Answers, Freshness, ObjectAnswer, TextAnswer, renewed, weigh_question
-from adapter.prometheus.batching import Lanes
+from adapter.prometheus.answers import (
+    AnswerStore,
+    Freshness,
+    ObjectAnswer,
+    TextAnswer,
+    refresh_ahead,
+    weigh_request,
+)
+from adapter.prometheus.batching import Batches
 from adapter.prometheus.query_cache import QueryCache
 from adapter.rules import matchers
 from adapter.rules.plan.plan import Objects
@@ -27,7 +34,7 @@ from tests.support.waiting import other_work
 from tests.support.world import Outcome, compile_rule, scalar, vector
 
 FRESHNESS = Freshness(ttl=1.0, max_age=30.0)
-RENEWED = renewed(ttl=1.0, max_age=30.0)
+RENEWED = refresh_ahead(ttl=1.0, max_age=30.0)
 SUM = "sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)"
 HALF = "<<.Series>>{<<.LabelMatchers>>} * on (ns, pod) sum by (pod) (y{<<.LabelMatchers>>})"
 TOP = "topk(1, <<.Series>>{<<.LabelMatchers>>})"
@@ -403,7 +410,7 @@ async def test_long_lists_are_split(story: Story) -> None:
     assert names_of(asked) == set(names)
 
 
-# --- a busy lane -------------------------------------------------------------------------------------------------------
+# --- a busy batch -------------------------------------------------------------------------------------------------------
 
 
 async def ask_in_turn(story: Story, query: MetricQuery, *objects: Objects, expected: int = 0) -> None:
@@ -454,7 +461,7 @@ async def test_what_is_fresh_does_not_ride_along(story: Story) -> None:
 async def test_the_search_for_what_is_due_ends_behind_many_fresh_ones(
     story: Story, monkeypatch: pytest.MonkeyPatch, passed: int, names: str
 ) -> None:
-    monkeypatch.setattr(query_cache, "FRESH_PASSED", passed)
+    monkeypatch.setattr(batching, "FRESH_SCANNED", passed)
     query = metric_query()
     story.prometheus.reply = named_objects
     for name in ("p", "q", "r"):
@@ -480,7 +487,7 @@ async def test_only_one_namespace_rides_where_namespaces_cannot_share(story: Sto
 async def test_a_question_that_nobody_repeats_rides_for_thirty_seconds(story: Story) -> None:
     query = metric_query()
     await ask_in_turn(story, query, Objects("a", ("p",)), Objects("a", ("q",)))
-    story.clock.advance(batching.STANDING - 1.5)
+    story.clock.advance(batching.RECENT_SECONDS - 1.5)
     story.objects(query, "a", "s")
     await story.settle()
     story.prometheus.answer(0)
@@ -510,7 +517,7 @@ SWEEP = 'sum by (pod, ns) (x{ns!="",pod!=""})'
 
 
 async def make_busy(story: Story, query: MetricQuery, expected: int) -> list[str]:
-    """Have two of a metric's objects be standing questions and the lane busy; return what a third question sends."""
+    """Have two of a metric's objects be recent questions and the batch busy; return what a third question sends."""
     await ask_in_turn(story, query, Objects("a", ("p",)), Objects("b", ("q",)), expected=expected)
     story.objects(query, "a", "s")
     await story.settle()
@@ -648,7 +655,7 @@ async def test_a_merged_query_that_fails_is_asked_again_separately_and_not_merge
     await story.settle()
     assert kind_of(first) == "query"
     assert names_of(second) == {"q"}
-    story.clock.advance(query_cache.MERGE_PAUSE - 0.1)
+    story.clock.advance(batching.MERGE_PAUSE - 0.1)
     story.objects(query, "a", "p")
     story.objects(query, "a", "q")
     assert (await story.settle())[3:] == alone
@@ -860,7 +867,7 @@ async def test_nothing_is_asked_ahead_while_too_much_waits(
     story.prometheus.reply = lambda _: vector(({"ns": "a", "pod": "p"}, 7.0))
     await ask()
     story.clock.advance(0.95)
-    monkeypatch.setattr(query_cache, "WAITING_BYTES", 0)
+    monkeypatch.setattr(query_cache, "INFLIGHT_BYTES", 0)
     near = ask()
     assert len(await story.settle()) == 1
     assert number_of(near) == 7
@@ -918,7 +925,7 @@ async def test_a_sweep_near_its_end_is_repeated_ahead(story: Story) -> None:
 @pytest.mark.parametrize("ttl", [1.0, 60.0])
 async def test_a_sweep_that_was_asked_ahead_answers_all_who_come_after(story: Story, ttl: float) -> None:
     """Else one question about a pod would have a newer value than the next about the same pod."""
-    query, freshness = metric_query(), renewed(ttl, 60.0)
+    query, freshness = metric_query(), refresh_ahead(ttl, 60.0)
     every = (("a", "p"), ("a", "q"), ("b", "p"), ("b", "q"))
 
     def sweep_of(value: float) -> Callable[[str], Outcome]:
@@ -936,8 +943,8 @@ async def test_a_sweep_that_was_asked_ahead_answers_all_who_come_after(story: St
     for each in every:
         await ask(*each)
     assert story.prometheus.asked[-1] == SWEEP
-    for _ in range(2):  # so that all are standing questions, and have the sweep's answers as their own
-        story.clock.advance(freshness.young / 2)
+    for _ in range(2):  # so that all are recent questions, and have the sweep's answers as their own
+        story.clock.advance(freshness.refresh_after / 2)
         story.prometheus.reply = sweep_of(2.0)
         sent = len(story.prometheus.asked)
         seen = [await ask("a", "p"), await ask("a", "p", "q"), *[await ask(*each) for each in every]]
@@ -948,7 +955,7 @@ async def test_a_sweep_that_was_asked_ahead_answers_all_who_come_after(story: St
 async def test_those_who_wait_take_precedence_over_what_is_asked_ahead(
     story: Story, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(query_cache, "ASKED_AHEAD", 3)
+    monkeypatch.setattr(query_cache, "REFRESH_LIMIT", 3)
     query = metric_query(TOP)
     story.prometheus.reply = lambda _: vector(({"pod": "p"}, 1.0))
     texts = ["a", "b", "c", "d", "e"]
@@ -988,7 +995,7 @@ async def test_who_comes_during_a_query_gets_what_it_brings_along(story: Story, 
 
 
 async def test_who_takes_only_new_answers_gets_one_whoever_asks_beside(story: Story) -> None:
-    """The scaler asks so, in one lane with autoscalers that take older answers."""
+    """The scaler asks so, in one batch with autoscalers that take older answers."""
     query = metric_query()
     story.prometheus.reply = named_objects
     await story.objects(query, "a", "p", freshness=RENEWED)
@@ -1051,7 +1058,7 @@ async def test_who_takes_only_new_answers_leaves_others_what_stands_in_for_them(
     ids=["at once", "half", "more", "slow", "within max age", "only new ones", "TTL above max age", "never"],
 )
 def test_how_long_an_answer_is_used(freshness: Freshness, took: float, seconds: float) -> None:
-    assert freshness.lasts(took) == seconds
+    assert freshness.lifetime(took) == seconds
 
 
 @pytest.mark.parametrize("kind", ["texts", "alone", "objects", "sweep"])
@@ -1116,7 +1123,7 @@ async def test_a_question_occupies_prometheus_half_of_the_time_at_most(
     took: float, ttl: float, pause: float, kind: str
 ) -> None:
     """However often it is asked: one query at a time, at most one for each TTL, and no answer older than it may be."""
-    story, query, freshness = Story(), metric_query(), renewed(ttl, 30.0)
+    story, query, freshness = Story(), metric_query(), refresh_ahead(ttl, 30.0)
     now = story.clock.monotonic
     begun: list[float] = []
     under_way = False
@@ -1244,9 +1251,9 @@ async def test_a_defect_fails_those_who_wait_and_is_logged(
     assert names_of(again) == {"p"}
 
 
-def object_store(clock: FakeClock, room: int = 1_000_000) -> Answers[int, ObjectAnswer]:
+def object_store(clock: FakeClock, room: int = 1_000_000) -> AnswerStore[int, ObjectAnswer]:
     """Return a store whose keys weigh what they are."""
-    return Answers("objects", clock, Monitoring(), lambda key: key, room)
+    return AnswerStore("objects", clock, Monitoring(), lambda key: key, room)
 
 
 async def test_answers_kept_are_bounded_by_their_samples() -> None:
@@ -1256,10 +1263,12 @@ async def test_answers_kept_are_bounded_by_their_samples() -> None:
     for number in range(5):
         store.keep(number, answer, 30.0)
         assert store.kept_bytes <= 6000
-    assert [store.get(number) is not None for number in range(5)] == [False, False, False, True, True]
+    assert [store.find(number) is not None for number in range(5)] == [False, False, False, True, True]
     store.keep(9, ObjectAnswer({str(n): (Sample({}, 1.0, 0.0),) for n in range(10)}, clock.monotonic()), 30.0)
-    assert store.get(9) is None
-    assert store.get(4) is answer
+    assert store.find(9) is None
+    found = store.find(4)
+    assert found is not None
+    assert found.answer is answer
 
 
 async def test_a_question_takes_room_even_where_nothing_answers_it() -> None:
@@ -1267,7 +1276,7 @@ async def test_a_question_takes_room_even_where_nothing_answers_it() -> None:
     store = object_store(clock, room=45_000)
     for number in range(10_000, 10_004):
         store.keep(number, ObjectAnswer({}, clock.monotonic()), 30.0)
-    assert [number for number in range(10_000, 10_004) if store.get(number)] == [10_002, 10_003]
+    assert [number for number in range(10_000, 10_004) if store.find(number)] == [10_002, 10_003]
 
 
 @pytest.mark.parametrize("others", [10_000, 40], ids=["ever new", "the same again and again"])
@@ -1275,7 +1284,7 @@ async def test_long_questions_take_no_more_memory_than_there_is_room(others: int
     """Those included which the cache has dropped, and remembers until it looks through them."""
     clock = FakeClock()
     room = 400_000
-    store: Answers[str, TextAnswer] = Answers("texts", clock, Monitoring(), len, room)
+    store: AnswerStore[str, TextAnswer] = AnswerStore("texts", clock, Monitoring(), len, room)
     answer = TextAnswer(QueryResult("vector", []), clock.monotonic())
     most = 0
     tracemalloc.start()
@@ -1298,7 +1307,7 @@ async def test_old_answers_make_room() -> None:
     store.keep(1, ObjectAnswer({}, clock.monotonic()), 30.0)
     one = store.kept_bytes
     clock.advance(30.0)
-    assert store.get(1) is None
+    assert store.find(1) is None
     store.keep(1, ObjectAnswer({}, clock.monotonic()), 30.0)
     assert store.kept_bytes == one
 
@@ -1312,7 +1321,7 @@ async def test_what_nobody_may_use_any_more_goes_when_something_else_is_asked() 
     assert not store._kept._Cache__data  # type: ignore[attr-defined]  # len() itself would forget it
     flight.set_result(ObjectAnswer({}, clock.monotonic()))
     await asyncio.sleep(0)
-    assert store.flying == 0
+    assert store.inflight_bytes == 0
 
 
 # --- more than there may be -------------------------------------------------------------------------------------------
@@ -1325,7 +1334,7 @@ async def test_questions_that_nobody_waits_for_do_not_pile_up(
     story: Story, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Endless distinct selectors against a Prometheus that hangs: who asks one too many is told so, at once."""
-    monkeypatch.setattr(query_cache, "WAITING_BYTES", 100_000)
+    monkeypatch.setattr(query_cache, "INFLIGHT_BYTES", 100_000)
     plain = metric_query()
 
     def ask(number: int) -> asyncio.Task[object]:
@@ -1364,8 +1373,8 @@ async def test_questions_that_nobody_waits_for_do_not_pile_up(
 async def test_endless_distinct_questions_are_answered_and_forgotten(story: Story) -> None:
     """Thousands of selectors and names, within the TTL in which all of them would be kept."""
     story.prometheus.reply = named_objects
-    story.cache._objects = Answers("objects", story.clock, story.monitoring, weigh_question, 200_000)
-    story.cache._lanes = Lanes(story.monitoring, room=600_000)
+    story.cache._answers.own = AnswerStore("objects", story.clock, story.monitoring, weigh_request, 200_000)
+    story.cache._batches = Batches(story.cache._batcher, story.monitoring, room=600_000)
     plain = metric_query()
     for number in range(1000):
         selector = (matchers.Matcher("l", "=", f"{number}"),)
@@ -1376,12 +1385,12 @@ async def test_endless_distinct_questions_are_answered_and_forgotten(story: Stor
             asked = story.objects(query, "a", name)
             await asked
             assert names_of(asked) == {name}
-    for cache in ("objects", "lanes"):
+    for cache in ("objects", "batches"):
         assert 0.9 < (story.cache_metric("used_ratio", cache) or 0) <= 1.0
         assert (story.cache_metric("evictions_total", cache) or 0) > 500
         assert (story.cache_metric("entries", cache) or 0) < 400
-    assert story.cache._lanes.currsize == pytest.approx(
-        sum(lane.weight for lane in story.cache._lanes._lanes.values())
+    assert story.cache._batches.currsize == pytest.approx(
+        sum(batch.weight for batch in story.cache._batches._batches.values())
     )
     before = len(story.prometheus.asked)
     again = story.objects(
@@ -1394,23 +1403,23 @@ async def test_endless_distinct_questions_are_answered_and_forgotten(story: Stor
 
 async def test_names_of_one_lane_are_bounded(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each selector of objects may name thousands of them."""
-    monkeypatch.setattr(batching, "LANE_BYTES", 100_000)
+    monkeypatch.setattr(batching, "BATCH_BYTES", 100_000)
     story.prometheus.reply = named_objects
     query = metric_query()
     for number in range(30):
         await story.objects(query, "a", *(f"n{number}-{name}" for name in range(100)))
-    (lane,) = story.cache._lanes._lanes.values()
-    assert lane.weight <= 100_000
-    assert 5 < len(lane.standing) < 30
-    assert lane.named == 100 * len(lane.standing)
-    assert lane.weight == pytest.approx(1024 + query.weight + sum(each.weight for each in lane.standing))
+    (batch,) = story.cache._batches._batches.values()
+    assert batch.weight <= 100_000
+    assert 5 < len(batch.recent) < 30
+    assert batch.recent_names == 100 * len(batch.recent)
+    assert batch.weight == pytest.approx(1024 + query.weight + sum(each.weight for each in batch.recent))
 
 
 async def test_a_sweep_that_brings_too_much_is_broken_off(
     story: Story, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The questions are asked by name then, together, and the lane is not swept again."""
-    monkeypatch.setattr(query_cache, "SWEPT_SAMPLES", 5)
+    """The questions are asked by name then, together, and the batch is not swept again."""
+    monkeypatch.setattr(batching, "SWEEP_SAMPLES", 5)
     flood = vector(*(({"ns": "a", "pod": f"p{number}"}, 1.0) for number in range(200_000)))
     story.prometheus.reply = lambda promql: flood if 'pod!=""' in promql else named_objects(promql)
     query = metric_query()
@@ -1436,26 +1445,26 @@ async def test_lanes_that_nobody_uses_are_forgotten(story: Story) -> None:
     for number in range(40):
         await story.objects(MetricQuery(rule.rule, f"x{number}", (), "ns", "pod"), "a", "p")
         story.clock.advance(2.0)
-    assert len(story.cache._lanes) <= 17
+    assert len(story.cache._batches) <= 17
 
 
 async def test_lanes_are_bounded(story: Story) -> None:
-    story.cache._lanes = Lanes(story.monitoring, most=5)
+    story.cache._batches = Batches(story.cache._batcher, story.monitoring, most=5)
     story.prometheus.reply = named_objects
     rule = metric_query()
     for number in range(20):
         await story.objects(MetricQuery(rule.rule, f"x{number}", (), "ns", "pod"), "a", "p")
-    assert len(story.cache._lanes) == 5
+    assert len(story.cache._batches) == 5
 
 
 async def test_standing_questions_are_bounded(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batching, "STANDING_QUESTIONS", 5)
+    monkeypatch.setattr(batching, "RECENT_REQUESTS", 5)
     story.prometheus.reply = named_objects
     query = metric_query()
     for number in range(20):
         await story.objects(query, "a", f"p{number}")
-    (lane,) = story.cache._lanes._lanes.values()
-    assert list(lane.standing) == [Objects("a", (f"p{number}",)) for number in range(15, 20)]
+    (batch,) = story.cache._batches._batches.values()
+    assert list(batch.recent) == [Objects("a", (f"p{number}",)) for number in range(15, 20)]
 
 
 async def test_a_question_asked_again_is_the_last_to_ride_even_where_it_was_answered_at_once(
@@ -1466,12 +1475,12 @@ async def test_a_question_asked_again_is_the_last_to_ride_even_where_it_was_answ
     for name in ("p", "q", "p"):
         await story.objects(query, "a", name)
     assert story.count("cache") == 1
-    (lane,) = story.cache._lanes._lanes.values()
-    assert list(lane.standing) == [Objects("a", ("q",)), Objects("a", ("p",))]
+    (batch,) = story.cache._batches._batches.values()
+    assert list(batch.recent) == [Objects("a", ("q",)), Objects("a", ("p",))]
 
 
 async def test_a_forgotten_lane_on_its_way_still_lands(story: Story) -> None:
-    story.cache._lanes = Lanes(story.monitoring, most=1)
+    story.cache._batches = Batches(story.cache._batcher, story.monitoring, most=1)
     rule = metric_query()
     first = story.objects(rule, "a", "p")
     await story.settle()
@@ -1601,7 +1610,7 @@ async def test_a_sweep_with_a_warning_answers_nothing_later(story: Story) -> Non
     assert await make_busy(story, query, 4) == [SWEEP]
     story.prometheus.answer(1, warned(vector(({"ns": "a", "pod": "p"}, 3.0), ({"ns": "b", "pod": "q"}, 3.0))))
     await story.settle()
-    assert len(story.cache._sweeps._kept) == 0
+    assert len(story.cache._answers.sweeps._kept) == 0
     later = story.objects(query, "b", "q")
     assert len(await story.settle()) == 3, "it is asked for"
     story.prometheus.answer(2)

@@ -112,8 +112,8 @@ def bounds(process: Process) -> Iterator[Bound]:
     yield Bound("answers kept (`texts`, `objects`, `sweeps`)", ESTIMATED * kept)
     small = PrometheusSettings().max_connections * client.SMALL_ANSWER
     yield Bound("answers being read", ESTIMATED * (options.prometheus_max_answer_bytes + small))
-    yield Bound("questions that wait for Prometheus", query_cache.WAITING_BYTES)
-    yield Bound("questions known (`lanes`)", ESTIMATED * batching.LANES_BYTES)
+    yield Bound("questions that wait for Prometheus", query_cache.INFLIGHT_BYTES)
+    yield Bound("questions known (`batches`)", ESTIMATED * batching.BATCHES_BYTES)
     yield Bound("label selectors (`selections`)", ESTIMATED * process.kinds * store._REMEMBERED_BYTES)
     yield Bound("the worker of discovery", options.discovery_max_bytes + series_worker.MEMORY_BYTES)
     yield Bound("connections for probes", probes.MOST_CONNECTIONS * (probes.HEAD_BYTES + PROBE_BYTES))

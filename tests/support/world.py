@@ -20,7 +20,7 @@ from adapter.model.metrics import (
 )
 from adapter.model.resources import APIResource, Catalogue
 from adapter.model.selectors.label_selectors import LabelSelector
-from adapter.prometheus.answers import renewed
+from adapter.prometheus.answers import refresh_ahead
 from adapter.prometheus.query_cache import QueryCache
 from adapter.provider.custom import Provider
 from adapter.provider.relist import Relister
@@ -36,7 +36,7 @@ from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import ProblemLog, SourceProblems
 from tests.support.clock import FakeClock
 
-FRESHNESS = renewed(ttl=1.0, max_age=30.0)
+FRESHNESS = refresh_ahead(ttl=1.0, max_age=30.0)
 
 Outcome = QueryResult | PrometheusError
 Labels = Mapping[str, str]

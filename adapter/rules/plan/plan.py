@@ -180,10 +180,10 @@ def _cost(name: str) -> int:
     return len(name) + 2 * name.count(".") + 1
 
 
-def companions(
-    query: MetricQuery, wanted: Sequence[Objects], standing: Iterable[Objects], limit: int = MAX_QUERY_LENGTH
+def prefetch(
+    query: MetricQuery, wanted: Sequence[Objects], recent: Iterable[Objects], limit: int = MAX_QUERY_LENGTH
 ) -> list[Objects]:
-    """Return the standing questions, in their order, that the last query of `wanted` still has room for.
+    """Return the recent questions, in their order, that the last query of `wanted` still has room for.
 
     Where namespaces cannot share a query, only questions of a namespace that is asked anyway ride along.
     """
@@ -192,7 +192,7 @@ def companions(
     anywhere = may_sweep(query)
     used = sum(map(_weight, wanted)) % room
     taken = []
-    for question in standing:
+    for question in recent:
         if not anywhere and question.namespace not in namespaces:
             continue
         used += _weight(question)

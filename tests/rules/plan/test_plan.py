@@ -218,19 +218,19 @@ def test_every_object_is_asked_for_exactly_once_or_in_a_query_that_tells_it_apar
 
 # What rides along.
 
-STANDING = [Objects("a", ("p1",)), Objects("b", ("p2",)), Objects("a", ("p3",))]
+RECENT = [Objects("a", ("p1",)), Objects("b", ("p2",)), Objects("a", ("p3",))]
 
 COMPANIONS = {
-    "all that fit": (metric_query(), plan.MAX_QUERY_LENGTH, STANDING),
-    "only of the same namespace": (metric_query(HALF), plan.MAX_QUERY_LENGTH, [STANDING[0], STANDING[2]]),
+    "all that fit": (metric_query(), plan.MAX_QUERY_LENGTH, RECENT),
+    "only of the same namespace": (metric_query(HALF), plan.MAX_QUERY_LENGTH, [RECENT[0], RECENT[2]]),
     "no room": (metric_query(), 1, []),
-    "room for one": (metric_query(), 48, STANDING[:1]),
+    "room for one": (metric_query(), 48, RECENT[:1]),
 }
 
 
 @pytest.mark.parametrize(("query", "limit", "expected"), COMPANIONS.values(), ids=COMPANIONS)
 def test_companions(query: MetricQuery, limit: int, expected: list[Objects]) -> None:
-    assert plan.companions(query, [Objects("a", ("p",))], STANDING, limit) == expected
+    assert plan.prefetch(query, [Objects("a", ("p",))], RECENT, limit) == expected
 
 
 def test_a_question_weighs_what_its_names_cost() -> None:
@@ -239,5 +239,5 @@ def test_a_question_weighs_what_its_names_cost() -> None:
 
 
 def test_companions_of_a_kind_without_a_namespace() -> None:
-    standing = [Objects(None, ("n2",))]
-    assert plan.companions(ROOT, [Objects(None, ("n1",))], standing) == standing
+    recent = [Objects(None, ("n2",))]
+    assert plan.prefetch(ROOT, [Objects(None, ("n1",))], recent) == recent
