@@ -1,7 +1,7 @@
 """Cached answers of Prometheus and the futures of queries in flight, by key.
 
-The stores are bounded by memory, keys included, because a key may be much larger than its answer. An entry expires when
-no caller may use it any more.
+The stores are bounded by memory, keys included, because a key may be much larger than its answer. An entry
+expires when no caller may use it any more.
 """
 
 import asyncio
@@ -34,8 +34,8 @@ _SAMPLE_BYTES = 350
 _LABEL_BYTES = 60
 _WEIGHED = 3  # samples of an answer that are measured: they are much alike
 
-# A refresh starts in the last tenth of the TTL, at most a quarter of a second before its end: time enough for a query. A
-# larger window would refresh entries that are read only once per TTL.
+# A refresh starts in the last tenth of the TTL, at most a quarter of a second before its end: time enough for
+# a query. A larger window would refresh entries that are read only once per TTL.
 _AHEAD, _MOST_AHEAD = 0.1, 0.25
 
 
@@ -43,7 +43,8 @@ class Freshness(NamedTuple):
     """How old an answer may be; seconds.
 
     Younger than `ttl`, it is a hit. During the last `ahead` seconds of `ttl` a hit also starts a refresh
-    (stale-while-revalidate). When Prometheus fails, the last answer is used while it is younger than `max_age`.
+    (stale-while-revalidate). When Prometheus fails, the last answer is used while it is younger than
+    `max_age`.
     """
 
     ttl: float
@@ -51,10 +52,11 @@ class Freshness(NamedTuple):
     ahead: float = 0.0
 
     def lifetime(self, took: float) -> float:
-        """Return for how many seconds an answer is a hit whose query took `took` seconds; both count from the query's start.
+        """Return for how many seconds an answer is a hit that came `took` seconds after its query was sent.
 
-        An answer that is slower than its TTL would be stale on arrival, and Prometheus would be queried without a pause.
-        An answer that took over half of its TTL is therefore used for as long as it took, within `max_age`.
+        The time counts from the sending of the query. An answer that is slower than its TTL would be stale on
+        arrival, and Prometheus would be queried without a pause. An answer that took over half of its TTL is
+        therefore used for as long as it took, within `max_age`.
         """
         return max(self.ttl, min(2 * took, self.max_age)) if self.ttl else 0.0
 
@@ -79,8 +81,8 @@ class TextQuery(NamedTuple):
 class TextAnswer(NamedTuple):
     """The answer to a query by its text. `asked` is when the query was sent (monotonic seconds).
 
-    `failure` is set on an older answer that replaces a failed query. `partial` is set when the answer has a warning and
-    may lack data; such an answer is not cached.
+    `failure` is set on an older answer that replaces a failed query. `partial` is set when the answer has a
+    warning and may lack data; such an answer is not cached.
     """
 
     result: QueryResult
@@ -95,10 +97,12 @@ class TextAnswer(NamedTuple):
 
 
 class ObjectAnswer(NamedTuple):
-    """The samples of the requested objects by name, each object's in the order received; objects without a sample are absent.
+    """The samples of the requested objects by name, each object's in the order received.
 
-    `asked`, `failure` and `partial` are as in `TextAnswer`. `fallbacks` are the objects whose samples replace those of
-    another source. `scraped`: some of the objects are scraped, so that newer samples may exist at any moment.
+    Objects without a sample are absent.
+    `asked`, `failure` and `partial` are as in `TextAnswer`. `fallbacks` are the objects whose samples replace
+    those of another source. `scraped`: some of the objects are scraped, so that newer samples may exist at
+    any moment.
     """
 
     samples: Mapping[str, tuple[Sample, ...]]
@@ -178,7 +182,7 @@ class AnswerStore(Generic[KeyT, AnswerT]):
         weigh: Callable[[KeyT], int],
         room: int = KEPT_BYTES,
     ) -> None:
-        """`name` is the cache's label in the self-metrics, `weigh` estimates the bytes of a key, `room` bounds the answers."""
+        """`name` is the label in the self-metrics, `weigh` the bytes of a key, `room` the bytes of all."""
         self.inflight: dict[KeyT, asyncio.Future[AnswerT]] = {}
         self.inflight_bytes = 0
         self._weigh = weigh
@@ -197,11 +201,12 @@ class AnswerStore(Generic[KeyT, AnswerT]):
         return kept[0] if kept else None
 
     def keep(self, key: KeyT, answer: AnswerT, seconds: float, took: float = 0.0) -> None:
-        """Cache an answer until `seconds` after its query was sent, or until the answer that it replaces would have expired.
+        """Cache an answer until `seconds` after its query was sent.
 
-        A caller that accepts no old answer thereby shortens no other caller's fallback. An answer that exceeds the
-        whole room is not cached. A key counts twice, because the cache remembers up to as many keys again of entries
-        that were dropped or replaced.
+        It is cached for longer if the answer that it replaces would have expired later. A caller that accepts
+        no old answer thereby shortens no other caller's fallback. An answer that exceeds the whole room is
+        not cached. A key counts twice, because the cache remembers up to as many keys again of entries that
+        were dropped or replaced.
         """
         weight = _ANSWER_BYTES + answer.size + 2 * self._weigh(key)
         if weight <= self._kept.maxsize:
@@ -209,7 +214,7 @@ class AnswerStore(Generic[KeyT, AnswerT]):
             self._kept[key] = (StoredAnswer(answer, weight, took), max(answer.asked + seconds, end))
 
     def open(self, key: KeyT) -> asyncio.Future[AnswerT]:
-        """Return a new future for a request; `inflight` holds it until it is done. Expired answers are dropped first."""
+        """Return a new future, which `inflight` holds until it is done; drop expired answers."""
         self._kept.expire()
         future: asyncio.Future[AnswerT] = asyncio.get_running_loop().create_future()
         weight = INFLIGHT_BYTES + self._weigh(key)
@@ -237,7 +242,7 @@ class Hit(NamedTuple):
 
 
 class ObjectAnswers:
-    """The answers about objects: each request's `own`, and those of sweeps, which answer any request of their query."""
+    """The answers about objects: each request's `own`, and `sweeps`, which answer any request of a query."""
 
     def __init__(self, clock: Clock, monitoring: Monitoring) -> None:
         self.own: AnswerStore[tuple[MetricQuery, Objects], ObjectAnswer] = AnswerStore(
@@ -248,7 +253,7 @@ class ObjectAnswers:
         )
 
     def find(self, query: MetricQuery, objects: Objects, freshness: Freshness, now: float) -> Hit | None:
-        """Return the newest usable answer. One that is selected from a sweep is stored as the request's own."""
+        """Return the newest usable answer; one selected from a sweep becomes the request's own."""
         kept = self.own.find((query, objects))
         swept = self.sweeps.find(query)
         if kept is not None and (swept is None or swept.answer.asked <= kept.answer.asked):
@@ -267,7 +272,7 @@ class ObjectAnswers:
     def keep(
         self, query: MetricQuery, objects: Objects, answer: ObjectAnswer, freshness: Freshness, took: float
     ) -> None:
-        """Cache an answer for as long as it may be used, unless it is partial: the last complete answer is worth more."""
+        """Cache an answer unless it is partial, which would replace the last complete one."""
         if answer.partial is None:
             self.own.keep((query, objects), answer, max(freshness), took)
 

@@ -1,18 +1,19 @@
 """Batching: requests about one metric that are pending together share a query.
 
-A batch belongs to one `MetricQuery`: one metric, one metric selector and one kind of object. It sends a request at once.
-While that query is in flight, further requests are pending; when it is done, they leave together. There are no timers, so
-batching delays no request by more than the query before it, and the number of queries follows from how long Prometheus takes:
-the slower it is, the more requests share a query.
+A batch belongs to one `MetricQuery`: one metric, one metric selector and one kind of object. It sends a
+request at once. While that query is in flight, further requests are pending; when it is done, they leave
+together. There are no timers, so batching delays no request by more than the query before it, and the number
+of queries follows from how long Prometheus takes: the slower it is, the more requests share a query.
 
-The planner (`rules.plan.plan`) decides what may share a query and splits one that would be too long. A batch that was used
-within the last TTL is busy, and HorizontalPodAutoscalers repeat their requests every 15 seconds. The next query of a busy batch
-therefore has the room it leaves filled with requests that will be repeated soon (prefetch). Where the recent requests name
-over half of the objects of the metric, one query without names (a sweep) answers all of them.
+The planner (`rules.plan.plan`) decides what may share a query and splits one that would be too long. A batch
+that was used within the last TTL is busy, and HorizontalPodAutoscalers repeat their requests every 15
+seconds. The next query of a busy batch therefore has the room it leaves filled with requests that will be
+repeated soon (prefetch). Where the recent requests name over half of the objects of the metric, one query
+without names (a sweep) answers all of them.
 
-A merged query may fail where its parts do not: it is longer, and it reads more series. Its requests are then sent separately,
-and the rule is not merged for a minute. If a merged answer has two samples for one object, the analysis of the rule was wrong
-about it, and the rule is never merged again.
+A merged query may fail where its parts do not: it is longer, and it reads more series. Its requests are then
+sent separately, and the rule is not merged for a minute. If a merged answer has two samples for one object,
+the analysis of the rule was wrong about it, and the rule is never merged again.
 
 Glossary:
   request    some objects of one metric that a caller asks for; the same objects are the same request
@@ -55,8 +56,9 @@ RECENT_REQUESTS = 10_000
 """How many recent requests a batch remembers."""
 
 FRESH_SCANNED = 64
-"""A search for requests to prefetch ends after so many with fresh answers. The requests behind them were asked for so lately
-that an answer would be stale before they are repeated, and looking at all would cost more than the query."""
+"""A search for requests to prefetch ends after so many with fresh answers. The requests behind them were
+asked for so lately that an answer would be stale before they are repeated, and looking at all would cost more
+than the query."""
 
 SWEEP_LIMIT = 20_000
 """A metric with so many objects is not swept again: the answer would cost more than it saves."""
@@ -79,7 +81,7 @@ RequestFuture = asyncio.Future[ObjectAnswer]
 
 
 class Batcher:
-    """What all batches share: the way to Prometheus, the answers about objects, and which rules may be merged."""
+    """What batches share: the way to Prometheus, the answers about objects, and which rules may be merged."""
 
     def __init__(self, querier: Querier, clock: Clock, monitoring: Monitoring) -> None:
         self.clock = clock
@@ -96,7 +98,7 @@ class Batcher:
     async def send(
         self, promql: str, kind: plan.Kind, most: int | None = None, *, accepts_warnings: bool
     ) -> QueryResult:
-        """Query Prometheus now and count the outcome. Raises PrometheusError, of kind ``size`` beyond `most` samples."""
+        """Query Prometheus and count the outcome. Raises PrometheusError, of kind ``size`` beyond `most`."""
         try:
             result = await self._querier.query(promql, self.clock.wall(), most=most)
         except PrometheusError as error:
@@ -127,7 +129,8 @@ class Batcher:
 class Batch:
     """The requests of one `MetricQuery`: those pending, those in flight, and the recent ones, oldest first.
 
-    `object_count` is about how many objects have the metric. `used` and `used_before` are the times of the last two requests.
+    `object_count` is about how many objects have the metric. `used` and `used_before` are the times of the
+    last two requests.
     """
 
     def __init__(self, query: MetricQuery, object_count: int, shared: Batcher) -> None:
@@ -235,7 +238,7 @@ class Batch:
         self.inflight, self.pending, self.running = {}, {}, False
 
     def worth_sweeping(self) -> bool:
-        """Whether the recent requests name over half of the objects, and these are not too many.
+        """Whether the recent requests name over half of the objects, and those are not too many.
 
         A name counts once for each request: telling names apart would cost more than a sweep too early.
         """
@@ -244,7 +247,7 @@ class Batch:
         return self.recent_names * 2 > self.object_count
 
     async def _sweep(self, sweep: PlannedQuery) -> list[QueryResult] | None:
-        """Return the answer to a sweep. Return None if it is too large; the metric is not swept again then."""
+        """Return the answer to a sweep, None if it is too large: then the metric is not swept again."""
         accepts_warnings = self.query.rule.accepts_warnings
         try:
             return [
@@ -278,7 +281,7 @@ class Batch:
         await asyncio.gather(*(self.execute_one(*request) for request in self.inflight.items()))
 
     async def _recover(self, planned: Sequence[PlannedQuery], failure: PrometheusError) -> None:
-        """Send the requests of a failed merged query separately, unless Prometheus is down: it is not queried n times then."""
+        """Send the requests of a failed merged query separately, unless Prometheus cannot be reached."""
         if not _is_merged(planned) or failure.kind == "unreachable":
             for future in self.inflight.values():
                 fail(future, failure)
@@ -301,7 +304,7 @@ class Batch:
                 future.set_result(own)
 
     def _resolve_from_cache(self, sent: float) -> None:
-        """Resolve requests that the query before, sent at `sent`, has answered: by its sweep or its prefetch."""
+        """Resolve requests that the last query, sent at `sent`, answered by its sweep or prefetch."""
         now = self._shared.clock.monotonic()
         for objects, future in list(self.inflight.items()):
             hit = self._shared.answers.find(self.query, objects, self.freshness, now)
@@ -369,7 +372,7 @@ class Batches:
         return batch
 
     def _drop_unused(self, now: float) -> None:
-        """Drop up to two batches that are not recent: with each new one, the number can only shrink to those in use."""
+        """Drop up to two batches that are not recent: with a new batch each, only those in use remain."""
         for _ in range(2):
             if self._batches and now - next(iter(self._batches.values())).used > RECENT_SECONDS:
                 self._drop_oldest()

@@ -19,7 +19,7 @@ STEP_SAMPLES = 1_000
 
 
 class Demuxed(NamedTuple):
-    """Samples by namespace and name, whether an object had two where it should have one, and their estimated bytes."""
+    """Samples by namespace and name, whether an object has too many of them, and their estimated bytes."""
 
     samples: Mapping[str, Mapping[str, tuple[Sample, ...]]]
     duplicates: bool
@@ -53,7 +53,7 @@ async def demux(
 def select_samples(
     query: MetricQuery, objects: Objects, result: QueryResult
 ) -> dict[str, tuple[Sample, ...]]:
-    """Return the samples of the requested objects. Raises PrometheusError for an answer that is not a vector."""
+    """Return the samples of the requested objects. Raises PrometheusError unless the answer is a vector."""
     expect_vector(result)
     samples = index_samples(result.samples, query.object_label)
     return {name: samples[name] for name in objects.names if name in samples}

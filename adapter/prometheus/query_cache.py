@@ -4,11 +4,12 @@
 - Single-flight: equal requests in flight share one query; a caller that disconnects cancels it for no other.
 - Batching: requests about one metric that are pending together share a query (`batching`).
 - Refresh-ahead: a hit near the end of the TTL is served from the cache and starts a background refresh.
-- Stale answers: if Prometheus fails, the last answer to the same request is used while it is younger than `max_age`.
+- Stale answers: if Prometheus fails, the last answer to the same request is used while it is younger than
+  `max_age`.
 
-Failures are shared by the requests that wait for them and never cached. An answer with a warning may lack data: it is
-not cached either, and callers that do not accept partial answers get a failure. A rule may accept warnings; its answers
-are complete then.
+Failures are shared by the requests that wait for them and never cached. An answer with a warning may lack
+data: it is not cached either, and callers that do not accept partial answers get a failure. A rule may accept
+warnings; its answers are complete then.
 """
 
 import asyncio
@@ -37,11 +38,12 @@ from adapter.telemetry.metrics import Monitoring
 _log = logging.getLogger(__name__)
 
 INFLIGHT_BYTES = 64 * 1024 * 1024
-"""Bound on the requests pending and in flight, those of disconnected callers included. A request beyond it gets the last
-answer if that is young enough, and otherwise a failure of kind ``busy``."""
+"""Bound on the requests pending and in flight, those of disconnected callers included. A request beyond it
+gets the last answer if that is young enough, and otherwise a failure of kind ``busy``."""
 
 REFRESH_LIMIT = 10
-"""With so many requests pending or in flight, no refresh starts: half of the connections stay free for requests that wait."""
+"""With so many requests pending or in flight no refresh starts: waiting callers have half of the
+connections."""
 
 _SOURCES = ("query", "joined", "cache", "sweep", "stale")
 
@@ -50,12 +52,12 @@ _AnswerT = TypeVar("_AnswerT", TextAnswer, ObjectAnswer)
 
 
 class QueryCache:
-    """Answers requests from the cache or from Prometheus. An async context manager, because it owns the tasks of its queries."""
+    """Answers requests from the cache or from Prometheus. An async context manager: it owns its queries."""
 
     def __init__(
         self, querier: Querier, clock: Clock, monitoring: Monitoring, *, timeout: float = 8.0
     ) -> None:
-        """`timeout`: how many seconds a caller waits at most, the time that its request is pending included."""
+        """`timeout`: for how many seconds a caller waits, the time that its request is pending included."""
         self._clock = clock
         self._timeout = timeout
         # labels() costs more than inc()
@@ -87,7 +89,7 @@ class QueryCache:
         accepts_warnings: bool = False,
         takes_partial: bool = False,
     ) -> TextAnswer:
-        """Return the answer to a query. Raises PrometheusError if it fails and no answer is younger than `max_age`.
+        """Return the answer to a query. Raises PrometheusError if it fails and no recent answer is cached.
 
         `accepts_warnings`: the rule counts an answer with warnings as complete. `takes_partial`: the caller
         accepts an answer that is marked as partial.
@@ -118,7 +120,7 @@ class QueryCache:
         *,
         takes_partial: bool = False,
     ) -> ObjectAnswer:
-        """Return the samples of `objects`. Raises as `ask` does, and TemplateError if the query cannot be rendered.
+        """Return the samples of `objects`. Raises as `ask`, and TemplateError for a query without a text.
 
         `expected` is about how many objects have the metric, as discovery counted its series. `takes_partial`
         is as in `ask`; the rule of the query decides whether warnings are accepted.
@@ -166,17 +168,14 @@ class QueryCache:
         *,
         takes_partial: bool,
     ) -> _AnswerT:
-        """Join the query in flight for `key` or start one, and wait for it; on failure return the last answer if it is young enough."""
+        """Join the query in flight for `key` or start one; fall back on the last answer within `max_age`."""
         future = store.inflight.get(key)
         self._sources["joined" if future else "query"].inc()
         try:
             if future is None:
-                if self._is_full():
-                    raise PrometheusError("busy", "too many requests are waiting for Prometheus")
+                self._check_room()
                 future = start()
-            answer = await self._wait(future)
-            if answer.partial is not None and not takes_partial:
-                raise answer.partial
+            answer = await self._wait(future, takes_partial=takes_partial)
         except PrometheusError as failure:
             kept = store.find(key)
             if kept is None or self._clock.monotonic() - kept.answer.asked >= freshness.max_age:
@@ -185,17 +184,24 @@ class QueryCache:
             return kept.answer._replace(failure=failure)
         return answer
 
-    async def _wait(self, future: asyncio.Future[_AnswerT]) -> _AnswerT:
+    async def _wait(self, future: asyncio.Future[_AnswerT], *, takes_partial: bool) -> _AnswerT:
         """Wait for a query without owning it: a caller that is cancelled does not cancel it."""
         try:
             async with asyncio.timeout(self._timeout):
-                return await asyncio.shield(future)
+                answer = await asyncio.shield(future)
         except TimeoutError as error:
             text = f"no answer within {self._timeout:g} s, waiting included"
             raise PrometheusError("timeout", text) from error
+        if answer.partial is not None and not takes_partial:
+            raise answer.partial
+        return answer
 
     def _inflight_bytes(self) -> int:
         return self._texts.inflight_bytes + self._answers.own.inflight_bytes
+
+    def _check_room(self) -> None:
+        if self._is_full():
+            raise PrometheusError("busy", "too many requests are waiting for Prometheus")
 
     def _is_full(self) -> bool:
         return self._inflight_bytes() >= INFLIGHT_BYTES
@@ -211,7 +217,7 @@ class QueryCache:
         return future
 
     def _start_objects(self, batch: Batch, objects: Objects) -> asyncio.Future[ObjectAnswer]:
-        """Send a request at once where its rule may not be merged, and with the next query of its batch otherwise."""
+        """Send a request with the next query of its batch, or by itself if its rule may not be merged now."""
         future = self._answers.own.open((batch.query, objects))
         name = f"batch {batch.query.series}"
         if not self._batcher.may_merge(batch.query.rule):
@@ -240,7 +246,7 @@ class QueryCache:
     def _spawn(
         self, work: Coroutine[Any, Any, None], name: str, abandon: Callable[[PrometheusError], None]
     ) -> None:
-        """Run `work` in a task of the cache. If it does not complete, call `abandon`, so that no caller waits for it in vain."""
+        """Run `work` in a task of the cache, and call `abandon` if it does not complete."""
         failure = PrometheusError("unreachable", "the query was cancelled")
         if self._closed:
             work.close()

@@ -23,7 +23,7 @@ from adapter.config.scrape_keys import Access, EndpointTLS
 from adapter.errors import InputError, ScrapeError
 from adapter.model.clock import Clock
 from adapter.model.pod_networks import PodNetworks
-from adapter.prometheus import client, connection
+from adapter.prometheus import authorization, client
 from adapter.rules import matchers
 from adapter.rules.scrape import exposition
 from adapter.scrape.bodies import Buffer
@@ -90,7 +90,7 @@ class Scraper:
         self._monitoring = monitoring
         self._faults = faults
         self._service_account = Path(service_account)
-        self._tokens: dict[str, connection.FromFile] = {}
+        self._tokens: dict[str, authorization.FileAuthorization] = {}
         self._trusts: dict[EndpointTLS, _Trust] = {}
         self._session: aiohttp.ClientSession | None = None
 
@@ -155,7 +155,7 @@ class Scraper:
             content = await _read(response, access, buffer)
             return Body(content, exposition.is_openmetrics(response.headers.get("Content-Type", "")))
 
-    def _token(self, endpoint: Endpoint) -> connection.FromFile | None:
+    def _token(self, endpoint: Endpoint) -> authorization.FileAuthorization | None:
         """Return where the rule's token comes from, None where the pod may see none."""
         credentials = endpoint.access.credentials
         if credentials is None or endpoint.namespace not in credentials.namespaces:
@@ -168,8 +168,13 @@ class Scraper:
                     "credentials", f"{path} is our own service account token, which is never sent to pods"
                 )
             try:
-                token = self._tokens[path] = connection.FromFile(
-                    path, self._render, "scrape.credentials.tokenFile", self._clock, self._faults, whom="pods"
+                token = self._tokens[path] = authorization.FileAuthorization(
+                    path,
+                    self._render,
+                    "scrape.credentials.tokenFile",
+                    self._clock,
+                    self._faults,
+                    receiver="pods",
                 )
             except InputError as error:
                 raise ScrapeError("credentials", matchers.shorten(str(error))) from error
@@ -182,7 +187,7 @@ class Scraper:
 
     def _render(self, text: str) -> str:
         """Return the header's value; ValueError for a text that is no token or is our own, however it came into the file."""
-        header = connection.bearer(text)
+        header = authorization.render_bearer(text)
         try:
             own = (self._service_account / "token").read_text(encoding="utf-8").strip()
         except OSError:

@@ -13,7 +13,7 @@ from yarl import URL
 from adapter.errors import PrometheusError
 from adapter.model.metrics import HISTOGRAM, QueryResult, Sample
 from adapter.prometheus import client as prometheus
-from adapter.prometheus import client_tls, hints
+from adapter.prometheus import client_tls, endpoint
 from adapter.prometheus import response as envelope
 from adapter.prometheus.client import PrometheusClient, PrometheusSettings
 from adapter.telemetry.metrics import Monitoring
@@ -145,13 +145,17 @@ async def test_statuses_whose_bodies_are_not_read(status: int, scripted: Scripte
         (503, '{"status":"error","errorType":"timeout","error":"late"}', ("timeout", "timeout: late")),
         (503, "no healthy upstream", ("status", "HTTP status 503")),
         (200, "{", ("decode", "not an answer of Prometheus: Input data was truncated")),
-        (204, "", ("decode", f"not JSON: {hints.NO_API}")),
-        (200, "<html>", ("decode", f"not JSON: {hints.NO_API}")),
-        (200, "[1]", ("decode", f"not JSON: {hints.NO_API}")),
-        (404, "404 page not found", ("status", f"HTTP status 404: {hints.NO_API}")),
-        (400, "Client sent an HTTP request to an HTTPS server.\n", ("status", hints.ONLY_TLS)),
-        (400, "<center>The plain HTTP request was sent to HTTPS port</center>", ("status", hints.ONLY_TLS)),
-        (400, "You're speaking plain HTTP to an SSL-enabled server port.", ("status", hints.ONLY_TLS)),
+        (204, "", ("decode", f"not JSON: {endpoint.NO_API}")),
+        (200, "<html>", ("decode", f"not JSON: {endpoint.NO_API}")),
+        (200, "[1]", ("decode", f"not JSON: {endpoint.NO_API}")),
+        (404, "404 page not found", ("status", f"HTTP status 404: {endpoint.NO_API}")),
+        (400, "Client sent an HTTP request to an HTTPS server.\n", ("status", endpoint.ONLY_TLS)),
+        (
+            400,
+            "<center>The plain HTTP request was sent to HTTPS port</center>",
+            ("status", endpoint.ONLY_TLS),
+        ),
+        (400, "You're speaking plain HTTP to an SSL-enabled server port.", ("status", endpoint.ONLY_TLS)),
         (400, "bad", ("status", "HTTP status 400")),
     ],
 )
@@ -242,7 +246,7 @@ async def test_an_answer_of_more_samples_than_wanted_is_not_read_to_its_end(
 
 def memory_of(body: bytes) -> int:
     """Return how much memory an answer takes by the time it is read."""
-    decoder = envelope.AnswerDecoder()
+    decoder = envelope.ResponseDecoder()
     decoder.feed(body)
     while decoder.step():
         pass
@@ -294,10 +298,7 @@ async def test_answers_that_are_read_at_a_time_are_bounded_together(
     await until(lambda: reading(monitoring) == memory_of(body[:-10]))
     kind, text = await refused(client.query("large", WALL))
     assert kind == "size"
-    assert (
-        text
-        == f"the answers that are read at a time take more than {limit} bytes (--prometheus-max-answer-bytes)"
-    )
+    assert text == f"the answers being read take more than {limit} bytes (--prometheus-max-answer-bytes)"
     assert len((await client.query("small", WALL)).samples) == 100
     rest.set()
     assert len((await first).samples) == 10_000
@@ -685,15 +686,15 @@ async def test_only_the_given_ca_is_trusted(
 
 async def test_a_server_without_tls(scripted: Scripted, open_client: Open) -> None:
     client = await open_client(scripted.url.replace("http://", "https://"))
-    assert await refused(client.query("up", WALL)) == ("unreachable", hints.NO_TLS)
+    assert await refused(client.query("up", WALL)) == ("unreachable", endpoint.NO_TLS)
 
 
 def test_a_failure_of_tls_says_which() -> None:
     """What OpenSSL says of a handshake; its word for a plain answer depends on the version."""
     other = ssl.SSLError(1, "[SSL: SSLV3_ALERT_HANDSHAKE_FAILURE] handshake failure")
-    assert hints.of_tls(other) == f"TLS failed: {other}"
+    assert endpoint.explain_tls(other) == f"TLS failed: {other}"
     assert (
-        hints.of_tls(ssl.SSLCertVerificationError("self-signed"))
+        endpoint.explain_tls(ssl.SSLCertVerificationError("self-signed"))
         == "certificate not accepted: ('self-signed',)"
     )
 
@@ -723,7 +724,7 @@ async def test_a_client_certificate_is_shown(
 
 async def test_tls_older_than_1_2_is_refused(open_client: Open, authority: Authority) -> None:
     client = await open_client("https://127.0.0.1", ca_file=str(authority.file))
-    assert client_tls.build(client.origin.trust).minimum_version == ssl.TLSVersion.TLSv1_2
+    assert client_tls.build(client.origin.tls).minimum_version == ssl.TLSVersion.TLSv1_2
 
 
 async def test_a_proxy_from_the_environment_is_asked(

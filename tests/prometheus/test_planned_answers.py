@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 from adapter.errors import PrometheusError
 from adapter.model.metrics import QueryResult
 from adapter.model.selectors.label_selectors import parse_selector
+from adapter.prometheus.answers import Freshness
 from adapter.prometheus.client import PrometheusClient
 from adapter.prometheus.connection import PrometheusSettings
-from adapter.prometheus.answers import Freshness
 from adapter.prometheus.query_cache import QueryCache
 from adapter.rules import matchers
 from adapter.rules.plan import plan

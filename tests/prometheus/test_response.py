@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from adapter.errors import PrometheusError
 from adapter.model.metrics import HISTOGRAM, QueryResult, Sample
 from adapter.prometheus import response
-from adapter.prometheus.response import Answer, AnswerDecoder
+from adapter.prometheus.response import DecodedResponse, ResponseDecoder
 
 
-def decode(body: bytes, chunk: int = 1 << 20) -> Answer:
-    decoder = AnswerDecoder()
+def decode(body: bytes, chunk: int = 1 << 20) -> DecodedResponse:
+    decoder = ResponseDecoder()
     for start in range(0, len(body), chunk):
         decoder.feed(body[start : start + chunk])
         while decoder.step():
@@ -32,7 +32,7 @@ def test_vector() -> None:
             {"metric": {}, "value": [1700000000, "-2.5e-3"]},
         ],
     )
-    assert decode(body) == Answer(
+    assert decode(body) == DecodedResponse(
         QueryResult(
             "vector",
             [Sample({"__name__": "up", "pod": "a"}, 1.0, 1700000000.5), Sample({}, -0.0025, 1700000000.0)],
@@ -196,7 +196,7 @@ def long_vector(count: int) -> bytes:
 @pytest.mark.parametrize("chunk", [1000, 65_536, 1 << 30])
 def test_a_long_vector_is_decoded_in_steps_in_its_order(chunk: int) -> None:
     body = long_vector(10_000)
-    decoder, steps = AnswerDecoder(), 0
+    decoder, steps = ResponseDecoder(), 0
     for start in range(0, len(body), chunk):
         decoder.feed(body[start : start + chunk])
         while decoder.step():
@@ -240,7 +240,7 @@ def test_any_input_is_an_answer_or_our_error(body: bytes) -> None:
     ],
 )
 def test_refusals(status: int, body: bytes, kind: str, text: str) -> None:
-    error = response.refuse_body(status, body)
+    error = response.explain_refusal(status, body)
     assert (error.kind, str(error)) == (kind, text)
 
 
@@ -248,12 +248,12 @@ def test_more_samples_than_wanted_are_an_error_and_go_piece_by_piece() -> None:
     """Whether they come in pieces or all at the end."""
     elements = ",".join(f'{{"metric":{{"pod":"p{number}"}},"value":[1,"1"]}}' for number in range(12_000))
     body = f'{{"status":"success","data":{{"resultType":"vector","result":[{elements}]}}}}'.encode()
-    fits = AnswerDecoder(most=12_000)
+    fits = ResponseDecoder(most=12_000)
     fits.feed(body)
     while fits.step():
         pass
     assert len(fits.finish().result.samples) == 12_000
-    late = AnswerDecoder(most=11_999)
+    late = ResponseDecoder(most=11_999)
     late.feed(body)
     while late.step():
         pass
@@ -261,7 +261,7 @@ def test_more_samples_than_wanted_are_an_error_and_go_piece_by_piece() -> None:
         late.finish()
     assert caught.value.kind == "size"
     assert [late.drop() for _ in range(4)] == [True, True, False, False]
-    early = AnswerDecoder(most=1000)
+    early = ResponseDecoder(most=1000)
     early.feed(body)
     with pytest.raises(PrometheusError, match="more than 1000 samples"):
         early.step()
@@ -279,7 +279,7 @@ BULKY = {
 }
 
 
-def read(decoder: AnswerDecoder, body: bytes) -> int:
+def read(decoder: ResponseDecoder, body: bytes) -> int:
     """Feed an answer; return how many bytes were taken before there was no room for more."""
     for start in range(0, len(body), 65_536):
         try:
@@ -299,17 +299,17 @@ def test_an_answer_is_bounded_by_the_memory_that_it_takes(name: str) -> None:
     """A short text may be many samples, and a sample may have many labels."""
     one, count = BULKY[name]
     body = f'{{"status":"success","data":{{"resultType":"vector","result":[{",".join([one] * count)}]}}}}'.encode()
-    whole = AnswerDecoder(room=100 * len(body))
+    whole = ResponseDecoder(room=100 * len(body))
     assert read(whole, body) == len(body)
     assert whole.weight >= (len(body) if name == "texts" else 3_500_000)
-    assert read(AnswerDecoder(room=whole.weight // 2), body) < 0.7 * len(body), "the rest is not read"
+    assert read(ResponseDecoder(room=whole.weight // 2), body) < 0.7 * len(body), "the rest is not read"
 
 
 def test_a_text_that_cannot_be_cut_is_not_decoded_where_that_might_take_too_much() -> None:
     elements = ", ".join('{"value":[1,"1"],"metric":{}}' for _ in range(20_000))
     body = f'{{"data":{{"resultType":"vector","result":[{elements}]}}}}'.encode()
     assert len(decode(body).result.samples) == 20_000
-    decoder = AnswerDecoder(room=8_000_000)
+    decoder = ResponseDecoder(room=8_000_000)
     decoder.feed(body)
     assert not decoder.step()
     with pytest.raises(PrometheusError, match="more than 8000000 bytes"):
