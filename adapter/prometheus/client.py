@@ -152,7 +152,7 @@ class PrometheusClient:
             self._free.release()
 
     async def _attempt(self, promql: str, time: float, within: float, most: int | None) -> DecodedResponse:
-        """Send the query once. Prometheus gets the timeout of `within` seconds as well, and stops after it."""
+        """Send the query once. Prometheus gets the timeout of `within` seconds as well, and then stops."""
         started = self._clock.monotonic()
         params = [
             ("query", promql),
