@@ -17,8 +17,8 @@ from adapter.prometheus.connection import PrometheusSettings
 from adapter.provider import relist
 from adapter.rules.plan import lookback
 from adapter.rules.scrape import exposition, series, series_match
-from adapter.scrape import bodies, http, shares, targets, turns, work
 from adapter.scrape import cache as scraped
+from adapter.scrape import http, targets, turns, work
 from adapter.server import probes
 from adapter.server.api import discovery, paths
 from adapter.server.auth import authentication, authorization, request_header, review_cache
@@ -121,7 +121,7 @@ NUMBERS = {
     "40 are told apart": reflector._REASONS,
     "64 headers of 4 KiB": (http.HEADERS_TAKEN, http.HEADER_BYTES // 1024),
     "48 MiB, 24 MiB for the pods of one namespace": (
-        bodies.BODIES_BYTES // MIB, bodies.NAMESPACE_BODIES_BYTES // MIB,
+        http.BODIES_BYTES // MIB, http.NAMESPACE_BODIES_BYTES // MIB,
     ),
     "64, and 8 KiB between the braces; 16 KiB a line": (
         series.MAX_LABELS, series.MAX_LABEL_BYTES // 1024, exposition.MAX_LINE_BYTES // 1024,
@@ -131,8 +131,8 @@ NUMBERS = {
         work.KEPT_BYTES // MIB, work.NAMESPACE_BYTES // MIB,
     ),
     "turns of 2 ms": turns.TURN_SECONDS * 1000,
-    "40 % of the process's time": shares.TIME_SHARE * 100,
-    "less often, up to 60 times": shares.LONGEST_STRETCH,
+    "40 % of the process's time": turns.TIME_SHARE * 100,
+    "less often, up to 60 times": turns.LONGEST_STRETCH,
     "64 answers of up to 32 matchers, each until 60 s": (
         targets.ANSWERS_KEPT, targets.MOST_MATCHERS, targets.ANSWERED_SECONDS,
     ),

@@ -15,8 +15,7 @@ from adapter.kubernetes.cache.scale_targets import Target, Unfound
 from adapter.model.autoscaling.fastpath_autoscaler import FastPathAutoscaler
 from adapter.model.autoscaling.hpa import CrossVersionObjectReference
 from adapter.model.selectors.label_selectors import LabelSelector
-from adapter.scrape.cache import ScrapedValues
-from adapter.scrape.interfaces import ScrapedPod
+from adapter.scrape.cache import ScrapedPod, ScrapedValues
 
 # How often it is looked whether the rules are others, in seconds.
 _PERIOD = 1.0

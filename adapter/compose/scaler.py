@@ -104,7 +104,7 @@ class Scaler:
         self._wants = ScrapeWants(parts.scraped, self.targets, self.pods)
         self._roster = Roster(self.rivals, self._wants, self._shard, answers=options.scaler)
         self.rivals.changed = self._roster.rivals_changed
-        parts.scraped.subscribe_owners(self._roster.scraped)
+        parts.scraped.subscribe(self._roster.scraped)
         period = timestamps.span_of(options.horizontal_pod_autoscaler_sync_period)
         self._natives = Natives(self._roster, self.rivals, parts.clock, parts.faults, period)
         self.floors: FloorView | None = None

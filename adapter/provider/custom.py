@@ -48,7 +48,7 @@ from adapter.rules.plan.plan import Objects
 from adapter.rules.query import Dropped, MetricQuery, milli_of
 from adapter.rules.registry import CustomEntry, CustomKey, ExternalEntry
 from adapter.scrape.cache import ScrapedValues
-from adapter.scrape.interfaces import ScrapedAnswer
+from adapter.scrape.targets import ScrapedAnswer
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import UNFETCHED, UNLISTED, SourceProblems
 

@@ -14,9 +14,18 @@ from adapter.model.metrics import CustomAnswer, SeriesInfo
 from adapter.model.selectors.label_selectors import EVERYTHING, parse_selector
 from adapter.rules.registry import CustomKey
 from adapter.rules.resource import PODS
-from adapter.scrape.interfaces import ScrapedAnswer, ScrapedValue
+from adapter.scrape.targets import ScrapedAnswer, ScrapedValue
 from tests.support.clock import WALL
-from tests.support.world import FakePod, Outcome, World, compile_text, custom_question, vector, world
+from tests.support.world import (
+    FakePod,
+    Outcome,
+    World,
+    compile_text,
+    custom_question,
+    read_scraped,
+    vector,
+    world,
+)
 
 RULE = """
 - seriesQuery: {series}
@@ -45,7 +54,7 @@ async def scraping(text: str = "", **settings: object) -> AsyncIterator[World]:
 
 
 def read(here: World, metric: str = "depth", *names: str, selector: str = "") -> ScrapedAnswer:
-    found = here.scraped.read_metric("shop", metric, names or ("a", "b"), parse_selector(selector))
+    found = read_scraped(here.scraped, "shop", metric, names or ("a", "b"), parse_selector(selector))
     assert found is not None
     return found
 
@@ -108,8 +117,8 @@ async def test_metrics_of_rules_without_scraping_and_unknown_ones_are_nobodys_bu
         await here.scrape()
 
         assert here.reader.asked == []
-        assert here.scraped.read_metric("shop", "depth", ["a"], EVERYTHING) is None
-        assert here.scraped.read_metric("shop", "unknown", ["a"], EVERYTHING) is None
+        assert read_scraped(here.scraped, "shop", "depth", ["a"], EVERYTHING) is None
+        assert read_scraped(here.scraped, "shop", "unknown", ["a"], EVERYTHING) is None
         assert not here.scraped.is_scraped("depth")
         assert here.scraped.entry_of("depth") is None
         assert here.scraped.window_of("depth") is None
@@ -160,11 +169,11 @@ async def test_nothing_is_kept_of_owners_and_metrics_that_are_gone() -> None:
     async with scraping() as here:
         for number in range(50):
             here.scraped.want(f"x{number % 2}", "shop", ["depth", f"unknown{number}"], [A])
-        assert sum(map(len, here.scraped._sources.values())) == 4
+        assert sum(map(len, here.scraped._metrics.values())) == 4
         for number in range(2):
             here.scraped.forget(f"x{number}")
 
-        kept = (here.scraped._sources, here.scraped._wants, here.scraped._placed, here.scraped._targets)
+        kept = (here.scraped._metrics, here.scraped._wants, here.scraped._placed, here.scraped._targets)
         assert kept == ({}, {}, {}, {})
 
 
@@ -217,7 +226,7 @@ async def test_a_relist_leaves_what_it_does_not_change() -> None:
             ["depth"],
             ["unknown"],
         ]
-        assert here.scraped.read_metric("shop", "hits", ["b"], EVERYTHING) is None
+        assert read_scraped(here.scraped, "shop", "hits", ["b"], EVERYTHING) is None
 
 
 # --- values ------------------------------------------------------------------------------------------------------------
@@ -244,7 +253,7 @@ async def test_only_the_pods_asked_for() -> None:
         await here.scrape()
 
         assert read(here, "depth", "b", "c").values.keys() == {"b"}
-        other = here.scraped.read_metric("elsewhere", "depth", ["a", "b"], EVERYTHING)
+        other = read_scraped(here.scraped, "elsewhere", "depth", ["a", "b"], EVERYTHING)
         assert other == ({}, {}, set())
 
 
@@ -277,27 +286,24 @@ async def test_openmetrics() -> None:
         assert read(here) == ({}, {"a": 1000}, set()), "a sample from long ago is none of now"
 
 
-async def test_finished_scrapes_are_told_good_or_bad() -> None:
+async def test_every_scrape_notifies_its_owners_good_or_bad() -> None:
     async with scraping() as here:
-        told: list[tuple[str, str]] = []
         owners: list[str] = []
-        here.scraped.subscribe(lambda namespace, metric: told.append((namespace, metric)))
-        here.scraped.subscribe_owners(owners.append)
+        here.scraped.subscribe(owners.append)
         here.scraped.want("x", "shop", ["depth", "hits"], [A])
         here.scraped.want("x", "shop", ["depth", "hits"], [A])
         here.scraped.want("y", "shop", ["depth"], [A])
         await here.scrape()
-        assert sorted(told) == [("shop", "depth"), ("shop", "hits")]
         assert sorted(owners) == ["x", "y"]
         here.reader.bodies["10.0.0.1"] = "depth 3"
         await here.scrape()
-        assert len(told) == 4
+        assert sorted(owners) == ["x", "x", "y", "y"]
 
 
-async def test_a_pod_that_is_gone_when_its_scrape_ends_is_not_told_of() -> None:
+async def test_a_pod_that_is_gone_when_its_scrape_ends_notifies_no_owner() -> None:
     async with scraping() as here:
-        told: list[tuple[str, str]] = []
-        here.scraped.subscribe(lambda namespace, metric: told.append((namespace, metric)))
+        owners: list[str] = []
+        here.scraped.subscribe(owners.append)
         here.scraped.want("x", "shop", ["depth"], [A])
         (key,) = here.scraped._targets
         here.reader.gate.clear()
@@ -308,7 +314,7 @@ async def test_a_pod_that_is_gone_when_its_scrape_ends_is_not_told_of() -> None:
         await scrape
         await here.scraped._scrape(key)
 
-        assert told == []
+        assert owners == []
         assert len(here.reader.asked) == 1
 
 
@@ -408,7 +414,7 @@ async def test_failures_are_counted_and_said_once_with_the_rule(
 
 async def test_intervals_and_windows_are_stretched_together() -> None:
     async with scraping() as here:
-        here.scraped._rounds._per_second = 1
+        here.scraped._schedule._per_second = 1
         here.scraped.want(
             "x", "shop", ["hits", "depth"], [A, B, FakePod("c", "10.0.0.3"), FakePod("d", "10.0.0.4")]
         )
@@ -587,7 +593,7 @@ async def test_it_runs_and_ends() -> None:
     async with scraping(rules("interval: 100ms")) as here:
         here.reader.bodies["10.0.0.1"] = "depth 3"
         scraped = asyncio.Event()
-        here.scraped.subscribe(lambda _, __: scraped.set())
+        here.scraped.subscribe(lambda _: scraped.set())
         task = asyncio.create_task(here.scraped.run())
         here.scraped.want("x", "shop", ["depth"], [A])
         await scraped.wait()
@@ -597,7 +603,7 @@ async def test_it_runs_and_ends() -> None:
         assert read(here).values["a"].value == 3
 
 
-async def test_a_rule_of_somebody_who_asks_for_it_without_scraping_has_no_values() -> None:
+async def test_a_rule_without_scraping_has_no_values() -> None:
     async with scraping() as here:
         entry = here.relister.registry.custom[CustomKey(PODS, namespaced=True, metric="depth")]
         bare = msgspec.structs.replace(entry, rule=replace(entry.rule, pod_query=None))

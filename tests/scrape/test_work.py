@@ -11,11 +11,11 @@ from adapter.model.metrics import SeriesInfo
 from adapter.model.selectors.label_selectors import parse_selector
 from adapter.rules.scrape.series import MAX_LABELS
 from adapter.scrape import targets, work
-from adapter.scrape.http import Body
-from adapter.scrape.interfaces import ScrapedAnswer
+from adapter.scrape.http import ScrapedBody
+from adapter.scrape.targets import ScrapedAnswer
 from adapter.scrape.turns import TURN_SECONDS
 from tests.support.clock import FakeClock
-from tests.support.world import FakePod, World, custom_question, vector, world
+from tests.support.world import FakePod, World, custom_question, read_scraped, vector, world
 
 RULES = """
 rules:
@@ -50,7 +50,7 @@ async def step(here: World, seconds: float = 1.0) -> None:
 
 
 def read(here: World, namespace: str, name: str, metric: str = "depth", selector: str = "") -> ScrapedAnswer:
-    found = here.scraped.read_metric(namespace, metric, [name], parse_selector(selector))
+    found = read_scraped(here.scraped, namespace, metric, [name], parse_selector(selector))
     assert found is not None
     return found
 
@@ -332,9 +332,9 @@ async def test_pods_that_cost_more_time_than_their_share_are_scraped_less_often_
         assert slowed > 1
         assert here.metric("fastpath_scrape_slowed_targets") == 1
         assert here.metric("fastpath_scrape_processing_seconds_total") > 0.5
-        assert here.scraped._rounds._rounds["bad", "bad", 0].interval == slowed
+        assert here.scraped._schedule._timers["bad", "bad", 0].interval == slowed
         assert {
-            here.scraped._rounds._rounds[space, name, 0].interval
+            here.scraped._schedule._timers[space, name, 0].interval
             for space, name in (("bad", "worse"), ("good", "good"))
         } == {1}
         said = "pods of namespace bad cost more time than their share: they are scraped less often"
@@ -426,7 +426,7 @@ async def test_readers_see_the_scrape_before_while_a_scrape_is_processed() -> No
         target = here.scraped._targets["bad", "bad", 0]
         body = here.reader.bodies[BAD.ip].encode()  # type: ignore[union-attr]  # set above
         now = here.clock.monotonic()
-        scrape = targets.Scrape(Body(body, openmetrics=False), now, here.clock.wall(), 1.0)
+        scrape = targets.Scrape(ScrapedBody(body, openmetrics=False), now, here.clock.wall(), 1.0)
         seen, pending = set(), 0
         for number, _ in enumerate(target.steps(scrape)):
             seen.add(read(here, "bad", "bad").values["bad"].value)

@@ -24,7 +24,7 @@ from adapter.prometheus import answers, batching, client, query_cache, series_wo
 from adapter.prometheus.connection import PrometheusSettings
 from adapter.rules.plan import lookback
 from adapter.rules.scrape import series_match
-from adapter.scrape import bodies, work
+from adapter.scrape import http, work
 from adapter.server import probes
 from adapter.server.auth import request_header, review_cache
 from adapter.server.http import (
@@ -135,7 +135,7 @@ def bounds(process: Process) -> Iterator[Bound]:
         if options.access_log:
             yield Bound("lines of the access log", access_log._ROOM)
     if process.scales:
-        yield Bound("bodies of scraped pods", bodies.BODIES_BYTES)
+        yield Bound("bodies of scraped pods", http.BODIES_BYTES)
         yield Bound("series of scraped pods", ESTIMATED * work.KEPT_BYTES)
         read = 2 * scale_codec.TEXTS_BYTES + pod_codec.REQUESTS_BYTES + decision.SELECTORS_BYTES
         yield Bound("selectors and requests that are read", ESTIMATED * read)

@@ -42,7 +42,7 @@ _SLOT_LABEL = mergeable.MATCHERS_SLOT.partition("=")[0]
 _TARGET_LABELS = frozenset({"job", "instance"})
 
 
-class Identity(NamedTuple):
+class PodIdentity(NamedTuple):
     """The scraped pod, and the labels that the rule finds pods and namespaces in; the latter is "" where it has none."""
 
     namespace: str
@@ -122,7 +122,7 @@ class PodQuery:
         return frozenset(name.replace(mergeable.SERIES_SLOT, series) for name in self.names)
 
     def evaluate(
-        self, pod: PodSeries, series: str, identity: Identity, selector: Sequence[Matcher], window: float
+        self, pod: PodSeries, series: str, identity: PodIdentity, selector: Sequence[Matcher], window: float
     ) -> PodValue | None:
         """Return the pod's value, None where no series gives one.
 
@@ -131,7 +131,7 @@ class PodQuery:
         return _finish(self.steps(pod, series, identity, selector, window))
 
     def steps(
-        self, pod: PodSeries, series: str, identity: Identity, selector: Sequence[Matcher], window: float
+        self, pod: PodSeries, series: str, identity: PodIdentity, selector: Sequence[Matcher], window: float
     ) -> Generator[None, None, PodValue | None]:
         """Evaluate in steps of about a millisecond, between which `pod` must not change; return what `evaluate` does."""
         scope = _Scope(series, pod, identity.labels(), tuple(selector), window)

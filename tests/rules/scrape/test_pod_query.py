@@ -8,13 +8,13 @@ from adapter.errors import UnscrapableError
 from adapter.model.selectors.label_selectors import parse_selector
 from adapter.rules import matchers
 from adapter.rules.scrape import exposition
-from adapter.rules.scrape.pod_query import Identity, PodQuery, compile_query
+from adapter.rules.scrape.pod_query import PodIdentity, PodQuery, compile_query
 from adapter.rules.scrape.series import PodSeries
 from adapter.rules.template import template
 
 SERIES = "jobs"
 NAMES = ("jobs", "jobs_sum", "jobs_count", "other")
-POD = Identity("shop", "web-0", "namespace", "pod")
+POD = PodIdentity("shop", "web-0", "namespace", "pod")
 WINDOW = 5.0
 
 
@@ -219,7 +219,7 @@ def test_without_a_namespace_label_pods_are_told_apart_by_name_alone() -> None:
         template.parse('sum(<<.Series>>{<<.LabelMatchers>>,namespace="n"}) by (<<.GroupBy>>)'), "pod", ""
     )
     found = query.evaluate(
-        pod('jobs{namespace="n"} 4'), SERIES, Identity("shop", "web-0", "", "pod"), (), WINDOW
+        pod('jobs{namespace="n"} 4'), SERIES, PodIdentity("shop", "web-0", "", "pod"), (), WINDOW
     )
 
     assert found is not None
