@@ -39,8 +39,7 @@ from adapter.prometheus.client import Querier
 from adapter.prometheus.demux import STEP_SAMPLES, demux, expect_vector, find_warning, select_samples
 from adapter.rules.plan import plan
 from adapter.rules.plan.plan import Objects, PlannedQuery
-from adapter.rules.query import MetricQuery
-from adapter.rules.query_rule import QueryRule
+from adapter.rules.query import MetricQuery, QueryRule
 from adapter.telemetry.logs import facts
 from adapter.telemetry.metrics import Monitoring
 
@@ -90,13 +89,13 @@ class Batcher:
         self._monitoring = monitoring
         # labels() costs more than inc()
         self._succeeded = {
-            kind: monitoring.queries.labels(kind=kind, outcome="success") for kind in plan.Kind
+            kind: monitoring.queries.labels(kind=kind, outcome="success") for kind in plan.QueryKind
         }
         self._unmergeable: WeakSet[QueryRule] = WeakSet()
         self._paused: WeakKeyDictionary[QueryRule, float] = WeakKeyDictionary()
 
     async def send(
-        self, promql: str, kind: plan.Kind, most: int | None = None, *, accepts_warnings: bool
+        self, promql: str, kind: plan.QueryKind, most: int | None = None, *, accepts_warnings: bool
     ) -> QueryResult:
         """Query Prometheus and count the outcome. Raises PrometheusError, of kind ``size`` beyond `most`."""
         try:
@@ -210,7 +209,7 @@ class Batch:
         partial = find_warning(results, accepts_warnings=query.rule.accepts_warnings)
         answer = SweepAnswer(samples, sent, size, partial)
         took = shared.clock.monotonic() - sent
-        if planned[0].kind is plan.Kind.SWEEP and partial is None:
+        if planned[0].kind is plan.QueryKind.SWEEP and partial is None:
             shared.answers.keep_sweep(query, answer, self.freshness, took)
             self.object_count = sum(map(len, samples.values()))
         await self._resolve(requests, answer, took)
@@ -388,7 +387,7 @@ def fail(future: asyncio.Future[Any], failure: PrometheusError) -> None:
 
 
 def _is_merged(planned: Sequence[PlannedQuery]) -> bool:
-    return any(query.kind is not plan.Kind.ALONE for query in planned)
+    return any(query.kind is not plan.QueryKind.ALONE for query in planned)
 
 
 async def _merge(query: MetricQuery, requests: Sequence[Objects]) -> list[PlannedQuery]:

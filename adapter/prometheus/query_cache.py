@@ -232,7 +232,7 @@ class QueryCache:
         sent = self._clock.monotonic()
         try:
             result = await self._batcher.send(
-                query.promql, plan.Kind.ALONE, accepts_warnings=query.accepts_warnings
+                query.promql, plan.QueryKind.ALONE, accepts_warnings=query.accepts_warnings
             )
         except PrometheusError as failure:
             fail(future, failure)

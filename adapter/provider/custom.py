@@ -43,7 +43,7 @@ from adapter.rules import matchers
 from adapter.rules.compile import Rule
 from adapter.rules.matchers import Matcher
 from adapter.rules.naming import NAMESPACES
-from adapter.rules.plan import age
+from adapter.rules.plan import lookback
 from adapter.rules.plan.plan import Objects
 from adapter.rules.query import Dropped, MetricQuery, milli_of
 from adapter.rules.registry import CustomEntry, CustomKey, ExternalEntry
@@ -192,7 +192,7 @@ class Provider:
                 answer = await asked
                 samples = answer.result.samples
             else:
-                companion = age.age_query(promql, entry.series, parts)
+                companion = lookback.age_query(promql, entry.series, parts)
                 asked_ages = self._cache.ask(companion.promql, freshness, accepts_warnings=accepts)
                 answer, ages = await with_ages(asked, asked_ages, freshness)
                 samples = companion.fresh(

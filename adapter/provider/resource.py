@@ -33,7 +33,15 @@ from adapter.provider.custom import Resources
 from adapter.provider.relist import Relister
 from adapter.rules import resource as usages
 from adapter.rules.plan.plan import Objects
-from adapter.rules.resource import KINDS, PODS, Absent, Labelled, Pair, ResourceQuery, ResourceRules
+from adapter.rules.resource import (
+    KINDS,
+    PODS,
+    Absent,
+    CpuAndMemory,
+    ResourceQuery,
+    ResourceRules,
+    UsageSamples,
+)
 from adapter.telemetry.metrics import Monitoring
 from adapter.telemetry.problems import UNLISTED, SourceProblems
 
@@ -252,10 +260,10 @@ class ResourceProvider:
 
 
 def _usage_of(
-    described: Described, kind: GroupResource, pair: Pair, answers: _Answers
+    described: Described, kind: GroupResource, pair: CpuAndMemory, answers: _Answers
 ) -> ObjectUsage | Absent | None:
-    cpu = Labelled(answers.cpu.samples.get(described.name, ()), pair.cpu.part_label)
-    memory = Labelled(answers.memory.samples.get(described.name, ()), pair.memory.part_label)
+    cpu = UsageSamples(answers.cpu.samples.get(described.name, ()), pair.cpu.part_label)
+    memory = UsageSamples(answers.memory.samples.get(described.name, ()), pair.memory.part_label)
     if kind == PODS:
         return usages.pod_usage(described.namespace, described.name, described.labels, cpu, memory)
     return usages.node_usage(described.name, described.labels, cpu, memory)

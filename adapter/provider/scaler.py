@@ -26,7 +26,7 @@ from adapter.provider import custom as providers
 from adapter.provider.custom import Provider
 from adapter.rules import compile  # noqa: A004 - the module's own name
 from adapter.rules.compile import Rule
-from adapter.rules.plan import age, lookback
+from adapter.rules.plan import lookback
 from adapter.rules.plan.plan import Objects, may_sweep
 from adapter.rules.query import MetricQuery
 from adapter.rules.registry import CustomKey
@@ -148,7 +148,7 @@ class ScalerProvider(Provider):
         try:
             parts = providers.external_matchers(rule, question)
             promql = rule.render(entry.series, parts, [])
-            companion = age.age_query(promql, entry.series, parts)
+            companion = lookback.age_query(promql, entry.series, parts)
             answer, ages = await providers.both(
                 self._cache.ask(promql, freshness, accepts_warnings=accepts, takes_partial=True),
                 self._cache.ask(companion.promql, freshness, accepts_warnings=accepts, takes_partial=True),

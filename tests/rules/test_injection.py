@@ -19,7 +19,7 @@ from adapter.model.selectors.label_selectors import parse_selector
 from adapter.rules import matchers, registry
 from adapter.rules.matchers import Matcher
 from adapter.rules.naming import NAMESPACES
-from adapter.rules.plan import age, plan
+from adapter.rules.plan import lookback, plan
 from adapter.rules.query import MetricQuery
 from adapter.rules.registry import Registry
 from tests.support.world import compile_rule, compile_text
@@ -236,7 +236,7 @@ def test_a_selector_adds_its_matchers_and_nothing_else(
     assert name == "x"
     if rule.query.is_plain() and "LabelValuesByName" not in rule.query.fields():
         assert found == shown(own)
-        assert list(selectors_of(age.age_query(text, "x", own).promql)) == [("x", shown(own))]
+        assert list(selectors_of(lookback.age_query(text, "x", own).promql)) == [("x", shown(own))]
     else:
         assert ("pod", "web-0") in {(label, text) for label, _, text in found}
         assert {label for label, _, _ in found} <= {part.label for part in own}

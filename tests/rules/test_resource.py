@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from adapter.model.metrics import ContainerUsage, ObjectUsage, Sample, Usage
 from adapter.rules import resource
 from adapter.rules.query import INFINITE, NAN, Dropped
-from adapter.rules.resource import INCOMPLETE, NEGATIVE, OVERFLOW, Absent, Labelled
+from adapter.rules.resource import INCOMPLETE, NEGATIVE, OVERFLOW, Absent, UsageSamples
 
 LABELS = {"app": "web"}
 
 
-def samples(*given: tuple[str | None, float], time: float = 100.0) -> Labelled:
+def samples(*given: tuple[str | None, float], time: float = 100.0) -> UsageSamples:
     """Return samples of containers (None: without the label) one second apart."""
-    return Labelled(
+    return UsageSamples(
         [
             Sample({} if container is None else {"c": container}, value, time + number)
             for number, (container, value) in enumerate(given)
@@ -26,7 +26,7 @@ def samples(*given: tuple[str | None, float], time: float = 100.0) -> Labelled:
     )
 
 
-def pod(cpu: Labelled, memory: Labelled) -> ObjectUsage | Absent | None:
+def pod(cpu: UsageSamples, memory: UsageSamples) -> ObjectUsage | Absent | None:
     return resource.pod_usage("shop", "web-1", LABELS, cpu, memory)
 
 
@@ -50,7 +50,7 @@ def test_a_missing_label_is_a_container_without_a_name_and_the_last_sample_count
 
 
 def test_a_rule_without_a_container_label_has_one_container() -> None:
-    one = Labelled([Sample({"c": "a"}, 1.0, 0.0)], "")
+    one = UsageSamples([Sample({"c": "a"}, 1.0, 0.0)], "")
     found = pod(one, one)
     assert isinstance(found, ObjectUsage)
     assert [each.name for each in found.containers] == [""]
@@ -81,12 +81,12 @@ def test_a_container_with_one_of_the_two(
     ],
 )
 def test_a_value_that_is_none(value: float, reason: Dropped) -> None:
-    text = f"container 'b' has a value that is none ({reason})"
+    text = f"container 'b' has an unusable value ({reason})"
     good = samples(("a", 1.0), ("b", 1.0))
     assert pod(samples(("a", 1.0), ("b", value)), good) == Absent(reason, text)
     assert pod(good, samples(("a", 1.0), ("b", value))) == Absent(reason, text)
     node = resource.node_usage("n", {}, samples((None, value)), good)
-    assert node == Absent(reason, f"the node has a value that is none ({reason})")
+    assert node == Absent(reason, f"the node has an unusable value ({reason})")
 
 
 @pytest.mark.parametrize(("cpu", "memory"), [([], [("a", 1.0)]), ([("a", 1.0)], []), ([], [])])
