@@ -198,5 +198,6 @@ def _check_inert(parts: Sequence[Matcher]) -> None:
         if not matchers.is_inert(part.value):
             raise TemplateError(
                 f"value {quote(matchers.shorten(part.value))} of label {part.label}: expected letters, "
-                "digits and any of _.:-, because the template uses more than .Series, .LabelMatchers and .GroupBy"
+                "digits and any of _.:-, because the template uses more than .Series, .LabelMatchers "
+                "and .GroupBy"
             )

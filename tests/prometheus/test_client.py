@@ -352,7 +352,7 @@ async def test_a_slow_answer(scripted: Scripted, open_client: Open, monitoring: 
     assert "fastpath_prometheus_query_duration_seconds_count 1.0" in monitoring.exposition()
 
 
-async def test_a_caller_who_leaves_takes_the_request_along(scripted: Scripted, open_client: Open) -> None:
+async def test_a_cancelled_caller_cancels_the_request(scripted: Scripted, open_client: Open) -> None:
     begun, gone = asyncio.Event(), asyncio.Event()
 
     async def respond(_: web.Request) -> web.StreamResponse:
@@ -412,9 +412,7 @@ async def test_waiting_for_a_connection_is_bounded(
     assert len(scripted.seen) == 1
 
 
-async def test_the_time_left_is_what_prometheus_is_told(
-    scripted: Scripted, open_client: Open, clock: FakeClock
-) -> None:
+async def test_prometheus_gets_the_time_left(scripted: Scripted, open_client: Open, clock: FakeClock) -> None:
     go = asyncio.Event()
 
     async def respond(_: web.Request) -> web.StreamResponse:
@@ -449,14 +447,18 @@ async def test_connections_are_kept(scripted: Scripted, open_client: Open) -> No
     assert len(ports) == 1
 
 
-# -- connections that break -------------------------------------------------------------------------------------------
+# -- connections that break
+# -------------------------------------------------------------------------------------------
 
 ANSWER = json.dumps(EMPTY_VECTOR).encode()
 WHOLE = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(ANSWER), ANSWER)
 
 
 class Raw:
-    """A server below HTTP: for each connection a script of what to do with each request; None closes without a word."""
+    """A server below HTTP: for each connection a script of what to do with each request.
+
+    None closes without a word.
+    """
 
     def __init__(self, scripts: list[list[bytes | None]]) -> None:
         self._scripts = scripts
@@ -562,7 +564,7 @@ async def test_answers_that_break_off_or_are_not_http(
     assert len(text) <= 200
 
 
-async def test_redirects_are_followed_not_for_ever(scripted: Scripted, open_client: Open) -> None:
+async def test_redirects_are_limited(scripted: Scripted, open_client: Open) -> None:
     async def respond(_: web.Request) -> web.StreamResponse:
         raise web.HTTPFound("/again")
 
@@ -574,7 +576,7 @@ async def test_redirects_are_followed_not_for_ever(scripted: Scripted, open_clie
     assert len(scripted.seen) == 10
 
 
-async def test_nobody_there(open_client: Open, unused_port: int) -> None:
+async def test_connection_refused(open_client: Open, unused_port: int) -> None:
     client = await open_client(f"http://127.0.0.1:{unused_port}")
     kind, text = await refused(client.query("up", WALL))
     assert kind == "unreachable"
@@ -597,7 +599,7 @@ async def test_closed(scripted: Scripted, open_client: Open) -> None:
     assert await refused(client.query("up", WALL)) == ("unreachable", "the client is closed")
 
 
-async def test_closed_while_it_asks(scripted: Scripted, open_client: Open) -> None:
+async def test_closed_during_a_query(scripted: Scripted, open_client: Open) -> None:
     begun = asyncio.Event()
 
     async def respond(_: web.Request) -> web.StreamResponse:
@@ -652,7 +654,7 @@ def test_every_exception_of_aiohttp_is_mapped(kind: type[Exception]) -> None:
     assert (error.kind == "timeout") == issubclass(kind, TimeoutError)
 
 
-async def test_a_failure_names_what_was_asked_without_secrets(open_client: Open) -> None:
+async def test_a_failure_names_the_url_without_secrets(open_client: Open) -> None:
     url = "http://user:secret@127.0.0.1:1/prom/?token=secret"
     client = await open_client(url, params=(("token", "secret"),), headers=(("X-Key", "secret"),))
     with pytest.raises(PrometheusError) as caught:
@@ -669,7 +671,8 @@ async def test_a_refused_query_does_not_name_the_server(scripted: Scripted, open
     assert str(caught.value) == "bad_data: parse error"
 
 
-# -- TLS --------------------------------------------------------------------------------------------------------------
+# -- TLS
+# --------------------------------------------------------------------------------------------------------------
 
 
 async def test_only_the_given_ca_is_trusted(
@@ -736,7 +739,8 @@ async def test_a_proxy_from_the_environment_is_asked(
     assert scripted.seen[0].target.startswith("http://prometheus.example:9090/api/v1/query?")
 
 
-# -- the real one -----------------------------------------------------------------------------------------------------
+# -- the real one
+# -----------------------------------------------------------------------------------------------------
 
 SAMPLES = f"""
 # TYPE queue_len gauge

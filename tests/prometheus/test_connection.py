@@ -72,7 +72,7 @@ def basic(text: str) -> str:
     return "Basic " + base64.b64encode(text.encode()).decode()
 
 
-async def test_who_says_who_we_are(tmp_path: Path, clock: FakeClock, faults: ProblemLog) -> None:
+async def test_precedence_of_credentials(tmp_path: Path, clock: FakeClock, faults: ProblemLog) -> None:
     token, password = tmp_path / "token", tmp_path / "password"
     token.write_text(" abc\n")
     password.write_text("me:se:cret\n")
@@ -150,7 +150,7 @@ async def test_headers_are_sent_once_each(clock: FakeClock, faults: ProblemLog) 
     }
 
 
-async def test_compression_is_there_for_who_asks_for_it(clock: FakeClock, faults: ProblemLog) -> None:
+async def test_compression_is_used_on_request(clock: FakeClock, faults: ProblemLog) -> None:
     origin = await connection.open_connection(
         PrometheusSettings("http://p", headers=(("accept-encoding", "gzip"),)), clock, faults
     )

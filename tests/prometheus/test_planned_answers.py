@@ -1,7 +1,9 @@
-"""On a real Prometheus: planned answers equal those of each question asked alone, whatever the rule and whoever asks together.
+"""On a real Prometheus: planned answers equal those of each request sent alone, for any rule and any
+requests.
 
-Rules are made of all aggregations, functions over one series, matchers, binary and set operators, and of what must not be
-merged. Objects share names across namespaces and have dots in their names; some have no series, some have several.
+Rules are made of all aggregations, functions over one series, matchers, binary and set operators, and of what
+must not be merged. Objects share names across namespaces and have dots in their names; some have no series,
+some have several.
 """
 
 import asyncio
@@ -79,7 +81,8 @@ def _series_and_time(line: str) -> tuple[str, int]:
     return series, int(rest.split()[1])
 
 
-# --- rules -----------------------------------------------------------------------------------------------------------
+# --- rules
+# -----------------------------------------------------------------------------------------------------------
 # `@` stands for <<.LabelMatchers>>, `#` for <<.GroupBy>>.
 
 SELECTORS = (
@@ -187,7 +190,8 @@ UNMERGEABLE = (
 class Dice:
     """Makes rules and questions by chance.
 
-    Not by hypothesis' own strategies, which repeat and vary few examples: what breaks is a rare meeting of a rule with objects.
+    Not by hypothesis' own strategies, which repeat and vary few examples: what breaks is a rare meeting of a
+    rule with objects.
     """
 
     def __init__(self, seed: int) -> None:
@@ -249,7 +253,7 @@ class Kind(NamedTuple):
     names: tuple[str, ...]
 
 
-_PODS = Kind("pod", namespaced=True, names=(*PODS, "nobody"))
+_PODS = Kind("pod", namespaced=True, names=(*PODS, "missing"))
 KINDS = (
     _PODS,
     _PODS,
@@ -267,9 +271,11 @@ class Case(NamedTuple):
     expected: int
 
 
-# --- answers ---------------------------------------------------------------------------------------------------------
+# --- answers
+# ---------------------------------------------------------------------------------------------------------
 
-# For each object the values that its samples have: one, unless the query gives several; upstream takes any of those.
+# For each object the values that its samples have: one, unless the query gives several; upstream takes any of
+# those.
 Candidates = dict[str, list[float]]
 Outcomes = list[Candidates | PrometheusError]
 
@@ -335,7 +341,10 @@ def place(
 
 
 class Bench:
-    """Asks one case in every way and compares. Counts what was seen, so that the test can tell that it showed something."""
+    """Asks one case in every way and compares.
+
+    Counts what was seen, so that the test can tell that it showed something.
+    """
 
     def __init__(self, client: PrometheusClient, clock: FakeClock, monitoring: Monitoring) -> None:
         self.client = client
@@ -365,8 +374,9 @@ class Bench:
     async def ask_alone(self, query: MetricQuery, objects: Objects) -> Outcomes:
         """Return what the question may be answered with.
 
-        A query for several names can fail through an object that it does not even ask for, because dots in names match
-        anything as upstream sends them, or through two of its objects together; what then holds is each name asked for alone.
+        A query for several names can fail through an object that it does not even ask for, because dots in
+        names match anything as upstream sends them, or through two of its objects together; what then holds
+        is each name asked for alone.
         """
         result = await send(self.client, plan.ask_alone(query, objects).promql)
         if isinstance(result, QueryResult):

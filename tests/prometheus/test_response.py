@@ -106,7 +106,7 @@ def test_warnings_are_carried_and_infos_are_not(
     assert (found.result.warnings, found.warnings) == (kept, count)
 
 
-def test_a_partial_answer_of_a_victoriametrics_cluster_that_comes_in_pieces() -> None:
+def test_a_partial_answer_of_a_victoriametrics_cluster_in_pieces() -> None:
     body = (
         long_vector(10_000)
         .replace(b'"success",', b'"success","isPartial":true,')

@@ -58,7 +58,7 @@ def test_vectors_are_the_same_in_pieces_as_whole(elements: list[dict[str, object
     assert read == elements
 
 
-def test_long_answers_are_cut_and_no_piece_is_much_longer_than_asked() -> None:
+def test_long_answers_are_split_and_no_piece_is_much_too_long() -> None:
     series = [{"__name__": f"m{number}", "pod": "p"} for number in range(100)]
     found, rest = cut(response.SERIES, series_body(series), 1000)
     assert len(found) > 20
@@ -90,11 +90,11 @@ def test_flags_before_the_data_are_no_hindrance() -> None:
     ],
     ids=["order", "blanks", "error", "null", "page", "empty"],
 )
-def test_an_answer_of_another_form_comes_back_whole(body: bytes) -> None:
+def test_an_answer_of_another_form_is_returned_whole(body: bytes) -> None:
     assert cut(response.SERIES, body, 7) == ([], body)
 
 
-def test_an_element_longer_than_a_piece_is_waited_for() -> None:
+def test_an_element_longer_than_a_piece_is_one_piece() -> None:
     series = [{"__name__": "a", "long": "x" * 1000}, {"__name__": "b"}, {"__name__": "c", "long": "y" * 1000}]
     found, rest = cut(response.SERIES, series_body(series), 100)
     assert [each for piece in found for each in json.loads(piece)] + json.loads(rest)["data"] == series

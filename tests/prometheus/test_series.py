@@ -33,7 +33,8 @@ def series(*each: dict[str, str], **more: object) -> str:
     return json.dumps({"status": "success", "data": list(each), **more}, separators=(",", ":"))
 
 
-# -- what is kept of a list -------------------------------------------------------------------------------------------
+# -- what is kept of a list
+# -------------------------------------------------------------------------------------------
 
 
 def test_names_stand_in_the_order_in_which_they_last_appear() -> None:
@@ -61,7 +62,8 @@ def test_a_series_without_a_name_has_the_empty_one() -> None:
     assert tally.result() == [SeriesInfo("", frozenset({"job"}), 1)]
 
 
-# -- the worker, run inside the test ----------------------------------------------------------------------------------
+# -- the worker, run inside the test
+# ----------------------------------------------------------------------------------
 
 
 def request_to(url: str, *selectors: str, **settings: object) -> WorkerRequest:
@@ -263,7 +265,7 @@ async def test_a_server_without_tls(scripted: Scripted) -> None:
     assert (line.kind, line.text) == ("unreachable", endpoint.NO_TLS)
 
 
-async def test_nobody_there() -> None:
+async def test_connection_refused() -> None:
     (line,) = await run_worker(request_to("http://127.0.0.1:1", "x"))
     assert (line.kind, line.text) == ("unreachable", "Connection refused")
 
@@ -282,7 +284,7 @@ async def test_an_answer_that_breaks_off(scripted: Scripted) -> None:
     assert (line.kind, line.text) == ("unreachable", "the connection broke within the answer")
 
 
-async def test_redirects_are_not_followed_for_ever(scripted: Scripted) -> None:
+async def test_redirects_are_limited(scripted: Scripted) -> None:
     async def respond(_: web.Request) -> web.StreamResponse:
         raise web.HTTPFound("/again")
 
@@ -353,7 +355,7 @@ async def test_another_name_in_the_servers_certificate(start_scripted: Start, au
 async def test_the_environment_says_nothing(
     scripted: Scripted, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    (tmp_path / "netrc").write_text("machine 127.0.0.1 login somebody password else\n")
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login user password else\n")
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     scripted.answer(200, series(UP))
@@ -369,7 +371,8 @@ async def test_a_proxy_is_used_when_it_is_given(scripted: Scripted) -> None:
     assert scripted.seen[0].target.startswith("http://prometheus.example:9090/api/v1/series?")
 
 
-# -- the lister with its process --------------------------------------------------------------------------------------
+# -- the lister with its process
+# --------------------------------------------------------------------------------------
 
 MakeLister = Callable[..., Awaitable[SeriesLister]]
 
@@ -535,9 +538,7 @@ async def test_a_killed_worker(scripted: Scripted, make_lister: MakeLister, faul
 
 @pytest.mark.integration
 @pytest.mark.timeout(60)
-async def test_a_caller_who_leaves_takes_the_worker_along(
-    scripted: Scripted, make_lister: MakeLister
-) -> None:
+async def test_a_cancelled_caller_ends_the_worker(scripted: Scripted, make_lister: MakeLister) -> None:
     begun = asyncio.Event()
 
     async def respond(_: web.Request) -> web.StreamResponse:

@@ -175,7 +175,10 @@ externalRules: [{seriesQuery: c}, {seriesQuery: a}]
 
 
 def test_a_rule_that_is_written_as_before_is_the_same() -> None:
-    """So that what was answered to its questions still is; one that changed in anything, its place included, is another."""
+    """So that what was answered to its questions still is.
+
+    One that changed in anything, its place included, is another.
+    """
     text = "rules:\n- seriesQuery: a\n- seriesQuery: b\nexternalRules:\n- seriesQuery: c\n"
     known, _ = faults_of(text)
     changed = rules_file.parse_rules(text.replace("seriesQuery: b", "seriesQuery: d"), "rules.yaml").config

@@ -1,6 +1,7 @@
 """Text that others choose, on its way into PromQL: names of series and labels, selectors, names of objects.
 
-Whatever it is, a query reads the series that the rule is about, with the matchers that were asked for, or there is none.
+Whatever it is, a query reads the series that the rule is about, with the matchers that were asked for, or
+there is none.
 """
 
 import re

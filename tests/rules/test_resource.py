@@ -1,4 +1,7 @@
-"""From samples to usages. Which pods are left out is also shown through the real provider, in tests/provider/test_resource.py."""
+"""From samples to usages.
+
+Which pods are left out is also shown through the real provider, in tests/provider/test_resource.py.
+"""
 
 import math
 from fractions import Fraction
@@ -80,7 +83,7 @@ def test_a_container_with_one_of_the_two(
         (9.3e15, OVERFLOW),
     ],
 )
-def test_a_value_that_is_none(value: float, reason: Dropped) -> None:
+def test_an_unusable_value(value: float, reason: Dropped) -> None:
     text = f"container 'b' has an unusable value ({reason})"
     good = samples(("a", 1.0), ("b", 1.0))
     assert pod(samples(("a", 1.0), ("b", value)), good) == Absent(reason, text)
@@ -110,7 +113,7 @@ parts = st.lists(st.tuples(st.sampled_from(["a", "b", None]), values), max_size=
 def test_a_pod_is_never_less_than_what_was_measured_of_it(
     cpu: list[tuple[str | None, float]], memory: list[tuple[str | None, float]]
 ) -> None:
-    """Whoever adds up what is listed never gets less than the last good sample of each container that was seen."""
+    """The sum of what is listed is never less than the last good sample of each container."""
     found = pod(samples(*cpu), samples(*memory))
     if not isinstance(found, ObjectUsage):
         return

@@ -62,7 +62,7 @@ def test_where_all_exceed_the_budget_the_largest_namespace_loses_its_largest_bod
         hostile.content()
 
 
-def test_a_body_that_loses_while_it_grows_is_told_so() -> None:
+def test_a_body_that_exceeds_the_budget_while_it_grows_fails() -> None:
     bodies = BodyBudget(100, 60)
     buffer = bodies.open("hostile")
     buffer.add(b"x" * 60)

@@ -64,7 +64,8 @@ async def step(here: World, seconds: float = 1.0) -> None:
     await here.scrape()
 
 
-# --- which pods --------------------------------------------------------------------------------------------------------
+# --- which pods
+# --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -110,7 +111,7 @@ async def test_a_missing_port_is_said_with_the_rule(caplog: pytest.LogCaptureFix
         assert here.faults.active() == {("scrape", "rules[0]"): "no port is named metrics"}
 
 
-async def test_metrics_of_rules_without_scraping_and_unknown_ones_are_nobodys_business() -> None:
+async def test_metrics_without_scraping_and_unknown_metrics_have_no_values() -> None:
     text = f"rules:\n- {{seriesQuery: gauges, resources: {{template: <<.Resource>>}}, metricsQuery: '{GAUGE}'}}\n"
     async with scraping(text) as here:
         here.scraped.want("x", "shop", ["depth", "unknown"], [A])
@@ -147,7 +148,7 @@ async def test_two_rules_with_the_same_access_share_the_scrapes_of_a_pod() -> No
         assert read(here, "hits").values["a"].value == 0
 
 
-async def test_what_nobody_wants_any_more_is_not_scraped() -> None:
+async def test_what_no_owner_wants_is_not_scraped() -> None:
     async with scraping() as here:
         here.scraped.want("x", "shop", ["depth", "hits"], [A, B])
         here.scraped.want("y", "shop", ["depth"], [B])
@@ -229,7 +230,8 @@ async def test_a_relist_leaves_what_it_does_not_change() -> None:
         assert read_scraped(here.scraped, "shop", "hits", ["b"], EVERYTHING) is None
 
 
-# --- values ------------------------------------------------------------------------------------------------------------
+# --- values
+# ------------------------------------------------------------------------------------------------------------
 
 
 async def test_a_gauge_is_there_with_the_first_scrape_and_a_rate_with_half_its_window() -> None:
@@ -283,7 +285,7 @@ async def test_openmetrics() -> None:
         here.scraped.want("x", "shop", ["depth"], [A])
         await here.scrape()
 
-        assert read(here) == ({}, {"a": 1000}, set()), "a sample from long ago is none of now"
+        assert read(here) == ({}, {"a": 1000}, set()), "a sample from long ago is not a current one"
 
 
 async def test_every_scrape_notifies_its_owners_good_or_bad() -> None:
@@ -318,7 +320,8 @@ async def test_a_pod_that_is_gone_when_its_scrape_ends_notifies_no_owner() -> No
         assert len(here.reader.asked) == 1
 
 
-# --- failures ----------------------------------------------------------------------------------------------------------
+# --- failures
+# ----------------------------------------------------------------------------------------------------------
 
 
 async def test_the_last_good_value_until_two_intervals_and_a_timeout() -> None:
@@ -431,7 +434,8 @@ async def test_intervals_and_windows_are_stretched_together() -> None:
         assert read(here).values == {}
 
 
-# --- the API -----------------------------------------------------------------------------------------------------------
+# --- the API
+# -----------------------------------------------------------------------------------------------------------
 
 
 def answer(values: dict[str, float], ages: dict[str, float] | None = None) -> Outcome:
@@ -518,7 +522,7 @@ async def test_of_a_pod_that_fails_prometheus_has_the_word_where_its_sample_is_n
         assert counted == {"overdue": 1, "prometheus": len(values), "absent": 1 - len(values)}
 
 
-async def test_while_a_rate_is_not_known_yet_prometheus_stands_in() -> None:
+async def test_prometheus_answers_while_a_rate_is_not_known() -> None:
     async with scraping(names=("a",), answer=lambda _: answer({"a": 9})) as here:
         here.scraped.want("x", "shop", ["hits"], [A])
         here.reader.bodies["10.0.0.1"] = "hits 3"
@@ -570,7 +574,7 @@ async def test_an_old_answer_of_a_failing_prometheus_is_a_fallback() -> None:
 
 
 @pytest.mark.parametrize(("shown", "values"), [("NaN", {}), ("+Inf", {}), ("-3", {"a": -3000})])
-async def test_values_that_are_none_are_left_out(shown: str, values: dict[str, int]) -> None:
+async def test_unusable_values_are_left_out(shown: str, values: dict[str, int]) -> None:
     async with scraping(names=("a",)) as here:
         here.scraped.want("x", "shop", ["depth"], [A])
         here.reader.bodies["10.0.0.1"] = f"depth {shown}"

@@ -149,7 +149,8 @@ async def test_no_proxy_stands_between(scraping: Scraping, monkeypatch: pytest.M
         assert proxy.requests == []
 
 
-# --- failures ------------------------------------------------------------------------------------------------------------
+# --- failures
+# ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
@@ -170,7 +171,7 @@ async def test_another_status_is_a_failure(scraping: Scraping, status: int) -> N
         assert await scraping.refusal(there.endpoint()) == ("status", f"HTTP status {status}")
 
 
-async def test_nobody_listens(scraping: Scraping) -> None:
+async def test_connection_refused(scraping: Scraping) -> None:
     async with pod(reply()) as there:
         await there.listener.down()
 
@@ -228,7 +229,7 @@ async def test_something_that_does_not_speak_http(scraping: Scraping) -> None:
 
 @asynccontextmanager
 async def raw(sent: bytes) -> AsyncIterator[ScrapeEndpoint]:
-    """Serve bytes as they are to whoever sends a request."""
+    """Answer every request with these bytes."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
@@ -276,7 +277,8 @@ def test_addresses_of_version_6_stand_in_brackets() -> None:
     )
 
 
-# --- limits --------------------------------------------------------------------------------------------------------------
+# --- limits
+# --------------------------------------------------------------------------------------------------------------
 
 SMALL = replace(ACCESS, max_bytes=1024, max_lines=10)
 
@@ -351,7 +353,7 @@ async def test_the_head_of_an_answer_is_bounded(scraping: Scraping, headers: dic
         assert kind == "status"
 
 
-async def test_a_body_is_charged_as_it_comes_and_fails_where_it_has_to_give_way(scraping: Scraping) -> None:
+async def test_a_body_is_charged_as_it_arrives_and_fails_if_it_exceeds_the_budget(scraping: Scraping) -> None:
     bodies = BodyBudget(3000, 2000)
     async with pod(reply(BODY * 50)) as good, pod(reply(b"#" * 2001)) as bad:
         with closing(bodies.open("shop")) as buffer:
@@ -376,7 +378,7 @@ async def test_unzipped_bytes_are_bounded(scraping: Scraping) -> None:
 
 
 async def test_bytes_as_they_come_are_bounded_too(scraping: Scraping) -> None:
-    """Zipped, they may come to nothing for ever."""
+    """Zipped, they may unzip to nothing without end."""
     header, nothing = zlib.compressobj(wbits=zlib.MAX_WBITS | 16).flush()[:10], b"\x00\x00\x00\xff\xff"
     body = header + nothing * 20_000
     assert zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(body) == b""
@@ -433,7 +435,8 @@ async def test_a_body_that_is_not_encoded_as_it_says(
         assert await scraping.refusal(there.endpoint()) == ("decode", said)
 
 
-# --- credentials ---------------------------------------------------------------------------------------------------------
+# --- credentials
+# ---------------------------------------------------------------------------------------------------------
 
 
 def with_token(path: Path, *namespaces: str) -> Access:
@@ -476,7 +479,7 @@ async def test_a_token_is_read_again_when_it_changes(scraping: Scraping, tmp_pat
 
 
 @pytest.mark.parametrize("content", [None, "", "two\nlines", "ünprintable"])
-async def test_a_token_that_is_none_is_a_failure_and_nothing_is_sent(
+async def test_an_invalid_token_is_a_failure_and_nothing_is_sent(
     scraping: Scraping, tmp_path: Path, content: str | None
 ) -> None:
     if content is not None:
@@ -522,7 +525,8 @@ async def test_without_a_service_account_any_token_is_another(tmp_path: Path) ->
         assert there.requests[0].headers["Authorization"] == "Bearer secret"
 
 
-# --- TLS -----------------------------------------------------------------------------------------------------------------
+# --- TLS
+# -----------------------------------------------------------------------------------------------------------------
 
 
 def secure(**tls: object) -> Access:
@@ -559,7 +563,7 @@ async def test_authorities_are_read_again(scraping: Scraping, authority: Authori
         )
 
 
-async def test_authorities_are_read_once_for_all_who_wait(
+async def test_a_ca_file_is_read_once_for_all_waiting_scrapes(
     scraping: Scraping, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[ssl.SSLContext] = []

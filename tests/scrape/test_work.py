@@ -72,7 +72,8 @@ def churning(name: str, count: int, labels: int = 1) -> str:
     return "".join(lines)
 
 
-# --- too much is an absence, and never a part of a sum ------------------------------------------------------------------
+# --- too much is an absence, and never a part of a sum
+# ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -151,7 +152,8 @@ async def test_series_that_no_query_selects_are_not_kept() -> None:
         assert target.series.size <= kept
 
 
-# --- memory -------------------------------------------------------------------------------------------------------------
+# --- memory
+# -------------------------------------------------------------------------------------------------------------
 
 
 async def test_a_pod_that_keeps_too_much_has_no_value(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -280,7 +282,8 @@ async def test_a_body_that_has_to_give_way_while_it_waits_for_its_turn_fails() -
         assert here.metric("fastpath_scrapes_total", outcome="budget") == 1
 
 
-# --- time ---------------------------------------------------------------------------------------------------------------
+# --- time
+# ---------------------------------------------------------------------------------------------------------------
 
 
 class TickingClock(FakeClock):
@@ -355,7 +358,8 @@ async def test_pods_that_cost_more_time_than_their_share_are_scraped_less_often_
         assert here.metric("fastpath_scrape_slowed_targets") == 0
 
 
-# --- questions ----------------------------------------------------------------------------------------------------------
+# --- questions
+# ----------------------------------------------------------------------------------------------------------
 
 
 async def test_a_question_about_many_series_is_answered_with_the_next_scrape() -> None:
@@ -373,7 +377,7 @@ async def test_a_question_about_many_series_is_answered_with_the_next_scrape() -
         assert read(here, "good", "good", selector=selector).values["good"].value == 7
 
 
-async def test_the_api_waits_for_the_answer_that_is_much_work() -> None:
+async def test_the_api_waits_for_an_expensive_answer() -> None:
     async with scraping(names=("bad",), answer=lambda _: vector()) as here:
         here.reader.bodies[BAD.ip] = "".join(f'depth{{q="{number}"}} 1\n' for number in range(2000))
         await step(here)
@@ -396,7 +400,7 @@ async def test_a_request_with_many_matchers_is_answered_at_once_or_not_at_all() 
         assert {item.described.name: item.milli for item in found.items} == {"worse": 7000}
 
 
-async def test_questions_are_answered_with_each_scrape_until_they_are_not_asked_any_more() -> None:
+async def test_queries_are_evaluated_with_each_scrape_until_they_are_no_longer_read() -> None:
     async with scraping() as here:
         await step(here)
         target = here.scraped._targets["good", "good", 0]

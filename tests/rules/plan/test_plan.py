@@ -211,7 +211,7 @@ questions = st.lists(
     limit=st.sampled_from([60, 100, plan.MAX_QUERY_LENGTH]),
     template=st.sampled_from([SUM, HALF]),
 )
-def test_every_object_is_asked_for_exactly_once_or_in_a_query_that_tells_it_apart(
+def test_every_object_is_requested_exactly_once_or_in_a_query_that_tells_it_apart(
     asked: list[Objects], limit: int, template: str
 ) -> None:
     planned = list(plan.merge(metric_query(template), asked, limit))

@@ -209,7 +209,8 @@ def test_a_spelling_that_comes_again_is_the_same_series() -> None:
     assert sorted(len(track.times) for track in series.tracks("x")) == [1, 5]
 
 
-# --- limits -------------------------------------------------------------------------------------------------------------
+# --- limits
+# -------------------------------------------------------------------------------------------------------------
 
 
 def body(*labels: str) -> str:

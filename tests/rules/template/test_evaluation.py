@@ -1,4 +1,7 @@
-"""What templates render to. Every output below is what Go's ``text/template`` prints for the same template and variables."""
+"""What templates render to.
+
+Every output below is what Go's ``text/template`` prints for the same template and variables.
+"""
 
 import pytest
 

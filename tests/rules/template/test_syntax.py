@@ -1,4 +1,7 @@
-"""What templates may look like. All that is refused here Go refuses too; where, what and what was expected is said in our words."""
+"""What templates may look like. All that is refused here Go refuses too.
+
+Where, what and what was expected is said in our words.
+"""
 
 import pytest
 from hypothesis import given

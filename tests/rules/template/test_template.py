@@ -108,7 +108,8 @@ def test_repr_shows_the_text() -> None:
     assert repr(template.parse("<<.Series>>")) == "Template('<<.Series>>')"
 
 
-# --- label templates -------------------------------------------------------------------------------------------------
+# --- label templates
+# -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
