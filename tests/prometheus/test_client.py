@@ -308,7 +308,7 @@ async def test_answers_that_are_read_at_a_time_are_bounded_together(
 async def test_no_more_answers_are_refused_than_have_no_room(
     scripted: Scripted, open_client: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that is refused makes room for the others at once, though it takes a while until all of it is gone."""
+    """A refused answer makes room for others at once, although it takes a while to free it."""
     monkeypatch.setattr(prometheus, "SMALL_ANSWER", 100_000)
     monkeypatch.setattr(envelope, "DROPPED_AT_ONCE", 1)
     body = long_answer(4_000)
@@ -447,8 +447,7 @@ async def test_connections_are_kept(scripted: Scripted, open_client: Open) -> No
     assert len(ports) == 1
 
 
-# -- connections that break
-# -------------------------------------------------------------------------------------------
+# -- connections that break ------------------------------------------------------------------------
 
 ANSWER = json.dumps(EMPTY_VECTOR).encode()
 WHOLE = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(ANSWER), ANSWER)
@@ -552,8 +551,18 @@ async def test_a_query_lost_twice_is_not_sent_a_third_time(
         (b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\nxxxx", "unreachable"),
         (b"HTTP/1.1 200 OK\r\nX: " + b"x" * 100_000 + b"\r\n\r\n", "status"),
     ],
-    ids=["short body", "short chunk", "bad chunk", "not http", "bad length", "ftp", "nowhere", "not gzip", "long header"],
-)  # fmt: skip
+    ids=[
+        "short body",
+        "short chunk",
+        "bad chunk",
+        "not http",
+        "bad length",
+        "ftp",
+        "nowhere",
+        "not gzip",
+        "long header",
+    ],
+)
 async def test_answers_that_break_off_or_are_not_http(
     answer: bytes, kind: str, start_raw: StartRaw, open_client: Open
 ) -> None:
@@ -671,8 +680,7 @@ async def test_a_refused_query_does_not_name_the_server(scripted: Scripted, open
     assert str(caught.value) == "bad_data: parse error"
 
 
-# -- TLS
-# --------------------------------------------------------------------------------------------------------------
+# -- TLS -------------------------------------------------------------------------------------------
 
 
 async def test_only_the_given_ca_is_trusted(
@@ -739,8 +747,7 @@ async def test_a_proxy_from_the_environment_is_asked(
     assert scripted.seen[0].target.startswith("http://prometheus.example:9090/api/v1/query?")
 
 
-# -- the real one
-# -----------------------------------------------------------------------------------------------------
+# -- the real one ----------------------------------------------------------------------------------
 
 SAMPLES = f"""
 # TYPE queue_len gauge

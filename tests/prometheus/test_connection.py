@@ -43,7 +43,10 @@ async def test_urls(url: str, base: str, query: str, clock: FakeClock, faults: P
     assert (origin.endpoint.base, origin.endpoint.query) == (base, query)
 
 
-@pytest.mark.parametrize("url", ["", "p:9090", "ftp://p", "http://", "http://p:port", "http://p:99999", "http://a b", "http://p/\r\nX: y", "http://[::1"])  # fmt: skip
+@pytest.mark.parametrize("url", [
+    "", "p:9090", "ftp://p", "http://", "http://p:port", "http://p:99999", "http://a b", "http://p/\r\nX: y",
+    "http://[::1",
+])  # fmt: skip
 async def test_urls_that_are_refused(url: str, clock: FakeClock, faults: ProblemLog) -> None:
     with pytest.raises(InputError) as caught:
         await connection.open_connection(PrometheusSettings(url=url), clock, faults)

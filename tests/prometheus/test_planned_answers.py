@@ -47,7 +47,7 @@ FLAGGED = {("n1", "a"), ("n2", "b"), ("n2", "a.b"), ("n.3", "a"), ("n.3", "axb")
 
 
 def _samples() -> str:
-    """Return five minutes of series, in OpenMetrics: most objects have them, some have several, `c` lives in one namespace only."""
+    """Return five minutes of series in OpenMetrics: some objects have several, `c` is in one namespace."""
     lines: dict[str, list[str]] = {
         name: [] for name in ("gauge", "ratio", "flag", "rank", "hits", "wait_bucket")
     }
@@ -81,8 +81,7 @@ def _series_and_time(line: str) -> tuple[str, int]:
     return series, int(rest.split()[1])
 
 
-# --- rules
-# -----------------------------------------------------------------------------------------------------------
+# --- rules ----------------------------------------------------------------------------------------
 # `@` stands for <<.LabelMatchers>>, `#` for <<.GroupBy>>.
 
 SELECTORS = (
@@ -231,7 +230,7 @@ class Dice:
                 return self.vector(self._random.randrange(4))
 
     def questions(self, kind: "Kind") -> tuple[tuple[str, Objects], ...]:
-        """Return questions about names that exist in several of the namespaces asked about, mostly with one selector."""
+        """Return requests for names that exist in several of their namespaces, mostly with one selector."""
         selectors = ("", "", "", "", "code in (x,y)", "code!=x", "!missing")
         places = self.some((*NAMESPACES, "empty"), 3) if kind.namespaced else (None,)
         shared = self.some(kind.names, 3)
@@ -271,8 +270,7 @@ class Case(NamedTuple):
     expected: int
 
 
-# --- answers
-# ---------------------------------------------------------------------------------------------------------
+# --- answers --------------------------------------------------------------------------------------
 
 # For each object the values that its samples have: one, unless the query gives several; upstream takes any of
 # those.
@@ -413,7 +411,11 @@ class Bench:
             self.seen[how] += 1
             self.seen[f"{how}, joined"] += any(one.joined for one in planned)
             for objects, wanted in asked:
-                answer = {name: placed[objects.namespace or "", name] for name in objects.names if (objects.namespace or "", name) in placed}  # fmt: skip
+                answer = {
+                    name: placed[objects.namespace or "", name]
+                    for name in objects.names
+                    if (objects.namespace or "", name) in placed
+                }
                 assert agrees(answer, wanted), (
                     f"{how}: {[one.promql for one in planned]}: {objects}: {answer}, not {wanted}"
                 )
@@ -421,7 +423,7 @@ class Bench:
     async def check_cache(
         self, case: Case, asked: Sequence[tuple[MetricQuery, Objects]], alone: Sequence[Outcomes]
     ) -> None:
-        """Ask through the cache: the rest collects while the first is on its way, then all again when answers are old."""
+        """Ask the cache: requests are pending while the first is in flight; then all again later."""
         querier = Held(self.client)
         async with QueryCache(querier, self.clock, self.monitoring) as cache:
             for turn in range(3):

@@ -186,8 +186,7 @@ def stood_in(answer: object, last: object) -> str:
 REFUSED = PrometheusError("query", "bad_data: made up")
 UNREACHABLE = PrometheusError("unreachable", "cannot connect")
 
-# --- texts
-# -----------------------------------------------------------------------------------------------------------
+# --- texts ----------------------------------------------------------------------------------------
 
 
 async def test_identical_texts_in_flight_share_a_query(story: Story) -> None:
@@ -295,8 +294,7 @@ async def test_a_failure_after_all_callers_went_away_is_no_lost_exception(story:
     await story.settle()
 
 
-# --- objects: joining and collecting
-# -----------------------------------------------------------------------------------
+# --- objects: joining and collecting --------------------------------------------------------------
 
 
 async def test_one_request_is_sent_as_by_upstream(story: Story) -> None:
@@ -418,8 +416,7 @@ async def test_long_lists_are_split(story: Story) -> None:
     assert names_of(asked) == set(names)
 
 
-# --- a busy batch
-# -------------------------------------------------------------------------------------------------------
+# --- a busy batch ---------------------------------------------------------------------------------
 
 
 async def ask_in_turn(story: Story, query: MetricQuery, *objects: Objects, expected: int = 0) -> None:
@@ -520,8 +517,7 @@ async def test_a_prefetch_answers_requests_that_arrived_meanwhile(story: Story) 
     assert len(story.prometheus.asked) == 2
 
 
-# --- sweeps
-# ------------------------------------------------------------------------------------------------------------
+# --- sweeps ---------------------------------------------------------------------------------------
 
 SWEEP = 'sum by (pod, ns) (x{ns!="",pod!=""})'
 
@@ -614,8 +610,7 @@ async def test_a_sweep_of_too_many_is_not_repeated(story: Story, monkeypatch: py
     assert (await story.settle())[3:] != [SWEEP]
 
 
-# --- when merging goes wrong
-# ---------------------------------------------------------------------------------------------
+# --- when merging goes wrong ----------------------------------------------------------------------
 
 
 async def test_two_samples_for_one_object_end_merging_for_good(story: Story) -> None:
@@ -789,8 +784,7 @@ async def test_a_stale_answer_about_objects_replaces_a_failure(story: Story) -> 
     assert kind_of(late) == "status"
 
 
-# --- asking ahead
-# ------------------------------------------------------------------------------------------------------
+# --- asking ahead ---------------------------------------------------------------------------------
 
 
 def number_of(task: asyncio.Task[object]) -> float:
@@ -1053,8 +1047,7 @@ async def test_a_caller_without_ttl_keeps_the_stale_answers_of_other_callers(sto
     assert kind_of(gone) == "unreachable"
 
 
-# --- slow queries
-# ------------------------------------------------------------------------------------------------------
+# --- slow queries ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -1136,7 +1129,7 @@ async def test_a_caller_without_ttl_does_not_get_a_slow_answer(story: Story) -> 
 async def test_a_question_occupies_prometheus_half_of_the_time_at_most(
     took: float, ttl: float, pause: float, kind: str
 ) -> None:
-    """However often it is asked: one query at a time, at most one for each TTL, and no answer older than it may be."""
+    """At any rate of requests: one query at a time, at most one for each TTL, and no answer too old."""
     story, query, freshness = Story(), metric_query(), refresh_ahead(ttl, 30.0)
     now = story.clock.monotonic
     begun: list[float] = []
@@ -1170,8 +1163,7 @@ async def test_a_question_occupies_prometheus_half_of_the_time_at_most(
     assert all(gap >= max(ttl, 2 * took) - freshness.ahead - 1e-6 for gap in gaps)
 
 
-# --- bounds
-# ------------------------------------------------------------------------------------------------------------
+# --- bounds ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.looptime
@@ -1339,8 +1331,7 @@ async def test_expired_answers_are_dropped_with_the_next_request() -> None:
     assert store.inflight_bytes == 0
 
 
-# --- more than there may be
-# -------------------------------------------------------------------------------------------
+# --- more than there may be -----------------------------------------------------------------------
 
 WAITING = "fastpath_prometheus_questions_bytes"
 
@@ -1349,7 +1340,7 @@ WAITING = "fastpath_prometheus_questions_bytes"
 async def test_requests_of_disconnected_callers_are_bounded(
     story: Story, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Endless distinct selectors against a Prometheus that hangs: a request beyond the bound fails at once."""
+    """Endless distinct selectors while Prometheus hangs: a request beyond the bound fails at once."""
     monkeypatch.setattr(query_cache, "INFLIGHT_BYTES", 100_000)
     plain = metric_query()
 
@@ -1508,8 +1499,7 @@ async def test_an_evicted_batch_in_flight_still_completes(story: Story) -> None:
     assert [names_of(first), names_of(again)] == [{"p"}] * 2
 
 
-# --- self-metrics
-# --------------------------------------------------------------------------------------------------------
+# --- self-metrics ---------------------------------------------------------------------------------
 
 
 async def test_queries_are_counted_by_kind_and_outcome(story: Story) -> None:
@@ -1526,7 +1516,7 @@ async def test_queries_are_counted_by_kind_and_outcome(story: Story) -> None:
 
 
 async def test_many_names_and_many_requests_do_not_block_the_loop(story: Story) -> None:
-    """The queries for many names are written one by one, and many questions of one departure get their answers in turns."""
+    """Queries for many names are written one by one, and many requests of one batch get answers in turns."""
     query = metric_query(SUM)
     story.prometheus.reply = named_objects
     names = tuple(f"pod{number}" for number in range(5_000))
@@ -1547,8 +1537,7 @@ async def test_many_names_and_many_requests_do_not_block_the_loop(story: Story) 
     assert turns.count >= 20 * 500 / 1_000
 
 
-# --- answers with warnings
-# ---------------------------------------------------------------------------------------------------
+# --- answers with warnings ------------------------------------------------------------------------
 
 ACCEPTING = """
 rules:

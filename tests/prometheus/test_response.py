@@ -53,8 +53,17 @@ def test_an_empty_vector_is_an_answer(result: object) -> None:
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("1e3", 1000.0), ("+Inf", math.inf), ("-Inf", -math.inf), ("0", 0.0), ("-0", -0.0), ("1.7976931348623157e+308", 1.7976931348623157e308), ("5e-324", 5e-324), ("0x1.8p3", 12.0)],
-)  # fmt: skip
+    [
+        ("1e3", 1000.0),
+        ("+Inf", math.inf),
+        ("-Inf", -math.inf),
+        ("0", 0.0),
+        ("-0", -0.0),
+        ("1.7976931348623157e+308", 1.7976931348623157e308),
+        ("5e-324", 5e-324),
+        ("0x1.8p3", 12.0),
+    ],
+)
 def test_values_are_texts(text: str, value: float) -> None:
     (sample,) = decode(answer("vector", [{"metric": {}, "value": [1, text]}])).result.samples
     assert sample.value == value
@@ -117,38 +126,54 @@ def test_a_partial_answer_of_a_victoriametrics_cluster_in_pieces() -> None:
     assert found.result.warnings == ("isPartial: some storage nodes did not answer",)
 
 
+def error_of(kind: str, text: str) -> dict[str, object]:
+    return {"status": "error", "errorType": kind, "error": text}
+
+
+def result_of(kind: str, result: object) -> dict[str, object]:
+    return {"status": "success", "data": {"resultType": kind, "result": result}}
+
+
 @pytest.mark.parametrize(
     ("body", "kind", "text"),
     [
-        ({"status": "error", "errorType": "bad_data", "error": "parse error"}, "query", "bad_data: parse error"),
-        ({"status": "error", "errorType": "execution", "error": "found duplicate series"}, "query", "execution: found duplicate series"),
-        ({"status": "error", "errorType": "timeout", "error": "query timed out"}, "timeout", "timeout: query timed out"),
-        ({"status": "error", "errorType": "unavailable", "error": "not ready"}, "status", "unavailable: not ready"),
-        ({"status": "error", "errorType": "bad_data", "error": "x" * 500}, "query", "bad_data: " + "x" * 187 + "..."),
-        ({"status": "error", "errorType": "bad_data", "error": "one\ntwo\x1b[31m"}, "query", "bad_data: one two [31m"),
+        (error_of("bad_data", "parse error"), "query", "bad_data: parse error"),
+        (error_of("execution", "found duplicate series"), "query", "execution: found duplicate series"),
+        (error_of("timeout", "query timed out"), "timeout", "timeout: query timed out"),
+        (error_of("unavailable", "not ready"), "status", "unavailable: not ready"),
+        (error_of("bad_data", "x" * 500), "query", "bad_data: " + "x" * 187 + "..."),
+        (error_of("bad_data", "one\ntwo\x1b[31m"), "query", "bad_data: one two [31m"),
         ({"status": "error", "data": {"resultType": "vector", "result": []}}, "status", ":"),
-        ({"status": "success", "data": {"resultType": "scalar", "result": [253402300800, "1"]}}, "decode", None),
-        ({"status": "success", "data": {"resultType": "scalar", "result": [-62135596801, "1"]}}, "decode", None),
+        (result_of("scalar", [253402300800, "1"]), "decode", None),
+        (result_of("scalar", [-62135596801, "1"]), "decode", None),
         ({"status": "success"}, "decode", "the answer holds no data"),
         ({"status": "success", "data": None}, "decode", "the answer holds no data"),
         ({"status": "success", "data": {}}, "decode", None),
-        ({"status": "success", "data": {"resultType": "vector", "result": {}}}, "decode", None),
-        ({"status": "success", "data": {"resultType": "vector", "result": [{"metric": {}}]}}, "decode", "a sample has neither value nor histogram"),
-        ({"status": "success", "data": {"resultType": "vector", "result": [{"metric": {}, "value": [1, 2]}]}}, "decode", None),
-        ({"status": "success", "data": {"resultType": "vector", "result": [{"metric": {}, "value": [1, "2", "3"]}]}}, "decode", None),
-        ({"status": "success", "data": {"resultType": "vector", "result": [{"metric": {"a": 1}, "value": [1, "2"]}]}}, "decode", None),
-        ({"status": "success", "data": {"resultType": "vector", "result": [{"metric": {}, "value": [1, "two"]}]}}, "decode", "a sample's value is not a number: 'two'"),
-        ({"status": "success", "data": {"resultType": "scalar", "result": []}}, "decode", None),
-        ({"status": "success", "data": {"resultType": "vector", "result": [{"metric": {}, "value": [1, " 1 "]}]}}, "decode", "a sample's value is not a number: ' 1 '"),
-        ({"status": "success", "data": {"resultType": "scalar", "result": [1, "\u0661"]}}, "decode", "a sample's value is not a number: '\u0661'"),
-        ({"status": "success", "data": {"resultType": "scalar", "result": [1, "1e999"]}}, "decode", "a sample's value is out of range: '1e999'"),
-        ({"status": "success", "data": {"resultType": "vector", "result": [{"metric": {}, "histogram": {}}]}}, "decode", None),
-        ({"status": "success", "data": {"resultType": "vector", "result": [{"metric": {}, "histogram": ["1", {}]}]}}, "decode", None),
+        (result_of("vector", {}), "decode", None),
+        (result_of("vector", [{"metric": {}}]), "decode", "a sample has neither value nor histogram"),
+        (result_of("vector", [{"metric": {}, "value": [1, 2]}]), "decode", None),
+        (result_of("vector", [{"metric": {}, "value": [1, "2", "3"]}]), "decode", None),
+        (result_of("vector", [{"metric": {"a": 1}, "value": [1, "2"]}]), "decode", None),
+        (
+            result_of("vector", [{"metric": {}, "value": [1, "two"]}]),
+            "decode",
+            "a sample's value is not a number: 'two'",
+        ),
+        (result_of("scalar", []), "decode", None),
+        (
+            result_of("vector", [{"metric": {}, "value": [1, " 1 "]}]),
+            "decode",
+            "a sample's value is not a number: ' 1 '",
+        ),
+        (result_of("scalar", [1, "\u0661"]), "decode", "a sample's value is not a number: '\u0661'"),
+        (result_of("scalar", [1, "1e999"]), "decode", "a sample's value is out of range: '1e999'"),
+        (result_of("vector", [{"metric": {}, "histogram": {}}]), "decode", None),
+        (result_of("vector", [{"metric": {}, "histogram": ["1", {}]}]), "decode", None),
         ([], "decode", None),
         ("text", "decode", None),
         (None, "decode", None),
     ],
-)  # fmt: skip
+)
 def test_what_is_not_an_answer(body: object, kind: str, text: str | None) -> None:
     with pytest.raises(PrometheusError) as caught:
         decode(json.dumps(body).encode())
@@ -190,7 +215,8 @@ def long_vector(count: int) -> bytes:
         f'{{"metric":{{"__name__":"m","pod":"pod-{number}","text":"}},{{"}},"value":[1700000000.1,"{number}"]}}'
         for number in range(count)
     )
-    return f'{{"status":"success","data":{{"resultType":"vector","result":[{elements}]}},"warnings":["w"]}}'.encode()
+    data = f'{{"resultType":"vector","result":[{elements}]}}'
+    return f'{{"status":"success","data":{data},"warnings":["w"]}}'.encode()
 
 
 @pytest.mark.parametrize("chunk", [1000, 65_536, 1 << 30])
@@ -213,7 +239,14 @@ def test_a_long_vector_cut_off_is_no_answer() -> None:
     assert caught.value.kind == "decode"
 
 
-@given(st.binary() | st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(["status", "data", "resultType", "result", "metric", "value"]), inner)).map(lambda value: json.dumps(value).encode()))  # fmt: skip
+KEYS = st.sampled_from(["status", "data", "resultType", "result", "metric", "value"])
+DOCUMENTS = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(KEYS, inner),
+)
+
+
+@given(st.binary() | DOCUMENTS.map(lambda value: json.dumps(value).encode()))
 def test_any_input_is_an_answer_or_our_error(body: bytes) -> None:
     caught: PrometheusError | None = None
     try:
@@ -298,7 +331,8 @@ def read(decoder: ResponseDecoder, body: bytes) -> int:
 def test_an_answer_is_bounded_by_the_memory_that_it_takes(name: str) -> None:
     """A short text may be many samples, and a sample may have many labels."""
     one, count = BULKY[name]
-    body = f'{{"status":"success","data":{{"resultType":"vector","result":[{",".join([one] * count)}]}}}}'.encode()
+    data = f'{{"resultType":"vector","result":[{",".join([one] * count)}]}}'
+    body = f'{{"status":"success","data":{data}}}'.encode()
     whole = ResponseDecoder(room=100 * len(body))
     assert read(whole, body) == len(body)
     assert whole.weight >= (len(body) if name == "texts" else 3_500_000)

@@ -33,8 +33,7 @@ def series(*each: dict[str, str], **more: object) -> str:
     return json.dumps({"status": "success", "data": list(each), **more}, separators=(",", ":"))
 
 
-# -- what is kept of a list
-# -------------------------------------------------------------------------------------------
+# -- what is kept of a list ------------------------------------------------------------------------
 
 
 def test_names_stand_in_the_order_in_which_they_last_appear() -> None:
@@ -62,8 +61,7 @@ def test_a_series_without_a_name_has_the_empty_one() -> None:
     assert tally.result() == [SeriesInfo("", frozenset({"job"}), 1)]
 
 
-# -- the worker, run inside the test
-# ----------------------------------------------------------------------------------
+# -- the worker, run inside the test ---------------------------------------------------------------
 
 
 def request_to(url: str, *selectors: str, **settings: object) -> WorkerRequest:
@@ -122,9 +120,13 @@ async def test_what_is_posted(how: str, scripted: Scripted) -> None:
 async def test_an_answer_is_names_and_label_names(scripted: Scripted) -> None:
     body = series(UP, {"__name__": "up", "node": "n"}, {"__name__": "down"}, warnings=["partial"])
     scripted.answer(200, body)
+    listed = (
+        SeriesInfo("up", frozenset({"job", "pod", "node"}), 2),
+        SeriesInfo("down", frozenset(), 1),
+    )
     assert await run_worker(request_to(scripted.url, "x")) == [
-        WorkerLine(0, (SeriesInfo("up", frozenset({"job", "pod", "node"}), 2), SeriesInfo("down", frozenset(), 1)), done=True, bytes=len(body))
-    ]  # fmt: skip
+        WorkerLine(0, listed, done=True, bytes=len(body))
+    ]
 
 
 async def test_a_long_answer_is_read_in_pieces(scripted: Scripted) -> None:
@@ -371,8 +373,7 @@ async def test_a_proxy_is_used_when_it_is_given(scripted: Scripted) -> None:
     assert scripted.seen[0].target.startswith("http://prometheus.example:9090/api/v1/series?")
 
 
-# -- the lister with its process
-# --------------------------------------------------------------------------------------
+# -- the lister with its process -------------------------------------------------------------------
 
 MakeLister = Callable[..., Awaitable[SeriesLister]]
 

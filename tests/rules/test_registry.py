@@ -105,7 +105,8 @@ def test_of_several_series_names_the_last_wins() -> None:
 
 def test_two_labels_for_one_resource_are_no_collision() -> None:
     built = build(
-        "rules: [{seriesQuery: s, resources: {overrides: {pod: {resource: pod}, pod_name: {resource: pod}}}}]",
+        "rules: [{seriesQuery: s, resources: {overrides: {pod: {resource: pod}, pod_name: {resource: "
+        "pod}}}}]",
         s=[info("hits", "pod", "pod_name")],
     )
     assert answers(built) == {"pods/hits": ("hits", "rules[0]")}

@@ -1,4 +1,4 @@
-"""What scrapes of pods come to over time: which are scraped, what their values are, and what becomes of them when scrapes fail."""
+"""Scrapes over time: which pods are scraped, what their values are, and what happens when scrapes fail."""
 
 import asyncio
 import math
@@ -64,8 +64,7 @@ async def step(here: World, seconds: float = 1.0) -> None:
     await here.scrape()
 
 
-# --- which pods
-# --------------------------------------------------------------------------------------------------------
+# --- which pods -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -112,7 +111,8 @@ async def test_a_missing_port_is_said_with_the_rule(caplog: pytest.LogCaptureFix
 
 
 async def test_metrics_without_scraping_and_unknown_metrics_have_no_values() -> None:
-    text = f"rules:\n- {{seriesQuery: gauges, resources: {{template: <<.Resource>>}}, metricsQuery: '{GAUGE}'}}\n"
+    resources = "{template: <<.Resource>>}"
+    text = f"rules:\n- {{seriesQuery: gauges, resources: {resources}, metricsQuery: '{GAUGE}'}}\n"
     async with scraping(text) as here:
         here.scraped.want("x", "shop", ["depth", "unknown"], [A])
         await here.scrape()
@@ -230,8 +230,7 @@ async def test_a_relist_leaves_what_it_does_not_change() -> None:
         assert read_scraped(here.scraped, "shop", "hits", ["b"], EVERYTHING) is None
 
 
-# --- values
-# ------------------------------------------------------------------------------------------------------------
+# --- values ---------------------------------------------------------------------------------------
 
 
 async def test_a_gauge_is_there_with_the_first_scrape_and_a_rate_with_half_its_window() -> None:
@@ -320,8 +319,7 @@ async def test_a_pod_that_is_gone_when_its_scrape_ends_notifies_no_owner() -> No
         assert len(here.reader.asked) == 1
 
 
-# --- failures
-# ----------------------------------------------------------------------------------------------------------
+# --- failures -------------------------------------------------------------------------------------
 
 
 async def test_the_last_good_value_until_two_intervals_and_a_timeout() -> None:
@@ -434,8 +432,7 @@ async def test_intervals_and_windows_are_stretched_together() -> None:
         assert read(here).values == {}
 
 
-# --- the API
-# -----------------------------------------------------------------------------------------------------------
+# --- the API --------------------------------------------------------------------------------------
 
 
 def answer(values: dict[str, float], ages: dict[str, float] | None = None) -> Outcome:

@@ -149,8 +149,7 @@ async def test_no_proxy_stands_between(scraping: Scraping, monkeypatch: pytest.M
         assert proxy.requests == []
 
 
-# --- failures
-# ------------------------------------------------------------------------------------------------------------
+# --- failures -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
@@ -277,8 +276,7 @@ def test_addresses_of_version_6_stand_in_brackets() -> None:
     )
 
 
-# --- limits
-# --------------------------------------------------------------------------------------------------------------
+# --- limits ---------------------------------------------------------------------------------------
 
 SMALL = replace(ACCESS, max_bytes=1024, max_lines=10)
 
@@ -435,8 +433,7 @@ async def test_a_body_that_is_not_encoded_as_it_says(
         assert await scraping.refusal(there.endpoint()) == ("decode", said)
 
 
-# --- credentials
-# ---------------------------------------------------------------------------------------------------------
+# --- credentials ----------------------------------------------------------------------------------
 
 
 def with_token(path: Path, *namespaces: str) -> Access:
@@ -525,8 +522,7 @@ async def test_without_a_service_account_any_token_is_another(tmp_path: Path) ->
         assert there.requests[0].headers["Authorization"] == "Bearer secret"
 
 
-# --- TLS
-# -----------------------------------------------------------------------------------------------------------------
+# --- TLS ------------------------------------------------------------------------------------------
 
 
 def secure(**tls: object) -> Access:

@@ -1,4 +1,4 @@
-"""Pods that show too much: they have no value, with a reason, and the pods of other namespaces notice nothing."""
+"""Pods that expose too much have no value, with a reason; pods of other namespaces are not affected."""
 
 import asyncio
 import itertools
@@ -72,8 +72,7 @@ def churning(name: str, count: int, labels: int = 1) -> str:
     return "".join(lines)
 
 
-# --- too much is an absence, and never a part of a sum
-# ------------------------------------------------------------------
+# --- too much is an absence, and never a part of a sum --------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -152,8 +151,7 @@ async def test_series_that_no_query_selects_are_not_kept() -> None:
         assert target.series.size <= kept
 
 
-# --- memory
-# -------------------------------------------------------------------------------------------------------------
+# --- memory ---------------------------------------------------------------------------------------
 
 
 async def test_a_pod_that_keeps_too_much_has_no_value(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -282,8 +280,7 @@ async def test_a_body_that_has_to_give_way_while_it_waits_for_its_turn_fails() -
         assert here.metric("fastpath_scrapes_total", outcome="budget") == 1
 
 
-# --- time
-# ---------------------------------------------------------------------------------------------------------------
+# --- time -----------------------------------------------------------------------------------------
 
 
 class TickingClock(FakeClock):
@@ -358,8 +355,7 @@ async def test_pods_that_cost_more_time_than_their_share_are_scraped_less_often_
         assert here.metric("fastpath_scrape_slowed_targets") == 0
 
 
-# --- questions
-# ----------------------------------------------------------------------------------------------------------
+# --- questions ------------------------------------------------------------------------------------
 
 
 async def test_a_question_about_many_series_is_answered_with_the_next_scrape() -> None:
@@ -382,7 +378,8 @@ async def test_the_api_waits_for_an_expensive_answer() -> None:
         here.reader.bodies[BAD.ip] = "".join(f'depth{{q="{number}"}} 1\n' for number in range(2000))
         await step(here)
         asked = ",".join(f"l{number}!=x" for number in range(10))
-        request = f"/namespaces/bad/pods/*/depth?metricLabelSelector={asked.replace('!=', '%21%3D').replace(',', '%2C')}"
+        encoded = asked.replace("!=", "%21%3D").replace(",", "%2C")
+        request = f"/namespaces/bad/pods/*/depth?metricLabelSelector={encoded}"
         found = await here.provider.custom(custom_question(request))
 
         assert [item.milli for item in found.items] == [2_000_000]

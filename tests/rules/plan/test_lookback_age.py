@@ -83,15 +83,23 @@ def test_a_time_that_is_no_number_is_too_old() -> None:
 
 USAGES = {
     "cadvisor": (
-        'sum(rate(container_cpu_usage_seconds_total{<<.LabelMatchers>>,container!=""}[3m])) by (<<.GroupBy>>)',
+        ('sum(rate(container_cpu_usage_seconds_total{<<.LabelMatchers>>,container!=""}[3m])) by '
+        '(<<.GroupBy>>)'),
         'container_cpu_usage_seconds_total{<<.LabelMatchers>>,container!=""}',
     ),
-    "matchers elsewhere": ('avg by (<<.GroupBy>>) (m{a=~"x|y\\\\.z",<<.LabelMatchers>>,b!~"c"})', 'm{a=~"x|y\\\\.z",<<.LabelMatchers>>,b!~"c"}'),
+    "matchers elsewhere": (
+        'avg by (<<.GroupBy>>) (m{a=~"x|y\\\\.z",<<.LabelMatchers>>,b!~"c"})',
+        'm{a=~"x|y\\\\.z",<<.LabelMatchers>>,b!~"c"}',
+    ),
     "the first that is selected by the object": (
-        'sum by (<<.GroupBy>>) (1 - irate(node_cpu{mode="idle"}[60s]) * on (ns, pod) group_left (node) info:{<<.LabelMatchers>>})',
+        ('sum by (<<.GroupBy>>) (1 - irate(node_cpu{mode="idle"}[60s]) * on (ns, pod) group_left (node) '
+        'info:{<<.LabelMatchers>>})'),
         "info:{<<.LabelMatchers>>}",
     ),
-    "two": ("sum(a{<<.LabelMatchers>>}) by (<<.GroupBy>>) / sum(b{<<.LabelMatchers>>}) by (<<.GroupBy>>)", "a{<<.LabelMatchers>>}"),
+    "two": (
+        "sum(a{<<.LabelMatchers>>}) by (<<.GroupBy>>) / sum(b{<<.LabelMatchers>>}) by (<<.GroupBy>>)",
+        "a{<<.LabelMatchers>>}",
+    ),
     "a subquery": ("max_over_time((-m{<<.LabelMatchers>>})[5m:1m])", "m{<<.LabelMatchers>>}"),
     "of another time": ("sum(m{<<.LabelMatchers>>} offset 5m) by (<<.GroupBy>>)", None),
     "at a time": ("sum(m{<<.LabelMatchers>>} @ 5) by (<<.GroupBy>>)", None),

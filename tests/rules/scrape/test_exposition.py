@@ -218,8 +218,7 @@ def test_many_labels_are_read_in_a_time_that_grows_with_their_number() -> None:
     assert len(parse_labels(labels.encode())) == 100_000
 
 
-# --- against prometheus_client
-# ------------------------------------------------------------------------------------------
+# --- against prometheus_client --------------------------------------------------------------------
 
 
 class Line(NamedTuple):
@@ -409,8 +408,7 @@ def test_samples_with_quoted_names_are_limited_too() -> None:
         parse(body, ["x"], limit=5)
 
 
-# --- steps
-# --------------------------------------------------------------------------------------------------------------
+# --- steps ----------------------------------------------------------------------------------------
 
 
 def _long_body(lines: int) -> bytes:

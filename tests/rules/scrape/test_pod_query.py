@@ -167,7 +167,8 @@ def test_a_series_that_has_just_gone_has_a_rate_and_no_last_value() -> None:
 
 def test_a_ratio_of_two_series() -> None:
     query = compiled(
-        "sum(rate(<<.Series>>_sum{<<.LabelMatchers>>}[1m])) by pod / sum(rate(<<.Series>>_count{<<.LabelMatchers>>}[1m])) by pod"
+        "sum(rate(<<.Series>>_sum{<<.LabelMatchers>>}[1m])) by pod / "
+        "sum(rate(<<.Series>>_count{<<.LabelMatchers>>}[1m])) by pod"
     )
     bodies = [f"jobs_sum {time * 3}\njobs_count {time * 2}" for time in range(6)]
 
@@ -237,7 +238,8 @@ def test_without_a_namespace_label_pods_are_told_apart_by_name_alone() -> None:
         pytest.param("1 + 1", "the query is a number", id="number"),
         pytest.param(
             "rate(S{}[1m])",
-            "without an aggregation a pod would have a value for each of its series: write sum(...) by (<<.GroupBy>>)",
+            "without an aggregation a pod would have a value for each of its series: write sum(...) by "
+            "(<<.GroupBy>>)",
             id="no aggregation",
         ),
         pytest.param(
@@ -272,12 +274,14 @@ def test_without_a_namespace_label_pods_are_told_apart_by_name_alone() -> None:
         ),
         pytest.param(
             "sum(avg_over_time(S{}[1m])) by pod",
-            "avg_over_time() cannot be taken from scrapes, only rate, increase, irate, last_over_time, abs, ceil, floor, clamp_min, clamp_max",
+            "avg_over_time() cannot be taken from scrapes, only rate, increase, irate, last_over_time, "
+            "abs, ceil, floor, clamp_min, clamp_max",
             id="function",
         ),
         pytest.param(
             "max_over_time(sum(S{}) by pod[5m:1m])",
-            "max_over_time() cannot be taken from scrapes, only rate, increase, irate, last_over_time, abs, ceil, floor, clamp_min, clamp_max",
+            "max_over_time() cannot be taken from scrapes, only rate, increase, irate, last_over_time, "
+            "abs, ceil, floor, clamp_min, clamp_max",
             id="function of a subquery",
         ),
         pytest.param(
