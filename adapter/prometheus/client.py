@@ -292,9 +292,9 @@ def map_error(error: Exception) -> PrometheusError:
         case aiohttp.ClientConnectorError():
             text = f"cannot connect: {error.os_error.strerror or error.os_error}"
         case aiohttp.TooManyRedirects() | aiohttp.InvalidURL() | aiohttp.NonHttpUrlClientError():
-            kind, text = "status", "redirected too often or to nowhere"
+            kind, text = "status", "too many redirects, or a redirect to an invalid URL"
         case aiohttp.ClientResponseError() | http_exceptions.HttpProcessingError():
-            kind, text = "status", f"not an answer of HTTP: {error.message}"
+            kind, text = "status", f"invalid HTTP response: {error.message}"
         case aiohttp.ServerDisconnectedError():
             text = "the connection was closed before the answer"
         case aiohttp.ClientPayloadError():

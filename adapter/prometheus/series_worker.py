@@ -228,7 +228,7 @@ def map_error(error: requests.RequestException) -> PrometheusError:
     if isinstance(
         error, requests.TooManyRedirects | requests.exceptions.InvalidURL | requests.exceptions.InvalidSchema
     ):
-        return PrometheusError("status", "redirected too often or to nowhere")
+        return PrometheusError("status", "too many redirects, or a redirect to an invalid URL")
     if isinstance(error, requests.exceptions.ChunkedEncodingError | requests.exceptions.ContentDecodingError):
         return PrometheusError(kind, "the connection broke within the answer")
     if kind == "timeout":

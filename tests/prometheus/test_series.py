@@ -292,7 +292,7 @@ async def test_redirects_are_limited(scripted: Scripted) -> None:
 
     scripted.respond = respond
     (line,) = await run_worker(request_to(scripted.url, "x"))
-    assert (line.kind, line.text) == ("status", "redirected too often or to nowhere")
+    assert (line.kind, line.text) == ("status", "too many redirects, or a redirect to an invalid URL")
 
 
 async def test_tls_files(start_scripted: Start, authority: Authority, other_authority: Authority) -> None:

@@ -223,7 +223,7 @@ async def test_something_that_does_not_speak_http(scraping: Scraping) -> None:
         kind, said = await scraping.refusal(endpoint)
 
     assert kind == "status"
-    assert said.startswith("not an answer of HTTP: ")
+    assert said.startswith("invalid HTTP response: ")
 
 
 @asynccontextmanager

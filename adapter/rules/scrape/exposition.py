@@ -81,28 +81,28 @@ def parse(
     A series that occurs twice is returned twice. Raises ExpositionError for a wanted line that cannot be
     read, for more than `limit` samples, and for a truncated body of OpenMetrics, without its end mark.
     """
-    found: list[Exposed] = []
-    for _ in read(body, names, found, openmetrics=openmetrics, limit=limit):
+    samples: list[Exposed] = []
+    for _ in read(body, names, samples, openmetrics=openmetrics, limit=limit):
         pass
-    return found
+    return samples
 
 
 def read(
     body: bytes,
     names: Collection[str],
-    found: list[Exposed],
+    samples: list[Exposed],
     *,
     openmetrics: bool = False,
     limit: int = MAX_SAMPLES,
 ) -> Generator[None, None, None]:
-    """Add to `found` what `parse` returns; yield after each step of at most about a millisecond."""
+    """Add to `samples` what `parse` returns; yield after each step of at most about a millisecond."""
     end = _find_end(body) if openmetrics else len(body)
     pattern = _OPENMETRICS_SAMPLE if openmetrics else _TEXT_SAMPLE
     start = 0
     while start < end:
         stop = end if end - start <= STEP_BYTES else body.find(b"\n", start + STEP_BYTES, end)
         stop = end if stop < 0 else stop
-        part = _Part(body, start, b"\n" + body[start:stop], pattern, found, limit, openmetrics=openmetrics)
+        part = _Part(body, start, b"\n" + body[start:stop], pattern, samples, limit, openmetrics=openmetrics)
         if _ODD_LINE.search(part.text):
             part.text = _INDENT.sub(b"\n", part.text)
             yield from part.find_quoted(names)
@@ -121,7 +121,7 @@ class _Part:
         start: int,
         text: bytes,
         pattern: re.Pattern[bytes],
-        found: list[Exposed],
+        samples: list[Exposed],
         limit: int,
         *,
         openmetrics: bool,
@@ -130,7 +130,7 @@ class _Part:
         self._body = body
         self._start = start
         self._pattern = pattern
-        self._found = found
+        self._samples = samples
         self._limit = limit
         self._openmetrics = openmetrics
 
@@ -145,7 +145,7 @@ class _Part:
             if text[after : after + 1] in _AFTER:
                 sample = self._match(after, at)
                 after = self._take(sample, name, sample[1] or b"")
-                if len(self._found) % STEP_SAMPLES == 0:
+                if len(self._samples) % STEP_SAMPLES == 0:
                     yield
             at = text.find(needle, after)
 
@@ -181,8 +181,8 @@ class _Part:
 
     def _take(self, sample: re.Match[bytes], name: str, labels: bytes) -> int:
         """Add a sample; return where it ends."""
-        self._found.append(Exposed(name, labels, self._value(sample), self._time(sample)))
-        if len(self._found) > self._limit:
+        self._samples.append(Exposed(name, labels, self._value(sample), self._time(sample)))
+        if len(self._samples) > self._limit:
             raise ExposureLimitError(f"there are more than {self._limit} samples of {name}")
         return sample.end()
 
@@ -231,21 +231,21 @@ def parse_labels(labels: bytes) -> dict[str, str]:
 def _terms(labels: bytes) -> tuple[str | None, dict[str, str]]:
     """Return the quoted series name, if any, and the labels."""
     name = None
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     at = 0
     while not _REST.match(labels, at):
         term = _TERM.match(labels, at)
         if term is None or (term[1] is not None and term[3] is None):
             raise ExpositionError(f"labels cannot be read: {_shown(labels)}")
         key = term[1].decode("ascii") if term[1] is not None else _unquote(term[2])
-        if term[3] is not None and key not in found and key != "__name__":
-            found[key] = _unquote(term[3])
+        if term[3] is not None and key not in values and key != "__name__":
+            values[key] = _unquote(term[3])
         elif term[3] is None and name is None:
             name = key
         else:
             raise ExpositionError(f"a label is given twice: {_shown(labels)}")
         at = term.end()
-    return name, found
+    return name, values
 
 
 def _unquote(quoted: bytes) -> str:
@@ -260,7 +260,7 @@ def _find_end(body: bytes) -> int:
     """Return the offset of the end mark of an OpenMetrics body, which must be its last line."""
     end = len(body) - body.endswith(b"\n") - len(_END)
     if end < 0 or not body.startswith(_END, end) or (end and body[end - 1 : end] != b"\n"):
-        raise ExpositionError("the body does not end with # EOF: it was cut short")
+        raise ExpositionError("the body does not end with # EOF: it is truncated")
     return end
 
 

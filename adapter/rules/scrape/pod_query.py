@@ -111,11 +111,11 @@ class PodQuery:
 
     def select(self, series: str) -> Selections:
         """Return the series to keep for the rule's `series`."""
-        found: dict[str, frozenset[tuple[Matcher, ...]]] = {}
+        selections: dict[str, frozenset[tuple[Matcher, ...]]] = {}
         for name, group in self.selections:
             full = name.replace(mergeable.SERIES_SLOT, series)
-            found[full] = found.get(full, frozenset()) | {group}
-        return found
+            selections[full] = selections.get(full, frozenset()) | {group}
+        return selections
 
     def series_names(self, series: str) -> frozenset[str]:
         """Return the names to read for the rule's `series`."""
@@ -135,10 +135,10 @@ class PodQuery:
     ) -> Generator[None, None, PodValue | None]:
         """Do as `evaluate`, in steps of about a millisecond, between which `pod` must not change."""
         scope = _Scope(series, pod, identity.labels(), tuple(selector), window)
-        found = yield from self._root.evaluate(scope)
-        return (
-            PodValue(found[0][1], scope.gone if math.isinf(scope.oldest) else scope.oldest) if found else None
-        )
+        elements = yield from self._root.evaluate(scope)
+        if not elements:
+            return None
+        return PodValue(elements[0][1], scope.gone if math.isinf(scope.oldest) else scope.oldest)
 
 
 def compile_query(template: Template, pod_label: str, namespace_label: str) -> PodQuery:
@@ -244,11 +244,11 @@ class _Compiler:
         others = tuple(label for label in labels if label not in self.own_labels)
 
         def evaluate(scope: _Scope) -> _Elements:
-            found = yield from inner.evaluate(scope)
+            elements = yield from inner.evaluate(scope)
             if not others:  # one group, as in nearly every query
-                return [(_NO_LABELS, function([value for _, value in found]))] if found else []
+                return [(_NO_LABELS, function([value for _, value in elements]))] if elements else []
             groups: dict[tuple[str, ...], list[float]] = {}
-            for carried, value in found:
+            for carried, value in elements:
                 groups.setdefault(tuple(carried.get(label, "") for label in others), []).append(value)
             return [(dict(zip(others, key, strict=True)), function(values)) for key, values in groups.items()]
 
@@ -312,47 +312,49 @@ class _Compiler:
         if node.matchers.or_matchers:
             raise UnscrapableError(f"{_plain(shown)} joins matchers with or")
         own = self._own_matchers(node, _plain(shown))
-        self.selections.append((shown, tuple(each for each in own if each.label not in self.own_labels)))
+        self.selections.append(
+            (shown, tuple(matcher for matcher in own if matcher.label not in self.own_labels))
+        )
 
         def evaluate(scope: _Scope) -> _Elements:
-            found: list[_Element] = []
-            asked = [*own, *scope.selector]
-            about_pod = [each for each in asked if each.label in scope.identity]
-            if not all(build_test(each)(scope.identity) for each in about_pod):
-                return found
-            tests = [build_test(each) for each in asked if each.label not in scope.identity]
+            elements: list[_Element] = []
+            selector = [*own, *scope.selector]
+            about_pod = [matcher for matcher in selector if matcher.label in scope.identity]
+            if not all(build_test(matcher)(scope.identity) for matcher in about_pod):
+                return elements
+            tests = [build_test(matcher) for matcher in selector if matcher.label not in scope.identity]
             work = 0
             for track in scope.pod.tracks(shown.replace(mergeable.SERIES_SLOT, scope.series)):
                 if not tests or all(test(track) for test in tests):
                     value = read(track, scope)
                     if value is not None:
-                        found.append((track, value))
+                        elements.append((track, value))
                         scope.note(track)
                 work += 1 + len(tests)
                 if work >= _STEP_TESTS:
                     work = 0
                     yield
-            return found
+            return elements
 
         return _Node(evaluate, None)
 
     def _own_matchers(self, node: Any, shown: str) -> tuple[Matcher, ...]:
         slots = 0
-        found = []
-        for each in node.matchers.matchers:
-            if each.name == _SLOT_LABEL:
+        own = []
+        for matcher in node.matchers.matchers:
+            if matcher.name == _SLOT_LABEL:
                 slots += 1
-            elif each.name in _TARGET_LABELS - self.own_labels:
+            elif matcher.name in _TARGET_LABELS - self.own_labels:
                 raise UnscrapableError(
-                    f"{shown} is selected by {each.name}, which Prometheus adds and no pod shows"
+                    f"{shown} is selected by {matcher.name}, which Prometheus adds and no pod shows"
                 )
-            elif mergeable.SERIES_SLOT in each.name or mergeable.SERIES_SLOT in each.value:
+            elif mergeable.SERIES_SLOT in matcher.name or mergeable.SERIES_SLOT in matcher.value:
                 raise UnscrapableError(f"{shown} has <<.Series>> in a matcher")
             else:
-                found.append(Matcher(each.name, _OPERATORS[str(each.op)], each.value))
+                own.append(Matcher(matcher.name, _OPERATORS[str(matcher.op)], matcher.value))
         if slots != 1:
             raise UnscrapableError(f"{shown} is selected without <<.LabelMatchers>>")
-        return tuple(found)
+        return tuple(own)
 
 
 def _plain(name: str) -> str:
@@ -365,8 +367,8 @@ def _finish(steps: Generator[None, None, _T]) -> _T:
         try:
             next(steps)
         except StopIteration as ended:
-            found: _T = ended.value
-            return found
+            result: _T = ended.value
+            return result
 
 
 def _scalar(value: float) -> _Node:
@@ -382,8 +384,8 @@ def _map(inner: _Node, function: Callable[[float], float]) -> _Node:
         return _scalar(function(inner.number()))
 
     def evaluate(scope: _Scope) -> _Elements:
-        found = yield from inner.evaluate(scope)
-        return [(labels, function(value)) for labels, value in found]
+        elements = yield from inner.evaluate(scope)
+        return [(labels, function(value)) for labels, value in elements]
 
     return _Node(evaluate, inner.grouping)
 

@@ -146,11 +146,11 @@ def test_openmetrics(body: str, found: tuple[float, float | None]) -> None:
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        pytest.param("x 1\n", "the body does not end with # EOF: it was cut short", id="no end"),
+        pytest.param("x 1\n", "the body does not end with # EOF: it is truncated", id="no end"),
         pytest.param(
-            "x 1\n# EOF\n\n", "the body does not end with # EOF: it was cut short", id="more after the end"
+            "x 1\n# EOF\n\n", "the body does not end with # EOF: it is truncated", id="more after the end"
         ),
-        pytest.param("", "the body does not end with # EOF: it was cut short", id="nothing"),
+        pytest.param("", "the body does not end with # EOF: it is truncated", id="nothing"),
         pytest.param("x 1 soon\n# EOF\n", "line 1: not a time: x 1 soon", id="time"),
         pytest.param("x 1 NaN\n# EOF\n", "line 1: not a time: x 1 NaN", id="time not a number"),
         pytest.param("x 1 1_0\n# EOF\n", "line 1: not a time: x 1 1_0", id="time with an underscore"),
