@@ -918,7 +918,7 @@ async def test_a_fault_that_nobody_meets_any_more_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Who met it may never ask again: the autoscaler is gone, or the rule."""
-    monkeypatch.setattr("adapter.telemetry.source_problems._QUIET_LOOK", 0.02)
+    monkeypatch.setattr("adapter.telemetry.problems._EXPIRY_CHECK", 0.02)
     clock = ShiftedClock()
     async with _running(tmp_path, cluster, prometheus.url, *SHORT, clock=clock) as adapter:
         prometheus.behaviours[QUERY] = faulty.refuse(422, "execution", "too many samples")
