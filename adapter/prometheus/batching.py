@@ -217,15 +217,14 @@ class Batch:
     async def execute_one(self, objects: Objects, future: RequestFuture) -> None:
         """Send one request in a query of its own, and resolve it."""
         sent = self._shared.clock.monotonic()
-        accepts_warnings = self.query.rule.accepts_warnings
         planned = plan.ask_alone(self.query, objects)
         try:
-            result = await self._shared.send(planned.promql, planned.kind, accepts_warnings=accepts_warnings)
+            result = await self._send(planned)
             samples = select_samples(self.query, objects, result)
         except PrometheusError as failure:
             fail(future, failure)
             return
-        partial = find_warning([result], accepts_warnings=accepts_warnings)
+        partial = find_warning([result], accepts_warnings=self.query.rule.accepts_warnings)
         answer = ObjectAnswer(samples, sent, partial=partial)
         self._keep(objects, answer, self._shared.clock.monotonic() - sent)
         future.set_result(answer)
@@ -247,13 +246,8 @@ class Batch:
 
     async def _sweep(self, sweep: PlannedQuery) -> list[QueryResult] | None:
         """Return the answer to a sweep, None if it is too large: then the metric is not swept again."""
-        accepts_warnings = self.query.rule.accepts_warnings
         try:
-            return [
-                await self._shared.send(
-                    sweep.promql, sweep.kind, SWEEP_SAMPLES, accepts_warnings=accepts_warnings
-                )
-            ]
+            return [await self._send(sweep, SWEEP_SAMPLES)]
         except PrometheusError as error:
             if error.kind != "size":
                 raise
@@ -261,20 +255,19 @@ class Batch:
         return None
 
     async def _send_all(self, planned: Sequence[PlannedQuery]) -> list[QueryResult]:
-        accepts_warnings = self.query.rule.accepts_warnings
-        sending = [
-            self._shared.send(query.promql, query.kind, accepts_warnings=accepts_warnings)
-            for query in planned
-        ]
-        if len(sending) == 1:  # nearly always; saves a task
-            return [await sending[0]]
+        if len(planned) == 1:  # nearly always; saves a task
+            return [await self._send(planned[0])]
         results: list[QueryResult] = []
         # every query ends before the first failure is raised, so that none is left running
-        for result in await asyncio.gather(*sending, return_exceptions=True):
+        for result in await asyncio.gather(*map(self._send, planned), return_exceptions=True):
             if isinstance(result, BaseException):
                 raise result
             results.append(result)
         return results
+
+    async def _send(self, planned: PlannedQuery, most: int | None = None) -> QueryResult:
+        accepts_warnings = self.query.rule.accepts_warnings
+        return await self._shared.send(planned.promql, planned.kind, most, accepts_warnings=accepts_warnings)
 
     async def _execute_separately(self) -> None:
         await asyncio.gather(*(self.execute_one(*request) for request in self.inflight.items()))
