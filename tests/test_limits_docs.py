@@ -15,6 +15,7 @@ from adapter.kubernetes.write import events
 from adapter.prometheus import answers, batching, client, query_cache, response, series_worker
 from adapter.prometheus.connection import PrometheusSettings
 from adapter.provider import relist
+from adapter.rules import matching
 from adapter.rules.plan import lookback
 from adapter.rules.scrape import exposition, series
 from adapter.scrape import cache as scraped
@@ -137,7 +138,7 @@ NUMBERS = {
         targets.ANSWERS_KEPT, targets.MOST_MATCHERS, targets.ANSWERED_SECONDS,
     ),
     "takes 5,000 series": scraped.READ_WORK,
-    "compiled matchers of metric selectors | 4 MiB": series.TESTS_BYTES // MIB,
+    "compiled matchers of metric selectors | 4 MiB": matching.TESTS_BYTES // MIB,
     "16 KiB, 256 commas; 8 MiB of parsed ones, 8 MiB of texts": (
         decision.LONGEST_SELECTOR // 1024, decision.MOST_COMMAS, decision.SELECTORS_BYTES // MIB,
         scale_codec.TEXTS_BYTES // MIB,

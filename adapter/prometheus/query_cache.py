@@ -7,6 +7,11 @@
 - Stale answers: if Prometheus fails, the last answer to the same request is used while it is younger than
   `max_age`.
 
+The age of an answer counts from when its query was sent. A hit is younger than the TTL or, if its query took
+over half of the TTL, younger than twice the time that the query took: an answer slower than its TTL would be
+stale on arrival, and Prometheus would be queried without a pause. A refresh makes hits younger and changes
+neither bound. Only while Prometheus fails may an answer be as old as `max_age`; its `failure` says so.
+
 Failures are shared by the requests that wait for them and never cached. An answer with a warning may lack
 data: it is not cached either, and callers that do not accept partial answers get a failure. A rule may accept
 warnings; its answers are complete then.

@@ -19,7 +19,7 @@ from adapter.config.rules_file import (
 )
 from adapter.errors import Fault, NamingError, TemplateError, UnscrapableError
 from adapter.model.resources import APIResource, Catalogue
-from adapter.rules import matchers, naming
+from adapter.rules import matchers, matching, naming
 from adapter.rules.naming import NAMESPACES, MetricNamer, ResourceConverter
 from adapter.rules.plan import lookback
 from adapter.rules.plan.mergeable import Separability
@@ -214,7 +214,7 @@ def _compile_converter(
 
 
 def _label_pattern(label_template: LabelTemplate) -> Any:
-    pattern = naming.compile_expression(label_template.pattern())
+    pattern = matching.compile_expression(label_template.pattern())
     if "resource" not in pattern.groupindex:
         raise TemplateError(template.label_without_resource(label_template.text))
     return pattern

@@ -4,64 +4,20 @@ These are the rules of prometheus-adapter's `pkg/naming` without its caches and 
 overrides name one resource, queries use the last one in the file.
 """
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import re2
-
 from adapter.errors import NamingError
 from adapter.model.metrics import GroupResource
 from adapter.model.resources import APIResource, Catalogue
-from adapter.rules import matchers
+from adapter.rules import matchers, matching
 from adapter.rules.template.template import LabelTemplate
 
 NAMESPACES = GroupResource("", "namespaces")
 
 UNWRITABLE = "a name that PromQL cannot write without quotes"
 """Why `MetricNamer` rejects names with other characters than letters, digits, underscores and colons."""
-
-_QUIET = re2.Options()
-_QUIET.log_errors = False
-# Go takes expressions of some 3 million instructions, RE2 by default much smaller ones.
-_ROOMY = re2.Options()
-_ROOMY.log_errors = False
-_ROOMY.max_mem = 256 * 1024 * 1024
-# Text between `\Q` and `\E`, or one escape, so that a `\C` is found only where it is an escape.
-_ESCAPES = re.compile(r"\\Q.*?(?:\\E|\Z)|\\.", re.DOTALL)
-
-
-def compile_expression(text: str) -> Any:
-    """Compile a Go (RE2) regular expression. Raises ValueError with the reason.
-
-    Two things that RE2 takes are refused as in Go: the escape for a single byte, and group names beyond
-    ASCII.
-    """
-    if r"\C" in _ESCAPES.findall(text):
-        raise ValueError(r"invalid escape sequence: \C")
-    try:
-        expression = _compile(text)
-    except re2.error as error:
-        raise ValueError(_reason(error)) from error
-    for name in expression.groupindex:
-        if not name.isascii():
-            raise ValueError(f"invalid name of a group: {name}")
-    return expression
-
-
-def _compile(text: str) -> Any:
-    try:
-        return re2.compile(text, options=_QUIET)
-    except re2.error as error:
-        if "too large" not in _reason(error):
-            raise
-        return re2.compile(text, options=_ROOMY)
-
-
-def _reason(error: re2.error) -> str:
-    reason = error.args[0] if error.args else ""
-    return reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +205,7 @@ def compile_namer(
     compiled = []
     for number, (text, wanted) in enumerate(filters):
         try:
-            compiled.append((compile_expression(text), wanted))
+            compiled.append((matching.compile_expression(text), wanted))
         except ValueError as error:
             good = False
             fault(
@@ -258,7 +214,7 @@ def compile_namer(
                 f"expected a Go regular expression (RE2): {error}",
             )
     try:
-        expression = compile_expression(matches or ".*")
+        expression = matching.compile_expression(matches or ".*")
     except ValueError as error:
         fault("name.matches", matches, f"expected a Go regular expression (RE2): {error}")
         return None

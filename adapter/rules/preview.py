@@ -12,7 +12,7 @@ import promql_parser as promql
 from adapter.errors import NamingError, TemplateError
 from adapter.model.metrics import SeriesInfo
 from adapter.model.resources import APIResource
-from adapter.rules import matchers, naming
+from adapter.rules import matchers, matching
 from adapter.rules.compile import Rule
 from adapter.rules.matchers import Matcher
 from adapter.rules.naming import NAMESPACES
@@ -128,7 +128,7 @@ def _passes(matcher: promql.Matcher, text: str) -> bool:
     if matcher.op == promql.MatchOp.NotEqual:
         return bool(matcher.value != text)
     try:
-        expression = naming.compile_expression(f"^(?:{matcher.value})$")
+        expression = matching.compile_expression(f"^(?:{matcher.value})$")
     except ValueError:  # the parser's regular expressions are not quite Go's: undecided
         return True
     return (expression.search(text) is not None) is (matcher.op == promql.MatchOp.Re)

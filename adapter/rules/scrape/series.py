@@ -11,13 +11,12 @@ exceeds a limit is refused as a whole, because a sum without one of its series w
 import sys
 from array import array
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from adapter.errors import ExposureLimitError
-from adapter.model import memo
-from adapter.rules import matchers, naming
+from adapter.rules import matchers, matching
 from adapter.rules.matchers import Matcher
 from adapter.rules.scrape import exposition
 from adapter.rules.scrape.exposition import Exposed
@@ -48,41 +47,6 @@ Labels = tuple[str, ...]
 
 Selections = Mapping[str, frozenset[tuple[Matcher, ...]]]
 """The wanted series by name: all that match every matcher of one of the groups."""
-
-
-TESTS_BYTES = 4 * 1024 * 1024
-"""Bound on the compiled matchers, whose values may come from the selector of an autoscaler or a request."""
-
-_TEST_BYTES = 600
-_PATTERN_BYTES = 100
-"""Estimated bytes of a test, and of its expression for each character of the value."""
-
-
-class HasLabels(Protocol):
-    """Labels by name."""
-
-    def get(self, label: str, default: str, /) -> str: ...
-
-
-SeriesTest = Callable[[HasLabels], bool]
-
-
-def _weigh_test(matcher: Matcher) -> int:
-    per_character = _PATTERN_BYTES if matcher.operator.endswith("~") else 2
-    return _TEST_BYTES + len(matcher.label) + per_character * len(matcher.value)
-
-
-@memo.remember(TESTS_BYTES, _weigh_test)
-def build_test(matcher: Matcher) -> SeriesTest:
-    """Return a function that tells whether labels match, as in PromQL.
-
-    An absent label is empty, and expressions match whole values.
-    """
-    label, sign, value = matcher
-    if sign in {"=", "!="}:
-        return lambda labels: (labels.get(label, "") == value) is (sign == "=")
-    expression = naming.compile_expression(f"^(?s:{value})$")
-    return lambda labels: bool(expression.search(labels.get(label, ""))) is (sign == "=~")
 
 
 class Track(msgspec.Struct, gc=False, eq=False):
@@ -359,7 +323,9 @@ class _New:
         if selections is None:
             return True
         track = Track(flat)
-        return any(all(build_test(each)(track) for each in group) for group in selections.get(name, ()))
+        return any(
+            all(matching.build_test(each)(track) for each in group) for group in selections.get(name, ())
+        )
 
     def _grow(self, size: int) -> None:
         self.size += size
